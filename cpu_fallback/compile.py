@@ -1,0 +1,110 @@
+"""Numba for the CPU: the scalar functions of `kolumn.formats` become machine code here, and the result is cached.
+
+`scalar` makes a plain function callable from compiled code and leaves the function itself as it is, so that the
+undecorated one stays the reference. `compiled` makes a loop: no GIL, no bounds checks, cached on disk. The cache is
+keyed by a fingerprint of every source file that can end up in compiled code, because Numba itself only looks at the
+file of the outermost function.
+"""
+
+import hashlib
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.extending import intrinsic, overload, register_jitable
+
+from kolumn.formats import memory
+
+
+@intrinsic
+def _load_byte(typing, buf, at):  # type: ignore[no-untyped-def]
+    """One byte at address ``buf + at``, widened to int64."""
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        pointer = builder.inttoptr(builder.add(args[0], args[1]), ir.IntType(8).as_pointer())
+        return builder.zext(builder.load(pointer), ir.IntType(64))
+
+    return types.int64(types.int64, types.int64), emit
+
+
+@overload(memory.load8)
+def _load8(buf, at):  # type: ignore[no-untyped-def]
+    return lambda buf, at: _load_byte(buf, at)
+
+
+def scalar(*modules: ModuleType) -> None:
+    """Make every public function defined in ``modules`` callable from compiled code."""
+    for module in modules:
+        for function in vars(module).values():
+            if getattr(function, "__module__", None) == module.__name__ and callable(function) and function is not memory.load8:
+                register_jitable(function)
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Compile a loop for the CPU on first use: GIL released, machine code cached between processes."""
+    dispatcher = njit(nogil=True, boundscheck=False)(function)
+    if cache_folder() is not None:
+        dispatcher._cache = _Cache(function)
+    return dispatcher
+
+
+@cache
+def cache_folder() -> Path | None:
+    """Writable folder of the machine code: KOLUMN_CACHE_DIR, else the user's cache folder, else one in the temporary folder."""
+    named = os.environ.get("KOLUMN_CACHE_DIR")
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    places = [Path(named)] if named else [Path(home) / "kolumn", Path(tempfile.gettempdir()) / f"kolumn-{os.getuid()}"]
+    for place in places:
+        try:
+            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.TemporaryFile(dir=place):
+                return place
+        except OSError:
+            continue
+    warnings.warn(f"no writable cache folder among {', '.join(map(str, places))}: compiling anew in every process (some seconds); set KOLUMN_CACHE_DIR", stacklevel=2)
+    return None
+
+
+@cache
+def _fingerprint() -> str:
+    folder = Path(__file__).parent
+    digest = hashlib.sha256()
+    for source in sorted([*folder.glob("*.py"), *Path(memory.__file__).parent.glob("*.py"), *Path(memory.__file__).parent.parent.joinpath("codecs").glob("*.py")]):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class _Locator(_CacheLocator):
+    """Where Numba keeps the code of one function: `cache_folder`, under the fingerprint of the sources."""
+
+    def __init__(self, function: Callable[..., Any], source: str) -> None:
+        self._line = function.__code__.co_firstlineno
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], source: str) -> "_Locator":
+        return cls(function, source)
+
+    def get_cache_path(self) -> str:
+        return str(cache_folder() / _fingerprint())
+
+    def get_source_stamp(self) -> str:
+        return _fingerprint()
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+
+class _CacheImpl(CompileResultCacheImpl):
+    _locator_classes = [_Locator]
+
+
+class _Cache(FunctionCache):
+    _impl_class = _CacheImpl

@@ -1,0 +1,167 @@
+"""What can go wrong: `Code` is what compiled code returns, the exceptions are what people see."""
+
+from enum import IntEnum
+
+
+class Code(IntEnum):
+    """Result of one step on one entry or record. Zero is success; the text behind each is in `MEANING`."""
+
+    OK = 0
+    # Framing: where an entry begins and ends.
+    TRUNCATED = 1
+    ZERO_TAIL = 2
+    BAD_LENGTH = 3
+    BAD_MAGIC = 4
+    BAD_CRC = 5
+    # Payload: codec and framing.
+    BAD_CODEC = 10
+    CODEC_NOT_ALLOWED = 11
+    BAD_STREAM = 12
+    TOO_LARGE = 13
+    NULL_WRAPPER = 14
+    # Records, format 2.
+    RECORD_COUNT = 20
+    RECORD_LENGTH = 21
+    TIMESTAMP_DELTA = 22
+    OFFSET_DELTA = 23
+    KEY_LENGTH = 24
+    VALUE_LENGTH = 25
+    HEADER_COUNT = 26
+    HEADER_KEY = 27
+    HEADER_VALUE = 28
+    RECORD_END = 29
+    RECORDS_MISSING = 30
+    RECORDS_REMAIN = 31
+    CONTROL_KEY = 32
+    # Messages, formats 0 and 1.
+    MESSAGE_SIZE = 40
+    INNER_LENGTH = 41
+    INNER_MAGIC = 42
+    INNER_COMPRESSED = 43
+    INNER_CRC = 44
+    NO_INNER = 45
+    INNER_OFFSET = 46
+
+
+# code -> (field, what the format asks for)
+MEANING = {
+    Code.TRUNCATED: ("batch length", "an entry that ends inside the file"),
+    Code.ZERO_TAIL: ("batch length", "an entry"),
+    Code.BAD_LENGTH: ("batch length", "at least 14 (format 2: 49), and an entry that ends inside the file"),
+    Code.BAD_MAGIC: ("magic", "0, 1 or 2"),
+    Code.BAD_CRC: ("crc", "the checksum of the bytes of the batch"),
+    Code.BAD_CODEC: ("attributes", "codec 0 none, 1 gzip, 2 snappy, 3 lz4 or 4 zstd"),
+    Code.CODEC_NOT_ALLOWED: ("attributes", "a codec of formats 0 and 1: 0 none, 1 gzip, 2 snappy or 3 lz4"),
+    Code.BAD_STREAM: ("compressed payload", "a complete and well-formed stream of the batch's codec"),
+    Code.TOO_LARGE: ("compressed payload", "a decompressed size within the limits"),
+    Code.NULL_WRAPPER: ("value length", "a value that holds the compressed messages"),
+    Code.RECORD_COUNT: ("record count", "0 or more, and no more than the payload has room for"),
+    Code.RECORD_LENGTH: ("record length", "a varint within the bytes that are left"),
+    Code.TIMESTAMP_DELTA: ("timestamp delta", "a varint of at most 10 bytes inside the record"),
+    Code.OFFSET_DELTA: ("offset delta", "a varint of at most 5 bytes inside the record"),
+    Code.KEY_LENGTH: ("key length", "a length within the record"),
+    Code.VALUE_LENGTH: ("value length", "a length within the record"),
+    Code.HEADER_COUNT: ("header count", "0 or more, and no more than the record has room for"),
+    Code.HEADER_KEY: ("header key length", "0 or more, within the record"),
+    Code.HEADER_VALUE: ("header value length", "a length within the record"),
+    Code.RECORD_END: ("record length", "the length of the fields"),
+    Code.RECORDS_MISSING: ("record count", "as many records as the payload holds"),
+    Code.RECORDS_REMAIN: ("record count", "as many records as the payload holds"),
+    Code.CONTROL_KEY: ("key", "version 0 or more and a type: 4 bytes"),
+    Code.MESSAGE_SIZE: ("message size", "at least 14 (format 0) or 22 (format 1) bytes"),
+    Code.INNER_LENGTH: ("inner message size", "at least 14"),
+    Code.INNER_MAGIC: ("inner magic", "0 or 1"),
+    Code.INNER_COMPRESSED: ("inner attributes", "codec 0: messages inside a wrapper are not compressed again"),
+    Code.INNER_CRC: ("inner crc", "the checksum of the bytes of the message"),
+    Code.NO_INNER: ("compressed payload", "at least one message"),
+    Code.INNER_OFFSET: ("offset", "no less than the last inner offset"),
+}
+
+
+class KolumnError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class CorruptBatchError(KolumnError):
+    """The bytes are damaged.
+
+    Attributes
+    ----------
+    segment : str
+    position : int
+        Of the entry in the file, in bytes.
+    base_offset : int | None
+        As the entry's header says it.
+    record : int | None
+        Index of the record in the batch, where one is to blame.
+    field : str
+    expected, found : str
+    code : Code
+    """
+
+    def __init__(
+        self,
+        segment: str,
+        position: int,
+        code: Code,
+        *,
+        base_offset: int | None = None,
+        record: int | None = None,
+        expected: str | None = None,
+        found: str = "",
+    ) -> None:
+        self.segment, self.position, self.code = segment, position, code
+        self.base_offset, self.record, self.found = base_offset, record, found
+        self.field, meaning = MEANING[code]
+        self.expected = expected or meaning
+        where = f"{segment}: position {position}"
+        if base_offset is not None:
+            where += f", base offset {base_offset}"
+        if record is not None:
+            where += f", record {record}"
+        text = f"{where}: {self.field}: expected {self.expected}"
+        if found:
+            text += f", found {found}"
+        super().__init__(f"{text}. {self._advice()}")
+
+    def _advice(self) -> str:
+        return "Read with errors='skip' to go on behind the damage, or run `kolumn verify` for the full list."
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.segment, self.position, self.code, self.base_offset, self.record, self.expected, self.found)
+
+
+def _rebuild(kind, segment, position, code, base_offset, record, expected, found):  # type: ignore[no-untyped-def]
+    return kind(segment, position, code, base_offset=base_offset, record=record, expected=expected, found=found)
+
+
+class FormatError(CorruptBatchError):
+    """A format or codec that this package does not read: an unknown magic or codec id, or zstd below format 2."""
+
+
+class LimitError(CorruptBatchError):
+    """Decoding would pass a limit on size."""
+
+    def _advice(self) -> str:
+        return "Raise max_batch_bytes or max_ratio if the data are trusted, or read with errors='skip'."
+
+
+class MissingError(KolumnError):
+    """A package or a device that the call needs is not there."""
+
+
+class ArgumentError(KolumnError, ValueError):
+    """An argument or option has a value that makes no sense."""
+
+
+_KINDS = {
+    Code.BAD_MAGIC: FormatError,
+    Code.BAD_CODEC: FormatError,
+    Code.CODEC_NOT_ALLOWED: FormatError,
+    Code.TOO_LARGE: LimitError,
+}
+
+
+def error_kind(code: Code) -> type[CorruptBatchError]:
+    """Exception class that stands for ``code``."""
+    return _KINDS.get(code, CorruptBatchError)

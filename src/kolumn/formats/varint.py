@@ -1,0 +1,52 @@
+"""Zig-zag LEB128 integers, with the exact tolerance of Kafka's ``org.apache.kafka.common.utils.ByteUtils``.
+
+    byte   1 g g g g g g g   low seven bits first; bit 7 set: more follow
+    value  (raw >>> 1) ^ -(raw & 1)
+
+A 32-bit varint has at most five bytes and a 64-bit one at most ten; a set bit 7 in the last of those is an error.
+Bits of the last byte that do not fit are dropped, and overlong encodings are accepted. (aiokafka reads every field
+as 64 bits and so accepts longer ones for 32-bit fields; Java's rule is followed here.)
+"""
+
+from kolumn.formats.memory import Buffer, load8
+
+MALFORMED = -1
+"""Returned in place of the next position: the varint is too long or runs past its end."""
+
+
+def varint32(buf: Buffer, at: int, end: int) -> tuple[int, int]:
+    """Zig-zag varint of up to five bytes at ``at``.
+
+    Returns
+    -------
+    value : int
+        -2**31 .. 2**31 - 1.
+    next : int
+        Position behind the varint, or `MALFORMED` (then ``value`` is 0).
+    """
+    raw = 0
+    shift = 0
+    while at < end and shift < 35:
+        byte = load8(buf, at)
+        at += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            raw &= 0xFFFFFFFF
+            return (raw >> 1) ^ -(raw & 1), at
+        shift += 7
+    return 0, MALFORMED
+
+
+def varint64(buf: Buffer, at: int, end: int) -> tuple[int, int]:
+    """Zig-zag varint of up to ten bytes at ``at``; results as `varint32`, but 64 bits wide."""
+    raw = 0
+    shift = 0
+    while at < end and shift < 70:
+        byte = load8(buf, at)
+        at += 1
+        # The tenth byte gives bit 63 alone.
+        raw |= (byte & (0x7F if shift < 63 else 0x01)) << shift
+        if byte < 0x80:
+            return ((raw >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(raw & 1), at
+        shift += 7
+    return 0, MALFORMED
