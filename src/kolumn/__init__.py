@@ -1,0 +1,36 @@
+"""Raw Apache Kafka log segments in, columns out."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from kolumn.errors import ArgumentError, CorruptBatchError, FormatError, KolumnError, LimitError, MissingError
+
+if TYPE_CHECKING:
+    from kolumn.api import batches, read, scan, verify
+    from kolumn.report import Report
+
+__version__ = "0.1.0"
+__all__ = [
+    "ArgumentError",
+    "CorruptBatchError",
+    "FormatError",
+    "KolumnError",
+    "LimitError",
+    "MissingError",
+    "Report",
+    "batches",
+    "read",
+    "scan",
+    "verify",
+]
+
+_LAZY = {"read": "kolumn.api", "scan": "kolumn.api", "batches": "kolumn.api", "verify": "kolumn.api", "Report": "kolumn.report"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load the decoder when it is first used: importing the package costs nothing."""
+    if name in _LAZY:
+        value = getattr(import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'kolumn' has no attribute {name!r}")

@@ -1,0 +1,71 @@
+"""Loads, stores and copies at raw addresses.
+
+Raw addresses instead of arrays because Numba counts the references to an array, atomically, at every call that takes
+one. Whoever owns the memory keeps it alive outside the compiled function.
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, register_jitable
+
+STEP = 32
+PAD = 64
+"""Bytes that every source and target buffer has behind its last used one, so that whole steps need no tail loop."""
+
+
+def _pointer(builder: Any, address: Any, kind: ir.Type) -> Any:
+    return builder.inttoptr(address, kind.as_pointer())
+
+
+def _store(width: int) -> Any:
+    @intrinsic
+    def store(typing: Any, address: Any, value: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind = ir.IntType(width)
+            word = args[1] if width == 64 else builder.trunc(args[1], kind)
+            builder.store(word, _pointer(builder, args[0], kind)).align = 1
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), emit
+
+    return store
+
+
+store8, store32, store64 = _store(8), _store(32), _store(64)
+
+
+@intrinsic
+def load64(typing: Any, address: Any) -> Any:
+    """Eight bytes at ``address`` as a little-endian int64, unaligned."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word = builder.load(_pointer(builder, args[0], ir.IntType(64)))
+        word.align = 1
+        return word
+
+    return types.int64(types.int64), emit
+
+
+@intrinsic
+def _copy_step(typing: Any, target: Any, source: Any) -> Any:
+    """32 bytes from address ``source`` to address ``target``, unaligned."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = ir.VectorType(ir.IntType(8), STEP)
+        word = builder.load(_pointer(builder, args[1], vector))
+        word.align = 1
+        builder.store(word, _pointer(builder, args[0], vector)).align = 1
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), emit
+
+
+@register_jitable
+def copy_padded(target: int, source: int, size: int) -> None:
+    """Copy ``size`` bytes; reads and writes up to 31 bytes beyond, so both sides need `PAD`."""
+    done = 0
+    while done < size:
+        _copy_step(target + done, source + done)
+        done += STEP

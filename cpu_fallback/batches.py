@@ -1,0 +1,108 @@
+"""A run of batches in memory becomes one Arrow record batch: locate, inflate, index, fields, columns."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.cpu_fallback.columns import Columns
+from kolumn.cpu_fallback.fields import POSITIONS, ROWS, fields
+from kolumn.cpu_fallback.index import count_headers, index
+from kolumn.cpu_fallback.inflate import inflate
+from kolumn.cpu_fallback.locate import locate
+from kolumn.cpu_fallback.put import COPY, SKIP, VIEW
+from kolumn.errors import Code
+from kolumn.explain import record_found
+from kolumn.formats import table
+from kolumn.options import MIB, Options
+
+FREE_RATIO_BYTES = 64 * MIB
+"""A batch may inflate to this size whatever the ratio."""
+
+
+@dataclass
+class Run:
+    """Decoded columns of a run of batches, before the fixed ones are added.
+
+    Attributes
+    ----------
+    columns : Columns
+    at : int64 array
+        How far each column is written.
+    records : int64 array of n
+        Rows of each batch.
+    sources : list of pa.Buffer
+        What views point into.
+    found : dict
+        Row index -> what is wrong with its stream, in words.
+    """
+
+    columns: Columns
+    at: Any
+    records: Any
+    sources: list[pa.Buffer]
+    found: dict[int, str]
+
+    @property
+    def rows(self) -> int:
+        """How many records there are."""
+        return int(self.at[ROWS])
+
+
+def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: bool) -> Run:
+    """Decode the entries of ``rows`` that have no code yet; entries that turn out to be damaged get one.
+
+    Parameters
+    ----------
+    source : uint8 array
+        Bytes of the segment from position ``origin`` on, padded with `address.PAD` bytes.
+    rows : int64 array of shape (n, `table.WIDTH`)
+    need_key : bool
+        Decode keys even if the key column is not asked for (control types are in them).
+    """
+    n = len(rows)
+    start, size, codec = (np.empty(n, np.int64) for _ in range(3))
+    locate(source.ctypes.data, origin, rows, start, size, codec)
+    payload = source.ctypes.data + start - origin
+    buffer, at_origin = np.zeros(n, np.int64), start - origin
+    sources, found = [pa.py_buffer(source)], {}
+    arena = source
+    if codec.any():
+        arena = _inflate(source, rows, start - origin, size, codec, payload, buffer, at_origin, options, found)
+        sources.append(pa.py_buffer(arena))
+    records, base = np.empty(n, np.int64), np.empty(n, np.int64)
+    good = rows[:, table.CODE] == Code.OK
+    index(rows, payload, size, options.check_crcs, records, base)
+    mode = VIEW if options.binary == "view" else COPY
+    names = options.columns
+    want_headers = "headers" in names
+    headers = count_headers(rows, payload, size, records) if want_headers else 0
+    keys = mode if "key" in names else COPY if need_key else SKIP
+    values = mode if "value" in names else COPY if "tombstone" in names else SKIP
+    columns = Columns(int(records.sum()), int(size[good].sum()), headers, keys, values, want_headers)
+    at = np.zeros(POSITIONS, np.int64)
+    fields(rows, payload, size, base, buffer, at_origin, records, columns.target, at, options.errors == "raise")
+    for b in np.flatnonzero(good & (rows[:, table.CODE] != Code.OK)):
+        records_of = arena if buffer[b] else source
+        found[int(b)] = record_found(rows[b], records_of[at_origin[b] : at_origin[b] + size[b]])
+    return Run(columns, at, records, sources, found)
+
+
+def _inflate(
+    source: Any, rows: Any, start: Any, size: Any, codec: Any, payload: Any, buffer: Any, at_origin: Any, options: Options, found: dict[int, str]
+) -> Any:
+    """Inflate what has a codec and point ``payload``, ``size``, ``buffer`` and ``at_origin`` at the result."""
+    packed = np.flatnonzero(codec)
+    result = inflate(
+        source, start[packed], size[packed], codec[packed], rows[packed, table.MAGIC], options.max_batch_bytes, options.max_ratio
+    )
+    payload[packed] = result.arena.ctypes.data + result.start
+    size[packed] = result.size
+    buffer[packed], at_origin[packed] = 1, result.start
+    for i in np.flatnonzero(result.code):
+        row = int(packed[i])
+        rows[row, table.CODE], rows[row, table.WHERE] = result.code[i], result.where[i] - start[row]
+        found[row] = result.found[int(i)]
+        size[row] = 0
+    return result.arena

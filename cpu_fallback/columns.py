@@ -1,0 +1,144 @@
+"""Arrow columns on the CPU: memory for a run of batches, handed to `fields` as addresses, and put together afterwards."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.cpu_fallback.address import PAD
+from kolumn.cpu_fallback.fields import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target
+from kolumn.cpu_fallback.put import COPY, SKIP, VIEW, Payloads
+
+_VIEW = 16
+
+
+def allocate(size: int) -> pa.Buffer:
+    """Arrow memory of ``size`` bytes and the padding that wide copies need; not initialised."""
+    return pa.allocate_buffer(size + PAD, resizable=True)
+
+
+def used(buffer: pa.Buffer, size: int) -> pa.Buffer:
+    """The first ``size`` bytes of a buffer; gives the rest back where that is worth a move."""
+    if size + PAD < buffer.size // 2:
+        buffer.resize(size + PAD, shrink_to_fit=True)
+    return buffer.slice(0, size)
+
+
+def bitmap(valid: pa.Buffer, rows: int) -> tuple[pa.Buffer | None, int]:
+    """Validity bitmap and null count of a byte for each row; no bitmap where nothing is null."""
+    flags = np.frombuffer(valid, np.uint8, rows)
+    nulls = rows - int(np.count_nonzero(flags))
+    return (pa.py_buffer(np.packbits(flags, bitorder="little")), nulls) if nulls else (None, 0)
+
+
+@dataclass
+class BinaryColumn:
+    """Memory of one column of keys or values.
+
+    Attributes
+    ----------
+    mode : int
+        SKIP, COPY or VIEW.
+    arena, ends, valid, views : pa.Buffer, optional
+        As `Payloads` has their addresses.
+    """
+
+    mode: int
+    arena: pa.Buffer | None = None
+    ends: pa.Buffer | None = None
+    valid: pa.Buffer | None = None
+    views: pa.Buffer | None = None
+
+    @classmethod
+    def of(cls, mode: int, rows: int, payload_bytes: int) -> "BinaryColumn":
+        """Memory for at most ``rows`` payloads of ``payload_bytes`` together."""
+        if mode == SKIP:
+            return cls(SKIP)
+        if mode == VIEW:
+            return cls(VIEW, valid=allocate(rows), views=allocate(rows * _VIEW))
+        ends = allocate(4 * (rows + 1))
+        np.frombuffer(ends, np.int32, 1)[0] = 0
+        return cls(COPY, allocate(payload_bytes), ends, allocate(rows))
+
+    @property
+    def payloads(self) -> Payloads:
+        """The addresses, for compiled code."""
+        return Payloads(self.mode, *(0 if b is None else b.address for b in (self.arena, self.ends, self.valid, self.views)))
+
+    def array(self, kind: pa.DataType, rows: int, used_bytes: int, sources: list[pa.Buffer]) -> pa.Array:
+        """Arrow array of the first ``rows`` payloads. Copies nothing; views keep ``sources`` alive."""
+        mask, nulls = bitmap(self.valid, rows)
+        if self.mode == VIEW:
+            assert self.views is not None
+            return pa.Array.from_buffers(kind, rows, [mask, used(self.views, rows * _VIEW), *sources], nulls)
+        assert self.ends is not None and self.arena is not None
+        return pa.Array.from_buffers(kind, rows, [mask, used(self.ends, 4 * (rows + 1)), used(self.arena, used_bytes)], nulls)
+
+
+class Columns:
+    """Memory of the columns of a run of batches.
+
+    Parameters
+    ----------
+    rows, payload_bytes, headers : int
+        How much there is at most.
+    keys, values : int
+        SKIP, COPY or VIEW.
+    want_headers : bool
+    """
+
+    def __init__(self, rows: int, payload_bytes: int, headers: int, keys: int, values: int, want_headers: bool) -> None:
+        self.offset, self.timestamp = allocate(8 * rows), allocate(8 * rows)
+        self.key = BinaryColumn.of(keys, rows, payload_bytes)
+        self.value = BinaryColumn.of(values, rows, payload_bytes)
+        self.header_ends = allocate(4 * (rows + 1)) if want_headers else None
+        if self.header_ends is not None:
+            np.frombuffer(self.header_ends, np.int32, 1)[0] = 0
+        header_bytes = payload_bytes if headers else 0
+        self.header_key = BinaryColumn.of(COPY if want_headers else SKIP, headers, header_bytes)
+        self.header_value = BinaryColumn.of(COPY if want_headers else SKIP, headers, header_bytes)
+
+    @property
+    def target(self) -> Target:
+        """The addresses, for compiled code."""
+        ends = 0 if self.header_ends is None else self.header_ends.address
+        return Target(
+            self.offset.address,
+            self.timestamp.address,
+            self.key.payloads,
+            self.value.payloads,
+            ends,
+            self.header_key.payloads,
+            self.header_value.payloads,
+        )
+
+    def int64(self, buffer: pa.Buffer, rows: int) -> Any:
+        """NumPy view of an int64 column."""
+        return np.frombuffer(buffer, np.int64, rows)
+
+    def headers_array(self, kind: pa.DataType, at: Any) -> pa.Array:
+        """List array of the headers; key bytes that are no UTF-8 become U+FFFD, as Java decodes them."""
+        entry = kind.value_type
+        count, rows = int(at[HEADERS]), int(at[ROWS])
+        raw = self.header_key.array(pa.binary(), count, int(at[HEADER_KEY]), [])
+        keys = _as_text(raw)
+        values = self.header_value.array(pa.binary(), count, int(at[HEADER_VALUE]), [])
+        structs = pa.StructArray.from_arrays([keys, values], fields=list(entry))
+        assert self.header_ends is not None
+        return pa.Array.from_buffers(kind, rows, [None, used(self.header_ends, 4 * (rows + 1))], 0, children=[structs])
+
+    def key_array(self, kind: pa.DataType, at: Any, sources: list[pa.Buffer]) -> pa.Array:
+        """Keys as an Arrow array."""
+        return self.key.array(kind, int(at[ROWS]), int(at[KEY]), sources)
+
+    def value_array(self, kind: pa.DataType, at: Any, sources: list[pa.Buffer]) -> pa.Array:
+        """Values as an Arrow array."""
+        return self.value.array(kind, int(at[ROWS]), int(at[VALUE]), sources)
+
+
+def _as_text(raw: pa.Array) -> pa.Array:
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([key.decode("utf-8", "replace") for key in raw.to_pylist()], pa.string())

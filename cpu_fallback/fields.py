@@ -1,0 +1,149 @@
+"""Records become columns: hop, fields and gather in one pass over the payload bytes while they are in the cache.
+
+Batches are written densely in file order. A batch that turns out to be damaged gets its code, and the write positions go
+back to where the batch began.
+"""
+
+from typing import Any, NamedTuple
+
+from numba.extending import register_jitable
+
+from kolumn.cpu_fallback.address import store32, store64
+from kolumn.cpu_fallback.put import SKIP, Payloads, put
+from kolumn.cpu_fallback.scalars import compiled
+from kolumn.errors import Code
+from kolumn.formats import legacy, memory, table, v2
+
+_OK, _RECORD_END, _RECORD_LENGTH = int(Code.OK), int(Code.RECORD_END), int(Code.RECORD_LENGTH)
+_RECORDS_MISSING, _RECORDS_REMAIN = int(Code.RECORDS_MISSING), int(Code.RECORDS_REMAIN)
+_MAGIC, _CODEC, _CODE, _RECORD, _WHERE = table.MAGIC, table.CODEC, table.CODE, table.RECORD, table.WHERE
+_BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
+_MAX_TIMESTAMP, _TIMESTAMP_TYPE = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE
+
+ROWS, KEY, VALUE, HEADERS, HEADER_KEY, HEADER_VALUE = range(6)
+"""Write positions in the array ``at``: rows, bytes of keys and values, headers, bytes of their keys and values."""
+POSITIONS = 6
+
+
+class Target(NamedTuple):
+    """Where the columns of a run of batches go; all addresses.
+
+    ``offset`` and ``timestamp`` (ms) are int64, ``header_ends`` the int32 list offsets, 0 where headers are not wanted.
+    """
+
+    offset: int
+    timestamp: int
+    key: Payloads
+    value: Payloads
+    header_ends: int
+    header_key: Payloads
+    header_value: Payloads
+
+
+@compiled
+def fields(
+    rows: Any, payload: Any, size: Any, base: Any, buffer: Any, origin: Any, records: Any, to: Target, at: Any, stop_at_error: bool
+) -> None:
+    """Decode all batches without a code.
+
+    Parameters
+    ----------
+    rows, payload, size, base, records
+        As `index` takes and leaves them; ``records`` becomes the number of rows written for each batch.
+    buffer, origin : int64 arrays of n
+        For views: number of the buffer that holds the payload, and the payload's position in it.
+    to : Target
+    at : int64 array of `POSITIONS`
+        In and out: how far each column is written.
+    stop_at_error : bool
+        Leave the batches behind the first damaged one alone.
+    """
+    for b in range(rows.shape[0]):
+        if rows[b, _CODE] == _OK:
+            first = at[ROWS]
+            if rows[b, _MAGIC] == 2:
+                code, record, where = _batch(rows[b], payload[b], size[b], buffer[b], origin[b], records[b], to, at)
+            else:
+                code, record, where = _messages(rows[b], payload[b], size[b], buffer[b], origin[b], records[b], base[b], to, at)
+            if code == _OK:
+                records[b] = at[ROWS] - first
+                continue
+            rows[b, _CODE], rows[b, _RECORD], rows[b, _WHERE] = code, record, where
+        if stop_at_error:
+            records[b:] = 0
+            return
+        records[b] = 0
+
+
+@register_jitable
+def _batch(row: Any, buf: int, end: int, buffer: int, origin: int, count: int, to: Target, at: Any) -> tuple[int, int, int]:
+    """Records of a format 2 batch: (code, record, position of the offence); ``at`` moves on only if all are right."""
+    n, key, value = at[ROWS], at[KEY], at[VALUE]
+    header, header_key, header_value = at[HEADERS], at[HEADER_KEY], at[HEADER_VALUE]
+    offset, timestamp, append_timestamp = row[_BASE_OFFSET], row[_BASE_TIMESTAMP], row[_MAX_TIMESTAMP]
+    append_time = row[_TIMESTAMP_TYPE] == 1
+    where = 0
+    for record in range(count):
+        code, stop, time_delta, offset_delta, key_at, key_length, value_at, value_length, header_at, header_count = v2.fields(buf, where, end)
+        if code != _OK:
+            # Bytes that end where a record should begin: the batch holds fewer than its header says.
+            missing = code == _RECORD_LENGTH and where == end
+            return _RECORDS_MISSING if missing else code, record, stop
+        for _ in range(header_count):
+            code, after, hk, hk_length, hv, hv_length = v2.record_header(buf, header_at, stop)
+            if code != _OK:
+                return code, record, header_at
+            if to.header_ends:
+                header_key = put(to.header_key, buf + hk, 0, 0, hk_length, header, header_key)
+                header_value = put(to.header_value, buf + hv, 0, 0, hv_length, header, header_value)
+                header += 1
+            header_at = after
+        if header_at != stop:
+            return _RECORD_END, record, where
+        store64(to.offset + 8 * n, offset + offset_delta)
+        store64(to.timestamp + 8 * n, append_timestamp if append_time else timestamp + time_delta)
+        if to.key.mode != SKIP:
+            key = put(to.key, buf + key_at, buffer, origin + key_at, key_length, n, key)
+        if to.value.mode != SKIP:
+            value = put(to.value, buf + value_at, buffer, origin + value_at, value_length, n, value)
+        if to.header_ends:
+            store32(to.header_ends + 4 * n + 4, header)
+        n += 1
+        where = stop
+    if where != end and count > 0:
+        return _RECORDS_REMAIN, count, where
+    at[ROWS], at[KEY], at[VALUE] = n, key, value
+    at[HEADERS], at[HEADER_KEY], at[HEADER_VALUE] = header, header_key, header_value
+    return _OK, -1, -1
+
+
+@register_jitable
+def _messages(
+    row: Any, buf: int, end: int, buffer: int, origin: int, count: int, base: int, to: Target, at: Any
+) -> tuple[int, int, int]:
+    """A format 0 or 1 message, or the inner messages of a wrapper that `index` has walked: results as `_batch`."""
+    n, key, value = at[ROWS], at[KEY], at[VALUE]
+    append_time = row[_TIMESTAMP_TYPE] == 1
+    where = 0
+    for record in range(count):
+        stop = end
+        if row[_CODEC] != 0:
+            _, stop = legacy.inner(buf, where, end)
+        code, wrong, timestamp, key_at, key_length, value_at, value_length = legacy.message(buf, where, stop)
+        if code != _OK:
+            return code, record, wrong
+        # A wrapper's append time stands for all inner messages that have a timestamp at all.
+        if append_time and memory.load8(buf, where + 16) == 1:
+            timestamp = row[_MAX_TIMESTAMP]
+        store64(to.offset + 8 * n, memory.i64_at(buf, where) + base)
+        store64(to.timestamp + 8 * n, timestamp)
+        if to.key.mode != SKIP:
+            key = put(to.key, buf + key_at, buffer, origin + key_at, key_length, n, key)
+        if to.value.mode != SKIP:
+            value = put(to.value, buf + value_at, buffer, origin + value_at, value_length, n, value)
+        if to.header_ends:
+            store32(to.header_ends + 4 * n + 4, at[HEADERS])
+        n += 1
+        where = stop
+    at[ROWS], at[KEY], at[VALUE] = n, key, value
+    return _OK, -1, -1

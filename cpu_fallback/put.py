@@ -1,0 +1,76 @@
+"""One key, value or header payload into its Arrow column: copied into an arena, or as a view into the source."""
+
+from typing import NamedTuple
+
+from numba.extending import register_jitable
+
+from kolumn.cpu_fallback.address import copy_padded, load64, store8, store32, store64
+
+SKIP, COPY, VIEW = 0, 1, 2
+"""What a column does with its payloads."""
+
+_INLINE = 12
+
+
+class Payloads(NamedTuple):
+    """Where one binary column goes; addresses, 0 where the mode has no use for one.
+
+    ``ends`` has rows + 1 int32, ``valid`` a byte for each row, ``views`` 16 bytes for each row.
+    """
+
+    mode: int
+    arena: int = 0
+    ends: int = 0
+    valid: int = 0
+    views: int = 0
+
+
+@register_jitable
+def put(column: Payloads, source: int, buffer: int, offset: int, length: int, row: int, used: int) -> int:
+    """Append one payload as row ``row``; returns how many bytes of the arena are then used.
+
+    Parameters
+    ----------
+    source : int
+        Address of the payload.
+    buffer, offset : int
+        The same place as a view says it: number of the buffer, position in it.
+    length : int
+        Bytes; negative for null.
+    """
+    if column.mode == COPY:
+        if length > 0:
+            copy_padded(column.arena + used, source, length)
+            used += length
+        store32(column.ends + 4 * row + 4, used)
+    else:
+        _view(column.views + 16 * row, source, buffer, offset, length)
+    store8(column.valid + row, length >= 0)
+    return used
+
+
+@register_jitable
+def _view(to: int, source: int, buffer: int, offset: int, length: int) -> None:
+    """Write a view, 16 bytes, little-endian (Arrow's BinaryView).
+
+    length i32 | up to twelve bytes of data, rest 0          up to 12 bytes
+    length i32 | first four bytes | buffer i32 | offset i32  longer
+    """
+    if length <= 0:
+        store64(to, 0)
+        store64(to + 8, 0)
+        return
+    low = load64(source)
+    if length > _INLINE:
+        store64(to, length | (low << 32))
+        store64(to + 8, buffer | (offset << 32))
+        return
+    rest = 0
+    if length < 4:
+        low &= (1 << (8 * length)) - 1
+    elif length > 4:
+        rest = load64(source + 4)
+        if length < _INLINE:
+            rest &= (1 << (8 * (length - 4))) - 1
+    store64(to, length | (low << 32))
+    store64(to + 8, rest)

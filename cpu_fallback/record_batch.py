@@ -1,0 +1,122 @@
+"""The columns that come from the batch table, and the Arrow record batch of them all."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.codecs import NAMES
+from kolumn.cpu_fallback.batches import Run
+from kolumn.formats import table, v2
+from kolumn.options import Options
+from kolumn.schema import record_schema
+from kolumn.source import Segment
+
+CONTROL_TYPES = ("ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS")
+
+_TIMESTAMP_LIMIT = (2**63 - 1) // 1000
+_LARGEST_SEQUENCE = 2**31 - 1
+
+_REPEATED = {
+    "timestampType": table.TIMESTAMP_TYPE,
+    "producerId": table.PRODUCER_ID,
+    "producerEpoch": table.PRODUCER_EPOCH,
+    "leaderEpoch": table.LEADER_EPOCH,
+    "isTransactional": table.TRANSACTIONAL,
+    "isControl": table.CONTROL,
+    "magic": table.MAGIC,
+    "position": table.POSITION,
+}
+
+
+def record_batch(run: Run, rows: Any, segment: Segment, options: Options) -> pa.RecordBatch:
+    """Arrow record batch of a decoded run, with the rows outside of the asked ranges left out."""
+    schema = record_schema(options.columns, options.binary)
+    builder = _Builder(run, rows, segment, options)
+    batch = pa.RecordBatch.from_arrays([builder.column(field) for field in schema], schema=schema)
+    keep = _in_range(builder.offset, builder.timestamp, options)
+    return batch if keep is None else batch.filter(pa.array(keep))
+
+
+class _Builder:
+    def __init__(self, run: Run, rows: Any, segment: Segment, options: Options) -> None:
+        self.run, self.rows, self.segment, self.options = run, rows, segment, options
+        self.offset = run.columns.int64(run.columns.offset, run.rows)
+        self.timestamp = run.columns.int64(run.columns.timestamp, run.rows)
+
+    def column(self, field: pa.Field) -> pa.Array:
+        run, name = self.run, field.name
+        if name in _REPEATED:
+            return pa.array(self.repeat(_REPEATED[name]), pa.int64()).cast(field.type, safe=False)
+        direct: dict[str, Callable[[], pa.Array]] = {
+            "key": lambda: run.columns.key_array(field.type, run.at, run.sources),
+            "value": lambda: run.columns.value_array(field.type, run.at, run.sources),
+            "headers": lambda: run.columns.headers_array(field.type, run.at),
+            "offset": lambda: pa.array(self.offset),
+            "timestampMs": lambda: pa.array(self.timestamp),
+            "timestamp": lambda: self._microseconds(field.type),
+            "topic": lambda: self._constant(self.segment.topic, field.type),
+            "partition": lambda: self._constant(self.segment.partition, field.type),
+            "segment": lambda: self._constant(self.segment.path, field.type),
+            "codec": lambda: pa.DictionaryArray.from_arrays(self.repeat(table.CODEC).astype(np.int8), list(NAMES)).cast(field.type),
+            "sequence": lambda: pa.array(self._sequence(), field.type),
+            "tombstone": self._tombstone,
+            "controlType": self._control_type,
+        }
+        return direct[name]()
+
+    def repeat(self, column: int) -> Any:
+        """A column of the batch table, once for each record."""
+        return np.repeat(self.rows[:, column], self.run.records)
+
+    def _constant(self, value: Any, kind: pa.DataType) -> pa.Array:
+        return pa.nulls(self.run.rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), self.run.rows)
+
+    def _microseconds(self, kind: pa.DataType) -> pa.Array:
+        """Null for -1, and for what microseconds in 64 bits can't hold (only ``timestampMs`` has those)."""
+        none = (self.timestamp == -1) | (self.timestamp > _TIMESTAMP_LIMIT) | (self.timestamp < -_TIMESTAMP_LIMIT)
+        return pa.array(self.timestamp * 1000, mask=none if none.any() else None).cast(kind)
+
+    def _sequence(self) -> Any:
+        """Base sequence + offset delta, wrapping from 2^31 - 1 to 0 (``DefaultRecordBatch.incrementSequence``)."""
+        base = self.repeat(table.BASE_SEQUENCE)
+        sequence = base + self.offset - self.repeat(table.BASE_OFFSET)
+        sequence[sequence > _LARGEST_SEQUENCE] -= _LARGEST_SEQUENCE + 1
+        sequence[base < 0] = -1
+        return sequence.astype(np.int32)
+
+    def _tombstone(self) -> pa.Array:
+        null = np.frombuffer(self.run.columns.value.valid, np.uint8, self.run.rows) == 0
+        return pa.array(null & (self.repeat(table.CONTROL) == 0))
+
+    def _control_type(self) -> pa.Array:
+        names: list[str | None] = [None] * self.run.rows
+        control = np.flatnonzero(self.repeat(table.CONTROL))
+        if len(control):
+            kind = pa.binary_view() if self.run.columns.key.views is not None else pa.binary()
+            keys = self.run.columns.key_array(kind, self.run.at, self.run.sources)
+            for row in control:
+                code = v2.control_type(keys[int(row)].as_py() or b"")
+                names[row] = CONTROL_TYPES[code] if code is not None and 0 <= code < len(CONTROL_TYPES) else "UNKNOWN"
+        return pa.array(names, pa.string())
+
+
+def _in_range(offset: Any, timestamp: Any, options: Options) -> Any:
+    """Mask of the rows that the ranges keep, or None where they keep all."""
+    keep = None
+    for values, low, high in (
+        (offset, options.start_offset, options.end_offset),
+        (timestamp, options.start_timestamp, options.end_timestamp),
+    ):
+        if low is None and high is None:
+            continue
+        inside = np.ones(len(values), bool)
+        if low is not None:
+            inside &= values >= low
+        if high is not None:
+            inside &= values < high
+        if values is timestamp:
+            inside &= values != -1
+        keep = inside if keep is None else keep & inside
+    return None if keep is None or keep.all() else keep

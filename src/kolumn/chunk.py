@@ -1,0 +1,144 @@
+"""One chunk of entries: checksums, then what damage means for the chain, then columns."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.cpu_fallback.batches import decode_run
+from kolumn.cpu_fallback.record_batch import record_batch
+from kolumn.cpu_fallback.walk import check
+from kolumn.damage import Damage, Trouble, damage_of
+from kolumn.errors import Code
+from kolumn.explain import header_error, row_error
+from kolumn.formats import table
+from kolumn.options import MIB, Options
+from kolumn.plan import Chunk
+from kolumn.resync import Search
+from kolumn.segment_file import SegmentFile
+
+PACKED_BYTES = MIB
+"""Compressed bytes that are inflated at a time."""
+RUN_BYTES = 512 * MIB
+"""Plain bytes in one record batch: Arrow's binary offsets end at 2 GiB."""
+
+
+@dataclass
+class Decoded:
+    """What a chunk gave.
+
+    Attributes
+    ----------
+    batches : list of pa.RecordBatch
+    damage : list of Damage
+        Entries that were left out; the chain of entries goes on behind each.
+    trouble : Trouble, optional
+        Why decoding ended before the chunk did.
+    last_offset : int
+        Of the intact entries, -1 without one.
+    intact, records, valid_bytes : int
+        Intact entries, the records in those that were decoded, and the bytes of the former.
+    """
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
+    trouble: Trouble | None = None
+    last_offset: int = -1
+    intact: int = 0
+    records: int = 0
+    valid_bytes: int = 0
+
+
+def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options) -> Decoded:
+    """Check and decode the entries of a chunk; runs in any thread."""
+    result = Decoded()
+    rows = chunk.rows
+    if options.check_crcs:
+        check(chunk.source.ctypes.data, chunk.origin, rows)
+    rows = _before_trouble(file, chunk, rows, options, result)
+    good = rows[rows[:, table.CODE] == Code.OK]
+    wanted = good[_wanted(good, options)]
+    errors = {}
+    for run_rows in _runs(wanted):
+        run = decode_run(chunk.source, chunk.origin, run_rows, options, "controlType" in options.columns)
+        for i in np.flatnonzero(run_rows[:, table.CODE]):
+            errors[int(run_rows[i, table.POSITION])] = row_error(file.path, run_rows[i], None, run.found.get(int(i), "")), run_rows[i].copy()
+        result.records += run.rows
+        if run.rows:
+            batch = record_batch(run, run_rows, file.segment, options)
+            if batch.num_rows:
+                result.batches.append(batch)
+        if errors and options.errors == "raise":
+            break
+    _count(good, errors, result)
+    if errors:
+        _set_damage(errors, options, result)
+    return result
+
+
+def _set_damage(errors: dict[int, Any], options: Options, result: Decoded) -> None:
+    """Entries with a right checksum and wrong contents: the chain holds, they alone are lost."""
+    if options.errors == "raise":
+        position = min(errors)
+        result.trouble = Trouble(position, -1, errors[position][0])
+        return
+    result.damage += [damage_of(row, error, int(row[table.SIZE]), -1) for error, row in errors.values()]
+    result.damage.sort(key=lambda damage: damage.position)
+
+
+def _count(good: Any, errors: dict[int, Any], result: Decoded) -> None:
+    broken = np.isin(good[:, table.POSITION], list(errors))
+    result.intact = len(good) - len(errors)
+    result.valid_bytes = int(good[~broken, table.SIZE].sum())
+    result.last_offset = int(good[:, table.LAST_OFFSET].max(initial=-1))
+
+
+def _before_trouble(file: SegmentFile, chunk: Chunk, rows: Any, options: Options, result: Decoded) -> Any:
+    """Rows up to where the chain of entries is lost; damaged entries inside the chain are noted."""
+    floor = -1
+    for i in np.flatnonzero(rows[:, table.CODE]):
+        row = rows[i]
+        floor = max(floor, int(rows[:i][rows[:i, table.CODE] == Code.OK, table.LAST_OFFSET].max(initial=-1)))
+        position, size = int(row[table.POSITION]), int(row[table.SIZE])
+        error = header_error(file.path, row, chunk.source[position - chunk.origin :][:size])
+        resume = None
+        if options.errors == "skip":
+            search = Search(file)
+            resume = search.true_end(position, position + size - 1, floor)
+            following_intact = i + 1 < len(rows) and rows[i + 1, table.CODE] == Code.OK
+            if resume is None and (following_intact or search.chain_holds(position, size, floor)):
+                result.damage.append(damage_of(row, error, size, floor))
+                continue
+        result.trouble = Trouble(position, floor, error, resume, row)
+        return rows[:i]
+    return rows
+
+
+def _wanted(rows: Any, options: Options) -> Any:
+    """Mask of the entries that can hold a row that the options keep."""
+    keep = np.ones(len(rows), bool)
+    if not options.include_control:
+        keep &= rows[:, table.CONTROL] == 0
+    if options.start_offset is not None:
+        keep &= rows[:, table.LAST_OFFSET] >= options.start_offset
+    if options.end_offset is not None:
+        keep &= (rows[:, table.BASE_OFFSET] < options.end_offset) | (rows[:, table.BASE_OFFSET] == table.UNKNOWN)
+    if options.start_timestamp is not None:
+        # Under the CRC and set by the broker; in a wrapper it may be the last record's.
+        keep &= (rows[:, table.MAX_TIMESTAMP] >= options.start_timestamp) | (rows[:, table.MAGIC] < 2)
+    return keep
+
+
+def _runs(rows: Any) -> Iterator[Any]:
+    """Cut entries into runs that are inflated and decoded together."""
+    packed = np.where(rows[:, table.CODEC] != 0, rows[:, table.SIZE], 0)
+    if packed.any():
+        group = (np.cumsum(packed) - packed) // PACKED_BYTES
+    else:
+        group = (np.cumsum(rows[:, table.SIZE]) - rows[:, table.SIZE]) // RUN_BYTES
+    bounds = [0, *(np.flatnonzero(np.diff(group)) + 1), len(rows)]
+    for start, stop in zip(bounds, bounds[1:], strict=False):
+        if stop > start:
+            yield rows[start:stop]

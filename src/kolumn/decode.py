@@ -1,0 +1,190 @@
+"""The pipeline: ranges of segments in, Arrow record batches out, in order, with a bounded number of chunks under way."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from kolumn.backend import choose
+from kolumn.chunk import Decoded, decode_chunk
+from kolumn.damage import Damage, Tally, Trouble
+from kolumn.errors import Code, CorruptBatchError
+from kolumn.formats import entry
+from kolumn.options import Options
+from kolumn.plan import Chunk, Stop, chunks
+from kolumn.resync import Search
+from kolumn.segment_file import SegmentFile
+from kolumn.source import Range
+
+AHEAD = 2
+"""Chunks under way for each thread."""
+
+OnDamage = Callable[[Damage], None]
+
+
+def scan_ranges(
+    ranges: Iterable[Range], options: Options, damage: OnDamage | None = None, tally: Callable[[Range, Tally], None] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Decode ranges in order.
+
+    Parameters
+    ----------
+    ranges : iterable of Range
+        Small ones are decoded side by side, large ones chunk by chunk.
+    options : Options
+    damage : callable, optional
+        Is given every piece of damage that ``errors="skip"`` leaves out.
+    tally : callable, optional
+        Is given each range and what was found in it, when it is done.
+
+    Raises
+    ------
+    CorruptBatchError
+        Damage, with ``errors="raise"``; everything before it has been given by then.
+    """
+    choose(options.backend)
+    source = iter(ranges)
+    if options.threads == 1:
+        for one in source:
+            yield from _finish(one, Tally(), options, None, damage, tally)
+        return
+    with ThreadPoolExecutor(options.threads, thread_name_prefix="kolumn") as pool:
+        pending: deque[tuple[Range, Tally, Future[list[pa.RecordBatch]] | None]] = deque()
+
+        def submit(one: Range) -> None:
+            found = Tally()
+            small = one.end - one.start <= options.chunk_bytes
+            pending.append((one, found, pool.submit(_all, one, found, options) if small else None))
+
+        try:
+            for one in islice(source, AHEAD * options.threads):
+                submit(one)
+            while pending:
+                one, found, future = pending.popleft()
+                if future is None:
+                    yield from _finish(one, found, options, pool, damage, tally)
+                else:
+                    yield from future.result()
+                    _report(one, found, damage, tally)
+                for one in islice(source, 1):
+                    submit(one)
+        finally:
+            for _, _, future in pending:
+                if future is not None:
+                    future.cancel()
+
+
+def _all(one: Range, found: Tally, options: Options) -> list[pa.RecordBatch]:
+    return list(_range(one, options, None, found))
+
+
+def _finish(
+    one: Range, found: Tally, options: Options, pool: ThreadPoolExecutor | None, damage: OnDamage | None, tally: Any
+) -> Iterator[pa.RecordBatch]:
+    yield from _range(one, options, pool, found)
+    _report(one, found, damage, tally)
+
+
+def _report(one: Range, found: Tally, damage: OnDamage | None, tally: Any) -> None:
+    if damage is not None:
+        for piece in found.damage:
+            damage(piece)
+    if tally is not None:
+        tally(one, found)
+
+
+def _range(one: Range, options: Options, pool: ThreadPoolExecutor | None, found: Tally) -> Iterator[pa.RecordBatch]:
+    """Decode one range, start to end, going on behind damage where the options say so."""
+    with SegmentFile(one.segment) as file:
+        position, floor = one.start, one.floor
+        while position < one.end:
+            trouble = yield from _until_trouble(file, replace(one, start=position, floor=floor), options, pool, found)
+            if trouble is None:
+                return
+            if options.errors == "raise":
+                raise trouble.error
+            following = trouble.resume
+            if following is None:
+                following = Search(file).next_entry(trouble.position, trouble.floor)
+            position = file.size if following is None else following
+            floor = trouble.floor
+            found.damage.append(trouble.damage(position))
+
+
+def _until_trouble(
+    file: SegmentFile, one: Range, options: Options, pool: ThreadPoolExecutor | None, found: Tally
+) -> Generator[pa.RecordBatch, None, Trouble | None]:
+    """Decode up to the end or to where the chain of entries is lost."""
+    floor = one.floor
+    plan = _Plan(chunks(file, one.start, one.end, options.chunk_bytes))
+    for decoded in _in_order(plan, lambda chunk: decode_chunk(file, chunk, options), pool, options.threads):
+        yield from decoded.batches
+        if decoded.trouble is not None and decoded.trouble.floor < floor:
+            decoded.trouble.floor = floor
+        found.add(decoded)
+        if decoded.trouble is not None:
+            return decoded.trouble
+        floor = max(floor, decoded.last_offset)
+    assert plan.stop is not None
+    return at_stop(file, plan.stop, floor, found)
+
+
+class _Plan:
+    """A generator's values, and afterwards its return value as ``stop``."""
+
+    def __init__(self, source: Generator[Chunk, None, Stop]) -> None:
+        self._source, self.stop = source, None
+
+    stop: Stop | None
+
+    def __iter__(self) -> Iterator[Chunk]:
+        self.stop = yield from self._source
+
+
+def _in_order(plan: Iterable[Chunk], work: Callable[[Chunk], Decoded], pool: ThreadPoolExecutor | None, threads: int) -> Iterator[Decoded]:
+    if pool is None:
+        yield from map(work, plan)
+        return
+    pending: deque[Future[Decoded]] = deque()
+    source = iter(plan)
+    try:
+        for chunk in source:
+            pending.append(pool.submit(work, chunk))
+            if len(pending) >= AHEAD * threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()
+
+
+def at_stop(file: SegmentFile, stop: Stop, floor: int, found: Tally) -> Trouble | None:
+    """What the end of the chain means: the end, a normal tail of an active segment, or damage."""
+    left = file.size - stop.position
+    if stop.code == Code.OK:
+        return None
+    if stop.code == Code.ZERO_TAIL and file.zeros_from(stop.position):
+        found.tail, found.tail_bytes = "zeros", left
+        return None
+    following = None
+    if stop.code == Code.TRUNCATED:
+        if left > entry.PREFIX:
+            following = Search(file).next_entry(stop.position, floor, truncated=True)
+        if following is None:
+            found.tail, found.tail_bytes = "truncated", left
+            return None
+    head = file.read(stop.position, min(stop.position + entry.PREFIX, file.size))
+    size = int.from_bytes(bytes(head[8:12]), "big", signed=True)
+    error = CorruptBatchError(
+        file.path,
+        stop.position,
+        Code.BAD_LENGTH,
+        base_offset=int.from_bytes(bytes(head[:8]), "big", signed=True),
+        found=f"{size}" + (f", {size - left + entry.OVERHEAD} bytes more than there are, with intact batches behind" if following is not None else ""),
+    )
+    return Trouble(stop.position, floor, error, resume=following)

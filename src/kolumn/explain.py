@@ -1,0 +1,77 @@
+"""From a code in the batch table to an error that says what was expected and what was found."""
+
+from typing import Any
+
+from kolumn.errors import CorruptBatchError, Code, error_kind
+from kolumn.formats import crc, legacy, memory, table, v2
+from kolumn.formats.varint import varint32, varint64
+
+_VARINTS = {
+    Code.RECORD_LENGTH,
+    Code.OFFSET_DELTA,
+    Code.KEY_LENGTH,
+    Code.VALUE_LENGTH,
+    Code.HEADER_COUNT,
+    Code.HEADER_KEY,
+    Code.HEADER_VALUE,
+    Code.RECORD_END,
+}
+
+
+def header_error(path: str, row: Any, entry: Any) -> CorruptBatchError:
+    """Error for a row whose header or checksum is wrong; ``entry`` is the entry's bytes."""
+    code = Code(int(row[table.CODE]))
+    expected, found = None, ""
+    if code == Code.BAD_CRC:
+        stored = int(row[table.CRC])
+        is_v2 = row[table.MAGIC] == 2
+        computed = crc.crc32c(entry, v2.CRC_FROM, len(entry)) if is_v2 else crc.crc32(entry, legacy.CRC_FROM, len(entry))
+        expected, found = f"the stored checksum 0x{stored:08x}", f"0x{computed:08x} over the {len(entry)} bytes of the batch"
+    elif code == Code.BAD_MAGIC:
+        found = str(int(row[table.MAGIC]))
+    elif code in (Code.BAD_LENGTH, Code.MESSAGE_SIZE):
+        found = str(int(row[table.SIZE]) - 12)
+    elif code in (Code.BAD_CODEC, Code.CODEC_NOT_ALLOWED):
+        found = str(int(row[table.CODEC]))
+    return row_error(path, row, expected, found)
+
+
+def row_error(path: str, row: Any, expected: str | None, found: str) -> CorruptBatchError:
+    """Error for the code of a row of the batch table."""
+    code = Code(int(row[table.CODE]))
+    base = int(row[table.BASE_OFFSET])
+    record = int(row[table.RECORD])
+    return error_kind(code)(
+        path,
+        int(row[table.POSITION]),
+        code,
+        base_offset=None if base == table.UNKNOWN else base,
+        record=None if record < 0 else record,
+        expected=expected,
+        found=found,
+    )
+
+
+def record_found(row: Any, payload: Any) -> str:
+    """What stands in the records' bytes where a row's code says that something is wrong there."""
+    code, where, record = Code(int(row[table.CODE])), int(row[table.WHERE]), int(row[table.RECORD])
+    end = len(payload)
+    if code in (Code.RECORD_COUNT, Code.RECORDS_MISSING):
+        return f"{int(row[table.COUNT])} in the header" + (f", {record} in the payload of {end} bytes" if record >= 0 else f" of a payload of {end} bytes")
+    if code == Code.RECORDS_REMAIN:
+        return f"{int(row[table.COUNT])} in the header and {end - where} bytes behind them"
+    if code == Code.INNER_OFFSET:
+        return f"{int(row[table.LAST_OFFSET])} in the wrapper"
+    if where < 0 or where >= end:
+        return f"the end of the {end} bytes"
+    if code == Code.TIMESTAMP_DELTA:
+        value, after = varint64(payload, where, end)
+    elif code in _VARINTS:
+        value, after = varint32(payload, where, end)
+    elif code in (Code.INNER_MAGIC, Code.INNER_COMPRESSED):
+        value, after = memory.load8(payload, where), where + 1
+    elif where + 4 <= end:
+        value, after = memory.i32_at(payload, where), where + 4
+    else:
+        return f"{end - where} bytes left"
+    return f"{value if after >= 0 else 'a malformed varint'} at byte {where} of {end}"

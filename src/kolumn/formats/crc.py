@@ -1,0 +1,62 @@
+"""The two checksums of Kafka: CRC-32 (IEEE, as in zlib) for formats 0 and 1, CRC-32C (Castagnoli) for format 2.
+
+Both are reflected, start from and end with all bits inverted. The tables are those of slicing-by-8:
+
+    TABLES[k][b] = CRC register after byte b and k zero bytes, so eight bytes cost eight independent look-ups
+"""
+
+import numpy as np
+
+from kolumn.formats.memory import Buffer, load8, u32_little_at
+
+CASTAGNOLI = 0x82F63B78
+IEEE = 0xEDB88320
+
+
+def slicing_tables(polynomial: int) -> np.ndarray:
+    """Tables of a reflected polynomial: int64, shape (8, 256)."""
+    tables = np.zeros((8, 256), np.int64)
+    for byte in range(256):
+        register = byte
+        for _ in range(8):
+            register = (register >> 1) ^ (polynomial if register & 1 else 0)
+        tables[0, byte] = register
+    for k in range(1, 8):
+        tables[k] = tables[0][tables[k - 1] & 0xFF] ^ (tables[k - 1] >> 8)
+    return tables
+
+
+CRC32C = slicing_tables(CASTAGNOLI)
+CRC32 = slicing_tables(IEEE)
+
+
+def crc_bytes(t, register: int, buf: Buffer, at: int, end: int) -> int:  # type: ignore[no-untyped-def]
+    """Feed bytes [at, end) to a CRC register (not inverted at either end), by the slicing tables ``t``."""
+    while at + 8 <= end:
+        low = register ^ u32_little_at(buf, at)
+        high = u32_little_at(buf, at + 4)
+        register = (
+            t[7, low & 0xFF]
+            ^ t[6, (low >> 8) & 0xFF]
+            ^ t[5, (low >> 16) & 0xFF]
+            ^ t[4, low >> 24]
+            ^ t[3, high & 0xFF]
+            ^ t[2, (high >> 8) & 0xFF]
+            ^ t[1, (high >> 16) & 0xFF]
+            ^ t[0, high >> 24]
+        )
+        at += 8
+    while at < end:
+        register = t[0, (register ^ load8(buf, at)) & 0xFF] ^ (register >> 8)
+        at += 1
+    return register
+
+
+def crc32c(buf: Buffer, at: int, end: int) -> int:
+    """CRC-32C of bytes [at, end), unsigned."""
+    return crc_bytes(CRC32C, 0xFFFFFFFF, buf, at, end) ^ 0xFFFFFFFF
+
+
+def crc32(buf: Buffer, at: int, end: int) -> int:
+    """CRC-32 of bytes [at, end), unsigned."""
+    return crc_bytes(CRC32, 0xFFFFFFFF, buf, at, end) ^ 0xFFFFFFFF

@@ -1,0 +1,128 @@
+"""Formats 0 and 1, the message of Kafka 0.7 to 0.10, alone or wrapped (KIP-31, KIP-32, ``LegacyRecord``).
+
+    0        8      12    16    17    18                 v0: key length at 18, key at 22
+    +--------+------+-----+-----+-----+-----------+------------+-----+--------------+-------+
+    | offset | size | crc |magic|attr.| timestamp | key length | key | value length | value |
+    | i64    | i32  | u32 | i8  | i8  | i64 (v1)  | i32        |     | i32          |       |
+    +--------+------+-----+-----+-----+-----------+------------+-----+--------------+-------+
+                          |<------------- CRC-32 over [16, end) -------------------------->
+
+    attributes  bits 0-2 codec (0 none, 1 gzip, 2 snappy, 3 lz4) · 3 LogAppendTime (v1) · the rest ignored
+
+With a codec the message is a *wrapper*: its value inflates to inner messages of the same layout, its own offset is that
+of the last one. In a format 0 wrapper the inner offsets are absolute; in a format 1 wrapper they are relative:
+
+    base = wrapper offset - last inner offset        (0 where the wrapper offset is 0, as old librdkafka wrote it)
+
+and compaction leaves holes in them, so only the last inner message tells the base. Bytes between the value and the end
+of a message are ignored, as in Java. A negative key or value length is null (aiokafka takes -1 alone for null).
+"""
+
+from kolumn.errors import Code
+from kolumn.formats import table
+from kolumn.formats.entry import OVERHEAD
+from kolumn.formats.memory import Buffer, i32_at, i64_at, load8, u32_at
+
+CRC_FROM = 16
+HEADER = 18
+SMALLEST_V0 = 14
+SMALLEST_V1 = 22
+SMALLEST_ENTRY = 26
+
+_OK = int(Code.OK)
+_TRUNCATED = int(Code.TRUNCATED)
+_MESSAGE_SIZE = int(Code.MESSAGE_SIZE)
+_KEY_LENGTH = int(Code.KEY_LENGTH)
+_VALUE_LENGTH = int(Code.VALUE_LENGTH)
+_INNER_LENGTH = int(Code.INNER_LENGTH)
+_NO_TIMESTAMP = -1
+_UNKNOWN = table.UNKNOWN
+
+_BASE_OFFSET, _LAST_OFFSET, _COUNT, _MAGIC, _CODEC, _CRC = (
+    table.BASE_OFFSET,
+    table.LAST_OFFSET,
+    table.COUNT,
+    table.MAGIC,
+    table.CODEC,
+    table.CRC,
+)
+_TIMESTAMP_TYPE, _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
+_PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = table.PRODUCER_ID, table.PRODUCER_EPOCH, table.BASE_SEQUENCE
+_LEADER_EPOCH = table.LEADER_EPOCH
+
+
+def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
+    """Fill one row of the batch table from the outermost message at ``pos``; reads 34 bytes at most; returns a code."""
+    magic = load8(buf, pos + 16)
+    attributes = load8(buf, pos + 17)
+    row[_LAST_OFFSET] = i64_at(buf, pos)
+    row[_BASE_OFFSET] = row[_LAST_OFFSET]
+    row[_COUNT] = 1
+    row[_CODEC] = attributes & 7
+    if row[_CODEC] != 0:
+        row[_BASE_OFFSET] = _UNKNOWN
+        row[_COUNT] = _UNKNOWN
+    row[_CRC] = u32_at(buf, pos + 12)
+    row[_PRODUCER_ID] = -1
+    row[_PRODUCER_EPOCH] = -1
+    row[_BASE_SEQUENCE] = -1
+    row[_LEADER_EPOCH] = -1
+    row[_TIMESTAMP_TYPE] = -1
+    row[_MAX_TIMESTAMP] = _NO_TIMESTAMP
+    row[_BASE_TIMESTAMP] = _NO_TIMESTAMP
+    if magic == 1:
+        if size < SMALLEST_V1 + OVERHEAD:
+            return _MESSAGE_SIZE
+        row[_TIMESTAMP_TYPE] = (attributes >> 3) & 1
+        row[_MAX_TIMESTAMP] = i64_at(buf, pos + 18)
+        if row[_CODEC] == 0:
+            row[_BASE_TIMESTAMP] = row[_MAX_TIMESTAMP]
+    return _OK
+
+
+def inner(buf: Buffer, at: int, end: int) -> tuple[int, int]:
+    """Hop over an inner message: (OK, next), (TRUNCATED, at) at the end, or (INNER_LENGTH, at).
+
+    Like Java, left-over bytes that hold no whole message end the set without an error.
+    """
+    if end - at < OVERHEAD:
+        return _TRUNCATED, at
+    size = i32_at(buf, at + 8)
+    if size < SMALLEST_V0:
+        return _INNER_LENGTH, at + 8
+    if size > end - at - OVERHEAD:
+        return _TRUNCATED, at
+    return _OK, at + OVERHEAD + size
+
+
+def message(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int, int, int]:
+    """Fields of the message at ``at`` that ends at ``end``; its magic must be 0 or 1.
+
+    Returns
+    -------
+    code, where : int
+        ``where`` is the position of the field to blame, with an error.
+    timestamp : int
+        Milliseconds; -1 in format 0.
+    key, key_length, value, value_length : int
+        Positions and lengths; a negative length is null.
+    """
+    key_at = at + 18
+    timestamp = _NO_TIMESTAMP
+    if load8(buf, at + 16) == 1:
+        if end - at < SMALLEST_V1 + OVERHEAD:
+            return _MESSAGE_SIZE, at + 8, 0, 0, 0, 0, 0
+        timestamp = i64_at(buf, key_at)
+        key_at += 8
+    elif end - at < SMALLEST_ENTRY:
+        return _MESSAGE_SIZE, at + 8, 0, 0, 0, 0, 0
+    key = key_at + 4
+    key_length = i32_at(buf, key_at)
+    if key_length > end - key - 4:
+        return _KEY_LENGTH, key_at, 0, 0, 0, 0, 0
+    value_at = key + max(key_length, 0)
+    value = value_at + 4
+    value_length = i32_at(buf, value_at)
+    if value_length > end - value:
+        return _VALUE_LENGTH, value_at, 0, 0, 0, 0, 0
+    return _OK, at, timestamp, key, key_length, value, value_length

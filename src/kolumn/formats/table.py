@@ -1,0 +1,30 @@
+"""Columns of the batch table: one row of int64 for each entry of a segment, filled by a format's ``header``.
+
+The table is a C-contiguous NumPy array of shape (entries, `WIDTH`), dtype int64, in host memory.
+"""
+
+POSITION = 0  # of the entry, bytes from the start of the segment
+SIZE = 1  # of the whole entry, bytes: 12 + the length field
+BASE_OFFSET = 2
+LAST_OFFSET = 3
+COUNT = 4  # records; UNKNOWN for wrappers
+MAGIC = 5
+CODEC = 6
+CRC = 7  # unsigned
+TIMESTAMP_TYPE = 8  # -1 none, 0 CreateTime, 1 LogAppendTime
+BASE_TIMESTAMP = 9  # ms, the field as it stands (with a delete horizon it holds that)
+MAX_TIMESTAMP = 10  # ms
+PRODUCER_ID = 11
+PRODUCER_EPOCH = 12
+BASE_SEQUENCE = 13
+LEADER_EPOCH = 14
+TRANSACTIONAL = 15  # 0 or 1
+CONTROL = 16  # 0 or 1
+DELETE_HORIZON = 17  # 0 or 1: BASE_TIMESTAMP is a delete horizon
+CODE = 18  # errors.Code of the first thing that is wrong
+RECORD = 19  # index of the record to blame, or -1
+WHERE = 20  # position of the offence within the payload (its inflated form), or -1
+WIDTH = 21
+
+UNKNOWN = -(2**62)
+"""Stands for what only inflating would tell: base offset and count of a wrapper."""

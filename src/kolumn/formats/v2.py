@@ -1,0 +1,139 @@
+"""Format 2, the record batch of Kafka 0.11 and later (KIP-98, ``DefaultRecordBatch`` and ``DefaultRecord``).
+
+    0          8      12     16    17    21    23         27         35         43     51    53         57      61
+    +----------+------+------+-----+-----+-----+----------+----------+----------+------+-----+----------+-------+--
+    | base     |length|leader|magic| crc |attr.| last off-| base     | max      |prod- |prod.| base     |record | records,
+    | offset   |      |epoch |     |     |     | set delta| timestamp| timestamp|ucer  |epoch| sequence |count  | plain or
+    | i64      | i32  | i32  | i8  | u32 | i16 | i32      | i64      | i64      |i64   |i16  | i32      |i32    | one stream
+    +----------+------+------+-----+-----+-----+----------+----------+----------+------+-----+----------+-------+--
+                                         |<------------------ CRC-32C over [21, end) ---------------------------->
+
+    attributes  bits 0-2 codec · 3 LogAppendTime · 4 transactional · 5 control · 6 base timestamp is the delete horizon
+
+A record, all lengths and deltas as zig-zag varints (32 bits but for the timestamp delta's 64):
+
+    length | attributes i8 | timestamp delta | offset delta | key length, key | value length, value | header count, headers
+
+A negative key or value length means null. Header keys are not null, header values may be.
+"""
+
+from kolumn.errors import Code
+from kolumn.formats import table
+from kolumn.formats.memory import Buffer, i8_at, i16_at, i32_at, i64_at, load8, u32_at
+from kolumn.formats.varint import varint32, varint64
+
+MAGIC = 2
+HEADER = 61
+SMALLEST = 49
+CRC_FROM = 21
+SMALLEST_RECORD = 7
+
+_OK = int(Code.OK)
+_BAD_LENGTH = int(Code.BAD_LENGTH)
+_BAD_CODEC = int(Code.BAD_CODEC)
+_RECORD_LENGTH = int(Code.RECORD_LENGTH)
+_TIMESTAMP_DELTA = int(Code.TIMESTAMP_DELTA)
+_OFFSET_DELTA = int(Code.OFFSET_DELTA)
+_KEY_LENGTH = int(Code.KEY_LENGTH)
+_VALUE_LENGTH = int(Code.VALUE_LENGTH)
+_HEADER_COUNT = int(Code.HEADER_COUNT)
+_HEADER_KEY = int(Code.HEADER_KEY)
+_HEADER_VALUE = int(Code.HEADER_VALUE)
+_UNKNOWN = table.UNKNOWN
+
+# Row indices as plain names: compiled code folds them to constants.
+_BASE_OFFSET, _LAST_OFFSET, _COUNT, _CODEC, _CRC = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.CODEC, table.CRC
+_TIMESTAMP_TYPE, _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
+_PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = table.PRODUCER_ID, table.PRODUCER_EPOCH, table.BASE_SEQUENCE
+_LEADER_EPOCH, _TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = table.LEADER_EPOCH, table.TRANSACTIONAL, table.CONTROL, table.DELETE_HORIZON
+
+
+def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
+    """Fill one row of the batch table from the 61 bytes at ``pos`` of an entry of ``size`` bytes; returns a code."""
+    if size < SMALLEST + 12:
+        row[_BASE_OFFSET] = i64_at(buf, pos)
+        row[_LAST_OFFSET] = row[_BASE_OFFSET]
+        row[_COUNT] = _UNKNOWN
+        row[_LEADER_EPOCH] = i32_at(buf, pos + 12)
+        return _BAD_LENGTH
+    attributes = load8(buf, pos + 22)
+    row[_BASE_OFFSET] = i64_at(buf, pos)
+    row[_LAST_OFFSET] = row[_BASE_OFFSET] + i32_at(buf, pos + 23)
+    row[_COUNT] = i32_at(buf, pos + 57)
+    row[_CODEC] = attributes & 7
+    row[_CRC] = u32_at(buf, pos + 17)
+    row[_TIMESTAMP_TYPE] = (attributes >> 3) & 1
+    row[_BASE_TIMESTAMP] = i64_at(buf, pos + 27)
+    row[_MAX_TIMESTAMP] = i64_at(buf, pos + 35)
+    row[_PRODUCER_ID] = i64_at(buf, pos + 43)
+    row[_PRODUCER_EPOCH] = i16_at(buf, pos + 51)
+    row[_BASE_SEQUENCE] = i32_at(buf, pos + 53)
+    row[_LEADER_EPOCH] = i32_at(buf, pos + 12)
+    row[_TRANSACTIONAL] = (attributes >> 4) & 1
+    row[_CONTROL] = (attributes >> 5) & 1
+    row[_DELETE_HORIZON] = (attributes >> 6) & 1
+    return _OK
+
+
+def record(buf: Buffer, at: int, end: int) -> tuple[int, int]:
+    """Hop over the record at ``at``: (code, position of the next one), or (code, position of the offence)."""
+    length, body = varint32(buf, at, end)
+    if body < 0 or length < 0 or length > end - body:
+        return _RECORD_LENGTH, at
+    return _OK, body + length
+
+
+def fields(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int, int, int, int, int, int]:
+    """Fields of the record at ``at`` in a payload that ends at ``end``, without its headers.
+
+    Returns
+    -------
+    code, next : int
+        ``next`` is the end of the record, or with an error the position of the field to blame.
+    timestamp_delta, offset_delta : int
+    key, key_length, value, value_length : int
+        Positions and lengths; a negative length is null.
+    headers, header_count : int
+        Position of the first header and how many follow. Whoever walks them must arrive at ``next``.
+    """
+    length, body = varint32(buf, at, end)
+    if body < 0 or length < 1 or length > end - body:
+        return _RECORD_LENGTH, at, 0, 0, 0, 0, 0, 0, 0, 0
+    stop = body + length
+    timestamp, offset_at = varint64(buf, body + 1, stop)
+    if offset_at < 0:
+        return _TIMESTAMP_DELTA, body + 1, 0, 0, 0, 0, 0, 0, 0, 0
+    offset, key_at = varint32(buf, offset_at, stop)
+    if key_at < 0:
+        return _OFFSET_DELTA, offset_at, 0, 0, 0, 0, 0, 0, 0, 0
+    key_length, key = varint32(buf, key_at, stop)
+    if key < 0 or key_length > stop - key:
+        return _KEY_LENGTH, key_at, 0, 0, 0, 0, 0, 0, 0, 0
+    value_at = key + max(key_length, 0)
+    value_length, value = varint32(buf, value_at, stop)
+    if value < 0 or value_length > stop - value:
+        return _VALUE_LENGTH, value_at, 0, 0, 0, 0, 0, 0, 0, 0
+    count_at = value + max(value_length, 0)
+    count, headers = varint32(buf, count_at, stop)
+    if headers < 0 or count < 0 or count > stop - headers:
+        return _HEADER_COUNT, count_at, 0, 0, 0, 0, 0, 0, 0, 0
+    return _OK, stop, timestamp, offset, key, key_length, value, value_length, headers, count
+
+
+def record_header(buf: Buffer, at: int, stop: int) -> tuple[int, int, int, int, int, int]:
+    """Header of a record at ``at``: (code, next, key, key length, value, value length); a negative value length is null."""
+    key_length, key = varint32(buf, at, stop)
+    if key < 0 or key_length < 0 or key_length > stop - key:
+        return _HEADER_KEY, at, 0, 0, 0, 0
+    value_at = key + key_length
+    value_length, value = varint32(buf, value_at, stop)
+    if value < 0 or value_length > stop - value:
+        return _HEADER_VALUE, value_at, 0, 0, 0, 0
+    return _OK, value + max(value_length, 0), key, key_length, value, value_length
+
+
+def control_type(key: bytes) -> int | None:
+    """Type in a control record's key (i16 version, i16 type), or None where the key is too short or its version negative."""
+    if len(key) < 4 or i8_at(key, 0) < 0:
+        return None
+    return i16_at(key, 2)

@@ -1,0 +1,115 @@
+"""Entries of a segment as rows of the batch table, chunk by chunk; where to cut; which segments a swap file replaces."""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kolumn.cpu_fallback.walk import FULL, HEADERS, MORE, walk
+from kolumn.errors import Code
+from kolumn.formats import table
+from kolumn.segment_file import SegmentFile
+from kolumn.source import Range, Segment
+
+ROWS = 16384
+"""Entries in a chunk at most."""
+
+HEADER_WINDOW = 1 << 16
+"""Bytes read at a time where only headers are wanted."""
+
+
+@dataclass
+class Chunk:
+    """Some entries in a row.
+
+    Attributes
+    ----------
+    source : uint8 array
+        Bytes of the segment from ``origin`` on, padded; headers only, where the plan was made without payloads.
+    origin : int
+    rows : int64 array of shape (n, `table.WIDTH`)
+    """
+
+    source: Any
+    origin: int
+    rows: Any
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where and why the chain of entries ended; ``size`` is what the entry there claims."""
+
+    position: int
+    code: Code
+    size: int
+
+
+def chunks(file: SegmentFile, start: int, stop: int, chunk_bytes: int, payloads: bool = True) -> Generator[Chunk, None, Stop]:
+    """Walk the entries from ``start`` to ``stop`` and return how the walk ended.
+
+    With ``payloads`` every entry of a chunk is loaded whole (one larger than ``chunk_bytes`` makes a chunk of its own, and its
+    claimed size is never more than the file has); without, the bytes between headers are not read.
+    """
+    position, size = start, 0
+    while position < stop:
+        beyond = max(stop + HEADERS, position + size)
+        loaded = min(position + max(chunk_bytes, size), beyond, file.size)
+        source, origin = file.read(position, loaded), position
+        while True:
+            rows = np.empty((min(ROWS, (loaded - position) // 26 + 1), table.WIDTH), np.int64)
+            count, position, code, size = walk(source.ctypes.data, position, loaded, stop, file.size, origin, payloads, rows)
+            if count:
+                yield Chunk(source, origin, rows[:count])
+            if code != FULL:
+                break
+        if code not in (Code.OK, MORE):
+            return Stop(position, Code(code), size)
+    return Stop(position, Code.OK, 0)
+
+
+def headers(segment: Segment) -> Iterator[Any]:
+    """Batch tables of a segment, payloads not read, up to where the chain of entries ends."""
+    with SegmentFile(segment) as file:
+        for chunk in chunks(file, 0, file.size, HEADER_WINDOW, payloads=False):
+            yield chunk.rows
+
+
+def cut(segment: Segment, target_bytes: int) -> list[Range]:
+    """Cut a segment at entries into parts of about ``target_bytes``; reads headers only.
+
+    Where the chain of entries breaks, the rest is one part: whoever reads it finds its way. A part is never empty, and
+    together they are the whole segment.
+    """
+    if segment.size <= target_bytes:
+        return [Range.whole(segment)] if segment.size else []
+    parts, rest = [], Range.whole(segment)
+    last = rest.floor
+    for rows in headers(segment):
+        for position, offset in rows[:, (table.POSITION, table.LAST_OFFSET)].tolist():
+            if position - rest.start >= target_bytes:
+                parts.append(replace(rest, end=position))
+                rest = replace(rest, start=position, floor=last)
+            last = offset
+    return [*parts, rest]
+
+
+def without_replaced(segments: list[Segment]) -> list[Segment]:
+    """Drop the segments that a ``.swap`` file of their directory replaces.
+
+    As ``LogLoader`` of Kafka does on start-up: those whose base offset lies between the first base offset and the last next
+    offset of the directory's swap files.
+    """
+    spans: dict[Path, tuple[int, int]] = {}
+    for segment in segments:
+        if segment.is_swap and segment.base_offset is not None:
+            last = max((int(rows[:, table.LAST_OFFSET].max()) for rows in headers(segment)), default=segment.base_offset - 1)
+            folder = Path(segment.path).parent
+            low, high = spans.get(folder, (segment.base_offset, 0))
+            spans[folder] = min(low, segment.base_offset), max(high, last + 1)
+    return [s for s in segments if s.is_swap or not _between(s, spans.get(Path(s.path).parent))]
+
+
+def _between(segment: Segment, span: tuple[int, int] | None) -> bool:
+    return span is not None and segment.base_offset is not None and span[0] <= segment.base_offset < span[1]

@@ -1,0 +1,56 @@
+"""What `kolumn.verify` found."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from kolumn.damage import Damage, Tally
+from kolumn.schema import DAMAGE_SCHEMA, SEGMENT_SCHEMA
+from kolumn.source import Segment
+
+
+@dataclass(frozen=True)
+class Report:
+    """Result of a verification.
+
+    Attributes
+    ----------
+    damage : pa.Table
+        One row for each damaged stretch, columns of `schema.DAMAGE_SCHEMA`.
+    segments : pa.Table
+        One row for each segment, columns of `schema.SEGMENT_SCHEMA`.
+    batches, records, bytes : int
+        Intact entries, their records (control records too), and bytes looked at.
+    """
+
+    damage: pa.Table
+    segments: pa.Table
+    batches: int
+    records: int
+    bytes: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is damaged. A truncated last entry and a zero-filled tail are no damage."""
+        return self.damage.num_rows == 0
+
+
+def damage_table(pieces: Iterable[Damage]) -> pa.Table:
+    """Damage as an Arrow table."""
+    names = DAMAGE_SCHEMA.names
+    rows = [(d.segment, d.position, d.size, d.base_offset, d.last_offset, d.reason, d.records_lost) for d in pieces]
+    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], DAMAGE_SCHEMA)
+
+
+def make_report(found: list[tuple[Segment, Tally]]) -> Report:
+    """Report from what was found in each segment."""
+    names = SEGMENT_SCHEMA.names
+    rows = [(s.path, s.size, t.valid_bytes, t.batches, t.records, t.tail, t.tail_bytes) for s, t in found]
+    return Report(
+        damage_table(piece for _, tally in found for piece in tally.damage),
+        pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], SEGMENT_SCHEMA),
+        sum(tally.batches for _, tally in found),
+        sum(tally.records for _, tally in found),
+        sum(segment.size for segment, _ in found),
+    )

@@ -1,0 +1,211 @@
+"""Finding the way back to the entries of a segment behind damage.
+
+What is known of a damaged entry decides how far to trust it:
+
+1. Its CRC does not cover its length. Where the running CRC of its bytes meets the stored one, only the length is damaged,
+   and the entry ends there: nothing inside it is looked at.
+2. While the lengths lead to an intact entry, or exactly to the end, the chain holds and the entry is skipped whole.
+3. Else every later position is a candidate. One counts if its CRC is right, its offset lies above the last good one and
+   above the range that the damaged entry claims, and what follows it fits: a record's value may itself hold the bytes of
+   whole batches, but their offsets or the bytes behind them give them away.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kolumn.cpu_fallback.search import candidate, crc_match, plausible
+from kolumn.cpu_fallback.walk import check, walk
+from kolumn.errors import Code
+from kolumn.formats import entry, legacy, table, v2
+from kolumn.segment_file import SegmentFile
+
+WINDOW = 4 << 20
+TRUE_END_BYTES = 16 << 20
+"""How far the true end of an entry with a bad length is looked for."""
+CHAIN_ENTRIES = 64
+CHAIN_BYTES = 32 << 20
+"""How much of the chain behind a candidate is looked at."""
+CRC_BUDGET = 1 << 30
+"""Bytes that may be checksummed in one search: bounds the time that hostile bytes can take."""
+
+
+@dataclass
+class Chain:
+    """A run of intact entries: where it starts and stops, its offsets, and whether it runs into the end of the file."""
+
+    start: int
+    stop: int
+    first_offset: int
+    last_offset: int
+    entries: int
+    ends_well: bool
+
+
+class Search:
+    """Finds the next intact entry of one file.
+
+    Parameters
+    ----------
+    file : SegmentFile
+    """
+
+    def __init__(self, file: SegmentFile) -> None:
+        self.file = file
+        self._budget = CRC_BUDGET
+
+    def next_entry(self, position: int, floor: int, truncated: bool = False) -> int | None:
+        """Position at which to go on behind the damage at ``position``; None where nothing intact follows.
+
+        Parameters
+        ----------
+        position : int
+            Of the entry that is damaged or whose length is.
+        floor : int
+            Last offset before it, -1 for none.
+        truncated : bool
+            The entry claims to end behind the file: that is normal for the last one, so only strong evidence counts.
+        """
+        self._budget = CRC_BUDGET
+        end = self.true_end(position, self.file.size, floor)
+        if end is not None:
+            return end
+        floor = max(floor, self._claimed_last(position, floor))
+        best: Chain | None = None
+        for chain in self._chains(position + 1, floor):
+            if best is None or (chain.first_offset <= best.last_offset and (chain.ends_well or chain.entries > best.entries)):
+                best = chain
+            if chain.ends_well or chain.first_offset > best.last_offset:
+                break
+        if best is None or (truncated and not best.ends_well and best.entries < 2):
+            return None
+        return best.start
+
+    def true_end(self, position: int, limit: int, floor: int) -> int | None:
+        """Where the entry at ``position`` ends by its CRC, before ``limit``; None where no end fits."""
+        size = min(self.file.size - position, TRUE_END_BYTES)
+        if size < entry.OVERHEAD + entry.SMALLEST:
+            return None
+        head = self.file.read(position, position + min(size, v2.HEADER))
+        magic = int(head[16])
+        if magic > 2 or (magic == 2 and size < v2.HEADER):
+            return None
+        crc_from, crc_at = (v2.CRC_FROM, 17) if magic == 2 else (legacy.CRC_FROM, 12)
+        wanted = int.from_bytes(bytes(head[crc_at : crc_at + 4]), "big")
+        at, register, stop = position + crc_from, 0xFFFFFFFF, min(position + size, limit)
+        smallest = position + (v2.HEADER if magic == 2 else legacy.SMALLEST_ENTRY)
+        while at < stop:
+            loaded = min(at + WINDOW, stop)
+            source, origin = self.file.read(at, loaded), at
+            while at < loaded:
+                found, register = crc_match(source.ctypes.data, origin, at, loaded, register, wanted, magic == 2)
+                at = loaded if found < 0 else found
+                if found >= smallest and self._goes_on(found, floor):
+                    return int(found)
+        return None
+
+    def chain_holds(self, position: int, size: int, floor: int) -> bool:
+        """Whether lengths lead from the entry of ``size`` bytes at ``position`` to an intact entry or exactly to the end."""
+        position += size
+        for _ in range(CHAIN_ENTRIES):
+            if position == self.file.size:
+                return True
+            row = self._entry(position, self.file.size)
+            if row is None or not self._plausible(position, floor):
+                return self._tail(position)
+            if row[table.CODE] == Code.OK:
+                return True
+            position += int(row[table.SIZE])
+        return False
+
+    def _goes_on(self, position: int, floor: int) -> bool:
+        if position == self.file.size or self._tail(position):
+            return True
+        return self._plausible(position, floor)
+
+    def _plausible(self, position: int, floor: int) -> bool:
+        left = self.file.size - position
+        if left < v2.HEADER and left < legacy.SMALLEST_ENTRY:
+            return False
+        head = self.file.read(position, min(position + v2.HEADER, self.file.size))
+        return bool(plausible(head.ctypes.data, position, position, self.file.size, floor))
+
+    def _tail(self, position: int) -> bool:
+        """Zeros to the end: preallocation."""
+        return self.file.size - position > entry.PREFIX and not self.file.read(position, position + 1)[0] and self.file.zeros_from(position)
+
+    def _claimed_last(self, position: int, floor: int) -> int:
+        """Last offset that the damaged entry's own header claims, where that header can be believed."""
+        if self.file.size - position < v2.HEADER:
+            return floor
+        head = self.file.read(position, position + v2.HEADER)
+        row = np.zeros(table.WIDTH, np.int64)
+        if head[16] != 2 or v2.header(head, 0, v2.HEADER, row) != Code.OK:
+            return floor
+        base, last, count = (int(row[i]) for i in (table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT))
+        # The next offset in the log, and as many offsets as records: nobody's damage looks like that.
+        believed = base == floor + 1 and base <= last and 0 <= count <= last - base + 1
+        return last if believed else floor
+
+    def _entry(self, position: int, end: int) -> np.ndarray | None:
+        """Row of the entry at ``position`` with its CRC checked; None where it is not framed."""
+        if end - position <= entry.PREFIX:
+            return None
+        rows = np.zeros((1, table.WIDTH), np.int64)
+        head = self.file.read(position, min(position + v2.HEADER, end))
+        count, _, _, size = walk(head.ctypes.data, position, min(position + v2.HEADER, end), position + 1, end, position, False, rows)
+        if count == 0 or self._budget < rows[0, table.SIZE]:
+            return None
+        size = int(rows[0, table.SIZE])
+        self._budget -= size
+        source = self.file.read(position, position + size)
+        check(source.ctypes.data, position, rows)
+        return rows[0]
+
+    def _chains(self, start: int, floor: int) -> Iterator[Chain]:
+        """Runs of intact entries from ``start`` on, none inside another."""
+        at = start
+        while at < self.file.size - entry.PREFIX and self._budget > 0:
+            loaded = min(at + WINDOW, self.file.size)
+            source = self.file.read(at, loaded)
+            # A header that the window cuts is seen whole in the next one.
+            stop = loaded if loaded == self.file.size else loaded - v2.HEADER
+            origin, chain = at, None
+            while at < stop and chain is None:
+                at = int(candidate(source.ctypes.data, origin, at, stop, self.file.size, floor))
+                if at < stop:
+                    chain = self._chain(at, floor)
+                    at += 1
+            if chain is not None:
+                yield chain
+                at = chain.stop
+
+    def _chain(self, position: int, floor: int) -> Chain | None:
+        start, first, last, entries = position, 0, floor, 0
+        while entries < CHAIN_ENTRIES and position - start < CHAIN_BYTES:
+            if position == self.file.size:
+                return Chain(start, position, first, last, entries, True)
+            row = self._entry(position, self.file.size)
+            if row is None or row[table.CODE] != Code.OK:
+                break
+            low = int(row[table.LAST_OFFSET] if row[table.BASE_OFFSET] == table.UNKNOWN else row[table.BASE_OFFSET])
+            if low <= last:
+                break
+            first, last = first if entries else low, int(row[table.LAST_OFFSET])
+            entries += 1
+            position += int(row[table.SIZE])
+        else:
+            return Chain(start, position, first, last, entries, True)
+        if not entries:
+            return None
+        return Chain(start, position, first, last, entries, self._tail(position) or self._cut_entry(position, last))
+
+    def _cut_entry(self, position: int, last: int) -> bool:
+        """Whether an entry that was cut short begins here: its header is whole and goes on where the chain stopped."""
+        left = self.file.size - position
+        if left < v2.HEADER:
+            return False
+        head = self.file.read(position, position + v2.HEADER)
+        size = int.from_bytes(bytes(head[8:12]), "big", signed=True)
+        return size > left - entry.OVERHEAD and bool(plausible(head.ctypes.data, position, position, position + size + entry.OVERHEAD, last))

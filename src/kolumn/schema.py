@@ -1,0 +1,119 @@
+"""The columns: names, types, units, nullability, in one table."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+import pyarrow as pa
+
+from kolumn.errors import ArgumentError
+
+HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
+
+RECORD_COLUMNS: dict[str, pa.DataType] = {
+    # Those of Spark's Kafka source, in its order.
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": HEADERS,
+    # On request.
+    "producerId": pa.int64(),
+    "producerEpoch": pa.int16(),
+    "sequence": pa.int32(),
+    "leaderEpoch": pa.int32(),
+    "isTransactional": pa.bool_(),
+    "isControl": pa.bool_(),
+    "controlType": pa.string(),
+    "transaction": pa.string(),
+    "tombstone": pa.bool_(),
+    "magic": pa.int8(),
+    "codec": pa.string(),
+    "segment": pa.string(),
+    "position": pa.int64(),
+    "timestampMs": pa.int64(),
+}
+"""Record columns and their Arrow types; every one is nullable, as in Spark's Kafka source.
+
+``timestamp`` is null where the record has none; ``timestampMs`` is the raw field, -1 for none. ``timestampType`` is -1 none,
+0 CreateTime, 1 LogAppendTime. ``position`` is the byte position of the record's entry in ``segment``.
+"""
+
+DEFAULT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+
+BATCH_SCHEMA = pa.schema(
+    [
+        ("segment", pa.string()),
+        ("position", pa.int64()),
+        ("size", pa.int64()),
+        ("baseOffset", pa.int64()),
+        ("lastOffset", pa.int64()),
+        ("count", pa.int32()),
+        ("magic", pa.int8()),
+        ("codec", pa.string()),
+        ("crc", pa.int64()),
+        ("crcValid", pa.bool_()),
+        ("timestampType", pa.int32()),
+        ("baseTimestampMs", pa.int64()),
+        ("maxTimestampMs", pa.int64()),
+        ("producerId", pa.int64()),
+        ("producerEpoch", pa.int16()),
+        ("baseSequence", pa.int32()),
+        ("leaderEpoch", pa.int32()),
+        ("isTransactional", pa.bool_()),
+        ("isControl", pa.bool_()),
+        ("deleteHorizonMs", pa.int64()),
+    ]
+)
+"""One row for each entry. ``baseOffset`` and ``count`` are null for wrappers of formats 0 and 1, ``crcValid`` where the CRC was
+not looked at, ``deleteHorizonMs`` where the batch has none."""
+
+DAMAGE_SCHEMA = pa.schema(
+    [
+        ("segment", pa.string()),
+        ("position", pa.int64()),
+        ("size", pa.int64()),
+        ("baseOffset", pa.int64()),
+        ("lastOffset", pa.int64()),
+        ("reason", pa.string()),
+        ("recordsLost", pa.int64()),
+    ]
+)
+"""One row for each damaged stretch of a segment; offsets and ``recordsLost`` are null where the damage hides them."""
+
+SEGMENT_SCHEMA = pa.schema(
+    [
+        ("segment", pa.string()),
+        ("size", pa.int64()),
+        ("validBytes", pa.int64()),
+        ("batches", pa.int64()),
+        ("records", pa.int64()),
+        ("tail", pa.string()),
+        ("tailBytes", pa.int64()),
+    ]
+)
+"""One row for each segment. ``tail`` is "truncated" or "zeros" for the normal states of an active segment, else null."""
+
+
+def resolve_columns(columns: Iterable[str] | None, include_headers: bool) -> tuple[str, ...]:
+    """Names of the record columns to give, in order; `ArgumentError` for one that does not exist."""
+    if columns is None:
+        return (*DEFAULT_COLUMNS, "headers") if include_headers else DEFAULT_COLUMNS
+    names = tuple(columns)
+    for name in names:
+        if name not in RECORD_COLUMNS:
+            near = get_close_matches(name, RECORD_COLUMNS, 1)
+            raise ArgumentError(f"unknown column {name!r}{f', did you mean {near[0]!r}?' if near else ''}; columns are {', '.join(RECORD_COLUMNS)}")
+    if len(set(names)) < len(names):
+        raise ArgumentError(f"a column is named twice: {', '.join(names)}")
+    return (*names, "headers") if include_headers and "headers" not in names else names
+
+
+def record_schema(columns: Iterable[str], binary: str = "contiguous") -> pa.Schema:
+    """Arrow schema of the record columns; ``binary="view"`` makes key and value binary_view."""
+    kinds = dict(RECORD_COLUMNS)
+    if binary == "view":
+        kinds["key"] = kinds["value"] = pa.binary_view()
+    return pa.schema([pa.field(name, kinds[name]) for name in columns])

@@ -1,0 +1,119 @@
+"""Which bytes of which segments a range of offsets or timestamps needs.
+
+Index files are hints. An entry counts only where the log agrees with it: the entry at its position has the offsets (and the
+largest timestamp) that the index says, its checksum is right, and following the lengths from there leads to the position of
+the index's next entry. Without such an entry, headers are walked from the start of the segment.
+
+    .index      i32 offset - base | i32 position                     ends at the first zero offset behind the first entry
+    .timeindex  i64 largest timestamp so far | i32 offset - base     likewise
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kolumn.cpu_fallback.walk import check, walk
+from kolumn.errors import Code
+from kolumn.formats import table
+from kolumn.options import Options
+from kolumn.segment_file import SegmentFile
+from kolumn.source import Range, Segment
+
+_INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
+_TIME_INDEX = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+_STEP_BYTES = 1 << 20
+"""Bytes between two index entries that are walked to prove the first; the default interval is 4 KiB."""
+
+
+def select_ranges(segments: list[Segment], options: Options) -> list[Range]:
+    """Ranges that hold every record of ``segments`` that the options' offset and timestamp ranges keep."""
+    ranges = []
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        if not segment.size or _outside(segment, following, options):
+            continue
+        ranges.append(_from_index(segment, options))
+    return ranges
+
+
+def _outside(segment: Segment, following: Segment | None, options: Options) -> bool:
+    base = segment.base_offset
+    if base is None or segment.is_swap:
+        return False
+    if options.end_offset is not None and base >= options.end_offset:
+        return True
+    next_base = following.base_offset if following is not None and Path(following.path).parent == Path(segment.path).parent else None
+    return options.start_offset is not None and next_base is not None and base < next_base <= options.start_offset
+
+
+def _from_index(segment: Segment, options: Options) -> Range:
+    whole = Range.whole(segment)
+    base = segment.base_offset
+    if base is None or (options.start_offset is None and options.start_timestamp is None):
+        return whole
+    index = _read(segment, ".index", _INDEX)
+    if index is None:
+        return whole
+    target = options.start_offset if options.start_offset is not None else base
+    time = _read(segment, ".timeindex", _TIME_INDEX) if options.start_timestamp is not None else None
+    with SegmentFile(segment) as file:
+        if time is not None and options.start_timestamp is not None:
+            target = max(target, _offset_before(file, base, index, time, options.start_timestamp))
+        for i in range(int(np.searchsorted(index["offset"], target - base, side="left")) - 1, -1, -1):
+            if _agrees(file, base, index, i):
+                return Range(segment, int(index["position"][i]), segment.size, base - 1)
+    return whole
+
+
+def _read(segment: Segment, suffix: str, kind: np.dtype) -> Any:
+    """Entries of an index file, or None where it is missing, empty or not sane."""
+    try:
+        raw = Path(segment.path).with_suffix(suffix).read_bytes()
+    except OSError:
+        return None
+    if len(raw) % kind.itemsize:
+        return None
+    entries = np.frombuffer(raw, kind)
+    zeros = np.flatnonzero(entries["offset"][1:] == 0)
+    entries = entries[: zeros[0] + 1] if len(zeros) else entries
+    sane = len(entries) and (entries["offset"] >= 0).all()
+    for name in kind.names or ():
+        sane = sane and (np.diff(entries[name].astype(np.int64)) >= (0 if name == "offset" and "timestamp" in (kind.names or ()) else 1)).all()
+    return entries if sane else None
+
+
+def _entries(file: SegmentFile, start: int, stop: int) -> Any:
+    """Batch table of the entries from ``start`` up to ``stop`` with checksums compared; empty where they don't lead there."""
+    rows = np.empty((4096, table.WIDTH), np.int64)
+    loaded = min(stop + 61, file.size)
+    source = file.read(start, loaded)
+    count, position, code, _ = walk(source.ctypes.data, start, loaded, stop, file.size, start, False, rows)
+    rows = rows[:count]
+    if code != Code.OK or position != stop or check(source.ctypes.data, start, rows):
+        return rows[:0]
+    return rows
+
+
+def _agrees(file: SegmentFile, base: int, index: Any, i: int) -> bool:
+    """Whether the log confirms entry ``i`` of the offset index (its offset is the last one of what was appended there)."""
+    position = int(index["position"][i])
+    stop = int(index["position"][i + 1]) if i + 1 < len(index) else file.size
+    if not 0 <= position < stop <= file.size or stop - position > _STEP_BYTES:
+        return False
+    rows = _entries(file, position, stop)
+    return bool(len(rows)) and bool((rows[:, table.LAST_OFFSET] == base + int(index["offset"][i])).any())
+
+
+def _offset_before(file: SegmentFile, base: int, index: Any, time: Any, start_timestamp: int) -> int:
+    """Offset up to which every timestamp is below ``start_timestamp``, as a time index entry that the log confirms says it."""
+    for i in range(int(np.searchsorted(time["timestamp"], start_timestamp, side="left")) - 1, -1, -1):
+        offset = base + int(time["offset"][i])
+        at = int(np.searchsorted(index["offset"], offset - base, side="right")) - 1
+        if at < 0 or not _agrees(file, base, index, at):
+            continue
+        stop = int(index["position"][at + 1]) if at + 1 < len(index) else file.size
+        rows = _entries(file, int(index["position"][at]), stop)
+        hit = (rows[:, table.LAST_OFFSET] == offset) & (rows[:, table.MAX_TIMESTAMP] == int(time["timestamp"][i]))
+        if hit.any():
+            return offset
+    return base

@@ -1,0 +1,63 @@
+"""Bytes of one segment file, by range, into padded memory. Read, not mapped: a file that shrinks gives an error, no SIGBUS."""
+
+import os
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from kolumn.errors import KolumnError
+from kolumn.source import Segment
+
+PAD = 64
+_BLOCK = 1 << 20
+
+
+class SegmentFile:
+    """An open segment.
+
+    Parameters
+    ----------
+    segment : Segment
+        Its ``size`` bounds what is read: what a broker appends meanwhile is left alone.
+    """
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment, self.path, self.size = segment, segment.path, segment.size
+        try:
+            self._file = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise KolumnError(f"{segment.path}: cannot be opened: {error.strerror}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        os.close(self._file)
+
+    def read(self, start: int, end: int, into: Any = None) -> Any:
+        """Bytes [start, end) as a uint8 array with `PAD` zero bytes behind; ``into`` is used where it is large enough.
+
+        Releases the GIL. Raises KolumnError where the file has fewer bytes than it had when it was found.
+        """
+        size = end - start
+        buffer = into if into is not None and len(into) >= size + PAD else np.empty(size + PAD, np.uint8)
+        view, done = memoryview(buffer), 0
+        while done < size:
+            try:
+                got = os.preadv(self._file, [view[done:size]], start + done)
+            except OSError as error:
+                raise KolumnError(f"{self.path}: cannot be read at position {start + done}: {error.strerror}") from error
+            if got == 0:
+                raise KolumnError(f"{self.path}: ends at position {start + done}, but had {self.size} bytes when it was found; it was cut meanwhile")
+            done += got
+        buffer[size : size + PAD] = 0
+        return buffer
+
+    def zeros_from(self, start: int) -> bool:
+        """Whether every byte from ``start`` to the end is zero."""
+        for at in range(start, self.size, _BLOCK):
+            stop = min(at + _BLOCK, self.size)
+            if self.read(at, stop)[: stop - at].any():
+                return False
+        return True

@@ -1,0 +1,157 @@
+"""Where segments are: files, directories, globs and lists become `Segment`s. Knows names, not formats.
+
+    <log directory>/<topic>-<partition>/<20-digit base offset>.log
+
+``.deleted`` and ``.cleaned`` files are no live data; a ``.swap`` file is the finished replacement of segments that a crash
+left in place (`kolumn.plan.replaced` finds out which). Directories named ``…-delete``, ``…-stray`` and ``…-future`` are left
+out of a log directory.
+"""
+
+import glob
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kolumn.errors import ArgumentError, MissingError
+
+LOG = ".log"
+SWAP = ".log.swap"
+CLEANED = ".log.cleaned"
+
+_PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[0-9a-f]{32}-(?P<state>delete|future|stray))?")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A segment file.
+
+    Attributes
+    ----------
+    path : str
+    topic, partition
+        From the directory's name, split at the last dash; None where it is not ``topic-partition``.
+    base_offset : int, optional
+        From the file's name.
+    size : int
+        Bytes, when it was looked at. A segment is never read beyond that.
+    """
+
+    path: str
+    topic: str | None
+    partition: int | None
+    base_offset: int | None
+    size: int
+
+    @property
+    def is_swap(self) -> bool:
+        """Whether this replaces other segments of its directory."""
+        return self.path.endswith(SWAP)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Bytes [start, end) of a segment, cut at entries: what a task gets in place of the bytes themselves.
+
+    ``floor`` is the last offset before ``start``, -1 for none: behind damage it tells entries from their look-alikes.
+    """
+
+    segment: Segment
+    start: int
+    end: int
+    floor: int = -1
+
+    @classmethod
+    def whole(cls, segment: Segment) -> "Range":
+        """All of a segment."""
+        return cls(segment, 0, segment.size, (segment.base_offset or 0) - 1)
+
+
+def find_segments(source: Any, topic: str | None = None, partition: int | None = None) -> list[Segment]:
+    """Segments of ``source``, in the order of topic, partition and base offset within each of its parts.
+
+    Parameters
+    ----------
+    source : str, PathLike or iterable of those
+        A segment file of any name, a topic-partition directory, a log directory of many, or a glob of such.
+    topic, partition
+        In place of what directory names say.
+
+    Raises
+    ------
+    ArgumentError
+        Nothing is there, or no segment is in it.
+    """
+    parts = [source] if isinstance(source, str | os.PathLike) else list(source)
+    if not parts:
+        raise ArgumentError("no source given: name a segment file, a topic-partition directory, a log directory or a glob")
+    segments: list[Segment] = []
+    for part in parts:
+        segments += _find(os.fspath(part))
+    unique = list(dict.fromkeys(segments))
+    if topic is not None:
+        unique = [replace(segment, topic=topic) for segment in unique]
+    if partition is not None:
+        unique = [replace(segment, partition=partition) for segment in unique]
+    return unique
+
+
+def _find(name: str) -> list[Segment]:
+    if re.match(r"[a-z][a-z0-9+.-]+://", name):
+        raise MissingError(f"{name}: only local files are read so far; copy the segments here first")
+    path = Path(name)
+    if path.is_dir():
+        found = _in_directory(path)
+        if not found:
+            raise ArgumentError(f"{name}: no segment (*.log) in this directory nor in topic-partition directories below it")
+        return found
+    if path.exists():
+        return [_segment(path)]
+    matches = sorted(glob.glob(name))
+    if not matches:
+        raise ArgumentError(f"{name}: no such file or directory")
+    return [segment for match in matches for segment in _matched(Path(match))]
+
+
+def _matched(path: Path) -> list[Segment]:
+    """A glob often catches index files and checkpoints too: only directories and segments count."""
+    if path.is_dir():
+        return _in_directory(path)
+    return [_segment(path)] if path.name.endswith((LOG, SWAP, ".checkpoint")) and path.is_file() else []
+
+
+def _in_directory(path: Path) -> list[Segment]:
+    here = _live([_segment(file) for file in path.iterdir() if file.name.endswith((LOG, SWAP)) and file.is_file()], path)
+    below = [child for child in path.iterdir() if child.is_dir() and (match := _PARTITION.fullmatch(child.name)) and not match["state"]]
+    order = sorted(below, key=lambda child: _topic_partition(child.name))
+    return here + [segment for child in order for segment in _in_directory(child)]
+
+
+def _live(segments: list[Segment], directory: Path) -> list[Segment]:
+    """Without swap files at or above the lowest ``.cleaned`` one: Kafka deletes those on start-up, their round was not finished."""
+    cleaned = [offset for file in directory.glob("*" + CLEANED) if (offset := _base_offset(file)) is not None]
+    lowest = min(cleaned, default=None)
+    live = [s for s in segments if not (s.is_swap and lowest is not None and s.base_offset is not None and s.base_offset >= lowest)]
+    return sorted(live, key=lambda s: (-1 if s.base_offset is None else s.base_offset, s.path))
+
+
+def _segment(path: Path) -> Segment:
+    topic, partition = _topic_partition(path.absolute().parent.name)
+    return Segment(str(path), topic or None, partition if topic else None, _base_offset(path), path.stat().st_size)
+
+
+def _topic_partition(name: str) -> tuple[str, int]:
+    match = _PARTITION.fullmatch(name)
+    return (match["topic"], int(match["partition"])) if match else ("", -1)
+
+
+def _base_offset(path: Path) -> int | None:
+    digits = path.name.partition(".")[0].partition("-")[0]
+    return int(digits) if digits.isascii() and digits.isdigit() else None
+
+
+def sources(source: Any) -> Iterable[str]:
+    """Names in a source argument, for messages."""
+    return [os.fspath(source)] if isinstance(source, str | os.PathLike) else [os.fspath(part) for part in source]
