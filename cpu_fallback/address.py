@@ -62,7 +62,25 @@ def _copy_step(typing: Any, target: Any, source: Any) -> Any:
     return types.void(types.int64, types.int64), emit
 
 
+@intrinsic
+def load8(typing: Any, address: Any) -> Any:
+    """Byte at ``address`` as an int64."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.zext(builder.load(_pointer(builder, args[0], ir.IntType(8))), ir.IntType(64))
+
+    return types.int64(types.int64), emit
+
+
 @register_jitable
+def set_bit(bitmap: int, bit: int, value: int) -> None:
+    """Set or clear a bit of an Arrow bitmap (least significant bit first)."""
+    byte = bitmap + (bit >> 3)
+    mask = 1 << (bit & 7)
+    store8(byte, load8(byte) | mask if value else load8(byte) & ~mask)
+
+
+@register_jitable(forceinline=True)
 def copy_padded(target: int, source: int, size: int) -> None:
     """Copy ``size`` bytes; reads and writes up to 31 bytes beyond, so both sides need `PAD`."""
     done = 0

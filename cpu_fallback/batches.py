@@ -82,7 +82,7 @@ def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: 
     values = mode if "value" in names else COPY if "tombstone" in names else SKIP
     columns = Columns(int(records.sum()), int(size[good].sum()), headers, keys, values, want_headers)
     at = np.zeros(POSITIONS, np.int64)
-    fields(rows, payload, size, base, buffer, at_origin, records, columns.target, at, options.errors == "raise")
+    fields(rows, payload, size, base, buffer, at_origin, records, columns.target, at, headers, options.errors == "raise")
     for b in np.flatnonzero(good & (rows[:, table.CODE] != Code.OK)):
         records_of = arena if buffer[b] else source
         found[int(b)] = record_found(rows[b], records_of[at_origin[b] : at_origin[b] + size[b]])

@@ -6,30 +6,49 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.cpu_fallback.address import PAD
+from kolumn.cpu_fallback.address import PAD, store32
 from kolumn.cpu_fallback.fields import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target
 from kolumn.cpu_fallback.put import COPY, SKIP, VIEW, Payloads
+from kolumn.cpu_fallback.scalars import compiled
+from kolumn.recycle import take
 
 _VIEW = 16
 
 
+@compiled
+def store_zero(address: int) -> None:
+    """Begin a column of offsets."""
+    store32(address, 0)
+
+
 def allocate(size: int) -> pa.Buffer:
     """Arrow memory of ``size`` bytes and the padding that wide copies need; not initialised."""
-    return pa.allocate_buffer(size + PAD, resizable=True)
+    return take(size + PAD)[0]
 
 
 def used(buffer: pa.Buffer, size: int) -> pa.Buffer:
-    """The first ``size`` bytes of a buffer; gives the rest back where that is worth a move."""
-    if size + PAD < buffer.size // 2:
-        buffer.resize(size + PAD, shrink_to_fit=True)
-    return buffer.slice(0, size)
+    """The first ``size`` bytes of a buffer; copied where they would keep much more memory than they need."""
+    if size + PAD >= buffer.size // 2:
+        return buffer.slice(0, size)
+    kept, target = take(size + PAD)
+    target[:size] = memoryview(buffer).cast("B")[:size]
+    return kept.slice(0, size)
+
+
+def ones(rows: int) -> pa.Buffer:
+    """Validity bitmap of ``rows`` rows without a null."""
+    buffer, view = take((rows + 7) // 8 + PAD)
+    view[:] = b"\xff" * len(view)
+    return buffer
 
 
 def bitmap(valid: pa.Buffer, rows: int) -> tuple[pa.Buffer | None, int]:
-    """Validity bitmap and null count of a byte for each row; no bitmap where nothing is null."""
-    flags = np.frombuffer(valid, np.uint8, rows)
-    nulls = rows - int(np.count_nonzero(flags))
-    return (pa.py_buffer(np.packbits(flags, bitorder="little")), nulls) if nulls else (None, 0)
+    """A validity bitmap as Arrow wants it and its null count; no bitmap where nothing is null."""
+    whole = np.frombuffer(valid, np.uint8, (rows + 7) // 8)
+    if (whole == 0xFF).all():
+        return None, 0
+    nulls = rows - int(np.unpackbits(whole, count=rows, bitorder="little").sum())
+    return (valid.slice(0, len(whole)), nulls) if nulls else (None, 0)
 
 
 @dataclass
@@ -56,10 +75,10 @@ class BinaryColumn:
         if mode == SKIP:
             return cls(SKIP)
         if mode == VIEW:
-            return cls(VIEW, valid=allocate(rows), views=allocate(rows * _VIEW))
+            return cls(VIEW, valid=ones(rows), views=allocate(rows * _VIEW))
         ends = allocate(4 * (rows + 1))
-        np.frombuffer(ends, np.int32, 1)[0] = 0
-        return cls(COPY, allocate(payload_bytes), ends, allocate(rows))
+        store_zero(ends.address)
+        return cls(COPY, allocate(payload_bytes), ends, ones(rows))
 
     @property
     def payloads(self) -> Payloads:
@@ -94,7 +113,7 @@ class Columns:
         self.value = BinaryColumn.of(values, rows, payload_bytes)
         self.header_ends = allocate(4 * (rows + 1)) if want_headers else None
         if self.header_ends is not None:
-            np.frombuffer(self.header_ends, np.int32, 1)[0] = 0
+            store_zero(self.header_ends.address)
         header_bytes = payload_bytes if headers else 0
         self.header_key = BinaryColumn.of(COPY if want_headers else SKIP, headers, header_bytes)
         self.header_value = BinaryColumn.of(COPY if want_headers else SKIP, headers, header_bytes)
@@ -112,6 +131,11 @@ class Columns:
             self.header_key.payloads,
             self.header_value.payloads,
         )
+
+    @property
+    def value_nulls(self) -> Any:
+        """Flags of the rows whose value is null."""
+        return np.unpackbits(np.frombuffer(self.value.valid, np.uint8), bitorder="little") == 0
 
     def int64(self, buffer: pa.Buffer, rows: int) -> Any:
         """NumPy view of an int64 column."""

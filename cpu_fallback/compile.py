@@ -45,7 +45,7 @@ def scalar(*modules: ModuleType) -> None:
     for module in modules:
         for function in vars(module).values():
             if getattr(function, "__module__", None) == module.__name__ and callable(function) and function is not memory.load8:
-                register_jitable(function)
+                register_jitable(forceinline=True)(function)
 
 
 def compiled(function: Callable[..., Any]) -> Any:

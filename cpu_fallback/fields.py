@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from numba.extending import register_jitable
 
 from kolumn.cpu_fallback.address import store32, store64
-from kolumn.cpu_fallback.put import SKIP, Payloads, put
+from kolumn.cpu_fallback.put import SKIP, Payloads, forget, put
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.errors import Code
 from kolumn.formats import legacy, memory, table, v2
@@ -42,7 +42,7 @@ class Target(NamedTuple):
 
 @compiled
 def fields(
-    rows: Any, payload: Any, size: Any, base: Any, buffer: Any, origin: Any, records: Any, to: Target, at: Any, stop_at_error: bool
+    rows: Any, payload: Any, size: Any, base: Any, buffer: Any, origin: Any, records: Any, to: Target, at: Any, headers: int, stop_at_error: bool
 ) -> None:
     """Decode all batches without a code.
 
@@ -55,6 +55,8 @@ def fields(
     to : Target
     at : int64 array of `POSITIONS`
         In and out: how far each column is written.
+    headers : int
+        How many record headers there is room for.
     stop_at_error : bool
         Leave the batches behind the first damaged one alone.
     """
@@ -69,13 +71,17 @@ def fields(
                 records[b] = at[ROWS] - first
                 continue
             rows[b, _CODE], rows[b, _RECORD], rows[b, _WHERE] = code, record, where
+            forget(to.key, first, first + records[b])
+            forget(to.value, first, first + records[b])
+            if headers:
+                forget(to.header_value, at[HEADERS], headers)
         if stop_at_error:
             records[b:] = 0
             return
         records[b] = 0
 
 
-@register_jitable
+@register_jitable(forceinline=True)
 def _batch(row: Any, buf: int, end: int, buffer: int, origin: int, count: int, to: Target, at: Any) -> tuple[int, int, int]:
     """Records of a format 2 batch: (code, record, position of the offence); ``at`` moves on only if all are right."""
     n, key, value = at[ROWS], at[KEY], at[VALUE]
@@ -117,7 +123,7 @@ def _batch(row: Any, buf: int, end: int, buffer: int, origin: int, count: int, t
     return _OK, -1, -1
 
 
-@register_jitable
+@register_jitable(forceinline=True)
 def _messages(
     row: Any, buf: int, end: int, buffer: int, origin: int, count: int, base: int, to: Target, at: Any
 ) -> tuple[int, int, int]:

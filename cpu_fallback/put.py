@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from numba.extending import register_jitable
 
-from kolumn.cpu_fallback.address import copy_padded, load64, store8, store32, store64
+from kolumn.cpu_fallback.address import copy_padded, load64, set_bit, store32, store64
 
 SKIP, COPY, VIEW = 0, 1, 2
 """What a column does with its payloads."""
@@ -15,7 +15,7 @@ _INLINE = 12
 class Payloads(NamedTuple):
     """Where one binary column goes; addresses, 0 where the mode has no use for one.
 
-    ``ends`` has rows + 1 int32, ``valid`` a byte for each row, ``views`` 16 bytes for each row.
+    ``ends`` has rows + 1 int32, ``views`` 16 bytes for each row. ``valid`` is a bitmap of ones, in which nulls clear their bit.
     """
 
     mode: int
@@ -25,7 +25,7 @@ class Payloads(NamedTuple):
     views: int = 0
 
 
-@register_jitable
+@register_jitable(forceinline=True)
 def put(column: Payloads, source: int, buffer: int, offset: int, length: int, row: int, used: int) -> int:
     """Append one payload as row ``row``; returns how many bytes of the arena are then used.
 
@@ -45,11 +45,12 @@ def put(column: Payloads, source: int, buffer: int, offset: int, length: int, ro
         store32(column.ends + 4 * row + 4, used)
     else:
         _view(column.views + 16 * row, source, buffer, offset, length)
-    store8(column.valid + row, length >= 0)
+    if length < 0:
+        set_bit(column.valid, row, 0)
     return used
 
 
-@register_jitable
+@register_jitable(forceinline=True)
 def _view(to: int, source: int, buffer: int, offset: int, length: int) -> None:
     """Write a view, 16 bytes, little-endian (Arrow's BinaryView).
 
@@ -74,3 +75,11 @@ def _view(to: int, source: int, buffer: int, offset: int, length: int) -> None:
             rest &= (1 << (8 * (length - 4))) - 1
     store64(to, length | (low << 32))
     store64(to + 8, rest)
+
+
+@register_jitable
+def forget(column: Payloads, first: int, stop: int) -> None:
+    """Take rows [first, stop) back: their nulls, that is; everything else is written over."""
+    if column.mode != SKIP:
+        for row in range(first, stop):
+            set_bit(column.valid, row, 1)

@@ -1,6 +1,7 @@
 """The columns that come from the batch table, and the Arrow record batch of them all."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,8 @@ import pyarrow as pa
 
 from kolumn.codecs import NAMES
 from kolumn.cpu_fallback.batches import Run
+from kolumn.cpu_fallback.columns import allocate, bitmap, ones, used
+from kolumn.cpu_fallback.timestamps import microseconds
 from kolumn.formats import table, v2
 from kolumn.options import Options
 from kolumn.schema import record_schema
@@ -15,7 +18,6 @@ from kolumn.source import Segment
 
 CONTROL_TYPES = ("ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS")
 
-_TIMESTAMP_LIMIT = (2**63 - 1) // 1000
 _LARGEST_SEQUENCE = 2**31 - 1
 
 _REPEATED = {
@@ -48,17 +50,17 @@ class _Builder:
     def column(self, field: pa.Field) -> pa.Array:
         run, name = self.run, field.name
         if name in _REPEATED:
-            return pa.array(self.repeat(_REPEATED[name]), pa.int64()).cast(field.type, safe=False)
+            return self._repeated(_REPEATED[name], field.type)
         direct: dict[str, Callable[[], pa.Array]] = {
             "key": lambda: run.columns.key_array(field.type, run.at, run.sources),
             "value": lambda: run.columns.value_array(field.type, run.at, run.sources),
             "headers": lambda: run.columns.headers_array(field.type, run.at),
-            "offset": lambda: pa.array(self.offset),
-            "timestampMs": lambda: pa.array(self.timestamp),
+            "offset": lambda: pa.Array.from_buffers(field.type, run.rows, [None, used(run.columns.offset, 8 * run.rows)], 0),
+            "timestampMs": lambda: pa.Array.from_buffers(field.type, run.rows, [None, used(run.columns.timestamp, 8 * run.rows)], 0),
             "timestamp": lambda: self._microseconds(field.type),
-            "topic": lambda: self._constant(self.segment.topic, field.type),
-            "partition": lambda: self._constant(self.segment.partition, field.type),
-            "segment": lambda: self._constant(self.segment.path, field.type),
+            "topic": lambda: _constant(self.segment.topic, field.type, run.rows),
+            "partition": lambda: _constant(self.segment.partition, field.type, run.rows),
+            "segment": lambda: _constant(self.segment.path, field.type, run.rows),
             "codec": lambda: pa.DictionaryArray.from_arrays(self.repeat(table.CODEC).astype(np.int8), list(NAMES)).cast(field.type),
             "sequence": lambda: pa.array(self._sequence(), field.type),
             "tombstone": self._tombstone,
@@ -70,13 +72,18 @@ class _Builder:
         """A column of the batch table, once for each record."""
         return np.repeat(self.rows[:, column], self.run.records)
 
-    def _constant(self, value: Any, kind: pa.DataType) -> pa.Array:
-        return pa.nulls(self.run.rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), self.run.rows)
+    def _repeated(self, column: int, kind: pa.DataType) -> pa.Array:
+        values = self.rows[:, column]
+        if (values == values[0]).all():
+            return _constant(values[0].item() if kind != pa.bool_() else bool(values[0]), kind, self.run.rows)
+        return pa.array(self.repeat(column)).cast(kind, safe=False)
 
     def _microseconds(self, kind: pa.DataType) -> pa.Array:
-        """Null for -1, and for what microseconds in 64 bits can't hold (only ``timestampMs`` has those)."""
-        none = (self.timestamp == -1) | (self.timestamp > _TIMESTAMP_LIMIT) | (self.timestamp < -_TIMESTAMP_LIMIT)
-        return pa.array(self.timestamp * 1000, mask=none if none.any() else None).cast(kind)
+        rows = self.run.rows
+        values, valid = allocate(8 * rows), ones(rows)
+        nulls = microseconds(self.run.columns.timestamp.address, rows, values.address, valid.address)
+        mask = bitmap(valid, rows)[0] if nulls else None
+        return pa.Array.from_buffers(kind, rows, [mask, used(values, 8 * rows)], nulls)
 
     def _sequence(self) -> Any:
         """Base sequence + offset delta, wrapping from 2^31 - 1 to 0 (``DefaultRecordBatch.incrementSequence``)."""
@@ -87,8 +94,7 @@ class _Builder:
         return sequence.astype(np.int32)
 
     def _tombstone(self) -> pa.Array:
-        null = np.frombuffer(self.run.columns.value.valid, np.uint8, self.run.rows) == 0
-        return pa.array(null & (self.repeat(table.CONTROL) == 0))
+        return pa.array(self.run.columns.value_nulls[: self.run.rows] & (self.repeat(table.CONTROL) == 0))
 
     def _control_type(self) -> pa.Array:
         names: list[str | None] = [None] * self.run.rows
@@ -100,6 +106,16 @@ class _Builder:
                 code = v2.control_type(keys[int(row)].as_py() or b"")
                 names[row] = CONTROL_TYPES[code] if code is not None and 0 <= code < len(CONTROL_TYPES) else "UNKNOWN"
         return pa.array(names, pa.string())
+
+
+def _constant(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
+    """The same value in every row: a slice of memory that all batches share."""
+    return _constants(value, kind, 1 << (rows - 1).bit_length()).slice(0, rows)
+
+
+@lru_cache(maxsize=64)
+def _constants(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
+    return pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
 
 
 def _in_range(offset: Any, timestamp: Any, options: Options) -> Any:

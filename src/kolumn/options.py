@@ -74,7 +74,7 @@ class Options:
     errors: str = "raise"
     backend: str = "auto"
     binary: str = "contiguous"
-    chunk_bytes: int = 4 * MIB
+    chunk_bytes: int = 8 * MIB
     threads: int = 1
     topic: str | None = None
     partition: int | None = None

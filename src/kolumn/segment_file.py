@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from kolumn.errors import KolumnError
+from kolumn.recycle import take
 from kolumn.source import Segment
 
 PAD = 64
@@ -35,14 +36,14 @@ class SegmentFile:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         os.close(self._file)
 
-    def read(self, start: int, end: int, into: Any = None) -> Any:
-        """Bytes [start, end) as a uint8 array with `PAD` zero bytes behind; ``into`` is used where it is large enough.
+    def read(self, start: int, end: int) -> Any:
+        """Bytes [start, end) as a read-only uint8 array with `PAD` zero bytes behind.
 
         Releases the GIL. Raises KolumnError where the file has fewer bytes than it had when it was found.
         """
         size = end - start
-        buffer = into if into is not None and len(into) >= size + PAD else np.empty(size + PAD, np.uint8)
-        view, done = memoryview(buffer), 0
+        buffer, view = take(size + PAD)
+        done = 0
         while done < size:
             try:
                 got = os.preadv(self._file, [view[done:size]], start + done)
@@ -51,8 +52,8 @@ class SegmentFile:
             if got == 0:
                 raise KolumnError(f"{self.path}: ends at position {start + done}, but had {self.size} bytes when it was found; it was cut meanwhile")
             done += got
-        buffer[size : size + PAD] = 0
-        return buffer
+        view[size:] = bytes(PAD)
+        return np.frombuffer(buffer, np.uint8)
 
     def zeros_from(self, start: int) -> bool:
         """Whether every byte from ``start`` to the end is zero."""

@@ -1,0 +1,63 @@
+"""Memory that is used again: fresh pages cost more than what is written into them.
+
+`take` gives an Arrow buffer. When it, every slice of it and every array over it are gone, its memory serves the next call of
+about that size. What waits for use is bounded.
+"""
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+SMALLEST = 1 << 17
+LARGEST = 1 << 25
+"""Sizes that are kept, bytes; others come from and go back to Arrow's memory pool."""
+KEPT = 128 << 20
+"""Bytes that may wait for use, in all."""
+
+
+class _Waiting:
+    """Blocks that nobody uses, by size class (sixteenths of a power of two)."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.blocks: dict[int, deque[Any]] = {}
+
+    def take(self, size: int) -> Any:
+        """A block of exactly ``size`` bytes, which must be a size class."""
+        try:
+            block = self.blocks[size].pop()
+        except (KeyError, IndexError):
+            return np.empty(size, np.uint8)
+        self.bytes -= size
+        return block
+
+    def give(self, block: Any) -> None:
+        """Keep a block for later, or let it go where enough is kept."""
+        if self.bytes + len(block) <= KEPT:
+            self.bytes += len(block)
+            self.blocks.setdefault(len(block), deque()).append(block)
+
+
+_waiting = _Waiting()
+
+
+class _Lease:
+    """Owner of a block for as long as an Arrow buffer refers to it."""
+
+    def __init__(self, block: Any) -> None:
+        self.block = block
+
+    def __del__(self) -> None:
+        _waiting.give(self.block)
+
+
+def take(size: int) -> tuple[pa.Buffer, memoryview]:
+    """Memory for ``size`` bytes, not initialised: an Arrow buffer, and the same bytes to write to while that is alive."""
+    if not SMALLEST <= size <= LARGEST:
+        buffer = pa.allocate_buffer(size)
+        return buffer, memoryview(buffer).cast("B")
+    step = (1 << (size - 1).bit_length()) // 16
+    lease = _Lease(_waiting.take((size + step - 1) // step * step))
+    return pa.foreign_buffer(lease.block.ctypes.data, size, lease), memoryview(lease.block)[:size]
