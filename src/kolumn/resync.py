@@ -33,14 +33,27 @@ CRC_BUDGET = 1 << 30
 
 @dataclass
 class Chain:
-    """A run of intact entries: where it starts and stops, its offsets, and whether it runs into the end of the file."""
+    """A run of intact entries.
+
+    Attributes
+    ----------
+    start, stop : int
+        Positions.
+    first_offset, last_offset : int
+    entries : int
+    ends_well : bool
+        It runs to the end of the file, or further than anyone looked.
+    followed : bool
+        What comes behind it looks like the header of the next entry.
+    """
 
     start: int
     stop: int
     first_offset: int
     last_offset: int
     entries: int
-    ends_well: bool
+    ends_well: bool = True
+    followed: bool = True
 
 
 class Search:
@@ -65,7 +78,8 @@ class Search:
         floor : int
             Last offset before it, -1 for none.
         truncated : bool
-            The entry claims to end behind the file: that is normal for the last one, so only strong evidence counts.
+            The entry claims to end behind the file: that is normal for the last one, so a look-alike header behind a candidate
+            is not enough.
         """
         self._budget = CRC_BUDGET
         end = self.true_end(position, self.file.size, floor)
@@ -74,13 +88,13 @@ class Search:
         floor = max(floor, self._claimed_last(position, floor))
         best: Chain | None = None
         for chain in self._chains(position + 1, floor):
-            if best is None or (chain.first_offset <= best.last_offset and (chain.ends_well or chain.entries > best.entries)):
+            if best is not None and chain.first_offset > best.last_offset:
+                return best.start
+            if best is None or chain.ends_well or chain.entries > best.entries:
                 best = chain
-            if chain.ends_well or chain.first_offset > best.last_offset:
-                break
-        if best is None or (truncated and not best.ends_well and best.entries < 2):
-            return None
-        return best.start
+            if best.ends_well:
+                return best.start
+        return best.start if best is not None and best.followed and not truncated else None
 
     def true_end(self, position: int, limit: int, floor: int) -> int | None:
         """Where the entry at ``position`` ends by its CRC, before ``limit``; None where no end fits."""
@@ -185,7 +199,7 @@ class Search:
         start, first, last, entries = position, 0, floor, 0
         while entries < CHAIN_ENTRIES and position - start < CHAIN_BYTES:
             if position == self.file.size:
-                return Chain(start, position, first, last, entries, True)
+                return Chain(start, position, first, last, entries)
             row = self._entry(position, self.file.size)
             if row is None or row[table.CODE] != Code.OK:
                 break
@@ -196,10 +210,11 @@ class Search:
             entries += 1
             position += int(row[table.SIZE])
         else:
-            return Chain(start, position, first, last, entries, True)
+            return Chain(start, position, first, last, entries)
         if not entries:
             return None
-        return Chain(start, position, first, last, entries, self._tail(position) or self._cut_entry(position, last))
+        ends_well = self._tail(position) or self._cut_entry(position, last)
+        return Chain(start, position, first, last, entries, ends_well, self._plausible(position, last))
 
     def _cut_entry(self, position: int, last: int) -> bool:
         """Whether an entry that was cut short begins here: its header is whole and goes on where the chain stopped."""
