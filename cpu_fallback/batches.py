@@ -6,16 +6,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kolumn.cpu_fallback.address import PAD
 from kolumn.cpu_fallback.columns import Columns
 from kolumn.cpu_fallback.fields import POSITIONS, ROWS, fields
 from kolumn.cpu_fallback.index import count_headers, index
 from kolumn.cpu_fallback.inflate import inflate
 from kolumn.cpu_fallback.locate import locate
 from kolumn.cpu_fallback.put import COPY, SKIP, VIEW
+from kolumn.cpu_fallback.stream import BLOCK, stream
 from kolumn.errors import Code
 from kolumn.explain import record_found
 from kolumn.formats import table
+from kolumn.formats.v2 import SMALLEST_RECORD
 from kolumn.options import MIB, Options
+from kolumn.recycle import take
 
 FREE_RATIO_BYTES = 64 * MIB
 """A batch may inflate to this size whatever the ratio."""
@@ -66,7 +70,8 @@ def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: 
     locate(source.ctypes.data, origin, rows, start, size, codec)
     payload = source.ctypes.data + start - origin
     buffer, at_origin = np.zeros(n, np.int64), start - origin
-    sources, found = [pa.py_buffer(source)], {}
+    sources = [pa.py_buffer(source)]
+    found: dict[int, str] = {}
     arena = source
     if codec.any():
         arena = _inflate(source, rows, start - origin, size, codec, payload, buffer, at_origin, options, found)
@@ -75,11 +80,9 @@ def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: 
     good = rows[:, table.CODE] == Code.OK
     index(rows, payload, size, options.check_crcs, records, base)
     mode = VIEW if options.binary == "view" else COPY
-    names = options.columns
-    want_headers = "headers" in names
+    want_headers = "headers" in options.columns
     headers = count_headers(rows, payload, size, records) if want_headers else 0
-    keys = mode if "key" in names else COPY if need_key else SKIP
-    values = mode if "value" in names else COPY if "tombstone" in names else SKIP
+    keys, values = _modes(options, mode, need_key)
     columns = Columns(int(records.sum()), int(size[good].sum()), headers, keys, values, want_headers)
     at = np.zeros(POSITIONS, np.int64)
     fields(rows, payload, size, base, buffer, at_origin, records, columns.target, at, headers, options.errors == "raise")
@@ -89,8 +92,38 @@ def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: 
     return Run(columns, at, records, sources, found)
 
 
+def stream_run(file: int, rows: Any, wanted: Any, options: Options, need_key: bool) -> Run | None:
+    """Read, check and decode plain batches as `stream` does; None where anything is wrong with one of them."""
+    size = int(rows[wanted, table.SIZE].sum())
+    count = rows[wanted, table.COUNT]
+    if (count < 0).any() or count.sum() > size // SMALLEST_RECORD:
+        return None
+    keys, values = _modes(options, COPY, need_key)
+    columns = Columns(int(count.sum()), size, 0, keys, values, False)
+    at, records = np.zeros(POSITIONS, np.int64), np.empty(len(rows), np.int64)
+    block, _ = take(BLOCK + PAD)
+    done = stream(file, rows, wanted, block.address, options.check_crcs, records, columns.target, at)
+    return Run(columns, at, records, [], {}) if done else None
+
+
+def _modes(options: Options, mode: int, need_key: bool) -> tuple[int, int]:
+    """What happens to keys and to values."""
+    names = options.columns
+    keys = mode if "key" in names else COPY if need_key else SKIP
+    return keys, mode if "value" in names else COPY if "tombstone" in names else SKIP
+
+
 def _inflate(
-    source: Any, rows: Any, start: Any, size: Any, codec: Any, payload: Any, buffer: Any, at_origin: Any, options: Options, found: dict[int, str]
+    source: Any,
+    rows: Any,
+    start: Any,
+    size: Any,
+    codec: Any,
+    payload: Any,
+    buffer: Any,
+    at_origin: Any,
+    options: Options,
+    found: dict[int, str],
 ) -> Any:
     """Inflate what has a codec and point ``payload``, ``size``, ``buffer`` and ``at_origin`` at the result."""
     packed = np.flatnonzero(codec)

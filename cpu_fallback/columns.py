@@ -81,6 +81,11 @@ class BinaryColumn:
         return cls(COPY, allocate(payload_bytes), ends, ones(rows))
 
     @property
+    def null_bytes(self) -> Any:
+        """The validity bitmap as an array of bytes."""
+        return np.frombuffer(memoryview(self.valid), np.uint8) if self.valid is not None else np.empty(0, np.uint8)
+
+    @property
     def payloads(self) -> Payloads:
         """The addresses, for compiled code."""
         return Payloads(self.mode, *(0 if b is None else b.address for b in (self.arena, self.ends, self.valid, self.views)))
@@ -91,7 +96,8 @@ class BinaryColumn:
         if self.mode == VIEW:
             assert self.views is not None
             return pa.Array.from_buffers(kind, rows, [mask, used(self.views, rows * _VIEW), *sources], nulls)
-        assert self.ends is not None and self.arena is not None
+        assert self.ends is not None
+        assert self.arena is not None
         return pa.Array.from_buffers(kind, rows, [mask, used(self.ends, 4 * (rows + 1)), used(self.arena, used_bytes)], nulls)
 
 
@@ -135,7 +141,7 @@ class Columns:
     @property
     def value_nulls(self) -> Any:
         """Flags of the rows whose value is null."""
-        return np.unpackbits(np.frombuffer(self.value.valid, np.uint8), bitorder="little") == 0
+        return np.unpackbits(self.value.null_bytes, axis=None, bitorder="little") == 0
 
     def int64(self, buffer: pa.Buffer, rows: int) -> Any:
         """NumPy view of an int64 column."""

@@ -58,7 +58,7 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 @cache
 def cache_folder() -> Path | None:
-    """Writable folder of the machine code: KOLUMN_CACHE_DIR, else the user's cache folder, else one in the temporary folder."""
+    """Writable folder of the machine code: KOLUMN_CACHE_DIR, else the user's cache folder, else one for temporary files."""
     named = os.environ.get("KOLUMN_CACHE_DIR")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     places = [Path(named)] if named else [Path(home) / "kolumn", Path(tempfile.gettempdir()) / f"kolumn-{os.getuid()}"]
@@ -69,7 +69,8 @@ def cache_folder() -> Path | None:
                 return place
         except OSError:
             continue
-    warnings.warn(f"no writable cache folder among {', '.join(map(str, places))}: compiling anew in every process (some seconds); set KOLUMN_CACHE_DIR", stacklevel=2)
+    tried = ", ".join(map(str, places))
+    warnings.warn(f"no writable cache folder ({tried}): compiling anew in every process takes seconds; set KOLUMN_CACHE_DIR", stacklevel=2)
     return None
 
 
@@ -77,8 +78,10 @@ def cache_folder() -> Path | None:
 def _fingerprint() -> str:
     folder = Path(__file__).parent
     digest = hashlib.sha256()
-    for source in sorted([*folder.glob("*.py"), *Path(memory.__file__).parent.glob("*.py"), *Path(memory.__file__).parent.parent.joinpath("codecs").glob("*.py")]):
-        digest.update(source.read_bytes())
+    formats = Path(memory.__file__).parent
+    for place in (folder, formats, formats.parent / "codecs"):
+        for source in sorted(place.glob("*.py")):
+            digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -93,7 +96,7 @@ class _Locator(_CacheLocator):
         return cls(function, source)
 
     def get_cache_path(self) -> str:
-        return str(cache_folder() / _fingerprint())
+        return os.path.join(str(cache_folder()), _fingerprint())
 
     def get_source_stamp(self) -> str:
         return _fingerprint()
@@ -103,7 +106,7 @@ class _Locator(_CacheLocator):
 
 
 class _CacheImpl(CompileResultCacheImpl):
-    _locator_classes = [_Locator]
+    _locator_classes = (_Locator,)
 
 
 class _Cache(FunctionCache):

@@ -42,7 +42,17 @@ class Target(NamedTuple):
 
 @compiled
 def fields(
-    rows: Any, payload: Any, size: Any, base: Any, buffer: Any, origin: Any, records: Any, to: Target, at: Any, headers: int, stop_at_error: bool
+    rows: Any,
+    payload: Any,
+    size: Any,
+    base: Any,
+    buffer: Any,
+    origin: Any,
+    records: Any,
+    to: Target,
+    at: Any,
+    headers: int,
+    stop_at_error: bool,
 ) -> None:
     """Decode all batches without a code.
 
@@ -64,7 +74,7 @@ def fields(
         if rows[b, _CODE] == _OK:
             first = at[ROWS]
             if rows[b, _MAGIC] == 2:
-                code, record, where = _batch(rows[b], payload[b], size[b], buffer[b], origin[b], records[b], to, at)
+                code, record, where = batch_records(rows[b], payload[b], size[b], buffer[b], origin[b], records[b], to, at)
             else:
                 code, record, where = _messages(rows[b], payload[b], size[b], buffer[b], origin[b], records[b], base[b], to, at)
             if code == _OK:
@@ -82,7 +92,7 @@ def fields(
 
 
 @register_jitable(forceinline=True)
-def _batch(row: Any, buf: int, end: int, buffer: int, origin: int, count: int, to: Target, at: Any) -> tuple[int, int, int]:
+def batch_records(row: Any, buf: int, end: int, buffer: int, origin: int, count: int, to: Target, at: Any) -> tuple[int, int, int]:
     """Records of a format 2 batch: (code, record, position of the offence); ``at`` moves on only if all are right."""
     n, key, value = at[ROWS], at[KEY], at[VALUE]
     header, header_key, header_value = at[HEADERS], at[HEADER_KEY], at[HEADER_VALUE]
@@ -90,7 +100,9 @@ def _batch(row: Any, buf: int, end: int, buffer: int, origin: int, count: int, t
     append_time = row[_TIMESTAMP_TYPE] == 1
     where = 0
     for record in range(count):
-        code, stop, time_delta, offset_delta, key_at, key_length, value_at, value_length, header_at, header_count = v2.fields(buf, where, end)
+        code, stop, time_delta, offset_delta, key_at, key_length, value_at, value_length, header_at, header_count = v2.fields(
+            buf, where, end
+        )
         if code != _OK:
             # Bytes that end where a record should begin: the batch holds fewer than its header says.
             missing = code == _RECORD_LENGTH and where == end
@@ -124,9 +136,7 @@ def _batch(row: Any, buf: int, end: int, buffer: int, origin: int, count: int, t
 
 
 @register_jitable(forceinline=True)
-def _messages(
-    row: Any, buf: int, end: int, buffer: int, origin: int, count: int, base: int, to: Target, at: Any
-) -> tuple[int, int, int]:
+def _messages(row: Any, buf: int, end: int, buffer: int, origin: int, count: int, base: int, to: Target, at: Any) -> tuple[int, int, int]:
     """A format 0 or 1 message, or the inner messages of a wrapper that `index` has walked: results as `_batch`."""
     n, key, value = at[ROWS], at[KEY], at[VALUE]
     append_time = row[_TIMESTAMP_TYPE] == 1

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from numba.extending import register_jitable
+
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.errors import Code
 from kolumn.formats import crc, legacy, table, v2
@@ -17,6 +19,21 @@ FULL = -2
 _V2_CRC, _LEGACY_CRC = v2.CRC_FROM, legacy.CRC_FROM
 _POSITION, _SIZE, _MAGIC, _CRC = table.POSITION, table.SIZE, table.MAGIC, table.CRC
 _CODE, _RECORD, _WHERE, _COUNT, _LAST_OFFSET = table.CODE, table.RECORD, table.WHERE, table.COUNT, table.LAST_OFFSET
+
+
+@register_jitable
+def fill(buf: int, pos: int, size: int, row: Any) -> None:
+    """Fill a row of the batch table from the header of the entry at ``pos``."""
+    row[:] = 0
+    magic = magic_at(buf, pos)
+    row[_POSITION], row[_SIZE], row[_MAGIC], row[_RECORD], row[_WHERE] = pos, size, magic, -1, -1
+    if magic == 2:
+        row[_CODE] = v2.header(buf, pos, size, row)
+    elif magic < 2:
+        row[_CODE] = legacy.header(buf, pos, size, row)
+    else:
+        row[_CODE] = _BAD_MAGIC
+        row[_COUNT] = _UNKNOWN
 
 
 @compiled
@@ -56,17 +73,7 @@ def walk(buf: int, pos: int, loaded: int, stop: int, end: int, origin: int, whol
             return count, pos, MORE, size
         if count == rows.shape[0]:
             return count, pos, FULL, size
-        row = rows[count]
-        row[:] = 0
-        magic = magic_at(buf - origin, pos)
-        row[_POSITION], row[_SIZE], row[_MAGIC], row[_RECORD], row[_WHERE] = pos, size, magic, -1, -1
-        if magic == 2:
-            row[_CODE] = v2.header(buf - origin, pos, size, row)
-        elif magic < 2:
-            row[_CODE] = legacy.header(buf - origin, pos, size, row)
-        else:
-            row[_CODE] = _BAD_MAGIC
-            row[_COUNT] = _UNKNOWN
+        fill(buf - origin, pos, size, rows[count])
         count += 1
         pos += size
     return count, pos, _OK, 0

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from kolumn.cpu_fallback.batches import decode_run
+from kolumn.cpu_fallback.batches import Run, decode_run, stream_run
 from kolumn.cpu_fallback.record_batch import record_batch
 from kolumn.cpu_fallback.walk import check
 from kolumn.damage import Damage, Trouble, damage_of
@@ -53,6 +54,30 @@ class Decoded:
 
 def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options) -> Decoded:
     """Check and decode the entries of a chunk; runs in any thread."""
+    if chunk.source is None and (result := _streamed(file, chunk, options)) is not None:
+        return result
+    return _decoded(file, chunk.loaded(file), options)
+
+
+def _streamed(file: SegmentFile, chunk: Chunk, options: Options) -> Decoded | None:
+    result = Decoded()
+    run = stream_run(file.descriptor, chunk.rows, _wanted(chunk.rows, options), options, "controlType" in options.columns)
+    if run is None:
+        return None
+    _give(run, chunk.rows, file, options, result)
+    _count(chunk.rows, {}, result)
+    return result
+
+
+def _give(run: Run, rows: Any, file: SegmentFile, options: Options, result: Decoded) -> None:
+    result.records += run.rows
+    if run.rows:
+        batch = record_batch(run, rows, file.segment, options)
+        if batch.num_rows:
+            result.batches.append(batch)
+
+
+def _decoded(file: SegmentFile, chunk: Chunk, options: Options) -> Decoded:
     result = Decoded()
     rows = chunk.rows
     if options.check_crcs:
@@ -64,12 +89,9 @@ def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options) -> Decoded:
     for run_rows in _runs(wanted):
         run = decode_run(chunk.source, chunk.origin, run_rows, options, "controlType" in options.columns)
         for i in np.flatnonzero(run_rows[:, table.CODE]):
-            errors[int(run_rows[i, table.POSITION])] = row_error(file.path, run_rows[i], None, run.found.get(int(i), "")), run_rows[i].copy()
-        result.records += run.rows
-        if run.rows:
-            batch = record_batch(run, run_rows, file.segment, options)
-            if batch.num_rows:
-                result.batches.append(batch)
+            row = run_rows[i].copy()
+            errors[int(row[table.POSITION])] = row_error(file.path, row, None, run.found.get(int(i), "")), row
+        _give(run, run_rows, file, options, result)
         if errors and options.errors == "raise":
             break
     _count(good, errors, result)
@@ -139,6 +161,6 @@ def _runs(rows: Any) -> Iterator[Any]:
     else:
         group = (np.cumsum(rows[:, table.SIZE]) - rows[:, table.SIZE]) // RUN_BYTES
     bounds = [0, *(np.flatnonzero(np.diff(group)) + 1), len(rows)]
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         if stop > start:
             yield rows[start:stop]

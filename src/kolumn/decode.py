@@ -120,7 +120,8 @@ def _until_trouble(
 ) -> Generator[pa.RecordBatch, None, Trouble | None]:
     """Decode up to the end or to where the chain of entries is lost."""
     floor = one.floor
-    plan = _Plan(chunks(file, one.start, one.end, options.chunk_bytes))
+    plain = options.binary == "contiguous" and "headers" not in options.columns
+    plan = _Plan(chunks(file, one.start, one.end, options.chunk_bytes, plain=plain))
     for decoded in _in_order(plan, lambda chunk: decode_chunk(file, chunk, options), pool, options.threads):
         yield from decoded.batches
         if decoded.trouble is not None and decoded.trouble.floor < floor:
@@ -180,11 +181,12 @@ def at_stop(file: SegmentFile, stop: Stop, floor: int, found: Tally) -> Trouble 
             return None
     head = file.read(stop.position, min(stop.position + entry.PREFIX, file.size))
     size = int.from_bytes(bytes(head[8:12]), "big", signed=True)
+    beyond = f", {size - left + entry.OVERHEAD} bytes more than there are, with intact batches behind" if following is not None else ""
     error = CorruptBatchError(
         file.path,
         stop.position,
         Code.BAD_LENGTH,
         base_offset=int.from_bytes(bytes(head[:8]), "big", signed=True),
-        found=f"{size}" + (f", {size - left + entry.OVERHEAD} bytes more than there are, with intact batches behind" if following is not None else ""),
+        found=f"{size}{beyond}",
     )
     return Trouble(stop.position, floor, error, resume=following)

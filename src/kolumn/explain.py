@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kolumn.errors import CorruptBatchError, Code, error_kind
+from kolumn.errors import Code, CorruptBatchError, error_kind
 from kolumn.formats import crc, legacy, memory, table, v2
 from kolumn.formats.varint import varint32, varint64
 
@@ -57,7 +57,8 @@ def record_found(row: Any, payload: Any) -> str:
     code, where, record = Code(int(row[table.CODE])), int(row[table.WHERE]), int(row[table.RECORD])
     end = len(payload)
     if code in (Code.RECORD_COUNT, Code.RECORDS_MISSING):
-        return f"{int(row[table.COUNT])} in the header" + (f", {record} in the payload of {end} bytes" if record >= 0 else f" of a payload of {end} bytes")
+        held = f", {record} in the payload of {end} bytes" if record >= 0 else f" of a payload of {end} bytes"
+        return f"{int(row[table.COUNT])} in the header{held}"
     if code == Code.RECORDS_REMAIN:
         return f"{int(row[table.COUNT])} in the header and {end - where} bytes behind them"
     if code == Code.INNER_OFFSET:

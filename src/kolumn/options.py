@@ -4,11 +4,10 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from typing import Any
 
 from kolumn.errors import ArgumentError
-from kolumn.schema import resolve_columns
+from kolumn.schema import resolve_columns, unknown
 
 MIB = 1 << 20
 _MILLISECOND = timedelta(milliseconds=1)
@@ -87,13 +86,14 @@ class Options:
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
-                near = get_close_matches(name, known, 1)
-                raise ArgumentError(f"unknown option {name!r}{f', did you mean {near[0]!r}?' if near else ''}; options are {', '.join(known)}")
+                raise ArgumentError(unknown("option", name, known))
         for name, choices in _CHOICES.items():
             if name in given and given[name] not in choices:
                 raise ArgumentError(f"{name}={given[name]!r}: expected one of {', '.join(choices)}")
         if given.get("isolation_level") == "read_committed":
-            raise ArgumentError("isolation_level='read_committed' is not available yet; read with include_control=True and filter by the markers")
+            raise ArgumentError(
+                "isolation_level='read_committed' is not available yet; include_control=True gives the transactions' markers"
+            )
         columns = given.get("columns")
         if isinstance(columns, str):
             columns = [columns]

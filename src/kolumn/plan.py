@@ -7,14 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.cpu_fallback.address import PAD
+from kolumn.cpu_fallback.stream import hop
 from kolumn.cpu_fallback.walk import FULL, HEADERS, MORE, walk
 from kolumn.errors import Code
-from kolumn.formats import table
+from kolumn.formats import table, v2
+from kolumn.recycle import take
 from kolumn.segment_file import SegmentFile
 from kolumn.source import Range, Segment
 
 ROWS = 16384
 """Entries in a chunk at most."""
+
+PLAIN_BYTES = 1 << 20
+"""Length of a run of plain batches that is worth its own chunk."""
 
 HEADER_WINDOW = 1 << 16
 """Bytes read at a time where only headers are wanted."""
@@ -26,8 +32,9 @@ class Chunk:
 
     Attributes
     ----------
-    source : uint8 array
-        Bytes of the segment from ``origin`` on, padded; headers only, where the plan was made without payloads.
+    source : uint8 array, optional
+        Bytes of the segment from ``origin`` on, padded; headers only, where the plan was made without payloads. None for plain
+        batches that are to be read block by block.
     origin : int
     rows : int64 array of shape (n, `table.WIDTH`)
     """
@@ -35,6 +42,12 @@ class Chunk:
     source: Any
     origin: int
     rows: Any
+
+    def loaded(self, file: SegmentFile) -> "Chunk":
+        """The chunk with its bytes in memory."""
+        if self.source is not None:
+            return self
+        return replace(self, source=file.read(self.origin, int(self.rows[-1, table.POSITION] + self.rows[-1, table.SIZE])))
 
 
 @dataclass(frozen=True)
@@ -46,14 +59,21 @@ class Stop:
     size: int
 
 
-def chunks(file: SegmentFile, start: int, stop: int, chunk_bytes: int, payloads: bool = True) -> Generator[Chunk, None, Stop]:
+def chunks(
+    file: SegmentFile, start: int, stop: int, chunk_bytes: int, payloads: bool = True, plain: bool = False
+) -> Generator[Chunk, None, Stop]:
     """Walk the entries from ``start`` to ``stop`` and return how the walk ended.
 
     With ``payloads`` every entry of a chunk is loaded whole (one larger than ``chunk_bytes`` makes a chunk of its own, and its
-    claimed size is never more than the file has); without, the bytes between headers are not read.
+    claimed size is never more than the file has); without, the bytes between headers are not read. With ``plain``, long
+    runs of uncompressed format 2 batches come without their bytes.
     """
     position, size = start, 0
     while position < stop:
+        if plain and (rows := _plain(file, position, min(stop, position + chunk_bytes))) is not None:
+            yield Chunk(None, position, rows)
+            position, size = int(rows[-1, table.POSITION] + rows[-1, table.SIZE]), 0
+            continue
         beyond = max(stop + HEADERS, position + size)
         loaded = min(position + max(chunk_bytes, size), beyond, file.size)
         source, origin = file.read(position, loaded), position
@@ -67,6 +87,14 @@ def chunks(file: SegmentFile, start: int, stop: int, chunk_bytes: int, payloads:
         if code not in (Code.OK, MORE):
             return Stop(position, Code(code), size)
     return Stop(position, Code.OK, 0)
+
+
+def _plain(file: SegmentFile, start: int, stop: int) -> Any:
+    """Rows of the plain batches from ``start`` to ``stop``, or None where other entries come so soon that blocks don't pay."""
+    room, _ = take(v2.HEADER + PAD)
+    rows = np.empty((ROWS, table.WIDTH), np.int64)
+    count, position = hop(file.descriptor, start, stop, file.size, room.address, rows)
+    return rows[:count] if position - start >= min(PLAIN_BYTES, stop - start) > 0 else None
 
 
 def headers(segment: Segment) -> Iterator[Any]:

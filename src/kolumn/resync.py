@@ -223,4 +223,6 @@ class Search:
             return False
         head = self.file.read(position, position + v2.HEADER)
         size = int.from_bytes(bytes(head[8:12]), "big", signed=True)
-        return size > left - entry.OVERHEAD and bool(plausible(head.ctypes.data, position, position, position + size + entry.OVERHEAD, last))
+        return size > left - entry.OVERHEAD and bool(
+            plausible(head.ctypes.data, position, position, position + size + entry.OVERHEAD, last)
+        )

@@ -97,6 +97,13 @@ SEGMENT_SCHEMA = pa.schema(
 """One row for each segment. ``tail`` is "truncated" or "zeros" for the normal states of an active segment, else null."""
 
 
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """Message for a name that does not exist: the nearest one that does, and all of them."""
+    names = list(known)
+    near = get_close_matches(name, names, 1)
+    return f"unknown {kind} {name!r}{f', did you mean {near[0]!r}?' if near else ''}; {kind}s are {', '.join(names)}"
+
+
 def resolve_columns(columns: Iterable[str] | None, include_headers: bool) -> tuple[str, ...]:
     """Names of the record columns to give, in order; `ArgumentError` for one that does not exist."""
     if columns is None:
@@ -104,8 +111,7 @@ def resolve_columns(columns: Iterable[str] | None, include_headers: bool) -> tup
     names = tuple(columns)
     for name in names:
         if name not in RECORD_COLUMNS:
-            near = get_close_matches(name, RECORD_COLUMNS, 1)
-            raise ArgumentError(f"unknown column {name!r}{f', did you mean {near[0]!r}?' if near else ''}; columns are {', '.join(RECORD_COLUMNS)}")
+            raise ArgumentError(unknown("column", name, RECORD_COLUMNS))
     if len(set(names)) < len(names):
         raise ArgumentError(f"a column is named twice: {', '.join(names)}")
     return (*names, "headers") if include_headers and "headers" not in names else names

@@ -76,10 +76,10 @@ def _read(segment: Segment, suffix: str, kind: np.dtype) -> Any:
     entries = np.frombuffer(raw, kind)
     zeros = np.flatnonzero(entries["offset"][1:] == 0)
     entries = entries[: zeros[0] + 1] if len(zeros) else entries
-    sane = len(entries) and (entries["offset"] >= 0).all()
-    for name in kind.names or ():
-        sane = sane and (np.diff(entries[name].astype(np.int64)) >= (0 if name == "offset" and "timestamp" in (kind.names or ()) else 1)).all()
-    return entries if sane else None
+    # Offsets of the time index may repeat, everything else strictly grows.
+    growth = {"offset": 0 if kind == _TIME_INDEX else 1, "position": 1, "timestamp": 1}
+    grows = all((np.diff(entries[name].astype(np.int64)) >= growth[name]).all() for name in kind.names or ())
+    return entries if len(entries) and grows and (entries["offset"] >= 0).all() else None
 
 
 def _entries(file: SegmentFile, start: int, stop: int) -> Any:

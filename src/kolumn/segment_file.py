@@ -36,6 +36,11 @@ class SegmentFile:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         os.close(self._file)
 
+    @property
+    def descriptor(self) -> int:
+        """For compiled code that reads by itself."""
+        return self._file
+
     def read(self, start: int, end: int) -> Any:
         """Bytes [start, end) as a read-only uint8 array with `PAD` zero bytes behind.
 
@@ -50,7 +55,9 @@ class SegmentFile:
             except OSError as error:
                 raise KolumnError(f"{self.path}: cannot be read at position {start + done}: {error.strerror}") from error
             if got == 0:
-                raise KolumnError(f"{self.path}: ends at position {start + done}, but had {self.size} bytes when it was found; it was cut meanwhile")
+                raise KolumnError(
+                    f"{self.path}: ends at position {start + done} and had {self.size} bytes when it was found: cut meanwhile"
+                )
             done += got
         view[size:] = bytes(PAD)
         return np.frombuffer(buffer, np.uint8)
