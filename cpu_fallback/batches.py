@@ -1,5 +1,6 @@
 """A run of batches in memory becomes one Arrow record batch: locate, inflate, index, fields, columns."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,10 +73,10 @@ def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: 
     buffer, at_origin = np.zeros(n, np.int64), start - origin
     sources = [pa.py_buffer(source)]
     found: dict[int, str] = {}
-    arena = source
+    arena: pa.Buffer | None = None
     if codec.any():
         arena = _inflate(source, rows, start - origin, size, codec, payload, buffer, at_origin, options, found)
-        sources.append(pa.py_buffer(arena))
+        sources.append(arena)
     records, base = np.empty(n, np.int64), np.empty(n, np.int64)
     good = rows[:, table.CODE] == Code.OK
     index(rows, payload, size, options.check_crcs, records, base)
@@ -87,7 +88,7 @@ def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: 
     at = np.zeros(POSITIONS, np.int64)
     fields(rows, payload, size, base, buffer, at_origin, records, columns.target, at, headers, options.errors == "raise")
     for b in np.flatnonzero(good & (rows[:, table.CODE] != Code.OK)):
-        records_of = arena if buffer[b] else source
+        records_of = np.frombuffer(arena, np.uint8) if buffer[b] else source
         found[int(b)] = record_found(rows[b], records_of[at_origin[b] : at_origin[b] + size[b]])
     return Run(columns, at, records, sources, found)
 
@@ -104,6 +105,11 @@ def stream_run(file: int, rows: Any, wanted: Any, options: Options, need_key: bo
     block, _ = take(BLOCK + PAD)
     done = stream(file, rows, wanted, block.address, options.check_crcs, records, columns.target, at)
     return Run(columns, at, records, [], {}) if done else None
+
+
+def _limit(options: Options) -> Callable[[int], int]:
+    """Most bytes that a payload may inflate to."""
+    return lambda size: min(options.max_batch_bytes, max(FREE_RATIO_BYTES, int(options.max_ratio * size)))
 
 
 def _modes(options: Options, mode: int, need_key: bool) -> tuple[int, int]:
@@ -127,10 +133,8 @@ def _inflate(
 ) -> Any:
     """Inflate what has a codec and point ``payload``, ``size``, ``buffer`` and ``at_origin`` at the result."""
     packed = np.flatnonzero(codec)
-    result = inflate(
-        source, start[packed], size[packed], codec[packed], rows[packed, table.MAGIC], options.max_batch_bytes, options.max_ratio
-    )
-    payload[packed] = result.arena.ctypes.data + result.start
+    result = inflate(source, start[packed], size[packed], codec[packed], rows[packed, table.MAGIC], _limit(options))
+    payload[packed] = result.arena.address + result.start
     size[packed] = result.size
     buffer[packed], at_origin[packed] = 1, result.start
     for i in np.flatnonzero(result.code):
