@@ -1,6 +1,5 @@
 """A run of batches in memory becomes one Arrow record batch: locate, inflate, index, fields, columns."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +18,8 @@ from kolumn.errors import Code
 from kolumn.explain import record_found
 from kolumn.formats import table
 from kolumn.formats.v2 import SMALLEST_RECORD
-from kolumn.options import MIB, Options
+from kolumn.options import Options
 from kolumn.recycle import take
-
-FREE_RATIO_BYTES = 64 * MIB
-"""A batch may inflate to this size whatever the ratio."""
 
 
 @dataclass
@@ -73,10 +69,10 @@ def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: 
     buffer, at_origin = np.zeros(n, np.int64), start - origin
     sources = [pa.py_buffer(source)]
     found: dict[int, str] = {}
-    arena: pa.Buffer | None = None
+    arena = source
     if codec.any():
         arena = _inflate(source, rows, start - origin, size, codec, payload, buffer, at_origin, options, found)
-        sources.append(arena)
+        sources.append(pa.py_buffer(arena))
     records, base = np.empty(n, np.int64), np.empty(n, np.int64)
     good = rows[:, table.CODE] == Code.OK
     index(rows, payload, size, options.check_crcs, records, base)
@@ -88,7 +84,7 @@ def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: 
     at = np.zeros(POSITIONS, np.int64)
     fields(rows, payload, size, base, buffer, at_origin, records, columns.target, at, headers, options.errors == "raise")
     for b in np.flatnonzero(good & (rows[:, table.CODE] != Code.OK)):
-        records_of = np.frombuffer(arena, np.uint8) if buffer[b] else source
+        records_of = arena if buffer[b] else source
         found[int(b)] = record_found(rows[b], records_of[at_origin[b] : at_origin[b] + size[b]])
     return Run(columns, at, records, sources, found)
 
@@ -105,11 +101,6 @@ def stream_run(file: int, rows: Any, wanted: Any, options: Options, need_key: bo
     block, _ = take(BLOCK + PAD)
     done = stream(file, rows, wanted, block.address, options.check_crcs, records, columns.target, at)
     return Run(columns, at, records, [], {}) if done else None
-
-
-def _limit(options: Options) -> Callable[[int], int]:
-    """Most bytes that a payload may inflate to."""
-    return lambda size: min(options.max_batch_bytes, max(FREE_RATIO_BYTES, int(options.max_ratio * size)))
 
 
 def _modes(options: Options, mode: int, need_key: bool) -> tuple[int, int]:
@@ -133,8 +124,10 @@ def _inflate(
 ) -> Any:
     """Inflate what has a codec and point ``payload``, ``size``, ``buffer`` and ``at_origin`` at the result."""
     packed = np.flatnonzero(codec)
-    result = inflate(source, start[packed], size[packed], codec[packed], rows[packed, table.MAGIC], _limit(options))
-    payload[packed] = result.arena.address + result.start
+    result = inflate(
+        source, start[packed], size[packed], codec[packed], rows[packed, table.MAGIC], options.max_batch_bytes, options.max_ratio
+    )
+    payload[packed] = result.arena.ctypes.data + result.start
     size[packed] = result.size
     buffer[packed], at_origin[packed] = 1, result.start
     for i in np.flatnonzero(result.code):

@@ -1,35 +1,30 @@
-"""Payloads are inflated into one arena: framing by `kolumn.codecs`, the compressed blocks by the codecs' libraries.
+"""Inflate: many compressed payloads in, one arena of their bytes out.
 
-cramjam for lz4 blocks and raw snappy, zstandard for zstd frames, isal for gzip. All of them release the GIL.
+    payloads ──▶ frame (compiled) ──▶ table of blocks ──▶ decoder of the library, block by block ──▶ arena, without gaps
+
+A payload that is broken, or larger than allowed, gives a code and no bytes, and leaves the others alone.
 """
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import cramjam
 import numpy as np
-import pyarrow as pa
 import zstandard
 from isal import isal_zlib
 
-from kolumn.codecs import GZIP, LZ4, SNAPPY, ZSTD, gzip, lz4, snappy, xxh32, zstd
+from kolumn.codecs import DEFLATE, LZ4_BLOCK, NAMES, SNAPPY_BLOCK, STORED, ZSTD_FRAME, flaws
 from kolumn.cpu_fallback.address import PAD
-from kolumn.cpu_fallback.compile import compiled, scalar
+from kolumn.cpu_fallback.blocks import BOUND, KIND, PAYLOAD, SOURCE, STOP, frame, member_end
 from kolumn.errors import Code
-from kolumn.recycle import take
 
-scalar(xxh32, lz4, snappy, zstd)
-
+RATIO_FLOOR = 64 << 20
+"""Payloads that inflate to no more than this are not held to ``max_ratio``."""
+ONE_GO = 1 << 20
+"""Largest bound of a zstd frame for which a buffer of that size is simply made."""
+STEP = 64 << 10
+_FAILURES = (cramjam.DecompressionError, zstandard.ZstdError, isal_zlib.error)
 _local = threading.local()
-
-
-class _Refused(Exception):
-    """A stream that can't be inflated: its code, the position of the offence and what is wrong."""
-
-    def __init__(self, code: Code, where: int, found: str) -> None:
-        self.code, self.where, self.found = code, where, found
 
 
 @dataclass
@@ -38,192 +33,250 @@ class Inflated:
 
     Attributes
     ----------
-    arena : pa.Buffer
-        Padded with `address.PAD` bytes.
-    start, size : int64 arrays of n
-        Where in the arena each payload lies.
-    code, where : int64 arrays of n
-        `Code` and the position of the offence in the source.
-    found : dict
-        Index -> what is wrong.
+    arena : ndarray of uint8
+        Inflated bytes, at least `PAD` more than are used.
+    start, size : ndarray of int64
+        Where in ``arena`` the bytes of each payload lie; size 0 for a failed one.
+    code : ndarray of int64
+        `Code`: OK, BAD_STREAM, TOO_LARGE or BAD_CODEC.
+    where : ndarray of int64
+        Position in the source buffer that is to blame for a failed payload.
+    found : dict of int to str
+        For each failed payload, what was found there.
     """
 
-    arena: pa.Buffer
-    start: Any
-    size: Any
-    code: Any
-    where: Any
-    found: dict[int, str]
+    arena: np.ndarray
+    start: np.ndarray
+    size: np.ndarray
+    code: np.ndarray
+    where: np.ndarray
+    found: dict[int, str] = field(default_factory=dict)
 
 
-class _Arena:
-    """Memory that grows; filled from the front."""
-
-    def __init__(self, size: int) -> None:
-        self.buffer, self.view = take(size + PAD)
-        self.used = 0
-
-    def room(self, size: int) -> memoryview:
-        """The next ``size`` bytes."""
-        if self.used + size + PAD > len(self.view):
-            buffer, view = take(max(2 * len(self.view), self.used + size + PAD))
-            view[: self.used] = self.view[: self.used]
-            self.buffer, self.view = buffer, view
-        return self.view[self.used : self.used + size]
-
-    def append(self, data: Any) -> None:
-        """Copy bytes to the end."""
-        self.room(len(data))[:] = data
-        self.used += len(data)
+class _Flaw(Exception):
+    def __init__(self, flaw: int, where: int) -> None:
+        self.flaw, self.where = flaw, where
 
 
-@compiled
-def _lz4_frame(buf: int, at: int, end: int, magic: int) -> tuple[int, int, int]:
-    return lz4.frame(buf, at, end, magic)
-
-
-@compiled
-def _lz4_block(buf: int, at: int, end: int, largest: int, flags: int) -> tuple[int, int, int, int]:
-    return lz4.block(buf, at, end, largest, flags)
-
-
-@compiled
-def _zstd_frame(buf: int, at: int, end: int) -> tuple[int, int, int]:
-    return zstd.frame(buf, at, end)
-
-
-def inflate(source: Any, start: Any, size: Any, codec: Any, magic: Any, limit: Callable[[int], int]) -> Inflated:
-    """Inflate payloads independently of each other.
+def inflate(
+    buf: np.ndarray, start: np.ndarray, size: np.ndarray, codec: np.ndarray, magic: np.ndarray, max_bytes: int, max_ratio: float
+) -> Inflated:
+    """Inflate the payloads ``buf[start : start + size]``. Copies; releases the GIL while a library or compiled code works.
 
     Parameters
     ----------
-    source : uint8 array
-        Padded with `address.PAD` bytes.
-    start, size, codec, magic : int64 arrays of n
-        Position and bytes of each payload, its codec id, and the format of the entry it is in.
-    limit : callable
-        Most bytes that a payload of so many bytes may inflate to.
+    buf : ndarray of uint8
+        Has `PAD` readable bytes behind the last payload.
+    start, size : ndarray of int64
+    codec, magic : ndarray of int
+        Codec id and format of the batch of each payload.
+    max_bytes : int
+        Largest inflated size of one payload.
+    max_ratio : float
+        Largest ratio of inflated to compressed size, above `RATIO_FLOOR`.
+
+    Notes
+    -----
+    Memory follows what really comes out of the decoders, or what the compressed bytes can at most hold, never a length
+    that the stream merely claims.
     """
-    arena = _Arena(int(size.sum()) * 4)
-    result = Inflated(arena.buffer, *(np.zeros(len(start), np.int64) for _ in range(4)), {})
-    view, address = memoryview(source), source.ctypes.data
-    for i, (at, length, kind, form) in enumerate(zip(start.tolist(), size.tolist(), codec.tolist(), magic.tolist(), strict=True)):
-        begin = arena.used
-        result.start[i] = begin
-        try:
-            _CODECS[kind](view, address, at, at + length, form, arena, begin + limit(length))
-            result.size[i] = arena.used - begin
-        except _Refused as refused:
-            arena.used = begin
-            result.code[i], result.where[i], result.found[i] = refused.code, refused.where, refused.found
-    result.arena = arena.buffer
-    return result
+    start, size, codec, magic = (np.ascontiguousarray(x, np.int64) for x in (start, size, codec, magic))
+    limit = np.minimum(float(max_bytes), np.maximum(RATIO_FLOOR, max_ratio * size)).astype(np.int64)
+    table, flaw, where, careful = frame(buf, start, size, codec, magic, limit)
+    run = _Run(buf, table, limit, flaw, where)
+    for first, last, slow in _stretches(table, careful):
+        (run.careful if slow else run.fast)(first, last)
+    return run.result(start, codec)
 
 
-def _need(arena: _Arena, size: int, limit: int, where: int) -> memoryview:
-    if arena.used + size > limit:
-        raise _Refused(Code.TOO_LARGE, where, f"more than {limit - arena.used} bytes" if size < 0 else f"{size} bytes and a limit")
-    return arena.room(size)
+def _stretches(table: np.ndarray, careful: np.ndarray) -> list[tuple[int, int, bool]]:
+    """Runs of rows that can go through fast, and the rows of each payload that could pass its limit."""
+    if not careful.any():
+        return [(0, len(table), False)]
+    slow = careful[table[:, PAYLOAD]]
+    group = np.where(slow, table[:, PAYLOAD], -1)
+    edges = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(table)]
+    return [(first, last, bool(slow[first])) for first, last in zip(edges, edges[1:], strict=False) if last > first]
 
 
-def _lz4(view: memoryview, address: int, at: int, end: int, magic: int, arena: _Arena, limit: int) -> None:
-    at, largest, flags = _lz4_frame(address, at, end, magic)
-    if at == lz4.BAD:
-        raise _Refused(Code.BAD_STREAM, at, "a malformed lz4 frame header")
-    while True:
-        following, first, size, stored = _lz4_block(address, at, end, largest, flags)
-        if following == lz4.BAD:
-            raise _Refused(Code.BAD_STREAM, first, "an lz4 block that is cut short, too long, or has a wrong checksum")
-        if size == 0:
-            return
-        if stored:
-            _need(arena, size, limit, at)[:] = view[first : first + size]
-            arena.used += size
-        else:
-            most = min(largest, lz4.LARGEST_RATIO * size + 16)
-            room = arena.room(most)
+class _Run:
+    """One call's way through its table of blocks."""
+
+    def __init__(self, buf: np.ndarray, table: np.ndarray, limit: np.ndarray, flaw: np.ndarray, where: np.ndarray) -> None:
+        self.source = memoryview(buf)
+        self.table, self.limit, self.flaw, self.where = table, limit, flaw, where
+        self.count = np.zeros(len(table), np.int64)
+        self.at = 0
+        bounds = table[:, BOUND]
+        claimed, packed = int(bounds.sum()), int((table[:, STOP] - table[:, SOURCE]).sum())
+        self._make(min(claimed, 6 * packed + (1 << 20)) + PAD)
+
+    def _make(self, capacity: int) -> None:
+        arena = np.empty(capacity, np.uint8)
+        if self.at:
+            arena[: self.at] = self.arena[: self.at]
+        self.arena, self.out = arena, memoryview(arena)
+
+    def _room(self, count: int) -> memoryview:
+        if self.at + count + PAD > len(self.arena):
+            self._make(max(self.at + count + PAD, 2 * len(self.arena)))
+        return self.out
+
+    def fast(self, first: int, last: int) -> None:
+        """Rows [first, last), of which no payload can pass its limit."""
+        while first < last:
             try:
-                done = cramjam.lz4.decompress_block_into(view[first : first + size], room, output_len=most)
-            except cramjam.DecompressionError as error:
-                raise _Refused(Code.BAD_STREAM, first, f"an lz4 block that does not inflate ({error})") from error
-            arena.used += done
-            if arena.used > limit:
-                raise _Refused(Code.TOO_LARGE, first, "more")
-        at = following
+                first = self._blocks(first, last)
+            except _Flaw as failure:
+                first = self._fail(self.failed, failure.flaw, failure.where)
+            except _FAILURES:
+                first = self._fail(self.failed, flaws.CONTENT, int(self.table[self.failed, SOURCE]))
+
+    def _blocks(self, first: int, last: int) -> int:
+        columns = self.table[first:last]
+        kinds, sources, stops, bounds = (columns[:, c].tolist() for c in (KIND, SOURCE, STOP, BOUND))
+        source, out, at, ready = self.source, self.out, self.at, len(self.arena) - PAD
+        lz4, snappy, zstd = cramjam.lz4.decompress_block_into, cramjam.snappy.decompress_raw_into, _zstd().decompress
+        counts: list[int] = []
+        done = counts.append
+        try:
+            for kind, begin, stop, bound in zip(kinds, sources, stops, bounds, strict=True):
+                reach = at + bound
+                if reach > ready and kind < ZSTD_FRAME and kind != DEFLATE:
+                    self.at = at
+                    out, ready = self._room(bound), len(self.arena) - PAD
+                if kind == LZ4_BLOCK:
+                    count = lz4(source[begin:stop], out[at:reach], bound)
+                elif kind == SNAPPY_BLOCK:
+                    count = snappy(source[begin:stop], out[at:reach]) if bound else self._nothing(begin, stop)
+                elif kind == STORED:
+                    out[at:reach] = source[begin:stop]
+                    count = bound
+                elif kind == ZSTD_FRAME and 0 < bound <= ONE_GO:
+                    piece = zstd(source[begin:stop], bound)
+                    count = len(piece)
+                    if at + count > ready:
+                        self.at = at
+                        out, ready = self._room(count), len(self.arena) - PAD
+                    out[at : at + count] = piece
+                else:
+                    self.at = at
+                    count = self._streamed(kind, begin, stop, bound)
+                    out, ready = self.out, len(self.arena) - PAD
+                at += count
+                done(count)
+        except (_Flaw, *_FAILURES):
+            self.failed = first + len(counts)
+            raise
+        finally:
+            self.at = at
+            self.count[first : first + len(counts)] = counts
+        return last
+
+    def careful(self, first: int, last: int) -> None:
+        """Rows [first, last), all of the one payload that could pass its limit."""
+        payload = int(self.table[first, PAYLOAD])
+        limit, begin, row = int(self.limit[payload]), self.at, first
+        while row < last:
+            kind, bound, source, stop = (int(self.table[row, c]) for c in (KIND, BOUND, SOURCE, STOP))
+            left = limit - (self.at - begin)
+            if kind in (STORED, SNAPPY_BLOCK) and bound > left:
+                row = self._fail(row, flaws.TOO_LARGE, source)
+                continue
+            try:
+                if kind in (DEFLATE, ZSTD_FRAME):
+                    self.count[row] = self._streamed(kind, source, stop, left)
+                    self.at += int(self.count[row])
+                else:
+                    self._blocks(row, row + 1)
+                row = self._fail(row, flaws.TOO_LARGE, source) if self.at - begin > limit else row + 1
+            except _Flaw as failure:
+                row = self._fail(row, failure.flaw, failure.where)
+            except _FAILURES:
+                row = self._fail(row, flaws.CONTENT, source)
+
+    def _fail(self, row: int, flaw: int, where: int) -> int:
+        """Take back what the payload of ``row`` has written; the row behind its last one."""
+        payload = self.table[row, PAYLOAD]
+        first, last = (int(np.searchsorted(self.table[:, PAYLOAD], payload, side)) for side in ("left", "right"))  # type: ignore[call-overload]
+        self.at -= int(self.count[first : row + 1].sum())
+        self.count[first:last] = 0
+        self.flaw[payload], self.where[payload] = flaw, where
+        return last
+
+    def _nothing(self, begin: int, stop: int) -> int:
+        """A snappy block of size 0 is its preamble alone."""
+        if max(self.source[begin : stop - 1], default=0x80) < 0x80 or self.source[stop - 1] != 0:
+            raise _Flaw(flaws.CONTENT, begin)
+        return 0
+
+    def _streamed(self, kind: int, begin: int, stop: int, limit: int) -> int:
+        return self._members(begin, stop, limit) if kind == DEFLATE else self._stream(begin, stop, limit)
+
+    def _stream(self, begin: int, stop: int, limit: int) -> int:
+        """Zstd frame [begin, stop) of unknown or great size, into the arena from ``self.at`` on: the bytes that it gave."""
+        total, want = 0, STEP
+        with _zstd().stream_reader(self.source[begin:stop], read_across_frames=False) as reader:
+            while True:
+                piece = reader.read(want)
+                if not piece:
+                    return total
+                if total + len(piece) > limit:
+                    raise _Flaw(flaws.TOO_LARGE, begin)
+                out, at = self._room(total + len(piece)), self.at + total
+                out[at : at + len(piece)] = piece
+                total += len(piece)
+                want = min(2 * want, 16 * ONE_GO)
+
+    def _members(self, begin: int, stop: int, limit: int) -> int:
+        """Gzip members from the deflate stream at ``begin`` on, into the arena from ``self.at`` on: the bytes that they gave."""
+        total, address, step = 0, self.source_address, stop - begin
+        while begin < stop:
+            decoder, crc, count = isal_zlib.decompressobj(-15), 0, 0
+            while not decoder.eof:
+                if begin >= stop:
+                    raise _Flaw(flaws.CUT, stop)
+                chunk = self.source[begin : min(begin + step, stop)]
+                piece = decoder.decompress(chunk, limit - total + 1)
+                if total + len(piece) > limit:
+                    raise _Flaw(flaws.TOO_LARGE, begin)
+                begin += len(chunk) - len(decoder.unused_data)
+                crc = isal_zlib.crc32(piece, crc)
+                out, at = self._room(total + len(piece)), self.at + total
+                out[at : at + len(piece)] = piece
+                total += len(piece)
+                count += len(piece)
+                step *= 2
+            flaw, begin = member_end(address, begin, stop, crc, count)
+            if flaw:
+                raise _Flaw(flaw, begin)
+            # What is left over of a chunk is copied, so chunks start small where many members may follow.
+            step = 4096
+        return total
+
+    @property
+    def source_address(self) -> int:
+        return int(np.frombuffer(self.source, np.uint8).ctypes.data)
+
+    def result(self, start: np.ndarray, codec: np.ndarray) -> Inflated:
+        payloads = len(start)
+        sums = np.bincount(self.table[:, PAYLOAD], weights=self.count, minlength=payloads).astype(np.int64)
+        ends = np.cumsum(sums)
+        code = np.zeros(payloads, np.int64)
+        found = {}
+        for i in np.flatnonzero(self.flaw).tolist():
+            flaw = int(self.flaw[i])
+            code[i] = {flaws.TOO_LARGE: Code.TOO_LARGE, flaws.CODEC: Code.BAD_CODEC}.get(flaw, Code.BAD_STREAM)
+            name = NAMES[codec[i]] if 0 <= codec[i] < len(NAMES) else f"codec {codec[i]}"
+            found[i] = f"{name}: {flaws.TEXT[flaw]} at byte {self.where[i] - start[i]} of the payload"
+        return Inflated(self.arena, ends - sums, sums, code, self.where, found)
 
 
-def _snappy(view: memoryview, address: int, at: int, end: int, magic: int, arena: _Arena, limit: int) -> None:
-    if not snappy.is_xerial(view, at, end):
-        _snappy_block(view, at, end, arena, limit)
-        return
-    at += snappy.HEADER
-    while True:
-        following, first, size = snappy.chunk(view, at, end)
-        if following == snappy.END:
-            return
-        if following == snappy.BAD:
-            raise _Refused(Code.BAD_STREAM, first, "a snappy chunk with a malformed length, or one that is cut short")
-        _snappy_block(view, first, first + size, arena, limit)
-        at = following
-
-
-def _snappy_block(view: memoryview, at: int, end: int, arena: _Arena, limit: int) -> None:
-    size = snappy.inflated_size(view, at, end)
-    if size == snappy.BAD or size > snappy.LARGEST_RATIO * (end - at):
-        raise _Refused(Code.BAD_STREAM, at, "a snappy block with a malformed length")
-    room = _need(arena, size, limit, at)
-    try:
-        done = cramjam.snappy.decompress_raw_into(view[at:end], room)
-    except cramjam.DecompressionError as error:
-        raise _Refused(Code.BAD_STREAM, at, f"a snappy block that does not inflate ({error})") from error
-    if done != size:
-        raise _Refused(Code.BAD_STREAM, at, f"a snappy block of {done} bytes that says {size}")
-    arena.used += size
-
-
-def _zstd(view: memoryview, address: int, at: int, end: int, magic: int, arena: _Arena, limit: int) -> None:
+def _zstd() -> zstandard.ZstdDecompressor:
+    """This thread's decompressor: one must not be shared."""
     if not hasattr(_local, "zstd"):
         _local.zstd = zstandard.ZstdDecompressor()
-    while at < end:
-        following, most, full = _zstd_frame(address, at, end)
-        if following == zstd.BAD:
-            raise _Refused(Code.BAD_STREAM, at, "a malformed zstd frame, or one that is cut short")
-        if full and most:
-            most = min(most, limit - arena.used + 1)
-            try:
-                arena.append(_local.zstd.decompress(view[at:following], max_output_size=most))
-            except zstandard.ZstdError as error:
-                code = Code.TOO_LARGE if arena.used + most > limit else Code.BAD_STREAM
-                raise _Refused(code, at, f"a zstd frame that does not inflate ({error})") from error
-            if arena.used > limit:
-                raise _Refused(Code.TOO_LARGE, at, "more")
-        at = following
+    return _local.zstd
 
 
-def _gzip(view: memoryview, address: int, at: int, end: int, magic: int, arena: _Arena, limit: int) -> None:
-    first = True
-    while first or end - at >= gzip.FEWEST_MORE:
-        deflate = gzip.member(view, at, end)
-        if deflate == gzip.BAD:
-            if first:
-                raise _Refused(Code.BAD_STREAM, at, "a malformed gzip header")
-            return
-        at = _gzip_member(view, at, end, arena, limit)
-        first = False
 
-
-def _gzip_member(view: memoryview, at: int, end: int, arena: _Arena, limit: int) -> int:
-    stream = isal_zlib.decompressobj(wbits=31)
-    try:
-        data = stream.decompress(view[at:end], limit - arena.used + 1)
-    except isal_zlib.error as error:
-        raise _Refused(Code.BAD_STREAM, at, f"a gzip member that does not inflate ({error})") from error
-    if arena.used + len(data) > limit:
-        raise _Refused(Code.TOO_LARGE, at, "more")
-    arena.append(data)
-    if not stream.eof:
-        raise _Refused(Code.BAD_STREAM, at, "a gzip member that is cut short")
-    return end - len(stream.unused_data)
-
-
-_CODECS = {GZIP: _gzip, SNAPPY: _snappy, LZ4: _lz4, ZSTD: _zstd}

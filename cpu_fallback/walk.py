@@ -6,7 +6,7 @@ from numba.extending import register_jitable
 
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.errors import Code
-from kolumn.formats import crc, legacy, table, v2
+from kolumn.formats import crc, legacy, memory, table, v2
 from kolumn.formats.entry import entry, magic_at
 
 HEADERS = v2.HEADER
@@ -18,7 +18,8 @@ MORE = -1
 FULL = -2
 _V2_CRC, _LEGACY_CRC = v2.CRC_FROM, legacy.CRC_FROM
 _POSITION, _SIZE, _MAGIC, _CRC = table.POSITION, table.SIZE, table.MAGIC, table.CRC
-_CODE, _RECORD, _WHERE, _COUNT, _LAST_OFFSET = table.CODE, table.RECORD, table.WHERE, table.COUNT, table.LAST_OFFSET
+_CODE, _RECORD, _WHERE, _COUNT = table.CODE, table.RECORD, table.WHERE, table.COUNT
+_BASE_OFFSET, _LAST_OFFSET = table.BASE_OFFSET, table.LAST_OFFSET
 
 
 @register_jitable
@@ -33,6 +34,7 @@ def fill(buf: int, pos: int, size: int, row: Any) -> None:
         row[_CODE] = legacy.header(buf, pos, size, row)
     else:
         row[_CODE] = _BAD_MAGIC
+        row[_BASE_OFFSET] = row[_LAST_OFFSET] = memory.i64_at(buf, pos)
         row[_COUNT] = _UNKNOWN
 
 

@@ -1,5 +1,18 @@
-"""Codec ids of Kafka's attributes, and one file per codec for its framing."""
+"""The codecs of Kafka's batches: their ids, and one file per framing (lz4.py, snappy.py, zstd.py, gzip.py).
+
+Each of those four says where the compressed blocks of a payload lie, by two scalar functions:
+
+    header(buf, at, end, magic) -> flaw, next, state              in front of the first block
+    block(buf, at, end, state)  -> flaw, next, source, stop, bound, kind    one block, or kind `END`
+
+Bytes [source, stop) of ``buf`` are the block, ``bound`` is how many bytes it can inflate to (exact for `STORED` and
+`SNAPPY_BLOCK`), ``kind`` says how. ``flaw`` is 0 or a number of flaws.py, and then ``next`` is the offending position.
+Every length is checked against ``end`` before it is used. The rules are those of Kafka's Java reader.
+"""
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+"""Codec ids: the low three bits of a batch's attributes."""
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
-"""Name of each codec id, as Kafka spells it."""
+
+END, STORED, DEFLATE, SNAPPY_BLOCK, LZ4_BLOCK, ZSTD_FRAME = range(6)
+"""Kinds of block."""

@@ -1,36 +1,93 @@
-"""gzip members (RFC 1952) as Kafka reads them (``java.util.zip.GZIPInputStream``): one or more, then anything.
+"""Gzip members (RFC 1952), as ``java.util.zip.GZIPInputStream`` (JDK 8 to 22) reads them. All integers are little-endian.
 
-    1F 8B 08 | flags | time u32 | extra flags | system | [extra] | [name] | [comment] | [crc16] | deflate … | crc32 | size u32
+    u16  1F 8B;  u8  method 8;  u8  flags   bit 4 comment | 3 name | 2 extra | 1 header checksum | 0 text
+    u32  time, u8 extra flags, u8 system: not looked at. Java writes 1F 8B 08 00 00000000 00 FF (system 00 up to JDK 15)
+    u16  size of extra bytes and the bytes, name up to 00, comment up to 00, u16 low half of the header's CRC-32: where flagged
+    deflate stream
+    u32  CRC-32 of the inflated bytes;  u32  their count modulo 2^32: both are compared
 
-CRC and size of every member are verified. Bytes behind a member that begin no other one are ignored, and so are up to 18 bytes,
-too few for one.
+Members follow each other. Behind a member, 18 bytes or fewer, or bytes that are no whole header, are ignored; a header
+whose member then turns out broken is an error. (JDK 23 and later look at the 18 bytes too, and so find a cut header's
+member broken. Go's and Python's readers take junk behind a member for an error.) Reserved flags are not looked at.
 """
 
-from kolumn.formats.memory import Buffer, load8
+from kolumn.codecs import DEFLATE, END
+from kolumn.codecs.flaws import CUT, HEADER_CHECKSUM, MAGIC, METHOD, TRAILER
+from kolumn.formats.crc import crc32
+from kolumn.formats.memory import Buffer, load8, u32_little_at
 
-SMALLEST_HEADER = 10
-TRAILER = 8
-FEWEST_MORE = 19
-"""Bytes behind a member in which Java looks for another one."""
-LARGEST_RATIO = 1032
-BAD = -1
+FHCRC = 0x02
+FEXTRA = 0x04
+FNAME = 0x08
+FCOMMENT = 0x10
+LEAST_MEMBER = 18
+"""Bytes behind a member that Java does not look at: a header and a trailer have as many."""
+MOST_PER_BYTE = 1032
+"""No byte of a deflate stream inflates to more."""
 
 
-def member(buf: Buffer, at: int, end: int) -> int:
-    """Position of the deflate stream of the member at ``at``, or BAD where none begins."""
-    if end - at < SMALLEST_HEADER or load8(buf, at) != 0x1F or load8(buf, at + 1) != 0x8B or load8(buf, at + 2) != 8:
-        return BAD
+def header(buf: Buffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
+    """Header of the member at ``at``; ``next`` is where its deflate stream begins."""
+    if end - at < 10:
+        return CUT, end, 0
+    if load8(buf, at) != 0x1F or load8(buf, at + 1) != 0x8B:
+        return MAGIC, at, 0
+    if load8(buf, at + 2) != 8:
+        return METHOD, at + 2, 0
     flags = load8(buf, at + 3)
-    at += SMALLEST_HEADER
-    if flags & 4:
-        if end - at < 2:
-            return BAD
-        at += 2 + load8(buf, at) + (load8(buf, at + 1) << 8)
-    for name in (8, 16):
-        if flags & name:
-            while at < end and load8(buf, at) != 0:
-                at += 1
-            at += 1
-    if flags & 2:
-        at += 2
-    return at if at <= end else BAD
+    place = at + 10
+    if flags & FEXTRA:
+        if end - place < 2:
+            return CUT, end, 0
+        place += 2 + (load8(buf, place) | (load8(buf, place + 1) << 8))
+    if flags & FNAME:
+        place = behind_zero(buf, place, end)
+    if flags & FCOMMENT:
+        place = behind_zero(buf, place, end)
+    if place > end:
+        return CUT, end, 0
+    if flags & FHCRC:
+        if end - place < 2:
+            return CUT, end, 0
+        if (load8(buf, place) | (load8(buf, place + 1) << 8)) != crc32(buf, at, place) & 0xFFFF:
+            return HEADER_CHECKSUM, place, 0
+        place += 2
+    return 0, place, 0
+
+
+def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, int, int, int]:
+    """Deflate stream at ``at``. Only inflating it tells where it ends: ``stop`` is the payload's end, `following` goes on from there."""
+    if at >= end:
+        return CUT, end, 0, 0, 0, END
+    return 0, end, at, end, MOST_PER_BYTE * (end - at), DEFLATE
+
+
+def following(buf: Buffer, at: int, end: int, crc: int, size: int) -> tuple[int, int]:
+    """Trailer at ``at``, behind a deflate stream that gave ``size`` bytes with CRC-32 ``crc``.
+
+    Returns
+    -------
+    flaw : int
+    next : int
+        Where the deflate stream of the next member begins; ``end`` if there is none.
+    """
+    if end - at < 8:
+        return CUT, end
+    if u32_little_at(buf, at) != crc or u32_little_at(buf, at + 4) != size & 0xFFFFFFFF:
+        return TRAILER, at
+    at += 8
+    if end - at <= LEAST_MEMBER:
+        return 0, end
+    flaw, place, _ = header(buf, at, end, 0)
+    if flaw != 0:
+        return 0, end
+    return (CUT, end) if place == end else (0, place)
+
+
+def behind_zero(buf: Buffer, at: int, end: int) -> int:
+    """Position behind the next zero byte; ``end + 1`` if there is none."""
+    while at < end:
+        if load8(buf, at) == 0:
+            return at + 1
+        at += 1
+    return end + 1

@@ -1,55 +1,104 @@
-"""lz4 frames as Kafka reads them (``Lz4BlockInputStream``; KAFKA-3160).
+"""The lz4 frame, as Kafka's ``Lz4BlockInputStream`` reads it. All integers are little-endian.
 
-    04 22 4D 18 | FLG | BD | [content size u64] | HC | blocks … | 00000000 | [content checksum u32]       little-endian
+    u32  magic 0x184D2204            04 22 4D 18
+    u8   FLG    bits 7-6 version 1 | 5 independent blocks | 4 block checksums | 3 content size | 2 content checksum
+                | 1 reserved | 0 dictionary id                         Java writes 60
+    u8   BD     bit 7 reserved | 6-4 maximal block size, 4..7 = 64 KiB, 256 KiB, 1 MiB, 4 MiB | 3-0 reserved
+    u64  content size, if flagged
+    u8   header checksum: bits 15-8 of xxh32(FLG .. content size)      Java writes 60 40 82
+    blocks: u32 length (bit 31: stored), bytes, u32 xxh32 of these bytes if flagged
+    u32  0, the end mark; u32 content checksum if flagged
 
-    FLG  bits 7-6 version 1 · 5 independent blocks · 4 block checksums · 3 content size · 2 content checksum · 1-0 zero
-    BD   bits 6-4 largest block: 4 64 KiB, 5 256 KiB, 6 1 MiB, 7 4 MiB · others zero
-    HC   second byte of the xxh32 of FLG to the byte before HC
-    block  u32 size, bit 31 set: stored | bytes | [xxh32 of the bytes]
-
-The **header checksum of format 0** is wrong in old writers, which hash the frame's magic too: in a format 0 wrapper Java skips the
-check, in formats 1 and 2 it makes it. Block checksums are verified, the content checksum and size are not. The first end mark
-ends the stream, whatever follows; a missing one is an error. Linked blocks and dictionaries are refused.
+In a wrapper of format 0 the header checksum covers the frame's magic too (KAFKA-3160: 60 40 1A), so with magic 0 it is
+not looked at; from 1 on it is. The content size is ignored. The content checksum has to be there and is not compared
+(other clients compare it). Bytes behind the first end mark are ignored (other clients read a second frame there). A
+missing end mark is an error, and so are linked blocks and dictionaries, which the lz4 library itself would take.
 """
 
+from kolumn.codecs import END, LZ4_BLOCK, STORED
+from kolumn.codecs.flaws import (
+    BLOCK_CHECKSUM,
+    BLOCK_LENGTH,
+    BLOCK_MAXIMUM,
+    CUT,
+    DICTIONARY,
+    HEADER_CHECKSUM,
+    LINKED,
+    MAGIC,
+    RESERVED,
+    VERSION,
+)
 from kolumn.codecs.xxh32 import xxh32
 from kolumn.formats.memory import Buffer, load8, u32_little_at
 
 FRAME_MAGIC = 0x184D2204
-SMALLEST_HEADER = 7
-LARGEST_RATIO = 255
-BAD = -1
-
-_MALFORMED = (BAD, 0, 0)
-
-
-def frame(buf: Buffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
-    """Header of the frame at ``at`` in an entry of format ``magic``: (first block or BAD, largest block, FLG)."""
-    if end - at < SMALLEST_HEADER or u32_little_at(buf, at) != FRAME_MAGIC:
-        return _MALFORMED
-    flags, sizes = load8(buf, at + 4), load8(buf, at + 5)
-    if flags >> 6 != 1 or flags & 0x23 != 0x20 or sizes & 0x8F or sizes >> 4 < 4:
-        return _MALFORMED
-    checksum_at = at + 6 + (8 if flags & 8 else 0)
-    if checksum_at >= end:
-        return _MALFORMED
-    if magic > 0 and load8(buf, checksum_at) != (xxh32(buf, at + 4, checksum_at) >> 8) & 0xFF:
-        return _MALFORMED
-    return checksum_at + 1, 1 << (2 * (sizes >> 4) + 8), flags
+BLOCK_CHECKSUMS = 0x10
+CONTENT_SIZE = 0x08
+CONTENT_CHECKSUM = 0x04
+STORED_BIT = 0x80000000
+MOST_PER_BYTE = 255
+"""No byte of a compressed block inflates to more."""
+SLACK = 64
+"""Beyond the last byte, so that the decoder's rules for the end of its target apply only where Java's do."""
 
 
-def block(buf: Buffer, at: int, end: int, largest: int, flags: int) -> tuple[int, int, int, int]:
-    """Block at ``at``: (next or BAD, first byte, bytes, 1 if stored); no bytes is the end mark."""
+def header(buf: Buffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
+    """Frame header at ``at``, in a batch of format ``magic``.
+
+    Returns
+    -------
+    flaw, next : int
+        As for every codec.
+    state : int
+        FLG in bits 0-7, maximal block size above.
+    """
+    if end - at < 7:
+        return CUT, end, 0
+    if u32_little_at(buf, at) != FRAME_MAGIC:
+        return MAGIC, at, 0
+    first = at + 4
+    flags = load8(buf, first)
+    descriptor = load8(buf, first + 1)
+    if flags & 0x01:
+        return DICTIONARY, first, 0
+    if flags & 0x02:
+        return RESERVED, first, 0
+    if flags & 0x20 == 0:
+        return LINKED, first, 0
+    if flags >> 6 != 1:
+        return VERSION, first, 0
+    if descriptor & 0x8F:
+        return RESERVED, first + 1, 0
+    if descriptor >> 4 < 4:
+        return BLOCK_MAXIMUM, first + 1, 0
+    check = first + 2 + (8 if flags & CONTENT_SIZE else 0)
+    if check >= end:
+        return CUT, end, 0
+    if magic > 0 and load8(buf, check) != (xxh32(buf, first, check) >> 8) & 0xFF:
+        return HEADER_CHECKSUM, check, 0
+    return 0, check + 1, flags | (1 << (2 * (descriptor >> 4) + 8)) << 8
+
+
+def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, int, int, int]:
+    """Block whose length is at ``at``; `END` at the end mark."""
+    flags = state & 0xFF
+    maximum = state >> 8
     if end - at < 4:
-        return BAD, at, 0, 0
+        return CUT, end, 0, 0, 0, END
     word = u32_little_at(buf, at)
-    size, stored = word & 0x7FFFFFFF, word >> 31
+    size = word & 0x7FFFFFFF
     source = at + 4
     if size == 0:
-        return (source, source, 0, 0) if not flags & 4 or end - source >= 4 else (BAD, at, 0, 0)
-    checksum = 4 if flags & 16 else 0
-    if size > largest or size + checksum > end - source:
-        return BAD, at, 0, 0
-    if checksum and xxh32(buf, source, source + size) != u32_little_at(buf, source + size):
-        return BAD, source + size, 0, 0
-    return source + size + checksum, source, size, stored
+        stop = source + (4 if flags & CONTENT_CHECKSUM else 0)
+        return (CUT if stop > end else 0), min(stop, end), 0, 0, 0, END
+    if size > maximum:
+        return BLOCK_LENGTH, at, 0, 0, 0, END
+    stop = source + size
+    following = stop + (4 if flags & BLOCK_CHECKSUMS else 0)
+    if following > end:
+        return CUT, end, 0, 0, 0, END
+    if flags & BLOCK_CHECKSUMS and u32_little_at(buf, stop) != xxh32(buf, source, stop):
+        return BLOCK_CHECKSUM, stop, 0, 0, 0, END
+    if word & STORED_BIT:
+        return 0, following, source, stop, size, STORED
+    return 0, following, source, stop, min(maximum, MOST_PER_BYTE * size + SLACK), LZ4_BLOCK

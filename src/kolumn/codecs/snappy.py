@@ -1,52 +1,80 @@
-"""Snappy as Kafka reads it (snappy-java's ``SnappyInputStream``): xerial chunks, or one raw block.
+"""Snappy in its two framings, as snappy-java's ``SnappyInputStream`` reads them.
 
-    82 53 4E 41 50 50 59 00 | i32 version | i32 compatible | chunks: i32 length | raw block …        big-endian
+    xerial (Java, kafka-python, aiokafka, sarama):
+        8 bytes  82 53 4E 41 50 50 59 00
+        i32      version, i32 least compatible version: big-endian, not checked (Redpanda wrote them little-endian)
+        chunks:  i32 length, big-endian, 1 .. 512 MiB; one raw block
+    raw (librdkafka, franz-go): one raw block and nothing else
 
-Fewer than 16 bytes, or another beginning, is one raw block (librdkafka and franz-go write that). Version and compatible version are
-not looked at in the first header (Redpanda wrote them little-endian); a length word of 82534E41 is a concatenated header, whose
-version must be 1 or more. Fewer than four bytes behind a chunk end the stream.
+A payload of fewer than 16 bytes, or with another magic, is one raw block. Where a chunk's length is 82 53 4E 41 a second
+header stands between two chunks, whose version has to be 1 or more. One to three bytes behind the last chunk are
+ignored. (If such an inner header has the length word but not the rest of the magic, snappy-java goes on or stops,
+depending on how many bytes its caller asks for at a time; that is an error here.)
+
+A raw block begins with its inflated size: a varint of at most five bytes, 32 bits.
 """
 
+from kolumn.codecs import END, SNAPPY_BLOCK
+from kolumn.codecs.flaws import BLOCK_LENGTH, CUT, EMPTY, INNER_HEADER, PREAMBLE
 from kolumn.formats.memory import Buffer, i32_at, load8, u32_at
 
-HEADER = 16
-LARGEST_CHUNK = 512 << 20
-LARGEST_RATIO = 64
-BAD = -1
-END = -2
+MAGIC_HEAD = 0x82534E41
+MAGIC_TAIL = 0x50505900
+HEADER_SIZE = 16
+MOST_IN_CHUNK = 512 << 20
+RAW, XERIAL, DONE = 0, 1, 2
 
 
-def is_xerial(buf: Buffer, at: int, end: int) -> bool:
-    """Whether the payload has xerial's header."""
-    return end - at >= HEADER and u32_at(buf, at) == 0x82534E41 and u32_at(buf, at + 4) == 0x50505900
+def header(buf: Buffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
+    """Framing of the payload at ``at``: ``state`` is `XERIAL` or `RAW`."""
+    if at >= end:
+        return EMPTY, at, 0
+    if end - at >= HEADER_SIZE and u32_at(buf, at) == MAGIC_HEAD and u32_at(buf, at + 4) == MAGIC_TAIL:
+        return 0, at + HEADER_SIZE, XERIAL
+    return 0, at, RAW
 
 
-def chunk(buf: Buffer, at: int, end: int) -> tuple[int, int, int]:
-    """Chunk at ``at`` behind the header: (next, first byte, bytes); END or BAD in place of next."""
-    while end - at >= 4:
+def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, int, int, int]:
+    """Chunk whose length is at ``at``, or the raw block there; ``bound`` is its exact inflated size."""
+    if state == RAW:
+        if at >= end:
+            return 0, end, 0, 0, 0, END
+        source = at
+        stop = end
+    else:
+        while end - at >= 4 and u32_at(buf, at) == MAGIC_HEAD:
+            if end - at < HEADER_SIZE or u32_at(buf, at + 4) != MAGIC_TAIL or i32_at(buf, at + 8) < 1:
+                return INNER_HEADER, at, 0, 0, 0, END
+            at += HEADER_SIZE
+        if end - at < 4:
+            return 0, end, 0, 0, 0, END
         size = i32_at(buf, at)
-        if u32_at(buf, at) == 0x82534E41:
-            if end - at < HEADER or i32_at(buf, at + 8) < 1:
-                return BAD, at, 0
-            at += HEADER
-            continue
-        if size <= 0 or size > LARGEST_CHUNK or size > end - at - 4:
-            return BAD, at, 0
-        return at + 4 + size, at + 4, size
-    return END, at, 0
+        if size <= 0 or size > MOST_IN_CHUNK:
+            return BLOCK_LENGTH, at, 0, 0, 0, END
+        source = at + 4
+        stop = source + size
+        if stop > end:
+            return CUT, end, 0, 0, 0, END
+    flaw, inflated = inflated_size(buf, source, stop)
+    if flaw != 0:
+        return flaw, source, 0, 0, 0, END
+    return 0, stop, source, stop, inflated, SNAPPY_BLOCK
 
 
-def inflated_size(buf: Buffer, at: int, end: int) -> int:
-    """Size that the raw block at ``at`` inflates to, from its preamble (a varint of up to 32 bits); BAD without one."""
+def inflated_size(buf: Buffer, at: int, end: int) -> tuple[int, int]:
+    """Inflated size that the raw block [at, end) claims; a flaw where its elements cannot give so much.
+
+    The densest element is a copy of three bytes that gives 64.
+    """
     size = 0
     shift = 0
     while at < end and shift < 35:
         byte = load8(buf, at)
-        if shift == 28 and byte > 15:
-            return BAD
+        at += 1
         size |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return size
-        at += 1
+            if size > 0xFFFFFFFF or 3 * size > 64 * (end - at):
+                return PREAMBLE, 0
+            return 0, size
         shift += 7
-    return BAD
+    return PREAMBLE, 0

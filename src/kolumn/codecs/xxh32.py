@@ -1,44 +1,49 @@
-"""xxHash32 with seed 0: the checksum of lz4 frames (header byte, blocks)."""
+"""xxHash32 with seed 0, the checksum of lz4 frames: four lanes of 32 bits, each fed every fourth little-endian word."""
 
 from kolumn.formats.memory import Buffer, load8, u32_little_at
 
-_P1, _P2, _P3, _P4, _P5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
-_MASK = 0xFFFFFFFF
+PRIME_1 = 0x9E3779B1
+PRIME_2 = 0x85EBCA77
+PRIME_3 = 0xC2B2AE3D
+PRIME_4 = 0x27D4EB2F
+PRIME_5 = 0x165667B1
+MASK = 0xFFFFFFFF
 
 
-def _multiply(a: int, b: int) -> int:
-    """Low 32 bits of a product of 32-bit numbers, without a product of more than 63 bits."""
-    return (a * (b & 0xFFFF) + (((a * (b >> 16)) & 0xFFFF) << 16)) & _MASK
+def rotated(word: int, by: int) -> int:
+    """``word`` (32 bits, unsigned) rotated left."""
+    return ((word << by) | (word >> (32 - by))) & MASK
 
 
-def _rotate(word: int, by: int) -> int:
-    return ((word << by) | (word >> (32 - by))) & _MASK
-
-
-def _round(lane: int, word: int) -> int:
-    return _multiply(_rotate((lane + _multiply(word, _P2)) & _MASK, 13), _P1)
+def mixed(lane: int, word: int) -> int:
+    """A lane after one more word."""
+    return (rotated((lane + word * PRIME_2) & MASK, 13) * PRIME_1) & MASK
 
 
 def xxh32(buf: Buffer, at: int, end: int) -> int:
-    """Hash of bytes [at, end), unsigned."""
+    """XxHash32 of bytes [at, end), seed 0, unsigned."""
     size = end - at
-    digest = _P5
     if size >= 16:
-        a, b, c, d = (_P1 + _P2) & _MASK, _P2, 0, -_P1 & _MASK
+        one = (PRIME_1 + PRIME_2) & MASK
+        two = PRIME_2
+        three = 0
+        four = (-PRIME_1) & MASK
         while at + 16 <= end:
-            a = _round(a, u32_little_at(buf, at))
-            b = _round(b, u32_little_at(buf, at + 4))
-            c = _round(c, u32_little_at(buf, at + 8))
-            d = _round(d, u32_little_at(buf, at + 12))
+            one = mixed(one, u32_little_at(buf, at))
+            two = mixed(two, u32_little_at(buf, at + 4))
+            three = mixed(three, u32_little_at(buf, at + 8))
+            four = mixed(four, u32_little_at(buf, at + 12))
             at += 16
-        digest = (_rotate(a, 1) + _rotate(b, 7) + _rotate(c, 12) + _rotate(d, 18)) & _MASK
-    digest = (digest + size) & _MASK
+        digest = rotated(one, 1) + rotated(two, 7) + rotated(three, 12) + rotated(four, 18)
+    else:
+        digest = PRIME_5
+    digest = (digest + size) & MASK
     while at + 4 <= end:
-        digest = _multiply(_rotate((digest + _multiply(u32_little_at(buf, at), _P3)) & _MASK, 17), _P4)
+        digest = (rotated((digest + u32_little_at(buf, at) * PRIME_3) & MASK, 17) * PRIME_4) & MASK
         at += 4
     while at < end:
-        digest = _multiply(_rotate((digest + load8(buf, at) * _P5) & _MASK, 11), _P1)
+        digest = (rotated((digest + load8(buf, at) * PRIME_5) & MASK, 11) * PRIME_1) & MASK
         at += 1
-    digest = _multiply(digest ^ (digest >> 15), _P2)
-    digest = _multiply(digest ^ (digest >> 13), _P3)
+    digest = ((digest ^ (digest >> 15)) * PRIME_2) & MASK
+    digest = ((digest ^ (digest >> 13)) * PRIME_3) & MASK
     return digest ^ (digest >> 16)

@@ -1,0 +1,47 @@
+"""What can be wrong with a framing: the numbers that `header` and `block` return, and their meaning in words."""
+
+CUT = 1
+MAGIC = 2
+VERSION = 3
+RESERVED = 4
+DICTIONARY = 5
+LINKED = 6
+BLOCK_MAXIMUM = 7
+HEADER_CHECKSUM = 8
+BLOCK_LENGTH = 9
+BLOCK_CHECKSUM = 10
+EMPTY = 11
+PREAMBLE = 12
+INNER_HEADER = 13
+METHOD = 14
+TRAILER = 15
+WINDOW = 16
+BLOCK_TYPE = 17
+CONTENT_SIZE = 18
+CONTENT = 19
+TOO_LARGE = 20
+CODEC = 21
+
+TEXT = {
+    CUT: "a stream that is cut short",
+    MAGIC: "bytes that do not begin a stream of this codec",
+    VERSION: "an unknown version in the stream's header",
+    RESERVED: "a reserved bit that is set in the stream's header",
+    DICTIONARY: "a stream that needs a dictionary",
+    LINKED: "an lz4 frame with linked blocks",
+    BLOCK_MAXIMUM: "an unknown maximal block size",
+    HEADER_CHECKSUM: "a wrong header checksum",
+    BLOCK_LENGTH: "a block length out of bounds",
+    BLOCK_CHECKSUM: "a wrong block checksum",
+    EMPTY: "no bytes at all",
+    PREAMBLE: "an inflated size that the block cannot hold",
+    INNER_HEADER: "a broken header between two blocks",
+    METHOD: "a compression method that is not deflate",
+    TRAILER: "a checksum or size that does not agree with the inflated bytes",
+    WINDOW: "a window of more than 128 MiB",
+    BLOCK_TYPE: "an unknown type of block",
+    CONTENT_SIZE: "a content size that the blocks cannot hold",
+    CONTENT: "compressed bytes that do not decode",
+    TOO_LARGE: "a size above the limit",
+    CODEC: "an unknown codec",
+}
