@@ -48,7 +48,7 @@ def _frame(buf, start, size, codec, magic, limit, first, row, table, flaw, where
             total += bound
             if total > limit[i]:
                 careful[i] = True
-            if (c == SNAPPY and state == snappy.RAW) or c == GZIP or c == NONE:
+            if (c == SNAPPY and state == snappy.RAW) or c in (GZIP, NONE):
                 break
         if wrong != 0:
             flaw[i] = wrong

@@ -7,6 +7,8 @@ A payload that is broken, or larger than allowed, gives a code and no bytes, and
 
 import threading
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
 import cramjam
 import numpy as np
@@ -17,13 +19,14 @@ from kolumn.codecs import DEFLATE, LZ4_BLOCK, NAMES, SNAPPY_BLOCK, STORED, ZSTD_
 from kolumn.cpu_fallback.address import PAD
 from kolumn.cpu_fallback.blocks import BOUND, KIND, PAYLOAD, SOURCE, STOP, frame, member_end
 from kolumn.errors import Code
+from kolumn.recycle import take
 
 RATIO_FLOOR = 64 << 20
 """Payloads that inflate to no more than this are not held to ``max_ratio``."""
 ONE_GO = 1 << 20
 """Largest bound of a zstd frame for which a buffer of that size is simply made."""
 STEP = 64 << 10
-_FAILURES = (cramjam.DecompressionError, zstandard.ZstdError, isal_zlib.error)
+_FAILURES: Any = (cramjam.DecompressionError, zstandard.ZstdError, isal_zlib.error)
 _local = threading.local()
 
 
@@ -53,7 +56,9 @@ class Inflated:
     found: dict[int, str] = field(default_factory=dict)
 
 
-class _Flaw(Exception):
+class FlawError(Exception):
+    """A flaw that shows only while inflating."""
+
     def __init__(self, flaw: int, where: int) -> None:
         self.flaw, self.where = flaw, where
 
@@ -96,26 +101,28 @@ def _stretches(table: np.ndarray, careful: np.ndarray) -> list[tuple[int, int, b
     slow = careful[table[:, PAYLOAD]]
     group = np.where(slow, table[:, PAYLOAD], -1)
     edges = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(table)]
-    return [(first, last, bool(slow[first])) for first, last in zip(edges, edges[1:], strict=False) if last > first]
+    return [(first, last, bool(slow[first])) for first, last in pairwise(edges) if last > first]
 
 
 class _Run:
     """One call's way through its table of blocks."""
 
-    def __init__(self, buf: np.ndarray, table: np.ndarray, limit: np.ndarray, flaw: np.ndarray, where: np.ndarray) -> None:
+    def __init__(self, buf: Any, table: np.ndarray, limit: np.ndarray, flaw: np.ndarray, where: np.ndarray) -> None:
         self.source = memoryview(buf)
         self.table, self.limit, self.flaw, self.where = table, limit, flaw, where
         self.count = np.zeros(len(table), np.int64)
         self.at = 0
         bounds = table[:, BOUND]
         claimed, packed = int(bounds.sum()), int((table[:, STOP] - table[:, SOURCE]).sum())
+        self.arena: Any = np.empty(0, np.uint8)
+        self.out = memoryview(self.arena)
         self._make(min(claimed, 6 * packed + (1 << 20)) + PAD)
 
     def _make(self, capacity: int) -> None:
-        arena = np.empty(capacity, np.uint8)
+        buffer, out = take(capacity)
         if self.at:
-            arena[: self.at] = self.arena[: self.at]
-        self.arena, self.out = arena, memoryview(arena)
+            out[: self.at] = self.out[: self.at]
+        self.arena, self.out = np.frombuffer(buffer, np.uint8), out
 
     def _room(self, count: int) -> memoryview:
         if self.at + count + PAD > len(self.arena):
@@ -127,7 +134,7 @@ class _Run:
         while first < last:
             try:
                 first = self._blocks(first, last)
-            except _Flaw as failure:
+            except FlawError as failure:
                 first = self._fail(self.failed, failure.flaw, failure.where)
             except _FAILURES:
                 first = self._fail(self.failed, flaws.CONTENT, int(self.table[self.failed, SOURCE]))
@@ -165,7 +172,7 @@ class _Run:
                     out, ready = self.out, len(self.arena) - PAD
                 at += count
                 done(count)
-        except (_Flaw, *_FAILURES):
+        except Exception:
             self.failed = first + len(counts)
             raise
         finally:
@@ -190,7 +197,7 @@ class _Run:
                 else:
                     self._blocks(row, row + 1)
                 row = self._fail(row, flaws.TOO_LARGE, source) if self.at - begin > limit else row + 1
-            except _Flaw as failure:
+            except FlawError as failure:
                 row = self._fail(row, failure.flaw, failure.where)
             except _FAILURES:
                 row = self._fail(row, flaws.CONTENT, source)
@@ -198,7 +205,7 @@ class _Run:
     def _fail(self, row: int, flaw: int, where: int) -> int:
         """Take back what the payload of ``row`` has written; the row behind its last one."""
         payload = self.table[row, PAYLOAD]
-        first, last = (int(np.searchsorted(self.table[:, PAYLOAD], payload, side)) for side in ("left", "right"))  # type: ignore[call-overload]
+        first, last = (int(np.searchsorted(self.table[:, PAYLOAD], payload, side)) for side in ("left", "right"))
         self.at -= int(self.count[first : row + 1].sum())
         self.count[first:last] = 0
         self.flaw[payload], self.where[payload] = flaw, where
@@ -207,7 +214,7 @@ class _Run:
     def _nothing(self, begin: int, stop: int) -> int:
         """A snappy block of size 0 is its preamble alone."""
         if max(self.source[begin : stop - 1], default=0x80) < 0x80 or self.source[stop - 1] != 0:
-            raise _Flaw(flaws.CONTENT, begin)
+            raise FlawError(flaws.CONTENT, begin)
         return 0
 
     def _streamed(self, kind: int, begin: int, stop: int, limit: int) -> int:
@@ -222,7 +229,7 @@ class _Run:
                 if not piece:
                     return total
                 if total + len(piece) > limit:
-                    raise _Flaw(flaws.TOO_LARGE, begin)
+                    raise FlawError(flaws.TOO_LARGE, begin)
                 out, at = self._room(total + len(piece)), self.at + total
                 out[at : at + len(piece)] = piece
                 total += len(piece)
@@ -235,11 +242,11 @@ class _Run:
             decoder, crc, count = isal_zlib.decompressobj(-15), 0, 0
             while not decoder.eof:
                 if begin >= stop:
-                    raise _Flaw(flaws.CUT, stop)
+                    raise FlawError(flaws.CUT, stop)
                 chunk = self.source[begin : min(begin + step, stop)]
                 piece = decoder.decompress(chunk, limit - total + 1)
                 if total + len(piece) > limit:
-                    raise _Flaw(flaws.TOO_LARGE, begin)
+                    raise FlawError(flaws.TOO_LARGE, begin)
                 begin += len(chunk) - len(decoder.unused_data)
                 crc = isal_zlib.crc32(piece, crc)
                 out, at = self._room(total + len(piece)), self.at + total
@@ -249,7 +256,7 @@ class _Run:
                 step *= 2
             flaw, begin = member_end(address, begin, stop, crc, count)
             if flaw:
-                raise _Flaw(flaw, begin)
+                raise FlawError(flaw, begin)
             # What is left over of a chunk is copied, so chunks start small where many members may follow.
             step = 4096
         return total
@@ -277,6 +284,3 @@ def _zstd() -> zstandard.ZstdDecompressor:
     if not hasattr(_local, "zstd"):
         _local.zstd = zstandard.ZstdDecompressor()
     return _local.zstd
-
-
-

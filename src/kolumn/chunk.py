@@ -20,7 +20,7 @@ from kolumn.plan import Chunk
 from kolumn.resync import Search
 from kolumn.segment_file import SegmentFile
 
-PACKED_BYTES = MIB
+PACKED_BYTES = 2 * MIB
 """Compressed bytes that are inflated at a time."""
 RUN_BYTES = 512 * MIB
 """Plain bytes in one record batch: Arrow's binary offsets end at 2 GiB."""

@@ -19,6 +19,9 @@ from kolumn.source import Range, Segment
 ROWS = 16384
 """Entries in a chunk at most."""
 
+PACKED_BYTES = 2 << 20
+"""Bytes of other entries in a chunk where plain batches have chunks of their own: they grow when they are inflated."""
+
 PLAIN_BYTES = 1 << 20
 """Length of a run of plain batches that is worth its own chunk."""
 
@@ -69,13 +72,14 @@ def chunks(
     runs of uncompressed format 2 batches come without their bytes.
     """
     position, size = start, 0
+    step = min(chunk_bytes, PACKED_BYTES) if plain else chunk_bytes
     while position < stop:
         if plain and (rows := _plain(file, position, min(stop, position + chunk_bytes))) is not None:
             yield Chunk(None, position, rows)
             position, size = int(rows[-1, table.POSITION] + rows[-1, table.SIZE]), 0
             continue
         beyond = max(stop + HEADERS, position + size)
-        loaded = min(position + max(chunk_bytes, size), beyond, file.size)
+        loaded = min(position + max(step, size), beyond, file.size)
         source, origin = file.read(position, loaded), position
         while True:
             rows = np.empty((min(ROWS, (loaded - position) // 26 + 1), table.WIDTH), np.int64)
