@@ -115,7 +115,7 @@ class _Run:
         bounds = table[:, BOUND]
         claimed, packed = int(bounds.sum()), int((table[:, STOP] - table[:, SOURCE]).sum())
         self.arena: Any = np.empty(0, np.uint8)
-        self.out = memoryview(self.arena)
+        self.out: Any = None
         self._make(min(claimed, 6 * packed + (1 << 20)) + PAD)
 
     def _make(self, capacity: int) -> None:
@@ -213,7 +213,7 @@ class _Run:
 
     def _nothing(self, begin: int, stop: int) -> int:
         """A snappy block of size 0 is its preamble alone."""
-        if max(self.source[begin : stop - 1], default=0x80) < 0x80 or self.source[stop - 1] != 0:
+        if min(self.source[begin : stop - 1], default=0x80) < 0x80 or self.source[stop - 1] != 0:
             raise FlawError(flaws.CONTENT, begin)
         return 0
 

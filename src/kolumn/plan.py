@@ -79,7 +79,7 @@ def chunks(
             position, size = int(rows[-1, table.POSITION] + rows[-1, table.SIZE]), 0
             continue
         beyond = max(stop + HEADERS, position + size)
-        loaded = min(position + max(step, size), beyond, file.size)
+        loaded = min(position + max(step, size, HEADERS), beyond, file.size)
         source, origin = file.read(position, loaded), position
         while True:
             rows = np.empty((min(ROWS, (loaded - position) // 26 + 1), table.WIDTH), np.int64)

@@ -1,0 +1,138 @@
+"""How fast is Kolumn on one core beside Kafka's own Java record classes?  python -m bench.cpu_vs_java [CODEC ...]
+
+One segment per codec (`bench.data`), CRC checked. For each codec and mode, Java and Kolumn warm up in processes of their own on the same
+core, then take turns, some iterations each, so that a slow minute of the machine hits both. Two modes:
+
+arrays    Java fills primitive arrays that were allocated once; Kolumn returns a new Arrow table with key, value, offset, timestamp
+iterate   Java iterates and looks at the size of each value, nothing is copied; Kolumn returns the table with ``binary="view"``
+
+Kolumn always starts from a path, the file being in the page cache. Java is measured three ways: from the whole file in a heap buffer
+("memory", where reading costs nothing), from a mapped file ("map") and through FileRecords ("file"). Ratios are of the best times;
+the targets are held against "memory", which favours Java most.
+"""
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from bench import data, machine
+
+CORE = max(os.sched_getaffinity(0))
+JAVA_SOURCES = ("memory", "map", "file")
+JVM = ["-XX:+UseSerialGC", "-Xms1g", "-Xmx1g", "-Xmn16m", "-XX:+AlwaysPreTouch"]
+WARM_UP_SECONDS = 4.0
+TURNS, ITERATIONS = 6, 5
+TARGETS = {
+    "arrays": {"none": 2.5, "gzip": 1.8, "snappy": 1.5, "lz4": 1.5, "zstd": 1.5},
+    "iterate": {"none": 1.0},
+}
+
+
+class Rival:
+    """A process that decodes one segment when told to."""
+
+    def __init__(self, *command: str) -> None:
+        self.command = command
+        self.nanoseconds: list[int] = []
+
+    def __enter__(self) -> "Rival":
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(["taskset", "-c", str(CORE), *self.command], cwd=machine.ROOT, stdin=pipe, stdout=pipe, text=True)
+        self.summary = self._answer()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+    def turn(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{ITERATIONS}\n")
+        self.process.stdin.flush()
+        self.nanoseconds += self._answer()
+
+    def _answer(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"ended early: {' '.join(self.command)}")
+        return json.loads(line)
+
+    def result(self) -> dict[str, float]:
+        return {"best_ms": round(min(self.nanoseconds) / 1e6, 2), "median_ms": round(statistics.median(self.nanoseconds) / 1e6, 2)}
+
+
+def java(segment: Path, mode: str, source: str) -> Rival:
+    """Decode.java on ``segment``."""
+    jars = machine.ROOT / "build" / "bench" / "java"
+    classpath = f"{jars / 'bench-1.jar'}:{jars / 'lib' / '*'}"
+    return Rival("java", *JVM, "-cp", classpath, "Decode", str(segment), mode, source, str(WARM_UP_SECONDS))
+
+
+def kolumn(segment: Path, mode: str) -> Rival:
+    """`bench.worker` on ``segment``."""
+    return Rival(sys.executable, "-m", "bench.worker", str(segment), mode, str(WARM_UP_SECONDS))
+
+
+def compare(codec: str, mode: str) -> dict[str, Any]:
+    """Best and median of every rival, and Kolumn's ratios, for one codec and mode."""
+    segment = data.segment(codec)
+    with ExitStack() as stack:
+        rivals = {source: stack.enter_context(java(segment, mode, source)) for source in JAVA_SOURCES}
+        rivals["kolumn"] = stack.enter_context(kolumn(segment, mode))
+        ours = rivals["kolumn"].summary
+        for source in JAVA_SOURCES:
+            theirs = {name: rivals[source].summary[name] for name in ours}
+            if theirs != ours:
+                raise SystemExit(f"{codec} {mode}: Java decoded {theirs}, Kolumn {ours}")
+        for _ in range(TURNS):
+            for rival in rivals.values():
+                rival.turn()
+        times = {name: rival.result() for name, rival in rivals.items()}
+    best = times["kolumn"]["best_ms"]
+    ratios = {source: round(times[source]["best_ms"] / best, 2) for source in JAVA_SOURCES}
+    size = segment.stat().st_size
+    return {"codec": codec, "mode": mode, "file_bytes": size, "records": ours["records"], "times": times, "ratios": ratios}
+
+
+def show(row: dict[str, Any]) -> None:
+    """Print one line of the table."""
+    target = TARGETS[row["mode"]].get(row["codec"])
+    verdict = "" if target is None else f"{target:.1f} {'met' if row['ratios']['memory'] >= target else 'MISSED'}"
+    times = "".join(f"{row['times'][name]['best_ms']:8.1f}" for name in ("kolumn", *JAVA_SOURCES))
+    ratios = "".join(f"{row['ratios'][source]:8.2f}" for source in JAVA_SOURCES)
+    speed = row["records"] / row["times"]["kolumn"]["best_ms"] / 1e3
+    print(f"{row['codec']:7}{row['mode']:8}{speed:6.1f}{times}{ratios}   {verdict}", flush=True)
+
+
+def build() -> None:
+    """Compile Decode.java and gather its jars."""
+    if not all(map(shutil.which, ("java", "mvn"))):
+        raise SystemExit("The comparison with Java needs java (17 or later) and mvn on the PATH.")
+    subprocess.run(["mvn", "-q", "-B", "-f", "bench/java", "package"], cwd=machine.ROOT, check=True)
+
+
+def main(codecs: Sequence[str] = data.CODECS) -> None:
+    build()
+    sources = "".join(f"{source:>8}" for source in JAVA_SOURCES)
+    print(f"{'':15}{'M rec.':>6}{'Kolumn':>8}{'Java, best ms, from':>24}{'times as fast, from':>24}")
+    print(f"{'codec':7}{'mode':8}{'/ s':>6}{'best ms':>8}{sources}{sources}   target")
+    rows = []
+    for codec in codecs:
+        for mode in TARGETS:
+            rows.append(compare(codec, mode))
+            show(rows[-1])
+    if tuple(codecs) == data.CODECS:
+        print(machine.save("cpu_vs_java", {"jvm": JVM, "rows": rows}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or data.CODECS)

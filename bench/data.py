@@ -1,0 +1,134 @@
+"""Segments for the benches: 64 MiB of v2 records in 16 KiB batches, framed byte for byte as the Java producer does.
+
+Keys are ``key%08d``, values are 100 bytes of words; the vocabulary is such that lz4 leaves 0.73 of a segment and zstd half of it.
+Everything is deterministic, written once to ``build/bench`` and independent of Kolumn's own code.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import cramjam
+import numpy as np
+import zstandard
+from crc32c import crc32c
+
+FOLDER = Path(__file__).parents[1] / "build" / "bench" / "data"
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+SEGMENT_BYTES = 64 << 20
+BATCH_BYTES = 16 << 10
+HEADER_BYTES = 61
+VALUE_BYTES = 100
+BASE_TIMESTAMP = 1_700_000_000_000
+WORDS = 2000
+
+
+def segment(codec: str) -> Path:
+    """Path of the one segment in codec ``codec``, which is written if it is not there yet."""
+    path = FOLDER / f"{codec}-0" / f"{0:020d}.log"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        with partial.open("wb") as file:
+            file.writelines(_batches(codec))
+        partial.rename(path)
+    return path
+
+
+def records(segment_bytes: bytes) -> int:
+    """Number of records in a segment."""
+    position, count = 0, 0
+    while position < len(segment_bytes):
+        count += struct.unpack_from(">i", segment_bytes, position + 57)[0]
+        position += 12 + struct.unpack_from(">i", segment_bytes, position + 8)[0]
+    return count
+
+
+def rebase(segment_bytes: bytes, base_offset: int) -> bytearray:
+    """A copy of a segment that begins at ``base_offset``; offsets are outside the CRC, so nothing else changes."""
+    moved = bytearray(segment_bytes)
+    position = 0
+    while position < len(moved):
+        offset, size = struct.unpack_from(">qi", moved, position)
+        struct.pack_into(">q", moved, position, base_offset + offset)
+        position += 12 + size
+    return moved
+
+
+def _batches(codec: str) -> Iterator[bytes]:
+    template, key_at, value_at = _template()
+    count = len(key_at)
+    batches = SEGMENT_BYTES // (HEADER_BYTES + len(template))
+    text = np.frombuffer(_text(batches * count * VALUE_BYTES), np.uint8).reshape(batches, count, VALUE_BYTES)
+    key_places = key_at[:, None] + np.arange(3, 11)
+    value_places = value_at[:, None] + np.arange(VALUE_BYTES)
+    powers = 10 ** np.arange(7, -1, -1)
+    for batch in range(batches):
+        first = batch * count
+        payload = template.copy()
+        payload[key_places] = (first + np.arange(count))[:, None] // powers % 10 + ord("0")
+        payload[value_places] = text[batch]
+        yield _batch(first, count, CODECS.index(codec), _COMPRESS[codec](payload.tobytes()))
+
+
+def _batch(base_offset: int, count: int, attributes: int, payload: bytes) -> bytes:
+    first, last = BASE_TIMESTAMP + base_offset, BASE_TIMESTAMP + base_offset + count - 1
+    covered = struct.pack(">hiqqqhii", attributes, count - 1, first, last, -1, -1, -1, count) + payload
+    return struct.pack(">qiibI", base_offset, 9 + len(covered), 0, 2, crc32c(covered)) + covered
+
+
+def _template() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Payload of one full batch without digits and values, and where each key and value in it begins."""
+    payload = bytearray()
+    key_at: list[int] = []
+    value_at: list[int] = []
+    while True:
+        delta = _varint(len(key_at))
+        start = b"\0" + delta + delta + _varint(11)
+        body = len(start) + 11 + len(_varint(VALUE_BYTES)) + VALUE_BYTES + 1
+        if HEADER_BYTES + len(payload) + len(_varint(body)) + body > BATCH_BYTES:
+            return np.frombuffer(bytes(payload), np.uint8), np.array(key_at), np.array(value_at)
+        payload += _varint(body) + start
+        key_at.append(len(payload))
+        payload += b"key" + bytes(8) + _varint(VALUE_BYTES)
+        value_at.append(len(payload))
+        payload += bytes(VALUE_BYTES) + b"\0"
+
+
+def _varint(value: int) -> bytes:
+    """Zig-zag varint of a small non-negative number."""
+    raw = value << 1
+    return bytes([raw]) if raw < 0x80 else bytes([raw & 0x7F | 0x80, raw >> 7])
+
+
+def _text(size: int) -> bytes:
+    random = np.random.default_rng(1)
+    letters = np.frombuffer(b"etaoinshrdlucmfwypvbgkjqxz", np.uint8)
+    weights = 1 / np.arange(1, 27) ** 0.7
+    words = [bytes(random.choice(letters, size=int(length), p=weights / weights.sum())) for length in random.integers(2, 10, WORDS)]
+    chosen = random.integers(0, WORDS, size // 5)
+    return b" ".join(map(words.__getitem__, chosen.tolist()))[:size]
+
+
+def _gzip(payload: bytes) -> bytes:
+    compressor = zlib.compressobj(wbits=31)
+    return compressor.compress(payload) + compressor.flush()
+
+
+def _snappy(payload: bytes) -> bytes:
+    block = bytes(cramjam.snappy.compress_raw(payload))
+    return b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, len(block)) + block
+
+
+def _lz4(payload: bytes) -> bytes:
+    block = bytes(cramjam.lz4.compress_block(payload, store_size=False))
+    return bytes.fromhex("04224d18604082") + struct.pack("<I", len(block)) + block + bytes(4)
+
+
+def _zstd(payload: bytes) -> bytes:
+    compressor = zstandard.ZstdCompressor(level=3, write_content_size=False).compressobj()
+    return compressor.compress(payload) + compressor.flush()
+
+
+_COMPRESS: dict[str, Callable[[bytes], bytes]] = {"none": bytes, "gzip": _gzip, "snappy": _snappy, "lz4": _lz4, "zstd": _zstd}

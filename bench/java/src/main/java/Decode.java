@@ -1,0 +1,164 @@
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.StandardOpenOption;
+import java.util.zip.CRC32;
+import org.apache.kafka.common.record.FileRecords;
+import org.apache.kafka.common.record.MemoryRecords;
+import org.apache.kafka.common.record.Record;
+import org.apache.kafka.common.record.RecordBatch;
+import org.apache.kafka.common.record.Records;
+import org.apache.kafka.common.utils.BufferSupplier;
+import org.apache.kafka.common.utils.CloseableIterator;
+
+/**
+ * One segment through Kafka's own record classes, again and again: Decode SEGMENT arrays|iterate memory|map|file SECONDS.
+ *
+ * <p>Warms up for SECONDS, prints what was decoded as a line of JSON, then for every line N on standard input decodes N times and prints the
+ * nanoseconds of each as a JSON array. "memory" starts from bytes that are already in a heap buffer, "map" maps the file, "file" is FileRecords:
+ * the last two start from a path, as Kolumn does. All outputs are allocated once.
+ */
+public final class Decode {
+    private static final int ARENA = 128 << 20;
+
+    private final File file;
+    private final String source;
+    private final BufferSupplier buffers = BufferSupplier.create();
+    private final ByteBuffer bytes;
+
+    private final long[] offsets;
+    private final long[] timestamps;
+    private final int[] keyEnds;
+    private final int[] valueEnds;
+    private final byte[] keys;
+    private final byte[] values;
+
+    private int records;
+    private int keyBytes;
+    private long valueBytes;
+
+    private Decode(File file, String source) throws IOException {
+        this.file = file;
+        this.source = source;
+        bytes = ByteBuffer.wrap(Files.readAllBytes(file.toPath()));
+        int count = 0;
+        for (RecordBatch batch : MemoryRecords.readableRecords(bytes.duplicate()).batches()) count += batch.countOrNull();
+        offsets = new long[count];
+        timestamps = new long[count];
+        keyEnds = new int[count];
+        valueEnds = new int[count];
+        keys = new byte[ARENA];
+        values = new byte[ARENA];
+    }
+
+    private void run(boolean arrays) throws IOException {
+        switch (source) {
+            case "memory" -> decode(MemoryRecords.readableRecords(bytes.duplicate()), arrays);
+            case "map" -> decode(MemoryRecords.readableRecords(map()), arrays);
+            case "file" -> {
+                try (FileRecords records = FileRecords.open(file, false)) {
+                    decode(records, arrays);
+                }
+            }
+            default -> throw new IllegalArgumentException(source);
+        }
+    }
+
+    private ByteBuffer map() throws IOException {
+        try (FileChannel channel = FileChannel.open(file.toPath(), StandardOpenOption.READ)) {
+            return channel.map(FileChannel.MapMode.READ_ONLY, 0, channel.size());
+        }
+    }
+
+    private void decode(Records segment, boolean arrays) {
+        if (arrays) fill(segment);
+        else iterate(segment);
+    }
+
+    private void fill(Records segment) {
+        int row = 0;
+        int keyEnd = 0;
+        int valueEnd = 0;
+        for (RecordBatch batch : segment.batches()) {
+            batch.ensureValid();
+            try (CloseableIterator<Record> iterator = batch.streamingIterator(buffers)) {
+                while (iterator.hasNext()) {
+                    Record record = iterator.next();
+                    offsets[row] = record.offset();
+                    timestamps[row] = record.timestamp();
+                    int size = record.keySize();
+                    if (size > 0) {
+                        record.key().get(keys, keyEnd, size);
+                        keyEnd += size;
+                    }
+                    size = record.valueSize();
+                    if (size > 0) {
+                        record.value().get(values, valueEnd, size);
+                        valueEnd += size;
+                    }
+                    keyEnds[row] = keyEnd;
+                    valueEnds[row] = valueEnd;
+                    row++;
+                }
+            }
+        }
+        records = row;
+        keyBytes = keyEnd;
+        valueBytes = valueEnd;
+    }
+
+    private void iterate(Records segment) {
+        int row = 0;
+        long touched = 0;
+        for (RecordBatch batch : segment.batches()) {
+            batch.ensureValid();
+            try (CloseableIterator<Record> iterator = batch.streamingIterator(buffers)) {
+                while (iterator.hasNext()) {
+                    touched += iterator.next().valueSize();
+                    row++;
+                }
+            }
+        }
+        records = row;
+        valueBytes = touched;
+    }
+
+    private String summary(boolean arrays) {
+        String counts = "\"records\": " + records + ", \"value_bytes\": " + valueBytes;
+        if (!arrays) return "{" + counts + "}";
+        CRC32 crc = new CRC32();
+        crc.update(keys, 0, keyBytes);
+        crc.update(values, 0, (int) valueBytes);
+        long offsetSum = 0;
+        long timestampSum = 0;
+        for (int row = 0; row < records; row++) {
+            offsetSum += offsets[row];
+            timestampSum += timestamps[row];
+        }
+        return "{" + counts + ", \"key_bytes\": " + keyBytes + ", \"crc\": " + crc.getValue() + ", \"offset_sum\": " + offsetSum + ", \"timestamp_sum\": "
+            + timestampSum + ", \"java\": \"" + System.getProperty("java.vm.version") + "\"}";
+    }
+
+    public static void main(String[] arguments) throws IOException {
+        Decode decode = new Decode(new File(arguments[0]), arguments[2]);
+        boolean arrays = arguments[1].equals("arrays");
+        long end = System.nanoTime() + (long) (Double.parseDouble(arguments[3]) * 1e9);
+        do decode.run(arrays);
+        while (System.nanoTime() < end);
+        System.out.println(decode.summary(arrays));
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
+            long[] nanoseconds = new long[Integer.parseInt(line.trim())];
+            for (int i = 0; i < nanoseconds.length; i++) {
+                long start = System.nanoTime();
+                decode.run(arrays);
+                nanoseconds[i] = System.nanoTime() - start;
+            }
+            System.out.println(java.util.Arrays.toString(nanoseconds));
+        }
+    }
+}

@@ -1,0 +1,49 @@
+"""What a result needs beside its numbers: commit, machine, versions."""
+
+import json
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("numba", "numpy", "pyarrow", "cramjam", "zstandard", "isal")
+
+
+def describe() -> dict[str, Any]:
+    """Commit (with ``+changes`` where the tree differs from it), time, CPU, cores and versions."""
+    return {
+        "commit": _git("rev-parse", "--short", "HEAD") + ("+changes" if _git("status", "--porcelain", "--untracked-files=no") else ""),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpu": _field("/proc/cpuinfo", "model name") or platform.processor(),
+        "cores": os.cpu_count(),
+        "memory": _field("/proc/meminfo", "MemTotal"),
+        "system": platform.release(),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+    }
+
+
+def save(question: str, result: dict[str, Any]) -> Path:
+    """Write ``results/<question>.json``: `describe` and ``result`` side by side."""
+    path = RESULTS / f"{question}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({**describe(), **result}, indent=1) + "\n")
+    return path
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def _field(path: str, name: str) -> str:
+    """Value of the first ``name : value`` line of a file of /proc."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")

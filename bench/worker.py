@@ -1,0 +1,56 @@
+"""Kolumn's side of `cpu_vs_java`, line for line the protocol of Decode.java: worker SEGMENT arrays|iterate SECONDS.
+
+Warms up for SECONDS, prints what was decoded, then for every line N on standard input decodes N times and prints the nanoseconds of each.
+"arrays" is a table with copied keys and values, "iterate" one whose keys and values point into the segment.
+"""
+
+import json
+import sys
+import time
+import zlib
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import kolumn
+
+COLUMNS = ["key", "value", "offset", "timestamp"]
+BINARY = {"arrays": "contiguous", "iterate": "view"}
+
+
+def main(segment: str, mode: str, seconds: str) -> None:
+    def run() -> pa.Table:
+        return kolumn.read(segment, columns=COLUMNS, binary=BINARY[mode], threads=1)
+
+    end = time.perf_counter() + float(seconds)
+    found = summary(run(), mode)
+    while time.perf_counter() < end:
+        run()
+    print(json.dumps(found), flush=True)
+    for line in sys.stdin:
+        nanoseconds = []
+        for _ in range(int(line)):
+            start = time.perf_counter_ns()
+            run()
+            nanoseconds.append(time.perf_counter_ns() - start)
+        print(json.dumps(nanoseconds), flush=True)
+
+
+def summary(table: pa.Table, mode: str) -> dict[str, Any]:
+    """Counts and sums by which both sides show that they decoded the same."""
+    counts = {"records": len(table), "value_bytes": pc.sum(pc.binary_length(table["value"].cast(pa.binary()))).as_py()}
+    if mode == "iterate":
+        return counts
+    crc, key_bytes = 0, 0
+    for column in ("key", "value"):
+        for chunk in table[column].chunks:
+            crc = zlib.crc32(b"".join(chunk.to_pylist()), crc)
+        key_bytes = key_bytes or pc.sum(pc.binary_length(table[column])).as_py()
+    milliseconds = pc.divide(table["timestamp"].cast(pa.int64()), 1000)
+    sums = {"offset_sum": pc.sum(table["offset"]).as_py(), "timestamp_sum": pc.sum(milliseconds).as_py()}
+    return {**counts, "key_bytes": key_bytes, "crc": crc, **sums}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
