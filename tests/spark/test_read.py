@@ -1,0 +1,106 @@
+"""Ranges, splits and damage: Spark gives what `kolumn.read` gives, however the bytes are shared out."""
+
+import shutil
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import kolumn
+from kolumn.spark_plugin import DamageSource, RecordSource
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def damaged(segment: Path, tmp_path: Path) -> Path:
+    """A copy of a segment with one bit of its fourth batch turned over."""
+    copy = tmp_path / segment.parent.name / segment.name
+    copy.parent.mkdir()
+    shutil.copyfile(segment, copy)
+    fourth = kolumn.batches(copy).slice(3, 1).to_pylist()[0]
+    with copy.open("r+b") as file:
+        file.seek(fourth["position"] + fourth["size"] - 1)
+        last = file.read(1)[0]
+        file.seek(-1, 1)
+        file.write(bytes([last ^ 0x10]))
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("in_spark", "in_python"),
+    [
+        ({"startOffset": 500, "endOffset": 777}, {"start_offset": 500, "end_offset": 777}),
+        ({"columns": "offset,segment,position"}, {"columns": ["offset", "segment", "position"]}),
+        ({"topic": "t", "partition": 9}, {"topic": "t", "partition": 9}),
+    ],
+)
+def test_options_reach_the_decoder(spark: SparkSession, segment: Path, in_spark: dict[str, object], in_python: dict[str, object]) -> None:
+    frame = spark.read.format("kolumn").options(**in_spark).load(str(segment))
+    table = kolumn.read(segment, **in_python)
+    assert table.num_rows > 0
+    assert frame.toArrow().equals(table)
+
+
+def test_a_range_of_time(spark: SparkSession, segment: Path) -> None:
+    times = pc.unique(kolumn.read(segment, columns=["timestamp"])["timestamp"].drop_null()).sort()
+    start, end = times[len(times) // 4].as_py(), times[len(times) // 2].as_py()
+    table = kolumn.read(segment, start_timestamp=start, end_timestamp=end)
+    assert 0 < table.num_rows < kolumn.read(segment).num_rows
+    for spelled in (lambda time: time.isoformat(), lambda time: round(time.timestamp() * 1000)):
+        reader = spark.read.format("kolumn").option("startTimestamp", spelled(start)).option("endTimestamp", spelled(end))
+        assert reader.load(str(segment)).toArrow().equals(table)
+
+
+def test_many_splits_give_the_same_rows(spark: SparkSession, segment: Path) -> None:
+    frame = spark.read.format("kolumn").option("splitBytes", 20_000).load(str(segment))
+    assert frame.rdd.getNumPartitions() > 3
+    assert frame.toArrow().equals(kolumn.read(segment))
+
+
+def test_one_load_of_several_paths(spark: SparkSession, segment: Path, small_segments: Path) -> None:
+    frame = spark.read.format("kolumn").load([str(segment), f"{small_segments}/*.log"])
+    assert frame.count() == kolumn.read([segment, small_segments]).num_rows
+
+
+def test_sql(spark: SparkSession, segment: Path) -> None:
+    spark.sql(f"CREATE TEMPORARY VIEW log USING kolumn OPTIONS (path '{segment}', includeHeaders true)")
+    try:
+        (row,) = spark.sql("SELECT max(offset) last, count(*) n, sum(size(headers)) headers FROM log").collect()
+    finally:
+        spark.catalog.dropTempView("log")
+    table = kolumn.read(segment, include_headers=True)
+    headers = len(table["headers"].combine_chunks().flatten())
+    assert (row.last, row.n, row.headers) == (pc.max(table["offset"]).as_py(), table.num_rows, headers)
+
+
+def test_damage_fails_the_task_with_the_message_of_python(spark: SparkSession, damaged: Path) -> None:
+    with pytest.raises(kolumn.CorruptBatchError) as in_python:
+        kolumn.read(damaged)
+    with pytest.raises(PySparkException) as in_spark:
+        spark.read.format("kolumn").load(str(damaged)).toArrow()
+    assert f"kolumn.errors.{type(in_python.value).__name__}: {in_python.value}" in str(in_spark.value)
+
+
+def test_damage_is_skipped_and_counted(spark: SparkSession, damaged: Path, segment: Path) -> None:
+    frame = spark.read.format("kolumn").option("errors", "skip").load(str(damaged))
+    table = kolumn.read(damaged, errors="skip")
+    assert frame.toArrow().equals(table)
+    damage = spark.read.format("kolumn-damage").load(str(damaged))
+    assert damage.toArrow().equals(kolumn.verify(damaged).damage)
+    (row,) = damage.collect()
+    assert row.segment == str(damaged)
+    assert row.recordsLost == kolumn.read(segment).num_rows - table.num_rows
+
+
+def test_a_sound_segment_has_no_damage(spark: SparkSession, segment: Path) -> None:
+    assert spark.read.format("kolumn-damage").load(str(segment)).collect() == []
+
+
+@pytest.mark.parametrize("source", [RecordSource, DamageSource])
+def test_sources_travel_by_name(source: type) -> None:
+    """Workers have the package; what is sent to them is where to find the class, not a copy of it."""
+    assert len(cloudpickle.dumps(source)) < 200

@@ -1,0 +1,76 @@
+"""Splits cover every batch once, at batch boundaries, and small segments share one. No session is needed for that."""
+
+import pickle
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kolumn.source import Range, Segment
+from kolumn.spark_plugin.options import ReadOptions
+from kolumn.spark_plugin.schema import MAX_BYTES, MAX_ROWS, conform
+from kolumn.spark_plugin.splits import pack, plan_splits
+
+
+def ranges(*sizes: int) -> list[Range]:
+    return [Range(Segment(f"{index}.log", "t", 0, index, size), 0, size) for index, size in enumerate(sizes)]
+
+
+def packed(target: int, *sizes: int) -> list[list[int]]:
+    return [[part.end for part in group] for group in pack(ranges(*sizes), target)]
+
+
+def test_pack_fills_up_to_the_target() -> None:
+    assert packed(10, 4, 4, 4, 10, 1, 25, 3) == [[4, 4], [4], [10], [1], [25], [3]]
+    assert packed(10) == []
+    assert packed(10, 0, 0, 10) == [[0, 0, 10]]
+
+
+@pytest.mark.parametrize("split_bytes", [1, 10_000, 64_000, 1 << 30])
+def test_splits_cover_every_batch_once(segment: Path, small_segments: Path, split_bytes: int) -> None:
+    options = ReadOptions.of({"paths": f'["{segment}", "{small_segments}"]', "splitBytes": str(split_bytes)})
+    parts = [part for split in plan_splits(options) for part in split.ranges]
+    batches = kolumn.batches([segment, small_segments])
+    seen = []
+    for part in parts:
+        inside = [
+            (row["segment"], row["position"])
+            for row in batches.select(["segment", "position", "size"]).to_pylist()
+            if row["segment"] == part.segment.path and part.start <= row["position"] < part.end
+        ]
+        assert inside[:1] in ([], [(part.segment.path, part.start)])
+        seen += inside
+    assert seen == list(zip(batches["segment"].to_pylist(), batches["position"].to_pylist(), strict=True))
+    for one, other in pairwise(parts):
+        assert other.start == (one.end if one.segment == other.segment else 0)
+
+
+def test_a_split_is_about_the_size_asked_for(segment: Path) -> None:
+    splits = plan_splits(ReadOptions.of({"path": str(segment), "splitBytes": "50000"}))
+    largest = max(kolumn.batches(segment)["size"].to_pylist())
+    assert len(splits) >= segment.stat().st_size // (50_000 + largest)
+    assert all(split.ranges[-1].end - split.ranges[0].start <= 50_000 + largest for split in splits)
+
+
+def test_small_segments_share_a_split(small_segments: Path) -> None:
+    assert len(list(small_segments.glob("*.log"))) > 3
+    (split,) = plan_splits(ReadOptions.of({"path": str(small_segments)}))
+    assert len(split.ranges) == len(list(small_segments.glob("*.log")))
+
+
+def test_a_split_ships_no_bytes(segment: Path) -> None:
+    (split,) = plan_splits(ReadOptions.of({"path": str(segment)}))
+    assert len(pickle.dumps(split)) < 1000
+
+
+def test_batches_are_cut_to_size() -> None:
+    schema = pa.schema([("value", pa.binary())])
+    short = pa.record_batch([pa.array([b"x"] * (2 * MAX_ROWS + 1))], schema=schema)
+    assert [part.num_rows for part in conform(short, schema)] == [MAX_ROWS, MAX_ROWS, 1]
+    long = pa.record_batch([pa.array([bytes(MAX_BYTES // 4)] * 8)], schema=schema)
+    assert [part.num_rows for part in conform(long, schema)] == [3, 3, 2]
+    huge = pa.record_batch([pa.array([bytes(MAX_BYTES + 1)] * 2)], schema=schema)
+    assert [part.num_rows for part in conform(huge, schema)] == [1, 1]
+    assert list(conform(huge.slice(0, 0), schema)) == []
