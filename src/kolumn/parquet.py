@@ -1,0 +1,82 @@
+"""Segments become Parquet files, each complete or not there at all."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow.parquet as pq
+
+from kolumn.decode import scan_ranges
+from kolumn.errors import ArgumentError
+from kolumn.options import Options
+from kolumn.schema import record_schema
+from kolumn.source import Range
+
+_CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+
+
+def write_parquet(
+    ranges: list[Range], target: str, options: Options, row_group_rows: int, compression: str, overwrite: bool
+) -> Iterator[tuple[Range, int]]:
+    """Write one file for each range that has records, and yield the range and its record count when the file is complete.
+
+    A file is written under a temporary name in its own folder, brought to disk, and renamed.
+
+    Raises
+    ------
+    ArgumentError
+        A file is there already, or the compression is none of Parquet's; before anything is written.
+    """
+    if compression not in _CODECS:
+        raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(_CODECS)}")
+    files = {one: file_of(one, Path(target)) for one in ranges}
+    if len(set(files.values())) < len(files):
+        raise ArgumentError("two segments of the same topic, partition and base offset: convert them into different targets")
+    there = [str(file) for file in files.values() if file.exists()]
+    if there and not overwrite:
+        raise ArgumentError(f"{there[0]} is there already ({len(there)} files in all): use --overwrite, or another target")
+    for one, file in files.items():
+        yield one, _write(one, file, options, row_group_rows, compression)
+
+
+def file_of(one: Range, target: Path) -> Path:
+    """Where the records of a range go: ``topic=…/partition=…/<segment>.parquet``, names quoted as Hive does."""
+    segment = one.segment
+    folder = target
+    if segment.topic is not None:
+        folder = folder / f"topic={quote(segment.topic, safe=' ')}" / f"partition={segment.partition}"
+    name = Path(segment.path).name.removesuffix(".swap").removesuffix(".log")
+    return folder / f"{name}.parquet"
+
+
+def _write(one: Range, file: Path, options: Options, row_group_rows: int, compression: str) -> int:
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.partial")
+    rows, writer = 0, None
+    try:
+        for batch in scan_ranges([one], options):
+            if writer is None:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                writer = pq.ParquetWriter(temporary, record_schema(options.columns), compression=compression)
+            writer.write_batch(batch, row_group_size=row_group_rows)
+            rows += batch.num_rows
+        if writer is None:
+            return 0
+        writer.close()
+        _to_disk(temporary)
+        temporary.replace(file)
+        _to_disk(file.parent)
+    except BaseException:
+        if writer is not None:
+            writer.close()
+        temporary.unlink(missing_ok=True)
+        raise
+    return rows
+
+
+def _to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

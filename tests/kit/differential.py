@@ -1,0 +1,193 @@
+"""Kolumn against the independent reader, mutant by mutant. ``python -m kit.differential SEED`` in ``tests`` replays one."""
+
+import faulthandler
+import multiprocessing
+import os
+import random
+import resource
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import kolumn
+from kit import oracle
+from kit.corpus import small_segments
+from kit.mutate import Mutant, make_segment, mutate
+
+COLUMNS = list(oracle.Row._fields)
+SECONDS_EACH = 30
+MEMORY = 1 << 30
+"""Resident memory that a process may reach, in bytes: segments have some kilobytes."""
+ADDRESS_SPACE = 16 << 30
+FAILURES = 20
+
+
+def rows_of(table: pa.Table) -> list[oracle.Row]:
+    """Rows of a table with `COLUMNS`."""
+    columns = [table[name].to_pylist() for name in COLUMNS]
+    at = COLUMNS.index("headers")
+    columns[at] = [tuple((header["key"], header["value"]) for header in headers) for headers in columns[at]]
+    return list(map(oracle.Row._make, zip(*columns, strict=True)))
+
+
+def read(path: Path, **options: Any) -> list[oracle.Row]:
+    """Every row and column as Kolumn reads them."""
+    return rows_of(kolumn.read(path, columns=COLUMNS, include_control=True, threads=1, **options))
+
+
+@cache
+def _food() -> list[list[bytes]]:
+    return small_segments()
+
+
+def make(seed: int) -> tuple[list[bytes], Mutant]:
+    """Original entries and the mutant of a seed."""
+    rng = random.Random(seed)
+    entries = rng.choice(_food()) if rng.random() < 0.2 else make_segment(rng)
+    return entries, mutate(rng, entries)
+
+
+class Difference(AssertionError):
+    """Kolumn and the independent reader disagree."""
+
+
+def expect(condition: bool, text: str) -> None:
+    """Raise `Difference` unless the condition holds."""
+    if not condition:
+        raise Difference(text)
+
+
+def compare(seed: int, path: Path) -> None:
+    """All modes of reading one mutant."""
+    entries, mutant = make(seed)
+    path.write_bytes(mutant.data)
+    options: dict[str, Any] = random.Random(seed + 1).choice(({}, {"binary": "view"}, {"chunk_bytes": 100}, {"chunk_bytes": 1000}))
+    for check_crcs in (True, False):
+        strict(path, mutant, oracle.read(mutant.data, check_crcs), check_crcs=check_crcs, **options)
+    skipping(path, mutant, entries, **options)
+
+
+def strict(path: Path, mutant: Mutant, expected: oracle.Segment, **options: Any) -> None:
+    """``errors="raise"``: the same rows, or an error at the same position."""
+    try:
+        found = read(path, **options)
+    except kolumn.CorruptBatchError as error:
+        if error.position == expected.first_error:
+            return
+        lost = expected.stop == "truncated" and expected.first_error is None and error.position == expected.position
+        expect(lost and intact_behind(mutant.data, error.position), f"{options}: error where Java has none: {error}")
+        return
+    expect(expected.first_error is None, f"{options}: no error; Java has one at {expected.first_error}: {_error(expected)}")
+    expect(found == expected.rows(), f"{options}: rows differ: {first_difference(found, expected.rows())}")
+    if mutant.ordered and options["check_crcs"] and increasing(expected.rows()):
+        behind = [at for at, _ in mutant.untouched if at > expected.position]
+        expect(not behind, f"{options}: intact entries at {behind} are lost in silence behind {expected.position}")
+
+
+def _error(segment: oracle.Segment) -> str:
+    return next((entry.error for entry in segment.entries if entry.error), segment.stop)
+
+
+def intact_behind(data: bytes, position: int) -> bool:
+    """Whether any byte behind ``position`` begins an intact entry."""
+    for at in range(position + 1, len(data) - 17):
+        size = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
+        if 14 <= size <= len(data) - at - 12 and oracle.read_entry(data[at : at + 12 + size], at).error is None:
+            return True
+    return False
+
+
+def increasing(rows: list[oracle.Row]) -> bool:
+    """Whether offsets increase: where they don't, what fits behind damage can't be told by offsets."""
+    return all(one.offset < other.offset for one, other in zip(rows, rows[1:], strict=False))
+
+
+def skipping(path: Path, mutant: Mutant, entries: list[bytes], **options: Any) -> None:
+    """``errors="skip"``: all rows of all intact entries, nothing from damaged ones; `kolumn.verify` agrees."""
+    expected = oracle.read(mutant.data)
+    found = read(path, errors="skip", **options)
+    by_position = {at: list(rows) for at, rows in groupby(found, key=lambda row: row.position)}
+    expect(list(by_position) == sorted(by_position), "skip: order")
+    for entry in expected.entries:
+        if entry.error is None and entry.rows:
+            expect(by_position.get(entry.position) == entry.rows, f"skip: intact entry at {entry.position} is lost or differs")
+    if mutant.ordered and increasing(expected.rows()):
+        for at, index in mutant.untouched:
+            rows = oracle.read_entry(entries[index], at).rows
+            expect(by_position.get(at, []) == rows, f"skip: untouched entry at {at} is lost or differs")
+    for at, rows in by_position.items():
+        size = int.from_bytes(mutant.data[at + 8 : at + 12], "big", signed=True)
+        entry = oracle.read_entry(mutant.data[at : at + 12 + size], at)
+        expect(entry.error is None and entry.rows == rows, f"skip: rows from a damaged entry at {at}: {entry.error}")
+    report = kolumn.verify(path, threads=1)
+    expect(report.records == len(found), f"verify: {report.records} records, {len(found)} read")
+    expect(report.ok or expected.first_error is not None or expected.stop == "truncated", f"verify: {report.damage.to_pylist()}")
+    expect(not report.ok or expected.first_error is None, f"verify: ok, but Java stops at {expected.first_error}: {_error(expected)}")
+
+
+def first_difference(found: list[oracle.Row], expected: list[oracle.Row]) -> str:
+    """The first row and column that differ."""
+    for index, (one, other) in enumerate(zip(found, expected, strict=False)):
+        for name in COLUMNS:
+            if getattr(one, name) != getattr(other, name):
+                return f"row {index}, {name}: {getattr(one, name)!r}, expected {getattr(other, name)!r}"
+    return f"{len(found)} rows, expected {len(expected)}"
+
+
+def run(seeds: range, folder: str, current: Any, results: Any) -> None:
+    """Compare the mutants of many seeds; the process dies with a stack trace where one takes too long."""
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    path = Path(folder) / f"{seeds.start}.log"
+    failures = []
+    for seed in seeds:
+        current.value = seed
+        faulthandler.dump_traceback_later(SECONDS_EACH, exit=True)
+        try:
+            compare(seed, path)
+        except Exception as error:
+            text = str(error) if isinstance(error, Difference) else traceback.format_exc()
+            failures.append((seed, f"{make(seed)[1].kind}: {text}"))
+        if len(failures) >= FAILURES:
+            break
+    faulthandler.cancel_dump_traceback_later()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if peak > MEMORY:
+        failures.append((seeds.start, f"{peak >> 20} MiB of resident memory"))
+    results.put(failures)
+
+
+def run_all(count: int, processes: int, first: int = 0) -> Iterator[tuple[int, str]]:
+    """Compare ``count`` mutants in several processes and give (seed, what is wrong) for each that fails."""
+    context = multiprocessing.get_context("spawn")
+    folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=folder, prefix="kolumn-fuzz-") as scratch:
+        jobs = []
+        for index in range(processes):
+            seeds = range(first + count * index // processes, first + count * (index + 1) // processes)
+            current, results = context.Value("q", seeds.start), context.SimpleQueue()
+            process = context.Process(target=run, args=(seeds, scratch, current, results), daemon=True)
+            process.start()
+            jobs.append((process, current, results))
+        for process, current, results in jobs:
+            process.join()
+            if process.exitcode:
+                yield current.value, f"the process died: exit code {process.exitcode}"
+            else:
+                yield from results.get()
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        original, damaged = make(int(argument))
+        print(argument, damaged.kind, [len(entry) for entry in original], damaged.untouched)
+        target = Path(tempfile.gettempdir()) / f"kolumn-mutant-{argument}.log"
+        compare(int(argument), target)
+        print("no difference")
