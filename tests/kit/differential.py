@@ -8,6 +8,7 @@ import resource
 import sys
 import tempfile
 import traceback
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import crc32c
 import pyarrow as pa
 
 import kolumn
@@ -94,6 +96,18 @@ def strict(path: Path, mutant: Mutant, expected: oracle.Segment, **options: Any)
 
 def _error(segment: oracle.Segment) -> str:
     return next((entry.error for entry in segment.entries if entry.error), segment.stop)
+
+
+def fits_shorter(entry: bytes) -> bool:
+    """Whether the entry is intact but for its length: its checksum is right for some end within the file."""
+    magic, stored = entry[16], entry[17:21] if entry[16] == 2 else entry[12:16]
+    checksum, start = (crc32c.crc32c, 21) if magic == 2 else (zlib.crc32, 16)
+    register = checksum(entry[start : start + 10])
+    for at in range(start + 10, len(entry) + 1):
+        if register.to_bytes(4, "big") == stored:
+            return True
+        register = checksum(entry[at : at + 1], register)
+    return False
 
 
 def intact_behind(data: bytes, position: int) -> bool:

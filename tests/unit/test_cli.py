@@ -1,0 +1,169 @@
+"""The command line: what it prints, its exit codes, and that Parquet files are whole or not there."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import kolumn
+from kolumn.cli.cat import _shown
+
+CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
+TOPIC = CORPUS / "upgraded" / "upgraded-gzip-0"
+
+
+def run(*args: object, **kwargs: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from kolumn.cli import main; main()", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **kwargs)
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    source = TOPIC / "00000000000000000000.log"
+    data = bytearray(source.read_bytes())
+    data[len(data) // 2] ^= 0x40
+    path = tmp_path / "damaged-0" / source.name
+    path.parent.mkdir()
+    path.write_bytes(data)
+    return path
+
+
+def test_help_is_quick_and_needs_no_decoder():
+    code = "import sys, kolumn.cli; sys.exit(any(m in sys.modules for m in ('numba', 'pyarrow', 'pyspark')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    out = run("--help")
+    assert out.returncode == 0
+    for name in ("verify", "inspect", "cat", "stats", "to-parquet", "doctor"):
+        assert name in out.stdout
+    assert run("--version").stdout == f"kolumn {kolumn.__version__}\n"
+
+
+def test_verify(damaged):
+    good = run("verify", TOPIC)
+    assert good.returncode == 0
+    assert good.stdout.startswith("OK: ")
+    bad = run("verify", damaged)
+    assert bad.returncode == 1
+    assert "crc" in bad.stdout
+    assert "\x1b" not in bad.stdout
+    found = json.loads(run("verify", "--json", damaged).stdout)
+    assert found["ok"] is False
+    assert found["damage"] == kolumn.verify(damaged).damage.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (("verify", "/no/such/place"), 2),
+        (("cat", "--columns", "offst", TOPIC), 2),
+        (("cat", "--start-timestamp", "yesterday", TOPIC), 2),
+        (("cat",), 2),
+        (("to-parquet", "--compression", "zip", TOPIC, "target"), 2),
+    ],
+)
+def test_wrong_arguments(args, code, tmp_path):
+    out = run(*args, cwd=tmp_path)
+    assert out.returncode == code
+    assert out.stdout == ""
+    assert "Traceback" not in out.stderr
+    assert out.stderr
+
+
+def test_damage_ends_cat_with_the_message_of_the_library(damaged):
+    with pytest.raises(kolumn.CorruptBatchError) as caught:
+        kolumn.read(damaged)
+    out = run("cat", damaged)
+    assert out.returncode == 1
+    assert out.stderr == f"kolumn: {caught.value}\n"
+    assert run("cat", "--errors", "skip", damaged).returncode == 0
+
+
+def test_inspect_json_is_the_batch_table():
+    lines = [json.loads(line) for line in run("inspect", "--json", TOPIC).stdout.splitlines()]
+    assert lines == kolumn.batches(TOPIC).to_pylist()
+    assert len(run("inspect", "--limit", 2, TOPIC).stdout.splitlines()) == 3
+
+
+def test_cat_json_says_how_bytes_are_shown():
+    lines = [json.loads(line) for line in run("cat", "--json", "--include-headers", "--limit", 200, TOPIC).stdout.splitlines()]
+    rows = kolumn.read(TOPIC, include_headers=True).slice(0, 200).to_pylist()
+    assert len(lines) == len(rows)
+    for line, row in zip(lines, rows, strict=True):
+        assert line["offset"] == row["offset"]
+        for name in ("key", "value"):
+            assert line[name] == (None if row[name] is None else _shown(row[name])[0])
+            assert line.get(f"{name}Encoding") == (None if row[name] is None else _shown(row[name])[1])
+        assert [h["key"] for h in line["headers"]] == [h["key"] for h in row["headers"]]
+    assert _shown(b"\xff") == ("/w==", "base64")
+
+
+def test_cat_range_and_text():
+    out = run("cat", "--columns", "offset", "--start-offset", 10, "--end-offset", 13, TOPIC)
+    assert out.stdout == "offset=10\noffset=11\noffset=12\n"
+
+
+def test_a_closed_pipe_is_no_error():
+    command = f"{sys.executable} -c 'from kolumn.cli import main; main()' cat {TOPIC} | head -n 1"
+    out = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120, check=False)
+    assert out.stderr == ""
+    assert len(out.stdout.splitlines()) == 1
+
+
+def test_stats():
+    (row,) = [json.loads(line) for line in run("stats", "--json", TOPIC).stdout.splitlines()]
+    table = kolumn.read(TOPIC)
+    assert row["records"] == table.num_rows
+    assert (row["firstOffset"], row["lastOffset"]) == (table["offset"][0].as_py(), table["offset"][-1].as_py())
+    assert row["nullValues"] == table["value"].null_count
+    assert set(row["magic"]) == {"0", "1", "2"}
+    assert "upgraded-gzip" in run("stats", TOPIC).stdout
+
+
+def test_to_parquet(tmp_path):
+    out = run("to-parquet", "--include-headers", TOPIC, tmp_path)
+    assert out.returncode == 0, out.stderr
+    files = sorted(tmp_path.rglob("*"))
+    parquet = [f for f in files if f.is_file()]
+    assert all(f.parent == tmp_path / "topic=upgraded-gzip" / "partition=0" and f.suffix == ".parquet" for f in parquet)
+    got = [row for f in parquet for row in pq.ParquetFile(f).read().to_pylist()]
+    assert got == kolumn.read(TOPIC, include_headers=True).to_pylist()
+    again = run("to-parquet", TOPIC, tmp_path)
+    assert again.returncode == 2
+    assert "--overwrite" in again.stderr
+    assert run("to-parquet", "--overwrite", TOPIC, tmp_path).returncode == 0
+
+
+def test_to_parquet_leaves_nothing_of_a_damaged_segment(damaged, tmp_path):
+    target = tmp_path / "lake"
+    assert run("to-parquet", damaged, target).returncode == 1
+    assert [f for f in target.rglob("*") if f.is_file()] == []
+
+
+def test_to_parquet_leaves_nothing_when_it_is_interrupted(tmp_path):
+    source = tmp_path / "many-0"
+    source.mkdir()
+    data = (CORPUS / "v2-java" / "java-zstd-0" / "00000000000000000000.log").read_bytes()
+    (source / "00000000000000000000.log").write_bytes(data * 60)
+    target = tmp_path / "lake"
+    command = [sys.executable, "-c", "from kolumn.cli import main; main()", "to-parquet", "--row-group-rows", "100", str(source), str(target)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while not list(target.rglob("*.partial")):
+        assert process.poll() is None, "it was done before it could be interrupted"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, message = process.communicate(timeout=60)
+    assert process.returncode != 0, message
+    assert [f for f in target.rglob("*") if f.is_file()] == []
+
+
+def test_doctor():
+    found = json.loads(run("doctor", "--json").stdout)
+    assert found["cpu"]["backend"] == "can run"
+    assert found["gpu"]["backend"].startswith("can't run")
+    assert found["packages"]["pyarrow"]
+    assert "CRC-32C" in run("doctor").stdout
