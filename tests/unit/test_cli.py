@@ -150,7 +150,8 @@ def test_to_parquet_leaves_nothing_when_it_is_interrupted(tmp_path):
     data = (CORPUS / "v2-java" / "java-zstd-0" / "00000000000000000000.log").read_bytes()
     (source / "00000000000000000000.log").write_bytes(data * 60)
     target = tmp_path / "lake"
-    command = [sys.executable, "-c", "from kolumn.cli import main; main()", "to-parquet", "--row-group-rows", "100", str(source), str(target)]
+    script = "from kolumn.cli import main; main()"
+    command = [sys.executable, "-c", script, "to-parquet", "--row-group-rows", "100", str(source), str(target)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     while not list(target.rglob("*.partial")):
         assert process.poll() is None, "it was done before it could be interrupted"
