@@ -1,11 +1,14 @@
 """Splits: which bytes of which segments one task reads. Planned from headers alone; a split holds ranges, never bytes."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from pyspark.sql.datasource import InputPartition
 
 from kolumn import plan
-from kolumn.source import Range, find_segments
+from kolumn.api import segments_of
+from kolumn.seek import select_ranges
+from kolumn.source import Range
 from kolumn.spark_plugin.options import ReadOptions
 
 
@@ -25,9 +28,17 @@ def plan_splits(options: ReadOptions) -> list[Split]:
     list of Split
         At least one: for an empty list Spark would make up a partition of its own.
     """
-    segments = find_segments(list(options.paths), topic=options.decode.topic, partition=options.decode.partition)
-    ranges = (part for segment in plan.without_replaced(segments) for part in plan.cut(segment, options.split_bytes))
-    return [Split(group) for group in pack(ranges, options.split_bytes)] or [Split(())]
+    return [Split(group) for group in pack(_wanted(options), options.split_bytes)] or [Split(())]
+
+
+def _wanted(options: ReadOptions) -> Iterator[Range]:
+    """Parts of the segments, without what lies before the first record that a range of offsets or times can want."""
+    for chosen in select_ranges(segments_of(options.paths, options.decode), options.decode):
+        for part in plan.cut(chosen.segment, options.split_bytes):
+            if part.start >= chosen.start:
+                yield part
+            elif part.end > chosen.start:
+                yield replace(chosen, end=part.end)
 
 
 def pack(ranges: Iterable[Range], target: int) -> Iterator[tuple[Range, ...]]:

@@ -21,6 +21,7 @@ LOG = ".log"
 SWAP = ".log.swap"
 CLEANED = ".log.cleaned"
 
+_BASE_OFFSET = re.compile(r"[0-9]{20}")
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[0-9a-f]{32}-(?P<state>delete|future|stray))?")
 
 
@@ -34,7 +35,7 @@ class Segment:
     topic, partition
         From the directory's name, split at the last dash; None where it is not ``topic-partition``.
     base_offset : int, optional
-        From the file's name.
+        From the file's name, where it has Kafka's 20 digits.
     size : int
         Bytes, when it was looked at. A segment is never read beyond that.
     """
@@ -149,7 +150,7 @@ def _topic_partition(name: str) -> tuple[str, int]:
 
 def _base_offset(path: Path) -> int | None:
     digits = path.name.partition(".")[0].partition("-")[0]
-    return int(digits) if digits.isascii() and digits.isdigit() else None
+    return int(digits) if _BASE_OFFSET.fullmatch(digits) else None
 
 
 def sources(source: Any) -> Iterable[str]:

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,8 @@ def strict(path: Path, mutant: Mutant, expected: oracle.Segment, **options: Any)
     expect(found == expected.rows(), f"{options}: rows differ: {first_difference(found, expected.rows())}")
     if mutant.ordered and options["check_crcs"] and increasing(expected.rows()):
         behind = [at for at, _ in mutant.untouched if at > expected.position]
-        expect(not behind, f"{options}: intact entries at {behind} are lost in silence behind {expected.position}")
+        # One entry alone may as well lie inside the value of a record of the last one, which was cut.
+        expect(len(behind) < 2, f"{options}: intact entries at {behind} are lost in silence behind {expected.position}")
 
 
 def _error(segment: oracle.Segment) -> str:
@@ -134,8 +135,11 @@ def skipping(path: Path, mutant: Mutant, entries: list[bytes], **options: Any) -
     for entry in expected.entries:
         if entry.error is None and entry.rows:
             expect(by_position.get(entry.position) == entry.rows, f"skip: intact entry at {entry.position} is lost or differs")
-    if mutant.ordered and increasing(expected.rows()):
+    if mutant.ordered and increasing(found):
+        behind = sum(at > expected.position for at, _ in mutant.untouched)
         for at, index in mutant.untouched:
+            if skipped_whole(expected, at) or (expected.stop == "truncated" and behind < 2 and at > expected.position):
+                continue
             rows = oracle.read_entry(entries[index], at).rows
             expect(by_position.get(at, []) == rows, f"skip: untouched entry at {at} is lost or differs")
     for at, rows in by_position.items():
@@ -146,6 +150,14 @@ def skipping(path: Path, mutant: Mutant, entries: list[bytes], **options: Any) -
     expect(report.records == len(found), f"verify: {report.records} records, {len(found)} read")
     expect(report.ok or expected.first_error is not None or expected.stop == "truncated", f"verify: {report.damage.to_pylist()}")
     expect(not report.ok or expected.first_error is None, f"verify: ok, but Java stops at {expected.first_error}: {_error(expected)}")
+
+
+def skipped_whole(segment: oracle.Segment, position: int) -> bool:
+    """Whether the position lies inside a damaged entry whose length leads on: what is inside it is never looked at."""
+    for entry, following in zip_longest(segment.entries, segment.entries[1:]):
+        if entry.position < position < entry.position + entry.size:
+            return following.error is None if following else segment.stop in ("end", "zeros")
+    return False
 
 
 def first_difference(found: list[oracle.Row], expected: list[oracle.Row]) -> str:

@@ -159,12 +159,12 @@ def _batch(entry: bytes, position: int, check_crcs: bool) -> Iterator[Row]:
     if check_crcs and crc32c.crc32c(entry[21:]) != crc:
         raise BadEntryError("Record is corrupt: crc")
     codec = attributes & 7
-    if codec >= len(CODECS):
-        raise BadEntryError(f"Unknown compression type id: {codec}")
     if count < 0:
         raise BadEntryError("Found invalid record count")
     if count == 0:
         return
+    if codec >= len(CODECS):
+        raise BadEntryError(f"Unknown compression type id: {codec}")
     append_time, flags = bool(attributes & 8), (bool(attributes & 0x10), bool(attributes & 0x20))
     cursor = Cursor(inflate(codec, entry[61:], magic) if codec else entry[61:])
     for _ in range(count):

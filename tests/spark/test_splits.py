@@ -60,6 +60,17 @@ def test_small_segments_share_a_split(small_segments: Path) -> None:
     assert len(split.ranges) == len(list(small_segments.glob("*.log")))
 
 
+@pytest.mark.parametrize("split_bytes", [10_000, 1 << 30])
+@pytest.mark.parametrize("start", [0, 1, 400, 700, 899, 5000])
+def test_splits_leave_out_what_the_range_cannot_want(small_segments: Path, start: int, split_bytes: int) -> None:
+    texts = {"path": str(small_segments), "splitBytes": str(split_bytes)}
+    everything = [part for split in plan_splits(ReadOptions.of(texts)) for part in split.ranges]
+    parts = [part for split in plan_splits(ReadOptions.of(texts | {"startOffset": str(start)})) for part in split.ranges]
+    assert sum(part.end - part.start for part in parts) < sum(part.end - part.start for part in everything) or start < 2
+    wanted = kolumn.read(small_segments, start_offset=start, columns=["segment", "position"]).to_pylist()
+    assert all(any(part.segment.path == row["segment"] and part.start <= row["position"] < part.end for part in parts) for row in wanted)
+
+
 def test_a_split_ships_no_bytes(segment: Path) -> None:
     (split,) = plan_splits(ReadOptions.of({"path": str(segment)}))
     assert len(pickle.dumps(split)) < 1000
