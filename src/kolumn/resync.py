@@ -126,10 +126,10 @@ class Search:
             if position == self.file.size:
                 return True
             row = self._entry(position, self.file.size)
+            if row is not None and row[table.CODE] == Code.OK:
+                return True
             if row is None or not self._plausible(position, floor):
                 return self._tail(position)
-            if row[table.CODE] == Code.OK:
-                return True
             position += int(row[table.SIZE])
         return False
 
@@ -158,8 +158,8 @@ class Search:
         if head[16] != 2 or v2.header(head, 0, v2.HEADER, row) != Code.OK:
             return floor
         base, last, count = (int(row[i]) for i in (table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT))
-        # The next offset in the log, and as many offsets as records: nobody's damage looks like that.
-        believed = base == floor + 1 and base <= last and 0 <= count <= last - base + 1
+        # The next offset in the log, and one record for each offset: damage does not look like that.
+        believed = base == floor + 1 and count == last - base + 1 > 0
         return last if believed else floor
 
     def _entry(self, position: int, end: int) -> np.ndarray | None:

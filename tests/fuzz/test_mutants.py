@@ -5,9 +5,12 @@ KOLUMN_FUZZ_MUTANTS sets how many, KOLUMN_FUZZ_SEED the first seed.
 
 import os
 
+import pytest
+
 from kit.differential import run_all
 
 
+@pytest.mark.timeout(4 * 3600)
 def test_mutants() -> None:
     count = int(os.environ.get("KOLUMN_FUZZ_MUTANTS", "5000"))
     processes = min(len(os.sched_getaffinity(0)), 16)

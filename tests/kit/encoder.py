@@ -25,7 +25,8 @@ class Record:
 
 
 def varint(number: int) -> bytes:
-    """Zig-zag varint of a signed number of up to 64 bits."""
+    """Zig-zag varint of a number's low 64 bits."""
+    number = (number + (1 << 63)) % (1 << 64) - (1 << 63)
     return uvarint((number << 1) ^ (number >> 63))
 
 

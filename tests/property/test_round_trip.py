@@ -1,0 +1,94 @@
+"""Whatever the independent encoder writes, Kolumn reads; and how it is asked to read changes nothing."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from kit import oracle
+from kit.differential import first_difference, read
+from kit.strategies import segments
+
+import kolumn
+from kolumn.schema import RECORD_COLUMNS
+
+QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+COLUMNS = [name for name in RECORD_COLUMNS if name != "transaction"]
+
+
+@pytest.fixture(scope="module")
+def path() -> Path:
+    folder = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        (Path(scratch) / "topic-0").mkdir()
+        yield Path(scratch) / "topic-0" / "00000000000000000000.log"
+
+
+@QUICK
+@given(segments())
+def test_records_come_back(path: Path, segment: tuple[bytes, list[oracle.Row]]) -> None:
+    data, rows = segment
+    path.write_bytes(data)
+    found = read(path)
+    assert found == rows, first_difference(found, rows)
+    assert kolumn.verify(path).ok
+
+
+@QUICK
+@given(segments(), st.integers(1, 3000), st.integers(1, 3), st.sampled_from(["contiguous", "view"]), st.booleans())
+def test_chunks_threads_and_views_change_nothing(path, segment, chunk_bytes, threads, binary, check_crcs) -> None:
+    path.write_bytes(segment[0])
+    plain = kolumn.read(path, columns=COLUMNS, include_control=True)
+    other = kolumn.read(
+        path, columns=COLUMNS, include_control=True, chunk_bytes=chunk_bytes, threads=threads, binary=binary, check_crcs=check_crcs
+    )
+    assert other.to_pylist() == plain.to_pylist()
+
+
+@QUICK
+@given(segments(), st.lists(st.sampled_from(COLUMNS), unique=True))
+@example((b"", []), [])
+def test_columns_are_independent(path: Path, segment: tuple[bytes, list[oracle.Row]], columns: list[str]) -> None:
+    path.write_bytes(segment[0])
+    everything = kolumn.read(path, columns=COLUMNS, include_control=True)
+    some = kolumn.read(path, columns=columns, include_control=True)
+    assert some.schema.names == columns
+    if columns:
+        assert some.to_pylist() == everything.select(columns).to_pylist()
+
+
+@QUICK
+@given(segments(), st.data())
+def test_ranges_are_filters(path: Path, segment: tuple[bytes, list[oracle.Row]], data: st.DataObject) -> None:
+    path.write_bytes(segment[0])
+    rows = segment[1]
+    offsets = st.none() | st.sampled_from([row.offset + shift for row in rows for shift in (0, 1)] or [0])
+    times = st.none() | st.sampled_from([row.timestampMs for row in rows] or [0])
+    start, end, since, until = data.draw(offsets), data.draw(offsets), data.draw(times), data.draw(times)
+    found = read(path, start_offset=start, end_offset=end, start_timestamp=since, end_timestamp=until)
+
+    def kept(row: oracle.Row) -> bool:
+        in_offsets = (start is None or start <= row.offset) and (end is None or row.offset < end)
+        timeless = row.timestampMs == -1 and (since is not None or until is not None)
+        return in_offsets and not timeless and (since is None or since <= row.timestampMs) and (until is None or row.timestampMs < until)
+
+    assert found == list(filter(kept, rows))
+
+
+@QUICK
+@given(segments())
+def test_control_records_on_request(path: Path, segment: tuple[bytes, list[oracle.Row]]) -> None:
+    path.write_bytes(segment[0])
+    data = kolumn.read(path, columns=["offset", "isControl"])
+    assert data["offset"].to_pylist() == [row.offset for row in segment[1] if not row.isControl]
+    assert not any(data["isControl"].to_pylist())
+
+
+@QUICK
+@given(segments())
+def test_the_independent_reader_agrees(segment: tuple[bytes, list[oracle.Row]]) -> None:
+    """The two halves of the kit against each other."""
+    found = oracle.read(segment[0])
+    assert found.first_error is None
+    assert found.rows() == segment[1], first_difference(found.rows(), segment[1])
