@@ -38,7 +38,7 @@ class Decoded:
     trouble : Trouble, optional
         Why decoding ended before the chunk did.
     last_offset : int
-        Of the intact entries, -1 without one.
+        Of the last intact entry, -1 without one. (Not the largest: offsets are not under the CRC.)
     intact, records, valid_bytes : int
         Intact entries, the records in those that were decoded, and the bytes of the former.
     """
@@ -114,7 +114,7 @@ def _count(good: Any, errors: dict[int, Any], result: Decoded) -> None:
     broken = np.isin(good[:, table.POSITION], list(errors))
     result.intact = len(good) - len(errors)
     result.valid_bytes = int(good[~broken, table.SIZE].sum())
-    result.last_offset = int(good[:, table.LAST_OFFSET].max(initial=-1))
+    result.last_offset = int(good[-1, table.LAST_OFFSET]) if len(good) else -1
 
 
 def _before_trouble(file: SegmentFile, chunk: Chunk, rows: Any, options: Options, result: Decoded) -> Any:
@@ -122,7 +122,8 @@ def _before_trouble(file: SegmentFile, chunk: Chunk, rows: Any, options: Options
     floor = -1
     for i in np.flatnonzero(rows[:, table.CODE]):
         row = rows[i]
-        floor = max(floor, int(rows[:i][rows[:i, table.CODE] == Code.OK, table.LAST_OFFSET].max(initial=-1)))
+        before = rows[:i][rows[:i, table.CODE] == Code.OK, table.LAST_OFFSET]
+        floor = int(before[-1]) if len(before) else -1
         position, size = int(row[table.POSITION]), int(row[table.SIZE])
         error = header_error(file.path, row, chunk.source[position - chunk.origin :][:size])
         resume = None
@@ -130,7 +131,7 @@ def _before_trouble(file: SegmentFile, chunk: Chunk, rows: Any, options: Options
             search = Search(file)
             resume = search.true_end(position, position + size - 1, floor)
             following_intact = i + 1 < len(rows) and rows[i + 1, table.CODE] == Code.OK
-            if resume is None and (following_intact or search.chain_holds(position, size, floor)):
+            if resume is None and (following_intact or search.chain_holds(position, size)):
                 result.damage.append(damage_of(row, error, size, floor))
                 continue
         result.trouble = Trouble(position, floor, error, resume, row)

@@ -124,12 +124,12 @@ def _until_trouble(
     plan = _Plan(chunks(file, one.start, one.end, options.chunk_bytes, plain=plain))
     for decoded in _in_order(plan, lambda chunk: decode_chunk(file, chunk, options), pool, options.threads):
         yield from decoded.batches
-        if decoded.trouble is not None and decoded.trouble.floor < floor:
+        if decoded.trouble is not None and decoded.trouble.floor < 0:
             decoded.trouble.floor = floor
         found.add(decoded)
         if decoded.trouble is not None:
             return decoded.trouble
-        floor = max(floor, decoded.last_offset)
+        floor = decoded.last_offset if decoded.last_offset >= 0 else floor
     assert plan.stop is not None
     return at_stop(file, plan.stop, floor, found)
 

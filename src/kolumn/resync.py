@@ -78,8 +78,7 @@ class Search:
         floor : int
             Last offset before it, -1 for none.
         truncated : bool
-            The entry claims to end behind the file: that is normal for the last one, so a look-alike header behind a candidate
-            is not enough.
+            The entry claims to end behind the file: that is normal for the last one, so a single candidate is not enough.
         """
         self._budget = CRC_BUDGET
         end = self.true_end(position, self.file.size, floor)
@@ -94,7 +93,8 @@ class Search:
                 best = chain
             if best.ends_well:
                 return best.start
-        return best.start if best is not None and best.followed and not truncated else None
+        enough = 2 if truncated else 1
+        return best.start if best is not None and best.followed and best.entries >= enough else None
 
     def true_end(self, position: int, limit: int, floor: int) -> int | None:
         """Where the entry at ``position`` ends by its CRC, before ``limit``; None where no end fits."""
@@ -119,7 +119,7 @@ class Search:
                     return int(found)
         return None
 
-    def chain_holds(self, position: int, size: int, floor: int) -> bool:
+    def chain_holds(self, position: int, size: int) -> bool:
         """Whether lengths lead from the entry of ``size`` bytes at ``position`` to an intact entry or exactly to the end."""
         position += size
         for _ in range(CHAIN_ENTRIES):
@@ -128,7 +128,7 @@ class Search:
             row = self._entry(position, self.file.size)
             if row is not None and row[table.CODE] == Code.OK:
                 return True
-            if row is None or not self._plausible(position, floor):
+            if row is None:
                 return self._tail(position)
             position += int(row[table.SIZE])
         return False

@@ -165,7 +165,14 @@ def test_error_text_says_all(tmp_path):
     with pytest.raises(kolumn.CorruptBatchError) as caught:
         kolumn.read(path)
     text = str(caught.value)
-    for part in (str(path), f"position {len(batches[0])}", "base offset 104", "crc: expected the stored checksum 0x", "found 0x", "errors='skip'"):
+    for part in (
+        str(path),
+        f"position {len(batches[0])}",
+        "base offset 104",
+        "crc: expected the stored checksum 0x",
+        "found 0x",
+        "errors='skip'",
+    ):
         assert part in text
 
 

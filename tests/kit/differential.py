@@ -153,9 +153,12 @@ def skipping(path: Path, mutant: Mutant, entries: list[bytes], **options: Any) -
 
 
 def skipped_whole(segment: oracle.Segment, position: int) -> bool:
-    """Whether the position lies inside a damaged entry whose length leads on: what is inside it is never looked at."""
+    """Whether the position lies inside an entry that is intact, or whose length leads on: what is inside is never looked at."""
     for entry, following in zip_longest(segment.entries, segment.entries[1:]):
         if entry.position < position < entry.position + entry.size:
+            if entry.error is None:
+                # The deletion took bytes that equal the ones behind them: an intact entry ends in this one.
+                return True
             return following.error is None if following else segment.stop in ("end", "zeros")
     return False
 

@@ -124,15 +124,15 @@ def raw_batch(
 ) -> bytes:
     """A batch of format 2 around any payload, header fields as given, length and CRC right."""
     covered = (
-        struct.pack(
-            ">hiqqqhii", attributes, last_delta, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count
-        )
+        struct.pack(">hiqqqhii", attributes, last_delta, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count)
         + payload
     )
     return struct.pack(">qiibI", base_offset, 9 + len(covered), leader_epoch, 2, crc32c.crc32c(covered)) + covered
 
 
-def control_batch(offset: int, kind: int, *, producer_id: int = 7, producer_epoch: int = 3, coordinator_epoch: int = 11, timestamp: int = 0) -> bytes:
+def control_batch(
+    offset: int, kind: int, *, producer_id: int = 7, producer_epoch: int = 3, coordinator_epoch: int = 11, timestamp: int = 0
+) -> bytes:
     """A transaction marker: ``kind`` 0 is ABORT, 1 is COMMIT."""
     marker = Record(offset, struct.pack(">hh", 0, kind), struct.pack(">hi", 0, coordinator_epoch), timestamp)
     return batch([marker], flags=TRANSACTIONAL | CONTROL, producer_id=producer_id, producer_epoch=producer_epoch)

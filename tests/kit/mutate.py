@@ -65,7 +65,9 @@ def make_entry(rng: random.Random, records: list[Record]) -> bytes:
     style = rng.choice(STYLES[codec])
     if kind < 0.7:
         flags = rng.choice((0, 0, LOG_APPEND_TIME, TRANSACTIONAL))
-        return batch(records, codec=codec, style=style, flags=flags, producer_id=rng.choice((-1, 9)), base_sequence=rng.choice((-1, 0, 2147483645)))
+        return batch(
+            records, codec=codec, style=style, flags=flags, producer_id=rng.choice((-1, 9)), base_sequence=rng.choice((-1, 0, 2147483645))
+        )
     if kind < 0.74:
         return control_batch(records[0].offset, rng.randint(0, 1))
     if kind < 0.77:

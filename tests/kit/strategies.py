@@ -10,7 +10,9 @@ from kit.oracle import Row
 from kit.streams import CODECS, STYLES
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
-BLOBS = st.none() | st.binary(max_size=40) | st.builds(lambda byte, size: byte * size, st.binary(min_size=1, max_size=1), st.integers(0, 3000))
+BLOBS = (
+    st.none() | st.binary(max_size=40) | st.builds(lambda byte, size: byte * size, st.binary(min_size=1, max_size=1), st.integers(0, 3000))
+)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=10)), max_size=3)
 
 
