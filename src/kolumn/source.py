@@ -149,8 +149,9 @@ def _topic_partition(name: str) -> tuple[str, int]:
 
 
 def _base_offset(path: Path) -> int | None:
-    digits = path.name.partition(".")[0].partition("-")[0]
-    return int(digits) if _BASE_OFFSET.fullmatch(digits) else None
+    """From Kafka's segment names alone: a snapshot's name says where it ends."""
+    digits, _, suffix = path.name.partition(".")
+    return int(digits) if suffix.startswith("log") and _BASE_OFFSET.fullmatch(digits) else None
 
 
 def sources(source: Any) -> Iterable[str]:

@@ -36,7 +36,6 @@ BATCH_NAMES = {
     "position": "position",
     "size": "size",
     "lastOffset": "last_offset",
-    "count": "count_or_null",
     "magic": "magic",
     "codec": "codec",
     "crc": "crc",
