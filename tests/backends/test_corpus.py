@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from kit.corpus import BATCH_NAMES, RECORD_NAMES, Case, cases
 
 import kolumn
+from kit.corpus import BATCH_NAMES, RECORD_NAMES, Case, cases
 
 COLUMNS = [*RECORD_NAMES, "segment", "topic", "partition", "timestamp", "tombstone"]
 CASES = cases()

@@ -10,9 +10,8 @@ import tempfile
 import traceback
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
-from itertools import groupby, zip_longest
+from itertools import groupby, pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,7 @@ def make(seed: int) -> tuple[list[bytes], Mutant]:
     return entries, mutate(rng, entries)
 
 
-class Difference(AssertionError):
+class Difference(AssertionError):  # noqa: N818 - it is a finding
     """Kolumn and the independent reader disagree."""
 
 
@@ -123,7 +122,7 @@ def intact_behind(data: bytes, position: int) -> bool:
 
 def increasing(rows: list[oracle.Row]) -> bool:
     """Whether offsets increase: where they don't, what fits behind damage can't be told by offsets."""
-    return all(one.offset < other.offset for one, other in zip(rows, rows[1:], strict=False))
+    return all(one.offset < other.offset for one, other in pairwise(rows))
 
 
 def skipping(path: Path, mutant: Mutant, entries: list[bytes], **options: Any) -> None:

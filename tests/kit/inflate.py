@@ -101,7 +101,7 @@ def snappy(data: bytes) -> bytes:
 def _snappy_block(block: bytes) -> bytes:
     # The library allocates what the preamble says: no element makes more than 64 bytes out of less than 3.
     length = shift = 0
-    for count, byte in enumerate(block[:6]):
+    for count, byte in enumerate(block[:6]):  # noqa: B007 - used behind the loop
         length |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:

@@ -81,7 +81,7 @@ def read(data: bytes, check_crcs: bool = True) -> Segment:
     """Read a segment, going on behind entries that are damaged inside, as long as their lengths lead on."""
     entries, at = [], 0
     while len(data) - at > 17:
-        offset, size = struct.unpack_from(">qi", data, at)
+        _, size = struct.unpack_from(">qi", data, at)
         if size == 0 and not any(data[at:]):
             return Segment(entries, "zeros", at)
         if size < 14:

@@ -30,7 +30,7 @@ def batches(draw: st.DrawFn, offset: int) -> tuple[Entry, int]:
     count, codec = draw(st.integers(0, 5)), draw(st.integers(0, 4))
     flags = draw(st.sampled_from([0, LOG_APPEND_TIME, TRANSACTIONAL, TRANSACTIONAL | CONTROL]))
     pid, epoch, sequence = draw(INT64), draw(st.integers(-32768, 32767)), draw(st.integers(-1, (1 << 31) - 1))
-    leader, base_time, max_time = draw(st.integers(-1, (1 << 31) - 1)), draw(INT64), draw(INT64)
+    leader, base_time, append_time = draw(st.integers(-1, (1 << 31) - 1)), draw(INT64), draw(INT64)
     at, records, rows = offset, [], []
     for _ in range(count):
         at += draw(st.integers(0, 3))
@@ -39,7 +39,7 @@ def batches(draw: st.DrawFn, offset: int) -> tuple[Entry, int]:
         records.append(Record(at, key, value, time, tuple((name.encode(), data) for name, data in headers)))
         rows.append(
             Row(
-                at, max_time if flags & LOG_APPEND_TIME else time, flags >> 3 & 1, key, value, tuple(headers), pid, epoch,
+                at, append_time if flags & LOG_APPEND_TIME else time, flags >> 3 & 1, key, value, tuple(headers), pid, epoch,
                 -1 if sequence < 0 else (sequence + at - offset) % (1 << 31), leader, bool(flags & TRANSACTIONAL), bool(flags & CONTROL),
                 2, CODECS[codec], 0,
             )
@@ -47,7 +47,11 @@ def batches(draw: st.DrawFn, offset: int) -> tuple[Entry, int]:
         at += 1
     data = batch(
         records, codec=codec, style=draw(st.sampled_from(STYLES[codec])), flags=flags, base_offset=offset, base_timestamp=base_time,
-        last_offset=max(at - 1, offset), max_timestamp=max_time, producer_id=pid, producer_epoch=epoch, base_sequence=sequence,
+        last_offset=max(at - 1, offset),
+        max_timestamp=append_time if flags & LOG_APPEND_TIME else None,
+        producer_id=pid,
+        producer_epoch=epoch,
+        base_sequence=sequence,
         leader_epoch=leader,
     )  # fmt: skip
     return Entry(data, tuple(rows)), max(at, offset + 1)
@@ -75,7 +79,7 @@ def wrappers(draw: st.DrawFn, offset: int) -> tuple[Entry, int]:
         offset += draw(st.integers(0, 3))
         records.append(Record(offset, draw(BLOBS), draw(BLOBS), draw(INT64)))
         offset += 1
-    outer_time = draw(INT64)
+    outer_time = draw(INT64) if append else max(record.timestamp for record in records)
     options: dict[str, Any] = {"timestamp": outer_time, "garbage": draw(st.binary(max_size=11))}
     if magic == 1 and draw(st.booleans()):
         options["inner_base"] = draw(st.integers(max(0, records[0].offset - 5), records[0].offset))

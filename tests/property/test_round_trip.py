@@ -3,18 +3,26 @@
 import tempfile
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+
+import kolumn
 from kit import oracle
 from kit.differential import first_difference, read
 from kit.strategies import segments
-
-import kolumn
 from kolumn.schema import RECORD_COLUMNS
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 COLUMNS = [name for name in RECORD_COLUMNS if name != "transaction"]
+
+
+def same(one: pa.Table, other: pa.Table) -> None:
+    """Equal, whichever way binary columns are laid out."""
+    assert one.schema.names == other.schema.names
+    for name in one.schema.names:
+        assert one[name].cast(other.schema.field(name).type).combine_chunks().equals(other[name].combine_chunks()), name
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +51,7 @@ def test_chunks_threads_and_views_change_nothing(path, segment, chunk_bytes, thr
     other = kolumn.read(
         path, columns=COLUMNS, include_control=True, chunk_bytes=chunk_bytes, threads=threads, binary=binary, check_crcs=check_crcs
     )
-    assert other.to_pylist() == plain.to_pylist()
+    same(other, plain)
 
 
 @QUICK
@@ -54,8 +62,7 @@ def test_columns_are_independent(path: Path, segment: tuple[bytes, list[oracle.R
     everything = kolumn.read(path, columns=COLUMNS, include_control=True)
     some = kolumn.read(path, columns=columns, include_control=True)
     assert some.schema.names == columns
-    if columns:
-        assert some.to_pylist() == everything.select(columns).to_pylist()
+    same(some, everything.select(columns))
 
 
 @QUICK
