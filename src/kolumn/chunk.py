@@ -131,7 +131,7 @@ def _before_trouble(file: SegmentFile, chunk: Chunk, rows: Any, options: Options
             search = Search(file)
             resume = search.true_end(position, position + size - 1, floor)
             following_intact = i + 1 < len(rows) and rows[i + 1, table.CODE] == Code.OK
-            if resume is None and (following_intact or search.chain_holds(position, size)):
+            if resume is None and (following_intact or search.chain_holds(position, size, floor)):
                 result.damage.append(damage_of(row, error, size, floor))
                 continue
         result.trouble = Trouble(position, floor, error, resume, row)

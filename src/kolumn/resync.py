@@ -84,6 +84,24 @@ class Search:
         end = self.true_end(position, self.file.size, floor)
         if end is not None:
             return end
+        found, landing = self._by_checksums(position, floor, truncated), self._landing(position)
+        if found is None or landing is None:
+            return landing if found is None else found
+        return min(found, landing)
+
+    def _landing(self, position: int) -> int | None:
+        """First intact entry that lengths lead to, however little sense the headers on the way make."""
+        for _ in range(CHAIN_ENTRIES):
+            row = self._entry(position, self.file.size)
+            if row is None:
+                return None
+            if row[table.CODE] == Code.OK:
+                return position
+            position += int(row[table.SIZE])
+        return None
+
+    def _by_checksums(self, position: int, floor: int, truncated: bool) -> int | None:
+        """First position at which an intact entry begins that fits what is around it."""
         floor = max(floor, self._claimed_last(position, floor))
         best: Chain | None = None
         for chain in self._chains(position + 1, floor):
@@ -119,7 +137,7 @@ class Search:
                     return int(found)
         return None
 
-    def chain_holds(self, position: int, size: int) -> bool:
+    def chain_holds(self, position: int, size: int, floor: int) -> bool:
         """Whether lengths lead from the entry of ``size`` bytes at ``position`` to an intact entry or exactly to the end."""
         position += size
         for _ in range(CHAIN_ENTRIES):
@@ -128,7 +146,7 @@ class Search:
             row = self._entry(position, self.file.size)
             if row is not None and row[table.CODE] == Code.OK:
                 return True
-            if row is None:
+            if row is None or not self._plausible(position, floor):
                 return self._tail(position)
             position += int(row[table.SIZE])
         return False

@@ -84,8 +84,9 @@ def snappy(data: bytes) -> bytes:
             again = data[at : at + 16]
             if len(again) < 16:
                 raise BadStreamError("Insufficient header size in a concatenated block")
+            # snappy-java takes this for the end or goes on behind it, depending on where its caller's buffer ends.
             if again[:8] != magic:
-                break
+                raise BadStreamError("header of a concatenated block")
             if struct.unpack_from(">i", again, 8)[0] < 1:
                 raise BadStreamError("incompatible version")
             at += 16

@@ -1,0 +1,193 @@
+"""Golden bytes of format 2, field by field."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit.encoder import with_crc
+
+import kolumn
+
+T = 1_600_000_000_000
+NOBODY = "ffffffffffffffff ffff ffffffff # producer id, epoch and base sequence: none"
+
+PLAIN = """
+    0000000000000064 # base offset 100
+    00000042         # 66 bytes follow
+    00000003         # leader epoch 3
+    02               # magic 2
+    728602eb         # CRC-32C from the attributes on
+    0000             # attributes: no codec, CreateTime
+    00000001         # last offset is 1 more than the base
+    00000174876e8000 # base timestamp 1600000000000
+    00000174876e8005 # largest timestamp
+    0000000000000fa0 # producer 4000
+    0002             # producer epoch 2
+    00000009         # base sequence 9
+    00000002         # 2 records
+      10 00          # 8 bytes, attributes
+      00 00          # timestamp + 0, offset + 0
+      02 6b          # key "k"
+      02 76          # value "v"
+      00             # no headers
+      0e 00          # 7 bytes, attributes
+      0a 02          # timestamp + 5, offset + 1
+      01             # key null
+      02 77 00       # value "w", no headers
+"""
+HEADERS = f"""
+    0000000000000064 00000041 00000000 02 8f40f33e # base offset, length, leader epoch 0, magic, CRC
+    0000 00000000 00000174876e8000 00000174876e8000 # attributes, last delta, timestamps
+    {NOBODY}
+    00000001         # 1 record
+      1e 00 00 00    # 15 bytes, attributes, deltas
+      00             # key empty
+      00             # value empty
+      06             # 3 headers:
+      02 68 01       # "h": null
+      00 00          # "": empty
+      02 68 02 ff    # "h" again: ff
+"""
+ABORT = """
+    0000000000000032 00000042 00000000 02 e6a50225 # base offset 50, 66 bytes follow: 78 in all
+    0030             # attributes: transactional, control
+    00000000 00000174876e8000 00000174876e8000 # last delta, timestamps
+    00000000000003e8 0001 # producer 1000, epoch 1
+    ffffffff         # markers have no sequence
+    00000001         # 1 record
+      20 00 00 00    # 16 bytes, attributes, deltas
+      08 0000 0000   # key: version 0, type 0 is ABORT
+      0c 0000 0000000b # value: version 0, coordinator epoch 11
+      00             # no headers
+"""
+EMPTY = """
+    000000000000001e 00000031 00000003 02 c107bf2f # base offset 30, 49 bytes follow: a header alone
+    0000             # no codec, whatever the topic's is
+    00000009         # last offset 39 stays
+    ffffffffffffffff # base timestamp: none
+    00000174876e8000 # the largest one stays
+    0000000000000fa0 0002 00000009 # producer 4000, epoch 2, base sequence 9 stay
+    00000000         # no records
+"""
+HORIZON = f"""
+    000000000000003a 0000003c 00000000 02 9f8e9898 # base offset 58, 60 bytes follow
+    0040             # attributes: delete horizon
+    00000004         # last offset 62
+    000001748c94dc00 # the horizon in place of the base timestamp: a day later
+    00000174876e8000 # largest timestamp
+    {NOBODY}
+    00000001         # 1 record
+      14 00          # 10 bytes, attributes
+      ffefb252       # timestamp - 86400000
+      04             # offset + 2
+      02 6b 01 00    # key "k", value null: a tombstone
+"""
+OVERLONG = f"""
+    0000000000000046 00000042 00000001 02 a79c3493 # base offset 70
+    0000 00000000 00000174876e8000 00000174876e8000
+    {NOBODY}
+    00000001         # 1 record
+      9e00           # 15 bytes, in two groups where one would do
+      00             # attributes
+      808000         # timestamp + 0, in three groups
+      8080808070     # offset + 0: the bits of the fifth group that don't fit into 32 are dropped
+      0d             # key length -7: null, like every negative length
+      828000 7a      # value "z", its length in three groups
+      00             # no headers
+"""
+
+
+def unhex(text: str) -> bytes:
+    return bytes.fromhex("".join(line.partition("#")[0] for line in text.splitlines()))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "00000000000000000000.log"
+
+
+def records(path: Path, text: str, *columns: str, **options: Any) -> list[tuple]:
+    path.write_bytes(unhex(text))
+    return [tuple(row.values()) for row in kolumn.read(path, columns=columns, **options).to_pylist()]
+
+
+def test_plain(path: Path) -> None:
+    columns = ("offset", "key", "value", "timestampMs", "timestampType", "producerId", "producerEpoch", "sequence", "leaderEpoch", "headers")
+    assert records(path, PLAIN, *columns) == [
+        (100, b"k", b"v", T, 0, 4000, 2, 9, 3, []),
+        (101, None, b"w", T + 5, 0, 4000, 2, 10, 3, []),
+    ]
+    (row,) = kolumn.batches(path).to_pylist()
+    assert row == {
+        "segment": str(path), "position": 0, "size": 78, "baseOffset": 100, "lastOffset": 101, "count": 2, "magic": 2, "codec": "none",
+        "crc": 0x728602EB, "crcValid": True, "timestampType": 0, "baseTimestampMs": T, "maxTimestampMs": T + 5, "producerId": 4000,
+        "producerEpoch": 2, "baseSequence": 9, "leaderEpoch": 3, "isTransactional": False, "isControl": False, "deleteHorizonMs": None,
+    }  # fmt: skip
+
+
+def test_headers(path: Path) -> None:
+    (row,) = records(path, HEADERS, "key", "value", "headers")
+    assert row == (b"", b"", [{"key": "h", "value": None}, {"key": "", "value": b""}, {"key": "h", "value": b"\xff"}])
+
+
+def test_abort_marker(path: Path) -> None:
+    assert len(unhex(ABORT)) == 78
+    assert records(path, ABORT, "offset") == []
+    columns = ("offset", "key", "value", "controlType", "isControl", "isTransactional", "producerId", "producerEpoch", "sequence")
+    assert records(path, ABORT, *columns, include_control=True) == [
+        (50, bytes(4), bytes.fromhex("00000000000b"), "ABORT", True, True, 1000, 1, -1)
+    ]
+
+
+def test_empty_batch(path: Path) -> None:
+    assert records(path, EMPTY, "offset") == []
+    (row,) = kolumn.batches(path).to_pylist()
+    assert (row["size"], row["baseOffset"], row["lastOffset"], row["count"], row["baseSequence"]) == (61, 30, 39, 0, 9)
+    assert (row["baseTimestampMs"], row["maxTimestampMs"]) == (-1, T)
+
+
+def test_delete_horizon(path: Path) -> None:
+    assert records(path, HORIZON, "offset", "timestampMs", "key", "tombstone") == [(60, T, b"k", True)]
+    (row,) = kolumn.batches(path).to_pylist()
+    assert (row["deleteHorizonMs"], row["lastOffset"]) == (T + 86_400_000, 62)
+
+
+def test_overlong_varints(path: Path) -> None:
+    """Java accepts them; some other clients don't."""
+    assert records(path, OVERLONG, "offset", "timestampMs", "key", "value") == [(70, T, None, b"z")]
+
+
+@pytest.mark.parametrize(
+    ("at", "damage", "field", "record"),
+    [
+        (57, "00000001", "record count", None),
+        (57, "00000003", "record", None),
+        (57, "ffffffff", "record count", None),
+        (57, "7fffffff", "record count", None),
+        (61, "12", "record length", 0),
+        (61, "0e", "record length", 0),
+        (65, "7e", "key length", 0),
+        (67, "7e", "value length", 0),
+        (69, "01", "header count", 0),
+        (69, "7e", "header count", 0),
+        (22, "05", "attributes", None),
+    ],
+)
+def test_wrong_field_under_a_right_checksum(path: Path, at: int, damage: str, field: str, record: int | None) -> None:
+    good, bad = unhex(PLAIN), bytes.fromhex(damage)
+    path.write_bytes(with_crc(good[:at] + bad + good[at + len(bad) :]))
+    with pytest.raises(kolumn.CorruptBatchError) as caught:
+        kolumn.read(path)
+    error = caught.value
+    assert (error.segment, error.position, error.base_offset) == (str(path), 0, 100)
+    assert field in error.field
+    assert record is None or error.record == record
+    assert kolumn.read(path, errors="skip").num_rows == 0
+
+
+def test_no_records_by_the_count(path: Path) -> None:
+    """A count of 0 and a payload: Java looks at nothing but the count."""
+    good = unhex(PLAIN)
+    path.write_bytes(with_crc(good[:57] + bytes(4) + good[61:]))
+    assert kolumn.read(path).num_rows == 0
+    assert kolumn.verify(path).ok
