@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.encoder import with_crc
 
 import kolumn
+from kit.encoder import with_crc
 
 T = 1_600_000_000_000
 NOBODY = "ffffffffffffffff ffff ffffffff # producer id, epoch and base sequence: none"

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from kit.encoder import with_crc
 
 import kolumn
+from kit.encoder import with_crc
 
 T = 1_600_000_000_000
 COLUMNS = ["offset", "key", "value", "timestampMs", "timestampType", "magic", "codec", "tombstone"]
