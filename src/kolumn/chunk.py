@@ -145,7 +145,11 @@ def _wanted(rows: Any, options: Options) -> Any:
     if not options.include_control:
         keep &= rows[:, table.CONTROL] == 0
     if options.start_offset is not None:
-        keep &= rows[:, table.LAST_OFFSET] >= options.start_offset
+        # A wrapper's offset is its last record's only if its inner offsets count from it: format 1, and not 0.
+        offset_tells = (
+            (rows[:, table.CODEC] == 0) | (rows[:, table.MAGIC] == 2) | (rows[:, table.MAGIC] == 1) & (rows[:, table.LAST_OFFSET] != 0)
+        )
+        keep &= (rows[:, table.LAST_OFFSET] >= options.start_offset) | ~offset_tells
     if options.end_offset is not None:
         keep &= (rows[:, table.BASE_OFFSET] < options.end_offset) | (rows[:, table.BASE_OFFSET] == table.UNKNOWN)
     if options.start_timestamp is not None:
