@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+import kolumn
 from kit import oracle
 from kit.encoder import Record, batch, control_batch, message, raw_batch, record_body, varint, with_crc, wrapper
 from kit.streams import GZIP, LZ4, SNAPPY, XERIAL, ZSTD, compress
-
-import kolumn
 
 T = 1_700_000_000_000
 
@@ -112,7 +112,8 @@ CASES: dict[str, tuple[bytes, int | None, list[int]]] = {
     ),
     "format 1 with 21 bytes": (middle(with_crc(one(105)[:8] + struct.pack(">i", 21) + one(105)[12:33])), FIRST, WITHOUT),
     "negative key length is null": (
-        middle(changed(message(1, Record(105, None, b"v", T)), 26, struct.pack(">i", -7), fix=True)), None, [100, 101, 102, 105, 106, 107, 108],
+        middle(changed(message(1, Record(105, None, b"v", T)), 26, struct.pack(">i", -7), fix=True)),
+        None, [100, 101, 102, 105, 106, 107, 108],
     ),
     "lz4 of format 0 with its historic header checksum": (
         middle(wrapper(0, records(103), LZ4)), None, ALL,
