@@ -48,18 +48,33 @@ def load64(typing: Any, address: Any) -> Any:
     return types.int64(types.int64), emit
 
 
+def _copy(width: int) -> Any:
+    @intrinsic
+    def copy(typing: Any, target: Any, source: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            vector = ir.VectorType(ir.IntType(8), width)
+            word = builder.load(_pointer(builder, args[1], vector))
+            word.align = 1
+            builder.store(word, _pointer(builder, args[0], vector)).align = 1
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), emit
+
+    return copy
+
+
+copy16, copy32 = _copy(16), _copy(STEP)
+"""16 or 32 bytes from the second address to the first, unaligned; as one load and one store, so the two may overlap."""
+
+
 @intrinsic
-def _copy_step(typing: Any, target: Any, source: Any) -> Any:
-    """32 bytes from address ``source`` to address ``target``, unaligned."""
+def select(typing: Any, condition: Any, a: Any, b: Any) -> Any:
+    """``a`` if ``condition`` else ``b``, without a branch."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        vector = ir.VectorType(ir.IntType(8), STEP)
-        word = builder.load(_pointer(builder, args[1], vector))
-        word.align = 1
-        builder.store(word, _pointer(builder, args[0], vector)).align = 1
-        return context.get_dummy_value()
+        return builder.select(args[0], args[1], args[2])
 
-    return types.void(types.int64, types.int64), emit
+    return types.int64(types.boolean, types.int64, types.int64), emit
 
 
 @intrinsic
@@ -70,6 +85,22 @@ def load8(typing: Any, address: Any) -> Any:
         return builder.zext(builder.load(_pointer(builder, args[0], ir.IntType(8))), ir.IntType(64))
 
     return types.int64(types.int64), emit
+
+
+@intrinsic
+def prefetch(typing: Any, address: Any) -> Any:
+    """Ask for the cache line at ``address``, to write to it. Harmless at any address."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        name = "llvm.prefetch.p0i8"
+        ask = builder.module.globals.get(name) or ir.Function(
+            builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), name
+        )
+        builder.call(ask, [_pointer(builder, args[0], ir.IntType(8)), word(1), word(3), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), emit
 
 
 @register_jitable
@@ -85,5 +116,5 @@ def copy_padded(target: int, source: int, size: int) -> None:
     """Copy ``size`` bytes; reads and writes up to 31 bytes beyond, so both sides need `PAD`."""
     done = 0
     while done < size:
-        _copy_step(target + done, source + done)
+        copy32(target + done, source + done)
         done += STEP

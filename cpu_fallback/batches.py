@@ -6,20 +6,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.cpu_fallback.address import PAD
 from kolumn.cpu_fallback.columns import Columns
 from kolumn.cpu_fallback.fields import POSITIONS, ROWS, fields
 from kolumn.cpu_fallback.index import count_headers, index
 from kolumn.cpu_fallback.inflate import inflate
 from kolumn.cpu_fallback.locate import locate
 from kolumn.cpu_fallback.put import COPY, SKIP, VIEW
-from kolumn.cpu_fallback.stream import BLOCK, stream
 from kolumn.errors import Code
 from kolumn.explain import record_found
 from kolumn.formats import table
-from kolumn.formats.v2 import SMALLEST_RECORD
 from kolumn.options import Options
-from kolumn.recycle import take
 
 
 @dataclass
@@ -79,7 +75,7 @@ def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: 
     mode = VIEW if options.binary == "view" else COPY
     want_headers = "headers" in options.columns
     headers = count_headers(rows, payload, size, records) if want_headers else 0
-    keys, values = _modes(options, mode, need_key)
+    keys, values = modes(options, mode, need_key)
     columns = Columns(int(records.sum()), int(size[good].sum()), headers, keys, values, want_headers)
     at = np.zeros(POSITIONS, np.int64)
     fields(rows, payload, size, base, buffer, at_origin, records, columns.target, at, headers, options.errors == "raise")
@@ -89,21 +85,7 @@ def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: 
     return Run(columns, at, records, sources, found)
 
 
-def stream_run(file: int, rows: Any, wanted: Any, options: Options, need_key: bool) -> Run | None:
-    """Read, check and decode plain batches as `stream` does; None where anything is wrong with one of them."""
-    size = int(rows[wanted, table.SIZE].sum())
-    count = rows[wanted, table.COUNT]
-    if (count < 0).any() or count.sum() > size // SMALLEST_RECORD:
-        return None
-    keys, values = _modes(options, COPY, need_key)
-    columns = Columns(int(count.sum()), size, 0, keys, values, False)
-    at, records = np.zeros(POSITIONS, np.int64), np.empty(len(rows), np.int64)
-    block, _ = take(BLOCK + PAD)
-    done = stream(file, rows, wanted, block.address, options.check_crcs, records, columns.target, at)
-    return Run(columns, at, records, [], {}) if done else None
-
-
-def _modes(options: Options, mode: int, need_key: bool) -> tuple[int, int]:
+def modes(options: Options, mode: int, need_key: bool) -> tuple[int, int]:
     """What happens to keys and to values."""
     names = options.columns
     keys = mode if "key" in names else COPY if need_key else SKIP

@@ -108,7 +108,7 @@ class _Run:
     """One call's way through its table of blocks."""
 
     def __init__(self, buf: Any, table: np.ndarray, limit: np.ndarray, flaw: np.ndarray, where: np.ndarray) -> None:
-        self.source = memoryview(buf)
+        self.source, self.address = memoryview(buf), int(buf.ctypes.data)
         self.table, self.limit, self.flaw, self.where = table, limit, flaw, where
         self.count = np.zeros(len(table), np.int64)
         self.at = 0
@@ -237,7 +237,7 @@ class _Run:
 
     def _members(self, begin: int, stop: int, limit: int) -> int:
         """Gzip members from the deflate stream at ``begin`` on, into the arena from ``self.at`` on: the bytes that they gave."""
-        total, address, step = 0, self.source_address, stop - begin
+        total, address, step = 0, self.address, stop - begin
         while begin < stop:
             decoder, crc, count = isal_zlib.decompressobj(-15), 0, 0
             while not decoder.eof:
@@ -260,10 +260,6 @@ class _Run:
             # What is left over of a chunk is copied, so chunks start small where many members may follow.
             step = 4096
         return total
-
-    @property
-    def source_address(self) -> int:
-        return int(np.frombuffer(self.source, np.uint8).ctypes.data)
 
     def result(self, start: np.ndarray, codec: np.ndarray) -> Inflated:
         payloads = len(start)

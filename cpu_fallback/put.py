@@ -4,12 +4,14 @@ from typing import NamedTuple
 
 from numba.extending import register_jitable
 
-from kolumn.cpu_fallback.address import copy_padded, load64, set_bit, store32, store64
+from kolumn.cpu_fallback.address import copy_padded, load64, prefetch, set_bit, store32, store64
 
 SKIP, COPY, VIEW = 0, 1, 2
 """What a column does with its payloads."""
 
 _INLINE = 12
+AHEAD = 2048
+"""How far in front of a write its memory is asked for: no core waits for lines that it is about to write over."""
 
 
 class Payloads(NamedTuple):
@@ -40,6 +42,8 @@ def put(column: Payloads, source: int, buffer: int, offset: int, length: int, ro
     """
     if column.mode == COPY:
         if length > 0:
+            prefetch(column.arena + used + AHEAD)
+            prefetch(column.arena + used + AHEAD + 64)
             copy_padded(column.arena + used, source, length)
             used += length
         store32(column.ends + 4 * row + 4, used)

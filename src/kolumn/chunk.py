@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.cpu_fallback.batches import Run, decode_run, stream_run
+from kolumn.cpu_fallback.batches import Run, decode_run
 from kolumn.cpu_fallback.record_batch import record_batch
+from kolumn.cpu_fallback.tiles import stream_runs
 from kolumn.cpu_fallback.walk import check
 from kolumn.damage import Damage, Trouble, damage_of
 from kolumn.errors import Code
@@ -61,10 +62,11 @@ def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options) -> Decoded:
 
 def _streamed(file: SegmentFile, chunk: Chunk, options: Options) -> Decoded | None:
     result = Decoded()
-    run = stream_run(file.descriptor, chunk.rows, _wanted(chunk.rows, options), options, "controlType" in options.columns)
-    if run is None:
+    parts = stream_runs(file, chunk.rows, _wanted(chunk.rows, options), options, "controlType" in options.columns)
+    if parts is None:
         return None
-    _give(run, chunk.rows, file, options, result)
+    for part in parts:
+        _give(part.run, part.rows, file, options, result)
     _count(chunk.rows, {}, result)
     return result
 

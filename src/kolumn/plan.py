@@ -20,10 +20,10 @@ ROWS = 16384
 """Entries in a chunk at most."""
 
 PACKED_BYTES = 2 << 20
-"""Bytes of other entries in a chunk where plain batches have chunks of their own: they grow when they are inflated."""
+"""Bytes of other entries in a chunk where format 2 batches have chunks of their own: they grow when they are inflated."""
 
-PLAIN_BYTES = 1 << 20
-"""Length of a run of plain batches that is worth its own chunk."""
+STREAMED_BYTES = 1 << 20
+"""Length of a run of format 2 batches that is worth its own chunk."""
 
 HEADER_WINDOW = 1 << 16
 """Bytes read at a time where only headers are wanted."""
@@ -36,7 +36,7 @@ class Chunk:
     Attributes
     ----------
     source : uint8 array, optional
-        Bytes of the segment from ``origin`` on, padded; headers only, where the plan was made without payloads. None for plain
+        Bytes of the segment from ``origin`` on, padded; headers only, where the plan was made without payloads. None for format 2
         batches that are to be read block by block.
     origin : int
     rows : int64 array of shape (n, `table.WIDTH`)
@@ -63,18 +63,18 @@ class Stop:
 
 
 def chunks(
-    file: SegmentFile, start: int, stop: int, chunk_bytes: int, payloads: bool = True, plain: bool = False
+    file: SegmentFile, start: int, stop: int, chunk_bytes: int, payloads: bool = True, streamed: bool = False
 ) -> Generator[Chunk, None, Stop]:
     """Walk the entries from ``start`` to ``stop`` and return how the walk ended.
 
     With ``payloads`` every entry of a chunk is loaded whole (one larger than ``chunk_bytes`` makes a chunk of its own, and its
-    claimed size is never more than the file has); without, the bytes between headers are not read. With ``plain``, long
-    runs of uncompressed format 2 batches come without their bytes.
+    claimed size is never more than the file has); without, the bytes between headers are not read. With ``streamed``, long
+    runs of format 2 batches come without their bytes.
     """
     position, size = start, 0
-    step = min(chunk_bytes, PACKED_BYTES) if plain else chunk_bytes
+    step = min(chunk_bytes, PACKED_BYTES) if streamed else chunk_bytes
     while position < stop:
-        if plain and (rows := _plain(file, position, min(stop, position + chunk_bytes))) is not None:
+        if streamed and (rows := _streamed(file, position, stop, chunk_bytes)) is not None:
             yield Chunk(None, position, rows)
             position, size = int(rows[-1, table.POSITION] + rows[-1, table.SIZE]), 0
             continue
@@ -93,12 +93,12 @@ def chunks(
     return Stop(position, Code.OK, 0)
 
 
-def _plain(file: SegmentFile, start: int, stop: int) -> Any:
-    """Rows of the plain batches from ``start`` to ``stop``, or None where other entries come so soon that blocks don't pay."""
+def _streamed(file: SegmentFile, start: int, stop: int, chunk_bytes: int) -> Any:
+    """Rows of the format 2 batches from ``start`` on, or None where other entries come so soon that it does not pay."""
     room, _ = take(v2.HEADER + PAD)
     rows = np.empty((ROWS, table.WIDTH), np.int64)
-    count, position = hop(file.descriptor, start, stop, file.size, room.address, rows)
-    return rows[:count] if position - start >= min(PLAIN_BYTES, stop - start) > 0 else None
+    count, position = hop(file.descriptor, start, stop, file.size, float(chunk_bytes), file.inflates, room.address, rows)
+    return rows[:count] if position - start >= min(STREAMED_BYTES, int(chunk_bytes / file.inflates), stop - start) > 0 else None
 
 
 def headers(segment: Segment) -> Iterator[Any]:

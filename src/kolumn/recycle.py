@@ -24,14 +24,16 @@ class _Waiting:
         self.bytes = 0
         self.blocks: dict[int, deque[Any]] = {}
 
-    def take(self, size: int) -> Any:
-        """A block of exactly ``size`` bytes, which must be a size class."""
-        try:
-            block = self.blocks[size].pop()
-        except (KeyError, IndexError):
-            return np.empty(size, np.uint8)
-        self.bytes -= size
-        return block
+    def take(self, size: int, step: int) -> Any:
+        """A block of ``size`` bytes or a few ``step`` more; sizes are size classes."""
+        for larger in range(size, size + 4 * step, step):
+            try:
+                block = self.blocks[larger].pop()
+            except (KeyError, IndexError):
+                continue
+            self.bytes -= larger
+            return block
+        return np.empty(size, np.uint8)
 
     def give(self, block: Any) -> None:
         """Keep a block for later, or let it go where enough is kept."""
@@ -59,5 +61,5 @@ def take(size: int) -> tuple[pa.Buffer, memoryview]:
         buffer = pa.allocate_buffer(size)
         return buffer, memoryview(buffer).cast("B")
     step = (1 << (size - 1).bit_length()) // 16
-    lease = _Lease(_waiting.take((size + step - 1) // step * step))
+    lease = _Lease(_waiting.take((size + step - 1) // step * step, step))
     return pa.foreign_buffer(lease.block.ctypes.data, size, lease), memoryview(lease.block)[:size]

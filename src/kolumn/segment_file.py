@@ -21,10 +21,16 @@ class SegmentFile:
     ----------
     segment : Segment
         Its ``size`` bounds what is read: what a broker appends meanwhile is left alone.
+
+    Attributes
+    ----------
+    inflates : float
+        What a compressed byte becomes, about; whoever inflates some corrects it. Chunks are cut by it.
     """
 
     def __init__(self, segment: Segment) -> None:
         self.segment, self.path, self.size = segment, segment.path, segment.size
+        self.inflates = 4.0
         try:
             self._file = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:

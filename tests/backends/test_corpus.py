@@ -38,23 +38,36 @@ def same(found: Any, expected: Any) -> None:
 
 def same_table(found: pa.Table, expected: pa.Table) -> None:
     for name, other in RECORD_NAMES.items():
-        same(found[name], expected[other])
+        if name in found.column_names:
+            same(found[name], expected[other])
 
 
-@pytest.mark.parametrize(
+WAYS = pytest.mark.parametrize(
     "options",
     [
         {},
         {"binary": "view"},
         {"threads": 2, "chunk_bytes": 20_000},
+        {"threads": 2, "chunk_bytes": 20_000, "binary": "view"},
         {"threads": 1, "chunk_bytes": 1},
         {"check_crcs": False, "threads": 2},
         {"errors": "skip", "threads": 1},
     ],
     ids=lambda options: ",".join(f"{name}={value}" for name, value in options.items()) or "default",
 )
+
+
+@WAYS
 def test_records(case: Case, options: dict[str, Any]) -> None:
     same_table(read(case, **options), case.expected())
+
+
+@WAYS
+def test_records_without_headers(case: Case, options: dict[str, Any]) -> None:
+    """Headers are decoded by the general path alone; without them, format 2 takes the streamed one."""
+    columns = [name for name in COLUMNS if name != "headers"]
+    found = kolumn.read(case.segments or case.directory, columns=columns, include_control=True, **options)
+    same_table(found, case.expected())
 
 
 def test_derived_columns(case: Case) -> None:

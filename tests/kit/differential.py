@@ -24,6 +24,7 @@ from kit.corpus import small_segments
 from kit.mutate import Mutant, make_segment, mutate
 
 COLUMNS = list(oracle.Row._fields)
+STREAMED = [name for name in COLUMNS if name != "headers"]
 SECONDS_EACH = 30
 MEMORY = 1 << 30
 """Resident memory that a process may reach, in bytes: segments have some kilobytes."""
@@ -40,8 +41,24 @@ def rows_of(table: pa.Table) -> list[oracle.Row]:
 
 
 def read(path: Path, **options: Any) -> list[oracle.Row]:
-    """Every row and column as Kolumn reads them."""
-    return rows_of(kolumn.read(path, columns=COLUMNS, include_control=True, threads=1, **options))
+    """Every row and column as Kolumn reads them.
+
+    Headers are decoded by the general path alone; what the streamed path makes of the same bytes has to be the same.
+    """
+    whole, streamed = _outcome(path, COLUMNS, options), _outcome(path, STREAMED, options)
+    if isinstance(whole, kolumn.CorruptBatchError):
+        same = isinstance(streamed, kolumn.CorruptBatchError) and str(streamed) == str(whole)
+        expect(same, f"{options}: with headers {whole}, without {streamed}")
+        raise whole
+    expect(whole.select(STREAMED).equals(streamed), f"{options}: other rows without headers")
+    return rows_of(whole)
+
+
+def _outcome(path: Path, columns: list[str], options: dict[str, Any]) -> Any:
+    try:
+        return kolumn.read(path, columns=columns, include_control=True, threads=1, **options)
+    except kolumn.CorruptBatchError as error:
+        return error
 
 
 @cache

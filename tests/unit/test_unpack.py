@@ -1,0 +1,138 @@
+"""The compiled lz4 and snappy decoders: what they take is what the libraries take, and they take what clients write."""
+
+import random
+from collections.abc import Iterator
+
+import cramjam
+import numpy as np
+import pytest
+
+from kolumn.cpu_fallback import unpack
+from kolumn.cpu_fallback.address import PAD
+from kolumn.cpu_fallback.scalars import compiled
+
+LZ4, SNAPPY = 3, 2
+MUTANTS = 20_000
+ROOM = 1 << 17
+
+
+@compiled
+def _lz4(at: int, end: int, to: int, stop: int) -> int:
+    return unpack.lz4_block(at, end, to, stop)
+
+
+@compiled
+def _snappy(at: int, end: int, to: int, stop: int) -> int:
+    return unpack.snappy_block(at, end, to, stop)
+
+
+def contents(seed: int) -> bytes:
+    """Text, runs, noise and mixtures: every kind of element, of every length."""
+    rng = random.Random(seed)
+    pieces = [rng.randbytes(rng.choice((1, 7, 40, 300, 5000))) for _ in range(rng.randrange(1, 6))]
+    pieces += [rng.randbytes(period) * rng.randrange(1, 4000 // period + 2) for period in (1, 2, 3, 15, 16, 17, 31, 33, 64)]
+    pieces += [b"".join(rng.choice((b"kafka ", b"log ", b"segment ", b"\n")) for _ in range(rng.randrange(400)))]
+    return b"".join(rng.choice(pieces) for _ in range(rng.randrange(1, 30)))[:65000]
+
+
+def blocks(codec: int, seed: int) -> tuple[bytes, bytes]:
+    """Contents and their block."""
+    data = contents(seed)
+    if codec == LZ4:
+        return data, bytes(cramjam.lz4.compress_block(data, store_size=False))
+    return data, bytes(cramjam.snappy.compress_raw(data))
+
+
+def mutants(block: bytes, rng: random.Random) -> Iterator[bytes]:
+    for _ in range(20):
+        changed = bytearray(block)
+        for _ in range(rng.randrange(1, 4)):
+            changed[rng.randrange(len(changed))] = rng.choice((0, 1, 255, rng.randrange(256)))
+        yield bytes(changed[: rng.choice((len(changed), rng.randrange(1, len(changed) + 1)))])
+
+
+def ours(codec: int, block: bytes, size: int) -> bytes | None:
+    """What the compiled decoder makes of a block that has room for ``size`` bytes."""
+    source = np.frombuffer(block + bytes(PAD), np.uint8)
+    target = np.full(size + 2 * PAD, 0xA5, np.uint8)
+    at, to = source.ctypes.data, target.ctypes.data
+    count = (_lz4 if codec == LZ4 else _snappy)(at, at + len(block), to, to + size)
+    assert (target[size + PAD :] == 0xA5).all(), "wrote beyond its padding"
+    return None if count == unpack.GIVEN_UP else target[:count].tobytes()
+
+
+def library(codec: int, block: bytes, size: int) -> bytes | None:
+    target = np.empty(size, np.uint8)
+    try:
+        if codec == LZ4:
+            return target[: cramjam.lz4.decompress_block_into(block, memoryview(target), size)].tobytes()
+        return target[: cramjam.snappy.decompress_raw_into(block, memoryview(target))].tobytes()
+    except cramjam.DecompressionError:
+        return None
+
+
+def claimed(block: bytes) -> int | None:
+    """Size in a snappy block's preamble, if it is one that `codecs.snappy` lets through."""
+    size = 0
+    for shift, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return size if size <= ROOM and 3 * size <= 64 * len(block) else None
+    return None
+
+
+@pytest.mark.parametrize("codec", [LZ4, SNAPPY])
+def test_takes_what_libraries_write(codec: int) -> None:
+    for seed in range(300):
+        data, block = blocks(codec, seed)
+        assert ours(codec, block, len(data) + (PAD if codec == LZ4 else 0)) == data, seed
+
+
+@pytest.mark.parametrize("codec", [LZ4, SNAPPY])
+def test_takes_nothing_that_libraries_refuse(codec: int) -> None:
+    taken = 0
+    for seed in range(MUTANTS // 20):
+        _, block = blocks(codec, seed)
+        for mutant in mutants(block, random.Random(seed)):
+            size = ROOM if codec == LZ4 else claimed(mutant)
+            if size is None:
+                continue
+            found = ours(codec, mutant, size)
+            if found is not None:
+                taken += 1
+                assert found == library(codec, mutant, size), (seed, mutant.hex())
+    assert taken > MUTANTS // 100
+
+
+@pytest.mark.parametrize(
+    ("block", "why"),
+    [
+        (b"\x10A\x02\x00", "an offset beyond the beginning"),
+        (b"\xf0" + b"\xff" * 40, "a length that never ends"),
+        (b"\x50AB", "literals that are not there"),
+        (b"\x1fA\x01\x00", "a match at the very end"),
+    ],
+)
+def test_unsound_lz4(block: bytes, why: str) -> None:
+    assert ours(LZ4, block, ROOM) is None, why
+    assert library(LZ4, block, ROOM) is None, why
+
+
+def test_lz4_offset_of_zero_is_left_to_the_library() -> None:
+    assert ours(LZ4, b"\x10A\x00\x00" + b"\x50AAAAA", ROOM) is None
+
+
+@pytest.mark.parametrize(
+    ("block", "why"),
+    [
+        (b"\x04\x0cABCD\x00", "an element too many"),
+        (b"\x05\x0cABCD", "an element too few"),
+        (b"\x08\x0cABCD\x01\x05", "an offset beyond the beginning"),
+        (b"\x08\x0cABCD\x01\x00", "an offset of 0"),
+        (b"\x08\xfc\xff\xff\xff\xffABCDEFGH", "literals that are not there"),
+        (b"\x08\x0cABCD\x0f\x04\x00", "an offset that is cut"),
+    ],
+)
+def test_unsound_snappy(block: bytes, why: str) -> None:
+    assert ours(SNAPPY, block, block[0]) is None, why
+    assert library(SNAPPY, block, block[0]) is None, why
