@@ -76,7 +76,8 @@ def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: 
     want_headers = "headers" in options.columns
     headers = count_headers(rows, payload, size, records) if want_headers else 0
     keys, values = modes(options, mode, need_key)
-    columns = Columns(int(records.sum()), int(size[good].sum()), headers, keys, values, want_headers)
+    payload_bytes = int(size[good].sum())
+    columns = Columns(int(records.sum()), payload_bytes, payload_bytes, headers, keys, values, want_headers)
     at = np.zeros(POSITIONS, np.int64)
     fields(rows, payload, size, base, buffer, at_origin, records, columns.target, at, headers, options.errors == "raise")
     for b in np.flatnonzero(good & (rows[:, table.CODE] != Code.OK)):

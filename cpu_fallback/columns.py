@@ -106,21 +106,21 @@ class Columns:
 
     Parameters
     ----------
-    rows, payload_bytes, headers : int
-        How much there is at most.
+    rows, key_bytes, value_bytes, headers : int
+        How much there is at most; headers are no larger than values.
     keys, values : int
         SKIP, COPY or VIEW.
     want_headers : bool
     """
 
-    def __init__(self, rows: int, payload_bytes: int, headers: int, keys: int, values: int, want_headers: bool) -> None:
+    def __init__(self, rows: int, key_bytes: int, value_bytes: int, headers: int, keys: int, values: int, want_headers: bool) -> None:
         self.offset, self.timestamp = allocate(8 * rows), allocate(8 * rows)
-        self.key = BinaryColumn.of(keys, rows, payload_bytes)
-        self.value = BinaryColumn.of(values, rows, payload_bytes)
+        self.key = BinaryColumn.of(keys, rows, key_bytes)
+        self.value = BinaryColumn.of(values, rows, value_bytes)
         self.header_ends = allocate(4 * (rows + 1)) if want_headers else None
         if self.header_ends is not None:
             store_zero(self.header_ends.address)
-        header_bytes = payload_bytes if headers else 0
+        header_bytes = value_bytes if headers else 0
         self.header_key = BinaryColumn.of(COPY if want_headers else SKIP, headers, header_bytes)
         self.header_value = BinaryColumn.of(COPY if want_headers else SKIP, headers, header_bytes)
 

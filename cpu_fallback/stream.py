@@ -19,6 +19,7 @@ from kolumn.codecs import LZ4, NONE, SNAPPY
 from kolumn.cpu_fallback.fields import KEY, POSITIONS, ROWS, VALUE, Target, batch_records
 from kolumn.cpu_fallback.put import COPY
 from kolumn.cpu_fallback.scalars import compiled
+from kolumn.cpu_fallback.select import Limits, keeps
 from kolumn.cpu_fallback.unpack import unpack
 from kolumn.cpu_fallback.walk import HEADERS, fill
 from kolumn.errors import Code
@@ -40,7 +41,7 @@ _OK, _HEADER, _CRC_FROM = int(Code.OK), v2.HEADER, v2.CRC_FROM
 _POSITION, _SIZE, _CRC, _COUNT = table.POSITION, table.SIZE, table.CRC, table.COUNT
 _CODE, _CODEC = table.CODE, table.CODEC
 _NONE, _LZ4, _SNAPPY = NONE, LZ4, SNAPPY
-_BLOCK = BLOCK
+_BLOCK, _LARGEST = BLOCK, LARGEST
 _SMALLEST_RECORD = v2.SMALLEST_RECORD
 
 _pread = types.ExternalFunction("pread", types.int64(types.int32, types.int64, types.int64, types.int64))
@@ -48,11 +49,31 @@ _pread = types.ExternalFunction("pread", types.int64(types.int32, types.int64, t
 
 
 class Room(NamedTuple):
-    """How much fits: rows, bytes of each column of payloads, bytes of the arena of inflated batches."""
+    """How much fits: rows, bytes of keys and of values, bytes of the arena of inflated batches."""
 
     rows: int
-    payload_bytes: int
+    key_bytes: int
+    value_bytes: int
     arena: int
+
+
+class Span(NamedTuple):
+    """Which entries to take.
+
+    Attributes
+    ----------
+    stop, end : int
+        Positions: where to stop, where the file ends.
+    weight : float
+        How many bytes to take, about.
+    inflates : float
+        What a compressed byte counts for.
+    """
+
+    stop: int
+    end: int
+    weight: float
+    inflates: float
 
 
 class Source(NamedTuple):
@@ -64,57 +85,77 @@ class Source(NamedTuple):
         Descriptor.
     window, arena : int
         Addresses: of the bytes that are read, of those that are inflated. Both are padded.
+    room : int
+        Bytes of the window.
     whole, keep : bool
-        Whether the window has room for all of the chunk, the arena for many batches, because views will point there. Else they are
+        Whether the window will hold all that is read, the arena all that is inflated, because views will point there. Else they are
         written over.
     """
 
     file: int
     window: int
     arena: int
+    room: int
     whole: bool
     keep: bool
 
 
-@compiled
-def hop(file: int, pos: int, stop: int, end: int, weight: float, inflates: float, buf: int, rows: Any) -> tuple[int, int]:
-    """Fill the batch table by reading headers alone, from ``pos`` to ``stop``, as long as entries are format 2 batches.
+@register_jitable
+def _row(header: int, pos: int, end: int, row: Any) -> int:
+    """Fill a row from the header at an address; the size of the entry, or 0 where it is none for the loops here."""
+    code, size = entry(header - pos, pos, end)
+    if code != _OK or magic_at(header - pos, pos) != 2 or size > _LARGEST:
+        return 0
+    fill(header - pos, pos, size, row)
+    return size if row[_CODE] == _OK else 0
 
-    ``end`` is where the file ends, ``weight`` how many bytes to take, a compressed one counting ``inflates`` times, ``buf`` the
-    address of room for a header.
+
+@register_jitable
+def _weight(rows: Any, span: Span) -> float:
+    weight = 0.0
+    for b in range(rows.shape[0]):
+        weight += rows[b, _SIZE] * (1.0 if rows[b, _CODEC] == _NONE else span.inflates)
+    return weight
+
+
+@compiled
+def hop(file: int, pos: int, span: Span, buf: int, rows: Any) -> tuple[int, int]:
+    """Fill the batch table by reading headers alone, from ``pos`` on, as long as entries are format 2 batches.
+
+    ``buf`` is the address of room for a header.
 
     Returns
     -------
     count, pos : int
         Rows filled, and where the walk stopped: the general walk says why.
     """
-    count = 0
-    while pos < stop and weight > 0 and count < rows.shape[0] and pos + HEADERS <= end:
+    count, weight = 0, span.weight
+    while pos < span.stop and weight > 0 and count < rows.shape[0] and pos + HEADERS <= span.end:
         if _pread(file, buf, HEADERS, pos) != HEADERS:
             break
-        code, size = entry(buf - pos, pos, end)
-        if code != _OK or magic_at(buf - pos, pos) != 2 or size > LARGEST:
+        size = _row(buf, pos, span.end, rows[count])
+        if size == 0:
             break
-        fill(buf - pos, pos, size, rows[count])
-        if rows[count, _CODE] != _OK:
-            break
-        weight -= size if rows[count, _CODEC] == _NONE else inflates * size
+        weight -= _weight(rows[count : count + 1], span)
         count += 1
         pos += size
     return count, pos
 
 
 @compiled
-def stream(source: Source, rows: Any, wanted: Any, first: int, check_crcs: bool, records: Any, to: Target, at: Any, room: Room) -> Any:
+def stream(
+    source: Source, span: Span, limits: Limits, rows: Any, known: int, first: int, records: Any, to: Target, at: Any, room: Room
+) -> tuple[int, int, int, int]:
     """Read, check, inflate and decode batches from row ``first`` on.
 
     Parameters
     ----------
-    source : Source
-    rows : int64 array of shape (n, `table.WIDTH`)
-        As `hop` fills them: each entry begins where the one before it ends.
-    wanted : bool array of n
+    span
+        What to take behind the rows that are known.
+    limits
         Which batches to decode; the checksums of the others are compared too.
+    rows : int64 array of shape (n, `table.WIDTH`)
+        The first ``known`` ones, at least one, are as `hop` fills them; the others are filled here.
     records : int64 array of n
         Out: records of each batch.
     to, at
@@ -123,43 +164,72 @@ def stream(source: Source, rows: Any, wanted: Any, first: int, check_crcs: bool,
 
     Returns
     -------
-    row, state, need : int
+    row, state, need, known : int
         Where and why it stopped. After WRONG nothing that was written counts; with FULL, ``need`` is the batch's inflated size.
+        With DONE all rows that are known are decoded.
     """
-    window, arena = source.window, source.arena
-    origin, chunk_end = rows[0, _POSITION], rows[-1, _POSITION] + rows[-1, _SIZE]
-    loaded = rows[first, _POSITION]
-    start = origin if source.whole else loaded
-    for b in range(first, rows.shape[0]):
-        position, size, codec = rows[b, _POSITION], rows[b, _SIZE], rows[b, _CODEC]
-        if codec != _NONE and codec != _LZ4 and codec != _SNAPPY:
-            return b, LIBRARY, 0
+    origin, weight = rows[0, _POSITION], span.weight - _weight(rows[:known], span)
+    position = rows[known - 1, _POSITION] + rows[known - 1, _SIZE] if first == known else rows[first, _POSITION]
+    loaded = position
+    window = source.window - (origin if source.whole else position)
+    b = first
+    while True:
+        new = b == known
+        size = HEADERS if new else rows[b, _SIZE]
+        if new and (position >= span.stop or weight <= 0 or b == rows.shape[0] or position + HEADERS > span.end):
+            return b, DONE, 0, known
+        if position + size - (origin if source.whole else position) > source.room:
+            return b, DONE, 0, known
+        if not new and _needs_library(rows[b, _CODEC]):
+            return b, LIBRARY, 0, known
         if position + size > loaded:
-            loaded = min(position + max(_BLOCK, size), chunk_end)
             if not source.whole:
-                start = position
-            if _pread(source.file, window + position - start, loaded - position, position) != loaded - position:
-                return b, WRONG, 0
-        batch = window + position - start
-        if check_crcs and crc.crc32c(batch, _CRC_FROM, size) != rows[b, _CRC]:
-            return b, WRONG, 0
-        records[b] = 0
-        if not wanted[b] or rows[b, _COUNT] == 0:
+                window = source.window - position
+            most = source.window + source.room - (window + position)
+            loaded = min(position + min(max(_BLOCK, size), most), span.end)
+            if _pread(source.file, window + position, loaded - position, position) != loaded - position:
+                return b, DONE if new else WRONG, 0, known
+        if new:
+            size = _row(window + position, position, span.end, rows[b])
+            if size == 0:
+                return b, DONE, 0, known
+            weight -= _weight(rows[b : b + 1], span)
+            known += 1
             continue
-        if codec == _NONE:
-            state = _append(rows[b], batch + _HEADER, size - _HEADER, 0, batch + _HEADER - window, records, b, to, at, room)
-            need = size
-        else:
-            used = at[ARENA] if source.keep else 0
-            need = unpack(codec, batch + _HEADER, size - _HEADER, 2, arena + used, arena + room.arena)
-            if need < 0:
-                return b, FULL if used else LIBRARY, 0
-            state = _append(rows[b], arena + used, need, 1, used, records, b, to, at, room)
-            if state == DONE:
-                at[ARENA] += need
+        if source.keep and not source.whole and rows[b, _CODEC] == _NONE:
+            return b, DONE, 0, b
+        state, need = _batch(source, limits, rows[b], window + position, records, b, to, at, room)
         if state != DONE:
-            return b, state, need
-    return rows.shape[0], DONE, 0
+            return b, state, need, known
+        position += size
+        b += 1
+
+
+@register_jitable
+def _needs_library(codec: int) -> bool:
+    return codec != _NONE and codec != _LZ4 and codec != _SNAPPY
+
+
+@register_jitable
+def _batch(source: Source, limits: Limits, row: Any, batch: int, records: Any, b: int, to: Target, at: Any, room: Room) -> tuple[int, int]:
+    """Check, inflate and decode the batch at an address: the state, and the inflated size where that is known."""
+    size, codec = row[_SIZE], row[_CODEC]
+    if limits.check_crcs and crc.crc32c(batch, _CRC_FROM, size) != row[_CRC]:
+        return WRONG, 0
+    records[b] = 0
+    if row[_COUNT] == 0 or not keeps(limits, row):
+        return DONE, 0
+    payload, length = batch + _HEADER, size - _HEADER
+    if codec == _NONE:
+        return _append(row, payload, length, 0, payload - source.window, records, b, to, at, room), length
+    used = at[ARENA] if source.keep else 0
+    need = unpack(codec, payload, length, 2, source.arena + used, source.arena + room.arena)
+    if need < 0:
+        return FULL if used else LIBRARY, 0
+    state = _append(row, source.arena + used, need, 1, used, records, b, to, at, room)
+    if state == DONE:
+        at[ARENA] += need
+    return state, need
 
 
 @compiled
@@ -176,10 +246,10 @@ def load(file: int, rows: Any, window: int, check_crcs: bool) -> bool:
 
 @compiled
 def append(
-    rows: Any, wanted: Any, payload: Any, size: Any, buffer: int, origin: Any, first: int, records: Any, to: Target, at: Any, room: Room
+    rows: Any, wanted: Any, payload: Any, size: Any, buffer: int, origin: Any, records: Any, to: Target, at: Any, room: Room
 ) -> tuple[int, int, int]:
     """Decode batches that a library has inflated; parameters as for `fields.fields` and `stream`, results as of `stream`."""
-    for b in range(first, rows.shape[0]):
+    for b in range(rows.shape[0]):
         records[b] = 0
         if wanted[b]:
             state = _append(rows[b], payload[b], size[b], buffer, origin[b], records, b, to, at, room)
@@ -195,7 +265,7 @@ def _append(row: Any, payload: int, size: int, buffer: int, origin: int, records
         return WRONG
     if at[ROWS] + count > room.rows:
         return FULL
-    if (to.key.mode == COPY and at[KEY] + size > room.payload_bytes) or (to.value.mode == COPY and at[VALUE] + size > room.payload_bytes):
+    if (to.key.mode == COPY and at[KEY] + size > room.key_bytes) or (to.value.mode == COPY and at[VALUE] + size > room.value_bytes):
         return FULL
     code, _, _ = batch_records(row, payload, size, buffer, origin, count, to, at)
     if code != _OK:

@@ -1,7 +1,7 @@
 """A chunk of format 2 batches, still in the file, becomes Arrow columns without ever being in memory as a whole.
 
-`stream` does what compiled code can do alone. Batches whose codec needs a library go through in tiles that fit into the
-CPU's cache: read and checked, inflated, and appended to the same columns.
+`stream` does what compiled code can do alone. Batches whose codec needs a library go through in tiles: read and checked,
+inflated, and appended to the same columns.
 """
 
 from collections.abc import Iterator
@@ -11,24 +11,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.codecs.lz4 import MOST_PER_BYTE
+from kolumn.codecs import LZ4, NONE, SNAPPY
 from kolumn.cpu_fallback.address import PAD
 from kolumn.cpu_fallback.batches import Run, modes
 from kolumn.cpu_fallback.columns import Columns
-from kolumn.cpu_fallback.fields import POSITIONS
+from kolumn.cpu_fallback.fields import KEY, POSITIONS, ROWS
 from kolumn.cpu_fallback.inflate import inflate
 from kolumn.cpu_fallback.put import COPY, VIEW
-from kolumn.cpu_fallback.stream import ARENA, BLOCK, DONE, LIBRARY, WRONG, Room, Source, append, load, stream
+from kolumn.cpu_fallback.select import limits, wanted
+from kolumn.cpu_fallback.stream import ARENA, BLOCK, DONE, LIBRARY, WRONG, Room, Source, Span, append, hop, load, stream
 from kolumn.formats import table
 from kolumn.formats.v2 import HEADER, SMALLEST_RECORD
 from kolumn.options import Options
 from kolumn.recycle import take
 from kolumn.segment_file import SegmentFile
 
-TILE = 1 << 20
-"""Compressed bytes that go through a library at a time."""
+TILE = 4 << 20
+"""Compressed bytes that go through a library at a time, at most."""
 INFLATED = 4 << 20
-"""Bytes to which `stream` inflates one batch at most; larger ones go through a library."""
+"""Bytes to which `stream` inflates one batch at most, unless views keep them; larger ones go through a library."""
 SLACK = 1 << 16
 """Room for the batch with which a chunk goes over its size."""
 
@@ -41,98 +42,117 @@ class Part:
     rows: Any
 
 
-def stream_runs(file: SegmentFile, rows: Any, wanted: Any, options: Options, need_key: bool) -> list[Part] | None:
-    """Decode the entries of a chunk; None where anything is wrong with one of them.
+def stream_runs(file: SegmentFile, rows: Any, known: int, span: Span, options: Options, need_key: bool) -> tuple[list[Part] | None, int]:
+    """Decode the entries of a chunk.
 
     Parameters
     ----------
     file : SegmentFile
-        Learns how much its batches inflate.
+        Learns what its batches are like.
     rows : int64 array of shape (n, `table.WIDTH`)
-        As `stream.hop` gives them.
-    wanted : bool array of n
-        Entries whose records are asked for.
+        The first ``known`` ones, at least one, as `stream.hop` gives them; the others are filled.
+    span : Span
+        What to take behind the known ones.
     need_key : bool
         As for `batches.decode_run`.
+
+    Returns
+    -------
+    parts : list of Part or None
+        None where anything is wrong with one of the entries.
+    known : int
+        Rows that are filled.
     """
-    chunk = _Chunk(file, rows, wanted, options, need_key)
+    chunk = _Chunk(file, rows, known, span, options, need_key)
     parts = list(chunk.parts())
-    return None if chunk.state == WRONG else parts
+    return None if chunk.state == WRONG else parts, chunk.known
 
 
 class _Chunk:
     """One chunk's way: where it is, and the memory that is being filled."""
 
-    def __init__(self, file: SegmentFile, rows: Any, wanted: Any, options: Options, need_key: bool) -> None:
-        self.file, self.rows, self.options = file, rows, options
-        self.wanted = wanted & (rows[:, table.COUNT] != 0)
+    def __init__(self, file: SegmentFile, rows: Any, known: int, span: Span, options: Options, need_key: bool) -> None:
+        self.file, self.rows, self.known, self.span, self.options = file, rows, known, span, options
+        self.limits = limits(options)
         self.keep = options.binary == "view"
         self.modes = modes(options, VIEW if self.keep else COPY, need_key)
         self.state, self.need = DONE, 0
         self.records = np.zeros(len(rows), np.int64)
-        self.size, self.plain = rows[:, table.SIZE], rows[:, table.CODEC] == 0
-        self.whole = self.keep and bool(self.plain.any())
-        self.window, _ = take(max(BLOCK, int(self.size.sum() if self.whole else self.size.max())) + PAD)
+        sizes = rows[:known, table.SIZE]
+        self.whole = self.keep and bool((rows[:known, table.CODEC] == NONE).any())
+        largest = max(BLOCK, int(sizes.max()))
+        self.room = max(int(span.weight), int(sizes.sum())) + largest if self.whole else largest
+        self.window, _ = take(self.room + PAD)
 
     def parts(self) -> Iterator[Part]:
         """Decode entry by entry; whenever the columns are full, what they hold is a part."""
-        row = 0
-        while row < len(self.rows):
+        row, done = 0, False
+        while not done:
             first = row
             self._begin(first)
             row = self._fill(first)
             if self.state == WRONG:
                 return
+            done = self.state == DONE
             if row > first:
                 self._learn(first, row)
                 run = Run(self.columns, self.at[:POSITIONS], self.records[first:row], self.sources, {})
                 yield Part(run, self.rows[first:row])
 
     def _begin(self, first: int) -> None:
-        """New columns for what comes from row ``first`` on."""
-        wanted, plain, size = self.wanted[first:], self.plain[first:], self.size[first:]
-        packed = int(size[wanted & ~plain].sum())
-        # Columns of one size, whatever the chunk holds: their memory serves the next chunk too.
-        inflated = min(self.options.chunk_bytes * 9 // 8, MOST_PER_BYTE * packed) + SLACK if packed else 0
-        payload_bytes = max(int(size[wanted & plain].sum()) + inflated, self.need)
-        counts = self.rows[first:, table.COUNT][wanted]
-        records = min(int(np.maximum(counts, 0).sum()), payload_bytes // SMALLEST_RECORD)
-        arena = min(inflated if self.keep else INFLATED, self.options.max_batch_bytes) if packed else 0
-        self.columns = Columns(records, payload_bytes, 0, *self.modes, False)
+        """New columns for what comes from row ``first`` on: of one size, so that their memory serves the next chunk too."""
+        size, count = self.rows[min(first, self.known - 1), (table.SIZE, table.COUNT)].tolist()
+        left = max(self.span.stop - int(self.rows[0, table.POSITION]), size)
+        payload_bytes = max(min(int(self.span.weight), 64 * left) * 9 // 8 + SLACK, self.need)
+        density = self.file.density or max(count, 1) / size
+        records = max(int(payload_bytes * density * 1.1), min(count, self.need // SMALLEST_RECORD), 1)
+        records = min(records, payload_bytes // SMALLEST_RECORD)
+        key_bytes = max(int(payload_bytes * self.file.key_share) + SLACK, self.need)
+        self.columns = Columns(records, key_bytes, payload_bytes, 0, *self.modes, False)
         self.target = self.columns.target
         self.at, self.inflated = np.zeros(POSITIONS + 1, np.int64), 0
-        self.arena, _ = take(arena + PAD)
-        self.source = Source(self.file.descriptor, self.window.address, self.arena.address, self.whole, self.keep)
-        self.room = Room(records, payload_bytes, arena)
+        self.limit = Room(records, key_bytes, payload_bytes, 0)
+        self.arena, _ = take(PAD)
         self.sources: list[pa.Buffer] = [self.window, self.arena] if self.keep else []
 
     def _fill(self, row: int) -> int:
         """Decode until the columns are full; the row that comes next."""
-        while row < len(self.rows):
-            row, self.state, self.need = stream(
-                self.source, self.rows, self.wanted, row, self.options.check_crcs, self.records, self.target, self.at, self.room
+        while True:
+            source = Source(self.file.descriptor, self.window.address, self.arena.address, self.room, self.whole, self.keep)
+            row, self.state, self.need, self.known = stream(
+                source, self.span, self.limits, self.rows, self.known, row, self.records, self.target, self.at, self.limit
             )
-            if self.state == LIBRARY:
-                row, self.state, self.need = self._tile(row)
+            if self.state != LIBRARY:
+                return row
+            if self.rows[row, table.CODEC] in (LZ4, SNAPPY) and not self.limit.arena:
+                self._make_arena()
+                continue
+            row, self.state, self.need = self._tile(row)
             if self.state != DONE:
-                break
-        return row
+                return row
+
+    def _make_arena(self) -> None:
+        size = min(self.limit.value_bytes if self.keep else INFLATED, self.options.max_batch_bytes)
+        self.arena, _ = take(size + PAD)
+        self.limit = self.limit._replace(arena=size)
+        if self.keep:
+            self.sources[1] = self.arena
 
     def _tile(self, row: int) -> tuple[int, int, int]:
         """Take the entries from ``row`` on through a library: results as of `stream`."""
-        codec = self.rows[row, table.CODEC]
-        fits = (self.rows[row:, table.CODEC] == codec) & (np.cumsum(self.size[row:]) <= TILE)
-        stop = row + max(1, int(np.argmin(fits)) if not fits.all() else len(fits))
-        rows, wanted = self.rows[row:stop], self.wanted[row:stop]
-        window = self.window
-        if self.whole or window.size < TILE + PAD:
-            window, _ = take(max(TILE, int(self.size[row])) + PAD)
+        self._look_ahead(row)
+        sizes = self.rows[row : self.known, table.SIZE]
+        fits = (self.rows[row : self.known, table.CODEC] == self.rows[row, table.CODEC]) & (np.cumsum(sizes) <= TILE)
+        stop = row + max(1, len(fits) if fits.all() else int(np.argmin(fits)))
+        rows = self.rows[row:stop]
+        window, _ = take(max(TILE, int(rows[0, table.SIZE])) + PAD)
         if not load(self.file.descriptor, rows, window.address, self.options.check_crcs):
             return row, WRONG, 0
-        taken = np.flatnonzero(wanted)
-        start = (rows[:, table.POSITION] - rows[0, table.POSITION] + HEADER)[taken]
+        asked = wanted(rows, self.options) & (rows[:, table.COUNT] != 0)
+        taken = np.flatnonzero(asked)
+        start, size = rows[taken, table.POSITION] - rows[0, table.POSITION] + HEADER, rows[taken, table.SIZE] - HEADER
         result = inflate(
-            np.frombuffer(window, np.uint8), start, self.size[row:stop][taken] - HEADER, rows[taken, table.CODEC], rows[taken, table.MAGIC],
+            np.frombuffer(window, np.uint8), start, size, rows[taken, table.CODEC], rows[taken, table.MAGIC],
             self.options.max_batch_bytes, self.options.max_ratio,
         )  # fmt: skip
         if result.code.any():
@@ -141,14 +161,36 @@ class _Chunk:
         origin[taken], size[taken] = result.start, result.size
         payload = origin + result.arena.ctypes.data
         done, state, need = append(
-            rows, wanted, payload, size, len(self.sources), origin, 0, self.records[row:stop], self.target, self.at, self.room
+            rows, asked, payload, size, len(self.sources), origin, self.records[row:stop], self.target, self.at, self.limit
         )
         self.inflated += int(size[:done].sum())
         if self.keep:
             self.sources.append(pa.py_buffer(result.arena))
         return row + done, state, need
 
+    def _look_ahead(self, row: int) -> None:
+        """Know the entries behind ``row`` too, as many as make a tile."""
+        if self.known == row + 1:
+            following = int(self.rows[row, table.POSITION] + self.rows[row, table.SIZE])
+            room, _ = take(HEADER + PAD)
+            span = self.span._replace(weight=min(TILE, self._weight_left()), inflates=1.0)
+            self.known += hop(self.file.descriptor, following, span, room.address, self.rows[self.known :])[0]
+
+    def _weight_left(self) -> float:
+        """Bytes of the log that the chunk may still take."""
+        rows = self.rows[: self.known]
+        weights = np.where(rows[:, table.CODEC] == NONE, 1.0, self.span.inflates) * rows[:, table.SIZE]
+        return (self.span.weight - float(weights.sum())) / self.span.inflates
+
     def _learn(self, first: int, stop: int) -> None:
-        packed = int(self.size[first:stop][(self.wanted & ~self.plain)[first:stop]].sum())
+        """Expect what comes next to be as this was."""
+        rows = self.rows[first:stop]
+        rows = rows[wanted(rows, self.options) & (rows[:, table.COUNT] != 0)]
+        packed = int(rows[rows[:, table.CODEC] != NONE, table.SIZE].sum())
+        inflated = self.inflated + int(self.at[ARENA])
         if packed:
-            self.file.inflates = max(1.0, (self.inflated + int(self.at[ARENA])) / packed)
+            self.file.inflates = max(1.0, inflated / packed)
+        total = int(rows[:, table.SIZE].sum()) - packed + inflated
+        if total:
+            self.file.density = max(int(self.at[ROWS]), 1) / total
+            self.file.key_share = min(1.0, 1.2 * int(self.at[KEY]) / total)

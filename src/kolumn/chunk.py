@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from kolumn.cpu_fallback.batches import Run, decode_run
 from kolumn.cpu_fallback.record_batch import record_batch
+from kolumn.cpu_fallback.select import wanted
 from kolumn.cpu_fallback.tiles import stream_runs
 from kolumn.cpu_fallback.walk import check
 from kolumn.damage import Damage, Trouble, damage_of
@@ -61,13 +62,14 @@ def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options) -> Decoded:
 
 
 def _streamed(file: SegmentFile, chunk: Chunk, options: Options) -> Decoded | None:
-    result = Decoded()
-    parts = stream_runs(file, chunk.rows, _wanted(chunk.rows, options), options, "controlType" in options.columns)
+    assert chunk.span is not None
+    parts, chunk.known = stream_runs(file, chunk.rows, chunk.known, chunk.span, options, "controlType" in options.columns)
     if parts is None:
         return None
+    result = Decoded()
     for part in parts:
         _give(part.run, part.rows, file, options, result)
-    _count(chunk.rows, {}, result)
+    _count(chunk.rows[: chunk.known], {}, result)
     return result
 
 
@@ -86,9 +88,9 @@ def _decoded(file: SegmentFile, chunk: Chunk, options: Options) -> Decoded:
         check(chunk.source.ctypes.data, chunk.origin, rows)
     rows = _before_trouble(file, chunk, rows, options, result)
     good = rows[rows[:, table.CODE] == Code.OK]
-    wanted = good[_wanted(good, options)]
+    taken = good[wanted(good, options)]
     errors = {}
-    for run_rows in _runs(wanted):
+    for run_rows in _runs(taken):
         run = decode_run(chunk.source, chunk.origin, run_rows, options, "controlType" in options.columns)
         for i in np.flatnonzero(run_rows[:, table.CODE]):
             row = run_rows[i].copy()
@@ -139,25 +141,6 @@ def _before_trouble(file: SegmentFile, chunk: Chunk, rows: Any, options: Options
         result.trouble = Trouble(position, floor, error, resume, row)
         return rows[:i]
     return rows
-
-
-def _wanted(rows: Any, options: Options) -> Any:
-    """Mask of the entries that can hold a row that the options keep."""
-    keep = np.ones(len(rows), bool)
-    if not options.include_control:
-        keep &= rows[:, table.CONTROL] == 0
-    if options.start_offset is not None:
-        # A wrapper's offset is its last record's only if its inner offsets count from it: format 1, and not 0.
-        offset_tells = (
-            (rows[:, table.CODEC] == 0) | (rows[:, table.MAGIC] == 2) | (rows[:, table.MAGIC] == 1) & (rows[:, table.LAST_OFFSET] != 0)
-        )
-        keep &= (rows[:, table.LAST_OFFSET] >= options.start_offset) | ~offset_tells
-    if options.end_offset is not None:
-        keep &= (rows[:, table.BASE_OFFSET] < options.end_offset) | (rows[:, table.BASE_OFFSET] == table.UNKNOWN)
-    if options.start_timestamp is not None:
-        # Under the CRC and set by the broker; in a wrapper it may be the last record's.
-        keep &= (rows[:, table.MAX_TIMESTAMP] >= options.start_timestamp) | (rows[:, table.MAGIC] < 2)
-    return keep
 
 
 def _runs(rows: Any) -> Iterator[Any]:

@@ -120,7 +120,8 @@ def _until_trouble(
 ) -> Generator[pa.RecordBatch, None, Trouble | None]:
     """Decode up to the end or to where the chain of entries is lost."""
     floor = one.floor
-    plan = _Plan(chunks(file, one.start, one.end, options.chunk_bytes, streamed="headers" not in options.columns))
+    streamed, ahead = "headers" not in options.columns, pool is not None
+    plan = _Plan(chunks(file, one.start, one.end, options.chunk_bytes, streamed=streamed, ahead=ahead))
     for decoded in _in_order(plan, lambda chunk: decode_chunk(file, chunk, options), pool, options.threads):
         yield from decoded.batches
         if decoded.trouble is not None and decoded.trouble.floor < 0:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kolumn.cpu_fallback.address import PAD
-from kolumn.cpu_fallback.stream import hop
+from kolumn.cpu_fallback.stream import Span, hop
 from kolumn.cpu_fallback.walk import FULL, HEADERS, MORE, walk
 from kolumn.errors import Code
 from kolumn.formats import table, v2
@@ -22,8 +22,8 @@ ROWS = 16384
 PACKED_BYTES = 2 << 20
 """Bytes of other entries in a chunk where format 2 batches have chunks of their own: they grow when they are inflated."""
 
-STREAMED_BYTES = 1 << 20
-"""Length of a run of format 2 batches that is worth its own chunk."""
+STREAMED_BYTES = 1 << 16
+"""Where runs of format 2 batches are shorter, the entries that follow are taken from memory, whatever they are."""
 
 HEADER_WINDOW = 1 << 16
 """Bytes read at a time where only headers are wanted."""
@@ -40,17 +40,26 @@ class Chunk:
         batches that are to be read block by block.
     origin : int
     rows : int64 array of shape (n, `table.WIDTH`)
+    known : int
+        How many rows are filled. Where there are more, whoever decodes the chunk goes on as far as ``span`` says, and fills them.
+    span : Span, optional
     """
 
     source: Any
     origin: int
     rows: Any
+    known: int
+    span: Span | None = None
+
+    def end(self) -> int:
+        """Position behind the last entry that is known."""
+        return int(self.rows[self.known - 1, table.POSITION] + self.rows[self.known - 1, table.SIZE])
 
     def loaded(self, file: SegmentFile) -> "Chunk":
         """The chunk with its bytes in memory."""
         if self.source is not None:
             return self
-        return replace(self, source=file.read(self.origin, int(self.rows[-1, table.POSITION] + self.rows[-1, table.SIZE])))
+        return replace(self, source=file.read(self.origin, self.end()), rows=self.rows[: self.known])
 
 
 @dataclass(frozen=True)
@@ -63,20 +72,22 @@ class Stop:
 
 
 def chunks(
-    file: SegmentFile, start: int, stop: int, chunk_bytes: int, payloads: bool = True, streamed: bool = False
+    file: SegmentFile, start: int, stop: int, chunk_bytes: int, payloads: bool = True, streamed: bool = False, ahead: bool = True
 ) -> Generator[Chunk, None, Stop]:
     """Walk the entries from ``start`` to ``stop`` and return how the walk ended.
 
     With ``payloads`` every entry of a chunk is loaded whole (one larger than ``chunk_bytes`` makes a chunk of its own, and its
-    claimed size is never more than the file has); without, the bytes between headers are not read. With ``streamed``, long
-    runs of format 2 batches come without their bytes.
+    claimed size is never more than the file has); without, the bytes between headers are not read. With ``streamed``, runs of
+    format 2 batches come without their bytes. Of those, only the first entry is known unless the walk is to go ``ahead``:
+    then each chunk has to be decoded before the next one is asked for.
     """
-    position, size = start, 0
+    position, size, pays = start, 0, streamed
     step = min(chunk_bytes, PACKED_BYTES) if streamed else chunk_bytes
     while position < stop:
-        if streamed and (rows := _streamed(file, position, stop, chunk_bytes)) is not None:
-            yield Chunk(None, position, rows)
-            position, size = int(rows[-1, table.POSITION] + rows[-1, table.SIZE]), 0
+        if pays and (chunk := _streamed(file, position, stop, chunk_bytes, ahead)) is not None:
+            yield chunk
+            pays = chunk.end() - position >= STREAMED_BYTES
+            position, size = chunk.end(), 0
             continue
         beyond = max(stop + HEADERS, position + size)
         loaded = min(position + max(step, size, HEADERS), beyond, file.size)
@@ -85,20 +96,24 @@ def chunks(
             rows = np.empty((min(ROWS, (loaded - position) // 26 + 1), table.WIDTH), np.int64)
             count, position, code, size = walk(source.ctypes.data, position, loaded, stop, file.size, origin, payloads, rows)
             if count:
-                yield Chunk(source, origin, rows[:count])
+                yield Chunk(source, origin, rows[:count], count)
             if code != FULL:
                 break
         if code not in (Code.OK, MORE):
             return Stop(position, Code(code), size)
+        pays = streamed
     return Stop(position, Code.OK, 0)
 
 
-def _streamed(file: SegmentFile, start: int, stop: int, chunk_bytes: int) -> Any:
-    """Rows of the format 2 batches from ``start`` on, or None where other entries come so soon that it does not pay."""
+def _streamed(file: SegmentFile, start: int, stop: int, chunk_bytes: int, ahead: bool) -> Chunk | None:
+    """The format 2 batches from ``start`` on, or None where another entry is there."""
     room, _ = take(v2.HEADER + PAD)
     rows = np.empty((ROWS, table.WIDTH), np.int64)
-    count, position = hop(file.descriptor, start, stop, file.size, float(chunk_bytes), file.inflates, room.address, rows)
-    return rows[:count] if position - start >= min(STREAMED_BYTES, int(chunk_bytes / file.inflates), stop - start) > 0 else None
+    span = Span(stop, file.size, float(chunk_bytes), file.inflates)
+    count, position = hop(file.descriptor, start, span, room.address, rows if ahead else rows[:1])
+    if not count:
+        return None
+    return Chunk(None, start, rows[:count], count, span._replace(stop=position)) if ahead else Chunk(None, start, rows, 1, span)
 
 
 def headers(segment: Segment) -> Iterator[Any]:

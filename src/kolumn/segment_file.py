@@ -24,13 +24,14 @@ class SegmentFile:
 
     Attributes
     ----------
-    inflates : float
-        What a compressed byte becomes, about; whoever inflates some corrects it. Chunks are cut by it.
+    inflates, density, key_share : float
+        What its batches are like, about: what a compressed byte becomes, records in a plain byte (0 for not known), and how much of
+        that byte are keys. Whoever decodes some corrects it; chunks and columns are sized by it.
     """
 
     def __init__(self, segment: Segment) -> None:
         self.segment, self.path, self.size = segment, segment.path, segment.size
-        self.inflates = 4.0
+        self.inflates, self.density, self.key_share = 4.0, 0.0, 1.0
         try:
             self._file = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
