@@ -118,15 +118,16 @@ class _Run:
         self.out: Any = None
         self._make(min(claimed, 6 * packed + (1 << 20)) + PAD)
 
-    def _make(self, capacity: int) -> None:
+    def _make(self, capacity: int, used: int = 0) -> None:
         buffer, out = take(capacity)
-        if self.at:
-            out[: self.at] = self.out[: self.at]
+        if used:
+            out[:used] = self.out[:used]
         self.arena, self.out = np.frombuffer(buffer, np.uint8), out
 
-    def _room(self, count: int) -> memoryview:
+    def _room(self, count: int, begun: int = 0) -> memoryview:
+        """The arena, with room for ``count`` bytes behind ``self.at``, of which ``begun`` are written."""
         if self.at + count + PAD > len(self.arena):
-            self._make(max(self.at + count + PAD, 2 * len(self.arena)))
+            self._make(max(self.at + count + PAD, 2 * len(self.arena)), self.at + begun)
         return self.out
 
     def fast(self, first: int, last: int) -> None:
@@ -230,7 +231,7 @@ class _Run:
                     return total
                 if total + len(piece) > limit:
                     raise FlawError(flaws.TOO_LARGE, begin)
-                out, at = self._room(total + len(piece)), self.at + total
+                out, at = self._room(total + len(piece), total), self.at + total
                 out[at : at + len(piece)] = piece
                 total += len(piece)
                 want = min(2 * want, 16 * ONE_GO)
@@ -249,7 +250,7 @@ class _Run:
                     raise FlawError(flaws.TOO_LARGE, begin)
                 begin += len(chunk) - len(decoder.unused_data)
                 crc = isal_zlib.crc32(piece, crc)
-                out, at = self._room(total + len(piece)), self.at + total
+                out, at = self._room(total + len(piece), total), self.at + total
                 out[at : at + len(piece)] = piece
                 total += len(piece)
                 count += len(piece)

@@ -166,7 +166,7 @@ def stream(
     -------
     row, state, need, known : int
         Where and why it stopped. After WRONG nothing that was written counts; with FULL, ``need`` is the batch's inflated size.
-        With DONE all rows that are known are decoded.
+        With DONE all that are known are decoded; one that does not fit into the window is not known.
     """
     origin, weight = rows[0, _POSITION], span.weight - _weight(rows[:known], span)
     position = rows[known - 1, _POSITION] + rows[known - 1, _SIZE] if first == known else rows[first, _POSITION]
@@ -178,10 +178,10 @@ def stream(
         size = HEADERS if new else rows[b, _SIZE]
         if new and (position >= span.stop or weight <= 0 or b == rows.shape[0] or position + HEADERS > span.end):
             return b, DONE, 0, known
-        if position + size - (origin if source.whole else position) > source.room:
-            return b, DONE, 0, known
         if not new and _needs_library(rows[b, _CODEC]):
             return b, LIBRARY, 0, known
+        if position + size - (origin if source.whole else position) > source.room:
+            return b, DONE, 0, b
         if position + size > loaded:
             if not source.whole:
                 window = source.window - position
