@@ -86,10 +86,14 @@ class _Builder:
         return pa.Array.from_buffers(kind, rows, [mask, used(values, 8 * rows)], nulls)
 
     def _sequence(self) -> Any:
-        """Base sequence + offset delta, wrapping from 2^31 - 1 to 0 (``DefaultRecordBatch.incrementSequence``)."""
+        """Base sequence + offset delta, wrapping from 2^31 - 1 to 0 (``DefaultRecordBatch.incrementSequence``).
+
+        Java computes in 32 bits, where the test for the wrap overflows for a negative delta: such a one wraps as well.
+        """
         base = self.repeat(table.BASE_SEQUENCE)
-        sequence = base + self.offset - self.repeat(table.BASE_OFFSET)
-        sequence[sequence > _LARGEST_SEQUENCE] -= _LARGEST_SEQUENCE + 1
+        delta = self.offset - self.repeat(table.BASE_OFFSET)
+        sequence = base + delta
+        sequence[(delta < 0) | (sequence > _LARGEST_SEQUENCE)] -= _LARGEST_SEQUENCE + 1
         sequence[base < 0] = -1
         return sequence.astype(np.int32)
 

@@ -190,8 +190,8 @@ def _batch(entry: bytes, position: int, check_crcs: bool) -> Iterator[Row]:
 
 
 def _sequence(base: int, delta: int) -> int:
-    """``DefaultRecordBatch.incrementSequence``."""
-    return delta - (0x7FFFFFFF - base) - 1 if base > 0x7FFFFFFF - delta else base + delta
+    """``DefaultRecordBatch.incrementSequence``, in Java's 32 bits: a negative delta overflows."""
+    return _signed(delta - (0x7FFFFFFF - base) - 1, 32) if base > _signed(0x7FFFFFFF - delta, 32) else base + delta
 
 
 def _record(cursor: Cursor) -> tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]:
