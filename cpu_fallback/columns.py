@@ -10,6 +10,7 @@ from kolumn.cpu_fallback.address import PAD, store32
 from kolumn.cpu_fallback.fields import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target
 from kolumn.cpu_fallback.put import COPY, SKIP, VIEW, Payloads
 from kolumn.cpu_fallback.scalars import compiled
+from kolumn.formats import utf8
 from kolumn.recycle import take
 
 _VIEW = 16
@@ -171,4 +172,4 @@ def _as_text(raw: pa.Array) -> pa.Array:
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([key.decode("utf-8", "replace") for key in raw.to_pylist()], pa.string())
+        return pa.array([utf8.decode(key) for key in raw.to_pylist()], pa.string())

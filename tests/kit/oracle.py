@@ -209,10 +209,38 @@ def _record(cursor: Cursor) -> tuple[int, int, bytes | None, bytes | None, tuple
         name = body.sized()
         if name is None:
             raise BadEntryError("Invalid negative header key size")
-        headers.append((name.decode("utf-8", "replace"), body.sized()))
+        headers.append((_text(name), body.sized()))
     if body.left:
         raise BadEntryError("Invalid record size")
     return time, delta, key, value, tuple(headers)
+
+
+def _text(data: bytes) -> str:
+    """``String.decodeUTF8_UTF16`` of Java 17, which says for every malformed sequence what one U+FFFD stands for."""
+    text, at = "", 0
+    while at < len(data):
+        first, left = data[at], len(data) - at - 1
+        size = 1 if first < 0xC2 else 2 if first < 0xE0 else 3 if first < 0xF0 else 4 if first < 0xF5 else 1
+        piece = data[at : at + size]
+        try:
+            text += piece.decode()
+            at += size
+            continue
+        except UnicodeDecodeError:
+            text += "\ufffd"
+        if size < 3:
+            at += 1
+            continue
+        second_bad = left > 0 and (
+            piece[1] & 0xC0 != 0x80
+            or (first == 0xE0 and piece[1] & 0xE0 == 0x80)
+            or (first == 0xF0 and piece[1] < 0x90)
+            or (first == 0xF4 and piece[1] & 0xF0 != 0x80)
+        )
+        third_bad = left > 1 and piece[2] & 0xC0 != 0x80
+        # What is cut by the end is one, as far as it goes; so is a surrogate.
+        at += 1 if second_bad else 2 if third_bad else min(3, 1 + left)
+    return text
 
 
 class Message(NamedTuple):

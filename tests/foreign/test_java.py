@@ -1,0 +1,105 @@
+"""The independent reader that mutants are compared with, against Kafka's own record classes: it is right about what Java does.
+
+Where it differs on purpose, the difference has to be one of those named here.
+"""
+
+import os
+import shutil
+import struct
+import subprocess
+import zlib
+from pathlib import Path
+
+import pytest
+
+from kit import oracle
+from kit.differential import make
+
+ROOT = Path(__file__).parents[2]
+FIRST = 1_000_000
+COUNT = int(os.environ.get("KOLUMN_JAVA_MUTANTS", "20000"))
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(not all(map(shutil.which, ("javac", "mvn"))), reason="needs a JDK and Maven on the PATH"),
+]
+
+
+@pytest.fixture(scope="module")
+def jars() -> str:
+    """Class path of Kafka's client library, as the bench has it."""
+    subprocess.run(["mvn", "-q", "-B", "-f", "bench/java", "package"], cwd=ROOT, check=True)
+    return str(ROOT / "build" / "bench" / "java" / "lib" / "*")
+
+
+def java(jars: str, scratch: Path, segments: list[bytes], crc: bool) -> list[str]:
+    """What Reader.java prints."""
+    command = ["java", "-Xmx1g", "-cp", jars, str(Path(__file__).with_name("Reader.java")), str(scratch), "crc" if crc else "nocrc"]
+    data = b"".join(struct.pack(">i", len(segment)) + segment for segment in segments)
+    done = subprocess.run(command, input=data, stdout=subprocess.PIPE, check=True)
+    return done.stdout.decode().splitlines()
+
+
+def ours(segment: oracle.Segment) -> str:
+    """The same line, from the independent reader."""
+    entries = [
+        f"{e.position} {e.size} error {e.error}|" if e.error else f"{e.position} {e.size} rows {rows(e.rows)}|" for e in segment.entries
+    ]
+    return "".join(entries) + ("error " + segment.stop if segment.stop == "bad length" else "end")
+
+
+def rows(found: list[oracle.Row]) -> str:
+    digest = 0
+    for row in found:
+        fields = [struct.pack(">qqi", row.offset, row.timestampMs, row.timestampType), sized(row.key), sized(row.value)]
+        fields += [struct.pack(">i", len(row.headers)), *(sized(key.encode()) + sized(value) for key, value in row.headers)]
+        flags = (row.isTransactional, row.isControl, row.magic)
+        fields.append(struct.pack(">qhii??b", row.producerId, row.producerEpoch, row.sequence, row.leaderEpoch, *flags))
+        digest = zlib.crc32(b"".join(fields), digest)
+    return f"{len(found)} {digest}"
+
+
+def sized(data: bytes | None) -> bytes:
+    return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
+
+
+def difference(line: str, segment: oracle.Segment, data: bytes) -> str | None:
+    """The first entry that Java reads otherwise, unless that is meant."""
+    *theirs, their_end = line.split("|")
+    *mine, my_end = ours(segment).split("|")
+    for java_says, we_say, entry in zip(theirs, mine, segment.entries, strict=False):
+        same = java_says.split(" error ")[0] == we_say.split(" error ")[0]
+        if not same and not _meant(java_says, entry, data[entry.position : entry.position + entry.size]):
+            return f"Java: {java_says}; expected {we_say}"
+    if len(theirs) != len(mine):
+        return f"Java: {len(theirs)} entries; expected {len(mine)}"
+    # Java takes the zeros of a preallocated tail for an entry of size 0.
+    if their_end.startswith("error") != my_end.startswith("error") and segment.stop != "zeros":
+        return f"Java ends with {their_end}; expected {my_end}"
+    return None
+
+
+def _meant(java_says: str, entry: oracle.Entry, data: bytes) -> bool:
+    """Whether the reader is stricter than Java on purpose, or Java ran out of memory on a hostile count."""
+    if entry.error is None:
+        return "OutOfMemoryError" in java_says
+    magic, codec = data[16], data[22 if data[16] == 2 else 17] & 7
+    wrapper, zstd, snappy = magic < 2 and codec != 0, codec == 4, codec == 2
+    return (
+        entry.error.startswith(("magic", "Record batch is corrupted: smaller than a header"))
+        or (wrapper and entry.error.startswith(("inner magic", "Record is corrupt: crc")))
+        or (zstd and ("source" in entry.error or "ends too early" in entry.error))
+        or (snappy and "header of a concatenated block" in entry.error)
+    )
+
+
+@pytest.mark.parametrize("crc", [True, False])
+def test_independent_reader(jars: str, tmp_path: Path, crc: bool) -> None:
+    seeds = range(FIRST, FIRST + COUNT)
+    segments = [make(seed)[1].data for seed in seeds]
+    found = []
+    for seed, data, line in zip(seeds, segments, java(jars, tmp_path / "segment.log", segments, crc), strict=True):
+        if text := difference(line, oracle.read(data, crc), data):
+            found.append(f"seed {seed}: {text}")
+    assert not found, "\n".join(found[:50])
