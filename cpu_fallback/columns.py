@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kolumn import utf8
 from kolumn.cpu_fallback.address import PAD, store32
 from kolumn.cpu_fallback.fields import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target
 from kolumn.cpu_fallback.put import COPY, SKIP, VIEW, Payloads
 from kolumn.cpu_fallback.scalars import compiled
-from kolumn.formats import utf8
 from kolumn.recycle import take
 
 _VIEW = 16

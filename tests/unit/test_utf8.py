@@ -5,7 +5,7 @@ import random
 import pytest
 
 from kit.oracle import _text
-from kolumn.formats import utf8
+from kolumn import utf8
 
 
 @pytest.mark.parametrize(
