@@ -12,6 +12,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -76,12 +77,12 @@ def cache_folder() -> Path | None:
 
 @cache
 def _fingerprint() -> str:
-    folder = Path(__file__).parent
     digest = hashlib.sha256()
-    formats = Path(memory.__file__).parent
-    for place in (folder, formats, formats.parent / "codecs"):
-        for source in sorted(place.glob("*.py")):
-            digest.update(source.read_bytes())
+    # Not by path: the package may be in a zip, as Spark ships it.
+    for package in ("kolumn.cpu_fallback", "kolumn.formats", "kolumn.codecs"):
+        for source in sorted(files(package).iterdir(), key=lambda file: file.name):
+            if source.name.endswith(".py"):
+                digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
 
 
