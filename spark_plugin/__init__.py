@@ -1,7 +1,9 @@
 """Kolumn in Spark: after ``register(spark)``, ``spark.read.format("kolumn").load(path)`` is a DataFrame of records.
 
 Columns and types are those of Spark's own Kafka source. ``spark.read.format("kolumn-damage")`` with the same options
-is the table of what ``errors=skip`` leaves out. The driver and every worker need the package ``kolumn[spark]``.
+is the table of what ``errors=skip`` leaves out. ``read_segments(spark, source)`` gives the same rows by a route that
+RAPIDS can take on, and ``export(spark, source, target)`` has the workers write Parquet. The driver and every worker need
+the package ``kolumn[spark]``.
 """
 
 from importlib.util import find_spec
@@ -13,12 +15,14 @@ if find_spec("pyspark") is None:
     raise MissingError("kolumn.spark_plugin needs pyspark: pip install 'kolumn[spark]'")
 
 from kolumn.spark_plugin.damage import DamageSource
+from kolumn.spark_plugin.export import export
+from kolumn.spark_plugin.frames import read_segments
 from kolumn.spark_plugin.source import RecordSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DamageSource", "RecordSource", "register"]
+__all__ = ["DamageSource", "RecordSource", "export", "read_segments", "register"]
 
 
 def register(spark: "SparkSession") -> None:

@@ -93,11 +93,29 @@ class ReadOptions:
         if not paths:
             raise ArgumentError("no path: name a segment file, a topic-partition directory, a log directory or a glob in load(...)")
         split_bytes = values.pop("split_bytes", SPLIT_BYTES)
-        if split_bytes < 1:
+        return cls._of(paths, split_bytes, values)
+
+    @classmethod
+    def given(cls, source: Any, split_bytes: int, values: Mapping[str, Any]) -> "ReadOptions":
+        """A source and keyword options as `kolumn.read` takes them.
+
+        Raises
+        ------
+        ArgumentError
+            As `kolumn.options.Options.of`, and for ``binary``, which is no choice in Spark.
+        """
+        if "binary" in values:
+            raise ArgumentError("option 'binary' is about Arrow tables in Python: Spark has one binary type; leave it out")
+        paths = (source,) if isinstance(source, str | os.PathLike) else source
+        return cls._of(tuple(map(os.fspath, paths)), split_bytes, values)
+
+    @classmethod
+    def _of(cls, paths: tuple[str, ...], split_bytes: int, values: Mapping[str, Any]) -> "ReadOptions":
+        if not isinstance(split_bytes, int) or split_bytes < 1:
             raise ArgumentError(f"option splitBytes: expected at least 1, found {split_bytes}")
-        named = "columns" in values or values.get("include_headers", False)
+        named = bool("columns" in values or values.get("include_headers", False))
         # A task is one of many on its machine: Spark, not Kolumn, decides how many cores are busy.
-        return cls(tuple(map(_local, paths)), split_bytes, named, Options.of(**values, threads=1))
+        return cls(tuple(map(_local, paths)), split_bytes, named, Options.of(**(dict(values) | {"threads": 1})))
 
     def only(self, columns: tuple[str, ...]) -> "ReadOptions":
         """The same read with other columns."""

@@ -62,11 +62,11 @@ class RecordReader(DataSourceReader):
         """Decode one split."""
         assert isinstance(partition, Split)
         schema = arrow_schema(self.spark_schema)
-        for batch in scan_ranges(partition.ranges, self.options.decode, damage=_warn):
+        for batch in scan_ranges(partition.ranges, self.options.decode, damage=warn):
             yield from conform(batch, schema)
 
 
-def _warn(damage: Damage) -> None:
+def warn(damage: Damage) -> None:
     """Spark gives a source no counters: a line in the worker's log for each damage; ``kolumn-damage`` is the table."""
     lost = "an unknown number of" if damage.records_lost is None else damage.records_lost
     logger.warning(

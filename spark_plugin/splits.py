@@ -7,8 +7,9 @@ from pyspark.sql.datasource import InputPartition
 
 from kolumn import plan
 from kolumn.api import segments_of
+from kolumn.options import Options
 from kolumn.seek import select_ranges
-from kolumn.source import Range
+from kolumn.source import Range, Segment
 from kolumn.spark_plugin.options import ReadOptions
 
 
@@ -28,13 +29,14 @@ def plan_splits(options: ReadOptions) -> list[Split]:
     list of Split
         At least one: for an empty list Spark would make up a partition of its own.
     """
-    return [Split(group) for group in pack(_wanted(options), options.split_bytes)] or [Split(())]
+    segments = segments_of(options.paths, options.decode)
+    return [Split(group) for group in pack(wanted(segments, options.decode, options.split_bytes), options.split_bytes)] or [Split(())]
 
 
-def _wanted(options: ReadOptions) -> Iterator[Range]:
+def wanted(segments: list[Segment], options: Options, split_bytes: int) -> Iterator[Range]:
     """Parts of the segments, without what lies before the first record that a range of offsets or times can want."""
-    for chosen in select_ranges(segments_of(options.paths, options.decode), options.decode):
-        for part in plan.cut(chosen.segment, options.split_bytes):
+    for chosen in select_ranges(segments, options):
+        for part in plan.cut(chosen.segment, split_bytes):
             if part.start >= chosen.start:
                 yield part
             elif part.end > chosen.start:

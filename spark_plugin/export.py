@@ -1,0 +1,168 @@
+"""`export`: the workers write Parquet themselves, and every record is in the target once, whatever happens to tasks."""
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyarrow import fs
+from pyspark.sql import SparkSession
+
+from kolumn.api import segments_of
+from kolumn.errors import ArgumentError
+from kolumn.options import Options
+from kolumn.spark_plugin.jobs import plan_jobs, plan_tasks
+from kolumn.spark_plugin.manifest import FOLDER, Manifest, Target
+from kolumn.spark_plugin.options import SPLIT_BYTES, ReadOptions
+from kolumn.spark_plugin.staged import Job, Layout, write_job
+
+_RESULT = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("day", pa.string()),
+        ("staged", pa.string()),
+        ("rows", pa.int64()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+    ]
+)
+_RESULT_DDL = "topic string, partition int, day string, staged string, rows bigint, first bigint, last bigint"
+_CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+
+
+def export(
+    spark: SparkSession,
+    source: Any,
+    target: str,
+    format: str = "parquet",
+    *,
+    by_day: bool = False,
+    filesystem: Any = None,
+    row_group_rows: int = 128 << 10,
+    compression: str = "zstd",
+    split_bytes: int = SPLIT_BYTES,
+    **options: Any,
+) -> Manifest:
+    """Write the records that the target does not have yet to Parquet, in the workers.
+
+    Files are ``topic=…/partition=…/[day=…/]<first offset>-<…>.parquet`` below the target, one at least for each task and
+    partition. The columns topic and partition (and day) are in the names of the folders, where Spark and pyarrow find them;
+    ``offset`` is always written. A file appears under its name only when it is complete, and only for attempts that Spark counts
+    as successful. One export at a time may run on a target.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    source : str, PathLike or iterable of those
+        As for `kolumn.read`; every segment needs a topic and a partition.
+    target : str
+        A folder, or a URI of a file system that pyarrow knows. Every worker has to reach it.
+    format : str
+        "parquet".
+    by_day : bool
+        A folder for each UTC day of the timestamps below each partition's.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        What ``target`` is a path of.
+    row_group_rows : int
+        Rows of a row group, at most. Row groups are sorted by offset and have statistics of every column.
+    compression : str
+        A codec of Parquet, "none" for none.
+    split_bytes : int
+        How much of the log one task reads, about.
+    **options
+        Attributes of `kolumn.options.Options`.
+
+    Returns
+    -------
+    Manifest
+        Which offsets of which partitions are in, and the files that this run has added.
+
+    Raises
+    ------
+    ArgumentError
+        Options that make no sense or differ from those that the target was made with (``end_offset`` may differ), a segment
+        without topic or partition, two folders of one partition.
+    """
+    if format != "parquet":
+        raise ArgumentError(f"format={format!r}: expected 'parquet'; the format of the log is always found out")
+    if compression not in _CODECS:
+        raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(_CODECS)}")
+    if row_group_rows < 1:
+        raise ArgumentError(f"row_group_rows={row_group_rows}: expected at least 1")
+    asked = ReadOptions.given(source, split_bytes, options)
+    decode = Options.of(**(asdict(asked.decode) | {"columns": _columns(asked.decode.columns, by_day), "include_headers": False}))
+    place = _target(target, filesystem)
+    before = _continue(place.open(), place.root, decode, by_day)
+    run = uuid.uuid4().hex
+    layout = Layout(place.files, place.staging(run), decode, by_day, row_group_rows, compression)
+    tasks = list(plan_tasks(plan_jobs(segments_of(asked.paths, decode), decode, before, split_bytes), split_bytes))
+    if not tasks:
+        return before
+    try:
+        found = _write(spark, tasks, layout)
+        return _publish(place, before, run, found) if found else before
+    finally:
+        _tidy(place, run)
+
+
+def _columns(columns: tuple[str, ...], by_day: bool) -> tuple[str, ...]:
+    needed = ("offset", "timestamp") if by_day else ("offset",)
+    return (*columns, *(name for name in needed if name not in columns))
+
+
+def _target(target: str, filesystem: Any) -> Target:
+    if filesystem is None:
+        if "://" not in target:
+            return Target(fs.LocalFileSystem(), os.path.abspath(target))
+        return Target(*fs.FileSystem.from_uri(target))
+    if not isinstance(filesystem, fs.FileSystem):
+        filesystem = fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+    return Target(filesystem, target)
+
+
+def _continue(manifest: Manifest, root: str, decode: Options, by_day: bool) -> Manifest:
+    """Every run of a target has to mean the same records and columns, or 'new' means nothing."""
+    names = ("columns", "start_offset", "start_timestamp", "end_timestamp", "isolation_level", "include_control", "topic", "partition")
+    settings = {name: list(value) if isinstance(value := getattr(decode, name), tuple) else value for name in names} | {"by_day": by_day}
+    for name in manifest.settings:
+        if manifest.settings[name] != settings[name]:
+            raise ArgumentError(
+                f"{root} was made with {name}={manifest.settings[name]!r}, now it is {settings[name]!r}: "
+                "give what it was made with, or another target"
+            )
+    manifest.settings = settings
+    return manifest
+
+
+def _write(spark: SparkSession, tasks: list[list[Job]], layout: Layout) -> list[dict[str, Any]]:
+    """Run the tasks; what comes back is what the successful attempts have written, each task's once."""
+
+    def work(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (value.as_py() for batch in numbers for value in batch.column(0)):
+            for job in tasks[number]:
+                yield pa.RecordBatch.from_pylist(list(write_job(job, layout)), schema=_RESULT)
+
+    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(work, _RESULT_DDL)
+    return [row.asDict() for row in frame.collect()]
+
+
+def _publish(place: Target, before: Manifest, run: str, found: list[dict[str, Any]]) -> Manifest:
+    moves, files = {}, []
+    for one in found:
+        folder = f"topic={quote(one['topic'], safe=' ')}/partition={one['partition']}" + (f"/day={one['day']}" if one["day"] else "")
+        final = f"{folder}/{one['first']:020d}-{one['staged']}"
+        moves[f"{FOLDER}/staging/{run}/{one['staged']}"] = final
+        files.append({"path": final} | {name: one[name] for name in ("topic", "partition", "rows", "first", "last")})
+    after = before.after(sorted(files, key=lambda file: file["path"]))
+    place.publish(after, moves)
+    return after
+
+
+def _tidy(place: Target, run: str) -> None:
+    """A run whose intent is written still needs its staged files; one without has failed or is done."""
+    if not place.pending():
+        place.discard(run)

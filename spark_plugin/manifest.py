@@ -1,0 +1,135 @@
+"""What an export has put into its target: numbered manifests, and how a run becomes part of the target or leaves no trace.
+
+    _kolumn/staging/<run>/…          files of attempts, good and bad; readers of Parquet pass over names with an underscore
+    _kolumn/<number>.intent.json     which staged files belong where, and the manifest to be; from here on the run only goes forward
+    _kolumn/<number>.json            written last: the run is in
+
+A run that finds an intent without its manifest finishes it first, so a driver may die at any moment.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pyarrow import fs
+
+from kolumn.errors import ArgumentError
+
+FOLDER = "_kolumn"
+VERSION = 1
+
+
+@dataclass
+class Manifest:
+    """The state of a target.
+
+    Attributes
+    ----------
+    number : int
+        Runs that have added something.
+    settings : dict
+        What has to be the same in every run: columns, ranges, partitioning.
+    partitions : dict
+        For each topic, for each partition (as text, as JSON has it): ``first`` offset and ``next``, the offset where the next
+        run starts, and ``rows``.
+    files : list of dict
+        Of the last run: ``path`` below the target, ``topic``, ``partition``, ``rows``, ``first`` and ``last`` offset.
+    """
+
+    number: int = 0
+    settings: dict[str, Any] = field(default_factory=dict)
+    partitions: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    files: list[dict[str, Any]] = field(default_factory=list)
+    version: int = VERSION
+
+    def next_offset(self, topic: str, partition: int) -> int | None:
+        """Where the next run starts in a partition; None for one that is not in yet."""
+        known = self.partitions.get(topic, {}).get(str(partition))
+        return None if known is None else known["next"]
+
+    def after(self, files: list[dict[str, Any]]) -> "Manifest":
+        """The manifest when these files are in too."""
+        partitions = {topic: {number: dict(entry) for number, entry in numbers.items()} for topic, numbers in self.partitions.items()}
+        for file in files:
+            new = {"first": file["first"], "next": file["last"] + 1, "rows": 0}
+            entry = partitions.setdefault(file["topic"], {}).setdefault(str(file["partition"]), new)
+            entry["first"] = min(entry["first"], file["first"])
+            entry["next"] = max(entry["next"], file["last"] + 1)
+            entry["rows"] += file["rows"]
+        return Manifest(self.number + 1, self.settings, partitions, files)
+
+
+class Target:
+    """A folder that holds an export, on any file system of pyarrow."""
+
+    def __init__(self, files: fs.FileSystem, root: str) -> None:
+        self.files, self.root = files, root.rstrip("/")
+
+    def path(self, name: str) -> str:
+        """A name below the target, as the file system spells it."""
+        return f"{self.root}/{name}"
+
+    def staging(self, run: str) -> str:
+        """Where the attempts of a run write."""
+        return self.path(f"{FOLDER}/staging/{run}")
+
+    def open(self) -> Manifest:
+        """The newest manifest, after what an earlier run left half published has been published."""
+        listed = self.files.get_file_info(fs.FileSelector(self.path(FOLDER), allow_not_found=True))
+        names = {info.base_name for info in listed if info.is_file}
+        numbers = sorted(int(stem) for stem in (name.removesuffix(".json") for name in names) if stem.isdigit())
+        for name in sorted(names):
+            number = name.removesuffix(".intent.json")
+            if number.isdigit() and f"{number}.json" not in names:
+                self._forward(self._read(name))
+                numbers.append(int(number))
+        if not numbers:
+            return Manifest()
+        found = self._read(_name(max(numbers)))
+        if found.get("version") != VERSION:
+            raise ArgumentError(f"{self.root}: its manifest has version {found.get('version')}, this Kolumn knows {VERSION}: update it")
+        return Manifest(**found)
+
+    def publish(self, manifest: Manifest, moves: dict[str, str]) -> None:
+        """Make staged files part of the target, in a way that the next run can finish if this process dies on the way."""
+        intent = {"moves": moves, "manifest": asdict(manifest)}
+        self._write(f"{manifest.number:08d}.intent.json", intent)
+        self._forward(intent)
+
+    def pending(self) -> bool:
+        """Whether a run is half published."""
+        listed = self.files.get_file_info(fs.FileSelector(self.path(FOLDER), allow_not_found=True))
+        return any(info.base_name.endswith(".intent.json") for info in listed)
+
+    def discard(self, run: str) -> None:
+        """Forget what a run has staged."""
+        if self.files.get_file_info(self.staging(run)).type != fs.FileType.NotFound:
+            self.files.delete_dir(self.staging(run))
+
+    def _forward(self, intent: dict[str, Any]) -> None:
+        for staged, final in intent["moves"].items():
+            if self.files.get_file_info(self.path(staged)).is_file:
+                self.files.create_dir(self.path(final).rpartition("/")[0], recursive=True)
+                self.files.move(self.path(staged), self.path(final))
+        self._write(_name(intent["manifest"]["number"]), intent["manifest"])
+        self.files.delete_file(self.path(f"{FOLDER}/{intent['manifest']['number']:08d}.intent.json"))
+        for staged in {name.rpartition("/")[0] for name in intent["moves"]}:
+            if self.files.get_file_info(self.path(staged)).type != fs.FileType.NotFound:
+                self.files.delete_dir(self.path(staged))
+
+    def _read(self, name: str) -> dict[str, Any]:
+        with self.files.open_input_stream(self.path(f"{FOLDER}/{name}")) as stream:
+            found: dict[str, Any] = json.loads(stream.read())
+        return found
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
+        """Under its name only when it is complete."""
+        draft = self.path(f"{FOLDER}/staging/{name}")
+        self.files.create_dir(self.path(f"{FOLDER}/staging"), recursive=True)
+        with self.files.open_output_stream(draft) as stream:
+            stream.write(json.dumps(content, indent=1).encode())
+        self.files.move(draft, self.path(f"{FOLDER}/{name}"))
+
+
+def _name(number: int) -> str:
+    return f"{number:08d}.json"

@@ -1,0 +1,88 @@
+"""`read_segments` gives the rows of `kolumn.read`, in types that RAPIDS takes until the last step."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import kolumn
+from kolumn.schema import RECORD_COLUMNS
+from kolumn.spark_plugin import read_segments
+from kolumn.spark_plugin.frames import crossing, crossing_schema
+from kolumn.spark_plugin.schema import spark_schema
+
+pytestmark = pytest.mark.spark
+
+EVERY = [name for name in RECORD_COLUMNS if name != "transaction"]
+
+
+def test_every_column_has_the_bytes_and_the_type_of_kolumn_read(spark: SparkSession, segment: Path) -> None:
+    frame = read_segments(spark, segment, columns=EVERY, split_bytes=50_000)
+    table = kolumn.read(segment, columns=EVERY)
+    assert frame.rdd.getNumPartitions() > 1
+    assert frame.schema.toNullable() == spark_schema(table.schema)
+    assert frame.toArrow().cast(table.schema).equals(table)
+    assert len(table["headers"].combine_chunks().flatten()) > 0
+
+
+def test_ranges_and_lists_of_sources(spark: SparkSession, segment: Path, small_segments: Path) -> None:
+    frame = read_segments(spark, segment, start_offset=500, end_offset=777)
+    assert frame.toArrow().equals(kolumn.read(segment, start_offset=500, end_offset=777))
+    both = [segment, small_segments]
+    assert read_segments(spark, both, columns=["offset"]).count() == kolumn.read(both).num_rows
+
+
+def test_strings_hold_the_bytes_whatever_they_are(spark: SparkSession, segment: Path) -> None:
+    frame = read_segments(spark, segment, payload="string", columns=["value", "offset"])
+    assert frame.schema.simpleString() == "struct<value:string,offset:bigint>"
+    table = kolumn.read(segment, columns=["value", "offset"])
+    assert frame.withColumn("value", frame.value.cast("binary")).toArrow().equals(table)
+
+
+def test_a_transform_runs_in_the_worker(spark: SparkSession, segment: Path) -> None:
+    def sizes(batch: pa.RecordBatch) -> pa.RecordBatch:
+        total = pc.sum(pc.binary_length(batch.column("value"))).as_py()
+        return pa.RecordBatch.from_pydict({"n": pa.array([batch.num_rows], pa.int32()), "bytes": [total]})
+
+    frame = read_segments(spark, segment, columns=["value"], split_bytes=50_000, transform=sizes, schema="bytes bigint, n bigint")
+    assert frame.columns == ["bytes", "n"]
+    (row,) = frame.groupBy().sum("n", "bytes").collect()
+    values = kolumn.read(segment, columns=["value"])["value"]
+    assert tuple(row) == (len(values), pc.sum(pc.binary_length(values)).as_py())
+
+
+def test_a_transform_that_keeps_no_promise_is_named(spark: SparkSession, segment: Path) -> None:
+    wrong = read_segments(spark, segment, transform=lambda batch: batch.select(["offset"]), schema="n bigint")
+    with pytest.raises(PySparkException, match=r"transform returned the columns \['offset'\], the schema has \['n'\]"):
+        wrong.count()
+    table = read_segments(spark, segment, transform=lambda batch: pa.Table.from_batches([batch]), schema="n bigint")
+    with pytest.raises(PySparkException, match="it returned Table"):
+        table.count()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"payload": "text"}, "payload='text': expected one of binary, string"),
+        ({"schema": "n bigint"}, "transform and schema go together"),
+        ({"binary": "view"}, "leave it out"),
+        ({"split_bytes": 0}, "expected at least 1, found 0"),
+        ({"colums": ["key"]}, "did you mean 'columns'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_on_the_driver(spark: SparkSession, segment: Path, given: dict[str, object], message: str) -> None:
+    with pytest.raises(kolumn.ArgumentError, match=message):
+        read_segments(spark, segment, **given)
+
+
+def test_payloads_cross_without_a_copy_from_any_slice(segment: Path) -> None:
+    batch = kolumn.read(segment, columns=["value", "headers"]).combine_chunks().to_batches()[0].slice(7, 100)
+    crossed = crossing(batch)
+    assert crossed.schema.names == crossing_schema(["value", "headers"]).fieldNames()
+    assert [one.address for one in crossed["value"].buffers()[1:]] == [one.address for one in batch["value"].buffers()[1:]]
+    headers = batch["headers"].to_pylist()
+    assert crossed["headerKeys"].to_pylist() == [[header["key"] for header in one] for one in headers]
+    assert crossed["headerValues"].cast(pa.list_(pa.binary())).to_pylist() == [[header["value"] for header in one] for one in headers]
