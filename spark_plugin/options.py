@@ -98,6 +98,7 @@ class ReadOptions:
         ArgumentError
             For a name that is unknown, a value that cannot be read, and a missing path.
         """
+        texts = _of_table(texts)
         report_ignored(name for name in texts if is_ignored(name))
         values = dict(_read(name, text) for name, text in texts.items() if not is_ignored(name))
         found = values.pop("paths", ()) + ((values.pop("path"),) if "path" in values else ())
@@ -136,6 +137,14 @@ class ReadOptions:
         if self.end is not None:
             self.end.refuse(EARLIEST, "a batch read cannot end at the beginning of the log (earliest, -2)")
         return self
+
+
+def _of_table(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """The options alone, of what Spark passes for a table: its catalog adds properties like owner, and each option twice."""
+    lower = {name.lower(): text for name, text in texts.items()}
+    if lower.get("provider", "").lower() not in ("kolumn", "kolumn-damage"):
+        return texts
+    return {name: text for name, text in lower.items() if name == "path" or f"option.{name}" in lower}
 
 
 def _isolation(values: dict[str, Any]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kolumn.errors import ArgumentError
@@ -13,6 +13,7 @@ from kolumn.spark_plugin.options import ReadOptions
 from kolumn.spark_plugin.reading import read_split, warn
 from kolumn.spark_plugin.schema import arrow_schema, check_schema, conform, spark_schema
 from kolumn.spark_plugin.splits import Split, plan_splits
+from kolumn.spark_plugin.stream import RecordStream
 
 
 class RecordSource(DataSource):
@@ -37,6 +38,10 @@ class RecordSource(DataSource):
         """The reader of one DataFrame; Spark passes ``schema`` by name."""
         options = self.read_options.for_batch()
         return BatchTableReader(options, schema) if options.table == "batches" else RecordReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """The stream of one query."""
+        return RecordStream(with_columns(self.read_options, schema), schema)
 
 
 class RecordReader(DataSourceReader):

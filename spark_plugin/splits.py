@@ -6,10 +6,9 @@ split is not even opened, and the headers of the others are read by several thre
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 
 from pyspark.sql.datasource import InputPartition
 
@@ -26,18 +25,6 @@ THREADS = 8
 """Segments whose headers are read at a time: the threads wait for storage most of the time."""
 
 
-@dataclass(frozen=True)
-class Again:
-    """How to find the records of a range of a live log once more, when its file is no longer the one that was planned.
-
-    ``inode`` is the file's number; the records are those with ``first`` <= offset < ``behind``.
-    """
-
-    inode: int
-    first: int
-    behind: int
-
-
 class Split(InputPartition):
     """What one task reads: ranges of whole batches, in the order of the log.
 
@@ -46,16 +33,16 @@ class Split(InputPartition):
     ranges : tuple of Range
     bounds : dict
         First offset and the one behind the last for topic partitions that are not read as a whole.
-    again : dict
-        For the ranges of a stream, by range.
+    files : dict
+        For a stream: the number (inode) of each file when it was planned.
     """
 
-    def __init__(self, ranges: tuple[Range, ...], bounds: Mapping[Key, Bounds] = {}, again: Mapping[Range, Again] = {}) -> None:
+    def __init__(self, ranges: tuple[Range, ...], bounds: Mapping[Key, Bounds] = {}) -> None:
         super().__init__(ranges)
         keys = {(one.segment.topic, one.segment.partition) for one in ranges}
         self.ranges = ranges
         self.bounds = {key: value for key, value in bounds.items() if key in keys and value != (None, None)}
-        self.again = {one: again[one] for one in ranges if one in again}
+        self.files: dict[str, int | None] = {}
 
 
 def plan_splits(options: ReadOptions) -> list[Split]:
@@ -144,11 +131,3 @@ def pack(
         size, count = size + length, count + offsets
     if group:
         yield tuple(group)
-
-
-def file_number(path: str) -> int | None:
-    """What tells a file from another of the same name; None where it is gone."""
-    try:
-        return Path(path).stat().st_ino
-    except FileNotFoundError:
-        return None
