@@ -144,7 +144,9 @@ def _of_table(texts: Mapping[str, str]) -> Mapping[str, str]:
     lower = {name.lower(): text for name, text in texts.items()}
     if lower.get("provider", "").lower() not in ("kolumn", "kolumn-damage"):
         return texts
-    return {name: text for name, text in lower.items() if name == "path" or f"option.{name}" in lower}
+    path = lower.get("path") or lower.get("option.path") or lower.get("location")
+    options = {name: text for name, text in lower.items() if f"option.{name}" in lower}
+    return options | ({} if path is None else {"path": path})
 
 
 def _isolation(values: dict[str, Any]) -> dict[str, str]:
