@@ -98,7 +98,6 @@ class ReadOptions:
         ArgumentError
             For a name that is unknown, a value that cannot be read, and a missing path.
         """
-        texts = _of_table(texts)
         report_ignored(name for name in texts if is_ignored(name))
         values = dict(_read(name, text) for name, text in texts.items() if not is_ignored(name))
         found = values.pop("paths", ()) + ((values.pop("path"),) if "path" in values else ())
@@ -137,16 +136,6 @@ class ReadOptions:
         if self.end is not None:
             self.end.refuse(EARLIEST, "a batch read cannot end at the beginning of the log (earliest, -2)")
         return self
-
-
-def _of_table(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """The options alone, of what Spark passes for a table: its catalog adds properties like owner, and each option twice."""
-    lower = {name.lower(): text for name, text in texts.items()}
-    if lower.get("provider", "").lower() not in ("kolumn", "kolumn-damage"):
-        return texts
-    path = lower.get("path") or lower.get("option.path") or lower.get("location")
-    options = {name: text for name, text in lower.items() if f"option.{name}" in lower}
-    return options | ({} if path is None else {"path": path})
 
 
 def _isolation(values: dict[str, Any]) -> dict[str, str]:

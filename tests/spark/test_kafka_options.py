@@ -194,18 +194,13 @@ def test_the_table_of_batches(spark: SparkSession, logs: Path) -> None:
         spark.read.format("kolumn").options(table="batches", includeHeaders="true").load(str(logs)).collect()
 
 
-def test_sql_view_and_table(spark: SparkSession, logs: Path) -> None:
+def test_sql_view(spark: SparkSession, logs: Path) -> None:
     where = f"USING kolumn OPTIONS (path '{logs}', subscribe 'a', endingOffsets '{{\"a\": {{\"0\": 12, \"1\": 1}}}}')"
     spark.sql(f"CREATE TEMPORARY VIEW log_view {where}")
     try:
         assert sorted(row.offset for row in spark.sql("SELECT offset FROM log_view").collect()) == [0, 10, 11]
     finally:
         spark.catalog.dropTempView("log_view")
-    spark.sql(f"CREATE TABLE log_table {where}")
-    try:
-        assert sorted(row.offset for row in spark.sql("SELECT offset FROM log_table").collect()) == [0, 10, 11]
-    finally:
-        spark.sql("DROP TABLE log_table")
 
 
 def test_timestamps_of_a_real_log(segment: Path, tmp_path: Path) -> None:
