@@ -8,11 +8,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kolumn.damage import Damage
-from kolumn.decode import scan_ranges
 from kolumn.errors import ArgumentError
 from kolumn.report import damage_table
 from kolumn.schema import DAMAGE_SCHEMA
 from kolumn.spark_plugin.options import ReadOptions
+from kolumn.spark_plugin.reading import read_split
 from kolumn.spark_plugin.schema import arrow_schema, conform, spark_schema
 from kolumn.spark_plugin.splits import Split, plan_splits
 
@@ -37,7 +37,7 @@ class DamageSource(DataSource):
         """The reader of one DataFrame; Spark passes ``schema`` by name."""
         if schema != self.schema():
             raise ArgumentError("kolumn-damage has columns of its own: read it without a schema, and select")
-        return DamageReader(self.read_options)
+        return DamageReader(self.read_options.for_batch())
 
 
 class DamageReader(DataSourceReader):
@@ -54,7 +54,7 @@ class DamageReader(DataSourceReader):
         """The damage in one split, when all of it has been looked at."""
         assert isinstance(partition, Split)
         found: list[Damage] = []
-        for _ in scan_ranges(partition.ranges, self.options.decode, damage=found.append):
+        for _ in read_split(partition, self.options, found.append):
             pass
         for batch in damage_table(found).to_batches():
             yield from conform(batch, arrow_schema(spark_schema(DAMAGE_SCHEMA)))

@@ -87,19 +87,19 @@ def export(
         Options that make no sense or differ from those that the target was made with (``end_offset`` may differ), a segment
         without topic or partition, two folders of one partition.
     """
-    if format != "parquet":
-        raise ArgumentError(f"format={format!r}: expected 'parquet'; the format of the log is always found out")
-    if compression not in _CODECS:
-        raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(_CODECS)}")
-    if row_group_rows < 1:
-        raise ArgumentError(f"row_group_rows={row_group_rows}: expected at least 1")
+    _check(format, compression, row_group_rows)
     asked = ReadOptions.given(source, split_bytes, options)
     decode = Options.of(**(asdict(asked.decode) | {"columns": _columns(asked.decode.columns, by_day), "include_headers": False}))
     place = _target(target, filesystem)
     before = _continue(place.open(), place.root, decode, by_day)
     run = uuid.uuid4().hex
     layout = Layout(place.files, place.staging(run), decode, by_day, row_group_rows, compression)
-    tasks = list(plan_tasks(plan_jobs(segments_of(asked.paths, decode), decode, before, split_bytes), split_bytes))
+    return _run(spark, asked, place, before, layout, run)
+
+
+def _run(spark: SparkSession, asked: ReadOptions, place: Target, before: Manifest, layout: Layout, run: str) -> Manifest:
+    jobs = plan_jobs(segments_of(asked.paths, layout.options), layout.options, before, asked.split_bytes)
+    tasks = list(plan_tasks(jobs, asked.split_bytes))
     if not tasks:
         return before
     try:
@@ -107,6 +107,15 @@ def export(
         return _publish(place, before, run, found) if found else before
     finally:
         _tidy(place, run)
+
+
+def _check(format: str, compression: str, row_group_rows: int) -> None:
+    if format != "parquet":
+        raise ArgumentError(f"format={format!r}: expected 'parquet'; the format of the log is always found out")
+    if compression not in _CODECS:
+        raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(_CODECS)}")
+    if row_group_rows < 1:
+        raise ArgumentError(f"row_group_rows={row_group_rows}: expected at least 1")
 
 
 def _columns(columns: tuple[str, ...], by_day: bool) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ from kolumn.decode import scan_ranges
 from kolumn.errors import ArgumentError
 from kolumn.schema import RECORD_COLUMNS, record_schema
 from kolumn.spark_plugin.options import SPLIT_BYTES, ReadOptions
+from kolumn.spark_plugin.reading import warn
 from kolumn.spark_plugin.schema import arrow_schema, conform, spark_schema
-from kolumn.spark_plugin.source import warn
 from kolumn.spark_plugin.splits import plan_splits
 
 Transform = Callable[[pa.RecordBatch], pa.RecordBatch]

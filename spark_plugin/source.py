@@ -1,25 +1,23 @@
-"""The data source ``kolumn``: records as rows, in batch reads."""
+"""The data source ``kolumn``: records as rows, or batches as rows, in batch reads and in streams."""
 
-import logging
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kolumn.damage import Damage
-from kolumn.decode import scan_ranges
 from kolumn.errors import ArgumentError
-from kolumn.schema import record_schema
+from kolumn.schema import BATCH_SCHEMA, record_schema
+from kolumn.spark_plugin.batches import BatchTableReader
 from kolumn.spark_plugin.options import ReadOptions
+from kolumn.spark_plugin.reading import read_split, warn
 from kolumn.spark_plugin.schema import arrow_schema, check_schema, conform, spark_schema
 from kolumn.spark_plugin.splits import Split, plan_splits
-
-logger = logging.getLogger(__name__)
+from kolumn.spark_plugin.stream import RecordStream
 
 
 class RecordSource(DataSource):
-    """``spark.read.format("kolumn")``. Options are checked here, on the driver, before anything is read."""
+    """``format("kolumn")``. Options are checked here, on the driver, before anything is read."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -32,11 +30,18 @@ class RecordSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns where the user gives no schema."""
+        if self.read_options.table == "batches":
+            return spark_schema(BATCH_SCHEMA)
         return spark_schema(record_schema(self.read_options.decode.columns))
 
-    def reader(self, schema: StructType) -> "RecordReader":
+    def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of one DataFrame; Spark passes ``schema`` by name."""
-        return RecordReader(self.read_options, schema)
+        options = self.read_options.for_batch()
+        return BatchTableReader(options, schema) if options.table == "batches" else RecordReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """The stream of one query."""
+        return RecordStream(with_columns(self.read_options, schema), schema)
 
 
 class RecordReader(DataSourceReader):
@@ -47,11 +52,7 @@ class RecordReader(DataSourceReader):
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        columns = check_schema(schema)
-        if options.names_columns and columns != options.decode.columns:
-            asked = ", ".join(options.decode.columns)
-            raise ArgumentError(f"the schema has the columns {', '.join(columns)}, the options ask for {asked}: give one of the two")
-        self.options = options.only(columns)
+        self.options = with_columns(options, schema)
         self.spark_schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -62,13 +63,14 @@ class RecordReader(DataSourceReader):
         """Decode one split."""
         assert isinstance(partition, Split)
         schema = arrow_schema(self.spark_schema)
-        for batch in scan_ranges(partition.ranges, self.options.decode, damage=warn):
+        for batch in read_split(partition, self.options, warn):
             yield from conform(batch, schema)
 
 
-def warn(damage: Damage) -> None:
-    """Spark gives a source no counters: a line in the worker's log for each damage; ``kolumn-damage`` is the table."""
-    lost = "an unknown number of" if damage.records_lost is None else damage.records_lost
-    logger.warning(
-        "%s: position %d: left out %d bytes with %s records: %s", damage.segment, damage.position, damage.size, lost, damage.reason
-    )
+def with_columns(options: ReadOptions, schema: StructType) -> ReadOptions:
+    """The options with the columns of a schema, which has to agree with the columns that they name themselves."""
+    columns = check_schema(schema)
+    if options.names_columns and columns != options.decode.columns:
+        asked = ", ".join(options.decode.columns)
+        raise ArgumentError(f"the schema has the columns {', '.join(columns)}, the options ask for {asked}: give one of the two")
+    return options.only(columns)

@@ -1,24 +1,49 @@
-"""Splits: which bytes of which segments one task reads. Planned from headers alone; a split holds ranges, never bytes."""
+"""Splits: which bytes of which segments one task reads. Planned from headers alone; a split holds ranges, never bytes.
 
-from collections.abc import Iterable, Iterator
+Spark plans Python sources in one worker without a session, so planning is no Spark job: a segment that is not larger than a
+split is not even opened, and the headers of the others are read by several threads.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 
 from pyspark.sql.datasource import InputPartition
 
 from kolumn import plan
 from kolumn.api import segments_of
+from kolumn.formats import table
 from kolumn.options import Options
 from kolumn.seek import select_ranges
 from kolumn.source import Range, Segment
+from kolumn.spark_plugin.bounds import Bounds, bounds, resolve
 from kolumn.spark_plugin.options import ReadOptions
+from kolumn.spark_plugin.positions import Key
+
+THREADS = 8
+"""Segments whose headers are read at a time: the threads wait for storage most of the time."""
 
 
 class Split(InputPartition):
-    """What one task reads: ranges of whole batches, in the order of the log."""
+    """What one task reads: ranges of whole batches, in the order of the log.
 
-    def __init__(self, ranges: tuple[Range, ...]) -> None:
+    Attributes
+    ----------
+    ranges : tuple of Range
+    bounds : dict
+        First offset and the one behind the last for topic partitions that are not read as a whole.
+    files : dict
+        For a stream: the number (inode) of each file when it was planned.
+    """
+
+    def __init__(self, ranges: tuple[Range, ...], bounds: Mapping[Key, Bounds] = {}) -> None:
         super().__init__(ranges)
+        keys = {(one.segment.topic, one.segment.partition) for one in ranges}
         self.ranges = ranges
+        self.bounds = {key: value for key, value in bounds.items() if key in keys and value != (None, None)}
+        self.files: dict[str, int | None] = {}
 
 
 def plan_splits(options: ReadOptions) -> list[Split]:
@@ -29,30 +54,88 @@ def plan_splits(options: ReadOptions) -> list[Split]:
     list of Split
         At least one: for an empty list Spark would make up a partition of its own.
     """
-    segments = segments_of(options.paths, options.decode)
-    return [Split(group) for group in pack(wanted(segments, options.decode, options.split_bytes), options.split_bytes)] or [Split(())]
+    groups = options.wanted.choose(segments_of(options.paths, options.decode))
+    starts, ends = resolve(options.start, groups, options.decode), resolve(options.end, groups, options.decode)
+    return share(options, groups, bounds(starts, ends, groups, options.fail_on_data_loss)) or [Split(())]
 
 
-def wanted(segments: list[Segment], options: Options, split_bytes: int) -> Iterator[Range]:
+def share(options: ReadOptions, groups: dict[Key, list[Segment]], limits: Mapping[Key, Bounds]) -> list[Split]:
+    """Share out what lies within the bounds of each topic partition."""
+    chosen = [one for key, segments in groups.items() for one in _within(segments, limits.get(key, (None, None)), options)]
+    target = options.split_bytes
+    if options.min_partitions is not None:
+        target = max(1, min(target, sum(one.end - one.start for one in chosen) // options.min_partitions))
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="kolumn-plan") as pool:
+        parts = list(chain.from_iterable(pool.map(partial(_cut, target=target, records=options.max_records), chosen)))
+    counts = dict(parts)
+    return [Split(group, limits) for group in pack(counts, target, counts, options.max_records)]
+
+
+def _within(segments: list[Segment], limit: Bounds, options: ReadOptions) -> list[Range]:
     """Parts of the segments, without what lies before the first record that a range of offsets or times can want."""
+    if limit == (0, 0):
+        return []
+    return select_ranges(segments, narrowed(options, limit).decode)
+
+
+def wanted(segments: list[Segment], options: Options, target: int) -> Iterator[Range]:
+    """Parts of about ``target`` bytes of what a range of offsets or times can want."""
     for chosen in select_ranges(segments, options):
-        for part in plan.cut(chosen.segment, split_bytes):
-            if part.start >= chosen.start:
-                yield part
-            elif part.end > chosen.start:
-                yield replace(chosen, end=part.end)
+        for part, _ in _cut(chosen, target, None):
+            yield part
 
 
-def pack(ranges: Iterable[Range], target: int) -> Iterator[tuple[Range, ...]]:
-    """Put neighbours together up to ``target`` bytes: a task costs as much to start as a few MiB cost to read."""
+def narrowed(options: ReadOptions, limit: Bounds) -> ReadOptions:
+    """The options, with the narrower of their own range of offsets and ``limit``."""
+    decode = options.decode
+    start = max((offset for offset in (decode.start_offset, limit[0]) if offset is not None), default=None)
+    end = min((offset for offset in (decode.end_offset, limit[1]) if offset is not None), default=None)
+    return replace(options, decode=replace(decode, start_offset=start, end_offset=end))
+
+
+def _cut(chosen: Range, target: int, records: int | None) -> list[tuple[Range, int]]:
+    """Parts of a range and, where it matters, how many offsets each has."""
+    parts = [(part, 0) for part in plan.cut(chosen.segment, target)] if records is None else _count(chosen.segment, target, records)
+    found = []
+    for part, count in parts:
+        if part.start >= chosen.start:
+            found.append((part, count))
+        elif part.end > chosen.start:
+            found.append((replace(chosen, end=part.end), count))
+    return found
+
+
+def _count(segment: Segment, target: int, records: int) -> list[tuple[Range, int]]:
+    """As `kolumn.plan.cut`, and with at most ``records`` offsets in a part, unless one entry has more."""
+    parts, rest, first = [], Range.whole(segment), (segment.base_offset or 0)
+    last = rest.floor
+    for rows in plan.headers(segment):
+        for position, offset in rows[:, (table.POSITION, table.LAST_OFFSET)].tolist():
+            if position > rest.start and (position - rest.start >= target or offset - first >= records):
+                parts.append((replace(rest, end=position), last - rest.floor))
+                rest, first = replace(rest, start=position, floor=last), last + 1
+            last = offset
+    return [*parts, (rest, last - rest.floor)]
+
+
+def pack(
+    ranges: Iterable[Range],
+    target: int,
+    counts: Mapping[Range, int] = {},
+    records: int | None = None,
+) -> Iterator[tuple[Range, ...]]:
+    """Put neighbours together up to ``target`` bytes: a task costs as much to start as a few MiB cost to read.
+
+    With ``records``, a task has no more of the offsets that ``counts`` says either.
+    """
     group: list[Range] = []
-    size = 0
+    size = count = 0
     for part in ranges:
-        length = part.end - part.start
-        if group and size + length > target:
+        length, offsets = part.end - part.start, counts.get(part, 0)
+        if group and (size + length > target or (records is not None and count + offsets > records)):
             yield tuple(group)
-            group, size = [], 0
+            group, size, count = [], 0, 0
         group.append(part)
-        size += length
+        size, count = size + length, count + offsets
     if group:
         yield tuple(group)

@@ -15,7 +15,7 @@ from kolumn.decode import scan_ranges
 from kolumn.options import Options
 from kolumn.schema import record_schema
 from kolumn.source import Range
-from kolumn.spark_plugin.source import warn
+from kolumn.spark_plugin.reading import warn
 
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 IN_THE_FOLDER = ("topic", "partition")

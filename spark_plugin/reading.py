@@ -1,0 +1,35 @@
+"""One task: a split's ranges, decoded within the bounds of their topic partitions."""
+
+import logging
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from kolumn.damage import Damage
+from kolumn.decode import scan_ranges
+from kolumn.source import Range
+from kolumn.spark_plugin.options import ReadOptions
+from kolumn.spark_plugin.positions import Key
+from kolumn.spark_plugin.splits import Split, narrowed
+
+logger = logging.getLogger(__name__)
+
+
+def read_split(split: Split, options: ReadOptions, damage: Callable[[Damage], None]) -> Iterator[pa.RecordBatch]:
+    """Decode a split; errors as `kolumn.decode.scan_ranges`."""
+    for key, ranges in groupby(split.ranges, _key):
+        yield from scan_ranges(ranges, narrowed(options, split.bounds.get(key, (None, None))).decode, damage=damage)
+
+
+def warn(damage: Damage) -> None:
+    """Spark gives a source no counters: a line in the worker's log for each damage; ``kolumn-damage`` is the table."""
+    gone: Any = "an unknown number of" if damage.records_lost is None else damage.records_lost
+    logger.warning(
+        "%s: position %d: left out %d bytes with %s records: %s", damage.segment, damage.position, damage.size, gone, damage.reason
+    )
+
+
+def _key(one: Range) -> Key:
+    return one.segment.topic, one.segment.partition

@@ -1,0 +1,138 @@
+"""The stream of a log directory that grows. A micro-batch is a range of offsets, so that segments may be rolled, compacted
+or deleted between its first try and the next."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from kolumn.api import segments_of
+from kolumn.errors import ArgumentError
+from kolumn.source import Segment
+from kolumn.spark_plugin.bounds import Bounds, log_end, log_start, lost
+from kolumn.spark_plugin.live import check_planned, clip, planned
+from kolumn.spark_plugin.options import ReadOptions
+from kolumn.spark_plugin.positions import EARLIEST, LATEST, Key, Position
+from kolumn.spark_plugin.progress import Pair, Topics, from_json, limit_ends, to_json
+from kolumn.spark_plugin.reading import read_split, warn
+from kolumn.spark_plugin.schema import arrow_schema, conform
+from kolumn.spark_plugin.splits import Split, share
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as _AvailableNow
+except ImportError:  # pyspark 4.1: every micro-batch takes all that is there
+    _AvailableNow = object  # type: ignore[assignment, misc]
+
+
+Groups = dict[Pair, list[Segment]]
+
+
+class RecordStream(DataSourceStreamReader, _AvailableNow):
+    """Plans micro-batches in one process on the driver, decodes them in tasks.
+
+    Options for the start count for the first run alone, and the default is ``latest``, as in Spark's Kafka source; a topic
+    partition that appears later is read from its beginning.
+    """
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        if options.end is not None:
+            raise ArgumentError(f"option {options.end.option}: a stream has no end")
+        if options.table != "records":
+            raise ArgumentError("option table: a stream has records alone")
+        self.options, self.spark_schema = options, schema
+        self.target: dict[Pair, int] | None = None
+
+    def initialOffset(self) -> Topics:  # noqa: N802
+        """Where the first run starts."""
+        groups = self._groups()
+        start = self.options.start or Position("startingOffsets", offset=LATEST)
+        named: dict[Key, list[Segment]] = dict(groups.items())
+        found = start.resolve(named, self.options.decode)
+        ends = {EARLIEST: _begin, LATEST: log_end}
+        return to_json({key: ends[found[key]](group) if found[key] in ends else found[key] for key, group in groups.items()})
+
+    def latestOffset(self, start: Topics | None = None, limit: Any = None) -> Topics:  # noqa: N802
+        """Where the micro-batch from ``start`` ends. pyspark 4.1 gives neither argument."""
+        groups = self._groups()
+        ends = self._ends(groups) if self.target is None else self.target
+        if start is None:
+            return to_json(ends)
+        # Spark passes on the one limit that it knows, or that there is none this time.
+        limits = {} if type(limit).__name__ == "ReadAllAvailable" else dict(self.options.limits)
+        return to_json(self._next(from_json(start), ends, groups, limits))
+
+    def _next(self, done: dict[Pair, int], ends: dict[Pair, int], groups: Groups, limits: dict[str, int]) -> dict[Pair, int]:
+        for (topic, partition), offset in done.items():
+            key, where = (topic, partition), f"{topic}-{partition}: read up to offset {offset}, and the"
+            if key not in groups:
+                self._lost(f"{where} partition is not there any more")
+            elif ends.get(key, offset) < offset:
+                self._lost(f"{where} log ends at {ends[key]}")
+        starts = {key: done.get(key, _begin(groups[key])) for key in ends if key in groups}
+        waiting = {key: max(ends[key], start) for key, start in starts.items()}
+        # What retention has deleted must not use up a limit.
+        there = {key: max(start, min(_begin(groups[key]), waiting[key])) for key, start in starts.items()}
+        return done | limit_ends(groups, there, waiting, limits)
+
+    def _lost(self, what: str) -> None:
+        lost(what, self.options.fail_on_data_loss)
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """One of the limits, since Spark knows no combination; `latestOffset` keeps all of them."""
+        from pyspark.sql.streaming import datasource as limits
+
+        kinds = {"offsets": limits.ReadMaxRows, "bytes": limits.ReadMaxBytes, "files": limits.ReadMaxFiles}
+        return next((kinds[kind](most) for kind, most in self.options.limits), limits.ReadAllAvailable())
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Note where the log ends now: a run of Trigger.AvailableNow goes no further."""
+        self.target = self._ends(self._groups())
+
+    def reportLatestOffset(self) -> Topics:  # noqa: N802
+        """Where the log ends, for the progress of the query."""
+        return to_json(self._ends(self._groups()))
+
+    def partitions(self, start: Topics, end: Topics) -> Sequence[InputPartition]:
+        """Splits of the records with start <= offset < end: the same records at every try, whatever the segments are by then."""
+        groups, starts = self._groups(), from_json(start)
+        limits: dict[Key, Bounds] = {}
+        for key, behind in from_json(end).items():
+            begin, where = starts.get(key, 0), f"{key[0]}-{key[1]}"
+            if key not in groups:
+                if begin < behind:
+                    self._lost(f"{where}: not there any more, and offsets up to {behind} were to be read")
+                continue
+            first = _begin(groups[key])
+            if key in starts and begin < min(first, behind):
+                self._lost(f"{where}: offset {begin} was to be read, and the log begins at {first}")
+            if begin < behind:
+                limits[key] = (begin, behind)
+        splits = share(self.options, {key: group for key, group in groups.items() if key in limits}, limits)
+        return [planned(Split(tuple(clip(split, limits)), limits)) for split in splits]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Decode one split."""
+        assert isinstance(partition, Split)
+        schema = arrow_schema(self.spark_schema)
+        check_planned(partition)
+        for batch in read_split(partition, self.options, warn):
+            yield from conform(batch, schema)
+        check_planned(partition)
+
+    def _groups(self) -> Groups:
+        """Live segments by topic partition; streams need Kafka's names, since offsets say which segments are new."""
+        found = self.options.wanted.choose(segments_of(self.options.paths, self.options.decode))
+        for key, segments in found.items():
+            for segment in segments:
+                if None in key or segment.base_offset is None:
+                    raise ArgumentError(f"{segment.path}: a stream needs <topic>-<partition>/<base offset, 20 digits>.log")
+        return found  # type: ignore[return-value]
+
+    def _ends(self, groups: Groups) -> dict[Pair, int]:
+        return {key: log_end(segments) for key, segments in groups.items()}
+
+
+def _begin(segments: list[Segment]) -> int:
+    return log_start(segments) or 0

@@ -1,0 +1,67 @@
+"""How the text of an option becomes a value; what cannot be read raises ValueError, KeyError, TypeError or AttributeError."""
+
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from kolumn.options import column_list
+
+__all__ = ["Rule", "assignment", "column_list", "flag", "instant", "offsets", "paths", "pattern", "strategy", "times"]
+
+Rule = tuple[str, Callable[[str], Any], str]
+"""The name that a value is kept under, how its text is read, and what to ask for where it cannot be."""
+
+
+def flag(text: str) -> bool:
+    """``true`` or ``false``."""
+    return {"true": True, "false": False}[text.strip().lower()]
+
+
+def instant(text: str) -> int | datetime:
+    """Milliseconds since 1970, or a date and time in ISO 8601."""
+    try:
+        return int(text)
+    except ValueError:
+        return datetime.fromisoformat(text)
+
+
+def paths(text: str) -> tuple[str, ...]:
+    """As ``load([...])`` passes a list on: a JSON array."""
+    return tuple(json.loads(text))
+
+
+def pattern(text: str) -> str:
+    """A regular expression for whole names of topics."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
+def strategy(text: str) -> bool:
+    """Whether a start behind the last record means the end of the log."""
+    return {"error": False, "latest": True}[text.strip().lower()]
+
+
+def assignment(text: str) -> tuple[tuple[str, int], ...]:
+    """``{"topic": [0, 1]}``."""
+    return tuple((topic, int(partition)) for topic, partitions in json.loads(text).items() for partition in partitions)
+
+
+def times(text: str) -> dict[tuple[str, int], int]:
+    """``{"topic": {"0": 1700000000000}}``."""
+    return {(topic, int(partition)): int(value) for topic, values in json.loads(text).items() for partition, value in values.items()}
+
+
+def offsets(text: str) -> str | dict[tuple[str, int], int]:
+    """``earliest``, ``latest`` or ``{"topic": {"0": 23, "1": -2}}``."""
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        return word
+    named = times(text)
+    if min(named.values(), default=0) < -2:
+        raise ValueError(text)
+    return named

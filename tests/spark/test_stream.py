@@ -1,0 +1,176 @@
+"""Streams of a log directory that grows: limits, restarts, half-written batches, segments that are gone."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from kit.encoder import Record, batch
+from kolumn.errors import ArgumentError, KolumnError
+from kolumn.schema import record_schema
+from kolumn.spark_plugin.options import ReadOptions
+from kolumn.spark_plugin.schema import spark_schema
+from kolumn.spark_plugin.source import with_columns
+from kolumn.spark_plugin.stream import RecordStream
+
+pytestmark = pytest.mark.spark
+
+
+def write(root: Path, partition: int, first: int, behind: int, base: int | None = None) -> Path:
+    """Append batches of five records to a segment, which begins at ``base``."""
+    folder = root / f"t-{partition}"
+    folder.mkdir(exist_ok=True, parents=True)
+    path = folder / f"{first if base is None else base:020}.log"
+    with path.open("ab") as file:
+        for at in range(first, behind, 5):
+            file.write(batch([Record(i, None, b"%d" % i, i) for i in range(at, min(at + 5, behind))]))
+    return path
+
+
+def stream(root: Path, **texts: object) -> RecordStream:
+    options = ReadOptions.of({"path": str(root), "startingOffsets": "earliest"} | {name: str(text) for name, text in texts.items()})
+    schema = spark_schema(record_schema(("partition", "offset")))
+    return RecordStream(with_columns(options, schema), schema)
+
+
+def rows(reader: RecordStream, start: object, end: object) -> list[tuple[int, int]]:
+    found = []
+    for split in reader.partitions(start, end):
+        for part in reader.read(split):
+            found += [(row["partition"], row["offset"]) for row in part.to_pylist()]
+    return found
+
+
+def upto(partition: int, first: int, behind: int) -> list[tuple[int, int]]:
+    return [(partition, offset) for offset in range(first, behind)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "steps"),
+    [
+        ({}, [(30, 10)]),
+        ({"maxOffsetsPerTrigger": 20}, [(15, 5), (30, 10)]),
+        ({"maxOffsetsPerTrigger": 1}, [(1, 0), (2, 0)]),
+        ({"maxFilesPerTrigger": 1}, [(20, 0), (30, 0), (30, 10)]),
+        ({"maxFilesPerTrigger": 2}, [(20, 10), (30, 10)]),
+        ({"maxBytesPerTrigger": 1}, [(5, 5), (10, 10), (15, 10)]),
+        ({"maxFilesPerTrigger": 2, "maxOffsetsPerTrigger": 1000}, [(20, 10), (30, 10)]),
+    ],
+)
+def test_limits(tmp_path: Path, limits: dict[str, int], steps: list[tuple[int, int]]) -> None:
+    write(tmp_path, 0, 0, 20), write(tmp_path, 0, 20, 30), write(tmp_path, 1, 0, 10)
+    reader = stream(tmp_path, **limits)
+    at = reader.initialOffset()
+    assert at == {"t": {"0": 0, "1": 0}}
+    for zero, one in steps:
+        following = reader.latestOffset(at, reader.getDefaultReadLimit())
+        assert following == {"t": {"0": zero, "1": one}}
+        assert rows(reader, at, following) == upto(0, at["t"]["0"], zero) + upto(1, at["t"]["1"], one)
+        at = following
+
+
+@pytest.mark.parametrize("preallocated", [False, True])
+def test_a_half_written_batch_waits(tmp_path: Path, preallocated: bool) -> None:
+    path = write(tmp_path, 0, 0, 20)
+    whole = path.read_bytes()
+    third = len(whole) * 3 // 4
+    for size in range(third, len(whole)):
+        path.write_bytes(whole[:size] + bytes(300 if preallocated else 0))
+        reader = stream(tmp_path)
+        end = reader.latestOffset(reader.initialOffset(), None)
+        # Zeros at the end of what is allocated look like the zeros that the batch ends with.
+        assert end in ({"t": {"0": 15}}, {"t": {"0": 20}}) if preallocated else end == {"t": {"0": 15}}
+        assert rows(reader, {"t": {"0": 0}}, end) == upto(0, 0, end["t"]["0"])
+    path.write_bytes(whole)
+    assert rows(reader, end, reader.latestOffset(end, None)) == upto(0, end["t"]["0"], 20)
+
+
+def test_segments_that_are_gone(tmp_path: Path) -> None:
+    first = write(tmp_path, 0, 0, 20)
+    write(tmp_path, 0, 20, 30)
+    first.unlink()
+    for reader in (stream(tmp_path, failOnDataLoss="true"), stream(tmp_path)):
+        with pytest.raises(KolumnError, match="t-0: offset 5 was to be read, and the log begins at 20"):
+            reader.partitions({"t": {"0": 5}}, {"t": {"0": 30}})
+    assert rows(stream(tmp_path, failOnDataLoss="false"), {"t": {"0": 5}}, {"t": {"0": 30}}) == upto(0, 20, 30)
+    # all that was to be read is gone, or the partition is
+    assert rows(stream(tmp_path, failOnDataLoss="false"), {"t": {"0": 5}}, {"t": {"0": 10}}) == []
+    with pytest.raises(KolumnError, match="t-1: read up to offset 7, and the partition is not there any more"):
+        stream(tmp_path).latestOffset({"t": {"0": 30, "1": 7}}, None)
+    with pytest.raises(KolumnError, match="t-0: read up to offset 31, and the log ends at 30"):
+        stream(tmp_path).latestOffset({"t": {"0": 31}}, None)
+    assert stream(tmp_path, failOnDataLoss="false").latestOffset({"t": {"0": 31}}, None) == {"t": {"0": 31}}
+
+
+def test_a_file_that_was_replaced_is_not_read_by_old_positions(tmp_path: Path) -> None:
+    path = write(tmp_path, 0, 0, 20)
+    reader = stream(tmp_path)
+    (split,) = reader.partitions({"t": {"0": 0}}, {"t": {"0": 20}})
+    kept = path.rename(tmp_path / "kept")
+    with pytest.raises(KolumnError, match="is gone since this micro-batch was planned"):
+        list(reader.read(split))
+    path.write_bytes(kept.read_bytes())
+    with pytest.raises(KolumnError, match="has been replaced since this micro-batch was planned"):
+        list(reader.read(split))
+    assert rows(reader, {"t": {"0": 0}}, {"t": {"0": 20}}) == upto(0, 0, 20)
+
+
+def test_a_stream_starts_at_the_end_and_needs_kafkas_names(tmp_path: Path) -> None:
+    write(tmp_path, 0, 0, 20)
+    options = ReadOptions.of({"path": str(tmp_path), "columns": "offset"})
+    assert RecordStream(options, spark_schema(record_schema(("offset",)))).initialOffset() == {"t": {"0": 20}}
+    with pytest.raises(ArgumentError, match="option endingOffsets: a stream has no end"):
+        stream(tmp_path, endingOffsets="latest")
+    (tmp_path / "t-0" / "copy.log").touch()
+    with pytest.raises(ArgumentError, match="a stream needs"):
+        stream(tmp_path).initialOffset()
+
+
+class Query:
+    """Runs of one streaming query into Parquet, with one checkpoint."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self.spark, self.log, self.out, self.checkpoint = spark, root / "log", str(root / "out"), str(root / "checkpoint")
+
+    def run(self, **options: object) -> list[int]:
+        """All that is there now; gives the sizes of the micro-batches."""
+        source = self.spark.readStream.format("kolumn").options(startingOffsets="earliest", **options).load(str(self.log))
+        writer = source.select("partition", "offset").writeStream.format("parquet").option("checkpointLocation", self.checkpoint)
+        query = writer.trigger(availableNow=True).start(self.out)
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+
+    def rows(self) -> list[tuple[int, int]]:
+        return sorted(map(tuple, self.spark.read.parquet(self.out).collect()))
+
+
+@pytest.fixture
+def query(spark: SparkSession, tmp_path: Path) -> Query:
+    return Query(spark, tmp_path)
+
+
+def test_a_query_goes_on_from_its_checkpoint(query: Query) -> None:
+    write(query.log, 0, 0, 20)
+    assert query.run(maxOffsetsPerTrigger=8) == [8, 8, 4]
+    active = write(query.log, 0, 20, 30)
+    write(query.log, 1, 0, 5)
+    with active.open("ab") as file:
+        file.write(batch([Record(30, None, b"half")])[:40])
+    query.run()
+    assert query.rows() == upto(0, 0, 30) + upto(1, 0, 5)
+    # the first segment is deleted: all of it has been read
+    (query.log / "t-0" / f"{0:020}.log").unlink()
+    write(query.log, 0, 40, 50)
+    query.run()
+    assert query.rows() == upto(0, 0, 30) + upto(0, 40, 50) + upto(1, 0, 5)
+    for path in (query.log / "t-0").glob("*.log"):
+        path.unlink()
+    write(query.log, 0, 60, 65)
+    with pytest.raises(StreamingQueryException, match="the log begins at 60"):
+        query.run()
+    query.run(failOnDataLoss="false")
+    assert query.rows() == upto(0, 0, 30) + upto(0, 40, 50) + upto(0, 60, 65) + upto(1, 0, 5)
