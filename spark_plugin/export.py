@@ -49,10 +49,9 @@ def export(
 ) -> Manifest:
     """Write the records that the target does not have yet to Parquet, in the workers.
 
-    Files are ``topic=…/partition=…/[day=…/]<first offset>-<…>.parquet`` below the target, one at least for each task and
-    partition. The columns topic and partition (and day) are in the names of the folders, where Spark and pyarrow find them;
-    ``offset`` is always written. A file appears under its name only when it is complete, and only for attempts that Spark counts
-    as successful. One export at a time may run on a target.
+    Files are ``topic=…/partition=…/[day=…/]<first offset>-<…>.parquet`` below the target. The columns topic and partition (and day)
+    are in the names of the folders, where Spark and pyarrow find them; ``offset`` is always written. A file appears under its name
+    only when it is complete, and only for attempts that Spark counts as successful. One export at a time may run on a target.
 
     Parameters
     ----------

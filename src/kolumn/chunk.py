@@ -41,6 +41,8 @@ class Decoded:
         Why decoding ended before the chunk did.
     last_offset : int
         Of the last intact entry, -1 without one. (Not the largest: offsets are not under the CRC.)
+    undecided : bool
+        Nothing was decoded: there is damage before the first intact entry, and what it means depends on the offsets before the chunk.
     intact, records, valid_bytes : int
         Intact entries, the records in those that were decoded, and the bytes of the former.
     """
@@ -49,16 +51,20 @@ class Decoded:
     damage: list[Damage] = field(default_factory=list)
     trouble: Trouble | None = None
     last_offset: int = -1
+    undecided: bool = False
     intact: int = 0
     records: int = 0
     valid_bytes: int = 0
 
 
-def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options) -> Decoded:
-    """Check and decode the entries of a chunk; runs in any thread."""
+def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options, floor: int | None) -> Decoded:
+    """Check and decode the entries of a chunk; runs in any thread.
+
+    ``floor`` is the last offset of the last intact entry before the chunk, -1 for none, None where that is not known yet.
+    """
     if chunk.source is None and (result := _streamed(file, chunk, options)) is not None:
         return result
-    return _decoded(file, chunk.loaded(file), options)
+    return _decoded(file, chunk.loaded(file), options, floor)
 
 
 def _streamed(file: SegmentFile, chunk: Chunk, options: Options) -> Decoded | None:
@@ -81,12 +87,14 @@ def _give(run: Run, rows: Any, file: SegmentFile, options: Options, result: Deco
             result.batches.append(batch)
 
 
-def _decoded(file: SegmentFile, chunk: Chunk, options: Options) -> Decoded:
+def _decoded(file: SegmentFile, chunk: Chunk, options: Options, floor: int | None) -> Decoded:
     result = Decoded()
     rows = chunk.rows
     if options.check_crcs:
         check(chunk.source.ctypes.data, chunk.origin, rows)
-    rows = _before_trouble(file, chunk, rows, options, result)
+    rows = _before_trouble(file, chunk, rows, options, floor, result)
+    if result.undecided:
+        return result
     good = rows[rows[:, table.CODE] == Code.OK]
     taken = good[wanted(good, options)]
     errors = {}
@@ -121,13 +129,15 @@ def _count(good: Any, errors: dict[int, Any], result: Decoded) -> None:
     result.last_offset = int(good[-1, table.LAST_OFFSET]) if len(good) else -1
 
 
-def _before_trouble(file: SegmentFile, chunk: Chunk, rows: Any, options: Options, result: Decoded) -> Any:
+def _before_trouble(file: SegmentFile, chunk: Chunk, rows: Any, options: Options, start: int | None, result: Decoded) -> Any:
     """Rows up to where the chain of entries is lost; damaged entries inside the chain are noted."""
-    floor = -1
     for i in np.flatnonzero(rows[:, table.CODE]):
         row = rows[i]
         before = rows[:i][rows[:i, table.CODE] == Code.OK, table.LAST_OFFSET]
-        floor = int(before[-1]) if len(before) else -1
+        if not len(before) and start is None and options.errors == "skip":
+            result.undecided = True
+            return rows[:0]
+        floor = int(before[-1]) if len(before) else -1 if start is None else start
         position, size = int(row[table.POSITION]), int(row[table.SIZE])
         error = header_error(file.path, row, chunk.source[position - chunk.origin :][:size])
         resume = None

@@ -122,7 +122,14 @@ def _until_trouble(
     floor = one.floor
     streamed, ahead = "headers" not in options.columns, pool is not None
     plan = _Plan(chunks(file, one.start, one.end, options.chunk_bytes, streamed=streamed, ahead=ahead))
-    for decoded in _in_order(plan, lambda chunk: decode_chunk(file, chunk, options), pool, options.threads):
+
+    def work(chunk: Chunk) -> Decoded:
+        # With threads a chunk is begun before it is known what the last offset before it is; damage at its beginning has to wait for that.
+        return decode_chunk(file, chunk, options, None if pool else floor)
+
+    for chunk, decoded in _in_order(plan, work, pool, options.threads):
+        if decoded.undecided:
+            decoded = decode_chunk(file, chunk, options, floor)
         yield from decoded.batches
         if decoded.trouble is not None and decoded.trouble.floor < 0:
             decoded.trouble.floor = floor
@@ -146,21 +153,27 @@ class _Plan:
         self.stop = yield from self._source
 
 
-def _in_order(plan: Iterable[Chunk], work: Callable[[Chunk], Decoded], pool: ThreadPoolExecutor | None, threads: int) -> Iterator[Decoded]:
+def _in_order(
+    plan: Iterable[Chunk], work: Callable[[Chunk], Decoded], pool: ThreadPoolExecutor | None, threads: int
+) -> Iterator[tuple[Chunk, Decoded]]:
     if pool is None:
-        yield from map(work, plan)
+        yield from ((chunk, work(chunk)) for chunk in plan)
         return
-    pending: deque[Future[Decoded]] = deque()
-    source = iter(plan)
+    pending: deque[tuple[Chunk, Future[Decoded]]] = deque()
+
+    def first() -> tuple[Chunk, Decoded]:
+        chunk, future = pending.popleft()
+        return chunk, future.result()
+
     try:
-        for chunk in source:
-            pending.append(pool.submit(work, chunk))
+        for chunk in plan:
+            pending.append((chunk, pool.submit(work, chunk)))
             if len(pending) >= AHEAD * threads:
-                yield pending.popleft().result()
+                yield first()
         while pending:
-            yield pending.popleft().result()
+            yield first()
     finally:
-        for future in pending:
+        for _, future in pending:
             future.cancel()
 
 
