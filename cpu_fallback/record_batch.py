@@ -12,6 +12,7 @@ from kolumn.cpu_fallback.batches import Run
 from kolumn.cpu_fallback.columns import allocate, bitmap, ones, used
 from kolumn.cpu_fallback.timestamps import microseconds
 from kolumn.formats import table, v2
+from kolumn.keep import keep
 from kolumn.options import Options
 from kolumn.schema import record_schema
 from kolumn.source import Segment
@@ -37,8 +38,8 @@ def record_batch(run: Run, rows: Any, segment: Segment, options: Options) -> pa.
     schema = record_schema(options.columns, options.binary)
     builder = _Builder(run, rows, segment, options)
     batch = pa.RecordBatch.from_arrays([builder.column(field) for field in schema], schema=schema)
-    keep = _in_range(builder.offset, builder.timestamp, options)
-    return batch if keep is None else batch.filter(pa.array(keep))
+    mask = _in_range(builder.offset, builder.timestamp, options)
+    return batch if mask is None else keep(batch, mask)
 
 
 class _Builder:

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import InputPartition
 
 from kolumn import plan
 from kolumn.api import segments_of
+from kolumn.find_transactions import with_transactions
 from kolumn.formats import table
 from kolumn.options import Options
 from kolumn.seek import select_ranges
@@ -68,7 +69,8 @@ def share(options: ReadOptions, groups: dict[Key, list[Segment]], limits: Mappin
     with ThreadPoolExecutor(THREADS, thread_name_prefix="kolumn-plan") as pool:
         parts = list(chain.from_iterable(pool.map(partial(_cut, target=target, records=options.max_records), chosen)))
     counts = dict(parts)
-    return [Split(group, limits) for group in pack(counts, target, counts, options.max_records)]
+    packed = pack(with_transactions(list(counts), options.decode), target, counts, options.max_records)
+    return [Split(group, limits) for group in packed]
 
 
 def _within(segments: list[Segment], limit: Bounds, options: ReadOptions) -> list[Range]:
@@ -78,11 +80,9 @@ def _within(segments: list[Segment], limit: Bounds, options: ReadOptions) -> lis
     return select_ranges(segments, narrowed(options, limit).decode)
 
 
-def wanted(segments: list[Segment], options: Options, target: int) -> Iterator[Range]:
+def wanted(segments: list[Segment], options: Options, target: int) -> list[Range]:
     """Parts of about ``target`` bytes of what a range of offsets or times can want."""
-    for chosen in select_ranges(segments, options):
-        for part, _ in _cut(chosen, target, None):
-            yield part
+    return with_transactions([part for one in select_ranges(segments, options) for part, _ in _cut(one, target, None)], options)
 
 
 def narrowed(options: ReadOptions, limit: Bounds) -> ReadOptions:

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from kolumn.api import segments_of
 from kolumn.errors import ArgumentError
+from kolumn.find_transactions import transactions_of
 from kolumn.source import Segment
 from kolumn.spark_plugin.bounds import Bounds, log_end, log_start, lost
 from kolumn.spark_plugin.live import check_planned, clip, planned
@@ -50,7 +51,7 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         start = self.options.start or Position("startingOffsets", offset=LATEST)
         named: dict[Key, list[Segment]] = dict(groups.items())
         found = start.resolve(named, self.options.decode)
-        ends = {EARLIEST: _begin, LATEST: log_end}
+        ends = {EARLIEST: _begin, LATEST: self._end}
         return to_json({key: ends[found[key]](group) if found[key] in ends else found[key] for key, group in groups.items()})
 
     def latestOffset(self, start: Topics | None = None, limit: Any = None) -> Topics:  # noqa: N802
@@ -131,7 +132,15 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         return found  # type: ignore[return-value]
 
     def _ends(self, groups: Groups) -> dict[Pair, int]:
-        return {key: log_end(segments) for key, segments in groups.items()}
+        return {key: self._end(segments) for key, segments in groups.items()}
+
+    def _end(self, segments: list[Segment]) -> int:
+        """Where the log ends; for a committed reader, no later than where it has to stop."""
+        end = log_end(segments)
+        if self.options.decode.isolation_level == "read_uncommitted":
+            return end
+        stable = transactions_of(segments, self.options.decode).last_stable_offset
+        return end if stable is None else min(end, stable)
 
 
 def _begin(segments: list[Segment]) -> int:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from kolumn.batch_table import batch_tables
 from kolumn.damage import Tally
 from kolumn.decode import scan_ranges
+from kolumn.find_transactions import with_transactions
 from kolumn.options import Options
 from kolumn.plan import without_replaced
 from kolumn.report import Report, make_report
@@ -50,7 +51,7 @@ def scan(source: Any, **options: Any) -> pa.RecordBatchReader:
         While it is read, with ``errors="raise"``. A truncated last entry and a zero-filled tail are no errors.
     """
     chosen = Options.of(**options)
-    ranges = select_ranges(segments_of(source, chosen), chosen)
+    ranges = with_transactions(select_ranges(segments_of(source, chosen), chosen), chosen)
     return pa.RecordBatchReader.from_batches(record_schema(chosen.columns, chosen.binary), scan_ranges(ranges, chosen))
 
 
@@ -64,7 +65,7 @@ def batches(source: Any, **options: Any) -> pa.Table:
     """List the entries of Kafka log segments: one row for each batch, or outermost message of formats 0 and 1.
 
     With ``check_crcs=False`` only headers are read and ``crcValid`` is null. A wrong checksum is reported in ``crcValid`` and is
-    no error here; an entry with an impossible length is, unless ``errors="skip"`` looks for the next one behind it.
+    no error here; an entry with an impossible length is. With ``errors="skip"`` the list goes on behind the damage, as `read` does.
 
     Returns
     -------

@@ -1,19 +1,20 @@
 """The batch table of a segment as an Arrow table."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from kolumn.chunk import Decoded, before_trouble
 from kolumn.codecs import NAMES
 from kolumn.cpu_fallback.walk import check
-from kolumn.damage import Tally
+from kolumn.damage import Tally, Trouble
 from kolumn.decode import at_stop
 from kolumn.errors import Code
 from kolumn.formats import table
 from kolumn.options import Options
-from kolumn.plan import HEADER_WINDOW, Stop, chunks
+from kolumn.plan import HEADER_WINDOW, chunks
 from kolumn.resync import Search
 from kolumn.schema import BATCH_SCHEMA
 from kolumn.segment_file import SegmentFile
@@ -41,29 +42,38 @@ _COLUMNS = {
 
 def batch_tables(segment: Segment, options: Options) -> Iterator[pa.Table]:
     """Entries of a segment in file order, some thousands at a time."""
-    whole = Range.whole(segment)
-    position, floor = 0, whole.floor
+    position, floor = 0, Range.whole(segment).floor
     with SegmentFile(segment) as file:
         while position < file.size:
-            walk = chunks(file, position, file.size, options.chunk_bytes if options.check_crcs else HEADER_WINDOW, options.check_crcs)
-            stop = Stop(position, Code.OK, 0)
-            while True:
-                try:
-                    chunk = next(walk)
-                except StopIteration as end:
-                    stop = end.value
-                    break
-                if options.check_crcs:
-                    check(chunk.source.ctypes.data, chunk.origin, chunk.rows)
-                floor = max(floor, int(chunk.rows[:, table.LAST_OFFSET].max()))
-                yield _arrow(chunk.rows, segment.path, options.check_crcs)
-            trouble = at_stop(file, stop, floor, Tally())
+            trouble = yield from _until_trouble(file, position, floor, options)
             if trouble is None:
                 return
             if options.errors == "raise":
                 raise trouble.error
-            following = trouble.resume if trouble.resume is not None else Search(file).next_entry(trouble.position, floor)
+            following, floor = trouble.resume, trouble.floor
+            if following is None:
+                following = Search(file).next_entry(trouble.position, floor)
             position = file.size if following is None else following
+
+
+def _until_trouble(file: SegmentFile, position: int, floor: int, options: Options) -> Generator[pa.Table, None, Trouble | None]:
+    """Entries up to the end or to where the chain of entries is lost; a length that leads astray is found out by checksums alone."""
+    walk = chunks(file, position, file.size, options.chunk_bytes if options.check_crcs else HEADER_WINDOW, options.check_crcs)
+    while True:
+        try:
+            chunk = next(walk)
+        except StopIteration as end:
+            return at_stop(file, end.value, floor, Tally())
+        rows, found = chunk.rows, Decoded()
+        if options.check_crcs:
+            check(chunk.source.ctypes.data, chunk.origin, rows)
+            if options.errors == "skip":
+                rows = rows[: len(before_trouble(file, chunk, rows, options, floor, found)) + (found.trouble is not None)]
+        yield _arrow(rows, file.path, options.check_crcs)
+        if found.trouble is not None:
+            return found.trouble
+        intact = rows[rows[:, table.CODE] == Code.OK, table.LAST_OFFSET]
+        floor = int(intact[-1]) if len(intact) else floor
 
 
 def _arrow(rows: Any, path: str, checked: bool) -> pa.Table:

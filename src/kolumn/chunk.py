@@ -92,7 +92,7 @@ def _decoded(file: SegmentFile, chunk: Chunk, options: Options, floor: int | Non
     rows = chunk.rows
     if options.check_crcs:
         check(chunk.source.ctypes.data, chunk.origin, rows)
-    rows = _before_trouble(file, chunk, rows, options, floor, result)
+    rows = before_trouble(file, chunk, rows, options, floor, result)
     if result.undecided:
         return result
     good = rows[rows[:, table.CODE] == Code.OK]
@@ -129,7 +129,7 @@ def _count(good: Any, errors: dict[int, Any], result: Decoded) -> None:
     result.last_offset = int(good[-1, table.LAST_OFFSET]) if len(good) else -1
 
 
-def _before_trouble(file: SegmentFile, chunk: Chunk, rows: Any, options: Options, start: int | None, result: Decoded) -> Any:
+def before_trouble(file: SegmentFile, chunk: Chunk, rows: Any, options: Options, start: int | None, result: Decoded) -> Any:
     """Rows up to where the chain of entries is lost; damaged entries inside the chain are noted."""
     for i in np.flatnonzero(rows[:, table.CODE]):
         row = rows[i]

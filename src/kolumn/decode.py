@@ -19,6 +19,7 @@ from kolumn.plan import Chunk, Stop, chunks
 from kolumn.resync import Search
 from kolumn.segment_file import SegmentFile
 from kolumn.source import Range
+from kolumn.transactions import Transactions, settle, to_decode
 
 AHEAD = 2
 """Chunks under way for each thread."""
@@ -99,10 +100,12 @@ def _report(one: Range, found: Tally, damage: OnDamage | None, tally: Any) -> No
 
 def _range(one: Range, options: Options, pool: ThreadPoolExecutor | None, found: Tally) -> Iterator[pa.RecordBatch]:
     """Decode one range, start to end, going on behind damage where the options say so."""
+    inner = to_decode(options, one.transactions)
     with SegmentFile(one.segment) as file:
         position, floor = one.start, one.floor
         while position < one.end:
-            trouble = yield from _until_trouble(file, replace(one, start=position, floor=floor), options, pool, found)
+            decoded = _until_trouble(file, replace(one, start=position, floor=floor), inner, pool, found)
+            trouble = yield from decoded if one.transactions is None else _settled(decoded, options, one.transactions)
             if trouble is None:
                 return
             if options.errors == "raise":
@@ -113,6 +116,19 @@ def _range(one: Range, options: Options, pool: ThreadPoolExecutor | None, found:
             position = file.size if following is None else following
             floor = trouble.floor
             found.damage.append(trouble.damage(position))
+
+
+def _settled(
+    batches: Generator[pa.RecordBatch, None, Trouble | None], options: Options, transactions: Transactions
+) -> Generator[pa.RecordBatch, None, Trouble | None]:
+    while True:
+        try:
+            batch = settle(next(batches), options, transactions)
+        except StopIteration as end:
+            trouble: Trouble | None = end.value
+            return trouble
+        if batch.num_rows:
+            yield batch
 
 
 def _until_trouble(

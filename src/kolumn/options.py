@@ -37,7 +37,7 @@ class Options:
     start_timestamp, end_timestamp : int, optional
         Keep start <= timestamp < end, in ms; a record without a timestamp is outside of every range. Given as int or datetime.
     isolation_level : str
-        "read_uncommitted"; "read_committed" is refused for now.
+        "read_uncommitted"; "read_committed" leaves out aborted transactions, and all from the first one on that is still open.
     include_control : bool
         Give the records of control batches too.
     check_crcs : bool
@@ -90,16 +90,10 @@ class Options:
         for name, choices in _CHOICES.items():
             if name in given and given[name] not in choices:
                 raise ArgumentError(f"{name}={given[name]!r}: expected one of {', '.join(choices)}")
-        if given.get("isolation_level") == "read_committed":
-            raise ArgumentError(
-                "isolation_level='read_committed' is not available yet; include_control=True gives the transactions' markers"
-            )
         columns = given.get("columns")
         if isinstance(columns, str):
             columns = [columns]
         resolved = resolve_columns(columns, bool(given.get("include_headers")))
-        if "transaction" in resolved:
-            raise ArgumentError("column 'transaction' is not available yet: it comes with isolation_level='read_committed'")
         values = dict(given, columns=resolved)
         for name in ("start_timestamp", "end_timestamp"):
             values[name] = _milliseconds(name, given.get(name))

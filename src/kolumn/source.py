@@ -11,7 +11,7 @@ import glob
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +57,14 @@ class Range:
     """Bytes [start, end) of a segment, cut at entries: what a task gets in place of the bytes themselves.
 
     ``floor`` is the last offset before ``start``, -1 for none: behind damage it tells entries from their look-alikes.
+    ``transactions`` is what `kolumn.transactions` needs, where what became of them matters.
     """
 
     segment: Segment
     start: int
     end: int
     floor: int = -1
+    transactions: Any = field(default=None, compare=False)
 
     @classmethod
     def whole(cls, segment: Segment) -> "Range":

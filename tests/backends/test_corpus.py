@@ -101,6 +101,7 @@ def test_offset_range(case: Case) -> None:
         start, end = (offsets[round(share * (len(offsets) - 1))] for share in (low, high))
         within = expected.filter((pc.field("offset") >= start) & (pc.field("offset") < end))
         same_table(read(case, start_offset=start, end_offset=end), within)
+        same_table(read(case, start_offset=start, end_offset=end, binary="view"), within)
         same_table(read(case, start_offset=start, threads=1), expected.filter(pc.field("offset") >= start))
 
 

@@ -143,7 +143,7 @@ def increasing(rows: list[oracle.Row]) -> bool:
 
 
 def skipping(path: Path, mutant: Mutant, entries: list[bytes], **options: Any) -> None:
-    """``errors="skip"``: all rows of all intact entries, nothing from damaged ones; `kolumn.verify` agrees."""
+    """``errors="skip"``: all rows of all intact entries, nothing from damaged ones; `kolumn.batches` and `kolumn.verify` agree."""
     expected = oracle.read(mutant.data)
     found = read(path, errors="skip", **options)
     by_position = {at: list(rows) for at, rows in groupby(found, key=lambda row: row.position)}
@@ -162,6 +162,9 @@ def skipping(path: Path, mutant: Mutant, entries: list[bytes], **options: Any) -
         size = int.from_bytes(mutant.data[at + 8 : at + 12], "big", signed=True)
         entry = oracle.read_entry(mutant.data[at : at + 12 + size], at)
         expect(entry.error is None and entry.rows == rows, f"skip: rows from a damaged entry at {at}: {entry.error}")
+    listed = kolumn.batches(path, errors="skip", **options)
+    missing = set(by_position) - set(listed.filter(listed["crcValid"])["position"].to_pylist())
+    expect(not missing, f"batches: the entries at {missing} are read and not listed")
     report = kolumn.verify(path, threads=1)
     expect(report.records == len(found), f"verify: {report.records} records, {len(found)} read")
     expect(report.ok or expected.first_error is not None or expected.stop == "truncated", f"verify: {report.damage.to_pylist()}")

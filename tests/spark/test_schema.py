@@ -111,7 +111,7 @@ def test_columns_and_schema_have_to_agree(spark: SparkSession, topic: Path) -> N
             "option startTimestamp: expected milliseconds since 1970, or a time in ISO 8601, found 'now'",
         ),
         ("splitBytes", "0", "option splitBytes: expected at least 1, found 0"),
-        ("isolationLevel", "read_committed", "isolation_level='read_committed' is not available yet"),
+        ("isolationLevel", "committed", "isolation_level='committed': expected one of read_uncommitted, read_committed"),
         ("errors", "ignore", "errors='ignore': expected one of raise, skip"),
         ("columns", "offset,vaule", "unknown column 'vaule', did you mean 'value'?"),
     ],

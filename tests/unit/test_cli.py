@@ -107,6 +107,15 @@ def test_cat_range_and_text():
     assert out.stdout == "offset=10\noffset=11\noffset=12\n"
 
 
+def test_isolation_level(tmp_path):
+    topic = CORPUS / "transactional" / "txn-open-0"
+    committed = kolumn.read(topic, isolation_level="read_committed", columns=["offset"])
+    out = run("cat", "--isolation-level", "read_committed", "--columns", "offset", topic)
+    assert out.stdout.splitlines() == [f"offset={offset}" for offset in committed["offset"].to_pylist()]
+    assert run("to-parquet", "--isolation-level", "read_committed", topic, tmp_path).returncode == 0
+    assert sorted(pq.read_table(tmp_path)["offset"].to_pylist()) == committed["offset"].to_pylist()
+
+
 def test_a_closed_pipe_is_no_error():
     command = f"{sys.executable} -c 'from kolumn.cli import main; main()' cat {TOPIC} | head -n 1"
     out = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120, check=False)

@@ -27,6 +27,7 @@ StartOffset = Annotated[int | None, typer.Option(help="First offset.")]
 EndOffset = Annotated[int | None, typer.Option(help="Offset to stop before.")]
 StartTimestamp = Annotated[str | None, typer.Option(help="First timestamp: ms since 1970, or ISO 8601 (UTC unless it says otherwise).")]
 EndTimestamp = Annotated[str | None, typer.Option(help="Timestamp to stop before, likewise.")]
+IsolationLevel = Annotated[str, typer.Option(help="'read_committed' leaves out aborted transactions, and all from the first open one on.")]
 IncludeHeaders = Annotated[bool, typer.Option("--include-headers", help="Record headers too.")]
 IncludeControl = Annotated[bool, typer.Option("--include-control", help="Records of control batches too.")]
 

@@ -12,6 +12,7 @@ from kolumn.cli.common import (
     Errors,
     IncludeControl,
     IncludeHeaders,
+    IsolationLevel,
     Partition,
     StartOffset,
     StartTimestamp,
@@ -37,6 +38,7 @@ def to_parquet(
     end_offset: EndOffset = None,
     start_timestamp: StartTimestamp = None,
     end_timestamp: EndTimestamp = None,
+    isolation_level: IsolationLevel = "read_uncommitted",
     errors: Errors = "raise",
     check_crcs: CheckCrcs = True,
     topic: Topic = None,
@@ -51,6 +53,7 @@ def to_parquet(
     if len(paths) < 2:
         raise typer.BadParameter("name at least one source, and the target folder last")
     from kolumn.api import segments_of
+    from kolumn.find_transactions import with_transactions
     from kolumn.options import Options, column_list
     from kolumn.parquet import write_parquet
     from kolumn.seek import select_ranges
@@ -63,12 +66,13 @@ def to_parquet(
         end_offset=end_offset,
         start_timestamp=moment(start_timestamp),
         end_timestamp=moment(end_timestamp),
+        isolation_level=isolation_level,
         errors=errors,
         check_crcs=check_crcs,
         topic=topic,
         partition=partition,
     )
-    ranges = select_ranges(segments_of(paths[:-1], options), options)
+    ranges = with_transactions(select_ranges(segments_of(paths[:-1], options), options), options)
     records = files = 0
     with progress("writing", sum(one.end - one.start for one in ranges)) as advance:
         for one, rows in write_parquet(ranges, paths[-1], options, row_group_rows, compression, overwrite):

@@ -1,0 +1,154 @@
+"""Finding out what became of the transactions of a topic-partition.
+
+With side files (`side_files`) only the end of the log has to be walked: ``.txnindex`` names the aborted transactions, the newest
+``.snapshot`` the ones that were open at its offset. Else the headers of all batches are walked, and the markers read.
+Either way the log has the last word: an index entry counts only if its marker is where it says.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kolumn.batch_table import batch_tables
+from kolumn.cpu_fallback.walk import check, walk
+from kolumn.formats import table, v2
+from kolumn.options import Options
+from kolumn.plan import HEADER_WINDOW, chunks, without_replaced
+from kolumn.seek import select_ranges
+from kolumn.segment_file import SegmentFile
+from kolumn.side_files import read_snapshot, read_txnindex
+from kolumn.source import Range, Segment, find_segments
+from kolumn.transactions import Transactions, matter
+
+_ABORT, _COMMIT = 0, 1
+_NAMES = ["position", "size", "producerId", "baseOffset", "isControl"]
+
+
+def with_transactions(ranges: list[Range], options: Options) -> list[Range]:
+    """Tell each range what became of the transactions of its topic-partition, where the options ask for that."""
+    if not matter(options):
+        return ranges
+    found: dict[Any, Transactions] = {}
+    settled = []
+    for one in ranges:
+        key = Path(one.segment.path).parent if one.segment.base_offset is not None else one.segment.path
+        if key not in found:
+            found[key] = transactions_of(_partition(one.segment), options)
+        settled.append(replace(one, transactions=found[key]))
+    return settled
+
+
+def _partition(segment: Segment) -> list[Segment]:
+    """All segments of the partition that a segment belongs to: a transaction may begin and end in its neighbours."""
+    if segment.base_offset is None:
+        return [segment]
+    return [one for one in without_replaced(find_segments(Path(segment.path).parent)) if one.base_offset is not None]
+
+
+def transactions_of(segments: list[Segment], options: Options) -> Transactions:
+    """Transactions of a partition's segments, in order of base offset."""
+    return from_side_files(segments, options) or from_headers(segments, options)
+
+
+def from_headers(segments: list[Segment], options: Options, start: int = 0) -> Transactions:
+    """From headers and markers alone.
+
+    Parameters
+    ----------
+    segments : list of Segment
+    options : Options
+        With ``errors="skip"`` checksums are compared too: a wrong length could hide entries that the read will find.
+    start : int
+        Offset at which the walk begins with what a snapshot says was open there; by default the beginning, where a snapshot may
+        say what was open in segments that are gone.
+    """
+    first = start or (segments[0].base_offset or 0)
+    begun = read_snapshot(_snapshot(segments[0], first)) or {}
+    aborted = []
+    for segment, row in _entries(_behind(segments, start), options):
+        producer, offset = row["producerId"], row["baseOffset"]
+        if offset < start:
+            continue
+        if row["isControl"]:
+            kind = _marker(_entry(segment, row))
+            if kind in (_ABORT, _COMMIT):
+                begin = begun.pop(producer, None)
+                if kind == _ABORT and begin is not None:
+                    aborted.append((producer, begin, offset))
+        elif producer not in begun and _entry(segment, row) is not None:
+            begun[producer] = offset
+    return Transactions(tuple(aborted), tuple(begun.items()))
+
+
+def from_side_files(segments: list[Segment], options: Options) -> Transactions | None:
+    """From ``.txnindex`` files and the newest snapshot; None where any is missing or the log contradicts one."""
+    aborted = []
+    for segment in segments:
+        entries = read_txnindex(Path(segment.path).with_suffix(".txnindex"))
+        if entries is None or not all(_has_abort(segment, producer, last) for producer, _, last in entries):
+            return None
+        aborted += entries
+    newest = max((offset for offset in _snapshots(segments) if offset > (segments[0].base_offset or 0)), default=None)
+    if newest is None:
+        return None
+    rest = from_headers(segments, options, newest)
+    known = {last for _, _, last in aborted}
+    return Transactions((*aborted, *(one for one in rest.aborted if one[2] not in known)), rest.open)
+
+
+def _snapshots(segments: list[Segment]) -> Iterator[int]:
+    for path in Path(segments[0].path).parent.glob("*.snapshot"):
+        if path.stem.isdigit() and read_snapshot(path) is not None:
+            yield int(path.stem)
+
+
+def _snapshot(segment: Segment, offset: int) -> Path:
+    return Path(segment.path).with_name(f"{offset:020d}.snapshot")
+
+
+def _behind(segments: list[Segment], offset: int) -> list[Segment]:
+    """The segments that can have batches from an offset on."""
+    ends = [one.base_offset or 0 for one in segments[1:]]
+    return [one for one, end in zip(segments, [*ends, offset + 1], strict=True) if end > offset]
+
+
+def _entries(segments: list[Segment], options: Options) -> Iterator[tuple[Segment, dict[str, Any]]]:
+    """Transactional batches, markers too."""
+    walk = Options(errors="skip", check_crcs=options.check_crcs and options.errors == "skip")
+    for segment in segments:
+        for batches in batch_tables(segment, walk):
+            for row in batches.filter(batches["isTransactional"]).select(_NAMES).to_pylist():
+                yield segment, row
+
+
+def _entry(segment: Segment, row: dict[str, Any]) -> bytes | None:
+    """The bytes of a batch, None where its checksum is wrong: a damaged header must not open or end a transaction."""
+    position, end = row["position"], row["position"] + row["size"]
+    rows = np.empty((1, table.WIDTH), np.int64)
+    with SegmentFile(segment) as file:
+        source = file.read(position, end)
+        count = walk(source.ctypes.data, position, end, end, file.size, position, True, rows)[0]
+    return bytes(source[: row["size"]]) if count and not check(source.ctypes.data, position, rows) else None
+
+
+def _marker(entry: bytes | None) -> int | None:
+    """Type of the control record in a batch."""
+    if entry is None:
+        return None
+    code, _, _, _, key, length, *_ = v2.fields(entry, v2.HEADER, len(entry))
+    return v2.control_type(entry[key : key + max(length, 0)]) if code == 0 else None
+
+
+def _has_abort(segment: Segment, producer: int, offset: int) -> bool:
+    """Whether the log has an ABORT marker of a producer at an offset."""
+    for one in select_ranges([segment], Options(start_offset=offset)):
+        with SegmentFile(segment) as file:
+            for chunk in chunks(file, one.start, file.size, HEADER_WINDOW, payloads=False):
+                for row in chunk.rows[chunk.rows[:, table.BASE_OFFSET] >= offset]:
+                    found = {"position": int(row[table.POSITION]), "size": int(row[table.SIZE])}
+                    same = row[table.BASE_OFFSET] == offset and row[table.PRODUCER_ID] == producer and row[table.CONTROL] == 1
+                    return bool(same) and _marker(_entry(segment, found)) == _ABORT
+    return False

@@ -1,0 +1,20 @@
+"""Rows of a record batch by a mask; Arrow itself filters no views."""
+
+from typing import Any
+
+import pyarrow as pa
+
+_VIEW = pa.binary(16)
+
+
+def keep(batch: pa.RecordBatch, mask: Any) -> pa.RecordBatch:
+    """The rows for which ``mask``, a bool array, is true. Copies what is kept; of views the 16 bytes, not what they point to."""
+    flags = pa.array(mask)
+    columns = [_views(column, flags) if pa.types.is_binary_view(column.type) else column.filter(flags) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _views(column: pa.Array, flags: pa.Array) -> pa.Array:
+    valid, views, *sources = column.buffers()
+    kept = pa.Array.from_buffers(_VIEW, len(column), [valid, views], offset=column.offset).filter(flags)
+    return pa.Array.from_buffers(column.type, len(kept), [*kept.buffers(), *sources], kept.null_count, kept.offset)

@@ -1,0 +1,52 @@
+"""What a broker writes beside a segment about transactions. Hints, like index files: a file that is not sane counts as missing.
+
+.txnindex   version i16 = 0 | producer id i64 | first offset i64 | last offset i64 (of the ABORT marker) | last stable offset i64
+            one entry of 34 bytes for each aborted transaction whose marker is in the segment (``AbortedTxn``)
+.snapshot   version i16 | CRC-32C u32 over what follows | count i32 | count times 46 bytes of one producer each, of which these count:
+            producer id i64 @0, first offset of its open transaction i64 @38, -1 for none (``ProducerStateManager``)
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from kolumn.formats import crc
+
+_ABORTED = np.dtype([("version", ">i2"), ("producer", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")])
+_PRODUCER = np.dtype(
+    [("producer", ">i8"), ("epoch", ">i2"), ("sequence", ">i4"), ("last", ">i8"), ("delta", ">i4"), ("timestamp", ">i8"),
+     ("coordinator", ">i4"), ("open", ">i8")]
+)  # fmt: skip
+_HEAD = 10
+
+
+def read_txnindex(path: Path) -> list[tuple[int, int, int]] | None:
+    """Aborted transactions as (producer id, first offset, offset of the marker), in the order of their markers.
+
+    A fragment of an entry at the end is ignored, as Kafka does. None where the file is missing or not sane.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError:
+        return None
+    entries = np.frombuffer(raw, _ABORTED, len(raw) // _ABORTED.itemsize)
+    last = entries["last"].astype(np.int64)
+    sane = (entries["version"] == 0).all() and (entries["first"] <= entries["last"]).all() and (np.diff(last) >= 0).all()
+    if not sane or (entries["first"] < 0).any():
+        return None
+    return [(int(one["producer"]), int(one["first"]), int(one["last"])) for one in entries]
+
+
+def read_snapshot(path: Path) -> dict[int, int] | None:
+    """First offset of the open transaction of each producer that has one; None where the file is missing or not sane."""
+    try:
+        raw = path.read_bytes()
+    except OSError:
+        return None
+    if len(raw) < _HEAD or int.from_bytes(raw[:2], "big") != 1:
+        return None
+    count = int.from_bytes(raw[6:_HEAD], "big", signed=True)
+    if count * _PRODUCER.itemsize != len(raw) - _HEAD or int.from_bytes(raw[2:6], "big") != crc.crc32c(raw, 6, len(raw)):
+        return None
+    producers = np.frombuffer(raw, _PRODUCER, count, _HEAD)
+    return {int(one["producer"]): int(one["open"]) for one in producers if one["open"] >= 0}
