@@ -1,1 +1,1 @@
-"""The room of the GPU kernels. This version has none: `kolumn.backend` says so to whoever asks for one."""
+"""The room of all that touches CUDA. This version has no kernels: `kolumn.backend` says so to whoever asks for that backend."""

@@ -15,15 +15,18 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 from kolumn.decode import scan_ranges
 from kolumn.errors import ArgumentError
 from kolumn.schema import RECORD_COLUMNS, record_schema
+from kolumn.spark_plugin.gpu_task import use_gpu
 from kolumn.spark_plugin.options import SPLIT_BYTES, ReadOptions
 from kolumn.spark_plugin.reading import warn
 from kolumn.spark_plugin.schema import arrow_schema, conform, spark_schema
 from kolumn.spark_plugin.splits import plan_splits
 
-Transform = Callable[[pa.RecordBatch], pa.RecordBatch]
+Transform = Callable[[Any], Any]
+"""From a decoded batch to what is passed on: both a pyarrow.RecordBatch, or both a cudf.DataFrame."""
 
 KEYS, VALUES = "headerKeys", "headerValues"
 _PAYLOADS = ("binary", "string")
+_FRAMES = ("arrow", "cudf")
 
 
 def read_segments(
@@ -33,6 +36,7 @@ def read_segments(
     payload: str = "binary",
     transform: Transform | None = None,
     schema: StructType | str | None = None,
+    frame: str = "arrow",
     split_bytes: int = SPLIT_BYTES,
     **options: Any,
 ) -> DataFrame:
@@ -49,6 +53,9 @@ def read_segments(
     transform : callable, optional
         Is given each decoded batch (a pyarrow.RecordBatch with the columns asked for, key and value binary) in the worker, and
         returns the batch to pass on. A batch is a piece of a task: what it aggregates has to be aggregated again in Spark.
+    frame : str
+        What ``transform`` takes and returns: "arrow" as above, "cudf" a cudf.DataFrame on the GPU of the task (`gpu_task`); keys and
+        values are strings there. The workers need ``kolumn[gpu]`` and the package cudf then.
     schema : StructType or str, optional
         Columns of what ``transform`` returns, as DDL or as a StructType; columns are matched by name and cast where safe.
     split_bytes : int
@@ -67,10 +74,7 @@ def read_segments(
         An unknown option, a value that makes no sense, a source without segments, or one of ``transform`` and ``schema``
         without the other. What workers raise arrives as a PySparkException when the DataFrame is used.
     """
-    if payload not in _PAYLOADS:
-        raise ArgumentError(f"payload={payload!r}: expected one of {', '.join(_PAYLOADS)}")
-    if (transform is None) != (schema is None):
-        raise ArgumentError("transform and schema go together: schema names the columns that transform returns")
+    _check(payload, transform, schema, frame)
     asked = ReadOptions.given(source, split_bytes, options)
     splits = [split.ranges for split in plan_splits(asked)]
     wire = crossing_schema(asked.decode.columns) if schema is None else _typed(schema)
@@ -79,10 +83,21 @@ def read_segments(
         expected = arrow_schema(wire)
         for number in (value.as_py() for batch in numbers for value in batch.column(0)):
             for batch in scan_ranges(splits[number], asked.decode, damage=warn):
-                yield from conform(crossing(batch) if transform is None else _apply(transform, batch, expected), expected)
+                found = [crossing(batch)] if transform is None else apply(transform, batch, expected, frame)
+                for part in found:
+                    yield from conform(part, expected)
 
-    frame = spark.range(0, len(splits), 1, len(splits)).mapInArrow(work, wire)
-    return frame if transform is not None else frame.select(*(_column(name, payload) for name in asked.decode.columns))
+    crossed = spark.range(0, len(splits), 1, len(splits)).mapInArrow(work, wire)
+    return crossed if transform is not None else crossed.select(*(_column(name, payload) for name in asked.decode.columns))
+
+
+def _check(payload: str, transform: Transform | None, schema: StructType | str | None, frame: str) -> None:
+    if payload not in _PAYLOADS:
+        raise ArgumentError(f"payload={payload!r}: expected one of {', '.join(_PAYLOADS)}")
+    if (transform is None) != (schema is None):
+        raise ArgumentError("transform and schema go together: schema names the columns that transform returns")
+    if frame not in _FRAMES:
+        raise ArgumentError(f"frame={frame!r}: expected one of {', '.join(_FRAMES)}")
 
 
 def crossing_schema(columns: Iterable[str]) -> StructType:
@@ -139,10 +154,33 @@ def _typed(schema: StructType | str) -> StructType:
     return parsed
 
 
-def _apply(transform: Transform, batch: pa.RecordBatch, expected: pa.Schema) -> pa.RecordBatch:
-    given = transform(batch)
-    if not isinstance(given, pa.RecordBatch):
-        raise ArgumentError(f"transform has to return a pyarrow.RecordBatch, it returned {type(given).__name__}")
-    if set(given.schema.names) != set(expected.names) or len(given.schema) != len(expected):
-        raise ArgumentError(f"transform returned the columns {given.schema.names}, the schema has {expected.names}")
-    return given
+def apply(transform: Transform, batch: pa.RecordBatch, expected: pa.Schema, frame: str) -> list[pa.RecordBatch]:
+    """What ``transform`` makes of a batch, in the worker.
+
+    Raises
+    ------
+    ArgumentError
+        It returned something else than it was given, or other columns than ``expected``.
+    """
+    if frame == "arrow":
+        given = transform(batch)
+        if not isinstance(given, pa.RecordBatch):
+            raise ArgumentError(f"transform has to return a pyarrow.RecordBatch, it returned {type(given).__name__}")
+        found = [given]
+    else:
+        found = _on_gpu(transform, batch)
+    names = found[0].schema.names
+    if set(names) != set(expected.names) or len(names) != len(expected):
+        raise ArgumentError(f"transform returned the columns {names}, the schema has {expected.names}")
+    return found
+
+
+def _on_gpu(transform: Transform, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    use_gpu()
+    from kolumn.kernels.frame import from_cudf, to_cudf
+
+    frame = to_cudf(batch)
+    given = transform(frame)
+    if type(given) is not type(frame):
+        raise ArgumentError(f"transform has to return a cudf.DataFrame, it returned {type(given).__name__}")
+    return from_cudf(given)
