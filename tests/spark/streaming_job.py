@@ -1,0 +1,24 @@
+"""A streaming query in a process of its own, to be killed: log directory, output, checkpoint."""
+
+import sys
+
+from pyspark.sql import SparkSession
+
+from kolumn.spark_plugin import register
+from kolumn.spark_plugin.java import use_java
+
+
+def main(log: str, out: str, checkpoint: str) -> None:
+    """Read all that is there, a little at a time."""
+    use_java()
+    builder = SparkSession.builder.master("local[1]").config("spark.driver.host", "127.0.0.1").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.log.level", "OFF").getOrCreate()
+    register(spark)
+    source = spark.readStream.format("kolumn").options(startingOffsets="earliest", maxOffsetsPerTrigger="10").load(log)
+    writer = source.select("partition", "offset").writeStream.format("parquet").option("checkpointLocation", checkpoint)
+    writer.trigger(availableNow=True).start(out).awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
