@@ -48,6 +48,18 @@ def load64(typing: Any, address: Any) -> Any:
     return types.int64(types.int64), emit
 
 
+@intrinsic
+def load32(typing: Any, address: Any) -> Any:
+    """Four bytes at ``address`` as a little-endian unsigned integer, unaligned."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word = builder.load(_pointer(builder, args[0], ir.IntType(32)))
+        word.align = 1
+        return builder.zext(word, ir.IntType(64))
+
+    return types.int64(types.int64), emit
+
+
 def _copy(width: int) -> Any:
     @intrinsic
     def copy(typing: Any, target: Any, source: Any) -> Any:

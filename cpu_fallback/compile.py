@@ -24,6 +24,8 @@ from numba.extending import intrinsic, overload, register_jitable
 
 from kolumn.formats import memory
 
+_PRIMITIVES = (memory.load8, memory.store8)
+
 
 @intrinsic
 def _load_byte(typing, buf, at):  # type: ignore[no-untyped-def]
@@ -41,11 +43,28 @@ def _load8(buf, at):  # type: ignore[no-untyped-def]
     return lambda buf, at: _load_byte(buf, at)
 
 
+@intrinsic
+def _store_byte(typing, buf, at, value):  # type: ignore[no-untyped-def]
+    """The low byte of ``value`` to address ``buf + at``."""
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        pointer = builder.inttoptr(builder.add(args[0], args[1]), ir.IntType(8).as_pointer())
+        builder.store(builder.trunc(args[2], ir.IntType(8)), pointer)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), emit
+
+
+@overload(memory.store8)
+def _store8(buf, at, value):  # type: ignore[no-untyped-def]
+    return lambda buf, at, value: _store_byte(buf, at, value)
+
+
 def scalar(*modules: ModuleType) -> None:
     """Make every public function defined in ``modules`` callable from compiled code."""
     for module in modules:
         for function in vars(module).values():
-            if getattr(function, "__module__", None) == module.__name__ and callable(function) and function is not memory.load8:
+            if getattr(function, "__module__", None) == module.__name__ and callable(function) and function not in _PRIMITIVES:
                 register_jitable(forceinline=True)(function)
 
 

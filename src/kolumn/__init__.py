@@ -7,6 +7,7 @@ from kolumn.errors import ArgumentError, CorruptBatchError, FormatError, KolumnE
 
 if TYPE_CHECKING:
     from kolumn.api import batches, read, scan, verify
+    from kolumn.encode.write import write
     from kolumn.report import Report
 
 __version__ = "0.1.0"
@@ -22,9 +23,17 @@ __all__ = [
     "read",
     "scan",
     "verify",
+    "write",
 ]
 
-_LAZY = {"read": "kolumn.api", "scan": "kolumn.api", "batches": "kolumn.api", "verify": "kolumn.api", "Report": "kolumn.report"}
+_LAZY = {
+    "read": "kolumn.api",
+    "scan": "kolumn.api",
+    "batches": "kolumn.api",
+    "verify": "kolumn.api",
+    "write": "kolumn.encode.write",
+    "Report": "kolumn.report",
+}
 
 
 def __getattr__(name: str) -> Any:

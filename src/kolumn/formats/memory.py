@@ -1,8 +1,9 @@
-"""How the scalar functions reach bytes: one primitive, and what is built on it.
+"""How the scalar functions reach bytes: two primitives, and what is built on them.
 
 ``buf`` is whatever the backend calls a buffer. In plain Python it is a NumPy uint8 array or a ``bytes`` object;
 under the compilers it is the integer address of the first byte (``cpu_fallback/compile.py`` replaces `load8` by a
-load instruction). Nothing here checks bounds: the caller compares every position with its end before it trusts a byte.
+load instruction, and `store8` by a store). Nothing here checks bounds: the caller compares every position with its end
+before it trusts a byte.
 
 All arithmetic is int64 in a form that gives the same result with Python's unbounded integers and with wrapping
 machine words.
@@ -14,8 +15,13 @@ Buffer = Any
 
 
 def load8(buf: Buffer, at: int) -> int:
-    """Byte at position ``at`` as 0..255; the only memory access of the formats."""
+    """Byte at position ``at`` as 0..255; how the formats read."""
     return int(buf[at])
+
+
+def store8(buf: Buffer, at: int, value: int) -> None:
+    """Set the byte at position ``at`` to the low eight bits of ``value``; how the formats write."""
+    buf[at] = value & 0xFF
 
 
 def i8_at(buf: Buffer, at: int) -> int:
@@ -46,3 +52,21 @@ def i64_at(buf: Buffer, at: int) -> int:
 def u32_little_at(buf: Buffer, at: int) -> int:
     """Unsigned little-endian 32-bit integer (lz4, zstd and gzip framings)."""
     return load8(buf, at) | (load8(buf, at + 1) << 8) | (load8(buf, at + 2) << 16) | (load8(buf, at + 3) << 24)
+
+
+def put16(buf: Buffer, at: int, value: int) -> None:
+    """Big-endian 16-bit integer."""
+    store8(buf, at, value >> 8)
+    store8(buf, at + 1, value)
+
+
+def put32(buf: Buffer, at: int, value: int) -> None:
+    """Big-endian 32-bit integer."""
+    put16(buf, at, value >> 16)
+    put16(buf, at + 2, value)
+
+
+def put64(buf: Buffer, at: int, value: int) -> None:
+    """Big-endian 64-bit integer."""
+    put32(buf, at, value >> 32)
+    put32(buf, at + 4, value)

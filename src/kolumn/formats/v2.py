@@ -19,8 +19,8 @@ A negative key or value length means null. Header keys are not null, header valu
 
 from kolumn.errors import Code
 from kolumn.formats import table
-from kolumn.formats.memory import Buffer, i8_at, i16_at, i32_at, i64_at, load8, u32_at
-from kolumn.formats.varint import varint32, varint64
+from kolumn.formats.memory import Buffer, i8_at, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
+from kolumn.formats.varint import put_varint, varint32, varint64, varint_size
 
 MAGIC = 2
 HEADER = 61
@@ -137,3 +137,33 @@ def control_type(key: bytes) -> int | None:
     if len(key) < 4 or i8_at(key, 0) < 0:
         return None
     return i16_at(key, 2)
+
+
+def payload_size(length: int) -> int:
+    """Bytes of a key, a value or a header's part with its length in front; a negative length is null."""
+    return varint_size(length) + max(length, 0)
+
+
+def put_record(buf: Buffer, at: int, body: int, timestamp_delta: int, offset_delta: int) -> int:
+    """Write the beginning of a record whose body, what follows its length, has ``body`` bytes; returns where its key's length goes."""
+    at = put_varint(buf, at, body)
+    store8(buf, at, 0)
+    at = put_varint(buf, at + 1, timestamp_delta)
+    return put_varint(buf, at, offset_delta)
+
+
+def put_header(buf: Buffer, pos: int, size: int, row) -> None:  # type: ignore[no-untyped-def]
+    """Write the 61 bytes at ``pos`` of an entry of ``size`` bytes from a row of the batch table. The CRC is left out."""
+    put64(buf, pos, row[_BASE_OFFSET])
+    put32(buf, pos + 8, size - 12)
+    put32(buf, pos + 12, row[_LEADER_EPOCH])
+    store8(buf, pos + 16, MAGIC)
+    flags = (row[_TIMESTAMP_TYPE] << 3) | (row[_TRANSACTIONAL] << 4) | (row[_CONTROL] << 5) | (row[_DELETE_HORIZON] << 6)
+    put16(buf, pos + 21, row[_CODEC] | flags)
+    put32(buf, pos + 23, row[_LAST_OFFSET] - row[_BASE_OFFSET])
+    put64(buf, pos + 27, row[_BASE_TIMESTAMP])
+    put64(buf, pos + 35, row[_MAX_TIMESTAMP])
+    put64(buf, pos + 43, row[_PRODUCER_ID])
+    put16(buf, pos + 51, row[_PRODUCER_EPOCH])
+    put32(buf, pos + 53, row[_BASE_SEQUENCE])
+    put32(buf, pos + 57, row[_COUNT])

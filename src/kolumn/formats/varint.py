@@ -8,7 +8,7 @@ Bits of the last byte that do not fit are dropped, and overlong encodings are ac
 as 64 bits and so accepts longer ones for 32-bit fields; Java's rule is followed here.)
 """
 
-from kolumn.formats.memory import Buffer, load8
+from kolumn.formats.memory import Buffer, load8, store8
 
 MALFORMED = -1
 """Returned in place of the next position: the varint is too long or runs past its end."""
@@ -50,3 +50,29 @@ def varint64(buf: Buffer, at: int, end: int) -> tuple[int, int]:
             return ((raw >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(raw & 1), at
         shift += 7
     return 0, MALFORMED
+
+
+def zigzag(value: int) -> int:
+    """The 64 bits of a zig-zag varint: small for values near 0. With Python's integers unsigned, in machine words the same bits."""
+    return (value << 1) ^ (value >> 63)
+
+
+def varint_size(value: int) -> int:
+    """Bytes of the shortest varint of an int64; of one that fits 32 bits the same as Java's 32-bit varint."""
+    raw = zigzag(value)
+    size = 1
+    while raw & ~0x7F:
+        raw = (raw >> 7) & 0x01FFFFFFFFFFFFFF
+        size += 1
+    return size
+
+
+def put_varint(buf: Buffer, at: int, value: int) -> int:
+    """Write the shortest varint of an int64 at ``at``; returns the position behind it."""
+    raw = zigzag(value)
+    while raw & ~0x7F:
+        store8(buf, at, (raw & 0x7F) | 0x80)
+        raw = (raw >> 7) & 0x01FFFFFFFFFFFFFF
+        at += 1
+    store8(buf, at, raw)
+    return at + 1

@@ -1,0 +1,186 @@
+"""Records become batches of format 2: where each batch begins, its records' bytes, its header. The loops of `kolumn.encode`."""
+
+from typing import Any, NamedTuple
+
+from numba.extending import register_jitable
+
+from kolumn.cpu_fallback.address import copy_padded, load8, load32, load64, store8, store32
+from kolumn.cpu_fallback.scalars import compiled
+from kolumn.formats import crc, memory, table, v2
+from kolumn.formats.varint import put_varint, varint_size
+
+_HEADER, _CRC_FROM = v2.HEADER, v2.CRC_FROM
+_POSITION, _SIZE = table.POSITION, table.SIZE
+_LARGEST_DELTA = 2**31 - 1
+_STEP = 32
+
+
+class Payloads(NamedTuple):
+    """A binary column of Arrow; addresses.
+
+    Attributes
+    ----------
+    ends : int
+        Of the first row's 32-bit offset into the data.
+    data, stop : int
+        Of the data, and behind its last byte.
+    valid, bit : int
+        Of the validity bitmap, 0 where nothing is null, and the first row's bit in it.
+    """
+
+    ends: int
+    data: int
+    stop: int
+    valid: int
+    bit: int
+
+
+class Records(NamedTuple):
+    """What is to be encoded; addresses of the first row.
+
+    ``header_ends`` are 32-bit offsets into the headers' columns, 0 where no record has headers; ``offset`` and ``timestamp``
+    (ms, -1 for none) are int64.
+    """
+
+    rows: int
+    key: Payloads
+    value: Payloads
+    header_ends: int
+    header_key: Payloads
+    header_value: Payloads
+    offset: int
+    timestamp: int
+
+
+@register_jitable(forceinline=True)
+def _payload(column: Payloads, row: int) -> tuple[int, int]:
+    """Address and length of a payload; the length of null is -1."""
+    start = load32(column.ends + 4 * row)
+    if column.valid != 0:
+        bit = column.bit + row
+        if (load8(column.valid + (bit >> 3)) >> (bit & 7)) & 1 == 0:
+            return column.data, -1
+    return column.data + start, load32(column.ends + 4 * row + 4) - start
+
+
+@register_jitable
+def _headers(records: Records, row: int) -> tuple[int, int]:
+    if records.header_ends == 0:
+        return 0, 0
+    return load32(records.header_ends + 4 * row), load32(records.header_ends + 4 * row + 4)
+
+
+@register_jitable
+def _fixed_size(records: Records, row: int) -> int:
+    """Bytes of a record's body but for its two deltas."""
+    first, stop = _headers(records, row)
+    size = 1 + v2.payload_size(_payload(records.key, row)[1]) + v2.payload_size(_payload(records.value, row)[1]) + varint_size(stop - first)
+    for i in range(first, stop):
+        size += v2.payload_size(_payload(records.header_key, i)[1]) + v2.payload_size(_payload(records.header_value, i)[1])
+    return size
+
+
+@compiled
+def split(records: Records, cut: Any, batch_bytes: int, batch_records: int, body: int, first: Any, size: Any) -> int:
+    """Say which records make a batch, and how large everything becomes.
+
+    Parameters
+    ----------
+    cut : bool array of rows
+        Where a batch has to begin whatever its size.
+    batch_bytes, batch_records : int
+        What a batch has at most, its header and its records uncompressed, unless one record alone has more.
+    body : int
+        Out: address of an int32 for each row, the size of the record's body.
+    first, size : int64 arrays of rows
+        Out: first row and payload size of each batch.
+
+    Returns
+    -------
+    int
+        How many batches.
+    """
+    count, used, base, time = 0, 0, 0, 0
+    for row in range(records.rows):
+        fixed, offset, moment = _fixed_size(records, row), load64(records.offset + 8 * row), load64(records.timestamp + 8 * row)
+        inner = fixed + varint_size(moment - time) + varint_size(offset - base)
+        whole = varint_size(inner) + inner
+        if (
+            count == 0
+            or cut[row]
+            or used + whole > batch_bytes
+            or row - first[count - 1] >= batch_records
+            or offset - base > _LARGEST_DELTA
+        ):
+            if count > 0:
+                size[count - 1] = used - _HEADER
+            first[count] = row
+            count += 1
+            base, time = offset, moment
+            inner = fixed + 2
+            whole = varint_size(inner) + inner
+            used = _HEADER
+        used += whole
+        store32(body + 4 * row, inner)
+    if count > 0:
+        size[count - 1] = used - _HEADER
+    return count
+
+
+@register_jitable(forceinline=True)
+def _put(column: Payloads, row: int, to: int) -> int:
+    """Write a payload with its length in front; returns the address behind it."""
+    source, length = _payload(column, row)
+    to = put_varint(0, to, length)
+    if length <= 0:
+        return to
+    if source + length + _STEP <= column.stop:
+        copy_padded(to, source, length)
+    else:
+        # Whole steps would read behind the column's memory.
+        for i in range(length):
+            store8(to + i, load8(source + i))
+    return to + length
+
+
+@compiled
+def fill(records: Records, first: Any, stop: int, body: int, to: Any) -> None:
+    """Write the records of batches.
+
+    Parameters
+    ----------
+    first, stop
+        First rows of the batches, and the row behind the last one.
+    body : int
+        Address of the bodies' sizes, as `split` gives them.
+    to : int64 array
+        Address for the first record of each batch; up to 31 bytes behind the last one are overwritten.
+    """
+    for b in range(first.shape[0]):
+        start, end, at = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
+        base, time = load64(records.offset + 8 * start), load64(records.timestamp + 8 * start)
+        for row in range(start, end):
+            offset, moment = load64(records.offset + 8 * row), load64(records.timestamp + 8 * row)
+            at = v2.put_record(0, at, load32(body + 4 * row), moment - time, offset - base)
+            at = _put(records.value, row, _put(records.key, row, at))
+            begin, behind = _headers(records, row)
+            at = put_varint(0, at, behind - begin)
+            for i in range(begin, behind):
+                at = _put(records.header_value, i, _put(records.header_key, i, at))
+
+
+@compiled
+def seal(buf: int, rows: Any) -> None:
+    """Write the headers of batches whose payloads are in place, and then their checksums.
+
+    Parameters
+    ----------
+    buf : int
+        Address of the bytes that `table.POSITION` counts in.
+    rows : int64 array of shape (n, `table.WIDTH`)
+        `table.SIZE` and what the header holds.
+    """
+    for b in range(rows.shape[0]):
+        pos, size = rows[b, _POSITION], rows[b, _SIZE]
+        v2.put_header(buf, pos, size, rows[b])
+        memory.put32(buf, pos + 17, crc.crc32c(buf, pos + _CRC_FROM, pos + size))

@@ -1,0 +1,97 @@
+"""Payloads compressed and framed as Kafka's Java producer does it."""
+
+import gzip
+import struct
+
+import cramjam
+import zstandard
+
+from kolumn.codecs import GZIP, LZ4, NAMES, NONE, SNAPPY, ZSTD
+from kolumn.codecs.xxh32 import xxh32
+from kolumn.errors import ArgumentError
+
+_XERIAL = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK = 32 << 10
+_LZ4_MAGIC = 0x184D2204
+_LZ4_BLOCK = 64 << 10
+_LZ4_STORED = 1 << 31
+
+_LEVELS = {GZIP: (-1, 0, 9), ZSTD: (3, -131072, 22)}
+"""Default, lowest and highest level, where a codec has levels."""
+
+
+def codec_of(name: str) -> int:
+    """Id of a codec.
+
+    Raises
+    ------
+    ArgumentError
+        There is none of that name.
+    """
+    if name not in NAMES:
+        raise ArgumentError(f"codec={name!r}: expected one of {', '.join(NAMES)}")
+    return NAMES.index(name)
+
+
+def level_of(codec: int, level: int | None) -> int:
+    """The level to use, -1 for codecs without levels.
+
+    Raises
+    ------
+    ArgumentError
+        The codec has no levels, or not this one.
+    """
+    default, low, high = _LEVELS.get(codec, (-1, 0, -1))
+    if level is None:
+        return default
+    if not low <= level <= high:
+        has = f"levels {low} to {high}" if low <= high else "no levels"
+        raise ArgumentError(f"level={level}: {NAMES[codec]} has {has}")
+    return level
+
+
+def compress(codec: int, data: memoryview, level: int, magic: int = 2) -> bytes:
+    """A payload as the codec's framing has it.
+
+    Parameters
+    ----------
+    codec : int
+        Of `kolumn.codecs`.
+    data : memoryview
+    level : int
+        Of `level_of`.
+    magic : int
+        The header checksum of lz4 frames covers the frame's magic number too in format 0 (KAFKA-3160).
+    """
+    if codec == GZIP:
+        return gzip.compress(data, 6 if level < 0 else level, mtime=0)
+    if codec == SNAPPY:
+        return _xerial(data)
+    if codec == LZ4:
+        return _lz4(data, magic)
+    if codec == ZSTD:
+        return zstandard.ZstdCompressor(level=level).compress(data)
+    assert codec == NONE
+    return bytes(data)
+
+
+def _xerial(data: memoryview) -> bytes:
+    """Blocks of 32 KiB, each with its compressed size in front (``SnappyOutputStream``)."""
+    parts = [_XERIAL]
+    for at in range(0, len(data), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK]))
+        parts += [struct.pack(">i", len(block)), block]
+    return b"".join(parts)
+
+
+def _lz4(data: memoryview, magic: int) -> bytes:
+    """A frame of independent blocks of 64 KiB without checksums but the header's (``Lz4BlockOutputStream``)."""
+    head = struct.pack("<IBB", _LZ4_MAGIC, 0x60, 0x40)
+    covered = head if magic == 0 else head[4:]
+    parts = [head, bytes([xxh32(covered, 0, len(covered)) >> 8 & 0xFF])]
+    for at in range(0, len(data), _LZ4_BLOCK):
+        plain = data[at : at + _LZ4_BLOCK]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        stored = len(block) >= len(plain)
+        parts += [struct.pack("<I", len(plain) | _LZ4_STORED if stored else len(block)), bytes(plain) if stored else block]
+    return b"".join([*parts, bytes(4)])

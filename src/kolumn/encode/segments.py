@@ -1,0 +1,153 @@
+"""Batches become the files of a topic-partition: segments, and the indexes that a broker has beside each.
+
+    <base offset, 20 digits>.log         the batches
+    <base offset, 20 digits>.index       i32 offset - base | i32 position          of a batch, about every index_interval_bytes
+    <base offset, 20 digits>.timeindex   i64 largest timestamp so far | i32 offset - base of the batch that has it
+
+As ``LogSegment.append`` writes them: an entry comes before a batch once more than the interval has been written since the last,
+and a segment's last timestamp is added when it is closed.
+"""
+
+import os
+import shutil
+import struct
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kolumn.encode.batches import Encoded
+from kolumn.errors import ArgumentError, KolumnError
+from kolumn.formats import table
+
+_LARGEST_RELATIVE = 2**31 - 1
+
+
+class SegmentFiles:
+    """Files of one partition, complete or not there at all: they are written elsewhere and renamed when all is on disk.
+
+    Parameters
+    ----------
+    target : Path
+        A segment file (``*.log``), or the folder of a topic-partition, which must not be there or be empty.
+    segment_bytes : int
+        A segment is rolled before it would have more; of a segment file there is one.
+    index_interval_bytes : int
+    """
+
+    def __init__(self, target: Path, segment_bytes: int, index_interval_bytes: int) -> None:
+        self.target, self.single = target, target.suffix == ".log"
+        self.segment_bytes = _LARGEST_RELATIVE if self.single else segment_bytes
+        self.interval = index_interval_bytes
+        self.paths: list[Path] = []
+        if target.exists() and (self.single or not target.is_dir() or any(target.iterdir())):
+            raise ArgumentError(f"{target} is there already: name another target, or remove it")
+        self._folder = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
+        self._open: _Segment | None = None
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if self._open is not None:
+                self._open.close()
+            if kind is None:
+                self._publish()
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def append(self, batches: Encoded) -> None:
+        """Write batches behind the others, rolling segments between them."""
+        start = 0
+        for b, (position, size, base, last, time) in enumerate(_fields(batches)):
+            if self._open is None or self._open.full(size, last, self.segment_bytes):
+                self._write(batches, start, position)
+                start = position
+                self._roll(base)
+            assert self._open is not None
+            self._open.note(size, last, time, self.interval)
+            if b + 1 == len(batches.rows):
+                self._write(batches, start, position + size)
+
+    def _write(self, batches: Encoded, start: int, stop: int) -> None:
+        if self._open is not None and stop > start:
+            self._open.write(batches.data[start:stop])
+
+    def _roll(self, base: int) -> None:
+        if self._open is not None:
+            if self.single:
+                raise ArgumentError(f"{self.target}: more than a segment can hold: name a folder, in which segments are rolled")
+            self._open.close()
+        name = self.target.stem if self.single else f"{base:020}"
+        self._open = _Segment(self._folder / name, base)
+        self.paths.append(self.target if self.single else self.target / f"{name}.log")
+
+    def _publish(self) -> None:
+        if self._open is None and self.single:
+            _Segment(self._folder / self.target.stem, 0).close()
+            self.paths.append(self.target)
+        _to_disk(self._folder)
+        if self.single:
+            # The log comes last: with it, everything is there.
+            for path in sorted(self._folder.iterdir(), key=lambda path: path.suffix == ".log"):
+                path.replace(self.target.with_name(path.name))
+        else:
+            self._folder.replace(self.target)
+        _to_disk(self.target.parent)
+
+
+class _Segment:
+    """One segment that is being written, and its indexes."""
+
+    def __init__(self, stem: Path, base: int) -> None:
+        self.base, self.size, self.since, self.last = base, 0, 0, base
+        self.time, self.time_offset, self.time_noted = -1, base, -1
+        try:
+            # Open for as long as the segment is.
+            self.log, self.index, self.time_index = (Path(f"{stem}{suffix}").open("xb") for suffix in (".log", ".index", ".timeindex"))  # noqa: SIM115
+        except OSError as error:
+            raise KolumnError(f"{error.filename}: cannot be written: {error.strerror}") from error
+
+    def full(self, size: int, last: int, segment_bytes: int) -> bool:
+        """Whether a batch has to go into the next segment."""
+        return self.size > 0 and (self.size + size > segment_bytes or last - self.base > _LARGEST_RELATIVE)
+
+    def note(self, size: int, last: int, time: int, interval: int) -> None:
+        """Index a batch that is going to be written."""
+        if time > self.time:
+            self.time, self.time_offset = time, last
+        if self.since > interval:
+            self.index.write(struct.pack(">ii", last - self.base, self.size))
+            self._note_time()
+            self.since = 0
+        self.size, self.since, self.last = self.size + size, self.since + size, last
+
+    def _note_time(self) -> None:
+        if self.time > self.time_noted:
+            self.time_index.write(struct.pack(">qi", self.time, self.time_offset - self.base))
+            self.time_noted = self.time
+
+    def write(self, data: Any) -> None:
+        self.log.write(data)
+
+    def close(self) -> None:
+        self._note_time()
+        for file in (self.log, self.index, self.time_index):
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+
+
+def _fields(batches: Encoded) -> list[tuple[int, int, int, int, int]]:
+    columns = (table.POSITION, table.SIZE, table.BASE_OFFSET, table.LAST_OFFSET, table.MAX_TIMESTAMP)
+    return [tuple(row) for row in batches.rows[:, columns].tolist()]
+
+
+def _to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,168 @@
+"""An Arrow table taken apart: what each record needs in a log, as contiguous arrays."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kolumn.cpu_fallback.encode import Payloads, Records
+from kolumn.errors import ArgumentError
+from kolumn.schema import HEADERS, RECORD_COLUMNS
+
+ABSENT = {
+    "timestampType": 0,
+    "producerId": -1,
+    "producerEpoch": -1,
+    "sequence": -1,
+    "leaderEpoch": -1,
+    "isTransactional": 0,
+    "isControl": 0,
+}
+"""Columns that belong to a batch, and what they are where the table has none or null."""
+_BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+_STRING = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+
+
+@dataclass
+class Input:
+    """Some rows of a table.
+
+    Attributes
+    ----------
+    records : Records
+        Addresses, good as long as this object lives.
+    offset, timestamp : int64 arrays
+    numbers : dict of int64 arrays
+        The columns that belong to a batch, as far as the table has them; `ABSENT` says what the others are.
+    """
+
+    records: Records
+    offset: Any
+    timestamp: Any
+    numbers: dict[str, Any]
+    alive: list[Any] = field(default_factory=list)
+
+
+def check_columns(schema: pa.Schema) -> None:
+    """Compare a table's columns with the record columns.
+
+    Raises
+    ------
+    ArgumentError
+        A column that records do not have, or of a type that can't be theirs. Columns that say where a record was read
+        (topic, partition, segment, position, magic, codec, …) are passed over.
+    """
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        if name not in RECORD_COLUMNS:
+            raise ArgumentError(f"column {name!r}: records have none of that name; they have {', '.join(RECORD_COLUMNS)}")
+        expected = RECORD_COLUMNS[name]
+        if name in ("key", "value"):
+            fits = any(is_kind(kind) for is_kind in _BINARY + _STRING) or pa.types.is_null(kind)
+        elif name == "timestamp":
+            fits = pa.types.is_timestamp(kind)
+        elif name in ABSENT or name in ("offset", "timestampMs"):
+            fits = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+        else:
+            continue
+        if not fits and name != "headers":
+            raise ArgumentError(f"column {name!r}: expected {expected}, found {kind}")
+    if len(set(schema.names)) < len(schema.names):
+        raise ArgumentError(f"columns {', '.join(schema.names)}: each may be there once")
+
+
+def take_apart(table: pa.Table, next_offset: int) -> Input:
+    """Addresses and arrays of a table's rows; without a column ``offset``, offsets count from ``next_offset``."""
+    rows, names = table.num_rows, set(table.schema.names)
+    alive: list[Any] = []
+
+    def payloads(name: str) -> Payloads:
+        return _payloads(_flat(table[name], pa.binary()) if name in names else pa.nulls(rows, pa.binary()), alive)
+
+    offset = _integers(table["offset"], "offset") if "offset" in names else np.arange(next_offset, next_offset + rows, dtype=np.int64)
+    timestamp = _timestamps(table, names)
+    header_ends, header_key, header_value = _headers(table, names, alive)
+    records = Records(
+        rows, payloads("key"), payloads("value"), header_ends, header_key, header_value, offset.ctypes.data, timestamp.ctypes.data
+    )
+    numbers = {
+        name: _integers(pc.fill_null(table[name], _typed(absent, table[name].type)), name)
+        for name, absent in ABSENT.items()
+        if name in names
+    }
+    if "timestampType" in numbers:
+        numbers["timestampType"] = np.maximum(numbers["timestampType"], 0)
+    return Input(records, offset, timestamp, numbers, [*alive, offset, timestamp])
+
+
+def _typed(value: int, kind: pa.DataType) -> pa.Scalar:
+    return pa.scalar(bool(value) if pa.types.is_boolean(kind) else value, kind)
+
+
+def _flat(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    """A column as one array of a type."""
+    whole = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.array([], column.type), *column.chunks])
+    if whole.type == kind:
+        return whole
+    if kind == pa.binary() and pa.types.is_string(whole.type):
+        return whole.view(kind)
+    return whole.cast(kind)
+
+
+def _integers(column: pa.ChunkedArray, name: str) -> Any:
+    if column.null_count:
+        raise ArgumentError(f"column {name!r}: {column.null_count} rows are null, and every record has one")
+    return np.ascontiguousarray(_flat(column, pa.int64()).to_numpy(zero_copy_only=False))
+
+
+def _timestamps(table: pa.Table, names: set[str]) -> Any:
+    """Milliseconds, -1 for none; ``timestampMs`` is the raw field and says more than ``timestamp``."""
+    if "timestampMs" in names:
+        return _integers(pc.fill_null(table["timestampMs"], -1), "timestampMs")
+    if "timestamp" not in names:
+        return np.full(table.num_rows, -1, np.int64)
+    moments = pc.cast(table["timestamp"], pa.timestamp("ms", tz=table["timestamp"].type.tz), safe=False)
+    return _integers(pc.fill_null(moments.cast(pa.int64()), -1), "timestamp")
+
+
+def _payloads(column: pa.Array, alive: list[Any]) -> Payloads:
+    valid, ends, data = column.buffers()
+    alive.append(column)
+    if ends is None:
+        zero = np.zeros(len(column) + 1, np.int32)
+        alive.append(zero)
+        start, first = zero.ctypes.data, 0
+    else:
+        start, first = ends.address, column.offset
+    low, size = (data.address, data.size) if data is not None else (0, 0)
+    has_nulls = valid is not None and column.null_count > 0
+    return Payloads(start + 4 * first, low, low + size, valid.address if has_nulls else 0, column.offset)
+
+
+_NOTHING = Payloads(0, 0, 0, 0, 0)
+
+
+def _headers(table: pa.Table, names: set[str], alive: list[Any]) -> tuple[int, Payloads, Payloads]:
+    if "headers" not in names:
+        return 0, _NOTHING, _NOTHING
+    try:
+        headers = _flat(table["headers"], HEADERS)
+    except pa.ArrowException as error:
+        raise ArgumentError(f"column 'headers': expected {HEADERS}, found {table['headers'].type}") from error
+    if headers.null_count:
+        headers = pa.ListArray.from_arrays(*_without_nulls(headers))
+    keys = headers.values.field("key")
+    if keys.null_count:
+        raise ArgumentError(f"column 'headers': {keys.null_count} headers have no key, and every header needs one")
+    ends = headers.buffers()[1]
+    if ends is None:
+        return 0, _NOTHING, _NOTHING
+    alive.append(headers)
+    return ends.address + 4 * headers.offset, _payloads(keys.view(pa.binary()), alive), _payloads(headers.values.field("value"), alive)
+
+
+def _without_nulls(headers: pa.ListArray) -> tuple[pa.Array, pa.Array]:
+    """Offsets and values of lists in which null has become empty."""
+    sizes = pc.fill_null(pc.list_value_length(headers), 0).to_numpy()
+    return pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)), headers.flatten()

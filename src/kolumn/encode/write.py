@@ -1,0 +1,169 @@
+"""`write`: an Arrow table becomes segments of a topic-partition."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.encode.batches import encode
+from kolumn.encode.compress import codec_of, level_of
+from kolumn.encode.segments import SegmentFiles
+from kolumn.encode.table import check_columns, take_apart
+from kolumn.errors import ArgumentError
+from kolumn.formats import v2
+
+ROWS = 1 << 16
+"""Rows that are encoded at a time, about, and bytes of keys and values."""
+BYTES = 8 << 20
+HEAD = 2048
+"""Rows that are copied to complete a batch which an earlier piece began."""
+_LARGEST = 2**31 - 1
+
+
+def write(
+    table: Any,
+    path: str | os.PathLike[str],
+    *,
+    format: str = "kafka",
+    magic: int = 2,
+    codec: str = "none",
+    level: int | None = None,
+    base_offset: int | None = None,
+    batch_bytes: int = 16384,
+    batch_records: int | None = None,
+    segment_bytes: int = 1 << 30,
+    index_interval_bytes: int = 4096,
+) -> list[str]:
+    """Write records as Kafka log segments, with their offset and time indexes.
+
+    Parameters
+    ----------
+    table : pyarrow.Table, RecordBatch, RecordBatchReader or anything with ``__arrow_c_stream__``
+        Record columns of `kolumn.schema.RECORD_COLUMNS`, any of them; what is not there is null or what a plain producer sends.
+        Keys and values may be binary or strings, ``offset`` has to increase, gaps are kept. ``timestampMs`` counts before
+        ``timestamp``, ``timestampType`` 1 makes batches with LogAppendTime. Columns that say where a record was read (topic,
+        partition, segment, position, magic, codec, controlType, transaction, tombstone) have no effect.
+    path : str or PathLike
+        A segment file (``*.log``), or the folder of a topic-partition; neither may be there, but for an empty folder.
+    format, magic : str, int
+        "kafka" and 2.
+    codec : str
+        "none", "gzip", "snappy", "lz4" or "zstd".
+    level : int, optional
+        Of gzip (0 to 9) or zstd.
+    base_offset : int, optional
+        Offset of the first record of a table without the column ``offset``; 0 by default.
+    batch_bytes, batch_records : int
+        Of a batch before compression, at most, unless one record has more; ``batch.size`` of Kafka's producer.
+    segment_bytes : int
+        A folder's segments are rolled before they have more; ``segment.bytes`` of Kafka's topics.
+    index_interval_bytes : int
+        Between two entries of an index; ``index.interval.bytes`` of Kafka's topics.
+
+    Returns
+    -------
+    list of str
+        Paths of the segments, in the order of their offsets.
+
+    Raises
+    ------
+    ArgumentError
+        Options or columns that make no sense, offsets that don't increase, a target that is there. Nothing is left at the target.
+    """
+    chosen = codec_of(codec)
+    limits = (chosen, level_of(chosen, level), batch_bytes, _LARGEST if batch_records is None else batch_records)
+    _check(format, magic, min(*limits[2:], segment_bytes, index_interval_bytes))
+    reader = _reader(table, base_offset)
+    with SegmentFiles(Path(path), segment_bytes, index_interval_bytes) as files:
+        writer = _Writer(files, limits, base_offset or 0)
+        for piece in _pieces(reader):
+            writer.add(piece, last=False)
+        writer.add(reader.schema.empty_table(), last=True)
+    return [str(one) for one in files.paths]
+
+
+def _check(format: str, magic: int, smallest: int) -> None:
+    if format != "kafka":
+        raise ArgumentError(f"format={format!r}: expected 'kafka'")
+    if magic != v2.MAGIC:
+        raise ArgumentError(f"magic={magic}: expected {v2.MAGIC}")
+    if smallest < 1:
+        raise ArgumentError("batch_bytes, batch_records, segment_bytes and index_interval_bytes: expected at least 1")
+
+
+def _reader(table: Any, base_offset: int | None) -> pa.RecordBatchReader:
+    reader = _stream(table)
+    check_columns(reader.schema)
+    if base_offset is not None and "offset" in reader.schema.names:
+        raise ArgumentError(f"base_offset={base_offset}: the table has a column 'offset'")
+    return reader
+
+
+def _stream(table: Any) -> pa.RecordBatchReader:
+    if isinstance(table, pa.RecordBatchReader):
+        return table
+    if isinstance(table, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(table.schema, [table])
+    try:
+        return pa.RecordBatchReader.from_stream(table)
+    except TypeError as error:
+        raise ArgumentError(f"table: expected an Arrow table or reader, found {type(table).__name__}") from error
+
+
+def _pieces(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """Pieces of a bounded size: small record batches put together, only large ones cut."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in reader:
+        step = max(1, 4 * min(ROWS, batch.num_rows * BYTES // max(batch.nbytes, 1)))
+        for at in range(0, batch.num_rows, step):
+            part = batch.slice(at, step)
+            waiting.append(part)
+            rows, size = rows + part.num_rows, size + part.nbytes
+            if rows >= ROWS or size >= BYTES:
+                yield pa.Table.from_batches(waiting)
+                waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+class _Writer:
+    """Encodes piece by piece: the rows of a batch that is not full wait for the next piece."""
+
+    def __init__(self, files: SegmentFiles, limits: tuple[int, int, int, int], next_offset: int) -> None:
+        self.files, self.limits, self.next_offset, self.last_offset = files, limits, next_offset, -1
+        self.rest: pa.Table | None = None
+
+    def add(self, piece: pa.Table, last: bool) -> None:
+        """Write all whole batches, at the end the others too."""
+        while self.rest is not None and piece.num_rows:
+            # Only what the waiting batch needs is put together with it: that copies.
+            waiting, head = self.rest.num_rows, min(HEAD, piece.num_rows)
+            done = self._write(pa.concat_tables([self.rest, piece.slice(0, head)]), last and head == piece.num_rows)
+            self.rest = None if done >= waiting else pa.concat_tables([self.rest.slice(done), piece.slice(0, head)])
+            piece = piece.slice(done - waiting if done >= waiting else head)
+        if piece.num_rows or last:
+            rows = piece if self.rest is None else self.rest
+            done = self._write(rows, last)
+            self.rest = rows.slice(done) if done < rows.num_rows else None
+
+    def _write(self, rows: pa.Table, last: bool) -> int:
+        given = take_apart(rows, self.next_offset)
+        _check_offsets(given.offset, self.last_offset)
+        encoded, done = encode(given, *self.limits, last=last)
+        self.files.append(encoded)
+        if done:
+            self.last_offset, self.next_offset = int(given.offset[done - 1]), self.next_offset + done
+        return done
+
+
+def _check_offsets(offset: Any, last: int) -> None:
+    """Offsets have to increase from behind ``last``, which is -1 at the beginning."""
+    wrong = np.diff(offset, prepend=last) <= 0
+    if wrong.any():
+        at = int(wrong.argmax())
+        before = last if at == 0 else int(offset[at - 1])
+        raise ArgumentError(f"column 'offset': {offset[at]} follows {before}: offsets have to increase, from 0 or more")

@@ -1,0 +1,272 @@
+"""Segments that `kolumn.write` makes: what an independent reader and Kolumn read from them, and the indexes beside them."""
+
+import random
+import struct
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kolumn
+import kolumn.schema
+from kit import oracle
+from kit.corpus import Case, cases
+from kit.differential import COLUMNS, rows_of
+from kit.encoder import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch
+from kit.strategies import segments
+from kolumn.errors import ArgumentError
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+KEPT = [name for name in COLUMNS if name not in ("magic", "codec", "position")]
+"""What a record still has when it is written again."""
+SEGMENT = "00000000000000000000.log"
+
+
+def everything(source: object) -> pa.Table:
+    return kolumn.read(source, columns=COLUMNS, include_control=True)
+
+
+def kept(table: pa.Table) -> pa.Table:
+    """The columns that survive; what has no timestamp type is written as CreateTime."""
+    kind = pc.max_element_wise(table["timestampType"], pa.scalar(0, pa.int32()))
+    return table.set_column(table.schema.get_field_index("timestampType"), "timestampType", kind).select(KEPT).combine_chunks()
+
+
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_what_a_broker_wrote_comes_back(case: Case, tmp_path: Path) -> None:
+    table = everything(case.directory)
+    codec = random.Random(str(case)).choice(CODECS)
+    if table.num_rows and (pc.min(pc.subtract(table["offset"][1:], table["offset"][:-1])).as_py() or 1) <= 0:
+        table = table.slice(0, 1)
+    kolumn.write(table, tmp_path / "t-0", codec=codec, segment_bytes=100_000)
+    found = kolumn.read(sorted((tmp_path / "t-0").glob("*.log")), columns=COLUMNS, include_control=True) if table.num_rows else table
+    assert kept(found).equals(kept(table))
+    for path in (tmp_path / "t-0").glob("*.log"):
+        data = path.read_bytes()
+        segment = oracle.read(data)
+        assert (segment.first_error, segment.stop) == (None, "end")
+        assert segment.rows() == rows_of(everything(path))
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(segments(), st.sampled_from(CODECS), st.integers(1, 4000), st.integers(1, 5), st.integers(1, 4))
+def test_anything_comes_back(segment: tuple[bytes, list[oracle.Row]], codec: str, batch_bytes: int, most: int, step: int) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        source, target = Path(scratch, "source-0", SEGMENT), Path(scratch, "target-0", SEGMENT)
+        source.parent.mkdir()
+        target.parent.mkdir()
+        source.write_bytes(segment[0])
+        table = everything(source)
+        batches = [part for at in range(0, table.num_rows, step) for part in table.slice(at, step).to_batches()]
+        reader = pa.RecordBatchReader.from_batches(table.schema, batches)
+        offsets = table["offset"].to_pylist()
+        if any(one >= other for one, other in zip([-1, *offsets], offsets, strict=False)):
+            with pytest.raises(ArgumentError, match="offsets have to increase"):
+                kolumn.write(reader, target)
+            return
+        kolumn.write(reader, target, codec=codec, batch_bytes=batch_bytes, batch_records=most)
+        found = oracle.read(target.read_bytes())
+        assert (found.first_error, found.stop) == (None, "end")
+        assert kept(everything(target)).equals(kept(table))
+        assert found.rows() == rows_of(everything(target))
+        assert max((len(entry.rows) for entry in found.entries), default=0) <= most
+
+
+def table_of(records: list[Record], **columns: Any) -> pa.Table:
+    headers = [[{"key": key.decode(), "value": value} for key, value in record.headers] for record in records]
+    plain = {
+        "offset": pa.array([record.offset for record in records], pa.int64()),
+        "key": pa.array([record.key for record in records], pa.binary()),
+        "value": pa.array([record.value for record in records], pa.binary()),
+        "timestampMs": pa.array([record.timestamp for record in records], pa.int64()),
+        "headers": pa.array(headers, kolumn.schema.HEADERS),
+    }
+    return pa.table(plain | {name: [value] * len(records) for name, value in columns.items()})
+
+
+RECORDS = [
+    Record(7, b"key", b"value", 1_700_000_000_000),
+    Record(8, None, b"", 1_700_000_000_007, ((b"a", b"1"), (b"\xc3\xa9", None))),
+    Record(70_000, b"", None, 1_600_000_000_000),
+    Record(70_001, b"k" * 200, b"v" * 20_000, -1),
+]
+
+
+@pytest.mark.parametrize(
+    ("columns", "fields"),
+    [
+        ({}, {"leader_epoch": -1}),
+        ({"leaderEpoch": 5}, {"leader_epoch": 5}),
+        (
+            {"producerId": 2**40, "producerEpoch": 3, "isTransactional": True, "leaderEpoch": 0},
+            {"producer_id": 2**40, "producer_epoch": 3, "flags": TRANSACTIONAL},
+        ),
+    ],
+)
+def test_bytes_are_those_of_the_independent_encoder(tmp_path: Path, columns: dict[str, Any], fields: dict[str, Any]) -> None:
+    kolumn.write(table_of(RECORDS, **columns), tmp_path / SEGMENT, batch_bytes=1 << 20)
+    assert (tmp_path / SEGMENT).read_bytes() == batch(RECORDS, **fields)
+
+
+def test_bytes_of_log_append_time(tmp_path: Path) -> None:
+    records = [Record(i, None, b"x", 99) for i in range(3)]
+    kolumn.write(table_of(records, timestampType=1, leaderEpoch=0), tmp_path / SEGMENT)
+    assert (tmp_path / SEGMENT).read_bytes() == batch(records, flags=LOG_APPEND_TIME)
+
+
+def test_bytes_of_markers(tmp_path: Path) -> None:
+    markers = control_batch(5, 0) + control_batch(6, 1)
+    (tmp_path / "a.log").write_bytes(markers)
+    kolumn.write(everything(tmp_path / "a.log"), tmp_path / SEGMENT)
+    assert (tmp_path / SEGMENT).read_bytes() == markers
+
+
+def test_pieces_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = kolumn.read(next(case.directory for case in cases() if case.directory.name == "java-zstd-0"), include_headers=True)
+    (whole,) = kolumn.write(table, tmp_path / "whole.log")
+    monkeypatch.setattr("kolumn.encode.write.ROWS", 50)
+    (cut,) = kolumn.write(table, tmp_path / "cut.log")
+    monkeypatch.setattr("kolumn.encode.write.BYTES", 5000)
+    (small,) = kolumn.write(pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=7)), tmp_path / "small.log")
+    assert Path(whole).read_bytes() == Path(cut).read_bytes() == Path(small).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string(), pa.binary_view(), pa.string_view(), pa.null()]
+)
+def test_any_kind_of_payload(tmp_path: Path, kind: pa.DataType) -> None:
+    values = [None] * 3 if pa.types.is_null(kind) else ["a", None, "b" * 100]
+    table = pa.table({"value": pa.array(["dropped", *values] if values[0] else [None, *values], kind).slice(1)})
+    kolumn.write(table, tmp_path / SEGMENT, base_offset=40)
+    found = kolumn.read(tmp_path / SEGMENT)
+    assert found["value"].to_pylist() == [None if value is None else value.encode() for value in values]
+    assert found["offset"].to_pylist() == [40, 41, 42]
+    assert found["timestamp"].null_count == found["key"].null_count == 3
+
+
+def test_slices_nulls_and_times(tmp_path: Path) -> None:
+    headers = pa.array([[{"key": "lost", "value": b"x"}], None, [{"key": "a", "value": None}], []], kolumn.schema.HEADERS)
+    times = pa.array([0, None, 1_700_000_000_123_456_789, 0], pa.timestamp("ns"))
+    table = pa.table({"key": ["-", "k", None, ""], "headers": headers, "timestamp": times}).slice(1)
+    kolumn.write(table, tmp_path / SEGMENT)
+    found = kolumn.read(tmp_path / SEGMENT, columns=["key", "headers", "timestampMs", "value"])
+    assert found["key"].to_pylist() == [b"k", None, b""]
+    assert found["headers"].to_pylist() == [[], [{"key": "a", "value": None}], []]
+    assert found["timestampMs"].to_pylist() == [-1, 1_700_000_000_123, 0]
+
+
+def test_segments_and_their_indexes(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    records = [Record(10 + 3 * i, None, rng.randbytes(rng.randint(0, 900)), rng.randint(0, 10**6)) for i in range(3000)]
+    paths = kolumn.write(table_of(records), tmp_path / "t-0", batch_bytes=3000, segment_bytes=200_000)
+    assert sorted(paths) == paths == sorted(map(str, (tmp_path / "t-0").glob("*.log")))
+    assert len(paths) > 5
+    for path in map(Path, paths):
+        rows = kolumn.batches(path).to_pylist()
+        base = int(path.stem)
+        assert rows[0]["baseOffset"] == base
+        assert path.stat().st_size <= 200_000
+        assert list(struct.iter_unpack(">ii", path.with_suffix(".index").read_bytes())) == offset_index(rows, base)
+        assert list(struct.iter_unpack(">qi", path.with_suffix(".timeindex").read_bytes())) == time_index(rows, base)
+    found = kolumn.read(tmp_path / "t-0", start_offset=3001, end_offset=3100)
+    assert found["offset"].to_pylist() == [record.offset for record in records if 3001 <= record.offset < 3100]
+
+
+def offset_index(rows: list[dict[str, Any]], base: int) -> list[tuple[int, int]]:
+    """``LogSegment.append``, with index.interval.bytes = 4096."""
+    entries, since = [], 0
+    for row in rows:
+        if since > 4096:
+            entries.append((row["lastOffset"] - base, row["position"]))
+            since = 0
+        since += row["size"]
+    return entries
+
+
+def time_index(rows: list[dict[str, Any]], base: int) -> list[tuple[int, int]]:
+    entries: list[tuple[int, int]] = []
+    since, best = 0, (-1, 0)
+    for row in [*rows, None]:
+        if row is not None and row["maxTimestampMs"] > best[0]:
+            best = (row["maxTimestampMs"], row["lastOffset"] - base)
+        if row is None or since > 4096:
+            since = 0
+            if best[0] > (entries[-1][0] if entries else -1):
+                entries.append(best)
+        since += row["size"] if row is not None else 0
+    return entries
+
+
+def test_offsets_too_far_apart_for_a_segment(tmp_path: Path) -> None:
+    records = [Record(0, None, None, 0), Record(2**31, None, None, 0), Record(2**40, None, None, 0)]
+    paths = kolumn.write(table_of(records), tmp_path / "t-0")
+    assert [int(Path(path).stem) for path in paths] == [0, 2**31, 2**40]
+    with pytest.raises(ArgumentError, match="more than a segment can hold"):
+        kolumn.write(table_of(records), tmp_path / SEGMENT)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t-0"]
+
+
+def test_an_empty_table(tmp_path: Path) -> None:
+    assert kolumn.write(table_of([]), tmp_path / "t-0") == []
+    assert list((tmp_path / "t-0").iterdir()) == []
+    kolumn.write(table_of([]), tmp_path / SEGMENT)
+    assert (tmp_path / SEGMENT).read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ({"value": ["x"]}, {"codec": "brotli"}, "codec='brotli': expected one of none, gzip, snappy, lz4, zstd"),
+        ({"value": ["x"]}, {"codec": "lz4", "level": 3}, "level=3: lz4 has no levels"),
+        ({"value": ["x"]}, {"codec": "gzip", "level": 10}, "level=10: gzip has levels 0 to 9"),
+        ({"value": ["x"]}, {"magic": 3}, "magic=3: expected 2"),
+        ({"value": ["x"]}, {"format": "csv"}, "format='csv': expected 'kafka'"),
+        ({"value": ["x"]}, {"batch_records": 0}, "expected at least 1"),
+        ({"vaule": ["x"]}, {}, "column 'vaule': records have none of that name"),
+        ({"value": [1]}, {}, "column 'value': expected binary, found int64"),
+        ({"offset": ["1"]}, {}, "column 'offset': expected int64, found string"),
+        ({"timestamp": [1]}, {}, "column 'timestamp': expected timestamp"),
+        ({"headers": ["x"]}, {}, "column 'headers': expected list"),
+        ({"offset": [1, None]}, {}, "column 'offset': 1 rows are null"),
+        ({"offset": [3, 3]}, {}, "column 'offset': 3 follows 3: offsets have to increase"),
+        ({"offset": [-1]}, {}, "column 'offset': -1 follows -1: offsets have to increase, from 0 or more"),
+        ({"offset": [1]}, {"base_offset": 1}, "base_offset=1: the table has a column 'offset'"),
+    ],
+)
+def test_what_makes_no_sense_leaves_nothing(tmp_path: Path, columns: dict[str, Any], options: dict[str, Any], message: str) -> None:
+    for target in (tmp_path / "t-0", tmp_path / SEGMENT):
+        with pytest.raises(ArgumentError, match=message):
+            kolumn.write(pa.table(columns), target, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_headers_need_keys(tmp_path: Path) -> None:
+    headers = pa.array([[{"key": None, "value": b"x"}]], kolumn.schema.HEADERS)
+    with pytest.raises(ArgumentError, match="1 headers have no key"):
+        kolumn.write(pa.table({"headers": headers}), tmp_path / SEGMENT)
+
+
+def test_targets_that_are_there(tmp_path: Path) -> None:
+    table = pa.table({"value": ["x"]})
+    kolumn.write(table, tmp_path / "t-0")
+    kolumn.write(table, tmp_path / SEGMENT)
+    for target in (tmp_path / "t-0", tmp_path / SEGMENT):
+        with pytest.raises(ArgumentError, match="is there already"):
+            kolumn.write(table, target)
+    with pytest.raises(ArgumentError, match="expected an Arrow table or reader, found list"):
+        kolumn.write([1], tmp_path / "u-0")
+
+
+def test_a_reader_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def batches():  # type: ignore[no-untyped-def]
+        yield pa.record_batch({"value": ["x"]})
+        raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"):
+        kolumn.write(pa.RecordBatchReader.from_batches(pa.schema({"value": pa.string()}), batches()), tmp_path / "t-0")
+    assert list(tmp_path.iterdir()) == []
