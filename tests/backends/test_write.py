@@ -3,6 +3,7 @@
 import random
 import struct
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ import kolumn.schema
 from kit import oracle
 from kit.corpus import Case, cases
 from kit.differential import COLUMNS, rows_of
-from kit.encoder import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch
+from kit.encoder import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch, message
 from kit.strategies import segments
+from kit.streams import SNAPPY, compress
 from kolumn.errors import ArgumentError
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -126,6 +128,56 @@ def test_bytes_of_markers(tmp_path: Path) -> None:
     assert (tmp_path / SEGMENT).read_bytes() == markers
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+@pytest.mark.parametrize("case", cases(), ids=str)
+def test_what_a_broker_wrote_comes_back_as_messages(case: Case, codec: str, magic: int, tmp_path: Path) -> None:
+    table = kolumn.read(case.segments or case.directory, columns=["offset", "key", "value", "timestampMs", "timestampType"])
+    offsets = table["offset"].to_pylist()
+    table = table.filter(pa.array([i == 0 or offset > offsets[i - 1] for i, offset in enumerate(offsets)], pa.bool_()))
+    if any(one >= other for one, other in pairwise(table["offset"].to_pylist())):
+        table = table.slice(0, 1)
+    kolumn.write(table, tmp_path / SEGMENT, magic=magic, codec=codec)
+    found = everything(tmp_path / SEGMENT)
+    lost = ["timestampMs", "timestampType"] if magic == 0 else []
+    assert kept(found).select(["offset", "key", "value"]).equals(table.select(["offset", "key", "value"]).combine_chunks())
+    if lost:
+        assert set(found["timestampMs"].to_pylist()) <= {-1}
+    else:
+        assert found["timestampMs"].to_pylist() == table["timestampMs"].to_pylist()
+        assert found["timestampType"].to_pylist() == [max(kind, 0) for kind in table["timestampType"].to_pylist()]
+    segment = oracle.read((tmp_path / SEGMENT).read_bytes())
+    assert (segment.first_error, segment.stop) == (None, "end")
+    assert segment.rows() == rows_of(found)
+
+
+PLAIN = [Record(7, b"key", b"value", 1_700_000_000_000), Record(9, None, b"", 1_700_000_000_007), Record(70_000, b"", None, -1)]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_bytes_of_messages(tmp_path: Path, magic: int) -> None:
+    kolumn.write(table_of(PLAIN), tmp_path / SEGMENT, magic=magic)
+    assert (tmp_path / SEGMENT).read_bytes() == b"".join(message(magic, record) for record in PLAIN)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("kind", [0, 1])
+def test_bytes_of_wrappers(tmp_path: Path, magic: int, kind: int) -> None:
+    records = [Record(r.offset, r.key, r.value, 99 if kind else r.timestamp) for r in PLAIN]
+    kolumn.write(table_of(records, timestampType=kind), tmp_path / SEGMENT, magic=magic, codec="snappy")
+    bits = LOG_APPEND_TIME if kind and magic else 0
+    inner = b"".join(message(magic, Record(r.offset - 7 * magic, r.key, r.value, r.timestamp), bits) for r in records)
+    value = compress(SNAPPY, inner)
+    assert (tmp_path / SEGMENT).read_bytes() == message(
+        magic, Record(70_000, None, value, max(r.timestamp for r in records)), SNAPPY | bits
+    )
+
+
+def test_headers_are_not_lost_in_silence(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="column 'headers': 2 headers, and format 1 has none; drop the column, or write magic=2"):
+        kolumn.write(table_of(RECORDS), tmp_path / SEGMENT, magic=1)
+
+
 def test_pieces_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = kolumn.read(next(case.directory for case in cases() if case.directory.name == "java-zstd-0"), include_headers=True)
     (whole,) = kolumn.write(table, tmp_path / "whole.log")
@@ -224,7 +276,10 @@ def test_an_empty_table(tmp_path: Path) -> None:
         ({"value": ["x"]}, {"codec": "brotli"}, "codec='brotli': expected one of none, gzip, snappy, lz4, zstd"),
         ({"value": ["x"]}, {"codec": "lz4", "level": 3}, "level=3: lz4 has no levels"),
         ({"value": ["x"]}, {"codec": "gzip", "level": 10}, "level=10: gzip has levels 0 to 9"),
-        ({"value": ["x"]}, {"magic": 3}, "magic=3: expected 2"),
+        ({"value": ["x"]}, {"magic": 3}, "magic=3: expected 0, 1 or 2"),
+        ({"value": ["x"]}, {"magic": 1, "codec": "zstd"}, "codec='zstd': format 1 has none, gzip, snappy and lz4"),
+        ({"isControl": [True]}, {"magic": 1}, "column 'isControl': format 1 has no control records"),
+        ({"isTransactional": [True]}, {"magic": 0}, "column 'isTransactional': format 0 has no records of transactions"),
         ({"value": ["x"]}, {"format": "csv"}, "format='csv': expected 'kafka'"),
         ({"value": ["x"]}, {"batch_records": 0}, "expected at least 1"),
         ({"vaule": ["x"]}, {}, "column 'vaule': records have none of that name"),

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from kolumn.encode.batches import Encoded
+from kolumn.encode.entries import Encoded
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.formats import table
 

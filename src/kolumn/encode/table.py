@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.cpu_fallback.encode import Payloads, Records
+from kolumn.cpu_fallback.payloads import Payloads, Records
 from kolumn.errors import ArgumentError
 from kolumn.schema import HEADERS, RECORD_COLUMNS
 
@@ -34,6 +34,8 @@ class Input:
     records : Records
         Addresses, good as long as this object lives.
     offset, timestamp : int64 arrays
+    headers : int
+        How many headers the rows have.
     numbers : dict of int64 arrays
         The columns that belong to a batch, as far as the table has them; `ABSENT` says what the others are.
     """
@@ -41,6 +43,7 @@ class Input:
     records: Records
     offset: Any
     timestamp: Any
+    headers: int
     numbers: dict[str, Any]
     alive: list[Any] = field(default_factory=list)
 
@@ -82,7 +85,7 @@ def take_apart(table: pa.Table, next_offset: int) -> Input:
 
     offset = _integers(table["offset"], "offset") if "offset" in names else np.arange(next_offset, next_offset + rows, dtype=np.int64)
     timestamp = _timestamps(table, names)
-    header_ends, header_key, header_value = _headers(table, names, alive)
+    count, header_ends, header_key, header_value = _headers(table, names, alive)
     records = Records(
         rows, payloads("key"), payloads("value"), header_ends, header_key, header_value, offset.ctypes.data, timestamp.ctypes.data
     )
@@ -93,7 +96,7 @@ def take_apart(table: pa.Table, next_offset: int) -> Input:
     }
     if "timestampType" in numbers:
         numbers["timestampType"] = np.maximum(numbers["timestampType"], 0)
-    return Input(records, offset, timestamp, numbers, [*alive, offset, timestamp])
+    return Input(records, offset, timestamp, count, numbers, [*alive, offset, timestamp])
 
 
 def _typed(value: int, kind: pa.DataType) -> pa.Scalar:
@@ -143,9 +146,9 @@ def _payloads(column: pa.Array, alive: list[Any]) -> Payloads:
 _NOTHING = Payloads(0, 0, 0, 0, 0)
 
 
-def _headers(table: pa.Table, names: set[str], alive: list[Any]) -> tuple[int, Payloads, Payloads]:
+def _headers(table: pa.Table, names: set[str], alive: list[Any]) -> tuple[int, int, Payloads, Payloads]:
     if "headers" not in names:
-        return 0, _NOTHING, _NOTHING
+        return 0, 0, _NOTHING, _NOTHING
     try:
         headers = _flat(table["headers"], HEADERS)
     except pa.ArrowException as error:
@@ -157,9 +160,11 @@ def _headers(table: pa.Table, names: set[str], alive: list[Any]) -> tuple[int, P
         raise ArgumentError(f"column 'headers': {keys.null_count} headers have no key, and every header needs one")
     ends = headers.buffers()[1]
     if ends is None:
-        return 0, _NOTHING, _NOTHING
+        return 0, 0, _NOTHING, _NOTHING
     alive.append(headers)
-    return ends.address + 4 * headers.offset, _payloads(keys.view(pa.binary()), alive), _payloads(headers.values.field("value"), alive)
+    count = pc.sum(pc.list_value_length(headers)).as_py() or 0
+    values = headers.values.field("value")
+    return count, ends.address + 4 * headers.offset, _payloads(keys.view(pa.binary()), alive), _payloads(values, alive)
 
 
 def _without_nulls(headers: pa.ListArray) -> tuple[pa.Array, pa.Array]:

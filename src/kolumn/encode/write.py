@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.encode.batches import encode
+from kolumn.encode.batches import encode_batches
 from kolumn.encode.compress import codec_of, level_of
+from kolumn.encode.entries import Settings
+from kolumn.encode.messages import encode_messages
 from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.table import check_columns, take_apart
 from kolumn.errors import ArgumentError
-from kolumn.formats import v2
 
 ROWS = 1 << 16
 """Rows that are encoded at a time, about, and bytes of keys and values."""
@@ -21,6 +22,7 @@ BYTES = 8 << 20
 HEAD = 2048
 """Rows that are copied to complete a batch which an earlier piece began."""
 _LARGEST = 2**31 - 1
+_ENCODERS = {0: encode_messages, 1: encode_messages, 2: encode_batches}
 
 
 def write(
@@ -49,7 +51,7 @@ def write(
     path : str or PathLike
         A segment file (``*.log``), or the folder of a topic-partition; neither may be there, but for an empty folder.
     format, magic : str, int
-        "kafka" and 2.
+        "kafka"; 0, 1 or 2. Headers, control records and transactions need 2, and so does zstd.
     codec : str
         "none", "gzip", "snappy", "lz4" or "zstd".
     level : int, optional
@@ -74,11 +76,11 @@ def write(
         Options or columns that make no sense, offsets that don't increase, a target that is there. Nothing is left at the target.
     """
     chosen = codec_of(codec)
-    limits = (chosen, level_of(chosen, level), batch_bytes, _LARGEST if batch_records is None else batch_records)
-    _check(format, magic, min(*limits[2:], segment_bytes, index_interval_bytes))
+    how = Settings(magic, chosen, level_of(chosen, level), batch_bytes, _LARGEST if batch_records is None else batch_records)
+    _check(format, magic, min(batch_bytes, how.batch_records, segment_bytes, index_interval_bytes))
     reader = _reader(table, base_offset)
     with SegmentFiles(Path(path), segment_bytes, index_interval_bytes) as files:
-        writer = _Writer(files, limits, base_offset or 0)
+        writer = _Writer(files, how, base_offset or 0)
         for piece in _pieces(reader):
             writer.add(piece, last=False)
         writer.add(reader.schema.empty_table(), last=True)
@@ -88,8 +90,8 @@ def write(
 def _check(format: str, magic: int, smallest: int) -> None:
     if format != "kafka":
         raise ArgumentError(f"format={format!r}: expected 'kafka'")
-    if magic != v2.MAGIC:
-        raise ArgumentError(f"magic={magic}: expected {v2.MAGIC}")
+    if magic not in _ENCODERS:
+        raise ArgumentError(f"magic={magic}: expected 0, 1 or 2")
     if smallest < 1:
         raise ArgumentError("batch_bytes, batch_records, segment_bytes and index_interval_bytes: expected at least 1")
 
@@ -133,8 +135,8 @@ def _pieces(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
 class _Writer:
     """Encodes piece by piece: the rows of a batch that is not full wait for the next piece."""
 
-    def __init__(self, files: SegmentFiles, limits: tuple[int, int, int, int], next_offset: int) -> None:
-        self.files, self.limits, self.next_offset, self.last_offset = files, limits, next_offset, -1
+    def __init__(self, files: SegmentFiles, how: Settings, next_offset: int) -> None:
+        self.files, self.how, self.next_offset, self.last_offset = files, how, next_offset, -1
         self.rest: pa.Table | None = None
 
     def add(self, piece: pa.Table, last: bool) -> None:
@@ -153,7 +155,7 @@ class _Writer:
     def _write(self, rows: pa.Table, last: bool) -> int:
         given = take_apart(rows, self.next_offset)
         _check_offsets(given.offset, self.last_offset)
-        encoded, done = encode(given, *self.limits, last=last)
+        encoded, done = _ENCODERS[self.how.magic](given, self.how, last)
         self.files.append(encoded)
         if done:
             self.last_offset, self.next_offset = int(given.offset[done - 1]), self.next_offset + done

@@ -21,7 +21,7 @@ of a message are ignored, as in Java. A negative key or value length is null (ai
 from kolumn.errors import Code
 from kolumn.formats import table
 from kolumn.formats.entry import OVERHEAD
-from kolumn.formats.memory import Buffer, i32_at, i64_at, load8, u32_at
+from kolumn.formats.memory import Buffer, i32_at, i64_at, load8, put32, put64, store8, u32_at
 
 CRC_FROM = 16
 HEADER = 18
@@ -126,3 +126,19 @@ def message(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int, in
     if value_length > end - value:
         return _VALUE_LENGTH, value_at, 0, 0, 0, 0, 0
     return _OK, at, timestamp, key, key_length, value, value_length
+
+
+def message_size(magic: int, key_length: int, value_length: int) -> int:
+    """Bytes of an entry with a key and a value; a negative length is null."""
+    return SMALLEST_ENTRY + 8 * magic + max(key_length, 0) + max(value_length, 0)
+
+
+def put_message(buf: Buffer, pos: int, size: int, magic: int, offset: int, attributes: int, timestamp: int) -> int:
+    """Write the beginning of an entry of ``size`` bytes, without its CRC; returns where its key's length goes."""
+    put64(buf, pos, offset)
+    put32(buf, pos + 8, size - OVERHEAD)
+    store8(buf, pos + 16, magic)
+    store8(buf, pos + 17, attributes)
+    if magic == 1:
+        put64(buf, pos + HEADER, timestamp)
+    return pos + HEADER + 8 * magic

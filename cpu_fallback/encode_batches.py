@@ -1,10 +1,11 @@
 """Records become batches of format 2: where each batch begins, its records' bytes, its header. The loops of `kolumn.encode`."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba.extending import register_jitable
 
-from kolumn.cpu_fallback.address import copy_padded, load8, load32, load64, store8, store32
+from kolumn.cpu_fallback.address import load32, load64, store32
+from kolumn.cpu_fallback.payloads import Payloads, Records, copy_payload, payload
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.formats import crc, memory, table, v2
 from kolumn.formats.varint import put_varint, varint_size
@@ -12,55 +13,6 @@ from kolumn.formats.varint import put_varint, varint_size
 _HEADER, _CRC_FROM = v2.HEADER, v2.CRC_FROM
 _POSITION, _SIZE = table.POSITION, table.SIZE
 _LARGEST_DELTA = 2**31 - 1
-_STEP = 32
-
-
-class Payloads(NamedTuple):
-    """A binary column of Arrow; addresses.
-
-    Attributes
-    ----------
-    ends : int
-        Of the first row's 32-bit offset into the data.
-    data, stop : int
-        Of the data, and behind its last byte.
-    valid, bit : int
-        Of the validity bitmap, 0 where nothing is null, and the first row's bit in it.
-    """
-
-    ends: int
-    data: int
-    stop: int
-    valid: int
-    bit: int
-
-
-class Records(NamedTuple):
-    """What is to be encoded; addresses of the first row.
-
-    ``header_ends`` are 32-bit offsets into the headers' columns, 0 where no record has headers; ``offset`` and ``timestamp``
-    (ms, -1 for none) are int64.
-    """
-
-    rows: int
-    key: Payloads
-    value: Payloads
-    header_ends: int
-    header_key: Payloads
-    header_value: Payloads
-    offset: int
-    timestamp: int
-
-
-@register_jitable(forceinline=True)
-def _payload(column: Payloads, row: int) -> tuple[int, int]:
-    """Address and length of a payload; the length of null is -1."""
-    start = load32(column.ends + 4 * row)
-    if column.valid != 0:
-        bit = column.bit + row
-        if (load8(column.valid + (bit >> 3)) >> (bit & 7)) & 1 == 0:
-            return column.data, -1
-    return column.data + start, load32(column.ends + 4 * row + 4) - start
 
 
 @register_jitable
@@ -74,9 +26,9 @@ def _headers(records: Records, row: int) -> tuple[int, int]:
 def _fixed_size(records: Records, row: int) -> int:
     """Bytes of a record's body but for its two deltas."""
     first, stop = _headers(records, row)
-    size = 1 + v2.payload_size(_payload(records.key, row)[1]) + v2.payload_size(_payload(records.value, row)[1]) + varint_size(stop - first)
+    size = 1 + v2.payload_size(payload(records.key, row)[1]) + v2.payload_size(payload(records.value, row)[1]) + varint_size(stop - first)
     for i in range(first, stop):
-        size += v2.payload_size(_payload(records.header_key, i)[1]) + v2.payload_size(_payload(records.header_value, i)[1])
+        size += v2.payload_size(payload(records.header_key, i)[1]) + v2.payload_size(payload(records.header_value, i)[1])
     return size
 
 
@@ -130,16 +82,11 @@ def split(records: Records, cut: Any, batch_bytes: int, batch_records: int, body
 @register_jitable(forceinline=True)
 def _put(column: Payloads, row: int, to: int) -> int:
     """Write a payload with its length in front; returns the address behind it."""
-    source, length = _payload(column, row)
+    source, length = payload(column, row)
     to = put_varint(0, to, length)
     if length <= 0:
         return to
-    if source + length + _STEP <= column.stop:
-        copy_padded(to, source, length)
-    else:
-        # Whole steps would read behind the column's memory.
-        for i in range(length):
-            store8(to + i, load8(source + i))
+    copy_payload(to, source, length, column.stop)
     return to + length
 
 

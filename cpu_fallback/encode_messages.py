@@ -1,0 +1,78 @@
+"""Records become messages of formats 0 and 1, alone or as the contents of wrappers, and the wrappers around them."""
+
+from typing import Any
+
+from numba.extending import register_jitable
+
+from kolumn.cpu_fallback.address import load64
+from kolumn.cpu_fallback.payloads import Payloads, Records, copy_payload, payload
+from kolumn.cpu_fallback.scalars import compiled
+from kolumn.formats import crc, legacy, memory, table
+
+_CRC_FROM = legacy.CRC_FROM
+_POSITION, _SIZE, _LAST_OFFSET, _CODEC = table.POSITION, table.SIZE, table.LAST_OFFSET, table.CODEC
+_TIMESTAMP_TYPE, _MAX_TIMESTAMP = table.TIMESTAMP_TYPE, table.MAX_TIMESTAMP
+
+
+@compiled
+def split(records: Records, magic: int, cut: Any, batch_bytes: int, batch_records: int, first: Any, size: Any) -> int:
+    """Say which records make a set of messages, and how many bytes it has; parameters as of `encode_batches.split`."""
+    count = 0
+    for row in range(records.rows):
+        whole = legacy.message_size(magic, payload(records.key, row)[1], payload(records.value, row)[1])
+        if count == 0 or cut[row] or size[count - 1] + whole > batch_bytes or row - first[count - 1] >= batch_records:
+            first[count] = row
+            size[count] = 0
+            count += 1
+        size[count - 1] += whole
+    return count
+
+
+@register_jitable(forceinline=True)
+def _put(column: Payloads, row: int, to: int) -> int:
+    source, length = payload(column, row)
+    memory.put32(0, to, length)
+    if length > 0:
+        copy_payload(to + 4, source, length, column.stop)
+    return to + 4 + max(length, 0)
+
+
+@register_jitable
+def _seal(pos: int, end: int) -> None:
+    memory.put32(0, pos + 12, crc.crc32(0, pos + _CRC_FROM, end))
+
+
+@compiled
+def fill(records: Records, magic: int, relative: bool, attributes: Any, first: Any, stop: int, to: Any) -> None:
+    """Write the messages of sets.
+
+    Parameters
+    ----------
+    relative : bool
+        Whether offsets count from the first one of the set, as they do in wrappers of format 1.
+    attributes : int64 array of sets
+    first, stop, to
+        As of `encode_batches.fill`.
+    """
+    for b in range(first.shape[0]):
+        start, end, pos = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
+        base = load64(records.offset + 8 * start) if relative else 0
+        for row in range(start, end):
+            size = legacy.message_size(magic, payload(records.key, row)[1], payload(records.value, row)[1])
+            offset, timestamp = load64(records.offset + 8 * row) - base, load64(records.timestamp + 8 * row)
+            at = legacy.put_message(0, pos, size, magic, offset, attributes[b], timestamp)
+            _put(records.value, row, _put(records.key, row, at))
+            _seal(pos, pos + size)
+            pos += size
+
+
+@compiled
+def wrap(buf: int, rows: Any, magic: int) -> None:
+    """Write wrappers around sets that are in place; parameters as of `encode_batches.seal`."""
+    for b in range(rows.shape[0]):
+        pos, size = buf + rows[b, _POSITION], rows[b, _SIZE]
+        attributes = rows[b, _CODEC] | (max(rows[b, _TIMESTAMP_TYPE], 0) << 3)
+        at = legacy.put_message(0, pos, size, magic, rows[b, _LAST_OFFSET], attributes, rows[b, _MAX_TIMESTAMP])
+        memory.put32(0, at, -1)
+        memory.put32(0, at + 4, pos + size - at - 8)
+        _seal(pos, pos + size)
