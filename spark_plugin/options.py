@@ -1,7 +1,6 @@
 """What Spark hands over as text, read: option names in any case, values by the type that each option has."""
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
@@ -11,7 +10,7 @@ from kolumn.errors import ArgumentError
 from kolumn.options import Options
 from kolumn.spark_plugin.kafka_options import BROKERS, KAFKA, LIMITS, is_ignored, path_of_brokers, position, report_ignored, wanted
 from kolumn.spark_plugin.positions import EARLIEST, LATEST, Position, Wanted
-from kolumn.spark_plugin.values import Rule, column_list, flag, instant, paths
+from kolumn.spark_plugin.values import Rule, column_list, flag, instant, local, paths
 
 SPLIT_BYTES = 128 << 20
 
@@ -109,7 +108,7 @@ class ReadOptions:
             raise ArgumentError(f"option table: expected {' or '.join(_TABLES)}, found {table!r}")
         named = "columns" in values or values.get("include_headers", False)
         return cls(
-            tuple(map(_local, found)),
+            tuple(map(local, found)),
             _positive("splitBytes", values.get("split_bytes", SPLIT_BYTES)),
             named,
             # A task is one of many on its machine: Spark, not Kolumn, decides how many cores are busy.
@@ -139,7 +138,7 @@ class ReadOptions:
         paths = (source,) if isinstance(source, str | os.PathLike) else source
         named = bool("columns" in values or values.get("include_headers", False))
         decode = Options.of(**(dict(values) | {"threads": 1}))
-        return cls(tuple(_local(os.fspath(path)) for path in paths), _positive("splitBytes", split_bytes), named, decode)
+        return cls(tuple(local(os.fspath(path)) for path in paths), _positive("splitBytes", split_bytes), named, decode)
 
     def only(self, columns: tuple[str, ...]) -> "ReadOptions":
         """The same read with other columns."""
@@ -166,12 +165,6 @@ def _positive(name: str, value: Any) -> Any:
     if value is not None and value < 1:
         raise ArgumentError(f"option {name}: expected at least 1, found {value}")
     return value
-
-
-def _local(path: str) -> str:
-    """A path that means the same in every worker, whatever folder it runs in; ``file:`` as Spark writes it is left out."""
-    path = re.sub(r"^file:(//)?(?=/)", "", path)
-    return path if "://" in path else os.path.abspath(path)
 
 
 def _read(name: str, text: str) -> tuple[str, Any]:

@@ -1,9 +1,10 @@
 """The data source ``kolumn``: records as rows, or batches as rows, in batch reads and in streams."""
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kolumn.errors import ArgumentError
@@ -14,14 +15,17 @@ from kolumn.spark_plugin.reading import read_split, warn
 from kolumn.spark_plugin.schema import arrow_schema, check_schema, conform, spark_schema
 from kolumn.spark_plugin.splits import Split, plan_splits
 from kolumn.spark_plugin.stream import RecordStream
+from kolumn.spark_plugin.write import SegmentWriter
+from kolumn.spark_plugin.write_options import WriteOptions
 
 
 class RecordSource(DataSource):
-    """``format("kolumn")``. Options are checked here, on the driver, before anything is read."""
+    """``format("kolumn")``. Options are checked on the driver, before anything is read or written."""
 
-    def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(options)
-        self.read_options = ReadOptions.of(options)
+    @cached_property
+    def read_options(self) -> ReadOptions:
+        """The options of a read; a write has others."""
+        return ReadOptions.of(self.options)
 
     @classmethod
     def name(cls) -> str:
@@ -38,6 +42,10 @@ class RecordSource(DataSource):
         """The reader of one DataFrame; Spark passes ``schema`` by name."""
         options = self.read_options.for_batch()
         return BatchTableReader(options, schema) if options.table == "batches" else RecordReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """The writer of one DataFrame."""
+        return SegmentWriter(WriteOptions.of(self.options), schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The stream of one query."""

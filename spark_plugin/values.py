@@ -1,6 +1,7 @@
 """How the text of an option becomes a value; what cannot be read raises ValueError, KeyError, TypeError or AttributeError."""
 
 import json
+import os
 import re
 from collections.abc import Callable
 from datetime import datetime
@@ -8,7 +9,7 @@ from typing import Any
 
 from kolumn.options import column_list
 
-__all__ = ["Rule", "assignment", "column_list", "flag", "instant", "offsets", "paths", "pattern", "strategy", "times"]
+__all__ = ["Rule", "assignment", "column_list", "flag", "instant", "local", "offsets", "paths", "pattern", "strategy", "times"]
 
 Rule = tuple[str, Callable[[str], Any], str]
 """The name that a value is kept under, how its text is read, and what to ask for where it cannot be."""
@@ -65,3 +66,9 @@ def offsets(text: str) -> str | dict[tuple[str, int], int]:
     if min(named.values(), default=0) < -2:
         raise ValueError(text)
     return named
+
+
+def local(path: str) -> str:
+    """A path that means the same in every worker, whatever folder it runs in; ``file:`` as Spark writes it is left out."""
+    path = re.sub(r"^file:(//)?(?=/)", "", path)
+    return path if "://" in path else os.path.abspath(path)

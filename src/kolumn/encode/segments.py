@@ -33,13 +33,28 @@ class SegmentFiles:
     segment_bytes : int
         A segment is rolled before it would have more; of a segment file there is one.
     index_interval_bytes : int
+
+    Attributes
+    ----------
+    paths : list of Path
+        The segments, as they are called in the end.
+    last_offset : int
+        -1 as long as there is none.
+
+    Raises
+    ------
+    ArgumentError
+        The target is there, or a size makes no sense.
     """
 
     def __init__(self, target: Path, segment_bytes: int, index_interval_bytes: int) -> None:
         self.target, self.single = target, target.suffix == ".log"
         self.segment_bytes = _LARGEST_RELATIVE if self.single else segment_bytes
         self.interval = index_interval_bytes
+        if min(segment_bytes, index_interval_bytes) < 1:
+            raise ArgumentError(f"segment_bytes={segment_bytes}, index_interval_bytes={index_interval_bytes}: expected at least 1")
         self.paths: list[Path] = []
+        self.last_offset = -1
         if target.exists() and (self.single or not target.is_dir() or any(target.iterdir())):
             raise ArgumentError(f"{target} is there already: name another target, or remove it")
         self._folder = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
@@ -68,6 +83,7 @@ class SegmentFiles:
                 self._roll(base)
             assert self._open is not None
             self._open.note(size, last, time, self.interval)
+            self.last_offset = last
             if b + 1 == len(batches.rows):
                 self._write(batches, start, position + size)
 

@@ -75,25 +75,27 @@ def write(
     ArgumentError
         Options or columns that make no sense, offsets that don't increase, a target that is there. Nothing is left at the target.
     """
-    chosen = codec_of(codec)
-    how = Settings(magic, chosen, level_of(chosen, level), batch_bytes, _LARGEST if batch_records is None else batch_records)
-    _check(format, magic, min(batch_bytes, how.batch_records, segment_bytes, index_interval_bytes))
+    how = settings(format, magic, codec, level, batch_bytes, batch_records)
     reader = _reader(table, base_offset)
     with SegmentFiles(Path(path), segment_bytes, index_interval_bytes) as files:
-        writer = _Writer(files, how, base_offset or 0)
+        writer = Writer(files, how, base_offset or 0)
         for piece in _pieces(reader):
             writer.add(piece, last=False)
         writer.add(reader.schema.empty_table(), last=True)
     return [str(one) for one in files.paths]
 
 
-def _check(format: str, magic: int, smallest: int) -> None:
+def settings(format: str, magic: int, codec: str, level: int | None, batch_bytes: int, batch_records: int | None) -> Settings:
+    """Parameters of `write`, checked."""
     if format != "kafka":
         raise ArgumentError(f"format={format!r}: expected 'kafka'")
     if magic not in _ENCODERS:
         raise ArgumentError(f"magic={magic}: expected 0, 1 or 2")
-    if smallest < 1:
-        raise ArgumentError("batch_bytes, batch_records, segment_bytes and index_interval_bytes: expected at least 1")
+    chosen = codec_of(codec)
+    most = _LARGEST if batch_records is None else batch_records
+    if batch_bytes < 1 or most < 1:
+        raise ArgumentError(f"batch_bytes={batch_bytes}, batch_records={batch_records}: expected at least 1")
+    return Settings(magic, chosen, level_of(chosen, level), batch_bytes, most)
 
 
 def _reader(table: Any, base_offset: int | None) -> pa.RecordBatchReader:
@@ -132,7 +134,7 @@ def _pieces(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-class _Writer:
+class Writer:
     """Encodes piece by piece: the rows of a batch that is not full wait for the next piece."""
 
     def __init__(self, files: SegmentFiles, how: Settings, next_offset: int) -> None:

@@ -1,0 +1,146 @@
+"""``df.write.format("kolumn")``: segments from DataFrames, whole jobs or nothing."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+import kolumn
+from kolumn.errors import ArgumentError, KolumnError
+from kolumn.spark_plugin.publish import Piece, publish
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = ["topic", "partition", "offset", "key", "value", "timestamp", "timestampType", "headers"]
+
+
+def write(frame: DataFrame, path: Path, mode: str = "append", **options: object) -> None:
+    texts = {name: str(value) for name, value in options.items()}
+    frame.write.format("kolumn").mode(mode).options(**texts).save(str(path))
+
+
+def names(path: Path) -> list[str]:
+    return sorted(str(file.relative_to(path)) for file in path.rglob("*"))
+
+
+@pytest.mark.parametrize("options", [{}, {"codec": "zstd", "segmentBytes": 50_000}])
+def test_what_is_read_is_written(
+    spark: SparkSession, segment: Path, small_segments: Path, tmp_path: Path, options: dict[str, object]
+) -> None:
+    reader = spark.read.format("kolumn").option("includeHeaders", "true").option("splitBytes", "30000")
+    frame = reader.load([str(segment.parent), str(small_segments)])
+    ordered = frame.repartition(3, "topic", "partition").sortWithinPartitions("offset")
+    write(ordered, tmp_path, **options)
+    for folder in (segment.parent, small_segments):
+        found = kolumn.read(tmp_path / folder.name, columns=COLUMNS)
+        assert found.equals(kolumn.read(folder, columns=COLUMNS))
+        assert set(kolumn.batches(tmp_path / folder.name)["codec"].to_pylist()) == {options.get("codec", "none")}
+    assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".log", ".index", ".timeindex"}
+    assert not [name for name in names(tmp_path) if "partial" in name]
+
+
+def test_records_get_partitions_and_offsets(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.range(0, 100, 1, 4).select(sql.col("id").cast("string").alias("value"))
+    write(frame, tmp_path, topic="t", magic=1)
+    found = kolumn.read(tmp_path, columns=["partition", "offset", "value", "magic"]).to_pylist()
+    assert [(row["partition"], row["offset"]) for row in found] == [(i // 25, i % 25) for i in range(100)]
+    assert [row["value"] for row in found] == [b"%d" % i for i in range(100)]
+    assert {row["magic"] for row in found} == {1}
+    write(frame.limit(3).coalesce(1), tmp_path, topic="t", partition=2)
+    found = kolumn.read(tmp_path / "t-2", columns=["offset", "value"])
+    assert found["offset"].to_pylist() == list(range(28))
+    assert found["value"].to_pylist()[25:] == [b"0", b"1", b"2"]
+
+
+def test_overwrite_replaces_everything(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame([("a", 0, 5, "x"), ("b", 1, 7, "y")], "topic string, partition int, offset long, value string").coalesce(
+        1
+    )
+    write(frame, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-0", "b-1"]
+    (tmp_path / "meta.properties").touch()
+    write(frame.filter("topic = 'a'"), tmp_path, mode="overwrite")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-0", "meta.properties"]
+    assert kolumn.read(tmp_path)["offset"].to_pylist() == [5]
+
+
+def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    fails = sql.udf(lambda i: 1 // (77 - i), "long")
+    frame = spark.range(0, 100, 1, 4).select(sql.col("id").alias("offset"), fails("id").cast("string").alias("value"))
+    with pytest.raises(PySparkException, match="ZeroDivisionError"):
+        write(frame, tmp_path / "log", topic="t")
+    assert names(tmp_path / "log") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (
+            "SELECT * FROM VALUES ('t', 0, 5L), ('t', 0, 4L) AS v(topic, partition, offset)",
+            "4 follows 5: offsets have to increase.*sortWithin",
+        ),
+        ("SELECT '../t' AS topic, 'x' AS value", "topic '../t': expected 1 to 249 of the characters"),
+        ("SELECT CAST(NULL AS string) AS topic, 'x' AS value", "topic None: expected"),
+        ("SELECT 't' AS topic, -1 AS partition", "partition -1: expected a number from 0 on"),
+    ],
+)
+def test_records_that_fit_no_log(spark: SparkSession, tmp_path: Path, query: str, message: str) -> None:
+    with pytest.raises(PySparkException, match=f"(?s){message}"):
+        write(spark.sql(query).coalesce(1), tmp_path / "log")
+    assert names(tmp_path / "log") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "message"),
+    [
+        ("SELECT 'x' AS value", {}, "no topic: give the DataFrame a column 'topic'"),
+        ("SELECT 'x' AS vaule", {"topic": "t"}, "column 'vaule': records have none of that name"),
+        ("SELECT 1 AS value", {"topic": "t"}, "column 'value': expected binary, found int32"),
+        ("SELECT 'x' AS value", {"topic": "t", "codek": "zstd"}, "unknown option 'codek', did you mean 'codec'?"),
+        ("SELECT 'x' AS value", {"topic": "t", "codec": "brotli"}, "codec='brotli': expected one of"),
+        ("SELECT 'x' AS value", {"topic": "t", "magic": "two"}, "option magic: expected an integer, found 'two'"),
+        ("SELECT 'x' AS value", {"topic": "t", "segmentBytes": "0"}, "segment_bytes=0: expected at least 1"),
+        ("SELECT 'x' AS value", {"topic": "a/b"}, "topic 'a/b': expected 1 to 249"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_at_once(
+    spark: SparkSession, tmp_path: Path, query: str, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises((AnalysisException, PySparkException)) as caught:
+        write(spark.sql(query), tmp_path / "log", **options)
+    assert message in str(caught.value)
+    assert not (tmp_path / "log").exists()
+
+
+def test_offsets_of_two_tasks_must_not_overlap(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.range(0, 10, 1, 2).select(sql.col("id").alias("offset"), (sql.col("id") % 2).cast("int").alias("partition"))
+    write(frame, tmp_path, topic="t")
+    assert kolumn.read(tmp_path / "t-1", columns=["offset"])["offset"].to_pylist() == [1, 3, 5, 7, 9]
+    with pytest.raises(PySparkException, match="its log ends at offset 9, and records from 0 on were to be appended"):
+        write(frame, tmp_path, topic="t")
+    mixed = frame.selectExpr("(offset * 7) % 10 AS offset", "0 AS partition").sortWithinPartitions("offset")
+    with pytest.raises(PySparkException, match=r"one task has the offsets .*another"):
+        write(mixed, tmp_path / "other", topic="t")
+    assert names(tmp_path / "other") == []
+
+
+def test_a_move_that_fails_is_undone(tmp_path: Path) -> None:
+    pieces = []
+    for partition in (0, 1):
+        kolumn.write(kolumn.read(_one(tmp_path / f"source{partition}.log")), tmp_path / "staging" / f"t-{partition}")
+        pieces.append(Piece("t", partition, str(tmp_path / "staging" / f"t-{partition}"), 0, 0))
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "t-1").write_text("a file where a folder has to be")
+    with pytest.raises(KolumnError, match="t-1"):
+        publish(tmp_path / "log", tmp_path / "staging", pieces, overwrite=False)
+    assert names(tmp_path / "log") == ["t-1"]
+    with pytest.raises(ArgumentError, match="one task has the offsets 0 to 0, another 0 to 0"):
+        publish(tmp_path / "log", tmp_path / "staging", [pieces[0], pieces[0]], overwrite=False)
+
+
+def _one(path: Path) -> Path:
+    kolumn.write(pa.table({"value": ["x"]}), path)
+    return path
