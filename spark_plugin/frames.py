@@ -17,7 +17,7 @@ from kolumn.errors import ArgumentError
 from kolumn.schema import RECORD_COLUMNS, record_schema
 from kolumn.spark_plugin.gpu_task import use_gpu
 from kolumn.spark_plugin.options import SPLIT_BYTES, ReadOptions
-from kolumn.spark_plugin.reading import warn
+from kolumn.spark_plugin.reading import settle_in, warn
 from kolumn.spark_plugin.schema import arrow_schema, conform, spark_schema
 from kolumn.spark_plugin.splits import plan_splits
 
@@ -54,12 +54,11 @@ def read_segments(
         Is given each decoded batch (a pyarrow.RecordBatch with the columns asked for, key and value binary) in the worker, and
         returns the batch to pass on. A batch is a piece of a task: what it aggregates has to be aggregated again in Spark.
     frame : str
-        What ``transform`` takes and returns: "arrow" as above, "cudf" a cudf.DataFrame on the GPU of the task (`gpu_task`); keys and
-        values are strings there. The workers need ``kolumn[gpu]`` and the package cudf then.
+        "arrow", or "cudf": ``transform`` takes and returns a cudf.DataFrame on the task's GPU, keys and values as strings.
     schema : StructType or str, optional
         Columns of what ``transform`` returns, as DDL or as a StructType; columns are matched by name and cast where safe.
     split_bytes : int
-        How much of the log one task reads, about.
+        How much of the log one task reads, at most, about; less where all tasks together would leave slots idle.
     **options
         Attributes of `kolumn.options.Options`; ``binary`` has no effect on a DataFrame and is refused.
 
@@ -75,12 +74,13 @@ def read_segments(
         without the other. What workers raise arrives as a PySparkException when the DataFrame is used.
     """
     _check(payload, transform, schema, frame)
-    asked = ReadOptions.given(source, split_bytes, options)
+    asked = ReadOptions.given(source, split_bytes, spark.sparkContext.defaultParallelism, options)
     splits = [split.ranges for split in plan_splits(asked)]
     wire = crossing_schema(asked.decode.columns) if schema is None else _typed(schema)
 
     def work(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         expected = arrow_schema(wire)
+        settle_in()
         for number in (value.as_py() for batch in numbers for value in batch.column(0)):
             for batch in scan_ranges(splits[number], asked.decode, damage=warn):
                 found = [crossing(batch)] if transform is None else apply(transform, batch, expected, frame)

@@ -10,7 +10,7 @@ from kolumn.errors import ArgumentError
 from kolumn.options import Options
 from kolumn.spark_plugin.kafka_options import BROKERS, KAFKA, LIMITS, is_ignored, path_of_brokers, position, report_ignored, wanted
 from kolumn.spark_plugin.positions import EARLIEST, LATEST, Position, Wanted
-from kolumn.spark_plugin.values import Rule, column_list, flag, instant, local, paths
+from kolumn.spark_plugin.values import Rule, column_list, flag, instant, local, paths, refuse_table
 
 SPLIT_BYTES = 128 << 20
 
@@ -70,6 +70,8 @@ class ReadOptions:
         At least so many tasks; at most so many offsets for one, unless a single batch has more.
     limits : dict
         Most ``offsets``, ``bytes`` and ``files`` of a micro-batch, those that are given.
+    slots : int, optional
+        How many tasks run at a time; a data source is planned without a session and does not know.
     checks_crcs : bool
         Whether checkCrcs=true was said, and is not only the default.
     """
@@ -87,6 +89,7 @@ class ReadOptions:
     max_records: int | None = None
     limits: tuple[tuple[str, int], ...] = ()
     checks_crcs: bool = False
+    slots: int | None = None
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> "ReadOptions":
@@ -97,6 +100,7 @@ class ReadOptions:
         ArgumentError
             For a name that is unknown, a value that cannot be read, and a missing path.
         """
+        refuse_table(texts)
         report_ignored(name for name in texts if is_ignored(name))
         values = dict(_read(name, text) for name, text in texts.items() if not is_ignored(name))
         found = values.pop("paths", ()) + ((values.pop("path"),) if "path" in values else ())
@@ -125,7 +129,7 @@ class ReadOptions:
         )
 
     @classmethod
-    def given(cls, source: Any, split_bytes: int, values: Mapping[str, Any]) -> "ReadOptions":
+    def given(cls, source: Any, split_bytes: int, slots: int, values: Mapping[str, Any]) -> "ReadOptions":
         """A source and keyword options as `kolumn.read` takes them.
 
         Raises
@@ -138,7 +142,7 @@ class ReadOptions:
         paths = (source,) if isinstance(source, str | os.PathLike) else source
         named = bool("columns" in values or values.get("include_headers", False))
         decode = Options.of(**(dict(values) | {"threads": 1}))
-        return cls(tuple(local(os.fspath(path)) for path in paths), _positive("splitBytes", split_bytes), named, decode)
+        return cls(tuple(local(os.fspath(path)) for path in paths), _positive("splitBytes", split_bytes), named, decode, slots=slots)
 
     def only(self, columns: tuple[str, ...]) -> "ReadOptions":
         """The same read with other columns."""

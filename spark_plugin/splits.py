@@ -27,6 +27,10 @@ THREADS = 8
 """Segments whose headers are read at a time: the threads wait for storage most of the time."""
 
 
+SMALLEST = 4 << 20
+"""Bytes that are worth a task."""
+
+
 class Split(InputPartition):
     """What one task reads: ranges of whole batches, in the order of the log.
 
@@ -60,10 +64,21 @@ def plan_splits(options: ReadOptions) -> list[Split]:
     return share(options, groups, bounds(starts, ends, groups, options.fail_on_data_loss)) or [Split(())]
 
 
+def even(size: int, split_bytes: int, slots: int | None) -> int:
+    """How much of ``size`` bytes one task reads, where ``slots`` tasks run at a time (None: not known): none idles in the last round.
+
+    As Spark's own file sources, which also give a slot no less than 4 MiB (``spark.sql.files.openCostInBytes``).
+    """
+    if slots is None:
+        return split_bytes
+    rounds = max(1, -(-size // (slots * split_bytes)))
+    return min(split_bytes, max(SMALLEST, -(-size // (slots * rounds))))
+
+
 def share(options: ReadOptions, groups: dict[Key, list[Segment]], limits: Mapping[Key, Bounds]) -> list[Split]:
     """Share out what lies within the bounds of each topic partition."""
     chosen = [one for key, segments in groups.items() for one in _within(segments, limits.get(key, (None, None)), options)]
-    target = options.split_bytes
+    target = even(sum(one.end - one.start for one in chosen), options.split_bytes, options.slots)
     if options.min_partitions is not None:
         target = max(1, min(target, sum(one.end - one.start for one in chosen) // options.min_partitions))
     with ThreadPoolExecutor(THREADS, thread_name_prefix="kolumn-plan") as pool:

@@ -3,16 +3,45 @@
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from kolumn.errors import ArgumentError
 from kolumn.options import column_list
 
-__all__ = ["Rule", "assignment", "column_list", "flag", "instant", "local", "offsets", "paths", "pattern", "strategy", "times"]
+__all__ = [
+    "Rule",
+    "assignment",
+    "column_list",
+    "flag",
+    "instant",
+    "local",
+    "offsets",
+    "paths",
+    "pattern",
+    "refuse_table",
+    "strategy",
+    "times",
+]
 
 Rule = tuple[str, Callable[[str], Any], str]
 """The name that a value is kept under, how its text is read, and what to ask for where it cannot be."""
+
+
+def refuse_table(texts: Mapping[str, str]) -> None:
+    """Say of CREATE TABLE at once what would come out at the first query: Spark keeps the options of such a table to itself.
+
+    Raises
+    ------
+    ArgumentError
+        The options are those of a table in a catalog.
+    """
+    if {"provider", "owner"} <= {name.lower() for name in texts}:
+        raise ArgumentError(
+            "CREATE TABLE: Spark (4.1 to 4.3) does not pass a table's options on to sources written in Python, so that its queries would "
+            "know no path. CREATE TEMPORARY VIEW ... USING kolumn OPTIONS (path '...') works"
+        )
 
 
 def flag(text: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from kolumn.encode.entries import Settings
 from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError
-from kolumn.spark_plugin.values import Rule, local
+from kolumn.spark_plugin.values import Rule, local, refuse_table
 
 _RULES: dict[str, Rule] = {
     "path": ("path", str, "a path"),
@@ -59,6 +59,7 @@ class WriteOptions:
         ArgumentError
             For a name that is unknown, a value that makes no sense, and a missing path.
         """
+        refuse_table(texts)
         values = dict(_read(name, text) for name, text in texts.items())
         if "path" not in values:
             raise ArgumentError("no path: name a log directory in save(...)")

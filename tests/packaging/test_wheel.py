@@ -32,7 +32,7 @@ def test_wheel_holds_the_tree(wheel: zipfile.ZipFile) -> None:
     modules = {path.relative_to(source) for path in source.glob("*.py")}
     for folder in (path for path in source.iterdir() if path.is_dir()):
         modules |= {path.relative_to(source) for path in folder.rglob("*.py")}
-    expected = {f"kolumn/{path}" for path in modules} | {"kolumn/py.typed", "kolumn/spark_plugin/discover_gpus.sh"}
+    expected = {f"kolumn/{path}" for path in modules} | {"pyspark_kolumn.py", "kolumn/py.typed", "kolumn/spark_plugin/discover_gpus.sh"}
     assert {name for name in wheel.namelist() if ".dist-info/" not in name} == expected
 
 

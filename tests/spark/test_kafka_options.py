@@ -201,6 +201,8 @@ def test_sql_view(spark: SparkSession, logs: Path) -> None:
         assert sorted(row.offset for row in spark.sql("SELECT offset FROM log_view").collect()) == [0, 10, 11]
     finally:
         spark.catalog.dropTempView("log_view")
+    with pytest.raises(AnalysisException, match=r"does not pass a table's options on(?s:.*)CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE log_table {where}")
 
 
 def test_timestamps_of_a_real_log(segment: Path, tmp_path: Path) -> None:

@@ -1,0 +1,142 @@
+"""How fast does Spark read segments beside its own scan of the same rows as Parquet?  python -m bench.spark_vs_parquet [SEGMENTS]
+
+One session on local[2], 100-byte values, uncompressed on both sides, all files in the page cache. The Parquet files are written by
+Spark itself from the records. For each question Kolumn and its rival take turns; ratios are of the best times, after the results
+have been compared.
+
+value       sum(octet_length(value)) and count: Kolumn reads the column value, Parquet prunes to it
+all columns the same with an aggregate of every column of Spark's Kafka schema
+transform   the first aggregate, summed by `transform` in the worker, one row a batch
+export      `kolumn.spark_plugin.export` against ``read_segments(...).write.parquet`` of the same rows
+"""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from bench import data, machine
+from kolumn.spark_plugin import export, read_segments, register
+from kolumn.spark_plugin.java import use_java
+
+SEGMENTS, TURNS = 12, 4
+TARGETS = {"value": 0.8, "all columns": 0.5, "transform": 2.0, "export": 3.0}
+FOLDER = data.FOLDER.parent / "spark"
+
+
+def session() -> SparkSession:
+    """A session with a split for each core at a time, as `spark.sql.files.maxPartitionBytes` gives Parquet."""
+    use_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "4g").config("spark.driver.host", "127.0.0.1")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    spark = builder.config(map={**settings, "spark.sql.parquet.compression.codec": "uncompressed"}).getOrCreate()
+    register(spark)
+    return spark
+
+
+def log(segments: int) -> str:
+    """A partition of ``segments`` times 64 MiB."""
+    folder = FOLDER / "bench-0"
+    folder.mkdir(parents=True, exist_ok=True)
+    plain = data.segment("none").read_bytes()
+    count = data.records(plain)
+    for number in range(segments):
+        path = folder / f"{number * count:020d}.log"
+        if not path.exists():
+            path.write_bytes(data.rebase(plain, number * count))
+    return str(folder)
+
+
+def value(frame: DataFrame) -> tuple[Any, ...]:
+    """One column."""
+    return tuple(frame.agg(sql.sum(sql.octet_length("value")), sql.count("value")).first() or ())
+
+
+def everything(frame: DataFrame) -> tuple[Any, ...]:
+    """Every column of Spark's Kafka source."""
+    sizes = [sql.sum(sql.octet_length(name)) for name in ("key", "value", "topic")]
+    return tuple(frame.agg(*sizes, *(sql.max(name) for name in ("partition", "offset", "timestamp", "timestampType"))).first() or ())
+
+
+def summed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """In the worker: one row for a batch."""
+    values = batch.column("value")
+    size = pc.sum(pc.binary_length(values)).as_py() or 0
+    return pa.RecordBatch.from_pydict({"size": pa.array([size], pa.int64()), "n": pa.array([len(values) - values.null_count], pa.int64())})
+
+
+def transformed(spark: SparkSession, path: str) -> tuple[Any, ...]:
+    """`value` with the work done before rows exist."""
+    frame = read_segments(spark, path, columns=["value"], transform=summed, schema="size long, n long")
+    return tuple(frame.agg(sql.sum("size"), sql.sum("n")).first() or ())
+
+
+def fresh(name: str) -> str:
+    """A target that is not there."""
+    shutil.rmtree(FOLDER / name, ignore_errors=True)
+    return str(FOLDER / name)
+
+
+def races(spark: SparkSession, path: str, parquet: str) -> dict[str, dict[str, Callable[[], Any]]]:
+    """For each question the ways to answer it; the rival is called Parquet."""
+    source = spark.read.format("kolumn")
+    return {
+        "value": {
+            "Parquet": lambda: value(spark.read.parquet(parquet)),
+            "format(kolumn)": lambda: value(source.option("columns", "value").load(path)),
+            "read_segments": lambda: value(read_segments(spark, path, columns=["value"])),
+        },
+        "all columns": {
+            "Parquet": lambda: everything(spark.read.parquet(parquet)),
+            "format(kolumn)": lambda: everything(spark.read.format("kolumn").load(path)),
+            "read_segments": lambda: everything(read_segments(spark, path)),
+        },
+        "transform": {"Parquet": lambda: value(spark.read.parquet(parquet)), "transform": lambda: transformed(spark, path)},
+        "export": {
+            "Parquet": lambda: read_segments(spark, path).write.parquet(fresh("by_spark")),
+            "export": lambda: export(spark, path, fresh("by_kolumn"), compression="none"),
+        },
+    }
+
+
+def main() -> None:
+    segments = int(sys.argv[1]) if len(sys.argv) > 1 else SEGMENTS
+    spark, path = session(), log(segments)
+    parquet = fresh("parquet")
+    read_segments(spark, path).write.parquet(parquet)
+    rows = spark.read.parquet(parquet).count()
+    result: dict[str, Any] = {"rows": rows, "segments": segments, "questions": {}}
+    for question, ways in races(spark, path, parquet).items():
+        answers = {name: way() for name, way in ways.items()}
+        if question != "export" and len(set(answers.values())) > 1:
+            raise SystemExit(f"{question}: different answers: {answers}")
+        best = dict.fromkeys(ways, float("inf"))
+        for _ in range(TURNS):
+            for name, way in ways.items():
+                start = time.perf_counter()
+                way()
+                best[name] = min(best[name], time.perf_counter() - start)
+        found = {name: {"seconds": best[name], "ratio": best["Parquet"] / best[name]} for name in ways}
+        result["questions"][question] = found
+        for name, one in found.items():
+            note = "" if name == "Parquet" else f"  {one['ratio']:.2f} x Parquet, target {TARGETS[question]}"
+            print(f"{question:12} {name:16} {one['seconds']:7.3f} s  {rows / one['seconds'] / 1e6:6.1f} M rows/s{note}", flush=True)
+    spark.stop()
+    print(machine.save("spark_vs_parquet", result))
+
+
+if __name__ == "__main__":
+    main()

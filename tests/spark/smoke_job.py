@@ -1,0 +1,33 @@
+"""A session that has registered nothing: reads, streams and writes through ``format("kolumn")`` as any Spark from 4.1 on finds it."""
+
+import os
+import sys
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sql
+
+from kolumn.spark_plugin import read_segments
+from kolumn.spark_plugin.java import use_java
+
+
+def main(path: str, scratch: str) -> None:
+    use_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").config("spark.driver.host", "127.0.0.1").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.log.level", "OFF").getOrCreate()
+    frame = spark.read.format("kolumn").option("includeHeaders", "true").load(path)
+    found = [frame.count(), read_segments(spark, path, include_headers=True).filter(sql.size("headers") >= 0).count()]
+    stream = spark.readStream.format("kolumn").options(startingOffsets="earliest", maxOffsetsPerTrigger="3000").load(path)
+    writer = stream.writeStream.format("memory").queryName("streamed").option("checkpointLocation", f"{scratch}/checkpoint")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    found.append(spark.table("streamed").count())
+    frame.coalesce(1).write.format("kolumn").mode("append").option("codec", "zstd").save(f"{scratch}/log")
+    found.append(spark.read.format("kolumn").load(f"{scratch}/log").count())
+    spark.stop()
+    print("RESULT", Path(pyspark.__file__).parent, pyspark.__version__, *found)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
