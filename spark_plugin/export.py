@@ -17,6 +17,7 @@ from kolumn.options import Options
 from kolumn.spark_plugin.jobs import plan_jobs, plan_tasks
 from kolumn.spark_plugin.manifest import FOLDER, Manifest, Target
 from kolumn.spark_plugin.options import SPLIT_BYTES, ReadOptions
+from kolumn.spark_plugin.session import by_job, slots
 from kolumn.spark_plugin.splits import even
 from kolumn.spark_plugin.staged import Job, Layout, write_job
 
@@ -88,7 +89,7 @@ def export(
         without topic or partition, two folders of one partition.
     """
     _check(format, compression, row_group_rows)
-    asked = ReadOptions.given(source, split_bytes, spark.sparkContext.defaultParallelism, options)
+    asked = ReadOptions.given(source, split_bytes, slots(spark), options)
     decode = Options.of(**(asdict(asked.decode) | {"columns": _columns(asked.decode.columns, by_day), "include_headers": False}))
     place = _target(target, filesystem)
     before = _continue(place.open(), place.root, decode, by_day)
@@ -100,7 +101,7 @@ def export(
 def _run(spark: SparkSession, asked: ReadOptions, place: Target, before: Manifest, layout: Layout, run: str) -> Manifest:
     segments = segments_of(asked.paths, layout.options)
     target = even(sum(segment.size for segment in segments), asked.split_bytes, asked.slots)
-    tasks = list(plan_tasks(plan_jobs(segments, layout.options, before, target), target))
+    tasks = list(plan_tasks(plan_jobs(segments, layout.options, before, target, by_job(spark)), target))
     if not tasks:
         return before
     try:

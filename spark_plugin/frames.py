@@ -19,6 +19,7 @@ from kolumn.spark_plugin.gpu_task import use_gpu
 from kolumn.spark_plugin.options import SPLIT_BYTES, ReadOptions
 from kolumn.spark_plugin.reading import settle_in, warn
 from kolumn.spark_plugin.schema import arrow_schema, conform, spark_schema
+from kolumn.spark_plugin.session import by_job, slots
 from kolumn.spark_plugin.splits import plan_splits
 
 Transform = Callable[[Any], Any]
@@ -37,7 +38,7 @@ def read_segments(
     transform: Transform | None = None,
     schema: StructType | str | None = None,
     frame: str = "arrow",
-    split_bytes: int = SPLIT_BYTES,
+    split_bytes: int | None = None,
     **options: Any,
 ) -> DataFrame:
     """Read Kafka log segments into a DataFrame whose rows can enter a GPU without ever having been JVM rows.
@@ -58,7 +59,7 @@ def read_segments(
     schema : StructType or str, optional
         Columns of what ``transform`` returns, as DDL or as a StructType; columns are matched by name and cast where safe.
     split_bytes : int
-        How much of the log one task reads, at most, about; less where all tasks together would leave slots idle.
+        How much of the log one task reads, at most, about: 128 MiB, with ``transform`` 512, since little leaves the worker.
     **options
         Attributes of `kolumn.options.Options`; ``binary`` has no effect on a DataFrame and is refused.
 
@@ -74,8 +75,8 @@ def read_segments(
         without the other. What workers raise arrives as a PySparkException when the DataFrame is used.
     """
     _check(payload, transform, schema, frame)
-    asked = ReadOptions.given(source, split_bytes, spark.sparkContext.defaultParallelism, options)
-    splits = [split.ranges for split in plan_splits(asked)]
+    asked = ReadOptions.given(source, split_bytes or SPLIT_BYTES * (1 if transform is None else 4), slots(spark), options)
+    splits = [split.ranges for split in plan_splits(asked, by_job(spark))]
     wire = crossing_schema(asked.decode.columns) if schema is None else _typed(schema)
 
     def work(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -9,11 +9,12 @@ from kolumn.errors import ArgumentError
 from kolumn.options import Options
 from kolumn.source import Segment
 from kolumn.spark_plugin.manifest import Manifest
+from kolumn.spark_plugin.session import Run, by_threads
 from kolumn.spark_plugin.splits import pack, wanted
 from kolumn.spark_plugin.staged import Job
 
 
-def plan_jobs(segments: list[Segment], decode: Options, manifest: Manifest, split_bytes: int) -> Iterator[Job]:
+def plan_jobs(segments: list[Segment], decode: Options, manifest: Manifest, split_bytes: int, run: Run = by_threads) -> Iterator[Job]:
     """What is new in each partition, in pieces of about ``split_bytes``.
 
     Raises
@@ -34,7 +35,7 @@ def plan_jobs(segments: list[Segment], decode: Options, manifest: Manifest, spli
             raise ArgumentError(f"{topic}-{partition} is in {' and in '.join(sorted(folders))}: export one copy of a partition")
         start = manifest.next_offset(topic, partition)
         options = decode if start is None else Options.of(**(asdict(decode) | {"start_offset": start}))
-        for ranges in pack(wanted(own, options, split_bytes), split_bytes):
+        for ranges in pack(wanted(own, options, split_bytes, run), split_bytes):
             yield Job(topic, partition, start, ranges)
 
 

@@ -129,7 +129,7 @@ class ReadOptions:
         )
 
     @classmethod
-    def given(cls, source: Any, split_bytes: int, slots: int, values: Mapping[str, Any]) -> "ReadOptions":
+    def given(cls, source: Any, split_bytes: int, slots: int | None, values: Mapping[str, Any]) -> "ReadOptions":
         """A source and keyword options as `kolumn.read` takes them.
 
         Raises

@@ -1,11 +1,10 @@
 """Splits: which bytes of which segments one task reads. Planned from headers alone; a split holds ranges, never bytes.
 
-Spark plans Python sources in one worker without a session, so planning is no Spark job: a segment that is not larger than a
-split is not even opened, and the headers of the others are read by several threads.
+A segment that is not larger than a split is not even opened. The headers of the others are read by several threads, or by a Spark
+job where there are thousands and a session is at hand: Spark plans Python sources in one worker without a session.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -22,10 +21,7 @@ from kolumn.source import Range, Segment
 from kolumn.spark_plugin.bounds import Bounds, bounds, resolve
 from kolumn.spark_plugin.options import ReadOptions
 from kolumn.spark_plugin.positions import Key
-
-THREADS = 8
-"""Segments whose headers are read at a time: the threads wait for storage most of the time."""
-
+from kolumn.spark_plugin.session import Run, by_threads
 
 SMALLEST = 4 << 20
 """Bytes that are worth a task."""
@@ -51,7 +47,7 @@ class Split(InputPartition):
         self.files: dict[str, int | None] = {}
 
 
-def plan_splits(options: ReadOptions) -> list[Split]:
+def plan_splits(options: ReadOptions, run: Run = by_threads) -> list[Split]:
     """Find the segments and share them out.
 
     Returns
@@ -61,7 +57,7 @@ def plan_splits(options: ReadOptions) -> list[Split]:
     """
     groups = options.wanted.choose(segments_of(options.paths, options.decode))
     starts, ends = resolve(options.start, groups, options.decode), resolve(options.end, groups, options.decode)
-    return share(options, groups, bounds(starts, ends, groups, options.fail_on_data_loss)) or [Split(())]
+    return share(options, groups, bounds(starts, ends, groups, options.fail_on_data_loss), run) or [Split(())]
 
 
 def even(size: int, split_bytes: int, slots: int | None) -> int:
@@ -75,15 +71,13 @@ def even(size: int, split_bytes: int, slots: int | None) -> int:
     return min(split_bytes, max(SMALLEST, -(-size // (slots * rounds))))
 
 
-def share(options: ReadOptions, groups: dict[Key, list[Segment]], limits: Mapping[Key, Bounds]) -> list[Split]:
+def share(options: ReadOptions, groups: dict[Key, list[Segment]], limits: Mapping[Key, Bounds], run: Run = by_threads) -> list[Split]:
     """Share out what lies within the bounds of each topic partition."""
     chosen = [one for key, segments in groups.items() for one in _within(segments, limits.get(key, (None, None)), options)]
     target = even(sum(one.end - one.start for one in chosen), options.split_bytes, options.slots)
     if options.min_partitions is not None:
         target = max(1, min(target, sum(one.end - one.start for one in chosen) // options.min_partitions))
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="kolumn-plan") as pool:
-        parts = list(chain.from_iterable(pool.map(partial(_cut, target=target, records=options.max_records), chosen)))
-    counts = dict(parts)
+    counts = dict(chain.from_iterable(run(partial(_cut, target=target, records=options.max_records), chosen)))
     packed = pack(with_transactions(list(counts), options.decode), target, counts, options.max_records)
     return [Split(group, limits) for group in packed]
 
@@ -95,9 +89,10 @@ def _within(segments: list[Segment], limit: Bounds, options: ReadOptions) -> lis
     return select_ranges(segments, narrowed(options, limit).decode)
 
 
-def wanted(segments: list[Segment], options: Options, target: int) -> list[Range]:
+def wanted(segments: list[Segment], options: Options, target: int, run: Run = by_threads) -> list[Range]:
     """Parts of about ``target`` bytes of what a range of offsets or times can want."""
-    return with_transactions([part for one in select_ranges(segments, options) for part, _ in _cut(one, target, None)], options)
+    parts = chain.from_iterable(run(partial(_cut, target=target, records=None), select_ranges(segments, options)))
+    return with_transactions([part for part, _ in parts], options)
 
 
 def narrowed(options: ReadOptions, limit: Bounds) -> ReadOptions:

@@ -86,3 +86,17 @@ def test_payloads_cross_without_a_copy_from_any_slice(segment: Path) -> None:
     headers = batch["headers"].to_pylist()
     assert crossed["headerKeys"].to_pylist() == [[header["key"] for header in one] for one in headers]
     assert crossed["headerValues"].cast(pa.list_(pa.binary())).to_pylist() == [[header["value"] for header in one] for one in headers]
+
+
+def test_many_segments_are_planned_by_a_job(
+    spark: SparkSession, segment: Path, small_segments: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [str(segment), str(small_segments)]
+    by_threads = read_segments(spark, paths, columns=["offset"], split_bytes=30_000)
+    jobs = len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
+    monkeypatch.setattr("kolumn.spark_plugin.session.MANY", 3)
+    monkeypatch.setattr("kolumn.spark_plugin.session.ThreadPoolExecutor", None)
+    frame = read_segments(spark, paths, columns=["offset"], split_bytes=30_000)
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(None)) == jobs + 1
+    assert frame.collect() == by_threads.collect()
+    assert frame.rdd.getNumPartitions() == by_threads.rdd.getNumPartitions() > 5
