@@ -75,7 +75,7 @@ def read_segments(
         without the other. What workers raise arrives as a PySparkException when the DataFrame is used.
     """
     _check(payload, transform, schema, frame)
-    asked = ReadOptions.given(source, split_bytes or SPLIT_BYTES * (1 if transform is None else 4), slots(spark), options)
+    asked = ReadOptions.given(source, _size(split_bytes, transform), slots(spark), options)
     splits = [split.ranges for split in plan_splits(asked, by_job(spark))]
     wire = crossing_schema(asked.decode.columns) if schema is None else _typed(schema)
 
@@ -99,6 +99,10 @@ def _check(payload: str, transform: Transform | None, schema: StructType | str |
         raise ArgumentError("transform and schema go together: schema names the columns that transform returns")
     if frame not in _FRAMES:
         raise ArgumentError(f"frame={frame!r}: expected one of {', '.join(_FRAMES)}")
+
+
+def _size(split_bytes: int | None, transform: Transform | None) -> int:
+    return split_bytes if split_bytes is not None else SPLIT_BYTES if transform is None else 4 * SPLIT_BYTES
 
 
 def crossing_schema(columns: Iterable[str]) -> StructType:
