@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from kolumn.encode.entries import Settings
-from kolumn.encode.write import settings
+from kolumn.encode.write import no_url, settings
 from kolumn.errors import ArgumentError
 from kolumn.spark_plugin.values import Rule, local, refuse_table
 
@@ -73,9 +73,9 @@ class WriteOptions:
         topic, partition = values.get("topic"), values.get("partition")
         if topic is not None:
             check_topic(topic)
-        return cls(
-            local(values["path"]), how, values.get("segment_bytes", 1 << 30), values.get("index_interval_bytes", 4096), topic, partition
-        )
+        path = no_url(local(values["path"]))
+        sizes = values.get("segment_bytes", 1 << 30), values.get("index_interval_bytes", 4096)
+        return cls(path, how, *sizes, topic, partition)
 
 
 def check_topic(name: Any) -> str:

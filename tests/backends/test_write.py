@@ -2,6 +2,8 @@
 
 import random
 import struct
+import subprocess
+import sys
 import tempfile
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +23,7 @@ from kit.differential import COLUMNS, rows_of
 from kit.encoder import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch, message
 from kit.strategies import segments
 from kit.streams import SNAPPY, compress
-from kolumn.errors import ArgumentError
+from kolumn.errors import ArgumentError, KolumnError
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 KEPT = [name for name in COLUMNS if name not in ("magic", "codec", "position")]
@@ -301,9 +303,20 @@ def test_what_makes_no_sense_leaves_nothing(tmp_path: Path, columns: dict[str, A
 
 
 def test_headers_need_keys(tmp_path: Path) -> None:
-    headers = pa.array([[{"key": None, "value": b"x"}]], kolumn.schema.HEADERS)
+    headers = pa.array([[{"key": None, "value": b"x"}], [{"key": "k", "value": b"x"}]], kolumn.schema.HEADERS)
     with pytest.raises(ArgumentError, match="1 headers have no key"):
         kolumn.write(pa.table({"headers": headers}), tmp_path / SEGMENT)
+    kolumn.write(pa.table({"headers": headers}).slice(1), tmp_path / SEGMENT)
+    assert kolumn.read(tmp_path / SEGMENT, columns=["headers"])["headers"].to_pylist() == [[{"key": "k", "value": b"x"}]]
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    table = pa.table({"value": ["x"]})
+    (tmp_path / "file").touch()
+    with pytest.raises(KolumnError, match=r"file/t-0: cannot be written: Not a directory"):
+        kolumn.write(table, tmp_path / "file" / "t-0")
+    with pytest.raises(ArgumentError, match="s3://bucket/t-0: segments are written to a file system of this machine"):
+        kolumn.write(table, "s3://bucket/t-0")
 
 
 def test_targets_that_are_there(tmp_path: Path) -> None:
@@ -315,6 +328,24 @@ def test_targets_that_are_there(tmp_path: Path) -> None:
             kolumn.write(table, target)
     with pytest.raises(ArgumentError, match="expected an Arrow table or reader, found list"):
         kolumn.write([1], tmp_path / "u-0")
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    # Here first, so that no machine code has to be kept where files may not grow.
+    kolumn.write(pa.table({"value": ["x"]}), tmp_path / "first" / "t-0")
+    script = """
+import resource, signal, sys
+import kolumn, pyarrow as pa
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    kolumn.write(pa.table({"value": ["x" * 1000] * 1000}), sys.argv[1])
+except kolumn.KolumnError as error:
+    print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", script, str(tmp_path / "t-0")], capture_output=True, text=True, check=True)
+    assert "cannot be written: File too large" in said.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["first"]
 
 
 def test_a_reader_that_fails_leaves_nothing(tmp_path: Path) -> None:

@@ -61,7 +61,10 @@ class SegmentFiles:
         self._open: _Segment | None = None
 
     def __enter__(self) -> Self:
-        self._folder.mkdir(parents=True)
+        try:
+            self._folder.mkdir(parents=True)
+        except OSError as error:
+            raise KolumnError(f"{self.target}: cannot be written: {error.strerror}") from error
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -70,6 +73,8 @@ class SegmentFiles:
                 self._open.close()
             if kind is None:
                 self._publish()
+        except OSError as failure:
+            raise KolumnError(f"{self.target}: cannot be written: {failure.strerror}") from failure
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -146,7 +151,10 @@ class _Segment:
             self.time_noted = self.time
 
     def write(self, data: Any) -> None:
-        self.log.write(data)
+        try:
+            self.log.write(data)
+        except OSError as error:
+            raise KolumnError(f"{self.log.name}: cannot be written: {error.strerror}") from error
 
     def close(self) -> None:
         self._note_time()

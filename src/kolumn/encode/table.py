@@ -155,16 +155,17 @@ def _headers(table: pa.Table, names: set[str], alive: list[Any]) -> tuple[int, i
         raise ArgumentError(f"column 'headers': expected {HEADERS}, found {table['headers'].type}") from error
     if headers.null_count:
         headers = pa.ListArray.from_arrays(*_without_nulls(headers))
-    keys = headers.values.field("key")
-    if keys.null_count:
-        raise ArgumentError(f"column 'headers': {keys.null_count} headers have no key, and every header needs one")
+    # Of these rows alone: the values may hold those of rows that a slice leaves out.
+    keyless = headers.flatten().field("key").null_count
+    if keyless:
+        raise ArgumentError(f"column 'headers': {keyless} headers have no key, and every header needs one")
     ends = headers.buffers()[1]
     if ends is None:
         return 0, 0, _NOTHING, _NOTHING
     alive.append(headers)
     count = pc.sum(pc.list_value_length(headers)).as_py() or 0
-    values = headers.values.field("value")
-    return count, ends.address + 4 * headers.offset, _payloads(keys.view(pa.binary()), alive), _payloads(values, alive)
+    keys, values = headers.values.field("key").view(pa.binary()), headers.values.field("value")
+    return count, ends.address + 4 * headers.offset, _payloads(keys, alive), _payloads(values, alive)
 
 
 def _without_nulls(headers: pa.ListArray) -> tuple[pa.Array, pa.Array]:

@@ -77,12 +77,19 @@ def write(
     """
     how = settings(format, magic, codec, level, batch_bytes, batch_records)
     reader = _reader(table, base_offset)
-    with SegmentFiles(Path(path), segment_bytes, index_interval_bytes) as files:
+    with SegmentFiles(Path(no_url(path)), segment_bytes, index_interval_bytes) as files:
         writer = Writer(files, how, base_offset or 0)
         for piece in _pieces(reader):
             writer.add(piece, last=False)
         writer.add(reader.schema.empty_table(), last=True)
     return [str(one) for one in files.paths]
+
+
+def no_url(path: str | os.PathLike[str]) -> str:
+    """A path, which must not be a URL."""
+    if "://" in os.fspath(path):
+        raise ArgumentError(f"{os.fspath(path)}: segments are written to a file system of this machine, name a path")
+    return os.fspath(path)
 
 
 def settings(format: str, magic: int, codec: str, level: int | None, batch_bytes: int, batch_records: int | None) -> Settings:
