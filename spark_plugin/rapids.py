@@ -11,8 +11,10 @@ import pyspark
 
 from kolumn.errors import ArgumentError
 from kolumn.spark_plugin.gpu_task import SHARE, WORKERS
-from kolumn.spark_plugin.rapids_jar import check_spark, find_jar
+from kolumn.spark_plugin.rapids_jar import check_spark, fetch_jar, find_jar
 from kolumn.spark_plugin.rapids_plan import Explanation, parse
+
+__all__ = ["Explanation", "configure", "explain", "fetch_jar", "find_jar"]
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,14 +1,17 @@
 """The jar of the RAPIDS Accelerator: which release, for which Spark, and where it is. It is never shipped: 576 MB."""
 
 import os
-import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
+import pyspark
+
 from kolumn.errors import ArgumentError, MissingError
+from kolumn.spark_plugin.java import find_java
 
 GROUP, ARTIFACT, RELEASE, CLASSIFIER = "com.nvidia", "rapids-4-spark_2.13", "26.08.1", "cuda13"
-COORDINATE = f"{GROUP}:{ARTIFACT}:{RELEASE}:jar:{CLASSIFIER}"
+JAR = f"{ARTIFACT}-{RELEASE}-{CLASSIFIER}.jar"
 
 SPARKS = (
     *(f"3.5.{patch}" for patch in range(10)),
@@ -17,6 +20,25 @@ SPARKS = (
     "4.2.0",
 )  # fmt: skip
 """Versions of Spark that this release knows. It compares whole strings, and ends the application for any other."""
+
+# Ivy, which comes with Spark, knows where Maven's central repository is. The POM names a parent that is not there.
+_SETTINGS = """\
+<ivysettings>
+  <settings defaultResolver="central"/>
+  <caches defaultCacheDir="{cache}"/>
+  <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
+</ivysettings>
+"""
+_WANTED = f"""\
+<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+  <info organisation="kolumn" module="rapids"/>
+  <dependencies>
+    <dependency org="{GROUP}" name="{ARTIFACT}" rev="{RELEASE}" transitive="false">
+      <artifact name="{ARTIFACT}" type="jar" ext="jar" m:classifier="{CLASSIFIER}"/>
+    </dependency>
+  </dependencies>
+</ivy-module>
+"""
 
 
 def check_spark(version: str) -> None:
@@ -37,42 +59,56 @@ def check_spark(version: str) -> None:
 
 
 def find_jar() -> Path:
-    """The jar on this machine: the file that KOLUMN_RAPIDS_JAR names, or the one in the local Maven repository.
+    """The jar on this machine: the file that KOLUMN_RAPIDS_JAR names, what `fetch_jar` has fetched, or one in Maven's local repository.
 
     Raises
     ------
     MissingError
-        Where it is in neither place; the message has the command that fetches it.
+        It is in none of these places.
     """
     named = os.environ.get("KOLUMN_RAPIDS_JAR")
-    jar = Path(named) if named else _in_repository()
-    if not jar.is_file():
-        raise MissingError(f"{jar}: no jar of the RAPIDS Accelerator. Fetch it ({' '.join(_FETCH)}), or name it in KOLUMN_RAPIDS_JAR")
-    return jar
+    maven = Path.home().joinpath(".m2", "repository", *GROUP.split("."), ARTIFACT, RELEASE, JAR)
+    places = [Path(named)] if named else [_cache() / JAR, maven]
+    for jar in places:
+        if jar.is_file():
+            return jar
+    raise MissingError(
+        f"{places[0]}: no jar of the RAPIDS Accelerator. kolumn.spark_plugin.rapids.fetch_jar() brings it ({GROUP}:{ARTIFACT}:{RELEASE}, "
+        f"classifier {CLASSIFIER}, 576 MB); or name the file in KOLUMN_RAPIDS_JAR"
+    )
 
 
 def fetch_jar() -> Path:
-    """`find_jar`, and where there is none yet, Maven fetches it into its local repository.
+    """`find_jar`; where there is none, it comes from Maven's central repository into the user's cache folder first.
 
     Raises
     ------
     MissingError
-        Without Maven on the PATH, or where Maven fails.
+        It can't be fetched, or there is no Java for that.
     """
     try:
         return find_jar()
-    except MissingError as error:
-        if shutil.which(_FETCH[0]) is None:
-            raise MissingError(f"{error}. There is no Maven on the PATH") from None
-    done = subprocess.run(_FETCH, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode:
-        raise MissingError(f"{COORDINATE}: Maven could not fetch it: {done.stdout[-1000:]}")
-    return find_jar()
+    except MissingError:
+        if os.environ.get("KOLUMN_RAPIDS_JAR"):
+            raise
+    folder = _cache()
+    folder.mkdir(parents=True, exist_ok=True)
+    (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        settings, wanted = Path(scratch, "settings.xml"), Path(scratch, "ivy.xml")
+        settings.write_text(_SETTINGS.format(cache=Path(scratch, "cache")))
+        wanted.write_text(_WANTED)
+        fetched = Path(scratch, "[artifact]-[revision]-[classifier].[ext]")
+        command = [str(find_java() / "bin" / "java"), "-cp", str(ivy), "org.apache.ivy.Main"]
+        arguments = ["-settings", str(settings), "-ivy", str(wanted), "-retrieve", str(fetched)]
+        done = subprocess.run(
+            command + arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        if done.returncode or not Path(scratch, JAR).is_file():
+            raise MissingError(f"{GROUP}:{ARTIFACT}:{RELEASE}, classifier {CLASSIFIER}, could not be fetched: {done.stdout[-1500:]}")
+        Path(scratch, JAR).replace(folder / JAR)
+    return folder / JAR
 
 
-_FETCH = ("mvn", "-q", "-B", "dependency:get", f"-Dartifact={COORDINATE}", "-Dtransitive=false")
-
-
-def _in_repository() -> Path:
-    folder = Path.home().joinpath(".m2", "repository", *GROUP.split("."), ARTIFACT, RELEASE)
-    return folder / f"{ARTIFACT}-{RELEASE}-{CLASSIFIER}.jar"
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kolumn" / "jars"

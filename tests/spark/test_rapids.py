@@ -101,20 +101,39 @@ def test_the_discovery_script_says_what_spark_reads(tmp_path: Path) -> None:
 
 
 def test_the_jar_is_found_or_the_message_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KOLUMN_RAPIDS_JAR", raising=False)
+    for name in ("KOLUMN_RAPIDS_JAR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(MissingError, match=r"mvn -q -B dependency:get -Dartifact=com\.nvidia:rapids-4-spark_2\.13:26\.08\.1:jar:cuda13"):
-        rapids_jar.find_jar()
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingError, match="There is no Maven on the PATH"):
-        rapids_jar.fetch_jar()
+    with pytest.raises(
+        MissingError, match=r"fetch_jar\(\) brings it \(com\.nvidia:rapids-4-spark_2\.13:26\.08\.1, classifier cuda13, 576 MB\)"
+    ):
+        rapids.find_jar()
     jar = tmp_path / ".m2/repository/com/nvidia/rapids-4-spark_2.13/26.08.1/rapids-4-spark_2.13-26.08.1-cuda13.jar"
     jar.parent.mkdir(parents=True)
     jar.touch()
-    assert rapids_jar.fetch_jar() == rapids_jar.find_jar() == jar
+    assert rapids.fetch_jar() == rapids.find_jar() == jar
+    fetched = tmp_path / ".cache/kolumn/jars" / jar.name
+    fetched.parent.mkdir(parents=True)
+    fetched.touch()
+    assert rapids.find_jar() == fetched
     monkeypatch.setenv("KOLUMN_RAPIDS_JAR", str(tmp_path / "other.jar"))
-    with pytest.raises(MissingError, match=r"other\.jar: no jar"):
-        rapids_jar.find_jar()
+    for look in (rapids.find_jar, rapids.fetch_jar):
+        with pytest.raises(MissingError, match=r"other\.jar: no jar"):
+            look()
+
+
+def test_a_jar_that_cannot_be_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho no network\n")
+    java.chmod(0o755)
+    monkeypatch.delenv("KOLUMN_RAPIDS_JAR", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("kolumn.spark_plugin.rapids_jar.find_java", lambda: tmp_path / "java")
+    with pytest.raises(MissingError, match="classifier cuda13, could not be fetched: no network"):
+        rapids.fetch_jar()
+    assert list((tmp_path / ".cache/kolumn/jars").iterdir()) == []
 
 
 PLAN = """\
@@ -153,7 +172,7 @@ def test_a_session_without_the_accelerator_has_nothing_to_explain(spark: SparkSe
 def verdicts() -> dict[str, Any]:
     """What the real jar says of every query of rapids_job.py."""
     try:
-        jar = rapids_jar.fetch_jar()
+        jar = rapids.fetch_jar()
     except MissingError as error:
         if os.environ.get("CI"):
             pytest.fail(f"the jar of the RAPIDS Accelerator could not be fetched, so nothing is proved about it: {error}")
