@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from kolumn import parquet
 from kolumn.decode import scan_ranges
 from kolumn.options import Options
 from kolumn.schema import record_schema
@@ -78,7 +79,7 @@ class _File:
         layout.files.create_dir(layout.staging, recursive=True)
         self.stream = layout.files.open_output_stream(f"{layout.staging}/{self.name}")
         order = pq.SortingColumn(self.schema.get_field_index("offset"))
-        self.writer = pq.ParquetWriter(self.stream, self.schema, compression=layout.compression, sorting_columns=[order])
+        self.writer = parquet.writer(self.stream, self.schema, layout.compression, sorting_columns=[order])
         self.waiting: list[pa.RecordBatch] = []
         self.rows, self.first, self.last = 0, 2**63 - 1, -1
 

@@ -32,6 +32,12 @@ def configured(**options: Any) -> Settings:
     return settings
 
 
+@pytest.fixture(autouse=True)
+def _known_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings are the same whatever Spark is installed here."""
+    monkeypatch.setattr("pyspark.__version__", "4.2.0")
+
+
 @pytest.mark.parametrize("version", ["3.5.0", "4.0.4", "4.1.3", "4.2.0"])
 def test_versions_that_the_jar_knows(version: str) -> None:
     rapids_jar.check_spark(version)
