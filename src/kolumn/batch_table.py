@@ -42,21 +42,27 @@ _COLUMNS = {
 
 def batch_tables(segment: Segment, options: Options) -> Iterator[pa.Table]:
     """Entries of a segment in file order, some thousands at a time."""
-    position, floor = 0, Range.whole(segment).floor
     with SegmentFile(segment) as file:
-        while position < file.size:
-            trouble = yield from _until_trouble(file, position, floor, options)
-            if trouble is None:
-                return
-            if options.errors == "raise":
-                raise trouble.error
-            following, floor = trouble.resume, trouble.floor
-            if following is None:
-                following = Search(file).next_entry(trouble.position, floor)
-            position = file.size if following is None else following
+        for rows in entry_rows(file, options):
+            yield _arrow(rows, file.path, options.check_crcs)
 
 
-def _until_trouble(file: SegmentFile, position: int, floor: int, options: Options) -> Generator[pa.Table, None, Trouble | None]:
+def entry_rows(file: SegmentFile, options: Options) -> Iterator[Any]:
+    """The same as rows of the batch table: int64, shape (n, `table.WIDTH`)."""
+    position, floor = 0, Range.whole(file.segment).floor
+    while position < file.size:
+        trouble = yield from _until_trouble(file, position, floor, options)
+        if trouble is None:
+            return
+        if options.errors == "raise":
+            raise trouble.error
+        following, floor = trouble.resume, trouble.floor
+        if following is None:
+            following = Search(file).next_entry(trouble.position, floor)
+        position = file.size if following is None else following
+
+
+def _until_trouble(file: SegmentFile, position: int, floor: int, options: Options) -> Generator[Any, None, Trouble | None]:
     """Entries up to the end or to where the chain of entries is lost; a length that leads astray is found out by checksums alone."""
     walk = chunks(file, position, file.size, options.chunk_bytes if options.check_crcs else HEADER_WINDOW, options.check_crcs)
     while True:
@@ -69,7 +75,7 @@ def _until_trouble(file: SegmentFile, position: int, floor: int, options: Option
             check(chunk.source.ctypes.data, chunk.origin, rows)
             if options.errors == "skip":
                 rows = rows[: len(before_trouble(file, chunk, rows, options, floor, found)) + (found.trouble is not None)]
-        yield _arrow(rows, file.path, options.check_crcs)
+        yield rows
         if found.trouble is not None:
             return found.trouble
         intact = rows[rows[:, table.CODE] == Code.OK, table.LAST_OFFSET]

@@ -10,10 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from kolumn.batch_table import batch_tables
-from kolumn.cpu_fallback.walk import check, walk
+from kolumn.batch_table import entry_rows
+from kolumn.cpu_fallback.walk import check
+from kolumn.errors import Code
 from kolumn.formats import table, v2
 from kolumn.options import Options
 from kolumn.plan import HEADER_WINDOW, chunks, without_replaced
@@ -24,7 +23,6 @@ from kolumn.source import Range, Segment, find_segments
 from kolumn.transactions import Transactions, matter
 
 _ABORT, _COMMIT = 0, 1
-_NAMES = ["position", "size", "producerId", "baseOffset", "isControl"]
 
 
 def with_transactions(ranges: list[Range], options: Options) -> list[Range]:
@@ -68,17 +66,17 @@ def from_headers(segments: list[Segment], options: Options, start: int = 0) -> T
     first = start or (segments[0].base_offset or 0)
     begun = read_snapshot(_snapshot(segments[0], first)) or {}
     aborted = []
-    for segment, row in _entries(_behind(segments, start), options):
-        producer, offset = row["producerId"], row["baseOffset"]
+    for file, row in _transactional(_behind(segments, start), options):
+        producer, offset = int(row[table.PRODUCER_ID]), int(row[table.BASE_OFFSET])
         if offset < start:
             continue
-        if row["isControl"]:
-            kind = _marker(_entry(segment, row))
+        if row[table.CONTROL]:
+            kind = _marker(file, row)
             if kind in (_ABORT, _COMMIT):
                 begin = begun.pop(producer, None)
                 if kind == _ABORT and begin is not None:
                     aborted.append((producer, begin, offset))
-        elif producer not in begun and _entry(segment, row) is not None:
+        elif producer not in begun and _entry(file, row) is not None:
             begun[producer] = offset
     return Transactions(tuple(aborted), tuple(begun.items()))
 
@@ -115,29 +113,33 @@ def _behind(segments: list[Segment], offset: int) -> list[Segment]:
     return [one for one, end in zip(segments, [*ends, offset + 1], strict=True) if end > offset]
 
 
-def _entries(segments: list[Segment], options: Options) -> Iterator[tuple[Segment, dict[str, Any]]]:
-    """Transactional batches, markers too."""
+def _transactional(segments: list[Segment], options: Options) -> Iterator[tuple[SegmentFile, Any]]:
+    """Transactional batches, markers too, as rows of the batch table."""
     walk = Options(errors="skip", check_crcs=options.check_crcs and options.errors == "skip")
     for segment in segments:
-        for batches in batch_tables(segment, walk):
-            for row in batches.filter(batches["isTransactional"]).select(_NAMES).to_pylist():
-                yield segment, row
+        with SegmentFile(segment) as file:
+            for rows in entry_rows(file, walk):
+                for row in rows[rows[:, table.TRANSACTIONAL] == 1]:
+                    yield file, row
 
 
-def _entry(segment: Segment, row: dict[str, Any]) -> bytes | None:
+def _entry(file: SegmentFile, row: Any) -> Any:
     """The bytes of a batch, None where its checksum is wrong: a damaged header must not open or end a transaction."""
-    position, end = row["position"], row["position"] + row["size"]
-    rows = np.empty((1, table.WIDTH), np.int64)
-    with SegmentFile(segment) as file:
-        source = file.read(position, end)
-        count = walk(source.ctypes.data, position, end, end, file.size, position, True, rows)[0]
-    return bytes(source[: row["size"]]) if count and not check(source.ctypes.data, position, rows) else None
-
-
-def _marker(entry: bytes | None) -> int | None:
-    """Type of the control record in a batch."""
-    if entry is None:
+    position, size = int(row[table.POSITION]), int(row[table.SIZE])
+    if position + size > file.size:
         return None
+    alone = row.reshape(1, -1).copy()
+    alone[0, table.CODE] = Code.OK
+    source = file.read(position, position + size)
+    return None if check(source.ctypes.data, position, alone) else source
+
+
+def _marker(file: SegmentFile, row: Any) -> int | None:
+    """Type of the control record in a batch; None where there is none, or the batch is damaged."""
+    source = _entry(file, row)
+    if source is None:
+        return None
+    entry = bytes(source[: int(row[table.SIZE])])
     code, _, _, _, key, length, *_ = v2.fields(entry, v2.HEADER, len(entry))
     return v2.control_type(entry[key : key + max(length, 0)]) if code == 0 else None
 
@@ -148,7 +150,6 @@ def _has_abort(segment: Segment, producer: int, offset: int) -> bool:
         with SegmentFile(segment) as file:
             for chunk in chunks(file, one.start, file.size, HEADER_WINDOW, payloads=False):
                 for row in chunk.rows[chunk.rows[:, table.BASE_OFFSET] >= offset]:
-                    found = {"position": int(row[table.POSITION]), "size": int(row[table.SIZE])}
                     same = row[table.BASE_OFFSET] == offset and row[table.PRODUCER_ID] == producer and row[table.CONTROL] == 1
-                    return bool(same) and _marker(_entry(segment, found)) == _ABORT
+                    return bool(same) and _marker(file, row) == _ABORT
     return False
