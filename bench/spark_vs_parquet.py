@@ -53,6 +53,8 @@ def log(segments: int) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     plain = data.segment("none").read_bytes()
     count = data.records(plain)
+    for path in sorted(folder.glob("*.log"))[segments:]:
+        path.unlink()
     for number in range(segments):
         path = folder / f"{number * count:020d}.log"
         if not path.exists():
