@@ -7,14 +7,15 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.cpu_fallback.columns import Columns
-from kolumn.cpu_fallback.fields import POSITIONS, ROWS, fields
+from kolumn.cpu_fallback.fields import fields
 from kolumn.cpu_fallback.index import count_headers, index
 from kolumn.cpu_fallback.inflate import inflate
 from kolumn.cpu_fallback.locate import locate
 from kolumn.cpu_fallback.put import COPY, SKIP, VIEW
+from kolumn.cpu_fallback.target import POSITIONS, ROWS
 from kolumn.errors import Code
 from kolumn.explain import record_found
-from kolumn.formats import table
+from kolumn.formats import layouts, table
 from kolumn.options import Options
 
 
@@ -71,13 +72,15 @@ def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: 
         sources.append(pa.py_buffer(arena))
     records, base = np.empty(n, np.int64), np.empty(n, np.int64)
     good = rows[:, table.CODE] == Code.OK
-    index(rows, payload, size, options.check_crcs, records, base)
+    format = layouts.FORMAT_NAMES.index(options.format)
+    index(rows, payload, size, format, options.check_crcs, records, base)
     mode = VIEW if options.binary == "view" else COPY
     want_headers = "headers" in options.columns
     headers = count_headers(rows, payload, size, records) if want_headers else 0
     keys, values = modes(options, mode, need_key)
     payload_bytes = int(size[good].sum())
-    columns = Columns(int(records.sum()), payload_bytes, payload_bytes, headers, keys, values, want_headers)
+    drafts = format not in (layouts.KAFKA, layouts.V3_FORMAT)
+    columns = Columns(int(records.sum()), payload_bytes, payload_bytes, headers, keys, values, want_headers, drafts)
     at = np.zeros(POSITIONS, np.int64)
     fields(rows, payload, size, base, buffer, at_origin, records, columns.target, at, headers, options.errors == "raise")
     for b in np.flatnonzero(good & (rows[:, table.CODE] != Code.OK)):

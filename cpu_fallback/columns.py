@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from kolumn import utf8
 from kolumn.cpu_fallback.address import PAD, store32
-from kolumn.cpu_fallback.fields import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target
 from kolumn.cpu_fallback.put import COPY, SKIP, VIEW, Payloads
 from kolumn.cpu_fallback.scalars import compiled
+from kolumn.cpu_fallback.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target
 from kolumn.recycle import take
 
 _VIEW = 16
@@ -111,11 +111,24 @@ class Columns:
         How much there is at most; headers are no larger than values.
     keys, values : int
         SKIP, COPY or VIEW.
-    want_headers : bool
+    want_headers, drafts : bool
+        Whether there are headers to keep, whether messages have attributes of their own.
     """
 
-    def __init__(self, rows: int, key_bytes: int, value_bytes: int, headers: int, keys: int, values: int, want_headers: bool) -> None:
+    def __init__(
+        self,
+        rows: int,
+        key_bytes: int,
+        value_bytes: int,
+        headers: int,
+        keys: int,
+        values: int,
+        want_headers: bool,
+        drafts: bool = False,
+    ) -> None:
         self.offset, self.timestamp = allocate(8 * rows), allocate(8 * rows)
+        self.attributes = np.zeros(rows if drafts else 0, np.uint8)
+        self.seconds = np.full(rows if drafts else 0, -1, np.int64)
         self.key = BinaryColumn.of(keys, rows, key_bytes)
         self.value = BinaryColumn.of(values, rows, value_bytes)
         self.header_ends = allocate(4 * (rows + 1)) if want_headers else None
@@ -137,6 +150,8 @@ class Columns:
             ends,
             self.header_key.payloads,
             self.header_value.payloads,
+            self.attributes.ctypes.data if len(self.attributes) else 0,
+            self.seconds.ctypes.data if len(self.seconds) else 0,
         )
 
     @property

@@ -4,14 +4,14 @@ from typing import Any
 
 from numba.extending import register_jitable
 
-from kolumn.cpu_fallback.address import load64
+from kolumn.cpu_fallback.address import load8, load64
 from kolumn.cpu_fallback.payloads import Payloads, Records, copy_payload, payload
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.formats import crc, legacy, memory, table
 
 _CRC_FROM = legacy.CRC_FROM
 _POSITION, _SIZE, _LAST_OFFSET, _CODEC = table.POSITION, table.SIZE, table.LAST_OFFSET, table.CODEC
-_TIMESTAMP_TYPE, _MAX_TIMESTAMP = table.TIMESTAMP_TYPE, table.MAX_TIMESTAMP
+_TIMESTAMP_TYPE, _MAX_TIMESTAMP, _BASE_OFFSET = table.TIMESTAMP_TYPE, table.MAX_TIMESTAMP, table.BASE_OFFSET
 
 
 @compiled
@@ -43,24 +43,36 @@ def _seal(pos: int, end: int) -> None:
 
 
 @compiled
-def fill(records: Records, magic: int, relative: bool, attributes: Any, first: Any, stop: int, to: Any) -> None:
+def measure(records: Records, magic: int, first: Any, stop: int, size: Any) -> None:
+    """Sizes of sets that are given, into ``size``."""
+    for b in range(first.shape[0]):
+        size[b] = 0
+        for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
+            size[b] += legacy.message_size(magic, payload(records.key, row)[1], payload(records.value, row)[1])
+
+
+@compiled
+def fill(records: Records, magic: int, marks: int, first: Any, stop: int, rows: Any, to: Any) -> None:
     """Write the messages of sets.
 
     Parameters
     ----------
-    relative : bool
-        Whether offsets count from the first one of the set, as they do in wrappers of format 1.
-    attributes : int64 array of sets
+    marks : int
+        Address of a uint8 for each row that is added to its attributes, 0 for none.
+    rows : int64 array of shape (n, `table.WIDTH`)
+        Of the batch table. With a codec, offsets count from its base offset, but for format 0.
     first, stop, to
         As of `encode_batches.fill`.
     """
     for b in range(first.shape[0]):
         start, end, pos = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
-        base = load64(records.offset + 8 * start) if relative else 0
+        base = rows[b, _BASE_OFFSET] if rows[b, _CODEC] != 0 and magic > 0 else 0
+        attributes = max(rows[b, _TIMESTAMP_TYPE], 0) << 3
         for row in range(start, end):
             size = legacy.message_size(magic, payload(records.key, row)[1], payload(records.value, row)[1])
             offset, timestamp = load64(records.offset + 8 * row) - base, load64(records.timestamp + 8 * row)
-            at = legacy.put_message(0, pos, size, magic, offset, attributes[b], timestamp)
+            mark = load8(marks + row) if marks else 0
+            at = legacy.put_message(0, pos, size, magic, offset, attributes | mark, timestamp)
             _put(records.value, row, _put(records.key, row, at))
             _seal(pos, pos + size)
             pos += size
@@ -68,8 +80,10 @@ def fill(records: Records, magic: int, relative: bool, attributes: Any, first: A
 
 @compiled
 def wrap(buf: int, rows: Any, magic: int) -> None:
-    """Write wrappers around sets that are in place; parameters as of `encode_batches.seal`."""
+    """Write wrappers around sets that are in place, where there is a codec; parameters as of `encode_batches.seal`."""
     for b in range(rows.shape[0]):
+        if rows[b, _CODEC] == 0:
+            continue
         pos, size = buf + rows[b, _POSITION], rows[b, _SIZE]
         attributes = rows[b, _CODEC] | (max(rows[b, _TIMESTAMP_TYPE], 0) << 3)
         at = legacy.put_message(0, pos, size, magic, rows[b, _LAST_OFFSET], attributes, rows[b, _MAX_TIMESTAMP])

@@ -4,40 +4,25 @@ Batches are written densely in file order. A batch that turns out to be damaged 
 back to where the batch began.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba.extending import register_jitable
 
-from kolumn.cpu_fallback.address import store32, store64
-from kolumn.cpu_fallback.put import SKIP, Payloads, forget, put
+from kolumn.cpu_fallback.address import store8, store32, store64
+from kolumn.cpu_fallback.draft_fields import set_messages, tagged_messages
+from kolumn.cpu_fallback.put import SKIP, forget, put
 from kolumn.cpu_fallback.scalars import compiled
+from kolumn.cpu_fallback.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target
 from kolumn.errors import Code
-from kolumn.formats import legacy, memory, table, v2
+from kolumn.formats import kip87, layouts, legacy, memory, table, v2
 
 _OK, _RECORD_END, _RECORD_LENGTH = int(Code.OK), int(Code.RECORD_END), int(Code.RECORD_LENGTH)
 _RECORDS_MISSING, _RECORDS_REMAIN = int(Code.RECORDS_MISSING), int(Code.RECORDS_REMAIN)
-_MAGIC, _CODEC, _CODE, _RECORD, _WHERE = table.MAGIC, table.CODEC, table.CODE, table.RECORD, table.WHERE
+_LAYOUT, _CODEC, _CODE, _RECORD, _WHERE = table.LAYOUT, table.CODEC, table.CODE, table.RECORD, table.WHERE
 _BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
 _MAX_TIMESTAMP, _TIMESTAMP_TYPE = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE
-
-ROWS, KEY, VALUE, HEADERS, HEADER_KEY, HEADER_VALUE = range(6)
-"""Write positions in the array ``at``: rows, bytes of keys and values, headers, bytes of their keys and values."""
-POSITIONS = 6
-
-
-class Target(NamedTuple):
-    """Where the columns of a run of batches go; all addresses.
-
-    ``offset`` and ``timestamp`` (ms) are int64, ``header_ends`` the int32 list offsets, 0 where headers are not wanted.
-    """
-
-    offset: int
-    timestamp: int
-    key: Payloads
-    value: Payloads
-    header_ends: int
-    header_key: Payloads
-    header_value: Payloads
+_TOMBSTONE_MAGIC, _TOMBSTONE, _FLAGGED = kip87.MAGIC, kip87.TOMBSTONE, kip87.FLAGGED
+_V3_BARE, _ENRICHED, _KIP98 = layouts.V3_BARE, layouts.ENRICHED, layouts.KIP98
 
 
 @compiled
@@ -73,8 +58,14 @@ def fields(
     for b in range(rows.shape[0]):
         if rows[b, _CODE] == _OK:
             first = at[ROWS]
-            if rows[b, _MAGIC] == 2:
-                code, record, where = batch_records(rows[b], payload[b], size[b], buffer[b], origin[b], records[b], to, at)
+            layout = rows[b, _LAYOUT]
+            if layouts.has_castagnoli(layout):
+                skip = 0 if layout == _V3_BARE else 1
+                code, record, where = batch_records(rows[b], payload[b], size[b], buffer[b], origin[b], records[b], skip, to, at)
+            elif layout == _KIP98:
+                code, record, where = set_messages(rows[b], payload[b], size[b], buffer[b], origin[b], to, at)
+            elif layout == _ENRICHED:
+                code, record, where = tagged_messages(rows[b], payload[b], size[b], buffer[b], origin[b], records[b], base[b], to, at)
             else:
                 code, record, where = _messages(rows[b], payload[b], size[b], buffer[b], origin[b], records[b], base[b], to, at)
             if code == _OK:
@@ -83,6 +74,9 @@ def fields(
             rows[b, _CODE], rows[b, _RECORD], rows[b, _WHERE] = code, record, where
             forget(to.key, first, first + records[b])
             forget(to.value, first, first + records[b])
+            if to.attributes:
+                for row in range(first, first + records[b]):
+                    store8(to.attributes + row, 0)
             if headers:
                 forget(to.header_value, at[HEADERS], headers)
         if stop_at_error:
@@ -92,8 +86,13 @@ def fields(
 
 
 @register_jitable(forceinline=True)
-def batch_records(row: Any, buf: int, end: int, buffer: int, origin: int, count: int, to: Target, at: Any) -> tuple[int, int, int]:
-    """Records of a format 2 batch: (code, record, position of the offence); ``at`` moves on only if all are right."""
+def batch_records(
+    row: Any, buf: int, end: int, buffer: int, origin: int, count: int, skip: int, to: Target, at: Any
+) -> tuple[int, int, int]:
+    """Records of a batch of format 2, or 3 with ``skip`` as `v2.fields` has it: (code, record, position of the offence).
+
+    ``at`` moves on only if all are right.
+    """
     n, key, value = at[ROWS], at[KEY], at[VALUE]
     header, header_key, header_value = at[HEADERS], at[HEADER_KEY], at[HEADER_VALUE]
     offset, timestamp, append_timestamp = row[_BASE_OFFSET], row[_BASE_TIMESTAMP], row[_MAX_TIMESTAMP]
@@ -101,7 +100,7 @@ def batch_records(row: Any, buf: int, end: int, buffer: int, origin: int, count:
     where = 0
     for record in range(count):
         code, stop, time_delta, offset_delta, key_at, key_length, value_at, value_length, header_at, header_count = v2.fields(
-            buf, where, end
+            buf, where, end, skip
         )
         if code != _OK:
             # Bytes that end where a record should begin: the batch holds fewer than its header says.
@@ -149,10 +148,12 @@ def _messages(row: Any, buf: int, end: int, buffer: int, origin: int, count: int
         if code != _OK:
             return code, record, wrong
         # A wrapper's append time stands for all inner messages that have a timestamp at all.
-        if append_time and memory.load8(buf, where + 16) == 1:
+        if append_time and memory.load8(buf, where + 16) >= 1:
             timestamp = row[_MAX_TIMESTAMP]
         store64(to.offset + 8 * n, memory.i64_at(buf, where) + base)
         store64(to.timestamp + 8 * n, timestamp)
+        if to.attributes and memory.load8(buf, where + 16) == _TOMBSTONE_MAGIC:
+            store8(to.attributes + n, (memory.load8(buf, where + 17) & _TOMBSTONE) | _FLAGGED)
         if to.key.mode != SKIP:
             key = put(to.key, buf + key_at, buffer, origin + key_at, key_length, n, key)
         if to.value.mode != SKIP:

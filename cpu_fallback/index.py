@@ -6,20 +6,22 @@ from numba.extending import register_jitable
 
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.errors import Code
-from kolumn.formats import crc, legacy, memory, table, v2
+from kolumn.formats import crc, kip98_draft, layouts, legacy, memory, table, v2, v3_compact
 from kolumn.formats.entry import magic_at
 
 _OK, _TRUNCATED = int(Code.OK), int(Code.TRUNCATED)
 _RECORD_COUNT, _RECORDS_MISSING = int(Code.RECORD_COUNT), int(Code.RECORDS_MISSING)
 _INNER_MAGIC, _INNER_COMPRESSED, _INNER_CRC = int(Code.INNER_MAGIC), int(Code.INNER_COMPRESSED), int(Code.INNER_CRC)
 _NO_INNER, _INNER_OFFSET = int(Code.NO_INNER), int(Code.INNER_OFFSET)
+_RECORD_CRC, _TAG_COUNT = int(Code.RECORD_CRC), int(Code.TAG_COUNT)
 _MAGIC, _CODEC, _COUNT, _CODE, _RECORD, _WHERE = table.MAGIC, table.CODEC, table.COUNT, table.CODE, table.RECORD, table.WHERE
-_LAST_OFFSET, _SMALLEST_RECORD = table.LAST_OFFSET, v2.SMALLEST_RECORD
-_CRC_FROM = legacy.CRC_FROM
+_BASE_OFFSET, _LAST_OFFSET, _LAYOUT, _UNKNOWN = table.BASE_OFFSET, table.LAST_OFFSET, table.LAYOUT, table.UNKNOWN
+_CRC_FROM, _SMALLEST_RECORD, _SMALLEST_BARE = legacy.CRC_FROM, v2.SMALLEST_RECORD, v3_compact.SMALLEST_RECORD
+_V3_BARE, _ENRICHED, _KIP98 = layouts.V3_BARE, layouts.ENRICHED, layouts.KIP98
 
 
 @compiled
-def index(rows: Any, payload: Any, size: Any, check_crcs: bool, records: Any, base: Any) -> None:
+def index(rows: Any, payload: Any, size: Any, format: int, check_crcs: bool, records: Any, base: Any) -> None:
     """Count the records of each batch without a code; batches whose count can't be true get one.
 
     Parameters
@@ -27,6 +29,8 @@ def index(rows: Any, payload: Any, size: Any, check_crcs: bool, records: Any, ba
     rows : int64 array of shape (n, `table.WIDTH`)
     payload, size : int64 arrays of n
         Address and bytes of the (inflated) records or inner messages.
+    format : int
+        Of `layouts`.
     check_crcs : bool
         Compare the CRC-32 of inner messages too.
     records : int64 array of n
@@ -40,19 +44,25 @@ def index(rows: Any, payload: Any, size: Any, check_crcs: bool, records: Any, ba
         base[b] = 0
         if row[_CODE] != _OK:
             continue
-        if row[_MAGIC] == 2:
+        if row[_LAYOUT] == _KIP98:
+            row[_CODE], records[b], where = _set_messages(payload[b], size[b], check_crcs)
+            if row[_CODE] != _OK:
+                row[_RECORD], row[_WHERE], records[b] = records[b], where, 0
+        elif not layouts.holds_messages(row[_LAYOUT]):
+            smallest = _SMALLEST_BARE if row[_LAYOUT] == _V3_BARE else _SMALLEST_RECORD
             if row[_COUNT] < 0:
                 row[_CODE] = _RECORD_COUNT
-            elif row[_COUNT] > size[b] // _SMALLEST_RECORD:
+            elif row[_COUNT] > size[b] // smallest:
                 row[_CODE] = _RECORDS_MISSING
             else:
                 records[b] = row[_COUNT]
         elif row[_CODEC] == 0:
             records[b] = 1
         else:
-            count, last, code, where = _inner_messages(payload[b], size[b], check_crcs)
+            highest = layouts.highest_inner_magic(format, row[_LAYOUT])
+            count, last, code, where = _inner_messages(payload[b], size[b], row[_LAYOUT], highest, check_crcs)
             if code == _OK:
-                code, base[b] = _base_of(row, last)
+                code, base[b] = _base_of(row, last, count)
                 where = -1
             row[_CODE] = code
             if code == _OK:
@@ -62,7 +72,7 @@ def index(rows: Any, payload: Any, size: Any, check_crcs: bool, records: Any, ba
 
 
 @register_jitable
-def _inner_messages(buf: int, end: int, check_crcs: bool) -> tuple[int, int, int, int]:
+def _inner_messages(buf: int, end: int, layout: int, highest: int, check_crcs: bool) -> tuple[int, int, int, int]:
     """Hop through the inner messages: (count, offset field of the last one, code, where)."""
     at = 0
     count = 0
@@ -73,9 +83,10 @@ def _inner_messages(buf: int, end: int, check_crcs: bool) -> tuple[int, int, int
             break
         if code != _OK:
             return count, last, code, following
-        if magic_at(buf, at) > 1:
+        if magic_at(buf, at) > highest or (layout == _ENRICHED and magic_at(buf, at) == 0):
             return count, last, _INNER_MAGIC, at + 16
-        if memory.load8(buf, at + 17) & 7 != 0:
+        attributes = memory.load8(buf, at + 17)
+        if attributes & 7 != 0 and (layout != _ENRICHED or attributes & 8 == 0):
             return count, last, _INNER_COMPRESSED, at + 17
         if check_crcs and crc.crc32(buf, at + _CRC_FROM, following) != memory.u32_at(buf, at + 12):
             return count, last, _INNER_CRC, at + 12
@@ -88,8 +99,11 @@ def _inner_messages(buf: int, end: int, check_crcs: bool) -> tuple[int, int, int
 
 
 @register_jitable
-def _base_of(row: Any, last: int) -> tuple[int, int]:
+def _base_of(row: Any, last: int, count: int) -> tuple[int, int]:
     """What to add to inner offsets (``DeepRecordsIterator`` of Kafka): the wrapper's magic decides, not the inner one's."""
+    if row[_LAYOUT] == _ENRICHED:
+        tells = row[_COUNT] != _UNKNOWN and row[_COUNT] != count
+        return _TAG_COUNT if tells else _OK, row[_BASE_OFFSET]
     if row[_MAGIC] == 0 or row[_LAST_OFFSET] == 0:
         return _OK, 0
     if row[_LAST_OFFSET] < last:
@@ -97,15 +111,32 @@ def _base_of(row: Any, last: int) -> tuple[int, int]:
     return _OK, row[_LAST_OFFSET] - last
 
 
+@register_jitable
+def _set_messages(buf: int, end: int, check_crcs: bool) -> tuple[int, int, int]:
+    """Hop through the messages of a set of `kip98_draft`: (code, count, where)."""
+    at = 0
+    count = 0
+    while at < end:
+        code, body, following = kip98_draft.hop(buf, at, end)
+        if code != _OK:
+            return code, count, at
+        if check_crcs and crc.crc32(buf, body, following - 4) != memory.u32_at(buf, following - 4):
+            return _RECORD_CRC, count, following - 4
+        count += 1
+        at = following
+    return _OK, count, -1
+
+
 @compiled
 def count_headers(rows: Any, payload: Any, size: Any, records: Any) -> int:
-    """Upper bound of the record headers in the batches that `index` let through (formats 0 and 1 have none)."""
+    """Upper bound of the record headers in the batches that `index` let through (messages have none)."""
     total = 0
     for b in range(rows.shape[0]):
-        if rows[b, _CODE] == _OK and rows[b, _MAGIC] == 2:
+        if rows[b, _CODE] == _OK and layouts.has_castagnoli(rows[b, _LAYOUT]):
             at = 0
+            skip = 0 if rows[b, _LAYOUT] == _V3_BARE else 1
             for _ in range(records[b]):
-                result = v2.fields(payload[b], at, size[b])
+                result = v2.fields(payload[b], at, size[b], skip)
                 if result[0] != _OK:
                     break
                 at = result[1]

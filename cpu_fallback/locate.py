@@ -2,14 +2,17 @@
 
 from typing import Any
 
+from numba.extending import register_jitable
+
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.errors import Code
-from kolumn.formats import legacy, table, v2
+from kolumn.formats import enriched, layouts, legacy, table
 
 _OK, _BAD_CODEC, _CODEC_NOT_ALLOWED = int(Code.OK), int(Code.BAD_CODEC), int(Code.CODEC_NOT_ALLOWED)
-_NULL_WRAPPER = int(Code.NULL_WRAPPER)
-_POSITION, _SIZE, _MAGIC, _CODEC, _COUNT, _CODE = table.POSITION, table.SIZE, table.MAGIC, table.CODEC, table.COUNT, table.CODE
-_HEADER = v2.HEADER
+_NULL_WRAPPER, _MESSAGE_TYPE = int(Code.NULL_WRAPPER), int(Code.MESSAGE_TYPE)
+_POSITION, _SIZE, _CODEC, _COUNT, _CODE = table.POSITION, table.SIZE, table.CODEC, table.COUNT, table.CODE
+_LAYOUT, _PAYLOAD, _ATTRIBUTES, _CONTROL = table.LAYOUT, table.PAYLOAD, table.ATTRIBUTES, table.CONTROL
+_ENRICHED, _KIP98 = layouts.ENRICHED, layouts.KIP98
 _ZSTD = 4
 
 
@@ -25,22 +28,39 @@ def locate(buf: int, origin: int, rows: Any, start: Any, size: Any, codec: Any) 
         start[b], size[b], codec[b] = row[_POSITION], 0, 0
         if row[_CODE] != _OK:
             continue
-        position, end = row[_POSITION], row[_POSITION] + row[_SIZE]
-        if row[_MAGIC] == 2:
-            if row[_COUNT] == 0:
-                continue
-            if row[_CODEC] > _ZSTD:
-                row[_CODE] = _BAD_CODEC
-                continue
-            start[b], size[b], codec[b] = position + _HEADER, row[_SIZE] - _HEADER, row[_CODEC]
-        elif row[_CODEC] == 0:
-            size[b] = row[_SIZE]
-        elif row[_CODEC] >= _ZSTD:
-            row[_CODE] = _CODEC_NOT_ALLOWED if row[_CODEC] == _ZSTD else _BAD_CODEC
+        if layouts.holds_messages(row[_LAYOUT]):
+            row[_CODE], start[b], size[b] = _message(buf - origin, row)
+        elif row[_COUNT] != 0:
+            row[_CODE] = _codec(row[_CODEC], _ZSTD - 1 if row[_LAYOUT] == _KIP98 else _ZSTD)
+            start[b], size[b] = row[_POSITION] + row[_PAYLOAD], row[_SIZE] - row[_PAYLOAD]
+        if row[_CODE] == _OK:
+            codec[b] = row[_CODEC]
         else:
-            code, _, _, _, _, value, length = legacy.message(buf - origin, position, end)
-            if code == _OK and length < 0:
-                code = _NULL_WRAPPER
-            row[_CODE] = code
-            if code == _OK:
-                start[b], size[b], codec[b] = value, length, row[_CODEC]
+            size[b] = 0
+
+
+@register_jitable
+def _codec(codec: int, highest: int) -> int:
+    if codec <= highest:
+        return _OK
+    return _CODEC_NOT_ALLOWED if codec == _ZSTD else _BAD_CODEC
+
+
+@register_jitable
+def _message(buf: int, row: Any) -> tuple[int, int, int]:
+    """Code, start and size of what a message is, or of what it wraps."""
+    position, end = row[_POSITION], row[_POSITION] + row[_SIZE]
+    if row[_LAYOUT] == _ENRICHED:
+        kind = row[_ATTRIBUTES] & 15
+        code = _OK if kind < _ZSTD or row[_CONTROL] != 0 else _MESSAGE_TYPE
+    else:
+        code = _codec(row[_CODEC], _ZSTD - 1)
+    if code != _OK or row[_CODEC] == 0:
+        return code, position, row[_SIZE]
+    if row[_LAYOUT] == _ENRICHED:
+        code, _, _, _, _, _, _, _, value, length = enriched.message(buf, position, end)
+    else:
+        code, _, _, _, _, value, length = legacy.message(buf, position, end)
+    if code == _OK and length < 0:
+        return _NULL_WRAPPER, value, 0
+    return code, value, length

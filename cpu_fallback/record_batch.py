@@ -10,14 +10,13 @@ import pyarrow as pa
 from kolumn.codecs import NAMES
 from kolumn.cpu_fallback.batches import Run
 from kolumn.cpu_fallback.columns import allocate, bitmap, ones, used
+from kolumn.cpu_fallback.message_flags import MessageFlags
 from kolumn.cpu_fallback.timestamps import microseconds
-from kolumn.formats import table, v2
+from kolumn.formats import table
 from kolumn.keep import keep
 from kolumn.options import Options
 from kolumn.schema import record_schema
 from kolumn.source import Segment
-
-CONTROL_TYPES = ("ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS")
 
 _LARGEST_SEQUENCE = 2**31 - 1
 
@@ -39,6 +38,9 @@ def record_batch(run: Run, rows: Any, segment: Segment, options: Options) -> pa.
     builder = _Builder(run, rows, segment, options)
     batch = pa.RecordBatch.from_arrays([builder.column(field) for field in schema], schema=schema)
     mask = _in_range(builder.offset, builder.timestamp, options)
+    if not options.include_control and builder.has_control_messages:
+        data = ~builder.control
+        mask = data if mask is None else mask & data
     return batch if mask is None else keep(batch, mask)
 
 
@@ -47,10 +49,13 @@ class _Builder:
         self.run, self.rows, self.segment, self.options = run, rows, segment, options
         self.offset = run.columns.int64(run.columns.offset, run.rows)
         self.timestamp = run.columns.int64(run.columns.timestamp, run.rows)
+        self.messages = MessageFlags(run, rows)
+        self.control = self.messages.control
+        self.has_control_messages = len(run.columns.attributes) > 0 and bool(self.control.any())
 
     def column(self, field: pa.Field) -> pa.Array:
         run, name = self.run, field.name
-        if name in _REPEATED:
+        if name in _REPEATED and not (name == "isControl" and self.has_control_messages):
             return self._repeated(_REPEATED[name], field.type)
         direct: dict[str, Callable[[], pa.Array]] = {
             "key": lambda: run.columns.key_array(field.type, run.at, run.sources),
@@ -64,8 +69,11 @@ class _Builder:
             "segment": lambda: _constant(self.segment.path, field.type, run.rows),
             "codec": lambda: pa.DictionaryArray.from_arrays(self.repeat(table.CODEC).astype(np.int8), list(NAMES)).cast(field.type),
             "sequence": lambda: pa.array(self._sequence(), field.type),
-            "tombstone": self._tombstone,
+            "isControl": lambda: pa.array(self.control),
+            "tombstone": lambda: pa.array(self.messages.tombstone),
             "controlType": self._control_type,
+            "timestampSeconds": lambda: self.messages.seconds(field.type),
+            "brokerTimestampMs": lambda: self.messages.broker_timestamp(self.timestamp),
         }
         return direct[name]()
 
@@ -98,18 +106,14 @@ class _Builder:
         sequence[base < 0] = -1
         return sequence.astype(np.int32)
 
-    def _tombstone(self) -> pa.Array:
-        return pa.array(self.run.columns.value_nulls[: self.run.rows] & (self.repeat(table.CONTROL) == 0))
-
     def _control_type(self) -> pa.Array:
         names: list[str | None] = [None] * self.run.rows
-        control = np.flatnonzero(self.repeat(table.CONTROL))
+        control = np.flatnonzero(self.control)
         if len(control):
             kind = pa.binary_view() if self.run.columns.key.views is not None else pa.binary()
             keys = self.run.columns.key_array(kind, self.run.at, self.run.sources)
-            for row in control:
-                code = v2.control_type(keys[int(row)].as_py() or b"")
-                names[row] = CONTROL_TYPES[code] if code is not None and 0 <= code < len(CONTROL_TYPES) else "UNKNOWN"
+            for row in control.tolist():
+                names[row] = self.messages.control_type(row, keys[row].as_py())
         return pa.array(names, pa.string())
 
 

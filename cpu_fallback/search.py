@@ -3,48 +3,71 @@
 from numba.extending import register_jitable
 
 from kolumn.cpu_fallback.scalars import compiled
-from kolumn.formats import crc, legacy, memory, v2
+from kolumn.formats import crc, enriched, entry, kip98_draft, layouts, legacy, memory, v2, v3_compact, varint
 
 _V2_SMALLEST, _V1_SMALLEST, _V0_SMALLEST = v2.SMALLEST, legacy.SMALLEST_V1, legacy.SMALLEST_V0
+_KIP98_SMALLEST, _ENRICHED_SMALLEST, _LAST_CONTROL = kip98_draft.SMALLEST, enriched.SMALLEST, enriched.LAST_CONTROL
+_V3_FORMAT, _V2, _NONE, _LEGACY = layouts.V3_FORMAT, layouts.V2, layouts.NONE, layouts.LEGACY
+_KIP98, _KIP87, _ENRICHED = layouts.KIP98, layouts.KIP87, layouts.ENRICHED
 _CRC32C, _CRC32 = crc.CRC32C, crc.CRC32
-_HEADER = v2.HEADER
+_OVERHEAD, _OK = entry.OVERHEAD, 0
 _ZSTD, _LZ4 = 4, 3
+_TYPE_BITS, _KNOWN_BITS = 0x0F, 0x3F
 
 
 @compiled
-def candidate(buf: int, origin: int, at: int, stop: int, end: int, floor: int) -> int:
+def candidate(buf: int, origin: int, at: int, stop: int, end: int, floor: int, format: int) -> int:
     """First position in [at, stop) whose bytes could be the header of an entry; ``stop`` where none could.
 
-    61 bytes from each position on must be readable (padding will do). An entry must end by ``end``, its offset must be above
-    ``floor``, and bits that no writer sets must be clear.
+    `walk.HEADERS` bytes from each position on must be readable (padding will do). An entry must end by ``end``, its offset must
+    be above ``floor``, and bits that no writer sets must be clear.
     """
     base = buf - origin
     while at < stop:
-        magic = memory.load8(base, at + 16)
-        if magic <= 2 and _plausible(base, at, end, floor, magic):
+        if _plausible(base, at, end, floor, format):
             return at
         at += 1
     return stop
 
 
 @compiled
-def plausible(buf: int, origin: int, at: int, end: int, floor: int) -> bool:
+def plausible(buf: int, origin: int, at: int, end: int, floor: int, format: int) -> bool:
     """Whether the bytes at ``at`` could be the header of an entry that ends by ``end``."""
-    magic = memory.load8(buf - origin, at + 16)
-    return magic <= 2 and _plausible(buf - origin, at, end, floor, magic)
+    return _plausible(buf - origin, at, end, floor, format)
 
 
 @register_jitable
-def _plausible(base: int, at: int, end: int, floor: int, magic: int) -> bool:
-    size = memory.i32_at(base, at + 8)
-    if size < _V0_SMALLEST or size > end - at - 12 or memory.i64_at(base, at) <= floor:
+def _plausible(base: int, at: int, end: int, floor: int, format: int) -> bool:
+    if format == _V3_FORMAT and v3_compact.entry(base, at, end)[0] == _OK:
+        return memory.i64_at(base, at) > floor and _compact(base, at)
+    magic = memory.load8(base, at + 16)
+    if magic > 2:
         return False
-    if magic < 2:
-        attributes = memory.load8(base, at + 17)
+    size = memory.i32_at(base, at + 8)
+    if size < _V0_SMALLEST or size > end - at - _OVERHEAD or memory.i64_at(base, at) <= floor:
+        return False
+    layout = layouts.layout_of(format, magic)
+    attributes = memory.load8(base, at + 17)
+    if layout == _LEGACY:
         return attributes < 16 and attributes & 7 <= _LZ4 and (magic == 0 or size >= _V1_SMALLEST)
-    count, last = memory.i32_at(base, at + 57), memory.i32_at(base, at + 23)
-    attributes = memory.i16_at(base, at + 21)
-    return size >= _V2_SMALLEST and 0 <= count <= last + 1 and 0 <= attributes < 128 and attributes & 7 <= _ZSTD
+    if layout == _V2:
+        attributes = memory.i16_at(base, at + 21)
+        count, last = memory.i32_at(base, at + 57), memory.i32_at(base, at + 23)
+        return size >= _V2_SMALLEST and 0 <= count <= last + 1 and 0 <= attributes < 128 and attributes & 7 <= _ZSTD
+    if layout == _KIP98:
+        attributes = memory.i16_at(base, at + 17)
+        return size >= _KIP98_SMALLEST and 0 <= attributes < 32 and attributes & 7 <= _LZ4 and memory.i32_at(base, at + 19) > 0
+    if layout == _ENRICHED:
+        return size >= _ENRICHED_SMALLEST and attributes <= _KNOWN_BITS and attributes & _TYPE_BITS <= _LAST_CONTROL
+    return layout == _KIP87 and size >= _V1_SMALLEST and attributes <= _KNOWN_BITS and attributes & 7 <= _LZ4
+
+
+@register_jitable
+def _compact(base: int, at: int) -> bool:
+    """Whether the attributes of what is framed as format 3 could be a batch's."""
+    _, behind = varint.uvarint32(base, at + 8, at + 13)
+    attributes = memory.i16_at(base, behind + 9)
+    return 0 <= attributes < 256 and attributes & 7 <= _ZSTD
 
 
 @compiled

@@ -6,10 +6,11 @@ import numpy as np
 from numba.extending import register_jitable
 
 from kolumn.cpu_fallback.scalars import compiled
-from kolumn.formats import table
+from kolumn.formats import layouts, table
 from kolumn.options import Options
 
 _MAGIC, _CODEC, _CONTROL, _UNKNOWN = table.MAGIC, table.CODEC, table.CONTROL, table.UNKNOWN
+_LAYOUT, _ENRICHED = table.LAYOUT, layouts.ENRICHED
 _BASE_OFFSET, _LAST_OFFSET, _MAX_TIMESTAMP = table.BASE_OFFSET, table.LAST_OFFSET, table.MAX_TIMESTAMP
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
@@ -42,14 +43,15 @@ def keeps(limit: Limits, row: Any) -> bool:
     """Whether the entry of a row can hold records within the limits."""
     if row[_CONTROL] != 0 and not limit.include_control:
         return False
-    # A wrapper's offset is its last record's only if its inner offsets count from it: format 1, and not 0.
-    tells = row[_CODEC] == 0 or row[_MAGIC] == 2 or (row[_MAGIC] == 1 and row[_LAST_OFFSET] != 0)
-    if row[_LAST_OFFSET] < limit.start_offset and tells:
+    # A shipped wrapper's offset is its last record's only if its inner offsets count from it: format 1, and not 0.
+    messages = layouts.holds_messages(row[_LAYOUT])
+    tells = row[_CODEC] == 0 or not messages or row[_LAYOUT] == _ENRICHED or (row[_MAGIC] >= 1 and row[_LAST_OFFSET] != 0)
+    if row[_LAST_OFFSET] < limit.start_offset and tells and row[_LAST_OFFSET] != _UNKNOWN:
         return False
     if limit.end_offset != _HIGHEST and row[_BASE_OFFSET] >= limit.end_offset and row[_BASE_OFFSET] != _UNKNOWN:
         return False
     # The largest timestamp of a batch is under its CRC and set by the broker; in a wrapper it may be the last record's.
-    return row[_MAGIC] < 2 or row[_MAX_TIMESTAMP] >= limit.start_timestamp
+    return messages or row[_MAX_TIMESTAMP] >= limit.start_timestamp
 
 
 @compiled

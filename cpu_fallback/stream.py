@@ -16,14 +16,15 @@ from numba import types
 from numba.extending import register_jitable
 
 from kolumn.codecs import LZ4, NONE, SNAPPY
-from kolumn.cpu_fallback.fields import KEY, POSITIONS, ROWS, VALUE, Target, batch_records
+from kolumn.cpu_fallback.fields import batch_records
 from kolumn.cpu_fallback.put import COPY
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.cpu_fallback.select import Limits, keeps
+from kolumn.cpu_fallback.target import KEY, POSITIONS, ROWS, VALUE, Target
 from kolumn.cpu_fallback.unpack import unpack
-from kolumn.cpu_fallback.walk import HEADERS, fill
+from kolumn.cpu_fallback.walk import fill
 from kolumn.errors import Code
-from kolumn.formats import crc, table, v2
+from kolumn.formats import crc, layouts, table, v2
 from kolumn.formats.entry import entry, magic_at
 
 BLOCK = 1 << 18
@@ -37,7 +38,8 @@ DONE, FULL, LIBRARY, WRONG = range(4)
 ARENA = POSITIONS
 """Behind the columns' write positions: how many bytes were inflated; where views keep them, so much of the arena is used."""
 
-_OK, _HEADER, _CRC_FROM = int(Code.OK), v2.HEADER, v2.CRC_FROM
+_OK, _HEADER, _CRC_FROM, _V2 = int(Code.OK), v2.HEADER, v2.CRC_FROM, layouts.V2
+HEADERS = v2.HEADER
 _POSITION, _SIZE, _CRC, _COUNT = table.POSITION, table.SIZE, table.CRC, table.COUNT
 _CODE, _CODEC = table.CODE, table.CODEC
 _NONE, _LZ4, _SNAPPY = NONE, LZ4, SNAPPY
@@ -106,7 +108,7 @@ def _row(header: int, pos: int, end: int, row: Any) -> int:
     code, size = entry(header - pos, pos, end)
     if code != _OK or magic_at(header - pos, pos) != 2 or size > _LARGEST:
         return 0
-    fill(header - pos, pos, size, row)
+    fill(header - pos, pos, size, _V2, row)
     return size if row[_CODE] == _OK else 0
 
 
@@ -267,7 +269,7 @@ def _append(row: Any, payload: int, size: int, buffer: int, origin: int, records
         return FULL
     if (to.key.mode == COPY and at[KEY] + size > room.key_bytes) or (to.value.mode == COPY and at[VALUE] + size > room.value_bytes):
         return FULL
-    code, _, _ = batch_records(row, payload, size, buffer, origin, count, to, at)
+    code, _, _ = batch_records(row, payload, size, buffer, origin, count, 1, to, at)
     if code != _OK:
         return WRONG
     records[b] = count

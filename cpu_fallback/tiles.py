@@ -15,11 +15,11 @@ from kolumn.codecs import LZ4, NONE, SNAPPY
 from kolumn.cpu_fallback.address import PAD
 from kolumn.cpu_fallback.batches import Run, modes
 from kolumn.cpu_fallback.columns import Columns
-from kolumn.cpu_fallback.fields import KEY, POSITIONS, ROWS
 from kolumn.cpu_fallback.inflate import inflate
 from kolumn.cpu_fallback.put import COPY, VIEW
 from kolumn.cpu_fallback.select import limits, wanted
 from kolumn.cpu_fallback.stream import ARENA, BLOCK, DONE, LIBRARY, WRONG, Room, Source, Span, append, hop, load, stream
+from kolumn.cpu_fallback.target import KEY, POSITIONS, ROWS
 from kolumn.formats import table
 from kolumn.formats.v2 import HEADER, SMALLEST_RECORD
 from kolumn.options import Options

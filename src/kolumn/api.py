@@ -20,7 +20,8 @@ from kolumn.source import Range, Segment, find_segments
 
 def segments_of(source: Any, options: Options) -> list[Segment]:
     """Live segments of a source."""
-    return without_replaced(find_segments(source, options.topic, options.partition))
+    found = find_segments(source, options.topic, options.partition)
+    return without_replaced([replace(segment, format=options.format) for segment in found])
 
 
 def scan(source: Any, **options: Any) -> pa.RecordBatchReader:

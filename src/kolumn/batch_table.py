@@ -64,7 +64,8 @@ def entry_rows(file: SegmentFile, options: Options) -> Iterator[Any]:
 
 def _until_trouble(file: SegmentFile, position: int, floor: int, options: Options) -> Generator[Any, None, Trouble | None]:
     """Entries up to the end or to where the chain of entries is lost; a length that leads astray is found out by checksums alone."""
-    walk = chunks(file, position, file.size, options.chunk_bytes if options.check_crcs else HEADER_WINDOW, options.check_crcs)
+    window = options.chunk_bytes if options.check_crcs else HEADER_WINDOW
+    walk = chunks(file, position, file.size, window, options.check_crcs, check_crcs=options.check_crcs)
     while True:
         try:
             chunk = next(walk)
@@ -78,8 +79,7 @@ def _until_trouble(file: SegmentFile, position: int, floor: int, options: Option
         yield rows
         if found.trouble is not None:
             return found.trouble
-        intact = rows[rows[:, table.CODE] == Code.OK, table.LAST_OFFSET]
-        floor = int(intact[-1]) if len(intact) else floor
+        floor = table.last_offset(rows[rows[:, table.CODE] == Code.OK], floor)
 
 
 def _arrow(rows: Any, path: str, checked: bool) -> pa.Table:

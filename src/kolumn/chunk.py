@@ -126,18 +126,18 @@ def _count(good: Any, errors: dict[int, Any], result: Decoded) -> None:
     broken = np.isin(good[:, table.POSITION], list(errors))
     result.intact = len(good) - len(errors)
     result.valid_bytes = int(good[~broken, table.SIZE].sum())
-    result.last_offset = int(good[-1, table.LAST_OFFSET]) if len(good) else -1
+    result.last_offset = table.last_offset(good, -1)
 
 
 def before_trouble(file: SegmentFile, chunk: Chunk, rows: Any, options: Options, start: int | None, result: Decoded) -> Any:
     """Rows up to where the chain of entries is lost; damaged entries inside the chain are noted."""
     for i in np.flatnonzero(rows[:, table.CODE]):
         row = rows[i]
-        before = rows[:i][rows[:i, table.CODE] == Code.OK, table.LAST_OFFSET]
+        before = rows[:i][rows[:i, table.CODE] == Code.OK]
         if not len(before) and start is None and options.errors == "skip":
             result.undecided = True
             return rows[:0]
-        floor = int(before[-1]) if len(before) else -1 if start is None else start
+        floor = table.last_offset(before, -1 if start is None else start)
         position, size = int(row[table.POSITION]), int(row[table.SIZE])
         error = header_error(file.path, row, chunk.source[position - chunk.origin :][:size])
         resume = None

@@ -68,17 +68,16 @@ class Trouble:
 def damage_of(row: Any, error: CorruptBatchError, size: int, floor: int, whole: bool = True) -> Damage:
     """Damage of one entry from its row of the batch table; ``whole`` says that nothing else was lost with it."""
     base, last, count = (int(row[column]) for column in (table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT))
-    if base == table.UNKNOWN:
-        base = last
+    starts, ends = base != table.UNKNOWN, last != table.UNKNOWN
+    base, last = base if starts else last, last if ends else base
     sane = row[table.CODE] != Code.BAD_MAGIC and floor < base <= last
-    lost = count if whole and sane and 0 <= count <= last - base + 1 else None
-    wrapper = row[table.MAGIC] < 2 and row[table.CODEC] != 0
+    lost = count if whole and sane and count >= 0 and (count <= last - base + 1 or not ends) else None
     return Damage(
         error.segment,
         int(row[table.POSITION]),
         size,
-        base if sane and not wrapper else None,
-        last if sane else None,
+        base if sane and starts else None,
+        last if sane and ends else None,
         reason(error),
         lost,
     )

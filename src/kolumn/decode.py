@@ -137,7 +137,7 @@ def _until_trouble(
     """Decode up to the end or to where the chain of entries is lost."""
     floor = one.floor
     streamed, ahead = "headers" not in options.columns, pool is not None
-    plan = _Plan(chunks(file, one.start, one.end, options.chunk_bytes, streamed=streamed, ahead=ahead))
+    plan = _Plan(chunks(file, one.start, one.end, options.chunk_bytes, streamed=streamed, ahead=ahead, check_crcs=options.check_crcs))
 
     def work(chunk: Chunk) -> Decoded:
         # With threads a chunk is begun before it is known what the last offset before it is; damage at its beginning has to wait for that.

@@ -41,6 +41,14 @@ class Code(IntEnum):
     INNER_CRC = 44
     NO_INNER = 45
     INNER_OFFSET = 46
+    # The drafts.
+    BATCH_HEADER = 50
+    ENRICHED_SIZE = 51
+    MESSAGE_TYPE = 52
+    TAG_LENGTH = 53
+    TAG = 54
+    TAG_COUNT = 55
+    RECORD_CRC = 56
 
 
 # code -> (field, what the format asks for)
@@ -48,7 +56,7 @@ MEANING = {
     Code.TRUNCATED: ("batch length", "an entry that ends inside the file"),
     Code.ZERO_TAIL: ("batch length", "an entry"),
     Code.BAD_LENGTH: ("batch length", "at least 14 (format 2: 49), and an entry that ends inside the file"),
-    Code.BAD_MAGIC: ("magic", "0, 1 or 2"),
+    Code.BAD_MAGIC: ("magic", "one that the format has (kafka: 0, 1 or 2)"),
     Code.BAD_CRC: ("crc", "the checksum of the bytes of the batch"),
     Code.BAD_CODEC: ("attributes", "codec 0 none, 1 gzip, 2 snappy, 3 lz4 or 4 zstd"),
     Code.CODEC_NOT_ALLOWED: ("attributes", "a codec of formats 0 and 1: 0 none, 1 gzip, 2 snappy or 3 lz4"),
@@ -75,6 +83,13 @@ MEANING = {
     Code.INNER_CRC: ("inner crc", "the checksum of the bytes of the message"),
     Code.NO_INNER: ("compressed payload", "at least one message"),
     Code.INNER_OFFSET: ("offset", "no less than the last inner offset"),
+    Code.BATCH_HEADER: ("batch header", "varints and fields that end inside the batch"),
+    Code.ENRICHED_SIZE: ("message size", "at least 22 bytes (enriched)"),
+    Code.MESSAGE_TYPE: ("attributes", "type 0 to 3 for data, 8 to 11 for control messages"),
+    Code.TAG_LENGTH: ("tag length", "-1 for none, or as many bytes as the message has room for"),
+    Code.TAG: ("tags", "a broker timestamp of 9 bytes or a number of messages of 5, not cut off"),
+    Code.TAG_COUNT: ("tag num_messages", "as many messages as the payload holds"),
+    Code.RECORD_CRC: ("message crc", "the checksum of the bytes of the message"),
 }
 
 
@@ -156,6 +171,7 @@ class ArgumentError(KolumnError, ValueError):
 
 _KINDS = {
     Code.BAD_MAGIC: FormatError,
+    Code.MESSAGE_TYPE: FormatError,
     Code.BAD_CODEC: FormatError,
     Code.CODEC_NOT_ALLOWED: FormatError,
     Code.TOO_LARGE: LimitError,

@@ -3,8 +3,8 @@
 from typing import Any
 
 from kolumn.errors import Code, CorruptBatchError, error_kind
-from kolumn.formats import crc, legacy, memory, table, v2
-from kolumn.formats.varint import varint32, varint64
+from kolumn.formats import crc, layouts, memory, table
+from kolumn.formats.varint import uvarint32, varint32, varint64
 
 _VARINTS = {
     Code.RECORD_LENGTH,
@@ -24,8 +24,8 @@ def header_error(path: str, row: Any, entry: Any) -> CorruptBatchError:
     expected, found = None, ""
     if code == Code.BAD_CRC:
         stored = int(row[table.CRC])
-        is_v2 = row[table.MAGIC] == 2
-        computed = crc.crc32c(entry, v2.CRC_FROM, len(entry)) if is_v2 else crc.crc32(entry, legacy.CRC_FROM, len(entry))
+        checksum = crc.crc32c if layouts.has_castagnoli(int(row[table.LAYOUT])) else crc.crc32
+        computed = checksum(entry, int(row[table.CRC_FROM]), len(entry))
         expected, found = f"the stored checksum 0x{stored:08x}", f"0x{computed:08x} over the {len(entry)} bytes of the batch"
     elif code == Code.BAD_MAGIC:
         found = str(int(row[table.MAGIC]))
@@ -61,6 +61,8 @@ def record_found(row: Any, payload: Any) -> str:
         return f"{int(row[table.COUNT])} in the header{held}"
     if code == Code.RECORDS_REMAIN:
         return f"{int(row[table.COUNT])} in the header and {end - where} bytes behind them"
+    if code == Code.TAG_COUNT:
+        return f"{int(row[table.COUNT])} in the tag, {record} in the payload"
     if code == Code.INNER_OFFSET:
         return f"{int(row[table.LAST_OFFSET])} in the wrapper"
     if where < 0 or where >= end:
@@ -68,9 +70,12 @@ def record_found(row: Any, payload: Any) -> str:
     if code == Code.TIMESTAMP_DELTA:
         value, after = varint64(payload, where, end)
     elif code in _VARINTS:
-        value, after = varint32(payload, where, end)
-    elif code in (Code.INNER_MAGIC, Code.INNER_COMPRESSED):
+        unsigned = row[table.LAYOUT] == layouts.KIP98
+        value, after = (uvarint32 if unsigned else varint32)(payload, where, end)
+    elif code in (Code.INNER_MAGIC, Code.INNER_COMPRESSED, Code.MESSAGE_TYPE):
         value, after = memory.load8(payload, where), where + 1
+    elif code == Code.RECORD_CRC:
+        return f"0x{memory.u32_at(payload, where):08x} stored, and another one over its bytes"
     elif where + 4 <= end:
         value, after = memory.i32_at(payload, where), where + 4
     else:

@@ -13,7 +13,7 @@ from typing import Any
 from kolumn.batch_table import entry_rows
 from kolumn.cpu_fallback.walk import check
 from kolumn.errors import Code
-from kolumn.formats import table, v2
+from kolumn.formats import layouts, table, v2
 from kolumn.options import Options
 from kolumn.plan import HEADER_WINDOW, chunks, without_replaced
 from kolumn.seek import select_ranges
@@ -43,7 +43,8 @@ def _partition(segment: Segment) -> list[Segment]:
     """All segments of the partition that a segment belongs to: a transaction may begin and end in its neighbours."""
     if segment.base_offset is None:
         return [segment]
-    return [one for one in without_replaced(find_segments(Path(segment.path).parent)) if one.base_offset is not None]
+    found = [replace(one, format=segment.format) for one in find_segments(Path(segment.path).parent)]
+    return [one for one in without_replaced(found) if one.base_offset is not None]
 
 
 def transactions_of(segments: list[Segment], options: Options) -> Transactions:
@@ -140,7 +141,8 @@ def _marker(file: SegmentFile, row: Any) -> int | None:
     if source is None:
         return None
     entry = bytes(source[: int(row[table.SIZE])])
-    code, _, _, _, key, length, *_ = v2.fields(entry, v2.HEADER, len(entry))
+    skip = 0 if row[table.LAYOUT] == layouts.V3_BARE else 1
+    code, _, _, _, key, length, *_ = v2.fields(entry, int(row[table.PAYLOAD]), len(entry), skip)
     return v2.control_type(entry[key : key + max(length, 0)]) if code == 0 else None
 
 

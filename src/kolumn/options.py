@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kolumn.errors import ArgumentError
+from kolumn.formats import layouts
 from kolumn.schema import resolve_columns, unknown
 
 MIB = 1 << 20
 _MILLISECOND = timedelta(milliseconds=1)
 _CHOICES = {
-    "format": ("kafka",),
+    "format": layouts.FORMAT_NAMES,
     "isolation_level": ("read_uncommitted", "read_committed"),
     "errors": ("raise", "skip"),
     "backend": ("auto", "cpu", "gpu"),
@@ -27,7 +28,8 @@ class Options:
     Attributes
     ----------
     format : str
-        "kafka": the shipped formats 0, 1 and 2, told apart entry by entry.
+        "kafka": the shipped formats 0, 1 and 2, told apart entry by entry. "enriched", "kip98-draft", "v3-compact" or "kip87": a
+        draft, mixed with shipped formats as its document has it.
     columns : tuple of str
         Record columns, in order. Default: those of Spark's Kafka source.
     include_headers : bool

@@ -11,7 +11,7 @@ from kolumn.cpu_fallback.address import PAD
 from kolumn.cpu_fallback.stream import Span, hop
 from kolumn.cpu_fallback.walk import FULL, HEADERS, MORE, walk
 from kolumn.errors import Code
-from kolumn.formats import table, v2
+from kolumn.formats import layouts, table, v2
 from kolumn.recycle import take
 from kolumn.segment_file import SegmentFile
 from kolumn.source import Range, Segment
@@ -72,16 +72,24 @@ class Stop:
 
 
 def chunks(
-    file: SegmentFile, start: int, stop: int, chunk_bytes: int, payloads: bool = True, streamed: bool = False, ahead: bool = True
+    file: SegmentFile,
+    start: int,
+    stop: int,
+    chunk_bytes: int,
+    payloads: bool = True,
+    streamed: bool = False,
+    ahead: bool = True,
+    check_crcs: bool = True,
 ) -> Generator[Chunk, None, Stop]:
     """Walk the entries from ``start`` to ``stop`` and return how the walk ended.
 
     With ``payloads`` every entry of a chunk is loaded whole (one larger than ``chunk_bytes`` makes a chunk of its own, and its
     claimed size is never more than the file has); without, the bytes between headers are not read. With ``streamed``, runs of
     format 2 batches come without their bytes. Of those, only the first entry is known unless the walk is to go ``ahead``:
-    then each chunk has to be decoded before the next one is asked for.
+    then each chunk has to be decoded before the next one is asked for. With ``check_crcs`` checksums may tell formats apart.
     """
-    position, size, pays = start, 0, streamed
+    position, size, pays = start, 0, streamed and file.format == layouts.KAFKA
+    streamed = pays
     step = min(chunk_bytes, PACKED_BYTES) if streamed else chunk_bytes
     while position < stop:
         if pays and (chunk := _streamed(file, position, stop, chunk_bytes, ahead)) is not None:
@@ -94,7 +102,9 @@ def chunks(
         source, origin = file.read(position, loaded), position
         while True:
             rows = np.empty((min(ROWS, (loaded - position) // 26 + 1), table.WIDTH), np.int64)
-            count, position, code, size = walk(source.ctypes.data, position, loaded, stop, file.size, origin, payloads, rows)
+            count, position, code, size = walk(
+                source.ctypes.data, position, loaded, stop, file.size, origin, file.format, payloads, check_crcs, rows
+            )
             if count:
                 yield Chunk(source, origin, rows[:count], count)
             if code != FULL:
@@ -134,11 +144,11 @@ def cut(segment: Segment, target_bytes: int) -> list[Range]:
     parts, rest = [], Range.whole(segment)
     last = rest.floor
     for rows in headers(segment):
-        for position, offset in rows[:, (table.POSITION, table.LAST_OFFSET)].tolist():
+        for position, base, offset in rows[:, (table.POSITION, table.BASE_OFFSET, table.LAST_OFFSET)].tolist():
             if position - rest.start >= target_bytes:
                 parts.append(replace(rest, end=position))
                 rest = replace(rest, start=position, floor=last)
-            last = offset
+            last = base if offset == table.UNKNOWN else offset
     return [*parts, rest]
 
 

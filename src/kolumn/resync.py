@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kolumn.cpu_fallback.search import candidate, crc_match, plausible
-from kolumn.cpu_fallback.walk import check, walk
+from kolumn.cpu_fallback.walk import HEADERS, MORE, check, walk
 from kolumn.errors import Code
-from kolumn.formats import entry, legacy, table, v2
+from kolumn.formats import entry, kip98_draft, layouts, legacy, table, v2, v3_compact
 from kolumn.segment_file import SegmentFile
 
 WINDOW = 4 << 20
@@ -27,6 +27,8 @@ TRUE_END_BYTES = 16 << 20
 CHAIN_ENTRIES = 64
 CHAIN_BYTES = 32 << 20
 """How much of the chain behind a candidate is looked at."""
+LARGEST_SPAN = 1 << 31
+"""Offsets in a segment: its indexes count from the base offset in 32 bits (``LogSegment.canConvertToRelativeOffset``)."""
 CRC_BUDGET = 1 << 30
 """Bytes that may be checksummed in one search: bounds the time that hostile bytes can take."""
 
@@ -54,6 +56,31 @@ class Chain:
     entries: int
     ends_well: bool = True
     followed: bool = True
+
+
+def _shapes(head: np.ndarray, size: int, format: int) -> Iterator[tuple[int, int, int, bool]]:
+    """What the entry at ``head`` may be, whatever its length says: smallest size, first byte under the CRC, the CRC's place and kind."""
+    if format == layouts.V3_FORMAT:
+        for at in range(9, 14):
+            if size >= v2.HEADER and head[at + 4] == v3_compact.MAGIC:
+                yield at + v3_compact.SMALLEST_LENGTH, at + 9, at + 5, True
+    magic = int(head[16])
+    layout = layouts.layout_of(format, magic)
+    if layout == layouts.V2 and size >= v2.HEADER:
+        yield v2.HEADER, v2.CRC_FROM, 17, True
+    elif layout == layouts.KIP98:
+        yield kip98_draft.HEADER, kip98_draft.CRC_FROM, 12, False
+    elif layouts.holds_messages(layout):
+        yield legacy.SMALLEST_ENTRY, legacy.CRC_FROM, 12, False
+
+
+def _header(head: np.ndarray, row: np.ndarray, format: int) -> bool:
+    """Fill a row from the header of a batch whose length may be wrong; False where it is none that says how many records it has."""
+    if format == layouts.V3_FORMAT:
+        for at in range(9, 14):
+            if head[at + 4] == v3_compact.MAGIC:
+                return v3_compact.fill(head, 0, at, HEADERS, row) == Code.OK
+    return layouts.layout_of(format, int(head[16])) == layouts.V2 and v2.header(head, 0, v2.HEADER, row) == Code.OK
 
 
 class Search:
@@ -119,21 +146,24 @@ class Search:
         size = min(self.file.size - position, TRUE_END_BYTES)
         if size < entry.OVERHEAD + entry.SMALLEST:
             return None
-        head = self.file.read(position, position + min(size, v2.HEADER))
-        magic = int(head[16])
-        if magic > 2 or (magic == 2 and size < v2.HEADER):
-            return None
-        crc_from, crc_at = (v2.CRC_FROM, 17) if magic == 2 else (legacy.CRC_FROM, 12)
-        wanted = int.from_bytes(bytes(head[crc_at : crc_at + 4]), "big")
-        at, register, stop = position + crc_from, 0xFFFFFFFF, min(position + size, limit)
-        smallest = position + (v2.HEADER if magic == 2 else legacy.SMALLEST_ENTRY)
+        head = self.file.read(position, position + min(size, HEADERS))
+        for smallest, crc_from, crc_at, castagnoli in _shapes(head, size, self.file.format):
+            wanted = int.from_bytes(bytes(head[crc_at : crc_at + 4]), "big")
+            end = self._crc_meets(position, crc_from, wanted, castagnoli, smallest, min(position + size, limit), floor)
+            if end is not None:
+                return end
+        return None
+
+    def _crc_meets(self, position: int, crc_from: int, wanted: int, castagnoli: bool, smallest: int, stop: int, floor: int) -> int | None:
+        """Where the running CRC of an entry of at least ``smallest`` bytes is the one that it stores, and something sensible follows."""
+        at, register = position + crc_from, 0xFFFFFFFF
         while at < stop:
             loaded = min(at + WINDOW, stop)
             source, origin = self.file.read(at, loaded), at
             while at < loaded:
-                found, register = crc_match(source.ctypes.data, origin, at, loaded, register, wanted, magic == 2)
+                found, register = crc_match(source.ctypes.data, origin, at, loaded, register, wanted, castagnoli)
                 at = loaded if found < 0 else found
-                if found >= smallest and self._goes_on(found, floor):
+                if found >= position + smallest and self._goes_on(found, floor):
                     return int(found)
         return None
 
@@ -158,10 +188,10 @@ class Search:
 
     def _plausible(self, position: int, floor: int) -> bool:
         left = self.file.size - position
-        if left < v2.HEADER and left < legacy.SMALLEST_ENTRY:
+        if left < legacy.SMALLEST_ENTRY:
             return False
-        head = self.file.read(position, min(position + v2.HEADER, self.file.size))
-        return bool(plausible(head.ctypes.data, position, position, self.file.size, floor))
+        head = self.file.read(position, min(position + HEADERS, self.file.size))
+        return bool(plausible(head.ctypes.data, position, position, self.file.size, floor, self.file.format))
 
     def _tail(self, position: int) -> bool:
         """Zeros to the end: preallocation."""
@@ -171,9 +201,9 @@ class Search:
         """Last offset that the damaged entry's own header claims, where that header can be believed."""
         if self.file.size - position < v2.HEADER:
             return floor
-        head = self.file.read(position, position + v2.HEADER)
+        head = self.file.read(position, min(position + HEADERS, self.file.size))
         row = np.zeros(table.WIDTH, np.int64)
-        if head[16] != 2 or v2.header(head, 0, v2.HEADER, row) != Code.OK:
+        if not _header(head, row, self.file.format):
             return floor
         base, last, count = (int(row[i]) for i in (table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT))
         # The next offset in the log, and one record for each offset: damage does not look like that.
@@ -185,8 +215,10 @@ class Search:
         if end - position <= entry.PREFIX:
             return None
         rows = np.zeros((1, table.WIDTH), np.int64)
-        head = self.file.read(position, min(position + v2.HEADER, end))
-        count, _, _, size = walk(head.ctypes.data, position, min(position + v2.HEADER, end), position + 1, end, position, False, rows)
+        loaded = min(position + HEADERS, end)
+        count, size = self._walk_one(position, loaded, end, rows)
+        if count == 0 and size:
+            count, size = self._walk_one(position, min(position + size, end), end, rows)
         if count == 0 or self._budget < rows[0, table.SIZE]:
             return None
         size = int(rows[0, table.SIZE])
@@ -195,6 +227,12 @@ class Search:
         check(source.ctypes.data, position, rows)
         return rows[0]
 
+    def _walk_one(self, position: int, loaded: int, end: int, rows: np.ndarray) -> tuple[int, int]:
+        head = self.file.read(position, loaded)
+        whole = self.file.format == layouts.V3_FORMAT and loaded == end
+        count, _, code, size = walk(head.ctypes.data, position, loaded, position + 1, end, position, self.file.format, whole, whole, rows)
+        return int(count), int(size) if code == MORE else 0
+
     def _chains(self, start: int, floor: int) -> Iterator[Chain]:
         """Runs of intact entries from ``start`` on, none inside another."""
         at = start
@@ -202,10 +240,10 @@ class Search:
             loaded = min(at + WINDOW, self.file.size)
             source = self.file.read(at, loaded)
             # A header that the window cuts is seen whole in the next one.
-            stop = loaded if loaded == self.file.size else loaded - v2.HEADER
+            stop = loaded if loaded == self.file.size else loaded - HEADERS
             origin, chain = at, None
             while at < stop and chain is None:
-                at = int(candidate(source.ctypes.data, origin, at, stop, self.file.size, floor))
+                at = int(candidate(source.ctypes.data, origin, at, stop, self.file.size, floor, self.file.format))
                 if at < stop:
                     chain = self._chain(at, floor)
                     at += 1
@@ -222,9 +260,9 @@ class Search:
             if row is None or row[table.CODE] != Code.OK:
                 break
             low = int(row[table.LAST_OFFSET] if row[table.BASE_OFFSET] == table.UNKNOWN else row[table.BASE_OFFSET])
-            if low <= last:
+            if low <= last or (last >= 0 and low - last > LARGEST_SPAN):
                 break
-            first, last = first if entries else low, int(row[table.LAST_OFFSET])
+            first, last = first if entries else low, table.last_offset(row.reshape(1, -1), low)
             entries += 1
             position += int(row[table.SIZE])
         else:
@@ -239,8 +277,9 @@ class Search:
         left = self.file.size - position
         if left < v2.HEADER:
             return False
-        head = self.file.read(position, position + v2.HEADER)
-        size = int.from_bytes(bytes(head[8:12]), "big", signed=True)
-        return size > left - entry.OVERHEAD and bool(
-            plausible(head.ctypes.data, position, position, position + size + entry.OVERHEAD, last)
-        )
+        head = self.file.read(position, min(position + HEADERS, self.file.size))
+        size = int.from_bytes(bytes(head[8:12]), "big", signed=True) + entry.OVERHEAD
+        if self.file.format == layouts.V3_FORMAT:
+            code, compact_size = v3_compact.entry(head, 0, len(head))
+            size = compact_size if code == Code.TRUNCATED else size
+        return size > left and bool(plausible(head.ctypes.data, position, position, position + size, last, self.file.format))

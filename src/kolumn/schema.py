@@ -34,11 +34,14 @@ RECORD_COLUMNS: dict[str, pa.DataType] = {
     "segment": pa.string(),
     "position": pa.int64(),
     "timestampMs": pa.int64(),
+    "timestampSeconds": pa.int32(),
+    "brokerTimestampMs": pa.int64(),
 }
 """Record columns and their Arrow types; every one is nullable, as in Spark's Kafka source.
 
 ``timestamp`` is null where the record has none; ``timestampMs`` is the raw field, -1 for none. ``timestampType`` is -1 none,
-0 CreateTime, 1 LogAppendTime. ``position`` is the byte position of the record's entry in ``segment``.
+0 CreateTime, 1 LogAppendTime. ``position`` is the byte position of the record's entry in ``segment``. ``timestampSeconds`` and
+``brokerTimestampMs`` are the two timestamps of an enriched message, null elsewhere and where it has none.
 """
 
 DEFAULT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kolumn.cpu_fallback.walk import check, walk
+from kolumn.cpu_fallback.walk import HEADERS, check, walk
 from kolumn.errors import Code
 from kolumn.formats import table
 from kolumn.options import Options
@@ -85,9 +85,9 @@ def _read(segment: Segment, suffix: str, kind: np.dtype) -> Any:
 def _entries(file: SegmentFile, start: int, stop: int) -> Any:
     """Batch table of the entries from ``start`` up to ``stop`` with checksums compared; empty where they don't lead there."""
     rows = np.empty((4096, table.WIDTH), np.int64)
-    loaded = min(stop + 61, file.size)
+    loaded = min(stop + HEADERS, file.size)
     source = file.read(start, loaded)
-    count, position, code, _ = walk(source.ctypes.data, start, loaded, stop, file.size, start, False, rows)
+    count, position, code, _ = walk(source.ctypes.data, start, loaded, stop, file.size, start, file.format, False, False, rows)
     rows = rows[:count]
     if code != Code.OK or position != stop or check(source.ctypes.data, start, rows):
         return rows[:0]

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from kolumn.errors import KolumnError
+from kolumn.formats import layouts
 from kolumn.recycle import take
 from kolumn.source import Segment
 
@@ -24,6 +25,8 @@ class SegmentFile:
 
     Attributes
     ----------
+    format : int
+        Of `layouts`: how its entries are to be read.
     inflates, density, key_share : float
         What its batches are like, about: what a compressed byte becomes, records in a plain byte (0 for not known), and how much of
         that byte are keys. Whoever decodes some corrects it; chunks and columns are sized by it.
@@ -31,6 +34,7 @@ class SegmentFile:
 
     def __init__(self, segment: Segment) -> None:
         self.segment, self.path, self.size = segment, segment.path, segment.size
+        self.format = layouts.FORMAT_NAMES.index(segment.format)
         self.inflates, self.density, self.key_share = 4.0, 0.0, 1.0
         try:
             self._file = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)

@@ -38,6 +38,8 @@ class Segment:
         From the file's name, where it has Kafka's 20 digits.
     size : int
         Bytes, when it was looked at. A segment is never read beyond that.
+    format : str
+        How the caller says that it is to be read; carried, not looked at.
     """
 
     path: str
@@ -45,6 +47,7 @@ class Segment:
     partition: int | None
     base_offset: int | None
     size: int
+    format: str = "kafka"
 
     @property
     def is_swap(self) -> bool:

@@ -1,38 +1,53 @@
-"""Rows become batches of format 2."""
+"""Rows become batches of formats 2 and 3."""
+
+from typing import Any
 
 import numpy as np
 
-from kolumn.cpu_fallback.encode_batches import fill, seal, split
-from kolumn.encode.entries import Encoded, Settings, batch_rows, cuts, lay_out, place, whole
+from kolumn.cpu_fallback.encode_batches import compact_headers, fill, measure, seal, split
+from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
 from kolumn.encode.table import Input
-from kolumn.formats import v2
+from kolumn.formats import layouts, table, v2
 
 
-def encode_batches(given: Input, how: Settings, last: bool) -> tuple[Encoded, int]:
-    """Encode what makes whole batches.
+def _skip(how: Settings) -> int:
+    return 0 if how.layout == layouts.V3_BARE else 1
 
-    Parameters
-    ----------
-    last : bool
-        Whether no rows follow; if some do, the last batch waits for them.
 
-    Returns
-    -------
-    encoded : Encoded
-    done : int
-        How many of the rows are in it.
+def group(given: Input, how: Settings, last: bool) -> Groups:
+    """Say which records share a batch; see `entries.whole`."""
+    records = given.records
+    body, first, size = np.empty(records.rows, np.int32), np.empty(records.rows, np.int64), np.empty(records.rows, np.int64)
+    count = split(records, _skip(how), cuts(given), how.batch_bytes, how.batch_records, body.ctypes.data, first, size)
+    return whole(given, how, first, size, count, last, body)
+
+
+def regroup(given: Input, first: Any, rows: Any, how: Settings) -> Groups:
+    """Batches that are given, with what their headers shall say."""
+    stop = given.records.rows
+    body, size = np.empty(stop, np.int32), np.empty(len(first), np.int64)
+    measure(given.records, _skip(how), first, stop, rows, body.ctypes.data, size)
+    return Groups(first, size, stop, rows, body)
+
+
+def put(given: Input, groups: Groups, how: Settings) -> Encoded:
+    """Write batches.
 
     Raises
     ------
     ArgumentError
         A record that no batch can hold.
     """
-    records = given.records
-    body, first, size = np.empty(records.rows, np.int32), np.empty(records.rows, np.int64), np.empty(records.rows, np.int64)
-    count = split(records, cuts(given), how.batch_bytes, how.batch_records, body.ctypes.data, first, size)
-    first, size, done = whole(first, size, count, records.rows, last)
-    laid = lay_out(first, size, v2.HEADER, how.codec)
-    fill(records, first, done, body.ctypes.data, laid.data.ctypes.data + laid.at)
-    encoded = place(laid, batch_rows(given, first, done, how), v2.HEADER, how)
+    laid = lay_out(groups, _headers(groups.rows, groups.size))
+    to = laid.data.ctypes.data + laid.at
+    fill(given.records, _skip(how), groups.first, groups.stop, groups.rows, groups.body.ctypes.data, to)
+    encoded = place(laid, groups.rows, _headers, how)
     seal(encoded.data.ctypes.data, encoded.rows)
-    return encoded, done
+    return encoded
+
+
+def _headers(rows: Any, size: Any) -> Any:
+    headers = np.full(len(rows), v2.HEADER, np.int64)
+    if len(rows) and rows[0, table.LAYOUT] != layouts.V2:
+        compact_headers(rows, size, headers)
+    return headers

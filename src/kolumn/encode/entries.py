@@ -1,5 +1,6 @@
 """What every format's encoder shares: which rows may share an entry, its row of the batch table, its compressed payload."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.address import PAD
-from kolumn.encode.compress import compress
+from kolumn.encode.compress import compress, level_of
 from kolumn.encode.table import ABSENT, Input
 from kolumn.errors import ArgumentError
 from kolumn.formats import table
@@ -29,11 +30,16 @@ _FIELDS = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How to encode; attributes as parameters of `kolumn.write`, with the codec's id and its level."""
+    """How to encode; attributes as parameters of `kolumn.write`, with the codec's id and the layout of entries.
 
+    ``magic`` is that of the layout, ``format`` and ``layout`` are of `formats.layouts`; ``level`` is None for the default.
+    """
+
+    format: int
+    layout: int
     magic: int
     codec: int
-    level: int
+    level: int | None
     batch_bytes: int
     batch_records: int
 
@@ -54,6 +60,29 @@ class Encoded:
 
 
 @dataclass
+class Groups:
+    """Which records make which entries.
+
+    Attributes
+    ----------
+    first, size : int64 arrays
+        First row of each entry, and the bytes of its records before a codec gets them.
+    stop : int
+        The row behind the last.
+    rows : int64 array of shape (n, `table.WIDTH`)
+        What the headers say, `table.CODEC` too.
+    body : int32 array
+        Sizes of the records, where the layout needs them.
+    """
+
+    first: Any
+    size: Any
+    stop: int
+    rows: Any
+    body: Any
+
+
+@dataclass
 class Layout:
     """Where the records of entries are written, before a codec gets them.
 
@@ -68,6 +97,10 @@ class Layout:
     data: Any
     at: Any
     size: Any
+
+
+HeaderSizes = Callable[[Any, Any], Any]
+"""Rows of entries and the sizes of their payloads -> sizes of their headers, without a codec and with one."""
 
 
 def cuts(given: Input) -> Any:
@@ -93,40 +126,50 @@ def cuts(given: Input) -> Any:
     return cut
 
 
-def whole(first: Any, size: Any, count: int, rows: int, last: bool) -> tuple[Any, Any, int]:
-    """First rows and sizes of the entries that are complete, and the row behind them: unless ``last``, the last one waits."""
-    done = rows
+def whole(given: Input, how: Settings, first: Any, size: Any, count: int, last: bool, body: Any = None) -> Groups:
+    """The first ``count`` entries as far as they are complete: unless ``last``, the last one waits for more rows."""
+    stop = given.records.rows
     if not last and count:
-        count, done = count - 1, int(first[count - 1])
-    return first[:count], size[:count], done
+        count, stop = count - 1, int(first[count - 1])
+    first = first[:count]
+    return Groups(first, size[:count], stop, batch_rows(given, first, stop, how), body)
 
 
-def lay_out(first: Any, size: Any, header: int, codec: int) -> Layout:
-    """Room for the payloads of entries.
+def lay_out(groups: Groups, headers: Any) -> Layout:
+    """Room for the payloads of entries with headers of given sizes.
 
     Raises
     ------
     ArgumentError
         One is larger than an entry may be.
     """
-    if len(size) and int(size.max()) > _LARGEST_ENTRY - header - PAD:
-        raise ArgumentError(f"row {int(first[size.argmax()])}: a record of {int(size.max())} bytes, and a batch has 2 GiB at most")
-    gap = header if codec == NONE else 0
-    room, _ = take(int(size.sum()) + gap * len(size) + PAD)
+    size = groups.size
+    if len(size) and int((size + headers).max()) > _LARGEST_ENTRY - PAD:
+        raise ArgumentError(f"row {int(groups.first[size.argmax()])}: a record of {int(size.max())} bytes, and a batch has 2 GiB at most")
+    gap = np.where(groups.rows[:, table.CODEC] == NONE, headers, 0)
+    room, _ = take(int((size + gap).sum()) + PAD)
     return Layout(np.frombuffer(room, np.uint8), np.cumsum(size + gap) - size, size)
 
 
-def place(laid: Layout, rows: Any, header: int, how: Settings) -> Encoded:
-    """Payloads, compressed where a codec is asked for, at their places behind headers that are yet to be written."""
+def place(laid: Layout, rows: Any, header_sizes: HeaderSizes, how: Settings) -> Encoded:
+    """Payloads, compressed where they have a codec, at their places behind headers that are yet to be written."""
     data, size = laid.data, laid.size
-    if how.codec != NONE:
+    codecs = rows[:, table.CODEC]
+    if codecs.any():
         plain = [memoryview(data[at : at + length]) for at, length in zip(laid.at.tolist(), size.tolist(), strict=True)]
-        payloads = [compress(how.codec, part, how.level, how.magic) for part in plain]
+        payloads = [_compressed(codec, part, how) for codec, part in zip(codecs.tolist(), plain, strict=True)]
         size = np.array([len(payload) for payload in payloads], np.int64)
-        data = np.frombuffer(bytearray(b"".join(part for payload in payloads for part in (bytes(header), payload))), np.uint8)
-    rows[:, table.SIZE] = size + header
+        heads = [bytes(header) for header in header_sizes(rows, size).tolist()]
+        data = np.frombuffer(bytearray(b"".join(part for pair in zip(heads, payloads, strict=True) for part in pair)), np.uint8)
+    rows[:, table.SIZE] = size + header_sizes(rows, size)
     rows[:, table.POSITION] = np.cumsum(rows[:, table.SIZE]) - rows[:, table.SIZE]
     return Encoded(data[: int(rows[:, table.SIZE].sum())], rows)
+
+
+def _compressed(codec: int, data: memoryview, how: Settings) -> bytes | memoryview:
+    if codec == NONE:
+        return data
+    return compress(codec, data, level_of(codec, how.level if codec == how.codec else None), how.magic)
 
 
 def batch_rows(given: Input, first: Any, stop: int, how: Settings) -> Any:
@@ -137,6 +180,7 @@ def batch_rows(given: Input, first: Any, stop: int, how: Settings) -> Any:
     behind = np.append(first[1:], stop)
     rows[:, table.BASE_OFFSET], rows[:, table.LAST_OFFSET] = given.offset[first], given.offset[behind - 1]
     rows[:, table.COUNT], rows[:, table.MAGIC], rows[:, table.CODEC] = behind - first, how.magic, how.codec
+    rows[:, table.LAYOUT] = how.layout
     rows[:, table.BASE_TIMESTAMP] = given.timestamp[first]
     rows[:, table.MAX_TIMESTAMP] = np.maximum.reduceat(given.timestamp[:stop], first)
     for name, column in _FIELDS.items():

@@ -1,17 +1,21 @@
-"""Rows become messages of formats 0 and 1: one entry each, or with a codec as wrappers around sets of them."""
+"""Rows become messages of formats 0 and 1 and of KIP-87: one entry each, or with a codec as wrappers around sets of them."""
+
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from kolumn.codecs import NONE, ZSTD
-from kolumn.cpu_fallback.encode_messages import fill, split, wrap
-from kolumn.encode.entries import Encoded, Settings, batch_rows, cuts, lay_out, place, whole
+from kolumn.cpu_fallback.encode_messages import fill, measure, split, wrap
+from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
 from kolumn.encode.table import ABSENT, Input
 from kolumn.errors import ArgumentError
-from kolumn.formats import legacy, table
+from kolumn.formats import kip87, layouts, legacy, table
 
 
-def encode_messages(given: Input, how: Settings, last: bool) -> tuple[Encoded, int]:
-    """Encode rows as messages; parameters and results as of `batches.encode_batches`.
+def group(given: Input, how: Settings, last: bool) -> Groups:
+    """Say which records share a wrapper; see `entries.whole`.
 
     Raises
     ------
@@ -19,7 +23,7 @@ def encode_messages(given: Input, how: Settings, last: bool) -> tuple[Encoded, i
         What these formats can't hold: zstd, headers, control records, transactions. Producer ids, epochs and sequences of
         idempotent producers, leader epochs, and in format 0 timestamps are left out.
     """
-    _check(given, how)
+    check(given, how)
     if how.magic == 0:
         given.timestamp = np.full(given.records.rows, -1, np.int64)
         given.records = given.records._replace(timestamp=given.timestamp.ctypes.data)
@@ -29,26 +33,63 @@ def encode_messages(given: Input, how: Settings, last: bool) -> tuple[Encoded, i
     first, size = np.empty(records.rows, np.int64), np.empty(records.rows, np.int64)
     most = 1 if how.codec == NONE else how.batch_records
     count = split(records, how.magic, cuts(given), how.batch_bytes, most, first, size)
-    first, size, done = whole(first, size, count, records.rows, last)
-    rows = batch_rows(given, first, done, how)
-    kinds = rows[:, table.TIMESTAMP_TYPE] << 3
-    header = 0 if how.codec == NONE else legacy.message_size(how.magic, -1, 0)
-    laid = lay_out(first, size, header, how.codec)
-    fill(records, how.magic, how.magic == 1 and how.codec != NONE, kinds, first, done, laid.data.ctypes.data + laid.at)
-    encoded = place(laid, rows, header, how)
-    if how.codec != NONE:
-        wrap(encoded.data.ctypes.data, encoded.rows, how.magic)
-    return encoded, done
+    return whole(given, how, first, size, count, last)
 
 
-def _check(given: Input, how: Settings) -> None:
+def regroup(given: Input, first: Any, rows: Any, how: Settings) -> Groups:
+    """Sets that are given, with what their wrappers shall say."""
+    size = np.empty(len(first), np.int64)
+    measure(given.records, how.magic, first, given.records.rows, size)
+    return Groups(first, size, given.records.rows, rows, None)
+
+
+def put(given: Input, groups: Groups, how: Settings) -> Encoded:
+    """Write messages and wrappers.
+
+    Raises
+    ------
+    ArgumentError
+        A record that no message can hold, or of KIP-87 one without a value that is no tombstone.
+    """
+
+    def headers(rows: Any, size: Any) -> Any:
+        return np.where(rows[:, table.CODEC] == NONE, 0, legacy.message_size(how.magic, -1, 0))
+
+    laid = lay_out(groups, headers(groups.rows, groups.size))
+    marks = _tombstones(given) if how.layout == layouts.KIP87 else None
+    to = laid.data.ctypes.data + laid.at
+    fill(given.records, how.magic, 0 if marks is None else marks.ctypes.data, groups.first, groups.stop, groups.rows, to)
+    encoded = place(laid, groups.rows, headers, how)
+    wrap(encoded.data.ctypes.data, encoded.rows, how.magic)
+    return encoded
+
+
+def check(given: Input, how: Settings, control: bool = False) -> None:
+    """Refuse what messages can't hold; those of some drafts do hold ``control`` records."""
+    name = layouts.FORMAT_NAMES[how.format] if how.layout in (layouts.KIP87, layouts.ENRICHED) else str(how.magic)
     if how.codec == ZSTD:
-        raise ArgumentError(f"codec='zstd': format {how.magic} has none, gzip, snappy and lz4")
-    for name, what in (("isControl", "control records"), ("isTransactional", "records of transactions")):
-        values = given.numbers.get(name)
-        if values is not None and (values != ABSENT[name]).any():
-            raise ArgumentError(f"column {name!r}: format {how.magic} has no {what}; leave those rows out, or write magic=2")
+        raise ArgumentError(f"codec='zstd': format {name} has none, gzip, snappy and lz4")
+    for column, what in (("isControl", "control records"), ("isTransactional", "records of transactions")):
+        values = given.numbers.get(column)
+        if values is not None and (values != ABSENT[column]).any() and not (control and column == "isControl"):
+            raise ArgumentError(f"column {column!r}: format {name} has no {what}; leave those rows out, or write magic=2")
     if given.headers:
-        raise ArgumentError(
-            f"column 'headers': {given.headers} headers, and format {how.magic} has none; drop the column, or write magic=2"
-        )
+        raise ArgumentError(f"column 'headers': {given.headers} headers, and format {name} has none; drop the column, or write magic=2")
+
+
+def _tombstones(given: Input) -> Any:
+    """The attributes of messages that are tombstones: what the table says, where it says nothing those without a value."""
+    rows, names = given.records.rows, given.table.schema.names
+    empty = pc.is_null(given.table["value"]) if "value" in names else pa.array(np.ones(rows, bool))
+    if "tombstone" not in names:
+        flags = empty
+    else:
+        flags = pc.coalesce(given.table["tombstone"].cast(pa.bool_()), empty)
+        wrong = pc.and_not(empty, flags)
+        if pc.any(wrong).as_py():
+            row = pc.index(wrong, True).as_py()
+            raise ArgumentError(
+                f"column 'tombstone': the record at offset {given.offset[row]} has no value and is no tombstone, which readers of "
+                "older formats would take for one; give it a value, or leave tombstone null"
+            )
+    return np.asarray(flags).astype(np.uint8) * np.uint8(kip87.TOMBSTONE)

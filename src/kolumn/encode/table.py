@@ -38,6 +38,8 @@ class Input:
         How many headers the rows have.
     numbers : dict of int64 arrays
         The columns that belong to a batch, as far as the table has them; `ABSENT` says what the others are.
+    table : pa.Table
+        The rows themselves, for what single formats look at.
     """
 
     records: Records
@@ -45,6 +47,7 @@ class Input:
     timestamp: Any
     headers: int
     numbers: dict[str, Any]
+    table: pa.Table
     alive: list[Any] = field(default_factory=list)
 
 
@@ -96,7 +99,7 @@ def take_apart(table: pa.Table, next_offset: int) -> Input:
     }
     if "timestampType" in numbers:
         numbers["timestampType"] = np.maximum(numbers["timestampType"], 0)
-    return Input(records, offset, timestamp, count, numbers, [*alive, offset, timestamp])
+    return Input(records, offset, timestamp, count, numbers, table, [*alive, offset, timestamp])
 
 
 def _typed(value: int, kind: pa.DataType) -> pa.Scalar:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.encode.batches import encode_batches
 from kolumn.encode.compress import codec_of, level_of
+from kolumn.encode.encoders import encode
 from kolumn.encode.entries import Settings
-from kolumn.encode.messages import encode_messages
 from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.table import check_columns, take_apart
 from kolumn.errors import ArgumentError
+from kolumn.formats import layouts
+from kolumn.schema import unknown
 
 ROWS = 1 << 16
 """Rows that are encoded at a time, about, and bytes of keys and values."""
@@ -22,7 +23,8 @@ BYTES = 8 << 20
 HEAD = 2048
 """Rows that are copied to complete a batch which an earlier piece began."""
 _LARGEST = 2**31 - 1
-_ENCODERS = {0: encode_messages, 1: encode_messages, 2: encode_batches}
+_MAGIC = {"kafka": 2, "enriched": 1, "kip98-draft": 2, "v3-compact": 3, "kip87": 2}
+"""What a format writes unless told otherwise."""
 
 
 def write(
@@ -30,7 +32,7 @@ def write(
     path: str | os.PathLike[str],
     *,
     format: str = "kafka",
-    magic: int = 2,
+    magic: int | None = None,
     codec: str = "none",
     level: int | None = None,
     base_offset: int | None = None,
@@ -47,11 +49,13 @@ def write(
         Record columns of `kolumn.schema.RECORD_COLUMNS`, any of them; what is not there is null or what a plain producer sends.
         Keys and values may be binary or strings, ``offset`` has to increase, gaps are kept. ``timestampMs`` counts before
         ``timestamp``, ``timestampType`` 1 makes batches with LogAppendTime. Columns that say where a record was read (topic,
-        partition, segment, position, magic, codec, controlType, transaction, tombstone) have no effect.
+        partition, segment, position, magic, codec, transaction) have no effect. ``tombstone`` counts in KIP-87, where null stands
+        for "a tombstone if it has no value"; ``controlType``, ``timestampSeconds`` and ``brokerTimestampMs`` count in enriched messages.
     path : str or PathLike
         A segment file (``*.log``), or the folder of a topic-partition; neither may be there, but for an empty folder.
-    format, magic : str, int
-        "kafka"; 0, 1 or 2. Headers, control records and transactions need 2, and so does zstd.
+    format, magic : str, int, optional
+        "kafka" writes 0, 1 or 2 (the default). Headers, control records and transactions need 2, and so does zstd. "enriched",
+        "kip98-draft", "v3-compact" and "kip87" write that draft, or with ``magic`` a shipped format that may be mixed in.
     codec : str
         "none", "gzip", "snappy", "lz4" or "zstd".
     level : int, optional
@@ -92,17 +96,28 @@ def no_url(path: str | os.PathLike[str]) -> str:
     return os.fspath(path)
 
 
-def settings(format: str, magic: int, codec: str, level: int | None, batch_bytes: int, batch_records: int | None) -> Settings:
+def settings(format: str, magic: int | None, codec: str, level: int | None, batch_bytes: int, batch_records: int | None) -> Settings:
     """Parameters of `write`, checked."""
-    if format != "kafka":
-        raise ArgumentError(f"format={format!r}: expected 'kafka'")
-    if magic not in _ENCODERS:
-        raise ArgumentError(f"magic={magic}: expected 0, 1 or 2")
-    chosen = codec_of(codec)
+    if format not in _MAGIC:
+        raise ArgumentError(unknown("format", format, _MAGIC))
+    chosen, wanted, number = codec_of(codec), _MAGIC[format] if magic is None else magic, layouts.FORMAT_NAMES.index(format)
+    layout = layouts.NONE
+    if wanted in (0, 1, 2):
+        layout = layouts.layout_of(number, wanted)
+    elif wanted == _MAGIC["v3-compact"] and number == layouts.V3_FORMAT:
+        layout = layouts.V3_BARE
+    if layout == layouts.NONE:
+        raise ArgumentError(f"magic={magic}: format {format!r} has {', '.join(str(one) for one in _magics(number))}")
+    level_of(chosen, level)
     most = _LARGEST if batch_records is None else batch_records
     if batch_bytes < 1 or most < 1:
         raise ArgumentError(f"batch_bytes={batch_bytes}, batch_records={batch_records}: expected at least 1")
-    return Settings(magic, chosen, level_of(chosen, level), batch_bytes, most)
+    return Settings(number, layout, wanted, chosen, level, batch_bytes, most)
+
+
+def _magics(format: int) -> list[int]:
+    known = [magic for magic in (0, 1, 2) if layouts.layout_of(format, magic) != layouts.NONE]
+    return [*known, 3] if format == layouts.V3_FORMAT else known
 
 
 def _reader(table: Any, base_offset: int | None) -> pa.RecordBatchReader:
@@ -164,7 +179,7 @@ class Writer:
     def _write(self, rows: pa.Table, last: bool) -> int:
         given = take_apart(rows, self.next_offset)
         _check_offsets(given.offset, self.last_offset)
-        encoded, done = _ENCODERS[self.how.magic](given, self.how, last)
+        encoded, done = encode(given, self.how, last)
         self.files.append(encoded)
         if done:
             self.last_offset, self.next_offset = int(given.offset[done - 1]), self.next_offset + done

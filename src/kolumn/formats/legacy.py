@@ -48,7 +48,7 @@ _BASE_OFFSET, _LAST_OFFSET, _COUNT, _MAGIC, _CODEC, _CRC = (
 )
 _TIMESTAMP_TYPE, _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
 _PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = table.PRODUCER_ID, table.PRODUCER_EPOCH, table.BASE_SEQUENCE
-_LEADER_EPOCH = table.LEADER_EPOCH
+_LEADER_EPOCH, _CRC_FROM, _ATTRIBUTES = table.LEADER_EPOCH, table.CRC_FROM, table.ATTRIBUTES
 
 
 def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
@@ -63,6 +63,8 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
         row[_BASE_OFFSET] = _UNKNOWN
         row[_COUNT] = _UNKNOWN
     row[_CRC] = u32_at(buf, pos + 12)
+    row[_CRC_FROM] = CRC_FROM
+    row[_ATTRIBUTES] = attributes
     row[_PRODUCER_ID] = -1
     row[_PRODUCER_EPOCH] = -1
     row[_BASE_SEQUENCE] = -1
@@ -70,7 +72,7 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
     row[_TIMESTAMP_TYPE] = -1
     row[_MAX_TIMESTAMP] = _NO_TIMESTAMP
     row[_BASE_TIMESTAMP] = _NO_TIMESTAMP
-    if magic == 1:
+    if magic >= 1:
         if size < SMALLEST_V1 + OVERHEAD:
             return _MESSAGE_SIZE
         row[_TIMESTAMP_TYPE] = (attributes >> 3) & 1
@@ -96,7 +98,7 @@ def inner(buf: Buffer, at: int, end: int) -> tuple[int, int]:
 
 
 def message(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int, int, int]:
-    """Fields of the message at ``at`` that ends at ``end``; its magic must be 0 or 1.
+    """Fields of the message at ``at`` that ends at ``end``; its magic must be 0, 1, or 2 of `kip87`.
 
     Returns
     -------
@@ -109,7 +111,7 @@ def message(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int, in
     """
     key_at = at + 18
     timestamp = _NO_TIMESTAMP
-    if load8(buf, at + 16) == 1:
+    if load8(buf, at + 16) >= 1:
         if end - at < SMALLEST_V1 + OVERHEAD:
             return _MESSAGE_SIZE, at + 8, 0, 0, 0, 0, 0
         timestamp = i64_at(buf, key_at)
@@ -130,7 +132,7 @@ def message(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int, in
 
 def message_size(magic: int, key_length: int, value_length: int) -> int:
     """Bytes of an entry with a key and a value; a negative length is null."""
-    return SMALLEST_ENTRY + 8 * magic + max(key_length, 0) + max(value_length, 0)
+    return SMALLEST_ENTRY + (8 if magic >= 1 else 0) + max(key_length, 0) + max(value_length, 0)
 
 
 def put_message(buf: Buffer, pos: int, size: int, magic: int, offset: int, attributes: int, timestamp: int) -> int:
@@ -139,6 +141,7 @@ def put_message(buf: Buffer, pos: int, size: int, magic: int, offset: int, attri
     put32(buf, pos + 8, size - OVERHEAD)
     store8(buf, pos + 16, magic)
     store8(buf, pos + 17, attributes)
-    if magic == 1:
-        put64(buf, pos + HEADER, timestamp)
-    return pos + HEADER + 8 * magic
+    if magic == 0:
+        return pos + HEADER
+    put64(buf, pos + HEADER, timestamp)
+    return pos + HEADER + 8

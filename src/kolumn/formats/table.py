@@ -3,11 +3,13 @@
 The table is a C-contiguous NumPy array of shape (entries, `WIDTH`), dtype int64, in host memory.
 """
 
+from typing import Any
+
 POSITION = 0  # of the entry, bytes from the start of the segment
 SIZE = 1  # of the whole entry, bytes: 12 + the length field
 BASE_OFFSET = 2
-LAST_OFFSET = 3
-COUNT = 4  # records; UNKNOWN for wrappers
+LAST_OFFSET = 3  # UNKNOWN for enriched wrappers whose offsets may have holes
+COUNT = 4  # records; UNKNOWN for wrappers and sets that do not say it
 MAGIC = 5
 CODEC = 6
 CRC = 7  # unsigned
@@ -21,10 +23,22 @@ LEADER_EPOCH = 14
 TRANSACTIONAL = 15  # 0 or 1
 CONTROL = 16  # 0 or 1
 DELETE_HORIZON = 17  # 0 or 1: BASE_TIMESTAMP is a delete horizon
-CODE = 18  # errors.Code of the first thing that is wrong
-RECORD = 19  # index of the record to blame, or -1
-WHERE = 20  # position of the offence within the payload (its inflated form), or -1
-WIDTH = 21
+LAYOUT = 18  # of formats/layouts.py
+PAYLOAD = 19  # where the records begin, bytes from the entry's first; entries with a header only
+CRC_FROM = 20  # first byte that the checksum covers, likewise
+ATTRIBUTES = 21  # of the entry, as they stand
+CODE = 22  # errors.Code of the first thing that is wrong
+RECORD = 23  # index of the record to blame, or -1
+WHERE = 24  # position of the offence within the payload (its inflated form), or -1
+WIDTH = 25
 
 UNKNOWN = -(2**62)
 """Stands for what only inflating would tell: base offset and count of a wrapper."""
+
+
+def last_offset(rows: Any, otherwise: int) -> int:
+    """Last offset of the last of some rows, as far as headers tell; ``otherwise`` without rows."""
+    if not len(rows):
+        return otherwise
+    last = int(rows[-1, LAST_OFFSET])
+    return int(rows[-1, BASE_OFFSET]) if last == UNKNOWN else last

@@ -46,10 +46,12 @@ _BASE_OFFSET, _LAST_OFFSET, _COUNT, _CODEC, _CRC = table.BASE_OFFSET, table.LAST
 _TIMESTAMP_TYPE, _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
 _PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = table.PRODUCER_ID, table.PRODUCER_EPOCH, table.BASE_SEQUENCE
 _LEADER_EPOCH, _TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = table.LEADER_EPOCH, table.TRANSACTIONAL, table.CONTROL, table.DELETE_HORIZON
+_PAYLOAD, _CRC_FROM, _ATTRIBUTES = table.PAYLOAD, table.CRC_FROM, table.ATTRIBUTES
 
 
 def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
     """Fill one row of the batch table from the 61 bytes at ``pos`` of an entry of ``size`` bytes; returns a code."""
+    row[_PAYLOAD], row[_CRC_FROM] = HEADER, CRC_FROM
     if size < SMALLEST + 12:
         row[_BASE_OFFSET] = i64_at(buf, pos)
         row[_LAST_OFFSET] = row[_BASE_OFFSET]
@@ -62,6 +64,7 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
     row[_COUNT] = i32_at(buf, pos + 57)
     row[_CODEC] = attributes & 7
     row[_CRC] = u32_at(buf, pos + 17)
+    row[_ATTRIBUTES] = i16_at(buf, pos + 21)
     row[_TIMESTAMP_TYPE] = (attributes >> 3) & 1
     row[_BASE_TIMESTAMP] = i64_at(buf, pos + 27)
     row[_MAX_TIMESTAMP] = i64_at(buf, pos + 35)
@@ -83,8 +86,13 @@ def record(buf: Buffer, at: int, end: int) -> tuple[int, int]:
     return _OK, body + length
 
 
-def fields(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int, int, int, int, int, int]:
+def fields(buf: Buffer, at: int, end: int, skip: int = 1) -> tuple[int, int, int, int, int, int, int, int, int, int]:
     """Fields of the record at ``at`` in a payload that ends at ``end``, without its headers.
+
+    Parameters
+    ----------
+    skip : int
+        Bytes of its attributes: 0 for the bare records of `v3_compact`.
 
     Returns
     -------
@@ -97,12 +105,12 @@ def fields(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int, int
         Position of the first header and how many follow. Whoever walks them must arrive at ``next``.
     """
     length, body = varint32(buf, at, end)
-    if body < 0 or length < 1 or length > end - body:
+    if body < 0 or length < skip or length > end - body:
         return _RECORD_LENGTH, at, 0, 0, 0, 0, 0, 0, 0, 0
     stop = body + length
-    timestamp, offset_at = varint64(buf, body + 1, stop)
+    timestamp, offset_at = varint64(buf, body + skip, stop)
     if offset_at < 0:
-        return _TIMESTAMP_DELTA, body + 1, 0, 0, 0, 0, 0, 0, 0, 0
+        return _TIMESTAMP_DELTA, body + skip, 0, 0, 0, 0, 0, 0, 0, 0
     offset, key_at = varint32(buf, offset_at, stop)
     if key_at < 0:
         return _OFFSET_DELTA, offset_at, 0, 0, 0, 0, 0, 0, 0, 0
@@ -144,11 +152,11 @@ def payload_size(length: int) -> int:
     return varint_size(length) + max(length, 0)
 
 
-def put_record(buf: Buffer, at: int, body: int, timestamp_delta: int, offset_delta: int) -> int:
+def put_record(buf: Buffer, at: int, body: int, timestamp_delta: int, offset_delta: int, skip: int = 1) -> int:
     """Write the beginning of a record whose body, what follows its length, has ``body`` bytes; returns where its key's length goes."""
     at = put_varint(buf, at, body)
     store8(buf, at, 0)
-    at = put_varint(buf, at + 1, timestamp_delta)
+    at = put_varint(buf, at + skip, timestamp_delta)
     return put_varint(buf, at, offset_delta)
 
 

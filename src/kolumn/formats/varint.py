@@ -6,6 +6,7 @@
 A 32-bit varint has at most five bytes and a 64-bit one at most ten; a set bit 7 in the last of those is an error.
 Bits of the last byte that do not fit are dropped, and overlong encodings are accepted. (aiokafka reads every field
 as 64 bits and so accepts longer ones for 32-bit fields; Java's rule is followed here.)
+The drafts have unsigned ones too: `uvarint32`, the same bytes without the zig-zag.
 """
 
 from kolumn.formats.memory import Buffer, load8, store8
@@ -75,4 +76,37 @@ def put_varint(buf: Buffer, at: int, value: int) -> int:
         raw = (raw >> 7) & 0x01FFFFFFFFFFFFFF
         at += 1
     store8(buf, at, raw)
+    return at + 1
+
+
+def uvarint32(buf: Buffer, at: int, end: int) -> tuple[int, int]:
+    """Unsigned varint of up to five bytes at ``at``; results as `varint32`, the value from 0 to 2**31 - 1: more is malformed."""
+    raw = 0
+    shift = 0
+    while at < end and shift < 35:
+        byte = load8(buf, at)
+        at += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (raw, at) if raw <= 0x7FFFFFFF else (0, MALFORMED)
+        shift += 7
+    return 0, MALFORMED
+
+
+def uvarint_size(value: int) -> int:
+    """Bytes of the shortest unsigned varint of a value from 0 to 2**31 - 1."""
+    size = 1
+    while value > 0x7F:
+        value >>= 7
+        size += 1
+    return size
+
+
+def put_uvarint(buf: Buffer, at: int, value: int) -> int:
+    """Write the shortest unsigned varint of a value from 0 to 2**31 - 1; returns the position behind it."""
+    while value > 0x7F:
+        store8(buf, at, (value & 0x7F) | 0x80)
+        value >>= 7
+        at += 1
+    store8(buf, at, value)
     return at + 1

@@ -1,0 +1,70 @@
+"""Rows become the message sets of the KIP-98 draft."""
+
+from typing import Any
+
+import numpy as np
+
+from kolumn.codecs import ZSTD
+from kolumn.cpu_fallback.encode_sets import fill, measure, seal, split
+from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
+from kolumn.encode.table import Input
+from kolumn.errors import ArgumentError
+from kolumn.formats import kip98_draft
+
+
+def group(given: Input, how: Settings, last: bool) -> Groups:
+    """Say which records share a set; see `entries.whole`.
+
+    Raises
+    ------
+    ArgumentError
+        zstd, headers, a control record whose key has no type. Leader epochs are left out.
+    """
+    if how.codec == ZSTD:
+        raise ArgumentError("codec='zstd': format kip98-draft has none, gzip, snappy and lz4")
+    if given.headers:
+        raise ArgumentError(f"column 'headers': {given.headers} headers, and format kip98-draft has none; drop the column")
+    given.numbers.pop("leaderEpoch", None)
+    records = given.records
+    body, first, size = np.empty(records.rows, np.int32), np.empty(records.rows, np.int64), np.empty(records.rows, np.int64)
+    count = split(records, cuts(given), how.batch_bytes, how.batch_records, body.ctypes.data, first, size)
+    return whole(given, how, first, size, count, last, body)
+
+
+def regroup(given: Input, first: Any, rows: Any, how: Settings) -> Groups:
+    """Sets that are given, with what their headers shall say."""
+    stop = given.records.rows
+    body, size = np.empty(stop, np.int32), np.empty(len(first), np.int64)
+    measure(given.records, first, stop, rows, body.ctypes.data, size)
+    return Groups(first, size, stop, rows, body)
+
+
+def put(given: Input, groups: Groups, how: Settings) -> Encoded:
+    """Write sets.
+
+    Raises
+    ------
+    ArgumentError
+        A record that no set can hold.
+    """
+
+    def headers(rows: Any, size: Any) -> Any:
+        return np.full(len(rows), kip98_draft.HEADER, np.int64)
+
+    laid = lay_out(groups, headers(groups.rows, groups.size))
+    control = given.numbers.get("isControl")
+    marks = None if control is None else np.ascontiguousarray(control.astype(np.uint8))
+    if marks is not None:
+        _check_keys(given, marks)
+    to = laid.data.ctypes.data + laid.at
+    fill(given.records, 0 if marks is None else marks.ctypes.data, groups.first, groups.stop, groups.rows, to)
+    encoded = place(laid, groups.rows, headers, how)
+    seal(encoded.data.ctypes.data, encoded.rows)
+    return encoded
+
+
+def _check_keys(given: Input, marks: Any) -> None:
+    for row in np.flatnonzero(marks).tolist():
+        key = given.table["key"][row].as_py() if "key" in given.table.schema.names else None
+        if key is None or len(key) < 4:
+            raise ArgumentError(f"column 'key': the control record at offset {given.offset[row]} needs a version and a type, 4 bytes")

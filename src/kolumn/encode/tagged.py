@@ -1,0 +1,105 @@
+"""Rows become enriched messages, one entry each, or with a codec wrappers around sets of them."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kolumn.codecs import NONE
+from kolumn.cpu_fallback.encode_tagged import WRAPPER_TAGS, fill, measure, split, wrap
+from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
+from kolumn.encode.messages import check
+from kolumn.encode.table import Input
+from kolumn.errors import ArgumentError
+from kolumn.formats import enriched, table
+
+_LARGEST_SECONDS = 2**31 - 1
+
+
+class _Times(NamedTuple):
+    """``seconds`` (int32) of each message, and flags (uint8) of those that need a broker timestamp too."""
+
+    seconds: Any
+    tagged: Any
+
+
+def group(given: Input, how: Settings, last: bool) -> Groups:
+    """Say which records share a wrapper; see `entries.whole`.
+
+    Raises
+    ------
+    ArgumentError
+        zstd, headers, transactional records: this format has none. Producer fields and leader epochs are left out.
+    """
+    check(given, how, control=True)
+    given.numbers = {name: values for name, values in given.numbers.items() if name == "isControl"}
+    records = given.records
+    first, size = np.empty(records.rows, np.int64), np.empty(records.rows, np.int64)
+    most = 1 if how.codec == NONE else how.batch_records
+    tagged = _times(given).tagged
+    count = split(records, tagged.ctypes.data, cuts(given), how.batch_bytes, most, first, size)
+    groups = whole(given, how, first, size, count, last)
+    groups.rows[groups.rows[:, table.CONTROL] == 1, table.CODEC] = NONE
+    return groups
+
+
+def regroup(given: Input, first: Any, rows: Any, how: Settings) -> Groups:
+    """Sets that are given, with what their wrappers shall say."""
+    size, tagged = np.empty(len(first), np.int64), _times(given).tagged
+    measure(given.records, tagged.ctypes.data, first, given.records.rows, size)
+    return Groups(first, size, given.records.rows, rows, None)
+
+
+def put(given: Input, groups: Groups, how: Settings) -> Encoded:
+    """Write messages and wrappers.
+
+    Raises
+    ------
+    ArgumentError
+        A record that no message can hold, a control record of a type that this format does not have.
+    """
+
+    def headers(rows: Any, size: Any) -> Any:
+        return np.where(rows[:, table.CODEC] == NONE, 0, enriched.message_size(WRAPPER_TAGS, -1, 0))
+
+    laid = lay_out(groups, headers(groups.rows, groups.size))
+    times, kinds = _times(given), _kinds(given)
+    to = laid.data.ctypes.data + laid.at
+    addresses = (times.tagged.ctypes.data, kinds.ctypes.data, times.seconds.ctypes.data)
+    fill(given.records, *addresses, groups.first, groups.stop, groups.rows, to)
+    encoded = place(laid, groups.rows, headers, how)
+    wrap(encoded.data.ctypes.data, encoded.rows)
+    return encoded
+
+
+def _times(given: Input) -> _Times:
+    """Whole seconds where they say it all; else the broker timestamp has the milliseconds."""
+    exact, names = given.timestamp, given.table.schema.names
+    seconds = exact // 1000
+    seconds = np.where((seconds < 0) | (seconds > _LARGEST_SECONDS), -1, seconds)
+    tagged = np.where(seconds < 0, exact != -1, exact % 1000 != 0)
+    if "brokerTimestampMs" in names:
+        tagged |= pc.is_valid(given.table["brokerTimestampMs"]).to_numpy()
+    if "timestampSeconds" in names:
+        known = pc.is_valid(given.table["timestampSeconds"]).to_numpy()
+        said = pc.fill_null(given.table["timestampSeconds"].cast(pa.int64()), -1).to_numpy()
+        seconds = np.where(known & (tagged | (said * 1000 == exact)), said, seconds)
+    return _Times(np.ascontiguousarray(seconds.astype(np.int32)), np.ascontiguousarray(tagged.astype(np.uint8)))
+
+
+def _kinds(given: Input) -> Any:
+    """Types of the messages: plain, or that of a control record."""
+    kinds = np.zeros(given.records.rows, np.uint8)
+    control = given.numbers.get("isControl")
+    if control is None or not control.any():
+        return kinds
+    names = given.table.schema.names
+    said = given.table["controlType"].to_pylist() if "controlType" in names else [None] * len(kinds)
+    for row in np.flatnonzero(control).tolist():
+        if said[row] not in enriched.CONTROL_TYPES:
+            raise ArgumentError(
+                f"column 'controlType': {said[row]} at offset {given.offset[row]}: expected one of {', '.join(enriched.CONTROL_TYPES)}"
+            )
+        kinds[row] = enriched.FIRST_CONTROL + enriched.CONTROL_TYPES.index(said[row])
+    return kinds

@@ -1,0 +1,181 @@
+"""Enriched message metadata, a draft: magic 1, a message with a timestamp in seconds and tags.
+
+    0        8      12    16    17    18          22           26
+    +--------+------+-----+-----+-----+-----------+------------+------+------------+-----+--------------+-------+
+    | offset | size | crc |magic|attr.| timestamp | tag length | tags | key length | key | value length | value |
+    | i64    | i32  | u32 | i8  | i8  | i32       | i32        |      | i32        |     | i32          |       |
+    +--------+------+-----+-----+-----+-----------+------------+------+------------+-----+--------------+-------+
+                          |<------------------------ CRC-32 over [16, end) -------------------------------------->
+
+    attributes  bits 0-3 type: 0 plain, 1 gzip, 2 snappy, 3 lz4, 8 leader epoch, 9 start transaction, 10 commit, 11 abort
+                bit 4 relative offsets are honoured · bit 5 no wrapped message has a key
+    tag         id i8, then 0: broker timestamp i64 ms · 32: number of wrapped messages i32
+
+The document lists the size before the offset, also for the format of its day, whose files have the offset first: files win. A
+negative key or value length is null; a tag length of -1 or 0 means no tags. Milliseconds do not fit the timestamp's 32 bits, so
+it counts seconds, -1 for none. An unknown tag has no known width: it and all behind it are ignored, and what came before
+counts; of a repeated tag the last does.
+
+A wrapper's offset is that of its FIRST message. An inner offset counts from it: wrapper + inner where bit 4 is set, else
+wrapper + index, as mirrors need it. Types 4 to 7 and 12 to 15 are errors; the document leaves the numbers of the control
+types open.
+"""
+
+from kolumn.errors import Code
+from kolumn.formats import table
+from kolumn.formats.entry import OVERHEAD
+from kolumn.formats.memory import Buffer, i8_at, i32_at, i64_at, load8, put32, put64, store8, u32_at
+
+MAGIC = 1
+CRC_FROM = 16
+HEADER = 26
+SMALLEST = 34 - OVERHEAD
+"""Bytes behind the size of a message without key, value and tags."""
+BROKER_TIMESTAMP, NUM_MESSAGES = 0, 32
+"""Ids of tags."""
+HONOURED, NON_KEYED = 0x10, 0x20
+FIRST_CONTROL, LAST_CONTROL = 8, 11
+CONTROL_TYPES = ("LEADER_EPOCH", "START_TRANSACTION", "COMMIT", "ABORT")
+"""Names of the control types, from `FIRST_CONTROL` on."""
+TAGGED = 0x40
+"""Added to a message's attributes where it has a broker timestamp."""
+
+_OK = int(Code.OK)
+_MESSAGE_SIZE = int(Code.ENRICHED_SIZE)
+_TAG_LENGTH = int(Code.TAG_LENGTH)
+_TAG = int(Code.TAG)
+_KEY_LENGTH = int(Code.KEY_LENGTH)
+_VALUE_LENGTH = int(Code.VALUE_LENGTH)
+_UNKNOWN = table.UNKNOWN
+_LARGEST_CODEC = 3
+
+_BASE_OFFSET, _LAST_OFFSET, _COUNT, _CODEC, _CRC = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.CODEC, table.CRC
+_TIMESTAMP_TYPE, _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
+_PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = table.PRODUCER_ID, table.PRODUCER_EPOCH, table.BASE_SEQUENCE
+_LEADER_EPOCH, _CONTROL = table.LEADER_EPOCH, table.CONTROL
+_CRC_FROM, _ATTRIBUTES = table.CRC_FROM, table.ATTRIBUTES
+
+
+def header_bytes(buf: Buffer, pos: int, size: int) -> int:
+    """How many bytes of the entry at ``pos`` `header` reads, once the first `HEADER` are there."""
+    return min(size, HEADER + min(max(i32_at(buf, pos + 22), 0), size))
+
+
+def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
+    """Fill one row of the batch table from the outermost message at ``pos``; returns a code.
+
+    What is wrong with the tags is left to `message`, which comes when the checksum is known to be right.
+    """
+    row[_LAST_OFFSET] = i64_at(buf, pos)
+    row[_BASE_OFFSET] = row[_LAST_OFFSET]
+    row[_COUNT] = 1
+    row[_CRC] = u32_at(buf, pos + 12)
+    row[_PRODUCER_ID] = -1
+    row[_PRODUCER_EPOCH] = -1
+    row[_BASE_SEQUENCE] = -1
+    row[_LEADER_EPOCH] = -1
+    row[_CRC_FROM] = CRC_FROM
+    row[_BASE_TIMESTAMP] = -1
+    row[_MAX_TIMESTAMP] = -1
+    if size < SMALLEST + OVERHEAD:
+        return _MESSAGE_SIZE
+    attributes = load8(buf, pos + 17)
+    row[_ATTRIBUTES] = attributes
+    kind = attributes & 15
+    row[_CODEC] = kind if kind <= _LARGEST_CODEC else 0
+    row[_CONTROL] = 1 if FIRST_CONTROL <= kind <= LAST_CONTROL else 0
+    code, timestamp, _, count, _ = tags(buf, pos, pos + size)
+    if code == _OK:
+        row[_MAX_TIMESTAMP] = timestamp
+    if row[_CODEC] == 0:
+        row[_BASE_TIMESTAMP] = row[_MAX_TIMESTAMP]
+        return _OK
+    row[_COUNT] = count if code == _OK and count >= 0 else _UNKNOWN
+    # With relative offsets the set may have been compacted: then the tag counts messages, not offsets.
+    known = row[_COUNT] != _UNKNOWN and attributes & HONOURED == 0
+    row[_LAST_OFFSET] = row[_BASE_OFFSET] + count - 1 if known else _UNKNOWN
+    return _OK
+
+
+def tags(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int]:
+    """Timestamps and tags of the message at ``at`` that ends at ``end``.
+
+    Returns
+    -------
+    code : int
+    timestamp : int
+        Milliseconds: the broker's, else the message's own, -1 for none.
+    seconds : int
+        The message's own.
+    count : int
+        Number of wrapped messages, -1 where there is no such tag.
+    tagged : int
+        `TAGGED` where there is a broker timestamp, else 0.
+    """
+    seconds, length = i32_at(buf, at + 18), i32_at(buf, at + 22)
+    timestamp = -1 if seconds == -1 else seconds * 1000
+    if length < -1 or length > end - at - SMALLEST - OVERHEAD:
+        return _TAG_LENGTH, timestamp, seconds, -1, 0
+    place, stop = at + HEADER, at + HEADER + max(length, 0)
+    count, tagged = -1, 0
+    while place < stop:
+        tag = i8_at(buf, place)
+        if tag == BROKER_TIMESTAMP:
+            if stop - place < 9:
+                return _TAG, timestamp, seconds, -1, 0
+            timestamp, tagged = i64_at(buf, place + 1), TAGGED
+            place += 9
+        elif tag == NUM_MESSAGES:
+            if stop - place < 5:
+                return _TAG, timestamp, seconds, -1, 0
+            count = i32_at(buf, place + 1)
+            place += 5
+        else:
+            break
+    return _OK, timestamp, seconds, count, tagged
+
+
+def message(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int, int, int, int, int, int]:
+    """Fields of the message at ``at`` that ends at ``end``.
+
+    Returns
+    -------
+    code, where : int
+        ``where`` is the position of the field to blame, with an error.
+    timestamp, seconds, count : int
+        As of `tags`.
+    attributes : int
+        With `TAGGED`.
+    key, key_length, value, value_length : int
+        Positions and lengths; a negative length is null.
+    """
+    if end - at < SMALLEST + OVERHEAD:
+        return _MESSAGE_SIZE, at + 8, 0, 0, 0, 0, 0, 0, 0, 0
+    code, timestamp, seconds, count, tagged = tags(buf, at, end)
+    if code != _OK:
+        return code, at + 22, 0, 0, 0, 0, 0, 0, 0, 0
+    key_at = at + HEADER + max(i32_at(buf, at + 22), 0)
+    key, key_length = key_at + 4, i32_at(buf, key_at)
+    if key_length > end - key - 4:
+        return _KEY_LENGTH, key_at, 0, 0, 0, 0, 0, 0, 0, 0
+    value_at = key + max(key_length, 0)
+    value, value_length = value_at + 4, i32_at(buf, value_at)
+    if value_length > end - value:
+        return _VALUE_LENGTH, value_at, 0, 0, 0, 0, 0, 0, 0, 0
+    return _OK, at, timestamp, seconds, count, load8(buf, at + 17) | tagged, key, key_length, value, value_length
+
+
+def message_size(tag_bytes: int, key_length: int, value_length: int) -> int:
+    """Bytes of an entry with tags, a key and a value; a negative length is null."""
+    return SMALLEST + OVERHEAD + tag_bytes + max(key_length, 0) + max(value_length, 0)
+
+
+def put_message(buf: Buffer, pos: int, size: int, offset: int, attributes: int, seconds: int, tag_bytes: int) -> int:
+    """Write the beginning of an entry of ``size`` bytes, without its CRC and its tags; returns where those go."""
+    put64(buf, pos, offset)
+    put32(buf, pos + 8, size - OVERHEAD)
+    store8(buf, pos + 16, MAGIC)
+    store8(buf, pos + 17, attributes)
+    put32(buf, pos + 18, seconds)
+    put32(buf, pos + 22, tag_bytes if tag_bytes else -1)
+    return pos + HEADER

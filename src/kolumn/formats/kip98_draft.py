@@ -1,0 +1,151 @@
+"""The message set of KIP-98 as first proposed, a draft: magic 2, a header of 45 bytes, messages with their own checksums.
+
+    0        8        12    16    17      19       23          31    39      41         45
+    +--------+--------+-----+-----+-------+--------+-----------+-----+-------+----------+----
+    | offset | length | crc |magic| attr. | offset | max       | pid | epoch | sequence | messages, plain
+    | i64    | i32    | u32 | i8  | i16   | delta  | timestamp | i64 | i16   | i32      | or one stream
+    +--------+--------+-----+-----+-------+--------+-----------+-----+-------+----------+----
+                            |<------------------ CRC-32 over [16, end) ------------------------>
+
+    attributes  bits 0-2 codec (0 none, 1 gzip, 2 snappy, 3 lz4) · 3 LogAppendTime · 4 transactional
+
+    message  length uvar | attributes i8 | timestamp i64 | offset delta uvar | [key length uvar] [key] [value] | crc u32
+    its attributes  bit 0 null key · 1 null value · 2 control
+
+``length`` counts what follows it, the CRC-32 over attributes … value included. A null key has neither length nor bytes; with a
+null value the key has no length, it is what remains; the value is always what remains.
+
+"The starting offset of the next message set should be offset + offset delta" is taken at its word: the offset delta is how many
+offsets the set spans, its last offset is offset + offset delta - 1, and the next sequence is sequence + offset delta. Neither
+changes when messages are removed. The key of a control message is version i16, type i16, where 0 is COMMIT and 1 is
+ABORT, the opposite of format 2.
+"""
+
+from kolumn.errors import Code
+from kolumn.formats import table
+from kolumn.formats.memory import Buffer, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
+from kolumn.formats.varint import MALFORMED, put_uvarint, uvarint32, uvarint_size
+
+MAGIC = 2
+HEADER = 45
+SMALLEST = HEADER - 12
+CRC_FROM = 16
+SMALLEST_MESSAGE = 15
+NULL_KEY, NULL_VALUE, CONTROL = 1, 2, 4
+
+_OK = int(Code.OK)
+_BAD_LENGTH = int(Code.BAD_LENGTH)
+_RECORD_LENGTH = int(Code.RECORD_LENGTH)
+_RECORD_END = int(Code.RECORD_END)
+_OFFSET_DELTA = int(Code.OFFSET_DELTA)
+_KEY_LENGTH = int(Code.KEY_LENGTH)
+_CONTROL_KEY = int(Code.CONTROL_KEY)
+_UNKNOWN = table.UNKNOWN
+_SMALLEST_BODY = SMALLEST_MESSAGE - 1
+
+_BASE_OFFSET, _LAST_OFFSET, _COUNT, _CODEC, _CRC = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.CODEC, table.CRC
+_TIMESTAMP_TYPE, _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
+_PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = table.PRODUCER_ID, table.PRODUCER_EPOCH, table.BASE_SEQUENCE
+_LEADER_EPOCH, _TRANSACTIONAL = table.LEADER_EPOCH, table.TRANSACTIONAL
+_PAYLOAD, _CRC_FROM, _ATTRIBUTES = table.PAYLOAD, table.CRC_FROM, table.ATTRIBUTES
+
+
+def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
+    """Fill one row of the batch table from the 45 bytes at ``pos`` of an entry of ``size`` bytes; returns a code."""
+    row[_BASE_OFFSET] = i64_at(buf, pos)
+    row[_LAST_OFFSET] = row[_BASE_OFFSET]
+    row[_COUNT] = _UNKNOWN
+    row[_LEADER_EPOCH] = -1
+    row[_PAYLOAD], row[_CRC_FROM] = HEADER, CRC_FROM
+    if size < HEADER:
+        return _BAD_LENGTH
+    attributes = i16_at(buf, pos + 17)
+    row[_ATTRIBUTES] = attributes
+    row[_LAST_OFFSET] = row[_BASE_OFFSET] + i32_at(buf, pos + 19) - 1
+    row[_CRC] = u32_at(buf, pos + 12)
+    row[_CODEC] = attributes & 7
+    row[_TIMESTAMP_TYPE] = (attributes >> 3) & 1
+    row[_TRANSACTIONAL] = (attributes >> 4) & 1
+    row[_BASE_TIMESTAMP] = -1
+    row[_MAX_TIMESTAMP] = i64_at(buf, pos + 23)
+    row[_PRODUCER_ID] = i64_at(buf, pos + 31)
+    row[_PRODUCER_EPOCH] = i16_at(buf, pos + 39)
+    row[_BASE_SEQUENCE] = i32_at(buf, pos + 41)
+    return _OK
+
+
+def hop(buf: Buffer, at: int, end: int) -> tuple[int, int, int]:
+    """Hop over the message at ``at``: (OK, where its attributes are, next), or (RECORD_LENGTH, at, at)."""
+    length, body = uvarint32(buf, at, end)
+    if body == MALFORMED or length < _SMALLEST_BODY or length > end - body:
+        return _RECORD_LENGTH, at, at
+    return _OK, body, body + length
+
+
+def message(buf: Buffer, body: int, next: int) -> tuple[int, int, int, int, int, int, int, int, int]:
+    """Fields of the message whose attributes are at ``body`` and that ends at ``next``.
+
+    Returns
+    -------
+    code, where : int
+        ``where`` is the position of the field to blame, with an error.
+    attributes, timestamp, offset_delta : int
+    key, key_length, value, value_length : int
+        Positions and lengths; a negative length is null.
+    """
+    stop = next - 4
+    attributes, timestamp = load8(buf, body), i64_at(buf, body + 1)
+    offset_delta, at = uvarint32(buf, body + 9, stop)
+    if at == MALFORMED:
+        return _OFFSET_DELTA, body + 9, 0, 0, 0, 0, 0, 0, 0
+    key, key_length, value_length = at, -1, -1
+    if attributes & NULL_KEY == 0:
+        key_length = stop - at
+        if attributes & NULL_VALUE == 0:
+            key_length, key = uvarint32(buf, at, stop)
+            if key == MALFORMED or key_length > stop - key:
+                return _KEY_LENGTH, at, 0, 0, 0, 0, 0, 0, 0
+        at = key + key_length
+    if attributes & CONTROL and key_length < 4:
+        return _CONTROL_KEY, body, 0, 0, 0, 0, 0, 0, 0
+    if attributes & NULL_VALUE == 0:
+        value_length = stop - at
+    elif at != stop:
+        return _RECORD_END, at, 0, 0, 0, 0, 0, 0, 0
+    return _OK, next, attributes, timestamp, offset_delta, key, key_length, at, value_length
+
+
+def body_size(offset_delta: int, key_length: int, value_length: int) -> int:
+    """Bytes of a message behind its length; a negative length is null."""
+    size = _SMALLEST_BODY - 1 + uvarint_size(offset_delta) + max(key_length, 0) + max(value_length, 0)
+    return size + uvarint_size(key_length) if key_length >= 0 and value_length >= 0 else size
+
+
+def put_message(
+    buf: Buffer, at: int, body: int, control: int, timestamp: int, offset_delta: int, key_length: int, value_length: int
+) -> int:
+    """Write the beginning of a message whose body has ``body`` bytes; returns where its key goes, then come value and CRC."""
+    at = put_uvarint(buf, at, body)
+    attributes = (NULL_KEY if key_length < 0 else 0) | (NULL_VALUE if value_length < 0 else 0) | (CONTROL if control else 0)
+    store8(buf, at, attributes)
+    put64(buf, at + 1, timestamp)
+    at = put_uvarint(buf, at + 9, offset_delta)
+    return put_uvarint(buf, at, key_length) if key_length >= 0 and value_length >= 0 else at
+
+
+def put_header(buf: Buffer, pos: int, size: int, row) -> None:  # type: ignore[no-untyped-def]
+    """Write the 45 bytes at ``pos`` of an entry of ``size`` bytes from a row of the batch table. The CRC is left out."""
+    put64(buf, pos, row[_BASE_OFFSET])
+    put32(buf, pos + 8, size - 12)
+    store8(buf, pos + 16, MAGIC)
+    put16(buf, pos + 17, row[_CODEC] | (row[_TIMESTAMP_TYPE] << 3) | (row[_TRANSACTIONAL] << 4))
+    put32(buf, pos + 19, row[_LAST_OFFSET] - row[_BASE_OFFSET] + 1)
+    put64(buf, pos + 23, row[_MAX_TIMESTAMP])
+    put64(buf, pos + 31, row[_PRODUCER_ID])
+    put16(buf, pos + 39, row[_PRODUCER_EPOCH])
+    put32(buf, pos + 41, row[_BASE_SEQUENCE])
+
+
+def control_type(key: bytes) -> int:
+    """Type of a control message by its key: 0 COMMIT, 1 ABORT."""
+    return i16_at(key, 2)

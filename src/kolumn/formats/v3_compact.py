@@ -1,0 +1,124 @@
+"""Compact format 3, a draft: the record batch of format 2 with a header of varints, and records without attributes.
+
+    base offset i64 | batch length uvar | leader epoch i32 | magic i8 = 3 | crc u32 | attributes i16 | last offset delta uvar
+    | base timestamp zvarlong | max timestamp delta zvarlong | producer id i64 | producer epoch i16 | base sequence i32
+    | record count i32 | records, plain or one stream
+
+    attributes  bits 0-6 as in format 2 · 7 records have no attributes byte
+
+CRC-32C from the attributes to the end. The batch length counts the bytes behind itself. The document quotes the largest
+values of *unsigned* varints for its lengths, so those are unsigned; timestamps may be -1, so they are zig-zag. The largest
+timestamp is base + delta. Writers set bit 7 unless a record has attributes. Records are `v2`'s, but for that byte.
+
+The magic's place depends on the width of the batch length, so in a mixed file an entry is tried as format 3 first, then as a
+shipped one, and the checksum decides; without checksums the structure does, and format 3 wins a tie.
+"""
+
+from kolumn.errors import Code
+from kolumn.formats import layouts, table
+from kolumn.formats.memory import Buffer, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
+from kolumn.formats.varint import MALFORMED, put_uvarint, put_varint, uvarint32, uvarint_size, varint64, varint_size
+
+MAGIC = 3
+LARGEST_HEADER = 67
+SMALLEST_LENGTH = 32
+SMALLEST_RECORD = 6
+BARE = 0x80
+
+_OK = int(Code.OK)
+_TRUNCATED = int(Code.TRUNCATED)
+_BAD_LENGTH = int(Code.BAD_LENGTH)
+_BATCH_HEADER = int(Code.BATCH_HEADER)
+_UNKNOWN = table.UNKNOWN
+_V3, _V3_BARE = layouts.V3, layouts.V3_BARE
+
+_BASE_OFFSET, _LAST_OFFSET, _COUNT, _CODEC, _CRC = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.CODEC, table.CRC
+_TIMESTAMP_TYPE, _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
+_PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = table.PRODUCER_ID, table.PRODUCER_EPOCH, table.BASE_SEQUENCE
+_LEADER_EPOCH, _TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = table.LEADER_EPOCH, table.TRANSACTIONAL, table.CONTROL, table.DELETE_HORIZON
+_LAYOUT, _PAYLOAD, _CRC_FROM, _ATTRIBUTES = table.LAYOUT, table.PAYLOAD, table.CRC_FROM, table.ATTRIBUTES
+
+
+def entry(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
+    """Frame the entry at ``pos`` if its magic and length are those of format 3: OK or TRUNCATED with its size, else BAD_LENGTH."""
+    length, at = uvarint32(buf, pos + 8, min(pos + 13, end))
+    if at == MALFORMED or length < SMALLEST_LENGTH or at + 5 > end or load8(buf, at + 4) != MAGIC:
+        return _BAD_LENGTH, 0
+    if length > end - at:
+        return _TRUNCATED, at - pos + length
+    return _OK, at - pos + length
+
+
+def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
+    """Fill one row of the batch table from the header at ``pos``, which `entry` has framed; reads `LARGEST_HEADER` bytes at most."""
+    _, at = uvarint32(buf, pos + 8, pos + 13)
+    return fill(buf, pos, at, pos + size, row)
+
+
+def fill(buf: Buffer, pos: int, at: int, end: int, row) -> int:  # type: ignore[no-untyped-def]
+    """The same of an entry that ends at ``end``, where ``at`` is the position behind its batch length."""
+    attributes = i16_at(buf, at + 9)
+    row[_LAYOUT] = _V3_BARE if attributes & BARE else _V3
+    row[_ATTRIBUTES] = attributes
+    row[_CRC_FROM] = at + 9 - pos
+    row[_PAYLOAD] = 0
+    row[_BASE_OFFSET] = i64_at(buf, pos)
+    row[_LAST_OFFSET] = row[_BASE_OFFSET]
+    row[_COUNT] = _UNKNOWN
+    row[_LEADER_EPOCH] = i32_at(buf, at)
+    row[_CRC] = u32_at(buf, at + 5)
+    row[_CODEC] = attributes & 7
+    row[_TIMESTAMP_TYPE] = (attributes >> 3) & 1
+    row[_TRANSACTIONAL] = (attributes >> 4) & 1
+    row[_CONTROL] = (attributes >> 5) & 1
+    row[_DELETE_HORIZON] = (attributes >> 6) & 1
+    last, base_at = uvarint32(buf, at + 11, end)
+    if base_at == MALFORMED:
+        return _BATCH_HEADER
+    base, delta_at = varint64(buf, base_at, end)
+    if delta_at == MALFORMED:
+        return _BATCH_HEADER
+    delta, producer_at = varint64(buf, delta_at, end)
+    if producer_at == MALFORMED or producer_at + 18 > end:
+        return _BATCH_HEADER
+    row[_LAST_OFFSET] += last
+    row[_BASE_TIMESTAMP] = base
+    row[_MAX_TIMESTAMP] = base + delta
+    row[_PRODUCER_ID] = i64_at(buf, producer_at)
+    row[_PRODUCER_EPOCH] = i16_at(buf, producer_at + 8)
+    row[_BASE_SEQUENCE] = i32_at(buf, producer_at + 10)
+    row[_COUNT] = i32_at(buf, producer_at + 14)
+    row[_PAYLOAD] = producer_at + 18 - pos
+    return _OK
+
+
+def header_size(row, payload: int) -> int:  # type: ignore[no-untyped-def]
+    """Bytes of the header of a batch whose records have ``payload`` bytes."""
+    rest = 29 + uvarint_size(row[_LAST_OFFSET] - row[_BASE_OFFSET])
+    rest += varint_size(row[_BASE_TIMESTAMP]) + varint_size(row[_MAX_TIMESTAMP] - row[_BASE_TIMESTAMP])
+    return 8 + uvarint_size(rest + payload) + rest
+
+
+def put_header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
+    """Write the header at ``pos`` of an entry of ``size`` bytes from a row of the batch table, without its CRC.
+
+    Returns where the CRC goes; the bytes that it covers begin four further on.
+    """
+    put64(buf, pos, row[_BASE_OFFSET])
+    length = size - 9
+    while uvarint_size(length) + 8 + length > size:
+        length -= 1
+    at = put_uvarint(buf, pos + 8, length)
+    put32(buf, at, row[_LEADER_EPOCH])
+    store8(buf, at + 4, MAGIC)
+    crc_at = at + 5
+    flags = (row[_TIMESTAMP_TYPE] << 3) | (row[_TRANSACTIONAL] << 4) | (row[_CONTROL] << 5) | (row[_DELETE_HORIZON] << 6)
+    put16(buf, at + 9, row[_CODEC] | flags | (BARE if row[_LAYOUT] == _V3_BARE else 0))
+    at = put_uvarint(buf, at + 11, row[_LAST_OFFSET] - row[_BASE_OFFSET])
+    at = put_varint(buf, at, row[_BASE_TIMESTAMP])
+    at = put_varint(buf, at, row[_MAX_TIMESTAMP] - row[_BASE_TIMESTAMP])
+    put64(buf, at, row[_PRODUCER_ID])
+    put16(buf, at + 8, row[_PRODUCER_EPOCH])
+    put32(buf, at + 10, row[_BASE_SEQUENCE])
+    put32(buf, at + 14, row[_COUNT])
+    return crc_at
