@@ -20,8 +20,8 @@ _ZSTD = 4
 def locate(buf: int, origin: int, rows: Any, start: Any, size: Any, codec: Any) -> None:
     """Fill ``start`` (position in the segment), ``size`` (bytes) and ``codec`` of each entry's payload.
 
-    Entries that can have no payload get a code in ``rows``. A format 2 batch that says it has no records has an empty
-    payload: like Java, nobody looks at the bytes behind its header.
+    Entries that can have no payload get a code in ``rows``. A batch that says it has no records has an empty payload: like Java,
+    nobody looks at the bytes behind its header. A draft set with nothing behind its header has none either.
     """
     for b in range(rows.shape[0]):
         row = rows[b]
@@ -30,7 +30,9 @@ def locate(buf: int, origin: int, rows: Any, start: Any, size: Any, codec: Any) 
             continue
         if layouts.holds_messages(row[_LAYOUT]):
             row[_CODE], start[b], size[b] = _message(buf - origin, row)
-        elif row[_COUNT] != 0:
+        elif row[_COUNT] == 0 or (row[_LAYOUT] == _KIP98 and row[_SIZE] == row[_PAYLOAD]):
+            continue
+        else:
             row[_CODE] = _codec(row[_CODEC], _ZSTD - 1 if row[_LAYOUT] == _KIP98 else _ZSTD)
             start[b], size[b] = row[_POSITION] + row[_PAYLOAD], row[_SIZE] - row[_PAYLOAD]
         if row[_CODE] == _OK:

@@ -10,7 +10,7 @@ from kolumn.cpu_fallback.batches import Run
 from kolumn.formats import enriched, kip87, kip98_draft, layouts, table, v2
 
 CONTROL_TYPES = ("ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS")
-_KIP98_TYPES = ("COMMIT", "ABORT")
+KIP98_TYPES = ("COMMIT", "ABORT")
 
 
 class MessageFlags:
@@ -62,7 +62,7 @@ class MessageFlags:
         if layout == layouts.ENRICHED:
             return enriched.CONTROL_TYPES[(int(self._attributes[row]) & 15) - enriched.FIRST_CONTROL]
         code = v2.control_type(key or b"")
-        names: tuple[str, ...] = _KIP98_TYPES if layout == layouts.KIP98 else CONTROL_TYPES
+        names: tuple[str, ...] = KIP98_TYPES if layout == layouts.KIP98 else CONTROL_TYPES
         return names[code] if code is not None and 0 <= code < len(names) else "UNKNOWN"
 
     def seconds(self, kind: pa.DataType) -> pa.Array:

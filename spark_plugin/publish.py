@@ -2,7 +2,7 @@
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from pathlib import Path
 
@@ -27,7 +27,7 @@ class Piece:
         return f"{self.topic}-{self.partition}"
 
 
-def publish(target: Path, staging: Path, pieces: list[Piece], overwrite: bool) -> None:
+def publish(target: Path, staging: Path, pieces: list[Piece], overwrite: bool, format: str = "kafka") -> None:
     """Move staged segments to their places.
 
     Parameters
@@ -38,6 +38,8 @@ def publish(target: Path, staging: Path, pieces: list[Piece], overwrite: bool) -
         A folder on the same file system, for what ``overwrite`` replaces.
     pieces : list of Piece
     overwrite : bool
+    format : str
+        Of the logs.
         Whether the topic-partitions that are there go away, all of them.
 
     Raises
@@ -57,16 +59,21 @@ def publish(target: Path, staging: Path, pieces: list[Piece], overwrite: bool) -
                     'Bring a partition into one task, or cut it by offsets: df.repartition("topic", "partition")'
                 )
         if not overwrite:
-            _check_behind(target / name, own[0])
+            _check_behind(target / name, own[0], format)
     moves = _replaced(target, staging) if overwrite else []
     _move(moves + [move for piece in pieces for move in _files(piece, target)])
 
 
-def _check_behind(folder: Path, piece: Piece) -> None:
+def end_of(folder: Path, format: str) -> int | None:
+    """Where the log of a topic-partition ends; None where there is none."""
     if not folder.is_dir() or not any(folder.glob("*.log")):
-        return
-    end = log_end(find_segments(folder))
-    if piece.first < end:
+        return None
+    return log_end([replace(segment, format=format) for segment in find_segments(folder)])
+
+
+def _check_behind(folder: Path, piece: Piece, format: str) -> None:
+    end = end_of(folder, format)
+    if end is not None and piece.first < end:
         raise ArgumentError(f"{folder}: its log ends at offset {end}, and records from {piece.first} on were to be appended")
 
 

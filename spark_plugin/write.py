@@ -19,9 +19,8 @@ from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.table import check_columns
 from kolumn.encode.write import Writer
 from kolumn.errors import ArgumentError
-from kolumn.source import find_segments
-from kolumn.spark_plugin.bounds import log_end
-from kolumn.spark_plugin.publish import Piece, publish
+from kolumn.formats.layouts import ENRICHED_FORMAT, FORMAT_NAMES
+from kolumn.spark_plugin.publish import Piece, end_of, publish
 from kolumn.spark_plugin.schema import arrow_schema
 from kolumn.spark_plugin.write_options import WriteOptions, check_topic
 
@@ -68,13 +67,14 @@ class SegmentWriter(DataSourceArrowWriter):
 
     def _next_offset(self, key: tuple[str, int]) -> int:
         folder = Path(self.options.path, f"{key[0]}-{key[1]}")
-        return 0 if self.overwrite or not folder.is_dir() or not any(folder.glob("*.log")) else log_end(find_segments(folder))
+        end = None if self.overwrite else end_of(folder, FORMAT_NAMES[self.options.how.format])
+        return end or 0
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Move what the tasks have written to its place, on the driver."""
         pieces = [piece for message in messages if isinstance(message, Written) for piece in message.pieces]
         try:
-            publish(Path(self.options.path), self.staging, pieces, self.overwrite)
+            publish(Path(self.options.path), self.staging, pieces, self.overwrite, FORMAT_NAMES[self.options.how.format])
         finally:
             shutil.rmtree(self.staging, ignore_errors=True)
 
@@ -88,7 +88,8 @@ class _Partition:
 
     def __init__(self, folder: Path, key: tuple[str, int], options: WriteOptions, next_offset: int) -> None:
         self.key, self.folder = key, folder / f"{key[0]}-{key[1]}"
-        self.files = SegmentFiles(self.folder, options.segment_bytes, options.index_interval_bytes)
+        enriched = options.how.format == ENRICHED_FORMAT
+        self.files = SegmentFiles(self.folder, options.segment_bytes, options.index_interval_bytes, enriched)
         self.writer = Writer(self.files, options.how, next_offset)
         self.schema: pa.Schema | None = None
 

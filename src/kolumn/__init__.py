@@ -7,12 +7,14 @@ from kolumn.errors import ArgumentError, CorruptBatchError, FormatError, KolumnE
 
 if TYPE_CHECKING:
     from kolumn.api import batches, read, scan, verify
+    from kolumn.convert.convert import Conversion, convert, losses
     from kolumn.encode.write import write
     from kolumn.report import Report
 
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError",
+    "Conversion",
     "CorruptBatchError",
     "FormatError",
     "KolumnError",
@@ -20,6 +22,8 @@ __all__ = [
     "MissingError",
     "Report",
     "batches",
+    "convert",
+    "losses",
     "read",
     "scan",
     "verify",
@@ -32,6 +36,9 @@ _LAZY = {
     "batches": "kolumn.api",
     "verify": "kolumn.api",
     "write": "kolumn.encode.write",
+    "convert": "kolumn.convert.convert",
+    "losses": "kolumn.convert.convert",
+    "Conversion": "kolumn.convert.convert",
     "Report": "kolumn.report",
 }
 

@@ -1,6 +1,5 @@
 """`read`, `scan`, `batches` and `verify`."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +11,7 @@ from kolumn.decode import scan_ranges
 from kolumn.find_transactions import with_transactions
 from kolumn.options import Options
 from kolumn.plan import without_replaced
+from kolumn.remarks import REMARKED, remarks
 from kolumn.report import Report, make_report
 from kolumn.schema import BATCH_SCHEMA, record_schema
 from kolumn.seek import select_ranges
@@ -91,7 +91,8 @@ def verify(source: Any, **options: Any) -> Report:
     Report
     """
     asked = Options.of(**options)
-    everything = Options(columns=("offset",), include_control=True, errors="skip")
+    columns = REMARKED if asked.format == "kip87" else ("offset",)
+    everything = Options(columns=columns, include_control=True, errors="skip", binary="view", format=asked.format)
     chosen = replace(
         everything,
         check_crcs=asked.check_crcs,
@@ -103,10 +104,8 @@ def verify(source: Any, **options: Any) -> Report:
     )
     found: list[tuple[Segment, Tally]] = []
     whole = (Range.whole(segment) for segment in segments_of(source, asked))
-    _drain(scan_ranges(whole, chosen, tally=lambda one, tally: found.append((one.segment, tally))))
-    return make_report(found)
-
-
-def _drain(stream: Iterator[Any]) -> None:
-    for _ in stream:
-        pass
+    remarked = []
+    for batch in scan_ranges(whole, chosen, tally=lambda one, tally: found.append((one.segment, tally))):
+        if columns is REMARKED and (made := remarks(batch)).num_rows:
+            remarked.append(made)
+    return make_report(found, remarked)

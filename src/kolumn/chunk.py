@@ -98,7 +98,7 @@ def _decoded(file: SegmentFile, chunk: Chunk, options: Options, floor: int | Non
     good = rows[rows[:, table.CODE] == Code.OK]
     taken = good[wanted(good, options)]
     errors = {}
-    for run_rows in _runs(taken):
+    for run_rows in runs(taken):
         run = decode_run(chunk.source, chunk.origin, run_rows, options, "controlType" in options.columns)
         for i in np.flatnonzero(run_rows[:, table.CODE]):
             row = run_rows[i].copy()
@@ -153,7 +153,7 @@ def before_trouble(file: SegmentFile, chunk: Chunk, rows: Any, options: Options,
     return rows
 
 
-def _runs(rows: Any) -> Iterator[Any]:
+def runs(rows: Any) -> Iterator[Any]:
     """Cut entries into runs that are inflated and decoded together."""
     packed = np.where(rows[:, table.CODEC] != 0, rows[:, table.SIZE], 0)
     if packed.any():

@@ -12,6 +12,7 @@ from typing import Any
 
 from kolumn.batch_table import entry_rows
 from kolumn.cpu_fallback.walk import check
+from kolumn.decode import scan_ranges
 from kolumn.errors import Code
 from kolumn.formats import layouts, table, v2
 from kolumn.options import Options
@@ -34,7 +35,7 @@ def with_transactions(ranges: list[Range], options: Options) -> list[Range]:
     for one in ranges:
         key = Path(one.segment.path).parent if one.segment.base_offset is not None else one.segment.path
         if key not in found:
-            found[key] = transactions_of(_partition(one.segment), options)
+            found[key] = transactions_of_segment(one.segment, options)
         settled.append(replace(one, transactions=found[key]))
     return settled
 
@@ -47,8 +48,15 @@ def _partition(segment: Segment) -> list[Segment]:
     return [one for one in without_replaced(found) if one.base_offset is not None]
 
 
+def transactions_of_segment(segment: Segment, options: Options) -> Transactions:
+    """Transactions of the partition that a segment belongs to."""
+    return transactions_of(_partition(segment), options)
+
+
 def transactions_of(segments: list[Segment], options: Options) -> Transactions:
     """Transactions of a partition's segments, in order of base offset."""
+    if segments[0].format == layouts.FORMAT_NAMES[layouts.KIP98_FORMAT]:
+        return from_records(segments, options)
     return from_side_files(segments, options) or from_headers(segments, options)
 
 
@@ -79,6 +87,23 @@ def from_headers(segments: list[Segment], options: Options, start: int = 0) -> T
                     aborted.append((producer, begin, offset))
         elif producer not in begun and _entry(file, row) is not None:
             begun[producer] = offset
+    return Transactions(tuple(aborted), tuple(begun.items()))
+
+
+def from_records(segments: list[Segment], options: Options) -> Transactions:
+    """From all records: in the KIP-98 draft markers are single messages of a set, and headers do not tell them."""
+    columns = ("producerId", "offset", "isControl", "controlType", "isTransactional")
+    walk = Options(columns=columns, include_control=True, errors=options.errors, check_crcs=options.check_crcs, format=segments[0].format)
+    begun: dict[int, int] = {}
+    aborted = []
+    for batch in scan_ranges((Range.whole(segment) for segment in segments), walk):
+        for producer, offset, control, kind, transactional in zip(*(batch[name].to_pylist() for name in columns), strict=True):
+            if control:
+                begin = begun.pop(producer, None)
+                if kind == "ABORT" and begin is not None:
+                    aborted.append((producer, begin, offset))
+            elif transactional:
+                begun.setdefault(producer, offset)
     return Transactions(tuple(aborted), tuple(begun.items()))
 
 

@@ -12,6 +12,7 @@ from kolumn.cpu_fallback.stream import Span, hop
 from kolumn.cpu_fallback.walk import FULL, HEADERS, MORE, walk
 from kolumn.errors import Code
 from kolumn.formats import layouts, table, v2
+from kolumn.last_offsets import with_last_offsets
 from kolumn.recycle import take
 from kolumn.segment_file import SegmentFile
 from kolumn.source import Range, Segment
@@ -127,10 +128,10 @@ def _streamed(file: SegmentFile, start: int, stop: int, chunk_bytes: int, ahead:
 
 
 def headers(segment: Segment) -> Iterator[Any]:
-    """Batch tables of a segment, payloads not read, up to where the chain of entries ends."""
+    """Batch tables of a segment, payloads not read, up to where the chain of entries ends. Last offsets are known in all."""
     with SegmentFile(segment) as file:
         for chunk in chunks(file, 0, file.size, HEADER_WINDOW, payloads=False):
-            yield chunk.rows
+            yield with_last_offsets(file, chunk.rows)
 
 
 def cut(segment: Segment, target_bytes: int) -> list[Range]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from kolumn.damage import Damage, Tally
-from kolumn.schema import DAMAGE_SCHEMA, SEGMENT_SCHEMA
+from kolumn.schema import DAMAGE_SCHEMA, REMARK_SCHEMA, SEGMENT_SCHEMA
 from kolumn.source import Segment
 
 
@@ -20,12 +20,16 @@ class Report:
         One row for each damaged stretch, columns of `schema.DAMAGE_SCHEMA`.
     segments : pa.Table
         One row for each segment, columns of `schema.SEGMENT_SCHEMA`.
+    remarks : pa.Table
+        What readers of other formats would take for something else, columns of `schema.REMARK_SCHEMA`: KIP-87 messages without a
+        value that are no tombstones. No damage.
     batches, records, bytes : int
         Intact entries, their records (control records too), and bytes looked at.
     """
 
     damage: pa.Table
     segments: pa.Table
+    remarks: pa.Table
     batches: int
     records: int
     bytes: int
@@ -43,13 +47,14 @@ def damage_table(pieces: Iterable[Damage]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], DAMAGE_SCHEMA)
 
 
-def make_report(found: list[tuple[Segment, Tally]]) -> Report:
-    """Report from what was found in each segment."""
+def make_report(found: list[tuple[Segment, Tally]], remarks: list[pa.RecordBatch]) -> Report:
+    """Report from what was found in each segment, and what there is to remark."""
     names = SEGMENT_SCHEMA.names
     rows = [(s.path, s.size, t.valid_bytes, t.batches, t.records, t.tail, t.tail_bytes) for s, t in found]
     return Report(
         damage_table(piece for _, tally in found for piece in tally.damage),
         pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], SEGMENT_SCHEMA),
+        pa.Table.from_batches(remarks, REMARK_SCHEMA),
         sum(tally.batches for _, tally in found),
         sum(tally.records for _, tally in found),
         sum(segment.size for segment, _ in found),

@@ -86,6 +86,9 @@ DAMAGE_SCHEMA = pa.schema(
 )
 """One row for each damaged stretch of a segment; offsets and ``recordsLost`` are null where the damage hides them."""
 
+REMARK_SCHEMA = pa.schema([("segment", pa.string()), ("position", pa.int64()), ("offset", pa.int64()), ("remark", pa.string())])
+"""One row for each record that is intact and should not have been written so."""
+
 SEGMENT_SCHEMA = pa.schema(
     [
         ("segment", pa.string()),

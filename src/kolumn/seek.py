@@ -6,6 +6,10 @@ the index's next entry. Without such an entry, headers are walked from the start
 
     .index      i32 offset - base | i32 position                     ends at the first zero offset behind the first entry
     .timeindex  i64 largest timestamp so far | i32 offset - base     likewise
+
+Enriched logs have one index, as their document proposes; the offset is the entry's first, and its times are for `kolumn.clean`:
+
+    .index      i32 offset - base | i64 largest timestamp so far | i32 position
 """
 
 from pathlib import Path
@@ -15,12 +19,13 @@ import numpy as np
 
 from kolumn.cpu_fallback.walk import HEADERS, check, walk
 from kolumn.errors import Code
-from kolumn.formats import table
+from kolumn.formats import layouts, table
 from kolumn.options import Options
 from kolumn.segment_file import SegmentFile
 from kolumn.source import Range, Segment
 
 _INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
+ENRICHED_INDEX = np.dtype([("offset", ">i4"), ("timestamp", ">i8"), ("position", ">i4")])
 _TIME_INDEX = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 _STEP_BYTES = 1 << 20
 """Bytes between two index entries that are walked to prove the first; the default interval is 4 KiB."""
@@ -51,11 +56,13 @@ def _from_index(segment: Segment, options: Options) -> Range:
     base = segment.base_offset
     if base is None or (options.start_offset is None and options.start_timestamp is None):
         return whole
-    index = _read(segment, ".index", _INDEX)
+    enriched = segment.format == layouts.FORMAT_NAMES[layouts.ENRICHED_FORMAT]
+    index = read_index(segment, ".index", ENRICHED_INDEX if enriched else _INDEX)
     if index is None:
         return whole
     target = options.start_offset if options.start_offset is not None else base
-    time = _read(segment, ".timeindex", _TIME_INDEX) if options.start_timestamp is not None else None
+    timed = options.start_timestamp is not None and not enriched
+    time = read_index(segment, ".timeindex", _TIME_INDEX) if timed else None
     with SegmentFile(segment) as file:
         if time is not None and options.start_timestamp is not None:
             target = max(target, _offset_before(file, base, index, time, options.start_timestamp))
@@ -65,7 +72,7 @@ def _from_index(segment: Segment, options: Options) -> Range:
     return whole
 
 
-def _read(segment: Segment, suffix: str, kind: np.dtype) -> Any:
+def read_index(segment: Segment, suffix: str, kind: np.dtype) -> Any:
     """Entries of an index file, or None where it is missing, empty or not sane."""
     try:
         raw = Path(segment.path).with_suffix(suffix).read_bytes()
@@ -77,7 +84,7 @@ def _read(segment: Segment, suffix: str, kind: np.dtype) -> Any:
     zeros = np.flatnonzero(entries["offset"][1:] == 0)
     entries = entries[: zeros[0] + 1] if len(zeros) else entries
     # Offsets of the time index may repeat, everything else strictly grows.
-    growth = {"offset": 0 if kind == _TIME_INDEX else 1, "position": 1, "timestamp": 1}
+    growth = {"offset": 0 if kind == _TIME_INDEX else 1, "position": 1, "timestamp": 0 if kind == ENRICHED_INDEX else 1}
     grows = all((np.diff(entries[name].astype(np.int64)) >= growth[name]).all() for name in kind.names or ())
     return entries if len(entries) and grows and (entries["offset"] >= 0).all() else None
 
@@ -101,7 +108,10 @@ def _agrees(file: SegmentFile, base: int, index: Any, i: int) -> bool:
     if not 0 <= position < stop <= file.size or stop - position > _STEP_BYTES:
         return False
     rows = _entries(file, position, stop)
-    return bool(len(rows)) and bool((rows[:, table.LAST_OFFSET] == base + int(index["offset"][i])).any())
+    offset = base + int(index["offset"][i])
+    if file.format == layouts.ENRICHED_FORMAT:
+        return bool(len(rows)) and bool(rows[0, table.BASE_OFFSET] == offset)
+    return bool(len(rows)) and bool((rows[:, table.LAST_OFFSET] == offset).any())
 
 
 def _offset_before(file: SegmentFile, base: int, index: Any, time: Any, start_timestamp: int) -> int:

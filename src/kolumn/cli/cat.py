@@ -12,6 +12,7 @@ from kolumn.cli.common import (
     EndOffset,
     EndTimestamp,
     Errors,
+    Format,
     IncludeControl,
     IncludeHeaders,
     IsolationLevel,
@@ -42,6 +43,7 @@ def cat(
     isolation_level: IsolationLevel = "read_uncommitted",
     errors: Errors = "raise",
     check_crcs: CheckCrcs = True,
+    format: Format = "kafka",
     topic: Topic = None,
     partition: Partition = None,
 ) -> None:
@@ -68,6 +70,7 @@ def cat(
         isolation_level=isolation_level,
         errors=errors,
         check_crcs=check_crcs,
+        format=format,
         topic=topic,
         partition=partition,
     )

@@ -21,6 +21,7 @@ Json = Annotated[bool, typer.Option("--json", help="For programs: JSON on standa
 Topic = Annotated[str | None, typer.Option(help="Topic, in place of what the directory's name says.")]
 Partition = Annotated[int | None, typer.Option(help="Partition, in place of what the directory's name says.")]
 CheckCrcs = Annotated[bool, typer.Option("--check-crcs/--no-check-crcs", help="Compare checksums before a batch is looked into.")]
+Format = Annotated[str, typer.Option(help="'kafka', or a draft: 'enriched', 'kip98-draft', 'v3-compact', 'kip87'.")]
 Errors = Annotated[str, typer.Option(help="'raise' stops at the first damage, 'skip' goes on behind it.")]
 Columns = Annotated[str | None, typer.Option(help="Record columns, comma-separated; `kolumn columns` lists them.")]
 StartOffset = Annotated[int | None, typer.Option(help="First offset.")]

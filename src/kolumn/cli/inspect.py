@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kolumn.cli.common import CheckCrcs, Errors, Json, Partition, Sources, Topic, command, print_json, print_table
+from kolumn.cli.common import CheckCrcs, Errors, Format, Json, Partition, Sources, Topic, command, print_json, print_table
 
 
 @command
@@ -14,6 +14,7 @@ def inspect(
     limit: Annotated[int | None, typer.Option(min=0, help="Stop after so many batches.")] = None,
     check_crcs: CheckCrcs = True,
     errors: Errors = "skip",
+    format: Format = "kafka",
     topic: Topic = None,
     partition: Partition = None,
 ) -> None:
@@ -26,7 +27,7 @@ def inspect(
     """
     import kolumn
 
-    table = kolumn.batches(sources, check_crcs=check_crcs, errors=errors, topic=topic, partition=partition)
+    table = kolumn.batches(sources, check_crcs=check_crcs, errors=errors, format=format, topic=topic, partition=partition)
     if limit is not None:
         table = table.slice(0, limit)
     rows = table.to_pylist()

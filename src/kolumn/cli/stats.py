@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kolumn.cli.common import CheckCrcs, Errors, Json, Partition, Sources, Topic, command, print_json, print_table, progress
+from kolumn.cli.common import CheckCrcs, Errors, Format, Json, Partition, Sources, Topic, command, print_json, print_table, progress
 
 
 @command
@@ -11,6 +11,7 @@ def stats(
     json: Json = False,
     errors: Errors = "skip",
     check_crcs: CheckCrcs = True,
+    format: Format = "kafka",
     topic: Topic = None,
     partition: Partition = None,
 ) -> None:
@@ -22,7 +23,7 @@ def stats(
     """
     from kolumn.statistics import collect
 
-    options = {"errors": errors, "check_crcs": check_crcs}
+    options = {"errors": errors, "check_crcs": check_crcs, "format": format}
     with progress("decoding", _size(sources)) as advance:
         rows = collect(sources, topic, partition, advance, **options)
     if json:

@@ -10,6 +10,7 @@ from kolumn.cli.common import (
     EndOffset,
     EndTimestamp,
     Errors,
+    Format,
     IncludeControl,
     IncludeHeaders,
     IsolationLevel,
@@ -41,6 +42,7 @@ def to_parquet(
     isolation_level: IsolationLevel = "read_uncommitted",
     errors: Errors = "raise",
     check_crcs: CheckCrcs = True,
+    format: Format = "kafka",
     topic: Topic = None,
     partition: Partition = None,
 ) -> None:
@@ -69,6 +71,7 @@ def to_parquet(
         isolation_level=isolation_level,
         errors=errors,
         check_crcs=check_crcs,
+        format=format,
         topic=topic,
         partition=partition,
     )

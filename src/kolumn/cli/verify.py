@@ -1,10 +1,17 @@
 """``kolumn verify``: is anything damaged."""
 
-from kolumn.cli.common import DAMAGE, OK, CheckCrcs, Json, Partition, Sources, Topic, command, print_json, print_table
+from kolumn.cli.common import DAMAGE, OK, CheckCrcs, Format, Json, Partition, Sources, Topic, command, print_json, print_table
 
 
 @command
-def verify(sources: Sources, json: Json = False, check_crcs: CheckCrcs = True, topic: Topic = None, partition: Partition = None) -> int:
+def verify(
+    sources: Sources,
+    json: Json = False,
+    check_crcs: CheckCrcs = True,
+    format: Format = "kafka",
+    topic: Topic = None,
+    partition: Partition = None,
+) -> int:
     """Check every checksum and every record, and list what is damaged.
 
     A truncated last entry and a zero-filled tail are normal for a segment that was being written: they are reported and are
@@ -14,11 +21,11 @@ def verify(sources: Sources, json: Json = False, check_crcs: CheckCrcs = True, t
     """
     import kolumn
 
-    report = kolumn.verify(sources, check_crcs=check_crcs, topic=topic, partition=partition)
-    segments, damage = report.segments.to_pylist(), report.damage.to_pylist()
+    report = kolumn.verify(sources, check_crcs=check_crcs, format=format, topic=topic, partition=partition)
+    segments, damage, remarks = (found.to_pylist() for found in (report.segments, report.damage, report.remarks))
     if json:
         totals = {"ok": report.ok, "batches": report.batches, "records": report.records, "bytes": report.bytes}
-        print_json({**totals, "segments": segments, "damage": damage})
+        print_json({**totals, "segments": segments, "damage": damage, "remarks": remarks})
         return OK if report.ok else DAMAGE
     tails = [[s["segment"], s["tail"], s["tailBytes"]] for s in segments if s["tail"]]
     if tails:
@@ -27,6 +34,9 @@ def verify(sources: Sources, json: Json = False, check_crcs: CheckCrcs = True, t
     if damage:
         names = ["segment", "position", "size", "baseOffset", "lastOffset", "recordsLost", "reason"]
         print_table("Damage", names, [[row[name] for name in names] for row in damage])
+        print()
+    if remarks:
+        print_table("Remarks (no damage)", list(remarks[0]), [list(row.values()) for row in remarks])
         print()
     verdict = "OK" if report.ok else f"{len(damage)} damaged stretch{'es' if len(damage) > 1 else ''}"
     print(f"{verdict}: {len(segments)} segments, {report.batches} intact batches, {report.records} records, {report.bytes} bytes")

@@ -106,7 +106,7 @@ HeaderSizes = Callable[[Any, Any], Any]
 def cuts(given: Input) -> Any:
     """Flags of the rows where the fields that an entry has once change, or can't go on."""
     rows = given.records.rows
-    cut = np.zeros(rows, np.bool_)
+    cut = np.zeros(rows, np.bool_) if given.cut is None else given.cut.copy()
     if rows < 2:
         return cut
     numbers = given.numbers

@@ -4,6 +4,10 @@
     <base offset, 20 digits>.index       i32 offset - base | i32 position          of a batch, about every index_interval_bytes
     <base offset, 20 digits>.timeindex   i64 largest timestamp so far | i32 offset - base of the batch that has it
 
+An enriched log has one index with the times in it, as its document proposes, and the last entry is always in it:
+
+    <base offset, 20 digits>.index       i32 offset - base | i64 largest timestamp so far | i32 position
+
 As ``LogSegment.append`` writes them: an entry comes before a batch once more than the interval has been written since the last,
 and a segment's last timestamp is added when it is closed.
 """
@@ -33,6 +37,8 @@ class SegmentFiles:
     segment_bytes : int
         A segment is rolled before it would have more; of a segment file there is one.
     index_interval_bytes : int
+    enriched : bool
+        Whether the index is that of enriched logs.
 
     Attributes
     ----------
@@ -47,7 +53,8 @@ class SegmentFiles:
         The target is there, or a size makes no sense.
     """
 
-    def __init__(self, target: Path, segment_bytes: int, index_interval_bytes: int) -> None:
+    def __init__(self, target: Path, segment_bytes: int, index_interval_bytes: int, enriched: bool = False) -> None:
+        self.enriched = enriched
         self.target, self.single = target, target.suffix == ".log"
         self.segment_bytes = _LARGEST_RELATIVE if self.single else segment_bytes
         self.interval = index_interval_bytes
@@ -87,7 +94,7 @@ class SegmentFiles:
                 start = position
                 self._roll(base)
             assert self._open is not None
-            self._open.note(size, last, time, self.interval)
+            self._open.note(size, base, last, time, self.interval)
             self.last_offset = last
             if b + 1 == len(batches.rows):
                 self._write(batches, start, position + size)
@@ -102,12 +109,12 @@ class SegmentFiles:
                 raise ArgumentError(f"{self.target}: more than a segment can hold: name a folder, in which segments are rolled")
             self._open.close()
         name = self.target.stem if self.single else f"{base:020}"
-        self._open = _Segment(self._folder / name, base)
+        self._open = _kind(self.enriched)(self._folder / name, base)
         self.paths.append(self.target if self.single else self.target / f"{name}.log")
 
     def _publish(self) -> None:
         if self._open is None and self.single:
-            _Segment(self._folder / self.target.stem, 0).close()
+            _kind(self.enriched)(self._folder / self.target.stem, 0).close()
             self.paths.append(self.target)
         _to_disk(self._folder)
         if self.single:
@@ -122,20 +129,23 @@ class SegmentFiles:
 class _Segment:
     """One segment that is being written, and its indexes."""
 
+    suffixes: tuple[str, ...] = (".log", ".index", ".timeindex")
+
     def __init__(self, stem: Path, base: int) -> None:
         self.base, self.size, self.since, self.last = base, 0, 0, base
         self.time, self.time_offset, self.time_noted = -1, base, -1
         try:
             # Open for as long as the segment is.
-            self.log, self.index, self.time_index = (Path(f"{stem}{suffix}").open("xb") for suffix in (".log", ".index", ".timeindex"))  # noqa: SIM115
+            self.files = [Path(f"{stem}{suffix}").open("xb") for suffix in self.suffixes]  # noqa: SIM115
         except OSError as error:
             raise KolumnError(f"{error.filename}: cannot be written: {error.strerror}") from error
+        self.log, self.index = self.files[:2]
 
     def full(self, size: int, last: int, segment_bytes: int) -> bool:
         """Whether a batch has to go into the next segment."""
         return self.size > 0 and (self.size + size > segment_bytes or last - self.base > _LARGEST_RELATIVE)
 
-    def note(self, size: int, last: int, time: int, interval: int) -> None:
+    def note(self, size: int, base: int, last: int, time: int, interval: int) -> None:
         """Index a batch that is going to be written."""
         if time > self.time:
             self.time, self.time_offset = time, last
@@ -147,7 +157,7 @@ class _Segment:
 
     def _note_time(self) -> None:
         if self.time > self.time_noted:
-            self.time_index.write(struct.pack(">qi", self.time, self.time_offset - self.base))
+            self.files[2].write(struct.pack(">qi", self.time, self.time_offset - self.base))
             self.time_noted = self.time
 
     def write(self, data: Any) -> None:
@@ -158,10 +168,45 @@ class _Segment:
 
     def close(self) -> None:
         self._note_time()
-        for file in (self.log, self.index, self.time_index):
+        for file in self.files:
             file.flush()
             os.fsync(file.fileno())
             file.close()
+
+
+class _EnrichedSegment(_Segment):
+    """The same with the one index of enriched logs."""
+
+    suffixes = (".log", ".index")
+
+    def __init__(self, stem: Path, base: int) -> None:
+        super().__init__(stem, base)
+        self.newest: tuple[int, int, int] | None = None
+
+    def note(self, size: int, base: int, last: int, time: int, interval: int) -> None:
+        """Index a message that is going to be written."""
+        self.time = max(self.time, time)
+        self.newest = base - self.base, self.time, self.size
+        if self.since > interval:
+            self._write_newest()
+            self.since = 0
+        self.size, self.since, self.last = self.size + size, self.since + size, last
+
+    def _write_newest(self) -> None:
+        if self.newest is not None:
+            self.index.write(struct.pack(">iqi", *self.newest))
+            self.newest = None
+
+    def close(self) -> None:
+        self._write_newest()
+        super().close()
+
+    def _note_time(self) -> None:
+        pass
+
+
+def _kind(enriched: bool) -> type[_Segment]:
+    return _EnrichedSegment if enriched else _Segment
 
 
 def _fields(batches: Encoded) -> list[tuple[int, int, int, int, int]]:

@@ -38,6 +38,8 @@ class Input:
         How many headers the rows have.
     numbers : dict of int64 arrays
         The columns that belong to a batch, as far as the table has them; `ABSENT` says what the others are.
+    cut : bool array, optional
+        Rows with which an entry has to begin.
     table : pa.Table
         The rows themselves, for what single formats look at.
     """
@@ -49,6 +51,7 @@ class Input:
     numbers: dict[str, Any]
     table: pa.Table
     alive: list[Any] = field(default_factory=list)
+    cut: Any = None
 
 
 def check_columns(schema: pa.Schema) -> None:

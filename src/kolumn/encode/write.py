@@ -81,7 +81,8 @@ def write(
     """
     how = settings(format, magic, codec, level, batch_bytes, batch_records)
     reader = _reader(table, base_offset)
-    with SegmentFiles(Path(no_url(path)), segment_bytes, index_interval_bytes) as files:
+    enriched = how.format == layouts.ENRICHED_FORMAT
+    with SegmentFiles(Path(no_url(path)), segment_bytes, index_interval_bytes, enriched) as files:
         writer = Writer(files, how, base_offset or 0)
         for piece in _pieces(reader):
             writer.add(piece, last=False)

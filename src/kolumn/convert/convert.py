@@ -1,0 +1,256 @@
+"""`convert`: segments rewritten in another format."""
+
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kolumn.api import segments_of
+from kolumn.convert.losses import Losses, possible
+from kolumn.convert.regroup import regroup
+from kolumn.convert.restride import restride
+from kolumn.convert.retarget import Changes
+from kolumn.encode.compress import codec_of
+from kolumn.encode.entries import Encoded, Settings
+from kolumn.encode.segments import SegmentFiles
+from kolumn.encode.write import no_url, settings
+from kolumn.errors import ArgumentError, CorruptBatchError
+from kolumn.find_transactions import transactions_of_segment
+from kolumn.formats import layouts, table
+from kolumn.options import Options
+from kolumn.pieces import Piece, pieces
+from kolumn.source import Segment
+
+_BELOW = (layouts.LEGACY, layouts.KIP87, layouts.ENRICHED)
+_COMPACT = (layouts.V3, layouts.V3_BARE)
+
+
+@dataclass
+class Conversion:
+    """What a conversion did.
+
+    Attributes
+    ----------
+    segments : list of str
+        The segments that it wrote.
+    batches, records : int
+        What is in them.
+    copied : int
+        Batches that went over byte for byte.
+    lost : Losses
+        What did not come along, by name, as `losses` lists it, and how often.
+    damage : list of CorruptBatchError
+        Entries that ``errors="skip"`` left out.
+    """
+
+    segments: list[str] = field(default_factory=list)
+    batches: int = 0
+    records: int = 0
+    copied: int = 0
+    lost: Losses = field(default_factory=Losses)
+    damage: list[CorruptBatchError] = field(default_factory=list)
+
+
+def losses(source_format: str, format: str = "kafka", magic: int | None = None) -> list[str]:
+    """What a conversion may lose, by name; what it did lose is counted in `Conversion.lost`.
+
+    Parameters
+    ----------
+    source_format, format, magic
+        As of `convert`.
+    """
+    how = settings(format, magic, "none", None, 1, None)
+    if source_format not in layouts.FORMAT_NAMES:
+        raise ArgumentError(f"source_format={source_format!r}: expected one of {', '.join(layouts.FORMAT_NAMES)}")
+    return possible(layouts.FORMAT_NAMES.index(source_format), how.layout, how.magic)
+
+
+def convert(
+    source: Any,
+    target: str | os.PathLike[str],
+    *,
+    format: str = "kafka",
+    magic: int | None = None,
+    codec: str | None = None,
+    level: int | None = None,
+    source_format: str = "kafka",
+    timestamp: int | None = None,
+    drop_transactions: bool = False,
+    batch_bytes: int = 16384,
+    index_interval_bytes: int = 4096,
+    **options: Any,
+) -> Conversion:
+    """Rewrite segments in another format: one segment for each, offsets, keys and values as they were.
+
+    Batches stay batches, and keep base and last offset where the target has such; single messages are put together into batches
+    of ``batch_bytes``. Batches that are in the target's format and codec go over byte for byte, uncompressed ones between formats
+    2 and 3 without a look at keys and values.
+
+    Parameters
+    ----------
+    source
+        As of `kolumn.scan`.
+    target : str or PathLike
+        A segment file (``*.log``) where the source is one segment; else a folder, in which each segment comes to
+        ``<topic>-<partition>/<name>.log``. No file is written over.
+    format, magic
+        Of the target, as of `kolumn.write`: "kafka" with 0, 1 or 2, or a draft.
+    codec, level
+        Of the target's batches; by default each keeps its own.
+    source_format : str
+        How the source is to be read, as the option ``format`` of `kolumn.scan`.
+    timestamp : int, optional
+        A broker's time in ms that records without a timestamp get, as LogAppendTime; without it they have none in the target either.
+    drop_transactions : bool
+        Make plain records of committed transactions and leave out aborted and open ones and all markers. Without it,
+        transactional batches are refused by formats that have no transactions.
+    batch_bytes : int
+        Of batches that are made of single messages.
+    index_interval_bytes : int
+        As of `kolumn.write`.
+    **options
+        ``errors``, ``check_crcs``, ``topic``, ``partition`` and limits, as of `kolumn.scan`.
+
+    Returns
+    -------
+    Conversion
+
+    Raises
+    ------
+    ArgumentError
+        Options that make no sense, a target that is there, transactional batches that the target can't hold.
+    CorruptBatchError, FormatError, LimitError
+        Damage, with ``errors="raise"``.
+    """
+    chosen = Options.of(**options, format=source_format)
+    how = settings(format, magic, codec or "none", level, batch_bytes, None)
+    done = Conversion()
+    job = _Job(how, None if codec is None else codec_of(codec), timestamp, drop_transactions, chosen, index_interval_bytes, done)
+    segments = segments_of(source, chosen)
+    for segment, place in targets(segments, Path(no_url(target))):
+        job.segment(segment, place)
+    return done
+
+
+def targets(segments: list[Segment], target: Path) -> Iterator[tuple[Segment, Path]]:
+    """Where each segment's successor goes.
+
+    Raises
+    ------
+    ArgumentError
+        Two would go to one place, or several into one file.
+    """
+    if target.suffix == ".log":
+        if len(segments) != 1:
+            raise ArgumentError(f"{target}: the source has {len(segments)} segments; name a folder")
+        yield segments[0], target
+        return
+    seen: dict[Path, str] = {}
+    for segment in segments:
+        folder = target / f"{segment.topic}-{segment.partition}" if segment.topic is not None else target
+        place = folder / f"{Path(segment.path).name.removesuffix('.swap').removesuffix('.log')}.log"
+        if place in seen:
+            raise ArgumentError(f"{segment.path} and {seen[place]} would both become {place}")
+        seen[place] = segment.path
+    yield from zip(segments, seen, strict=True)
+
+
+@dataclass
+class _Job:
+    how: Settings
+    codec: int | None
+    timestamp: int | None
+    drop_transactions: bool
+    options: Options
+    interval: int
+    done: Conversion
+
+    def segment(self, segment: Segment, place: Path) -> None:
+        transactions = transactions_of_segment(segment, self.options) if self.drop_transactions else None
+        changes = Changes(self.how, self.timestamp, transactions)
+        enriched = self.how.format == layouts.ENRICHED_FORMAT
+        with SegmentFiles(place, 1 << 30, self.interval, enriched) as files:
+            for piece in pieces(segment, self.options, self.done.damage):
+                self._refuse(segment, piece)
+                for encoded in self._encoded(piece, changes):
+                    files.append(encoded)
+                    self.done.batches += len(encoded.rows)
+                    self.done.records += int(encoded.rows[:, table.COUNT].sum())
+        self.done.segments += [str(path) for path in files.paths]
+
+    def _encoded(self, piece: Piece, changes: Changes) -> Iterator[Encoded]:
+        """Neighbours that are treated alike together."""
+        treatment = self._treatments(piece, changes)
+        bounds = [0, *(np.flatnonzero(np.diff(treatment)) + 1).tolist(), len(treatment)]
+        for start, stop in itertools.pairwise(bounds):
+            part = _part(piece, start, stop)
+            if treatment[start] == _COPY:
+                self.done.copied += stop - start
+                yield _copied(part)
+            elif treatment[start] == _RESTRIDE:
+                yield restride(part, self.how)
+            else:
+                yield from regroup(part, changes, self.codec, self.done.lost)
+
+    def _treatments(self, piece: Piece, changes: Changes) -> Any:
+        rows = piece.rows
+        layout, target = rows[:, table.LAYOUT], self.how.layout
+        same = np.isin(layout, _COMPACT) if target in _COMPACT else layout == target
+        same &= rows[:, table.MAGIC] == self.how.magic
+        plain = rows[:, table.CODEC] == 0
+        if self.codec is not None:
+            # Without records there is nothing to compress.
+            same &= (rows[:, table.CODEC] == self.codec) | (piece.counts == 0)
+            plain &= self.codec == 0
+        if changes.transactions is not None:
+            same &= rows[:, table.TRANSACTIONAL] == 0
+            plain &= rows[:, table.TRANSACTIONAL] == 0
+        pair = (layout == layouts.V2) if target in _COMPACT else np.isin(layout, _COMPACT) & (target == layouts.V2)
+        return np.where(same, _COPY, np.where(pair & plain, _RESTRIDE, _REGROUP))
+
+    def _refuse(self, segment: Segment, piece: Piece) -> None:
+        if self.drop_transactions or self.how.layout not in _BELOW:
+            return
+        wrong = np.flatnonzero(piece.rows[:, table.TRANSACTIONAL])
+        if len(wrong):
+            row = piece.rows[wrong[0]]
+            raise ArgumentError(
+                f"{segment.path}: position {row[table.POSITION]}, base offset {row[table.BASE_OFFSET]}: the batch is transactional, and "
+                f"format {layouts.FORMAT_NAMES[self.how.format]} with magic {self.how.magic} has no transactions. With "
+                "drop_transactions=True the records of committed ones become plain records and the others are left out"
+            )
+
+
+_COPY, _RESTRIDE, _REGROUP = range(3)
+
+
+def _part(piece: Piece, start: int, stop: int) -> Piece:
+    if stop - start == len(piece.rows):
+        return piece
+    counts = piece.counts[start:stop]
+    records = piece.records.slice(int(piece.counts[:start].sum()), int(counts.sum()))
+    return replace(piece, rows=piece.rows[start:stop], counts=counts, records=records)
+
+
+def _copied(piece: Piece) -> Encoded:
+    """The entries as they are."""
+    rows = piece.rows.copy()
+    rows[:, table.COUNT] = piece.counts
+    data = np.concatenate([piece.entry(i) for i in range(len(rows))])
+    rows[:, table.POSITION] = np.cumsum(rows[:, table.SIZE]) - rows[:, table.SIZE]
+    return Encoded(data, _known(rows, piece))
+
+
+def _known(rows: Any, piece: Piece) -> Any:
+    """Rows in which offsets that headers do not say are filled in from the records: indexes need them."""
+    some = np.flatnonzero(piece.counts)
+    if len(some):
+        offset, first = piece.records["offset"].to_numpy(), piece.first
+        for column, at in ((table.BASE_OFFSET, first[some]), (table.LAST_OFFSET, first[some] + piece.counts[some] - 1)):
+            unknown = rows[some, column] == table.UNKNOWN
+            rows[some[unknown], column] = offset[at[unknown]]
+    return rows

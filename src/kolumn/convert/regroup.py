@@ -1,0 +1,116 @@
+"""Records put into entries of another layout: batches stay together, single messages are put together up to a size."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.codecs import NAMES, NONE, ZSTD
+from kolumn.convert import losses
+from kolumn.convert.losses import Losses
+from kolumn.convert.retarget import Changes, retarget
+from kolumn.encode.encoders import encoder
+from kolumn.encode.entries import Encoded, Settings
+from kolumn.encode.table import take_apart
+from kolumn.errors import ArgumentError
+from kolumn.formats import layouts, table
+from kolumn.pieces import Piece
+
+_HEADED = (layouts.V2, layouts.V3, layouts.V3_BARE, layouts.KIP98)
+"""Layouts whose header stays true when records are missing."""
+_KEPT = [
+    table.BASE_OFFSET, table.LAST_OFFSET, table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP, table.PRODUCER_ID,
+    table.PRODUCER_EPOCH, table.BASE_SEQUENCE, table.LEADER_EPOCH, table.TRANSACTIONAL, table.CONTROL,
+]  # fmt: skip
+_WHOLE, _PACKED, _SINGLE = range(3)
+"""What becomes of an entry: it keeps its header, its records stay together, its one record may join others."""
+_LARGEST = 2**31 - 1
+
+
+def regroup(piece: Piece, changes: Changes, codec: int | None, lost: Losses) -> Iterator[Encoded]:
+    """Entries of the target's layout with what a piece has.
+
+    Parameters
+    ----------
+    piece : Piece
+    changes : Changes
+    codec : int, optional
+        Of the target's entries; None keeps that of each entry.
+    lost : Losses
+
+    Raises
+    ------
+    ArgumentError
+        A codec that the target does not have, a record that it can't hold.
+    """
+    rows = piece.rows
+    kinds = _kinds(piece, changes)
+    codecs = rows[:, table.CODEC] if codec is None else np.full(len(rows), codec)
+    _check_codecs(codecs, changes.how, codec)
+    if losses.HORIZONS not in losses.holds(changes.how.layout, changes.how.magic):
+        lost.note(losses.HORIZONS, int(rows[:, table.DELETE_HORIZON].sum()))
+    lost.note(losses.EMPTY, int(((piece.counts == 0) & (kinds != _WHOLE)).sum()))
+    bounds = [0, *(np.flatnonzero((np.diff(kinds) != 0) | (np.diff(codecs) != 0)) + 1).tolist(), len(rows)]
+    for start, stop in pairwise(bounds):
+        how = replace(changes.how, codec=int(codecs[start]))
+        own = slice(int(piece.counts[:start].sum()), int(piece.counts[:stop].sum()))
+        entry = np.repeat(np.arange(start, stop), piece.counts[start:stop])
+        layout = np.repeat(rows[start:stop, table.LAYOUT], piece.counts[start:stop])
+        records, entry = retarget(piece.records.slice(own.start, own.stop - own.start), entry, layout, changes, lost)
+        if kinds[start] == _WHOLE:
+            yield _whole(records, entry, rows[start:stop], start, how)
+        elif records.num_rows:
+            yield _together(records, entry, how, kinds[start] == _PACKED)
+
+
+def _kinds(piece: Piece, changes: Changes) -> Any:
+    layout, counts = piece.rows[:, table.LAYOUT], piece.counts
+    kinds = np.where(np.isin(layout, _HEADED) | (piece.rows[:, table.CODEC] != NONE), _PACKED, _SINGLE)
+    if changes.how.layout in _HEADED and changes.transactions is None and changes.timestamp is None:
+        control = np.asarray(piece.records["isControl"]).astype(np.int64)
+        marked = np.add.reduceat(np.append(control, 0), piece.first) * (counts > 0)
+        uniform = (marked == 0) | (marked == counts)
+        kinds[np.isin(layout, _HEADED) & uniform] = _WHOLE
+    return kinds
+
+
+def _whole(records: pa.RecordBatch, entry: Any, source: Any, start: int, how: Settings) -> Encoded:
+    """Entries with the headers that they had."""
+    given = take_apart(pa.Table.from_batches([records]), 0)
+    counts = np.bincount(entry - start, minlength=len(source))
+    first = np.cumsum(counts) - counts
+    rows = np.zeros_like(source)
+    rows[:, _KEPT] = source[:, _KEPT]
+    rows[:, table.LAYOUT], rows[:, table.MAGIC], rows[:, table.CODEC] = how.layout, how.magic, np.where(counts > 0, how.codec, NONE)
+    rows[:, table.COUNT] = counts
+    if how.layout != layouts.KIP98:
+        rows[:, table.DELETE_HORIZON] = source[:, table.DELETE_HORIZON]
+        drafts = source[:, table.LAYOUT] == layouts.KIP98
+        if drafts.any():
+            some = drafts & (counts > 0)
+            rows[some, table.BASE_TIMESTAMP] = given.timestamp[first[some]]
+            rows[some, table.CONTROL] = given.numbers["isControl"][first[some]]
+    file = encoder(how.layout)
+    encoded: Encoded = file.put(given, file.regroup(given, first, rows, how), how)
+    return encoded
+
+
+def _together(records: pa.RecordBatch, entry: Any, how: Settings, packed: bool) -> Encoded:
+    """Entries with what their records say."""
+    given = take_apart(pa.Table.from_batches([records]), 0)
+    if packed:
+        how = replace(how, batch_bytes=_LARGEST, batch_records=_LARGEST)
+        given.cut = np.append(False, np.diff(entry) != 0)
+    file = encoder(how.layout)
+    encoded: Encoded = file.put(given, file.group(given, how, True), how)
+    return encoded
+
+
+def _check_codecs(codecs: Any, how: Settings, asked: int | None) -> None:
+    if how.layout not in (layouts.V2, layouts.V3, layouts.V3_BARE) and (codecs == ZSTD).any():
+        name = layouts.FORMAT_NAMES[how.format]
+        why = "is asked for" if asked is not None else "is what batches of the source have"
+        raise ArgumentError(f"codec zstd {why}, and format {name} with magic {how.magic} has {', '.join(NAMES[:ZSTD])}: give codec=")

@@ -1,0 +1,57 @@
+"""Uncompressed batches between formats 2 and 3: another header, and records with or without their attributes byte."""
+
+from typing import Any
+
+import numpy as np
+
+from kolumn.cpu_fallback.address import PAD
+from kolumn.cpu_fallback.encode_batches import compact_headers, seal
+from kolumn.cpu_fallback.restride import plain_attributes
+from kolumn.cpu_fallback.restride import restride as rewrite
+from kolumn.encode.entries import Encoded, Settings
+from kolumn.formats import layouts, table, v2
+from kolumn.pieces import Piece
+
+
+def restride(piece: Piece, how: Settings) -> Encoded:
+    """Batches of the other format, their keys and values moved and not looked at.
+
+    Records of format 2 that do have attributes keep them in format 3.
+    """
+    rows, own = piece.rows.copy(), piece.rows
+    start = own[:, table.POSITION] - piece.origin + own[:, table.PAYLOAD]
+    payload, size = piece.source.ctypes.data + start, own[:, table.SIZE] - own[:, table.PAYLOAD]
+    size = np.where(piece.counts > 0, size, 0)
+    new = np.empty(len(rows), np.int64)
+    room = np.empty(int((size + piece.counts).sum()) + PAD, np.uint8)
+    rows[:, table.LAYOUT], rows[:, table.MAGIC] = how.layout, how.magic
+    if how.layout == layouts.V2:
+        bare = own[:, table.LAYOUT] == layouts.V3_BARE
+        skip = 0
+    else:
+        bare = np.full(len(rows), bool(plain_attributes(payload, size, piece.counts)))
+        skip = 1
+        rows[:, table.LAYOUT] = np.where(bare, layouts.V3_BARE, layouts.V3)
+    parts: list[Any] = []
+    if bare.all():
+        total = rewrite(payload, size, piece.counts, room.ctypes.data, skip, new)
+        ends = np.cumsum(new)
+        parts = np.split(room[:total], ends[:-1])
+    else:
+        for i in range(len(rows)):
+            if bare[i]:
+                one = slice(i, i + 1)
+                total = rewrite(payload[one], size[one], piece.counts[one], room.ctypes.data, skip, new[one])
+                parts.append(room[:total].copy())
+            else:
+                new[i] = size[i]
+                parts.append(piece.source[start[i] : start[i] + size[i]])
+    headers = np.full(len(rows), v2.HEADER, np.int64)
+    if how.layout != layouts.V2:
+        compact_headers(rows, new, headers)
+    rows[:, table.SIZE] = new + headers
+    rows[:, table.POSITION] = np.cumsum(rows[:, table.SIZE]) - rows[:, table.SIZE]
+    heads = (np.zeros(int(header), np.uint8) for header in headers)
+    data = np.concatenate([part for pair in zip(heads, parts, strict=True) for part in pair])
+    seal(data.ctypes.data, rows)
+    return Encoded(data, rows)

@@ -1,0 +1,158 @@
+"""Records changed so that entries of another layout can hold them; what does not come along is counted."""
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kolumn.convert import losses
+from kolumn.convert.losses import Losses, holds
+from kolumn.cpu_fallback.message_flags import CONTROL_TYPES, KIP98_TYPES
+from kolumn.encode.entries import Settings
+from kolumn.formats import layouts
+from kolumn.transactions import Transactions
+
+_PRODUCER = {"producerId": -1, "producerEpoch": -1, "sequence": -1}
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is asked for.
+
+    Attributes
+    ----------
+    how : Settings
+        The target.
+    timestamp : int, optional
+        LogAppendTime in ms for records that have no timestamp.
+    transactions : Transactions, optional
+        What became of those of the partition, where they are to be dropped.
+    """
+
+    how: Settings
+    timestamp: int | None
+    transactions: Transactions | None
+
+
+def retarget(records: pa.RecordBatch, entry: Any, layout: Any, changes: Changes, lost: Losses) -> tuple[pa.RecordBatch, Any]:
+    """Records as the target can hold them, and the entries that they come from.
+
+    Parameters
+    ----------
+    records : pa.RecordBatch
+        Columns `pieces.COLUMNS`.
+    entry : int64 array
+        Of each record: a number of the entry that it comes from.
+    layout : int64 array
+        Of each record: that entry's.
+    changes : Changes
+    lost : Losses
+        Counts what does not come along.
+    """
+    held = holds(changes.how.layout, changes.how.magic)
+    keep = _kept(records, layout, changes, held, lost)
+    if not keep.all():
+        records, entry = records.filter(pa.array(keep)), entry[keep]
+    columns = dict(zip(records.schema.names, records.columns, strict=True))
+    _timestamps(columns, changes, held, lost)
+    _producers(columns, changes, held, lost)
+    _values(columns, changes.how.layout, held, lost)
+    if losses.HEADERS not in held:
+        lost.note(losses.HEADERS, pc.sum(pc.list_value_length(columns.pop("headers"))).as_py() or 0)
+    if losses.MARKERS in held:
+        columns["key"] = _control_keys(columns, changes.how.layout)
+    return pa.RecordBatch.from_pydict(columns), entry
+
+
+def _kept(records: pa.RecordBatch, layout: Any, changes: Changes, held: set[str], lost: Losses) -> Any:
+    """Flags of the records that come along at all."""
+    control = np.asarray(records["isControl"])
+    keep = np.ones(len(control), bool)
+    if changes.transactions is not None:
+        producer, offset = records["producerId"].to_numpy(), records["offset"].to_numpy()
+        states = changes.transactions.states(producer, offset, np.asarray(records["isTransactional"]))
+        for state, what in ((2, losses.ABORTED), (3, losses.OPEN)):
+            dropped = (states == state) & ~control
+            lost.note(what, int(dropped.sum()))
+            keep &= ~dropped
+    names = records["controlType"]
+    ends = np.asarray(pc.fill_null(pc.is_in(names, pa.array(["COMMIT", "ABORT"])), False))
+    typed = layout == layouts.ENRICHED
+    for what, which in (
+        (losses.TYPED_CONTROL, control & typed),
+        (losses.MARKERS, control & ~typed & ends),
+        (losses.OTHER_CONTROL, control & ~typed & ~ends),
+    ):
+        if what not in held or changes.transactions is not None:
+            lost.note(what, int(which.sum()))
+            keep &= ~which
+    return keep
+
+
+def _timestamps(columns: dict[str, pa.Array], changes: Changes, held: set[str], lost: Losses) -> None:
+    time = columns["timestampMs"].to_numpy()
+    kind = columns["timestampType"].to_numpy()
+    if changes.timestamp is not None and losses.APPEND_TIMES in held:
+        none = time == -1
+        columns["timestampMs"], columns["timestampType"] = (
+            pa.array(np.where(none, changes.timestamp, time)),
+            pa.array(np.where(none, 1, kind)),
+        )
+    if losses.TIMESTAMPS not in held:
+        lost.note(losses.TIMESTAMPS, int((time != -1).sum()))
+    elif losses.APPEND_TIMES not in held:
+        lost.note(losses.APPEND_TIMES, int((kind == 1).sum()))
+    if losses.APPEND_TIMES not in held:
+        columns["timestampType"] = pa.array(np.zeros(len(time), np.int32))
+    if losses.SECONDS not in held:
+        lost.note(
+            losses.SECONDS, pc.sum(pc.and_(*(pc.is_valid(columns[n]) for n in ("timestampSeconds", "brokerTimestampMs")))).as_py() or 0
+        )
+        del columns["timestampSeconds"], columns["brokerTimestampMs"]
+
+
+def _producers(columns: dict[str, pa.Array], changes: Changes, held: set[str], lost: Losses) -> None:
+    rows = len(columns["offset"])
+    if losses.LEADER_EPOCHS not in held:
+        lost.note(losses.LEADER_EPOCHS, int((columns.pop("leaderEpoch").to_numpy() != -1).sum()))
+    transactional = np.asarray(columns["isTransactional"])
+    if losses.TRANSACTIONS not in held or changes.transactions is not None:
+        lost.note(losses.TRANSACTIONS, int(transactional.sum()))
+        columns["isTransactional"] = pa.array(np.zeros(rows, bool))
+    if losses.PRODUCERS not in held or changes.transactions is not None:
+        gone = columns["producerId"].to_numpy() != -1
+        if losses.PRODUCERS in held:
+            gone &= transactional
+        lost.note(losses.PRODUCERS, int(gone.sum()))
+        for name, absent in _PRODUCER.items():
+            columns[name] = pa.array(np.where(gone, absent, columns[name].to_numpy()), columns[name].type)
+
+
+def _values(columns: dict[str, pa.Array], layout: int, held: set[str], lost: Losses) -> None:
+    """Tombstones with a value become tombstones without one; where the target has no flag, null says it."""
+    dead, empty = columns["tombstone"], pc.is_null(columns["value"])
+    if losses.DELETES in held:
+        return
+    payload = pc.and_not(dead, empty)
+    control = columns["isControl"]
+    alive = pc.and_not(pc.and_not(empty, dead), control)
+    lost.note(losses.DELETES, pc.sum(payload).as_py() or 0)
+    lost.note(losses.TOMBSTONES, pc.sum(alive).as_py() or 0)
+    columns["value"] = pc.if_else(payload, pa.scalar(None, pa.binary()), columns["value"])
+    del columns["tombstone"]
+
+
+def _control_keys(columns: dict[str, pa.Array], layout: int) -> pa.Array:
+    """Keys in which control types have the numbers of the layout: COMMIT and ABORT are the other way round in the KIP-98 draft."""
+    control = np.asarray(columns["isControl"])
+    if not control.any():
+        return columns["key"]
+    keys, names = columns["key"].to_pylist(), columns["controlType"].to_pylist()
+    numbers = KIP98_TYPES if layout == layouts.KIP98 else CONTROL_TYPES
+    for row in np.flatnonzero(control).tolist():
+        if names[row] in ("COMMIT", "ABORT"):
+            keys[row] = keys[row][:2] + struct.pack(">h", numbers.index(names[row])) + keys[row][4:]
+    return pa.array(keys, pa.binary())

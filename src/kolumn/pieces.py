@@ -1,0 +1,110 @@
+"""Entries with their records: what conversion, compaction and accounting work on, a bounded number of bytes at a time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.batch_table import entry_rows
+from kolumn.chunk import runs
+from kolumn.cpu_fallback.batches import decode_run
+from kolumn.cpu_fallback.record_batch import record_batch
+from kolumn.errors import Code, CorruptBatchError
+from kolumn.explain import header_error, row_error
+from kolumn.formats import table
+from kolumn.options import Options
+from kolumn.segment_file import SegmentFile
+from kolumn.source import Segment
+
+COLUMNS = (
+    *("offset", "timestampMs", "timestampType", "key", "value", "headers", "tombstone", "controlType"),
+    *("producerId", "producerEpoch", "sequence", "leaderEpoch", "isTransactional", "isControl"),
+    *("timestampSeconds", "brokerTimestampMs"),
+)
+"""Record columns that say all that a log keeps of a record."""
+
+
+@dataclass
+class Piece:
+    """Some intact entries in a row.
+
+    Attributes
+    ----------
+    rows : int64 array of shape (n, `table.WIDTH`)
+        Of the batch table.
+    counts : int64 array of n
+        Records in each.
+    records : pa.RecordBatch
+        All of them, columns `COLUMNS`.
+    source : uint8 array
+        Bytes of the segment from ``origin`` on, padded.
+    origin : int
+    """
+
+    rows: Any
+    counts: Any
+    records: pa.RecordBatch
+    source: Any
+    origin: int
+
+    @property
+    def first(self) -> Any:
+        """Row of ``records`` with which each entry begins."""
+        return np.cumsum(self.counts) - self.counts
+
+    def entry(self, i: int) -> Any:
+        """Bytes of an entry."""
+        start = int(self.rows[i, table.POSITION]) - self.origin
+        return self.source[start : start + int(self.rows[i, table.SIZE])]
+
+
+def pieces(segment: Segment, options: Options, damage: list[CorruptBatchError] | None = None) -> Iterator[Piece]:
+    """Entries of a segment in file order.
+
+    Parameters
+    ----------
+    segment : Segment
+    options : Options
+        Limits, checksums and ``errors``; ranges and columns have no effect.
+    damage : list, optional
+        Gets an error for each entry that ``errors="skip"`` leaves out.
+
+    Raises
+    ------
+    CorruptBatchError, FormatError, LimitError
+        With ``errors="raise"``.
+    """
+    chosen = replace(
+        options, columns=COLUMNS, include_control=True, binary="contiguous",
+        start_offset=None, end_offset=None, start_timestamp=None, end_timestamp=None,
+    )  # fmt: skip
+    with SegmentFile(segment) as file:
+        for rows in entry_rows(file, chosen):
+            bad = np.flatnonzero(rows[:, table.CODE])
+            for i in bad.tolist():
+                start = int(rows[i, table.POSITION])
+                _note(header_error(file.path, rows[i], file.read(start, start + int(rows[i, table.SIZE]))), chosen, damage)
+            for part in np.split(rows, bad):
+                good = part[part[:, table.CODE] == Code.OK]
+                for group in runs(good):
+                    yield _piece(file, group, chosen, damage)
+
+
+def _piece(file: SegmentFile, rows: Any, options: Options, damage: list[CorruptBatchError] | None) -> Piece:
+    start = int(rows[0, table.POSITION])
+    source = file.read(start, int(rows[-1, table.POSITION] + rows[-1, table.SIZE]))
+    run = decode_run(source, start, rows, replace(options, errors="skip"), True)
+    for i in np.flatnonzero(rows[:, table.CODE]).tolist():
+        _note(row_error(file.path, rows[i], None, run.found.get(i, "")), options, damage)
+    batch = record_batch(run, rows, file.segment, options)
+    good = rows[:, table.CODE] == Code.OK
+    return Piece(rows[good], run.records[good], batch, source, start)
+
+
+def _note(error: CorruptBatchError, options: Options, damage: list[CorruptBatchError] | None) -> None:
+    if options.errors == "raise":
+        raise error
+    if damage is not None:
+        damage.append(error)
