@@ -7,6 +7,7 @@ from kolumn.errors import ArgumentError, CorruptBatchError, FormatError, KolumnE
 
 if TYPE_CHECKING:
     from kolumn.api import batches, read, scan, verify
+    from kolumn.broker import assign_offsets, for_fetch
     from kolumn.convert.convert import Conversion, convert, losses
     from kolumn.encode.write import write
     from kolumn.report import Report
@@ -21,8 +22,10 @@ __all__ = [
     "LimitError",
     "MissingError",
     "Report",
+    "assign_offsets",
     "batches",
     "convert",
+    "for_fetch",
     "losses",
     "read",
     "scan",
@@ -36,6 +39,8 @@ _LAZY = {
     "batches": "kolumn.api",
     "verify": "kolumn.api",
     "write": "kolumn.encode.write",
+    "assign_offsets": "kolumn.broker",
+    "for_fetch": "kolumn.broker",
     "convert": "kolumn.convert.convert",
     "losses": "kolumn.convert.convert",
     "Conversion": "kolumn.convert.convert",

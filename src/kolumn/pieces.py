@@ -95,12 +95,30 @@ def pieces(segment: Segment, options: Options, damage: list[CorruptBatchError] |
 def _piece(file: SegmentFile, rows: Any, options: Options, damage: list[CorruptBatchError] | None) -> Piece:
     start = int(rows[0, table.POSITION])
     source = file.read(start, int(rows[-1, table.POSITION] + rows[-1, table.SIZE]))
-    run = decode_run(source, start, rows, replace(options, errors="skip"), True)
+    return piece_of(source, start, rows, file.segment, options, damage)
+
+
+def piece_of(
+    source: Any, origin: int, rows: Any, segment: Segment, options: Options, damage: list[CorruptBatchError] | None = None
+) -> Piece:
+    """Entries in memory with their records.
+
+    Parameters
+    ----------
+    source : uint8 array
+        Bytes of the segment from ``origin`` on, padded.
+    rows : int64 array of shape (n, `table.WIDTH`)
+        Entries with right checksums.
+    segment, options, damage
+        As of `pieces`.
+    """
+    chosen = replace(options, columns=COLUMNS, include_control=True)
+    run = decode_run(source, origin, rows, replace(chosen, errors="skip"), True)
     for i in np.flatnonzero(rows[:, table.CODE]).tolist():
-        _note(row_error(file.path, rows[i], None, run.found.get(i, "")), options, damage)
-    batch = record_batch(run, rows, file.segment, options)
+        _note(row_error(segment.path, rows[i], None, run.found.get(i, "")), options, damage)
+    batch = record_batch(run, rows, segment, chosen)
     good = rows[:, table.CODE] == Code.OK
-    return Piece(rows[good], run.records[good], batch, source, start)
+    return Piece(rows[good], run.records[good], batch, source, origin)
 
 
 def _note(error: CorruptBatchError, options: Options, damage: list[CorruptBatchError] | None) -> None:

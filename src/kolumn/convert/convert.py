@@ -187,14 +187,14 @@ class _Job:
         treatment = self._treatments(piece, changes)
         bounds = [0, *(np.flatnonzero(np.diff(treatment)) + 1).tolist(), len(treatment)]
         for start, stop in itertools.pairwise(bounds):
-            part = _part(piece, start, stop)
+            some = part(piece, start, stop)
             if treatment[start] == _COPY:
                 self.done.copied += stop - start
-                yield _copied(part)
+                yield _copied(some)
             elif treatment[start] == _RESTRIDE:
-                yield restride(part, self.how)
+                yield restride(some, self.how)
             else:
-                yield from regroup(part, changes, self.codec, self.done.lost)
+                yield from regroup(some, changes, self.codec, self.done.lost)
 
     def _treatments(self, piece: Piece, changes: Changes) -> Any:
         rows = piece.rows
@@ -228,7 +228,8 @@ class _Job:
 _COPY, _RESTRIDE, _REGROUP = range(3)
 
 
-def _part(piece: Piece, start: int, stop: int) -> Piece:
+def part(piece: Piece, start: int, stop: int) -> Piece:
+    """Some entries of a piece."""
     if stop - start == len(piece.rows):
         return piece
     counts = piece.counts[start:stop]

@@ -31,6 +31,11 @@ def layout_of(format: int, magic: int) -> int:
     return LEGACY if magic <= 1 else NONE
 
 
+def same_layout(a: int, b: int) -> bool:
+    """Whether two layouts are of one format: format 3 with and without attributes is."""
+    return a == b or (a in (V3, V3_BARE) and b in (V3, V3_BARE))
+
+
 def has_castagnoli(layout: int) -> bool:
     """Whether the entry's checksum is CRC-32C, not CRC-32."""
     return layout in (V2, V3, V3_BARE)
