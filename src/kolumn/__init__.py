@@ -8,13 +8,15 @@ from kolumn.errors import ArgumentError, CorruptBatchError, FormatError, KolumnE
 if TYPE_CHECKING:
     from kolumn.api import batches, read, scan, verify
     from kolumn.broker import assign_offsets, for_fetch
-    from kolumn.convert.convert import Conversion, convert, losses
+    from kolumn.compaction.compact import Compaction, compact
+    from kolumn.conversion.convert import Conversion, convert, losses
     from kolumn.encode.write import write
     from kolumn.report import Report
 
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError",
+    "Compaction",
     "Conversion",
     "CorruptBatchError",
     "FormatError",
@@ -24,6 +26,7 @@ __all__ = [
     "Report",
     "assign_offsets",
     "batches",
+    "compact",
     "convert",
     "for_fetch",
     "losses",
@@ -41,9 +44,11 @@ _LAZY = {
     "write": "kolumn.encode.write",
     "assign_offsets": "kolumn.broker",
     "for_fetch": "kolumn.broker",
-    "convert": "kolumn.convert.convert",
-    "losses": "kolumn.convert.convert",
-    "Conversion": "kolumn.convert.convert",
+    "compact": "kolumn.compaction.compact",
+    "Compaction": "kolumn.compaction.compact",
+    "convert": "kolumn.conversion.convert",
+    "losses": "kolumn.conversion.convert",
+    "Conversion": "kolumn.conversion.convert",
     "Report": "kolumn.report",
 }
 

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.codecs import NONE
-from kolumn.convert.convert import part
-from kolumn.convert.losses import Losses
-from kolumn.convert.regroup import regroup
-from kolumn.convert.retarget import Changes
+from kolumn.conversion.convert import part
+from kolumn.conversion.losses import Losses
+from kolumn.conversion.regroup import regroup
+from kolumn.conversion.retarget import Changes
 from kolumn.cpu_fallback.address import PAD
 from kolumn.cpu_fallback.walk import check, walk
 from kolumn.encode.entries import Settings

@@ -11,10 +11,11 @@ from kolumn.batch_table import entry_rows
 from kolumn.chunk import runs
 from kolumn.cpu_fallback.batches import decode_run
 from kolumn.cpu_fallback.record_batch import record_batch
-from kolumn.errors import Code, CorruptBatchError
+from kolumn.errors import ArgumentError, Code, CorruptBatchError
 from kolumn.explain import header_error, row_error
 from kolumn.formats import table
 from kolumn.options import Options
+from kolumn.schema import unknown
 from kolumn.segment_file import SegmentFile
 from kolumn.source import Segment
 
@@ -24,6 +25,23 @@ COLUMNS = (
     *("timestampSeconds", "brokerTimestampMs"),
 )
 """Record columns that say all that a log keeps of a record."""
+
+
+_GIVEN = ("errors", "check_crcs", "topic", "partition", "chunk_bytes", "max_batch_bytes", "max_ratio")
+
+
+def whole_options(format: str, **given: Any) -> Options:
+    """Options of what rewrites whole segments.
+
+    Raises
+    ------
+    ArgumentError
+        For one that makes no sense, and for ranges and columns, which would leave something out.
+    """
+    for name in given:
+        if name not in _GIVEN:
+            raise ArgumentError(unknown("option", name, _GIVEN))
+    return Options.of(**given, format=format)
 
 
 @dataclass

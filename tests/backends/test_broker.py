@@ -125,7 +125,7 @@ def test_mixed_entries_come_out_in_one_format(tmp_path: Path) -> None:
 def test_damage_gives_nobody_an_offset() -> None:
     sent = bytearray(_sent(1, 0))
     sent[-1] ^= 1
-    with pytest.raises(CorruptBatchError, match="<entries>: position .*crc"):
+    with pytest.raises(CorruptBatchError, match=r"<entries>: position .*crc"):
         kolumn.assign_offsets(bytes(sent), 0)
     with pytest.raises(CorruptBatchError, match="bytes left"):
         kolumn.assign_offsets(bytes(sent[:-3]), 0)

@@ -52,7 +52,7 @@ def write(
         partition, segment, position, magic, codec, transaction) have no effect. ``tombstone`` counts in KIP-87, where null stands
         for "a tombstone if it has no value"; ``controlType``, ``timestampSeconds`` and ``brokerTimestampMs`` count in enriched messages.
     path : str or PathLike
-        A segment file (``*.log``), or the folder of a topic-partition; neither may be there, but for an empty folder.
+        A segment file (``*.log``), or the folder of a topic-partition; only an empty folder may be there.
     format, magic : str, int, optional
         "kafka" writes 0, 1 or 2 (the default). Headers, control records and transactions need 2, and so does zstd. "enriched",
         "kip98-draft", "v3-compact" and "kip87" write that draft, or with ``magic`` a shipped format that may be mixed in.
@@ -64,10 +64,8 @@ def write(
         Offset of the first record of a table without the column ``offset``; 0 by default.
     batch_bytes, batch_records : int
         Of a batch before compression, at most, unless one record has more; ``batch.size`` of Kafka's producer.
-    segment_bytes : int
-        A folder's segments are rolled before they have more; ``segment.bytes`` of Kafka's topics.
-    index_interval_bytes : int
-        Between two entries of an index; ``index.interval.bytes`` of Kafka's topics.
+    segment_bytes, index_interval_bytes : int
+        A folder's segments are rolled before they have more; between two entries of an index. As Kafka's ``segment.bytes`` and so on.
 
     Returns
     -------

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.convert import losses
-from kolumn.convert.losses import Losses, holds
+from kolumn.conversion import losses
+from kolumn.conversion.losses import Losses, holds
 from kolumn.cpu_fallback.message_flags import CONTROL_TYPES, KIP98_TYPES
 from kolumn.encode.entries import Settings
 from kolumn.formats import layouts

@@ -46,7 +46,8 @@ def possible(source_format: int, layout: int, magic: int) -> list[str]:
         mixed = own in (layouts.V3, layouts.V3_BARE) if number == 3 else layouts.layout_of(source_format, number) == own
         if mixed and (number != 3 or source_format == layouts.V3_FORMAT):
             held |= what
-    return sorted(held - holds(layout, magic))
+    lost = held - holds(layout, magic)
+    return sorted(lost | {ABORTED, OPEN} if TRANSACTIONS in lost else lost)
 
 
 class Losses(Counter[str]):

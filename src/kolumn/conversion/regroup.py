@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.codecs import NAMES, NONE, ZSTD
-from kolumn.convert import losses
-from kolumn.convert.losses import Losses
-from kolumn.convert.retarget import Changes, retarget
+from kolumn.conversion import losses
+from kolumn.conversion.losses import Losses
+from kolumn.conversion.retarget import Changes, retarget
 from kolumn.encode.encoders import encoder
 from kolumn.encode.entries import Encoded, Settings
 from kolumn.encode.table import take_apart

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from kolumn.api import segments_of
-from kolumn.convert.losses import Losses, possible
-from kolumn.convert.regroup import regroup
-from kolumn.convert.restride import restride
-from kolumn.convert.retarget import Changes
+from kolumn.conversion.losses import Losses, possible
+from kolumn.conversion.regroup import regroup
+from kolumn.conversion.restride import restride
+from kolumn.conversion.retarget import Changes
 from kolumn.encode.compress import codec_of
 from kolumn.encode.entries import Encoded, Settings
 from kolumn.encode.segments import SegmentFiles
@@ -22,7 +22,7 @@ from kolumn.errors import ArgumentError, CorruptBatchError
 from kolumn.find_transactions import transactions_of_segment
 from kolumn.formats import layouts, table
 from kolumn.options import Options
-from kolumn.pieces import Piece, pieces
+from kolumn.pieces import Piece, pieces, whole_options
 from kolumn.source import Segment
 
 _BELOW = (layouts.LEGACY, layouts.KIP87, layouts.ENRICHED)
@@ -104,20 +104,14 @@ def convert(
     source_format : str
         How the source is to be read, as the option ``format`` of `kolumn.scan`.
     timestamp : int, optional
-        A broker's time in ms that records without a timestamp get, as LogAppendTime; without it they have none in the target either.
+        A broker's time in ms that records without a timestamp get, as LogAppendTime.
     drop_transactions : bool
         Make plain records of committed transactions and leave out aborted and open ones and all markers. Without it,
         transactional batches are refused by formats that have no transactions.
-    batch_bytes : int
-        Of batches that are made of single messages.
-    index_interval_bytes : int
-        As of `kolumn.write`.
+    batch_bytes, index_interval_bytes : int
+        As of `kolumn.write`, the former for batches that are made of single messages.
     **options
         ``errors``, ``check_crcs``, ``topic``, ``partition`` and limits, as of `kolumn.scan`.
-
-    Returns
-    -------
-    Conversion
 
     Raises
     ------
@@ -126,12 +120,11 @@ def convert(
     CorruptBatchError, FormatError, LimitError
         Damage, with ``errors="raise"``.
     """
-    chosen = Options.of(**options, format=source_format)
+    chosen = whole_options(source_format, **options)
     how = settings(format, magic, codec or "none", level, batch_bytes, None)
     done = Conversion()
     job = _Job(how, None if codec is None else codec_of(codec), timestamp, drop_transactions, chosen, index_interval_bytes, done)
-    segments = segments_of(source, chosen)
-    for segment, place in targets(segments, Path(no_url(target))):
+    for segment, place in targets(segments_of(source, chosen), Path(no_url(target))):
         job.segment(segment, place)
     return done
 
@@ -190,7 +183,7 @@ class _Job:
             some = part(piece, start, stop)
             if treatment[start] == _COPY:
                 self.done.copied += stop - start
-                yield _copied(some)
+                yield copied(some)
             elif treatment[start] == _RESTRIDE:
                 yield restride(some, self.how)
             else:
@@ -237,7 +230,7 @@ def part(piece: Piece, start: int, stop: int) -> Piece:
     return replace(piece, rows=piece.rows[start:stop], counts=counts, records=records)
 
 
-def _copied(piece: Piece) -> Encoded:
+def copied(piece: Piece) -> Encoded:
     """The entries as they are."""
     rows = piece.rows.copy()
     rows[:, table.COUNT] = piece.counts

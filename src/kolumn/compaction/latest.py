@@ -1,0 +1,58 @@
+"""Which records are the last of their key: the offset map of Kafka's cleaner, turned round (``Cleaner.buildOffsetMap``)."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+CONSOLIDATE = 1 << 20
+"""Keys that wait until they are put together with the others."""
+
+
+class LatestOffsets:
+    """Last offset of each key of the records that were added.
+
+    Memory: the keys that differ, and at most `CONSOLIDATE` records. A record is the last of its key if its offset is a last one, since
+    offsets are given once: what is kept in the end are offsets alone.
+    """
+
+    def __init__(self) -> None:
+        self._found: list[pa.Table] = []
+        self._waiting = 0
+        self._offsets: Any = None
+
+    def add(self, keys: pa.Array, offsets: pa.Array) -> None:
+        """Add records that are neither control records nor of aborted transactions; those without a key have no effect."""
+        table = pa.table({"key": keys, "offset": offsets}).filter(pc.is_valid(keys))
+        self._found.append(table.group_by("key").aggregate([("offset", "max")]).rename_columns(["key", "offset"]))
+        self._waiting += self._found[-1].num_rows
+        if self._waiting > CONSOLIDATE and len(self._found) > 1:
+            self._consolidate()
+
+    def _consolidate(self) -> None:
+        whole = (
+            pa.concat_tables(self._found)
+            if self._found
+            else pa.table({"key": pa.array([], pa.binary()), "offset": pa.array([], pa.int64())})
+        )
+        self._found = [whole.group_by("key").aggregate([("offset", "max")]).rename_columns(["key", "offset"])]
+        self._waiting = 0
+
+    def offsets(self) -> Any:
+        """Last offsets, sorted: int64 array."""
+        if self._offsets is None:
+            self._consolidate()
+            self._offsets = np.sort(self._found[0]["offset"].to_numpy())
+        return self._offsets
+
+    def known(self, keys: pa.Array) -> Any:
+        """Flags of the keys that are there at all."""
+        self.offsets()
+        return np.asarray(pc.is_in(keys, self._found[0]["key"].combine_chunks()))
+
+    def is_latest(self, offset: Any) -> Any:
+        """Flags of the offsets that are the last ones of a key."""
+        known = self.offsets()
+        at = np.searchsorted(known, offset)
+        return (at < len(known)) & (known[np.minimum(at, max(len(known) - 1, 0))] == offset) if len(known) else np.zeros(len(offset), bool)

@@ -1,0 +1,122 @@
+"""Which records of a compacted log stay (``Cleaner.shouldRetainRecord`` and ``CleanedTransactionMetadata`` of Kafka 3.9)."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from kolumn.compaction.latest import LatestOffsets
+from kolumn.formats import layouts, table
+from kolumn.pieces import Piece
+from kolumn.transactions import Transactions
+
+_ABORTED = 2
+_HORIZONS = (layouts.V2, layouts.V3, layouts.V3_BARE)
+"""Layouts with a delete horizon."""
+
+
+@dataclass
+class Producers:
+    """The last batch of each producer that is still active: it stays, if need be without records, for its sequence.
+
+    ``ProducerStateManager``: a data batch of a new epoch begins anew, a marker of a new epoch leaves no data batch.
+    """
+
+    expiration_ms: int
+    now: int
+    last: dict[int, tuple[int, int | None, int]] = field(default_factory=dict)
+
+    def see(self, rows: Any) -> None:
+        """Note batches, in the order of the log."""
+        for row in rows[rows[:, table.PRODUCER_ID] >= 0]:
+            producer, epoch, time = (int(row[column]) for column in (table.PRODUCER_ID, table.PRODUCER_EPOCH, table.MAX_TIMESTAMP))
+            offset = int(row[table.LAST_OFFSET])
+            known = self.last.get(producer, (epoch, None, time))
+            if row[table.CONTROL]:
+                offset_then = known[1] if known[0] == epoch else None
+                self.last[producer] = epoch, offset_then, time
+            else:
+                self.last[producer] = epoch, offset, time
+
+    def is_last(self, rows: Any) -> Any:
+        """Flags of the batches that are the last of their producer."""
+        flags = np.zeros(len(rows), bool)
+        for i in np.flatnonzero(rows[:, table.PRODUCER_ID] >= 0).tolist():
+            found = self.last.get(int(rows[i, table.PRODUCER_ID]))
+            if found is None or self.now - found[2] >= self.expiration_ms:
+                continue
+            epoch, offset, _ = found
+            if offset is not None:
+                flags[i] = rows[i, table.LAST_OFFSET] == offset
+            else:
+                flags[i] = rows[i, table.CONTROL] == 1 and rows[i, table.PRODUCER_EPOCH] == epoch
+        return flags
+
+
+@dataclass
+class Round:
+    """One cleaning round of a partition.
+
+    Attributes
+    ----------
+    latest : LatestOffsets
+    transactions : Transactions
+    producers : Producers
+    first_dirty, end : int
+        Offsets that it cleans.
+    now, retention_ms : int
+        Time of the round; how long tombstones stay.
+    observed : set of int
+        Producers of whose current transaction a batch was met.
+    """
+
+    latest: LatestOffsets
+    transactions: Transactions
+    producers: Producers
+    first_dirty: int
+    end: int
+    now: int
+    retention_ms: int
+    observed: set[int] = field(default_factory=set)
+
+    def discarded(self, rows: Any) -> Any:
+        """Flags of the batches that a reader has no use for: of aborted transactions, and markers of which no batch is left."""
+        flags = np.zeros(len(rows), bool)
+        for i in np.flatnonzero(rows[:, table.TRANSACTIONAL] | rows[:, table.CONTROL]).tolist():
+            producer = int(rows[i, table.PRODUCER_ID])
+            if rows[i, table.CONTROL]:
+                flags[i] = bool(rows[i, table.TRANSACTIONAL]) and producer not in self.observed
+                self.observed.discard(producer)
+            else:
+                self.observed.add(producer)
+                flags[i] = self.aborted(rows[i : i + 1])[0]
+        return flags
+
+    def aborted(self, rows: Any) -> Any:
+        """Flags of the data batches of aborted transactions."""
+        producer, offset, transactional = (rows[:, column] for column in (table.PRODUCER_ID, table.BASE_OFFSET, table.TRANSACTIONAL))
+        return self.transactions.states(producer, offset, transactional == 1) == _ABORTED
+
+    def retained(self, piece: Piece, discard: Any, legacy_deletes: bool) -> Any:
+        """Flags of the records that stay.
+
+        Parameters
+        ----------
+        piece : Piece
+        discard : bool array
+            Of each entry: none of its records stays.
+        legacy_deletes : bool
+            Whether tombstones of formats without a delete horizon stay.
+        """
+        records, counts = piece.records, piece.counts
+        offset, control = records["offset"].to_numpy(), np.asarray(records["isControl"])
+        keyed, dead = np.asarray(pc.is_valid(records["key"])), np.asarray(records["tombstone"])
+        latest = self.latest.is_latest(offset)
+        if (offset < self.first_dirty).any():
+            latest |= (offset < self.first_dirty) & ~self.latest.known(records["key"])
+        horizon = np.repeat(np.where(piece.rows[:, table.DELETE_HORIZON] == 1, piece.rows[:, table.BASE_TIMESTAMP], self.now + 1), counts)
+        has_horizon = np.repeat(np.isin(piece.rows[:, table.LAYOUT], _HORIZONS), counts)
+        deletes = np.where(has_horizon, self.now < horizon, legacy_deletes)
+        stays = (offset >= self.end) | (keyed & latest & (~dead | deletes)) | control
+        return stays & ~np.repeat(discard, counts)

@@ -1,0 +1,135 @@
+"""What is left of entries is written: as it was where nothing went, else anew (``MemoryRecords.filterTo``)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.codecs import NONE
+from kolumn.compaction.retention import Round
+from kolumn.conversion.convert import copied, part
+from kolumn.encode.encoders import encoder
+from kolumn.encode.entries import Encoded, Settings
+from kolumn.encode.table import take_apart
+from kolumn.formats import layouts, table
+from kolumn.pieces import Piece
+
+_HORIZONS = (layouts.V2, layouts.V3, layouts.V3_BARE)
+_COPY, _REBUILD, _EMPTY, _DROP, _MERGE = range(5)
+_LARGEST = 2**31 - 1
+
+
+@dataclass
+class Fate:
+    """What becomes of the entries of a piece, and of its records.
+
+    Attributes
+    ----------
+    entries : int64 array
+        One of copied, rebuilt, emptied, dropped, merged, for each entry.
+    keep : bool array
+        Of each record.
+    horizon : bool array
+        Entries that get a delete horizon now.
+    """
+
+    entries: Any
+    keep: Any
+    horizon: Any
+
+
+def fate(piece: Piece, round: Round, legacy_deletes: bool, merge: bool) -> Fate:
+    """Decide what becomes of entries; ``merge`` puts compressed message sets in a row together."""
+    rows, counts = piece.rows, piece.counts
+    discard = round.discarded(rows)
+    marker = rows[:, table.CONTROL] == 1
+    with_horizon = rows[:, table.DELETE_HORIZON] == 1
+    expired = with_horizon & (rows[:, table.BASE_TIMESTAMP] <= round.now)
+    gone = np.where(marker, discard & expired, discard)
+    keep = round.retained(piece, gone, legacy_deletes)
+    kept = _per_entry(keep, piece)
+    headed = np.isin(rows[:, table.LAYOUT], _HORIZONS)
+    stays_empty = headed & (round.producers.is_last(rows) | (rows[:, table.LAST_OFFSET] + 1 == round.end))
+    dead = _per_entry(keep & np.asarray(piece.records["tombstone"]), piece) > 0
+    horizon = headed & ~with_horizon & (dead | (discard & marker)) & (kept > 0)
+    entries = np.where((kept == counts) & ~horizon, _COPY, _REBUILD)
+    entries[(kept == 0)] = np.where(stays_empty, _EMPTY, _DROP)[kept == 0]
+    sets = layouts_with_messages(rows) & (rows[:, table.CODEC] != NONE) & (kept > 0)
+    if merge:
+        entries[sets] = _MERGE
+    return Fate(entries, keep, horizon)
+
+
+def layouts_with_messages(rows: Any) -> Any:
+    """Flags of the entries that are messages or wrappers."""
+    return np.isin(rows[:, table.LAYOUT], (layouts.LEGACY, layouts.ENRICHED, layouts.KIP87))
+
+
+def _per_entry(flags: Any, piece: Piece) -> Any:
+    """How many records of each entry are flagged."""
+    total = np.append(0, np.cumsum(flags))
+    return total[piece.first + piece.counts] - total[piece.first]
+
+
+def rewrite(piece: Piece, what: Fate, round: Round, format: int, merge_bytes: int) -> Iterator[Encoded]:
+    """What is left of a piece, as entries."""
+    layout, magic, codec = (piece.rows[:, column] for column in (table.LAYOUT, table.MAGIC, table.CODEC))
+    changes = (np.diff(what.entries) != 0) | (np.diff(layout) != 0) | (np.diff(magic) != 0) | (np.diff(codec) != 0)
+    for start, stop in pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), len(piece.rows)]):
+        kind, some = int(what.entries[start]), part(piece, start, stop)
+        own = slice(int(piece.first[start]), int(piece.first[start] + some.counts.sum()))
+        if kind == _COPY:
+            yield copied(some)
+        elif kind != _DROP:
+            how = Settings(format, int(layout[start]), int(magic[start]), int(codec[start]), None, _LARGEST, _LARGEST)
+            records = some.records.filter(pa.array(what.keep[own]))
+            kept = _per_entry(what.keep[own], some)
+            if kind == _MERGE:
+                yield _merged(records, replace(how, batch_bytes=merge_bytes))
+            else:
+                yield _rebuilt(records, some.rows, kept, what.horizon[start:stop], round, how)
+
+
+def _merged(records: pa.RecordBatch, how: Settings) -> Encoded:
+    given = take_apart(pa.Table.from_batches([_plain(records, how)]), 0)
+    file = encoder(how.layout)
+    encoded: Encoded = file.put(given, file.group(given, how, True), how)
+    return encoded
+
+
+def _plain(records: pa.RecordBatch, how: Settings) -> pa.RecordBatch:
+    """Records without the columns that messages have no room for."""
+    absent = {"headers", "isTransactional", "producerId", "producerEpoch", "sequence", "leaderEpoch"}
+    if how.layout != layouts.ENRICHED:
+        absent.add("isControl")
+    return records.select([name for name in records.schema.names if name not in absent])
+
+
+def _rebuilt(records: pa.RecordBatch, source: Any, kept: Any, horizon: Any, round: Round, how: Settings) -> Encoded:
+    """The entries with the records that are left; base offset, last offset, sequence and producer stay."""
+    messages = how.layout in (layouts.LEGACY, layouts.ENRICHED, layouts.KIP87)
+    given = take_apart(pa.Table.from_batches([_plain(records, how) if messages else records]), 0)
+    first = np.cumsum(kept) - kept
+    rows = source.copy()
+    rows[:, table.COUNT] = kept
+    some = kept > 0
+    behind = first + kept - 1
+    if messages:
+        rows[some, table.BASE_OFFSET], rows[some, table.LAST_OFFSET] = given.offset[first[some]], given.offset[behind[some]]
+    elif how.layout != layouts.KIP98:
+        set_before = rows[:, table.DELETE_HORIZON] == 1
+        rows[some & ~set_before, table.BASE_TIMESTAMP] = given.timestamp[first[some & ~set_before]]
+        rows[horizon, table.BASE_TIMESTAMP] = round.now + round.retention_ms
+        rows[~some, table.BASE_TIMESTAMP] = -1
+        rows[:, table.DELETE_HORIZON] = (set_before | horizon) & some
+    rows[~some, table.CODEC] = NONE
+    created = some & (rows[:, table.TIMESTAMP_TYPE] != 1)
+    if created.any():
+        highest = np.maximum.reduceat(given.timestamp, first[some])
+        rows[created, table.MAX_TIMESTAMP] = highest[created[some]]
+    file = encoder(how.layout)
+    encoded: Encoded = file.put(given, file.regroup(given, first, rows, how), how)
+    return encoded

@@ -1,0 +1,241 @@
+"""Compaction: what brokers' own cleaners left of real topics, and the rules one by one."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kit import drafts
+from kit.encoder import CONTROL, TRANSACTIONAL, Record, batch, control_batch, message, wrapper
+
+DATA = Path(__file__).parent.parent / "data" / "corpus"
+TIME = 1_700_000_000_000
+DAY = 86_400_000
+RECORD_COLUMNS = [
+    "offset", "key", "value", "timestampMs", "timestampType", "headers", "producerId", "producerEpoch", "sequence", "leaderEpoch",
+    "isTransactional", "isControl", "controlType",
+]  # fmt: skip
+BATCH_COLUMNS = [
+    "baseOffset", "lastOffset", "count", "magic", "codec", "timestampType", "baseTimestampMs", "maxTimestampMs", "producerId",
+    "producerEpoch", "baseSequence", "leaderEpoch", "isTransactional", "isControl", "deleteHorizonMs",
+]  # fmt: skip
+
+ROUNDS: list[tuple[str, list[int], int, int]] = [
+    # what was cleaned (brokers keep it as *.log.deleted for a while), when, delete.retention.ms
+    ("compacted/compact-txn-0", [0, 1243], 1795289919663 - DAY, DAY),
+    ("compacted/compact-txn-gone-0", [0, 785, 1183], 1795203549027, 500),
+    ("compacted-old/v0-compact-none-0", [], 2 * TIME, DAY),
+    ("compacted-old/v0-compact-gzip-0", [], 2 * TIME, DAY),
+    ("compacted-old/v0-compact-snappy-0", [], 2 * TIME, DAY),
+    ("compacted-old/v1-compact-lz4-0", [], 2 * TIME, DAY),
+]
+
+
+@pytest.mark.parametrize(("case", "cleaned", "now", "retention"), ROUNDS, ids=[one[0].split("/")[1] for one in ROUNDS])
+def test_as_the_brokers_cleaner(tmp_path: Path, case: str, cleaned: list[int], now: int, retention: int) -> None:
+    folder = next((root / case for root in _roots() if list((root / case).glob("*.log.deleted"))), None)
+    if folder is None:
+        pytest.skip("the segments that the broker cleaned are not in this corpus")
+    before = tmp_path / "before" / folder.name
+    before.mkdir(parents=True)
+    names = [f"{offset:020}.log.deleted" for offset in cleaned] or [path.name for path in folder.glob("*.log.deleted")]
+    for name in names:
+        shutil.copy2(folder / name, before / name.removesuffix(".deleted"))
+    active = max(folder.glob("*.log"))
+    shutil.copy2(active, before)
+    done = kolumn.compact(before, tmp_path / "after", now=now, delete_retention_ms=retention)
+    after = tmp_path / "after" / folder.name
+    assert done.retained < done.records
+    assert _unique(kolumn.read(after, columns=RECORD_COLUMNS, include_control=True)) == _unique(
+        kolumn.read(folder, columns=RECORD_COLUMNS, include_control=True)
+    )
+    assert _unique(kolumn.batches(after).select(BATCH_COLUMNS)) == _unique(kolumn.batches(folder).select(BATCH_COLUMNS))
+    assert kolumn.verify(after).ok
+
+
+def _roots() -> list[Path]:
+    named = os.environ.get("KOLUMN_CORPUS")
+    return [DATA, *([Path(named)] if named else [])]
+
+
+def _unique(table: pa.Table) -> list[str]:
+    """Rows, sorted; segments of earlier rounds may overlap with what became of them."""
+    return sorted({repr(row) for row in table.to_pylist()})
+
+
+@pytest.mark.parametrize("case", ["compacted", "compacted-old"])
+def test_a_cleaned_log_stays_as_it_is(tmp_path: Path, case: str) -> None:
+    for folder in sorted(path for path in (DATA / case).iterdir() if path.is_dir()):
+        again = kolumn.compact(folder, tmp_path, now=TIME)
+        assert again.records == again.retained, folder.name
+        found = kolumn.read(tmp_path / folder.name, columns=RECORD_COLUMNS, include_control=True)
+        assert found.equals(kolumn.read(folder, columns=RECORD_COLUMNS, include_control=True)), folder.name
+
+
+def _log(folder: Path, *segments: bytes, first: int = 0, names: list[int] | None = None) -> Path:
+    place = folder / "t-0"
+    place.mkdir()
+    for i, data in enumerate(segments):
+        (place / f"{(names or list(range(first, first + 1000 * len(segments), 1000)))[i]:020}.log").write_bytes(data)
+    return place
+
+
+def _compact(tmp_path: Path, *segments: bytes, format: str = "kafka", **options: Any) -> Path:
+    source = _log(tmp_path, *segments)
+    kolumn.compact(source, tmp_path / "out", format=format, include_active=True, **{"now": TIME, **options})
+    return tmp_path / "out" / "t-0"
+
+
+def _kept(folder: Path, format: str = "kafka") -> list[tuple[int, bytes | None, bytes | None]]:
+    rows = kolumn.read(folder, columns=["offset", "key", "value"], format=format).to_pylist()
+    return [(row["offset"], row["key"], row["value"]) for row in rows]
+
+
+def records(*pairs: tuple[bytes | None, bytes | None], first: int = 0) -> list[Record]:
+    return [Record(first + i, key, value, TIME + i) for i, (key, value) in enumerate(pairs)]
+
+
+SOME = records((b"a", b"1"), (b"b", b"2"), (None, b"3"), (b"a", b"4"), (b"c", None))
+
+
+def test_the_last_of_each_key_stays_where_it_is(tmp_path: Path) -> None:
+    out = _compact(tmp_path, batch(SOME, codec=1, producer_id=7, producer_epoch=1, base_sequence=10))
+    assert _kept(out) == [(1, b"b", b"2"), (3, b"a", b"4"), (4, b"c", None)]
+    [row] = kolumn.batches(out).to_pylist()
+    assert (row["baseOffset"], row["lastOffset"], row["baseSequence"], row["codec"]) == (0, 4, 10, "gzip")
+    # A tombstone gives the batch its horizon.
+    assert (row["deleteHorizonMs"], row["baseTimestampMs"], row["maxTimestampMs"]) == (TIME + DAY, TIME + DAY, TIME + 4)
+    assert kolumn.read(out, columns=["sequence", "timestampMs"])["sequence"].to_pylist() == [11, 13, 14]
+
+
+def test_tombstones_go_behind_their_horizon(tmp_path: Path) -> None:
+    source = _log(tmp_path, batch(SOME))
+    kolumn.compact(source, tmp_path / "one", include_active=True, now=TIME)
+    kolumn.compact(tmp_path / "one", tmp_path / "two", include_active=True, now=TIME + DAY - 1)
+    assert len(_kept(tmp_path / "two")) == 3
+    kolumn.compact(tmp_path / "one", tmp_path / "three", include_active=True, now=TIME + DAY)
+    assert _kept(tmp_path / "three") == [(1, b"b", b"2"), (3, b"a", b"4")]
+
+
+def test_the_active_segment_stays(tmp_path: Path) -> None:
+    source = _log(tmp_path, batch(SOME), batch(records((b"a", b"5"), first=1000)))
+    kolumn.compact(source, tmp_path / "out", now=TIME)
+    assert [offset for offset, *_ in _kept(tmp_path / "out")] == [1, 3, 4, 1000]
+
+
+def test_empty_batches(tmp_path: Path) -> None:
+    own = {"producer_id": 7, "producer_epoch": 0}
+    data = batch(records((b"a", b"1")), base_sequence=0, **own) + batch(records((b"a", b"2"), first=1), base_sequence=1, **own)
+    data += batch(records((b"a", b"3"), first=2), producer_id=8, producer_epoch=0, base_sequence=0) + batch(records((None, b""), first=3))
+    rows = kolumn.batches(_compact(tmp_path, data)).to_pylist()
+    # The first goes; the second is its producer's last; the fourth ends the round.
+    assert [(row["baseOffset"], row["count"], row["baseSequence"]) for row in rows] == [(1, 0, 1), (2, 1, 0), (3, 0, -1)]
+
+
+def test_expired_producers_need_no_batch(tmp_path: Path) -> None:
+    data = batch(records((b"a", b"1")), producer_id=7, base_sequence=0) + batch(records((b"a", b"2"), first=1))
+    out = _compact(tmp_path, data, now=TIME + DAY)
+    assert [row["baseOffset"] for row in kolumn.batches(out).to_pylist()] == [1]
+
+
+def test_transactions(tmp_path: Path) -> None:
+    def of(producer: int, offset: int, key: bytes) -> bytes:
+        return batch(records((key, b"%d" % producer), first=offset), flags=TRANSACTIONAL, producer_id=producer, producer_epoch=3)
+
+    data = of(7, 0, b"a") + of(8, 1, b"a") + of(8, 2, b"b") + control_batch(3, 0, producer_id=8, timestamp=TIME)
+    data += control_batch(4, 1, producer_id=7, timestamp=TIME) + control_batch(5, 1, producer_id=9, timestamp=TIME)
+    out = _compact(tmp_path, data)
+    assert _kept(out) == [(0, b"a", b"7")]
+    rows = kolumn.batches(out).to_pylist()
+    # Of the aborted transaction its last batch stays, empty, for the sequence; the marker of 9 has no data left and gets its horizon.
+    assert [(row["baseOffset"], row["count"], row["deleteHorizonMs"]) for row in rows] == [
+        (0, 1, None), (2, 0, None), (3, 1, None), (4, 1, None), (5, 1, TIME + DAY),
+    ]  # fmt: skip
+    kolumn.compact(out, tmp_path / "later", include_active=True, now=TIME + DAY)
+    assert [row["baseOffset"] for row in kolumn.batches(tmp_path / "later").to_pylist()] == [0, 3, 4, 5]
+
+
+def test_nothing_from_an_open_transaction_on(tmp_path: Path) -> None:
+    data = batch(records((b"a", b"0")))
+    opened = batch(records((b"a", b"1"), first=1000), flags=TRANSACTIONAL, producer_id=7, producer_epoch=0)
+    out = _compact(tmp_path, data, opened + batch(records((b"a", b"2"), first=1001)))
+    assert [offset for offset, *_ in _kept(out)] == [0, 1000, 1001]
+
+
+def test_a_round_that_goes_on(tmp_path: Path) -> None:
+    """Records of the clean part go for dirty ones alone."""
+    source = _log(tmp_path, batch(SOME[:2]), batch(records((b"a", b"9"), first=1000)))
+    kolumn.compact(source, tmp_path / "out", now=TIME, include_active=True, first_dirty_offset=1000)
+    assert _kept(tmp_path / "out") == [(1, b"b", b"2"), (1000, b"a", b"9")]
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages(tmp_path: Path, magic: int, codec: int) -> None:
+    data = wrapper(magic, SOME, codec) if codec else b"".join(message(magic, record) for record in SOME)
+    out = _compact(tmp_path, data)
+    assert _kept(out) == [(1, b"b", b"2"), (3, b"a", b"4"), (4, b"c", None)]
+    rows = kolumn.batches(out).to_pylist()
+    assert rows[-1]["lastOffset"] == 4
+    assert len(rows) == (1 if codec else 3)
+
+
+def test_kip87_goes_by_the_bit(tmp_path: Path) -> None:
+    inner = [drafts.flagged(record, drafts.TOMBSTONE * (record.offset == 3)) for record in SOME[:2] + SOME[3:]]
+    source = _log(tmp_path, b"".join(inner))
+    old = TIME / 1000 - 2 * 86400
+    os.utime(source / f"{0:020}.log", (old, old))
+    out = tmp_path / "out"
+    # A clean segment behind which tombstones are old enough.
+    kolumn.compact(source, out, format="kip87", include_active=True, first_dirty_offset=5, delete_retention_ms=0, now=TIME)
+    rows = kolumn.read(out, format="kip87", columns=["offset", "tombstone"]).to_pylist()
+    assert [(row["offset"], row["tombstone"]) for row in rows] == [(0, False), (1, False), (4, False)]
+
+
+def test_enriched_sets_are_merged(tmp_path: Path) -> None:
+    def sets(first: int, honoured: bool) -> bytes:
+        inner = [drafts.tagged(Record(i * 2 if honoured else 50 + i, b"k%d" % (first + i), b"v", -1)) for i in range(3)]
+        return drafts.tagged_wrapper(first, inner, 1, flags=drafts.HONOURED if honoured else 0)
+
+    out = _compact(tmp_path, sets(10, True) + sets(20, False), format="enriched")
+    assert [offset for offset, *_ in _kept(out, "enriched")] == [10, 12, 14, 20, 21, 22]
+    [row] = kolumn.batches(out, format="enriched").to_pylist()
+    assert (row["baseOffset"], row["count"]) == (10, 6)
+
+
+def test_merging_on_request(tmp_path: Path) -> None:
+    data = wrapper(1, SOME[:2], 1) + wrapper(1, SOME[3:], 1)
+    out = _compact(tmp_path, data, merge_bytes=1 << 20)
+    assert [offset for offset, *_ in _kept(out)] == [1, 3, 4]
+    assert kolumn.batches(out)["lastOffset"].to_pylist() == [4]
+
+
+def test_kip98_sets_keep_their_span(tmp_path: Path) -> None:
+    one = drafts.message_set(0, [drafts.set_message(r, 0) for r in SOME[:2]], 2, producer=(7, 0, 5), max_timestamp=TIME)
+    two = drafts.message_set(2, [drafts.set_message(r, 2) for r in SOME[2:4]], 9, producer=(7, 0, 7), max_timestamp=TIME)
+    out = _compact(tmp_path, one + two, format="kip98-draft")
+    rows = kolumn.batches(out, format="kip98-draft").to_pylist()
+    assert [(row["baseOffset"], row["lastOffset"], row["baseSequence"]) for row in rows] == [(0, 1, 5), (2, 10, 7)]
+    assert [offset for offset, *_ in _kept(out, "kip98-draft")] == [1, 3]
+
+
+def test_damage_is_left_out_and_told(tmp_path: Path) -> None:
+    data = bytearray(batch(SOME[:2]) + batch(records((b"z", b"1"), first=5)))
+    data[70] ^= 1
+    source = _log(tmp_path, bytes(data))
+    with pytest.raises(kolumn.CorruptBatchError):
+        kolumn.compact(source, tmp_path / "out", include_active=True)
+    assert not (tmp_path / "out" / "t-0" / f"{0:020}.log").exists()
+    done = kolumn.compact(source, tmp_path / "out", include_active=True, errors="skip")
+    assert len(done.damage) == 1
+    assert [offset for offset, *_ in _kept(tmp_path / "out")] == [5]
+
+
+def test_control_batches_of_kraft_stay(tmp_path: Path) -> None:
+    leader = batch([Record(0, b"\0\0\0\2", b"", TIME)], flags=CONTROL)
+    out = _compact(tmp_path, leader + batch(records((b"a", b"1"), first=1)))
+    assert kolumn.read(out, columns=["offset"], include_control=True)["offset"].to_pylist() == [0, 1]
