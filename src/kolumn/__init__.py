@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 from kolumn.errors import ArgumentError, CorruptBatchError, FormatError, KolumnError, LimitError, MissingError
 
 if TYPE_CHECKING:
+    from kolumn.accounting.formats import Space, space
     from kolumn.api import batches, read, scan, verify
     from kolumn.broker import assign_offsets, for_fetch
+    from kolumn.clean_by_age import Cleaning, clean
     from kolumn.compaction.compact import Compaction, compact
     from kolumn.conversion.convert import Conversion, convert, losses
     from kolumn.encode.write import write
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError",
+    "Cleaning",
     "Compaction",
     "Conversion",
     "CorruptBatchError",
@@ -24,14 +27,17 @@ __all__ = [
     "LimitError",
     "MissingError",
     "Report",
+    "Space",
     "assign_offsets",
     "batches",
+    "clean",
     "compact",
     "convert",
     "for_fetch",
     "losses",
     "read",
     "scan",
+    "space",
     "verify",
     "write",
 ]
@@ -44,6 +50,10 @@ _LAZY = {
     "write": "kolumn.encode.write",
     "assign_offsets": "kolumn.broker",
     "for_fetch": "kolumn.broker",
+    "clean": "kolumn.clean_by_age",
+    "Cleaning": "kolumn.clean_by_age",
+    "space": "kolumn.accounting.formats",
+    "Space": "kolumn.accounting.formats",
     "compact": "kolumn.compaction.compact",
     "Compaction": "kolumn.compaction.compact",
     "convert": "kolumn.conversion.convert",

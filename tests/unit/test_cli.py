@@ -38,7 +38,7 @@ def test_help_is_quick_and_needs_no_decoder():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     out = run("--help")
     assert out.returncode == 0
-    for name in ("verify", "inspect", "cat", "stats", "to-parquet", "doctor"):
+    for name in ("verify", "inspect", "cat", "stats", "to-parquet", "convert", "compact", "clean", "space", "doctor"):
         assert name in out.stdout
     assert run("--version").stdout == f"kolumn {kolumn.__version__}\n"
 
@@ -177,3 +177,33 @@ def test_doctor():
     assert found["gpu"]["backend"].startswith("can't run")
     assert found["packages"]["pyarrow"]
     assert "CRC-32C" in run("doctor").stdout
+
+
+def test_convert_says_what_is_lost_before_and_after(tmp_path):
+    done = run("convert", "--magic", "0", TOPIC, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    before, *after = done.stderr.splitlines()
+    assert before.startswith("This format has no room for: ")
+    assert any(line.startswith("lost: timestamps: ") for line in after)
+    assert kolumn.read(tmp_path / "out").num_rows == kolumn.read(TOPIC).num_rows
+    out = json.loads(run("convert", "--to", "v3-compact", "--json", TOPIC, tmp_path / "three").stdout)
+    assert (out["records"], out["lost"]) == (kolumn.read(TOPIC).num_rows, {})
+    assert run("convert", "--to", "csv", TOPIC, tmp_path / "four").returncode == 2
+    assert run("convert", TOPIC).returncode == 2
+    assert run("verify", "--format", "v3-compact", tmp_path / "three").returncode == 0
+
+
+def test_compact_and_clean(tmp_path):
+    out = json.loads(run("compact", "--json", "--include-active", CORPUS / "compacted" / "compact-none-0", tmp_path / "out").stdout)
+    assert out["retained"] == kolumn.verify(tmp_path / "out").records < out["records"]
+    done = run("clean", "--retention-ms", "0", TOPIC, tmp_path / "clean")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "0 segments stay")
+    assert run("clean", TOPIC, tmp_path / "clean").returncode == 2
+
+
+def test_space():
+    table = [line.split() for line in run("space").stdout.splitlines()[2:]]
+    assert table == [["1", "34", "62"], ["3", "102", "96"], ["10", "340", "215"], ["50", "1700", "895"], ["100", "3400", "1745"]]
+    rows = [json.loads(line) for line in run("space", "--json", TOPIC).stdout.splitlines()]
+    assert [row["format"] for row in rows] == ["as it is", "kafka", "kafka", "kafka", "enriched", "kip98-draft", "v3-compact", "kip87"]
+    assert rows[0]["bytes"] == sum(path.stat().st_size for path in TOPIC.glob("*.log"))

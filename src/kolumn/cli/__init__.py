@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from kolumn import __version__
-from kolumn.cli import cat, columns, doctor, inspect, stats, to_parquet, verify
+from kolumn.cli import cat, columns, compact, convert, doctor, inspect, space, stats, to_parquet, verify
 
 app = typer.Typer(
     name="kolumn",
@@ -20,6 +20,10 @@ app.command("inspect")(inspect.inspect)
 app.command("cat")(cat.cat)
 app.command("stats")(stats.stats)
 app.command("to-parquet")(to_parquet.to_parquet)
+app.command("convert")(convert.convert)
+app.command("compact")(compact.compact)
+app.command("clean")(compact.clean)
+app.command("space")(space.space)
 app.command("columns")(columns.columns)
 app.command("doctor")(doctor.doctor)
 

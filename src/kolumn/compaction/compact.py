@@ -97,14 +97,12 @@ def compact(
     producer_id_expiration_ms : int
         ``producer.id.expiration.ms`` of the broker: producers that were silent for so long need no last batch.
     **options
-        ``errors``, ``check_crcs``, ``topic``, ``partition`` and limits, as of `kolumn.scan`.
+        ``errors``, ``check_crcs``, ``topic``, ``partition`` and limits, and what they raise, as of `kolumn.scan`.
 
     Raises
     ------
     ArgumentError
         Options that make no sense, a target that is there.
-    CorruptBatchError, FormatError, LimitError
-        Damage, with ``errors="raise"``.
     """
     _check(delete_retention_ms, first_dirty_offset, producer_id_expiration_ms, merge_bytes)
     chosen = whole_options(format, **options)
@@ -152,7 +150,8 @@ class _Settings:
         for segment, place in zip(dirty, places, strict=False):
             self._clean(segment, place, round, _modified(segment) > deletes)
         for segment, place in zip(segments[count:], places[count:], strict=True):
-            self._copy(segment, place)
+            copy_segment(segment, place)
+            self.done.segments.append(str(place))
 
     def _add_keys(self, segment: Segment, round: Round) -> None:
         """Add the keys of a segment's records to the map of last offsets."""
@@ -183,18 +182,24 @@ class _Settings:
         self.done.bytes += segment.size
         self.done.segments.append(str(place))
 
-    def _copy(self, segment: Segment, place: Path) -> None:
-        """A segment that is not cleaned, with its side files."""
-        if place.exists():
-            raise ArgumentError(f"{place} is there already: name another target, or remove it")
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            for path in _files(segment):
-                shutil.copyfile(path, place.with_suffix(path.suffix))
-            shutil.copyfile(segment.path, place)
-        except OSError as error:
-            raise KolumnError(f"{place}: cannot be written: {error.strerror}") from error
-        self.done.segments.append(str(place))
+
+def copy_segment(segment: Segment, place: Path) -> None:
+    """Copy a segment as it is, with its side files.
+
+    Raises
+    ------
+    ArgumentError
+        Something is there already.
+    """
+    if place.exists():
+        raise ArgumentError(f"{place} is there already: name another target, or remove it")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        for path in _files(segment):
+            shutil.copyfile(path, place.with_suffix(path.suffix))
+        shutil.copyfile(segment.path, place)
+    except OSError as error:
+        raise KolumnError(f"{place}: cannot be written: {error.strerror}") from error
 
 
 def _files(segment: Segment) -> Iterator[Path]:

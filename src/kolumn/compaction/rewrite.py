@@ -95,6 +95,7 @@ def rewrite(piece: Piece, what: Fate, round: Round, format: int, merge_bytes: in
 
 def _merged(records: pa.RecordBatch, how: Settings) -> Encoded:
     given = take_apart(pa.Table.from_batches([_plain(records, how)]), 0)
+    given.from_log = True
     file = encoder(how.layout)
     encoded: Encoded = file.put(given, file.group(given, how, True), how)
     return encoded
@@ -112,6 +113,7 @@ def _rebuilt(records: pa.RecordBatch, source: Any, kept: Any, horizon: Any, roun
     """The entries with the records that are left; base offset, last offset, sequence and producer stay."""
     messages = how.layout in (layouts.LEGACY, layouts.ENRICHED, layouts.KIP87)
     given = take_apart(pa.Table.from_batches([_plain(records, how) if messages else records]), 0)
+    given.from_log = True
     first = np.cumsum(kept) - kept
     rows = source.copy()
     rows[:, table.COUNT] = kept

@@ -80,6 +80,7 @@ def _kinds(piece: Piece, changes: Changes) -> Any:
 def _whole(records: pa.RecordBatch, entry: Any, source: Any, start: int, how: Settings) -> Encoded:
     """Entries with the headers that they had."""
     given = take_apart(pa.Table.from_batches([records]), 0)
+    given.from_log = True
     counts = np.bincount(entry - start, minlength=len(source))
     first = np.cumsum(counts) - counts
     rows = np.zeros_like(source)
@@ -101,6 +102,7 @@ def _whole(records: pa.RecordBatch, entry: Any, source: Any, start: int, how: Se
 def _together(records: pa.RecordBatch, entry: Any, how: Settings, packed: bool) -> Encoded:
     """Entries with what their records say."""
     given = take_apart(pa.Table.from_batches([records]), 0)
+    given.from_log = True
     if packed:
         how = replace(how, batch_bytes=_LARGEST, batch_records=_LARGEST)
         given.cut = np.append(False, np.diff(entry) != 0)

@@ -25,6 +25,7 @@ from kolumn.errors import ArgumentError, KolumnError
 from kolumn.formats import table
 
 _LARGEST_RELATIVE = 2**31 - 1
+_DIGITS = 20
 
 
 class SegmentFiles:
@@ -99,6 +100,11 @@ class SegmentFiles:
             if b + 1 == len(batches.rows):
                 self._write(batches, start, position + size)
 
+    def append_tail(self, data: Any) -> None:
+        """Write bytes that are no entry behind what is there: the tail of an active segment."""
+        if self._open is not None and len(data):
+            self._open.write(data)
+
     def _write(self, batches: Encoded, start: int, stop: int) -> None:
         if self._open is not None and stop > start:
             self._open.write(batches.data[start:stop])
@@ -109,7 +115,9 @@ class SegmentFiles:
                 raise ArgumentError(f"{self.target}: more than a segment can hold: name a folder, in which segments are rolled")
             self._open.close()
         name = self.target.stem if self.single else f"{base:020}"
-        self._open = _kind(self.enriched)(self._folder / name, base)
+        # Indexes count from the offset in the name, where it has one.
+        named = int(name) if self.single and len(name) == _DIGITS and name.isdigit() and int(name) <= base else base
+        self._open = _kind(self.enriched)(self._folder / name, named)
         self.paths.append(self.target if self.single else self.target / f"{name}.log")
 
     def _publish(self) -> None:

@@ -40,6 +40,8 @@ class Input:
         The columns that belong to a batch, as far as the table has them; `ABSENT` says what the others are.
     cut : bool array, optional
         Rows with which an entry has to begin.
+    from_log : bool
+        Whether the records were in a log already: what nobody should write stays as it is then.
     table : pa.Table
         The rows themselves, for what single formats look at.
     """
@@ -52,6 +54,7 @@ class Input:
     table: pa.Table
     alive: list[Any] = field(default_factory=list)
     cut: Any = None
+    from_log: bool = False
 
 
 def check_columns(schema: pa.Schema) -> None:

@@ -1,0 +1,119 @@
+"""What segments would take in each format: they are written in all of them, in memory, and taken apart."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kolumn.accounting.anatomy import anatomy
+from kolumn.api import segments_of
+from kolumn.codecs import NAMES, ZSTD
+from kolumn.conversion.losses import Losses
+from kolumn.conversion.regroup import regroup
+from kolumn.conversion.retarget import Changes
+from kolumn.cpu_fallback.address import PAD
+from kolumn.cpu_fallback.walk import walk
+from kolumn.encode.compress import codec_of
+from kolumn.encode.entries import Encoded
+from kolumn.encode.write import settings
+from kolumn.find_transactions import transactions_of_segment
+from kolumn.formats import layouts, table
+from kolumn.options import Options
+from kolumn.pieces import Piece, piece_of, pieces, whole_options
+from kolumn.source import Segment
+
+TARGETS = (("kafka", 0), ("kafka", 1), ("kafka", 2), ("enriched", 1), ("kip98-draft", 2), ("v3-compact", 3), ("kip87", 2))
+_BELOW = (layouts.LEGACY, layouts.KIP87, layouts.ENRICHED)
+
+
+@dataclass
+class Space:
+    """What one format takes.
+
+    Attributes
+    ----------
+    format : str
+        "as it is" for the segments themselves.
+    magic : int, optional
+    bytes, records : int
+    parts : Counter of str
+        Bytes by what they are for, `anatomy.PARTS`.
+    lost : Losses
+        What the format can't hold.
+    codec : str
+        "" where batches keep their codec.
+    """
+
+    format: str
+    magic: int | None
+    bytes: int
+    records: int
+    parts: Counter[str]
+    lost: Losses
+    codec: str = ""
+
+
+def space(source: Any, *, codec: str | None = None, source_format: str = "kafka", **options: Any) -> list[Space]:
+    """Account for the bytes of segments, as they are and as each format would have them. Nothing is written.
+
+    Parameters
+    ----------
+    source
+        As of `kolumn.scan`.
+    codec : str, optional
+        Of the formats' batches; by default each keeps its own, but for zstd, which older formats do not have: gzip there.
+    source_format : str
+        How the source is to be read.
+    **options
+        ``errors``, ``check_crcs``, ``topic``, ``partition`` and limits, as of `kolumn.scan`.
+
+    Returns
+    -------
+    list of Space
+        The first one is the source itself. Formats without transactions have the records of committed ones as plain records.
+    """
+    chosen = whole_options(source_format, **options)
+    asked = None if codec is None else codec_of(codec)
+    found = [
+        Space("as it is", None, 0, 0, Counter(), Losses()),
+        *(Space(format, magic, 0, 0, Counter(), Losses()) for format, magic in TARGETS),
+    ]
+    for segment in segments_of(source, chosen):
+        changes = [_changes(format, magic, segment, chosen) for format, magic in TARGETS]
+        for piece in pieces(segment, chosen):
+            _add(found[0], anatomy(piece), piece.records.num_rows)
+            for one, change in zip(found[1:], changes, strict=True):
+                for encoded in regroup(piece, change, _codec(piece, change, asked, one), one.lost):
+                    _add(one, anatomy(_read_back(encoded, one.format)), int(encoded.rows[:, table.COUNT].sum()))
+    return found
+
+
+def _changes(format: str, magic: int, segment: Segment, options: Options) -> Changes:
+    how = settings(format, magic, "none", None, 16384, None)
+    return Changes(how, None, transactions_of_segment(segment, options) if how.layout in _BELOW else None)
+
+
+def _codec(piece: Piece, changes: Changes, asked: int | None, space: Space) -> int | None:
+    """The codec of a piece's entries: one that the format has."""
+    lacks = changes.how.layout not in (layouts.V2, layouts.V3_BARE)
+    wanted = (piece.rows[:, table.CODEC] == ZSTD).any() if asked is None else asked == ZSTD
+    chosen = codec_of("gzip") if lacks and wanted else asked
+    space.codec = "" if chosen is None else NAMES[chosen]
+    return chosen
+
+
+def _read_back(encoded: Encoded, format: str) -> Piece:
+    """Entries in memory, read again."""
+    end = len(encoded.data)
+    source = np.zeros(end + PAD, np.uint8)
+    source[:end] = encoded.data
+    rows = np.empty_like(encoded.rows)
+    walk(source.ctypes.data, 0, end, end, end, 0, layouts.FORMAT_NAMES.index(format), True, False, rows)
+    return piece_of(source, 0, rows, Segment("<memory>", None, None, None, end), Options(format=format))
+
+
+def _add(space: Space, parts: Counter[str], records: int) -> None:
+    space.parts.update(parts)
+    space.bytes += sum(parts.values())
+    space.records += records

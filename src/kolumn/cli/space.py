@@ -1,0 +1,68 @@
+"""``kolumn space``: where the bytes go, in each format."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kolumn.cli.common import CheckCrcs, Errors, Json, Partition, Topic, command, print_json, print_table
+
+if TYPE_CHECKING:
+    from kolumn.accounting.formats import Space
+
+
+@command
+def space(
+    sources: Annotated[
+        list[str] | None, typer.Argument(metavar="[SOURCE...]", help="Sources as elsewhere; without any, the table of the KIP-98 draft.")
+    ] = None,
+    json: Json = False,
+    picture: Annotated[str | None, typer.Option(help="Draw it too: a file ending in .svg, .png or .pdf (kolumn[report]).")] = None,
+    codec: Annotated[str | None, typer.Option(help="Codec of all formats; by default each batch keeps its own.")] = None,
+    source_format: Annotated[str, typer.Option(help="'kafka', or the draft that the source has.")] = "kafka",
+    errors: Errors = "skip",
+    check_crcs: CheckCrcs = True,
+    topic: Topic = None,
+    partition: Partition = None,
+) -> None:
+    """Say what segments take as they are and would take in each format, and what the bytes are for. Nothing is written.
+
+    Without a source: what messages of 1 KiB with keys of 100 bytes take beyond that, in format 1 and in the sets of the KIP-98
+    draft, from encoded bytes.
+
+    Example: `kolumn space --picture orders.svg /var/lib/kafka/data/orders-3`
+    """
+    if not sources:
+        _draft_table(json)
+        return
+    import kolumn
+
+    options = {"errors": errors, "check_crcs": check_crcs, "topic": topic, "partition": partition}
+    found = kolumn.space(sources, codec=codec, source_format=source_format, **options)
+    if picture is not None:
+        from kolumn.accounting.picture import draw
+
+        draw(found, picture)
+    if json:
+        for one in found:
+            print_json(_row(one) | {"lost": dict(one.lost)})
+        return
+    rows = [_row(one) for one in found]
+    print_table("", list(rows[0]), [list(row.values()) for row in rows])
+
+
+def _row(one: "Space") -> dict[str, Any]:
+    from kolumn.accounting.anatomy import PARTS
+
+    share = {name: one.parts[name] for name in PARTS}
+    return {"format": one.format, "magic": one.magic, "codec": one.codec or None, "records": one.records, "bytes": one.bytes, **share}
+
+
+def _draft_table(json: bool) -> None:
+    from kolumn.accounting.draft_table import draft_table
+
+    rows = draft_table()
+    if json:
+        for row in rows:
+            print_json(row)
+        return
+    print_table("Bytes beyond the messages' own", list(rows[0]), [list(row.values()) for row in rows])
