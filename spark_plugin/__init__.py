@@ -2,8 +2,8 @@
 
 Columns and types are those of Spark's own Kafka source. ``spark.read.format("kolumn-damage")`` with the same options
 is the table of what ``errors=skip`` leaves out. ``read_segments(spark, source)`` gives the same rows by a route that
-RAPIDS can take on, and ``export(spark, source, target)`` has the workers write Parquet. The driver and every worker need
-the package ``kolumn[spark]``.
+RAPIDS can take on, ``export(spark, source, target)`` has the workers write Parquet, ``convert`` and ``compact`` are those of
+`kolumn` as Spark jobs. The driver and every worker need the package ``kolumn[spark]``.
 """
 
 from importlib.util import find_spec
@@ -17,12 +17,13 @@ if find_spec("pyspark") is None:
 from kolumn.spark_plugin.damage import DamageSource
 from kolumn.spark_plugin.export import export
 from kolumn.spark_plugin.frames import read_segments
+from kolumn.spark_plugin.rewrite import compact, convert
 from kolumn.spark_plugin.source import RecordSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DamageSource", "RecordSource", "export", "read_segments", "register"]
+__all__ = ["DamageSource", "RecordSource", "compact", "convert", "export", "read_segments", "register"]
 
 
 def register(spark: "SparkSession") -> None:

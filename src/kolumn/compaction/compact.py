@@ -26,6 +26,7 @@ from kolumn.options import Options
 from kolumn.pieces import pieces, whole_options
 from kolumn.plan import headers
 from kolumn.source import Segment
+from kolumn.transactions import Transactions
 
 DAY_MS = 86_400_000
 _SIDE_FILES = (".index", ".timeindex", ".txnindex", ".snapshot")
@@ -52,6 +53,11 @@ class Compaction:
     bytes: int = 0
     retained_bytes: int = 0
     damage: list[CorruptBatchError] = field(default_factory=list)
+
+    def add(self, other: "Compaction") -> None:
+        """Count another one in."""
+        for name in ("segments", "records", "retained", "bytes", "retained_bytes", "damage"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 def compact(
@@ -104,83 +110,138 @@ def compact(
     ArgumentError
         Options that make no sense, a target that is there.
     """
-    _check(delete_retention_ms, first_dirty_offset, producer_id_expiration_ms, merge_bytes)
-    chosen = whole_options(format, **options)
-    moment = int(time.time() * 1000) if now is None else now
+    how = Settings.of(
+        format=format, delete_retention_ms=delete_retention_ms, now=now, first_dirty_offset=first_dirty_offset, merge_bytes=merge_bytes,
+        producer_id_expiration_ms=producer_id_expiration_ms, index_interval_bytes=index_interval_bytes, **options,
+    )  # fmt: skip
     done = Compaction()
-    places = dict(targets(segments_of(source, chosen), Path(no_url(target))))
-    for _, own in groupby(places, key=lambda segment: str(Path(segment.path).parent)):
-        partition = list(own)
-        settings = _Settings(chosen, moment, delete_retention_ms, first_dirty_offset, merge_bytes, index_interval_bytes, done)
-        settings.partition(partition, [places[one] for one in partition], include_active, producer_id_expiration_ms)
+    places = dict(targets(segments_of(source, how.options), Path(no_url(target))))
+    for _, own in groupby(places, key=folder_of):
+        done.add(_clean_partition(plan_partition(list(own), how, include_active), places, how))
     return done
 
 
-def _check(delete_retention_ms: int, first_dirty_offset: int, producer_id_expiration_ms: int, merge_bytes: int | None) -> None:
-    if min(delete_retention_ms, first_dirty_offset, producer_id_expiration_ms) < 0:
-        raise ArgumentError("delete_retention_ms, first_dirty_offset and producer_id_expiration_ms: expected 0 or more")
-    if merge_bytes is not None and merge_bytes < 1:
-        raise ArgumentError(f"merge_bytes={merge_bytes}: expected at least 1")
+def _clean_partition(plan: "Plan", places: dict[Segment, Path], how: "Settings") -> Compaction:
+    done, round = Compaction(), plan.round(how, LatestOffsets())
+    for segment in plan.dirty:
+        for keys, offsets in last_keys(segment, round, how):
+            round.latest.add(keys, offsets)
+    for segment, deletes in zip(plan.dirty, plan.legacy_deletes, strict=True):
+        done.add(clean_segment(segment, places[segment], round, deletes, how))
+    for segment in plan.rest:
+        copy_segment(segment, places[segment])
+        done.segments.append(str(places[segment]))
+    return done
 
 
-@dataclass
-class _Settings:
+def folder_of(segment: Segment) -> str:
+    """Folder of a segment: one topic-partition is cleaned at a time."""
+    return str(Path(segment.path).parent)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to clean; attributes as parameters of `compact`."""
+
     options: Options
     now: int
     retention_ms: int
     first_dirty: int
     merge_bytes: int | None
     interval: int
-    done: Compaction
+    expiration_ms: int
 
-    def partition(self, segments: list[Segment], places: list[Path], include_active: bool, expiration_ms: int) -> None:
-        transactions = transactions_of(segments, self.options)
-        count = len(segments) if include_active else len(segments) - 1
-        stable = transactions.last_stable_offset
-        if stable is not None:
-            count = min(count, sum(_last_offset(segment) < stable for segment in segments[:count]))
-        dirty, latest, producers = segments[:count], LatestOffsets(), Producers(expiration_ms, self.now)
-        round = Round(latest, transactions, producers, self.first_dirty, _end(dirty), self.now, self.retention_ms)
-        for segment in segments:
-            for rows in headers(segment):
-                producers.see(rows)
-        for segment in dirty:
-            self._add_keys(segment, round)
-        deletes = self._legacy_horizon(dirty)
-        for segment, place in zip(dirty, places, strict=False):
-            self._clean(segment, place, round, _modified(segment) > deletes)
-        for segment, place in zip(segments[count:], places[count:], strict=True):
-            copy_segment(segment, place)
-            self.done.segments.append(str(place))
+    @classmethod
+    def of(
+        cls, *, format: str = "kafka", delete_retention_ms: int = DAY_MS, now: int | None = None, first_dirty_offset: int = 0,
+        merge_bytes: int | None = None, producer_id_expiration_ms: int = DAY_MS, index_interval_bytes: int = 4096, **options: Any,
+    ) -> "Settings":  # fmt: skip
+        """From parameters of `compact`; `ArgumentError` for what makes no sense."""
+        if min(delete_retention_ms, first_dirty_offset, producer_id_expiration_ms) < 0:
+            raise ArgumentError("delete_retention_ms, first_dirty_offset and producer_id_expiration_ms: expected 0 or more")
+        if merge_bytes is not None and merge_bytes < 1:
+            raise ArgumentError(f"merge_bytes={merge_bytes}: expected at least 1")
+        moment = int(time.time() * 1000) if now is None else now
+        chosen = whole_options(format, **options)
+        return cls(chosen, moment, delete_retention_ms, first_dirty_offset, merge_bytes, index_interval_bytes, producer_id_expiration_ms)
 
-    def _add_keys(self, segment: Segment, round: Round) -> None:
-        """Add the keys of a segment's records to the map of last offsets."""
-        for piece in pieces(segment, self.options):
-            records = piece.records
-            usable = ~np.asarray(records["isControl"]) & ~np.repeat(round.aborted(piece.rows), piece.counts)
-            usable &= records["offset"].to_numpy() >= self.first_dirty
-            mask = pa.array(usable)
-            round.latest.add(records["key"].filter(mask), records["offset"].filter(mask))
 
-    def _legacy_horizon(self, segments: list[Segment]) -> int:
-        """Formats without a delete horizon lose tombstones in segments that were modified before this."""
-        clean = [one for one in segments if (one.base_offset or 0) < self.first_dirty]
-        return max((_modified(one) for one in clean[-1:]), default=0) - self.retention_ms if clean else -1
+@dataclass(frozen=True)
+class Plan:
+    """What a round does with a topic-partition.
 
-    def _clean(self, segment: Segment, place: Path, round: Round, legacy_deletes: bool) -> None:
-        number = layouts.FORMAT_NAMES.index(segment.format)
-        enriched = number == layouts.ENRICHED_FORMAT
-        merge = self.merge_bytes or (1 << 20 if enriched else None)
-        with SegmentFiles(place, 1 << 30, self.interval, enriched) as files:
-            for piece in pieces(segment, self.options, self.done.damage):
-                what = fate(piece, round, legacy_deletes, merge is not None)
-                self.done.records += len(what.keep)
-                self.done.retained += int(what.keep.sum())
-                for encoded in rewrite(piece, what, round, number, merge or 1):
-                    self.done.retained_bytes += int(encoded.rows[:, table.SIZE].sum())
-                    files.append(encoded)
-        self.done.bytes += segment.size
-        self.done.segments.append(str(place))
+    Attributes
+    ----------
+    dirty, rest : list of Segment
+        What is cleaned, and what stays as it is.
+    legacy_deletes : list of bool
+        For each dirty segment: whether tombstones of formats without a delete horizon stay.
+    transactions : Transactions
+    producers : Producers
+    end : int
+        Offset at which the round ends.
+    """
+
+    dirty: list[Segment]
+    rest: list[Segment]
+    legacy_deletes: list[bool]
+    transactions: Transactions
+    producers: Producers
+    end: int
+
+    def round(self, how: Settings, latest: LatestOffsets, observed: frozenset[int] = frozenset()) -> Round:
+        """The round, in which a batch of the transactions of the producers ``observed`` was met."""
+        return Round(latest, self.transactions, self.producers, how.first_dirty, self.end, how.now, how.retention_ms, set(observed))
+
+
+def plan_partition(segments: list[Segment], how: Settings, include_active: bool) -> Plan:
+    """Look at the headers of a topic-partition and decide what is cleaned."""
+    transactions = transactions_of(segments, how.options)
+    count = len(segments) if include_active else len(segments) - 1
+    stable = transactions.last_stable_offset
+    if stable is not None:
+        count = min(count, sum(_last_offset(segment) < stable for segment in segments[:count]))
+    producers = Producers(how.expiration_ms, how.now)
+    for segment in segments:
+        for rows in headers(segment):
+            producers.see(rows)
+    dirty = segments[:count]
+    limit = _legacy_horizon(dirty, how)
+    deletes = [_modified(segment) > limit for segment in dirty]
+    return Plan(dirty, segments[count:], deletes, transactions, producers, max(map(_last_offset, dirty), default=-1) + 1)
+
+
+def _legacy_horizon(segments: list[Segment], how: Settings) -> int:
+    """Formats without a delete horizon lose tombstones in segments that were modified before this."""
+    clean = [one for one in segments if (one.base_offset or 0) < how.first_dirty]
+    return _modified(clean[-1]) - how.retention_ms if clean else -1
+
+
+def last_keys(segment: Segment, round: Round, how: Settings) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """Keys and offsets of a segment's records that may outdate others."""
+    for piece in pieces(segment, how.options):
+        records = piece.records
+        usable = ~np.asarray(records["isControl"]) & ~np.repeat(round.aborted(piece.rows), piece.counts)
+        usable &= records["offset"].to_numpy() >= how.first_dirty
+        mask = pa.array(usable)
+        yield records["key"].filter(mask), records["offset"].filter(mask)
+
+
+def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: Settings) -> Compaction:
+    """Write what is left of a segment."""
+    done = Compaction(segments=[str(place)], bytes=segment.size)
+    number = layouts.FORMAT_NAMES.index(segment.format)
+    enriched = number == layouts.ENRICHED_FORMAT
+    merge = how.merge_bytes or (1 << 20 if enriched else None)
+    with SegmentFiles(place, 1 << 30, how.interval, enriched) as files:
+        for piece in pieces(segment, how.options, done.damage):
+            what = fate(piece, round, legacy_deletes, merge is not None)
+            done.records += len(what.keep)
+            done.retained += int(what.keep.sum())
+            for encoded in rewrite(piece, what, round, number, merge or 1):
+                done.retained_bytes += int(encoded.rows[:, table.SIZE].sum())
+                files.append(encoded)
+    return done
 
 
 def copy_segment(segment: Segment, place: Path) -> None:
@@ -213,8 +274,3 @@ def _modified(segment: Segment) -> int:
 
 def _last_offset(segment: Segment) -> int:
     return max((int(rows[:, table.LAST_OFFSET].max()) for rows in headers(segment)), default=-1)
-
-
-def _end(segments: list[Segment]) -> int:
-    """Offset at which the round ends."""
-    return max((_last_offset(segment) for segment in segments), default=-1) + 1

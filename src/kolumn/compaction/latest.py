@@ -22,6 +22,13 @@ class LatestOffsets:
         self._waiting = 0
         self._offsets: Any = None
 
+    @classmethod
+    def of(cls, offsets: Any) -> "LatestOffsets":
+        """From last offsets that somebody else has found, sorted."""
+        made = cls()
+        made._offsets = offsets
+        return made
+
     def add(self, keys: pa.Array, offsets: pa.Array) -> None:
         """Add records that are neither control records nor of aborted transactions; those without a key have no effect."""
         table = pa.table({"key": keys, "offset": offsets}).filter(pc.is_valid(keys))
@@ -39,17 +46,20 @@ class LatestOffsets:
         self._found = [whole.group_by("key").aggregate([("offset", "max")]).rename_columns(["key", "offset"])]
         self._waiting = 0
 
+    def table(self) -> pa.Table:
+        """Keys and their last offsets."""
+        self._consolidate()
+        return self._found[0]
+
     def offsets(self) -> Any:
         """Last offsets, sorted: int64 array."""
         if self._offsets is None:
-            self._consolidate()
-            self._offsets = np.sort(self._found[0]["offset"].to_numpy())
+            self._offsets = np.sort(self.table()["offset"].to_numpy())
         return self._offsets
 
     def known(self, keys: pa.Array) -> Any:
         """Flags of the keys that are there at all."""
-        self.offsets()
-        return np.asarray(pc.is_in(keys, self._found[0]["key"].combine_chunks()))
+        return np.asarray(pc.is_in(keys, self.table()["key"].combine_chunks()))
 
     def is_latest(self, offset: Any) -> Any:
         """Flags of the offsets that are the last ones of a key."""

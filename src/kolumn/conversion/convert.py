@@ -24,6 +24,7 @@ from kolumn.formats import layouts, table
 from kolumn.options import Options
 from kolumn.pieces import Piece, pieces, whole_options
 from kolumn.source import Segment
+from kolumn.transactions import Transactions
 
 _BELOW = (layouts.LEGACY, layouts.KIP87, layouts.ENRICHED)
 _COMPACT = (layouts.V3, layouts.V3_BARE)
@@ -53,6 +54,12 @@ class Conversion:
     copied: int = 0
     lost: Losses = field(default_factory=Losses)
     damage: list[CorruptBatchError] = field(default_factory=list)
+
+    def add(self, other: "Conversion") -> None:
+        """Count another one in."""
+        for name in ("segments", "batches", "records", "copied", "damage"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.lost.update(other.lost)
 
 
 def losses(source_format: str, format: str = "kafka", magic: int | None = None) -> list[str]:
@@ -111,21 +118,23 @@ def convert(
     batch_bytes, index_interval_bytes : int
         As of `kolumn.write`, the former for batches that are made of single messages.
     **options
-        ``errors``, ``check_crcs``, ``topic``, ``partition`` and limits, as of `kolumn.scan`.
+        ``errors``, ``check_crcs``, ``topic``, ``partition`` and limits, and what they raise, as of `kolumn.scan`.
 
     Raises
     ------
     ArgumentError
         Options that make no sense, a target that is there, transactional batches that the target can't hold.
-    CorruptBatchError, FormatError, LimitError
-        Damage, with ``errors="raise"``.
     """
-    chosen = whole_options(source_format, **options)
-    how = settings(format, magic, codec or "none", level, batch_bytes, None)
+    job = Job.of(
+        format=format, magic=magic, codec=codec, level=level, source_format=source_format, timestamp=timestamp,
+        drop_transactions=drop_transactions, batch_bytes=batch_bytes, index_interval_bytes=index_interval_bytes, **options,
+    )  # fmt: skip
     done = Conversion()
-    job = _Job(how, None if codec is None else codec_of(codec), timestamp, drop_transactions, chosen, index_interval_bytes, done)
-    for segment, place in targets(segments_of(source, chosen), Path(no_url(target))):
-        job.segment(segment, place)
+    found: dict[str, Transactions] = {}
+    for segment, place in targets(segments_of(source, job.options), Path(no_url(target))):
+        if drop_transactions and (folder := str(Path(segment.path).parent)) not in found:
+            found[folder] = transactions_of_segment(segment, job.options)
+        done.add(job.segment(segment, place, found.get(str(Path(segment.path).parent))))
     return done
 
 
@@ -152,42 +161,56 @@ def targets(segments: list[Segment], target: Path) -> Iterator[tuple[Segment, Pa
     yield from zip(segments, seen, strict=True)
 
 
-@dataclass
-class _Job:
+@dataclass(frozen=True)
+class Job:
+    """How to convert; attributes as parameters of `convert`, checked."""
+
     how: Settings
     codec: int | None
     timestamp: int | None
     drop_transactions: bool
     options: Options
     interval: int
-    done: Conversion
 
-    def segment(self, segment: Segment, place: Path) -> None:
-        transactions = transactions_of_segment(segment, self.options) if self.drop_transactions else None
+    @classmethod
+    def of(
+        cls, *, format: str = "kafka", magic: int | None = None, codec: str | None = None, level: int | None = None,
+        source_format: str = "kafka", timestamp: int | None = None, drop_transactions: bool = False, batch_bytes: int = 16384,
+        index_interval_bytes: int = 4096, **options: Any,
+    ) -> "Job":  # fmt: skip
+        """From parameters of `convert`; `ArgumentError` for what makes no sense."""
+        chosen = whole_options(source_format, **options)
+        how = settings(format, magic, codec or "none", level, batch_bytes, None)
+        return cls(how, None if codec is None else codec_of(codec), timestamp, drop_transactions, chosen, index_interval_bytes)
+
+    def segment(self, segment: Segment, place: Path, transactions: Transactions | None) -> Conversion:
+        """Convert one segment; ``transactions`` are those of its partition, where they are to be dropped."""
+        done = Conversion()
         changes = Changes(self.how, self.timestamp, transactions)
         enriched = self.how.format == layouts.ENRICHED_FORMAT
         with SegmentFiles(place, 1 << 30, self.interval, enriched) as files:
-            for piece in pieces(segment, self.options, self.done.damage):
+            for piece in pieces(segment, self.options, done.damage):
                 self._refuse(segment, piece)
-                for encoded in self._encoded(piece, changes):
+                for encoded in self._encoded(piece, changes, done):
                     files.append(encoded)
-                    self.done.batches += len(encoded.rows)
-                    self.done.records += int(encoded.rows[:, table.COUNT].sum())
-        self.done.segments += [str(path) for path in files.paths]
+                    done.batches += len(encoded.rows)
+                    done.records += int(encoded.rows[:, table.COUNT].sum())
+        done.segments = [str(path) for path in files.paths]
+        return done
 
-    def _encoded(self, piece: Piece, changes: Changes) -> Iterator[Encoded]:
+    def _encoded(self, piece: Piece, changes: Changes, done: Conversion) -> Iterator[Encoded]:
         """Neighbours that are treated alike together."""
         treatment = self._treatments(piece, changes)
         bounds = [0, *(np.flatnonzero(np.diff(treatment)) + 1).tolist(), len(treatment)]
         for start, stop in itertools.pairwise(bounds):
             some = part(piece, start, stop)
             if treatment[start] == _COPY:
-                self.done.copied += stop - start
+                done.copied += stop - start
                 yield copied(some)
             elif treatment[start] == _RESTRIDE:
                 yield restride(some, self.how)
             else:
-                yield from regroup(some, changes, self.codec, self.done.lost)
+                yield from regroup(some, changes, self.codec, done.lost)
 
     def _treatments(self, piece: Piece, changes: Changes) -> Any:
         rows = piece.rows

@@ -1,0 +1,196 @@
+"""`convert` and `compact` of thousands of segments: a task writes a segment into a folder of its own, the driver moves what is complete."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import max as highest
+
+from kolumn.api import segments_of
+from kolumn.compaction.compact import Compaction, Plan, Settings, clean_segment, copy_segment, folder_of, last_keys, plan_partition
+from kolumn.compaction.latest import LatestOffsets
+from kolumn.conversion.convert import Conversion, Job, targets
+from kolumn.encode.write import no_url
+from kolumn.errors import ArgumentError
+from kolumn.find_transactions import transactions_of_segment
+from kolumn.formats import table
+from kolumn.plan import headers
+from kolumn.source import Segment
+from kolumn.spark_plugin.session import by_job
+
+_STAGING = ".kolumn-staging"
+_TASKS_EACH = 4
+"""Tasks for each slot: segments differ in size."""
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What one attempt of a task wrote: the segment's place, the folder with its files, and the result."""
+
+    place: Path
+    folder: Path
+    result: Any
+
+
+def convert(spark: SparkSession, source: Any, target: str, **options: Any) -> Conversion:
+    """`kolumn.convert` as a Spark job, a task for some segments.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    source, target, **options
+        As of `kolumn.convert`; workers and driver see the same file system.
+
+    Returns
+    -------
+    Conversion
+        The sum of all.
+    """
+    job, where = Job.of(**options), _staging(target)
+    items = _places(segments_of(source, job.options), target)
+    found: dict[str, Any] = {}
+    if job.drop_transactions:
+        firsts = list({folder_of(segment): segment for segment, _ in items}.items())
+        states = by_job(spark)(lambda one: transactions_of_segment(one[1], job.options), firsts)
+        found = {folder: state for (folder, _), state in zip(firsts, states, strict=True)}
+
+    def work(item: tuple[Segment, Path]) -> _Done:
+        segment, place = item
+        folder = _attempt(where)
+        return _Done(place, folder, job.segment(segment, folder / place.name, found.get(folder_of(segment))))
+
+    total = Conversion()
+    _run(spark, where, items, work, total.add)
+    total.segments = [str(place) for _, place in items]
+    return total
+
+
+def compact(spark: SparkSession, source: Any, target: str, *, include_active: bool = False, **options: Any) -> Compaction:
+    """`kolumn.compact` as Spark jobs: keys are shuffled to find the last offset of each, segments rewritten where they were read.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    source, target, include_active, **options
+        As of `kolumn.compact`, but for ``first_dirty_offset``: a round begins at the beginning. Workers and driver see the same file
+        system.
+
+    Returns
+    -------
+    Compaction
+        The sum of all.
+    """
+    how = Settings.of(**options)
+    if how.first_dirty:
+        raise ArgumentError("first_dirty_offset: a round in Spark cleans whole partitions; leave it out, or use kolumn.compact")
+    segments = segments_of(source, how.options)
+    places = dict(_places(segments, target))
+    partitions = [list(own) for _, own in groupby(segments, key=folder_of)]
+    plans = list(by_job(spark)(lambda own: plan_partition(own, how, include_active), partitions))
+    tasks = [(plan, i) for plan in plans for i in range(len(plan.dirty))]
+    where, total = _staging(target), Compaction()
+    latest = _latest(spark, tasks, how)
+    observed = [one for plan in plans for one in _observed(plan)]
+
+    def clean(item: tuple[int, Any]) -> _Done:
+        number, offsets = item
+        plan, i = tasks[number]
+        segment = plan.dirty[i]
+        folder = _attempt(where)
+        round = plan.round(how, LatestOffsets.of(offsets), observed[number])
+        return _Done(places[segment], folder, clean_segment(segment, folder / places[segment].name, round, plan.legacy_deletes[i], how))
+
+    def copy(item: tuple[Segment, Path]) -> _Done:
+        segment, place = item
+        folder = _attempt(where)
+        copy_segment(segment, folder / place.name)
+        return _Done(place, folder, Compaction())
+
+    _run(spark, where, list(enumerate(latest)), clean, total.add)
+    _run(spark, where, [(segment, places[segment]) for plan in plans for segment in plan.rest], copy, total.add)
+    total.segments = [str(place) for place in places.values()]
+    return total
+
+
+def _latest(spark: SparkSession, tasks: list[tuple[Plan, int]], how: Settings) -> list[Any]:
+    """Last offsets in each dirty segment, sorted, as int64 arrays: the keys are shuffled, the driver gets offsets alone."""
+    if not tasks:
+        return []
+    folders = sorted({folder_of(plan.dirty[i]) for plan, i in tasks})
+
+    def keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                plan, i = tasks[number]
+                own, found = folders.index(folder_of(plan.dirty[i])), LatestOffsets()
+                for part, offsets in last_keys(plan.dirty[i], plan.round(how, found), how):
+                    found.add(part, offsets)
+                for chunk in found.table().to_batches():
+                    folder = pa.repeat(pa.scalar(own, pa.int32()), chunk.num_rows)
+                    yield pa.RecordBatch.from_arrays([folder, *chunk.columns], names=["folder", "key", "offset"])
+
+    rows = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(keys, "folder int, key binary, offset bigint")
+    last = rows.groupBy("folder", "key").agg(highest("offset").alias("offset")).select("folder", "offset").toArrow()
+    by_folder = {own: np.sort(last.filter(pc.equal(last["folder"], own))["offset"].to_numpy()) for own in range(len(folders))}
+    return [by_folder[folders.index(folder_of(plan.dirty[i]))] for plan, i in tasks]
+
+
+def _observed(plan: Plan) -> Iterator[frozenset[int]]:
+    """For each dirty segment: producers of whose current transaction a batch lies before it."""
+    seen: set[int] = set()
+    for segment in plan.dirty:
+        yield frozenset(seen)
+        for rows in headers(segment):
+            for row in rows[(rows[:, table.TRANSACTIONAL] | rows[:, table.CONTROL]) == 1]:
+                producer = int(row[table.PRODUCER_ID])
+                if row[table.CONTROL]:
+                    seen.discard(producer)
+                else:
+                    seen.add(producer)
+
+
+def _places(segments: list[Segment], target: str) -> list[tuple[Segment, Path]]:
+    items = list(targets(segments, Path(no_url(target))))
+    for _, place in items:
+        if place.exists():
+            raise ArgumentError(f"{place} is there already: name another target, or remove it")
+    return items
+
+
+def _staging(target: str) -> Path:
+    """A folder of this run on the target's file system."""
+    path = Path(no_url(target))
+    return (path.parent if path.suffix == ".log" else path) / _STAGING / uuid.uuid4().hex
+
+
+def _attempt(where: Path) -> Path:
+    """A folder that no other attempt has."""
+    context = TaskContext.get()
+    return where / f"{context.taskAttemptId() if context else 0}-{uuid.uuid4().hex}"
+
+
+def _run(spark: SparkSession, where: Path, items: list[Any], work: Callable[[Any], _Done], count: Callable[[Any], None]) -> None:
+    """Do the work in tasks, and give what they wrote its names when all are done; nothing is left of a failed job."""
+    if not items:
+        return
+    slots = _TASKS_EACH * spark.sparkContext.defaultParallelism
+    try:
+        for one in spark.sparkContext.parallelize(items, min(len(items), slots)).map(work).collect():
+            one.place.parent.mkdir(parents=True, exist_ok=True)
+            # The log comes last: an index without its log is no segment.
+            for path in sorted(one.folder.iterdir(), key=lambda path: path.suffix == ".log"):
+                path.rename(one.place.with_suffix(path.suffix))
+            count(one.result)
+    finally:
+        rmtree(where, ignore_errors=True)
+        if where.parent.is_dir() and not any(where.parent.iterdir()):
+            where.parent.rmdir()

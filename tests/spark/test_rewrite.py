@@ -1,0 +1,71 @@
+"""Conversion and compaction as Spark jobs give what they give in one process."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import kolumn
+from kolumn import spark_plugin
+from kolumn.errors import ArgumentError
+
+CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def _same(one: Path, other: Path) -> None:
+    found, expected = _files(one), _files(other)
+    assert sorted(found) == sorted(expected)
+    assert [name for name in found if found[name] != expected[name]] == []
+
+
+@pytest.mark.parametrize(
+    ("case", "options"),
+    [
+        ("upgraded", {"magic": 2}),
+        ("v2-java", {"format": "v3-compact"}),
+        ("transactional", {"magic": 1, "codec": "gzip", "drop_transactions": True}),
+    ],
+)
+def test_convert(spark: SparkSession, tmp_path: Path, case: str, options: dict[str, Any]) -> None:
+    expected = kolumn.convert(CORPUS / case, tmp_path / "one", **options)
+    done = spark_plugin.convert(spark, str(CORPUS / case), str(tmp_path / "other"), **options)
+    _same(tmp_path / "other", tmp_path / "one")
+    assert (done.records, done.batches, done.copied, dict(done.lost)) == (
+        expected.records, expected.batches, expected.copied, dict(expected.lost),
+    )  # fmt: skip
+    assert done.segments == [path.replace("/one/", "/other/") for path in expected.segments]
+    with pytest.raises(ArgumentError, match="is there already"):
+        spark_plugin.convert(spark, str(CORPUS / case), str(tmp_path / "other"), **options)
+
+
+@pytest.mark.parametrize("case", ["compacted", "compacted-old"])
+@pytest.mark.parametrize("include_active", [False, True])
+def test_compact(spark: SparkSession, tmp_path: Path, case: str, include_active: bool) -> None:
+    now = 1_795_203_600_000
+    expected = kolumn.compact(CORPUS / case, tmp_path / "one", include_active=include_active, now=now)
+    done = spark_plugin.compact(spark, str(CORPUS / case), str(tmp_path / "other"), include_active=include_active, now=now)
+    _same(tmp_path / "other", tmp_path / "one")
+    assert (done.records, done.retained, done.bytes) == (expected.records, expected.retained, expected.bytes)
+
+
+def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    source = tmp_path / "t-0"
+    source.mkdir()
+    [good, *_] = sorted((CORPUS / "upgraded").glob("*/*.log"))
+    (source / f"{0:020}.log").write_bytes(good.read_bytes())
+    damaged = bytearray(good.read_bytes())
+    damaged[100] ^= 1
+    (source / f"{10_000:020}.log").write_bytes(damaged)
+    for work in (spark_plugin.convert, spark_plugin.compact):
+        with pytest.raises(Exception, match=r"crc: expected"):
+            work(spark, str(source), str(tmp_path / "out"), **({"include_active": True} if work is spark_plugin.compact else {"magic": 2}))
+        assert _files(tmp_path / "out") == {}
+    done = spark_plugin.convert(spark, str(source), str(tmp_path / "out"), errors="skip")
+    assert len(done.damage) == 1
+    with pytest.raises(ArgumentError, match="first_dirty_offset"):
+        spark_plugin.compact(spark, str(source), str(tmp_path / "two"), first_dirty_offset=5)
