@@ -82,7 +82,7 @@ def write(
     enriched = how.format == layouts.ENRICHED_FORMAT
     with SegmentFiles(Path(no_url(path)), segment_bytes, index_interval_bytes, enriched) as files:
         writer = Writer(files, how, base_offset or 0)
-        for piece in _pieces(reader):
+        for piece in cut_into_pieces(reader):
             writer.add(piece, last=False)
         writer.add(reader.schema.empty_table(), last=True)
     return [str(one) for one in files.paths]
@@ -138,7 +138,7 @@ def _stream(table: Any) -> pa.RecordBatchReader:
         raise ArgumentError(f"table: expected an Arrow table or reader, found {type(table).__name__}") from error
 
 
-def _pieces(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+def cut_into_pieces(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
     """Pieces of a bounded size: small record batches put together, only large ones cut."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0

@@ -1,0 +1,64 @@
+"""Kolumn's side of `encode_vs_java`, line for line the protocol of Encode.java: encode_worker SEGMENT encode|decode SECONDS.
+
+"encode" makes batches of a table that lies in memory, in memory; "decode" makes that table from the file, as `bench.worker` does.
+"""
+
+import json
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+import kolumn
+from kolumn.encode.entries import Encoded
+from kolumn.encode.write import Writer, cut_into_pieces, settings
+
+COLUMNS = ["key", "value", "offset", "timestampMs"]
+
+
+class Sink:
+    """Takes batches and keeps none, but counts them, or their bytes for a checksum."""
+
+    def __init__(self, keep: bool = False) -> None:
+        self.bytes, self.crc, self.keep = 0, 0, keep
+
+    def append(self, encoded: Encoded) -> None:
+        """Where `kolumn.write` has files."""
+        self.bytes += len(encoded.data)
+        if self.keep:
+            self.crc = zlib.crc32(encoded.data, self.crc)
+
+
+def encode(table: pa.Table, sink: Sink) -> None:
+    """All batches of a table."""
+    writer = Writer(sink, settings("kafka", 2, "none", None, 16384, None), 0)  # type: ignore[arg-type]
+    for piece in cut_into_pieces(table.to_reader()):
+        writer.add(piece, last=False)
+    writer.add(table.schema.empty_table(), last=True)
+
+
+def main(segment: str, mode: str, seconds: str) -> None:
+    def decode() -> pa.Table:
+        return kolumn.read(segment, columns=COLUMNS, threads=1)
+
+    table, checked = decode(), Sink(keep=True)
+    encode(table, checked)
+    run: Callable[[], Any] = decode if mode == "decode" else lambda: encode(table, Sink())
+    end = time.perf_counter() + float(seconds)
+    while time.perf_counter() < end:
+        run()
+    print(json.dumps({"records": len(table), "bytes": checked.bytes, "crc": checked.crc}), flush=True)
+    for line in sys.stdin:
+        nanoseconds = []
+        for _ in range(int(line)):
+            start = time.perf_counter_ns()
+            run()
+            nanoseconds.append(time.perf_counter_ns() - start)
+        print(json.dumps(nanoseconds), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
