@@ -64,7 +64,7 @@ class WriteOptions:
         if "path" not in values:
             raise ArgumentError("no path: name a log directory in save(...)")
         how = settings(
-            values.get("format", "kafka"), values.get("magic", 2), values.get("codec", "none"), values.get("level"),
+            values.get("format", "kafka"), values.get("magic"), values.get("codec", "none"), values.get("level"),
             values.get("batch_bytes", 16384), values.get("batch_records"),
         )  # fmt: skip
         for name in ("segment_bytes", "index_interval_bytes"):

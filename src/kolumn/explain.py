@@ -17,6 +17,8 @@ _VARINTS = {
     Code.RECORD_END,
 }
 
+_OF_ATTRIBUTES = {Code.BAD_CODEC, Code.CODEC_NOT_ALLOWED, Code.MESSAGE_TYPE}
+
 
 def header_error(path: str, row: Any, entry: Any) -> CorruptBatchError:
     """Error for a row whose header or checksum is wrong; ``entry`` is the entry's bytes."""
@@ -31,8 +33,6 @@ def header_error(path: str, row: Any, entry: Any) -> CorruptBatchError:
         found = str(int(row[table.MAGIC]))
     elif code in (Code.BAD_LENGTH, Code.MESSAGE_SIZE):
         found = str(int(row[table.SIZE]) - 12)
-    elif code in (Code.BAD_CODEC, Code.CODEC_NOT_ALLOWED):
-        found = str(int(row[table.CODEC]))
     return row_error(path, row, expected, found)
 
 
@@ -41,6 +41,8 @@ def row_error(path: str, row: Any, expected: str | None, found: str) -> CorruptB
     code = Code(int(row[table.CODE]))
     base = int(row[table.BASE_OFFSET])
     record = int(row[table.RECORD])
+    if not found and code in _OF_ATTRIBUTES:
+        found = str(int(row[table.CODEC] if code != Code.MESSAGE_TYPE else row[table.ATTRIBUTES] & 15))
     return error_kind(code)(
         path,
         int(row[table.POSITION]),
@@ -69,7 +71,7 @@ def record_found(row: Any, payload: Any) -> str:
         return f"the end of the {end} bytes"
     if code == Code.TIMESTAMP_DELTA:
         value, after = varint64(payload, where, end)
-    elif code in _VARINTS:
+    elif code in _VARINTS and not layouts.holds_messages(int(row[table.LAYOUT])):
         unsigned = row[table.LAYOUT] == layouts.KIP98
         value, after = (uvarint32 if unsigned else varint32)(payload, where, end)
     elif code in (Code.INNER_MAGIC, Code.INNER_COMPRESSED, Code.MESSAGE_TYPE):
