@@ -9,7 +9,7 @@ from typing import Any
 
 from kolumn.errors import ArgumentError
 from kolumn.spark_plugin.positions import EARLIEST, LATEST, Position, Wanted
-from kolumn.spark_plugin.values import Rule, assignment, column_list, flag, offsets, pattern, strategy, times
+from kolumn.spark_plugin.values import Rule, assignment, column_list, delay_ms, flag, offsets, pattern, strategy, times
 
 logger = logging.getLogger(__name__)
 
@@ -32,13 +32,16 @@ KAFKA: dict[str, Rule] = {
     "failOnDataLoss": ("fail_on_data_loss", flag, "true or false"),
     "minPartitions": ("min_partitions", int, "an integer"),
     "maxRecordsPerPartition": ("max_records", int, "an integer"),
+    "minOffsetsPerTrigger": ("least", int, "an integer"),
+    "maxTriggerDelay": ("delay", delay_ms, "a time such as 15m or 30s"),
     "maxOffsetsPerTrigger": ("offsets", int, "an integer"),
     "maxBytesPerTrigger": ("bytes", int, "an integer"),
     "maxFilesPerTrigger": ("files", int, "an integer"),
     _ISOLATION: ("kafka_isolation", str, "the name of a level"),
 }
+MAX_TRIGGER_DELAY_MS = 15 * 60_000
 LIMITS = {"maxOffsetsPerTrigger": "offsets", "maxBytesPerTrigger": "bytes", "maxFilesPerTrigger": "files"}
-_IGNORED = ("groupidprefix", "kafkaconsumer.", "fetchoffset.", "minoffsetspertrigger", "maxtriggerdelay", "includeconsumermetrics")
+_IGNORED = ("groupidprefix", "kafkaconsumer.", "fetchoffset.", "includeconsumermetrics")
 
 
 def is_ignored(name: str) -> bool:

@@ -8,7 +8,17 @@ from typing import Any
 
 from kolumn.errors import ArgumentError
 from kolumn.options import Options
-from kolumn.spark_plugin.kafka_options import BROKERS, KAFKA, LIMITS, is_ignored, path_of_brokers, position, report_ignored, wanted
+from kolumn.spark_plugin.kafka_options import (
+    BROKERS,
+    KAFKA,
+    LIMITS,
+    MAX_TRIGGER_DELAY_MS,
+    is_ignored,
+    path_of_brokers,
+    position,
+    report_ignored,
+    wanted,
+)
 from kolumn.spark_plugin.positions import EARLIEST, LATEST, Position, Wanted
 from kolumn.spark_plugin.values import Rule, column_list, flag, instant, local, paths, refuse_table
 
@@ -70,6 +80,8 @@ class ReadOptions:
         At least so many tasks; at most so many offsets for one, unless a single batch has more.
     limits : dict
         Most ``offsets``, ``bytes`` and ``files`` of a micro-batch, those that are given.
+    least, delay_ms : int
+        A micro-batch waits until there are so many offsets, but no longer than that; 0 does not wait.
     slots : int, optional
         How many tasks run at a time; a data source is planned without a session and does not know.
     checks_crcs : bool
@@ -89,6 +101,8 @@ class ReadOptions:
     max_records: int | None = None
     limits: tuple[tuple[str, int], ...] = ()
     checks_crcs: bool = False
+    least: int = 0
+    delay_ms: int = MAX_TRIGGER_DELAY_MS
     slots: int | None = None
 
     @classmethod
@@ -126,6 +140,8 @@ class ReadOptions:
             _positive("maxRecordsPerPartition", values.get("max_records")),
             tuple((kind, _positive(name, values[kind])) for name, kind in LIMITS.items() if kind in values),
             values.get("check_crcs", False),
+            _positive("minOffsetsPerTrigger", values.get("least")) or 0,
+            values.get("delay", MAX_TRIGGER_DELAY_MS),
         )
 
     @classmethod

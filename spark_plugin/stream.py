@@ -1,6 +1,8 @@
 """The stream of a log directory that grows. A micro-batch is a range of offsets, so that segments may be rolled, compacted
 or deleted between its first try and the next."""
 
+import math
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -44,6 +46,7 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
             raise ArgumentError("option table: a stream has records alone")
         self.options, self.spark_schema = options, schema
         self.target: dict[Pair, int] | None = None
+        self.triggered = -math.inf
 
     def initialOffset(self) -> Topics:  # noqa: N802
         """Where the first run starts."""
@@ -74,8 +77,18 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         starts = {key: done.get(key, _begin(groups[key])) for key in ends if key in groups}
         waiting = {key: max(ends[key], start) for key, start in starts.items()}
         # What retention has deleted must not use up a limit.
+        if self.target is None and self._too_few(sum(waiting[key] - start for key, start in starts.items())):
+            return done
         there = {key: max(start, min(_begin(groups[key]), waiting[key])) for key, start in starts.items()}
         return done | limit_ends(groups, there, waiting, limits)
+
+    def _too_few(self, offsets: int) -> bool:
+        """Whether the micro-batch should wait for more (``KafkaMicroBatchStream.delayBatch`` of Spark)."""
+        now = time.monotonic()
+        if offsets < self.options.least and (now - self.triggered) * 1000 < self.options.delay_ms:
+            return True
+        self.triggered = now
+        return False
 
     def _lost(self, what: str) -> None:
         lost(what, self.options.fail_on_data_loss)

@@ -14,6 +14,7 @@ __all__ = [
     "Rule",
     "assignment",
     "column_list",
+    "delay_ms",
     "flag",
     "instant",
     "local",
@@ -24,6 +25,8 @@ __all__ = [
     "strategy",
     "times",
 ]
+
+_UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 Rule = tuple[str, Callable[[str], Any], str]
 """The name that a value is kept under, how its text is read, and what to ask for where it cannot be."""
@@ -55,6 +58,12 @@ def instant(text: str) -> int | datetime:
         return int(text)
     except ValueError:
         return datetime.fromisoformat(text)
+
+
+def delay_ms(text: str) -> int:
+    """A time with a unit, milliseconds without one (``JavaUtils.timeStringAs`` of Spark)."""
+    match = re.fullmatch(r"(-?\d+)\s*([a-z]*)", text.strip().lower())
+    return int(match[1]) * _UNITS_MS[match[2]]  # type: ignore[index]
 
 
 def paths(text: str) -> tuple[str, ...]:

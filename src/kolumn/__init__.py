@@ -8,7 +8,7 @@ from kolumn.errors import ArgumentError, CorruptBatchError, FormatError, KolumnE
 if TYPE_CHECKING:
     from kolumn.accounting.formats import Space, space
     from kolumn.api import batches, read, scan, verify
-    from kolumn.broker import assign_offsets, for_fetch
+    from kolumn.broker import assign_offsets, for_fetch, mirror
     from kolumn.clean_by_age import Cleaning, clean
     from kolumn.compaction.compact import Compaction, compact
     from kolumn.conversion.convert import Conversion, convert, losses
@@ -35,6 +35,7 @@ __all__ = [
     "convert",
     "for_fetch",
     "losses",
+    "mirror",
     "read",
     "scan",
     "space",
@@ -50,6 +51,7 @@ _LAZY = {
     "write": "kolumn.encode.write",
     "assign_offsets": "kolumn.broker",
     "for_fetch": "kolumn.broker",
+    "mirror": "kolumn.broker",
     "clean": "kolumn.clean_by_age",
     "Cleaning": "kolumn.clean_by_age",
     "space": "kolumn.accounting.formats",

@@ -1,4 +1,4 @@
-"""What a broker does to entries that are produced and fetched: `assign_offsets` and `for_fetch` (KIP-31, ``LogValidator``).
+"""What a broker does to entries that are produced and fetched, and a mirror to those that it passes on (KIP-31, ``LogValidator``).
 
 On bytes in memory, as they are in requests: nothing here reads files.
 """
@@ -21,7 +21,7 @@ from kolumn.encode.entries import Settings
 from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError, Code, CorruptBatchError
 from kolumn.explain import header_error
-from kolumn.formats import layouts, memory, table
+from kolumn.formats import crc, enriched, layouts, memory, table
 from kolumn.formats.entry import SMALLEST
 from kolumn.options import Options
 from kolumn.pieces import Piece, piece_of
@@ -69,6 +69,25 @@ class Fetched:
     data: bytes
     zero_copy: bool
     lost: Losses
+
+
+@dataclass(frozen=True)
+class Mirrored:
+    """Enriched entries as a mirror sends them to another cluster.
+
+    Attributes
+    ----------
+    data : bytes
+    passed_on : int
+        Wrappers without keys, which went on as they were but for a bit.
+    inflations, compressions : int
+        How many payloads went through a codec, either way.
+    """
+
+    data: bytes
+    passed_on: int
+    inflations: int
+    compressions: int
 
 
 def assign_offsets(
@@ -148,6 +167,37 @@ def for_fetch(entries: bytes, magic: int, format: str = "kafka") -> Fetched:
     return Fetched(b"".join(parts), False, lost)
 
 
+def mirror(entries: bytes) -> Mirrored:
+    """Enriched entries for another cluster.
+
+    Where a wrapper says that none of its messages has a key, its payload is passed on as it is, and its relative offsets are no longer
+    honoured: the other cluster's broker gives it an offset, and its messages count from that without holes. Other wrappers
+    are inflated, since a mirror needs keys to find partitions, and written anew with offsets 0, 1, 2 …
+
+    Raises
+    ------
+    CorruptBatchError, FormatError, LimitError
+        Damaged entries.
+    """
+    name = layouts.FORMAT_NAMES[layouts.ENRICHED_FORMAT]
+    source, rows, options = _walked(entries, name)
+    assigner = _Assigner(source, options, 0, name, None, _CHOICES[0], None)
+    parts, passed_on = [], 0
+    for row in rows:
+        start, assigner.next = int(row[table.POSITION]), 0
+        data = bytearray(source[start : start + int(row[table.SIZE])])
+        if row[table.LAYOUT] != layouts.ENRICHED or row[table.CODEC] == NONE:
+            parts.append(bytes(data))
+        elif row[table.ATTRIBUTES] & enriched.NON_KEYED:
+            data[17] &= ~enriched.HONOURED
+            memory.put32(data, 12, crc.crc32(bytes(data), enriched.CRC_FROM, len(data)))
+            parts.append(bytes(data))
+            passed_on += 1
+        else:
+            parts.append(assigner.rewritten(row))
+    return Mirrored(b"".join(parts), passed_on, assigner.inflations, assigner.compressions)
+
+
 def _walked(entries: bytes, format: str) -> tuple[Any, Any, Options]:
     """The entries in padded memory, their rows of the batch table with checksums compared, and how to decode them."""
     options = Options.of(format=format)
@@ -194,6 +244,10 @@ class _Assigner:
         if same and how.magic > 0 and self._contiguous(piece):
             return self._patched(row, count - 1, count)
         return self._written(piece, how)
+
+    def rewritten(self, row: Any) -> bytes:
+        """A wrapper inflated and written anew."""
+        return self._written(self._inflated(row), settings(self.format, int(row[table.MAGIC]), "none", None, 2**31 - 1, None))
 
     def _patched(self, row: Any, first: int, count: int) -> bytes:
         """The entry as it is but for its offset, which is ``first`` behind the next one."""

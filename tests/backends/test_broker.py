@@ -75,6 +75,24 @@ def test_enriched_wrappers_are_not_even_inflated(tmp_path: Path, flags: int) -> 
     assert [row[0] for row in rows(done.data, tmp_path, "enriched")] == list(range(5000, 5006))
 
 
+def test_mirrors(tmp_path: Path, compressions: list[int]) -> None:
+    """Sets without keys go on as they are, their holes forgotten; sets with keys are inflated."""
+    plain = [drafts.tagged(Record(at, None, b"v%d" % at, -1)) for at in (0, 3, 9)]
+    keyed = [drafts.tagged(Record(at, b"k", b"v%d" % at, -1)) for at in (0, 3)]
+    one = drafts.tagged_wrapper(100, plain, 1, flags=drafts.HONOURED | drafts.NON_KEYED, tags=drafts.count_tag(3))
+    other = drafts.tagged_wrapper(200, keyed, 2, tags=drafts.count_tag(2))
+    alone = drafts.tagged(Record(300, b"k", b"v", -1))
+    done = kolumn.mirror(one + other + alone)
+    assert (done.passed_on, done.inflations, done.compressions, compressions) == (1, 1, 1, [2])
+    assert done.data[18 : len(one)] == one[18:]
+    assert rows(one, tmp_path, "enriched")[-1][0] == 109
+    arrived = kolumn.assign_offsets(done.data, 5000, format="enriched")
+    assert arrived.inflations == 0
+    assert [row[:3] for row in rows(arrived.data, tmp_path, "enriched")] == [
+        (5000, None, b"v0"), (5001, None, b"v3"), (5002, None, b"v9"), (5003, b"k", b"v0"), (5004, b"k", b"v3"), (5005, b"k", b"v"),
+    ]  # fmt: skip
+
+
 def test_batches_get_a_base_offset(tmp_path: Path) -> None:
     bare = [drafts.bare_record(r, 0, TIME) for r in RECORDS]
     compact = drafts.compact_batch(0, bare, last_delta=4, base_timestamp=TIME, max_delta=2)

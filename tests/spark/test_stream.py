@@ -174,3 +174,26 @@ def test_a_query_goes_on_from_its_checkpoint(query: Query) -> None:
         query.run()
     query.run(failOnDataLoss="false")
     assert query.rows() == upto(0, 0, 30) + upto(0, 40, 50) + upto(0, 60, 65) + upto(1, 0, 5)
+
+
+def test_a_micro_batch_waits_for_offsets(tmp_path: Path) -> None:
+    """As in Spark's Kafka source: the first one comes at once, later ones have so many offsets, or come when the delay is over."""
+    write(tmp_path, 0, 0, 5)
+    reader = stream(tmp_path, minOffsetsPerTrigger=10, maxTriggerDelay="1h")
+    start = reader.latestOffset(reader.initialOffset(), None)
+    assert start == {"t": {"0": 5}}
+    write(tmp_path, 0, 5, 10, base=0)
+    assert reader.latestOffset(start, None) == start
+    write(tmp_path, 0, 10, 15, base=0)
+    assert reader.latestOffset(start, None) == {"t": {"0": 15}}
+    impatient = stream(tmp_path, minOffsetsPerTrigger=100, maxTriggerDelay="0ms")
+    assert impatient.latestOffset(start, None) == {"t": {"0": 15}}
+    now = stream(tmp_path, minOffsetsPerTrigger=100)
+    now.triggered = float("inf")
+    assert now.latestOffset(start, None) == start
+    now.prepareForTriggerAvailableNow()
+    assert now.latestOffset(start, None) == {"t": {"0": 15}}
+    with pytest.raises(ArgumentError, match="maxTriggerDelay: expected a time such as 15m"):
+        stream(tmp_path, maxTriggerDelay="soon")
+    with pytest.raises(ArgumentError, match="minOffsetsPerTrigger: expected at least 1"):
+        stream(tmp_path, minOffsetsPerTrigger=0)
