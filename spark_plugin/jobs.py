@@ -12,6 +12,7 @@ from kolumn.spark_plugin.manifest import Manifest
 from kolumn.spark_plugin.session import Run, by_threads
 from kolumn.spark_plugin.splits import pack, wanted
 from kolumn.spark_plugin.staged import Job
+from kolumn.storage import is_url, parent
 
 
 def plan_jobs(segments: list[Segment], decode: Options, manifest: Manifest, split_bytes: int, run: Run = by_threads) -> Iterator[Job]:
@@ -25,12 +26,12 @@ def plan_jobs(segments: list[Segment], decode: Options, manifest: Manifest, spli
     unnamed = [segment.path for segment in segments if segment.topic is None or segment.partition is None]
     if unnamed:
         raise ArgumentError(f"{unnamed[0]}: its folder is not named topic-partition: give the options topic and partition")
-    unique = {os.path.realpath(segment.path): segment for segment in segments}.values()
+    unique = {segment.path if is_url(segment.path) else os.path.realpath(segment.path): segment for segment in segments}.values()
     for (topic, partition), group in groupby(sorted(unique, key=_order), key=lambda one: (one.topic, one.partition)):
         assert topic is not None
         assert partition is not None
         own = list(group)
-        folders = {os.path.dirname(segment.path) for segment in own}
+        folders = {parent(segment.path) for segment in own}
         if len(folders) > 1:
             raise ArgumentError(f"{topic}-{partition} is in {' and in '.join(sorted(folders))}: export one copy of a partition")
         start = manifest.next_offset(topic, partition)

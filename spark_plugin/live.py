@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from kolumn import plan
 from kolumn.errors import KolumnError
@@ -11,6 +10,7 @@ from kolumn.source import Range
 from kolumn.spark_plugin.bounds import Bounds
 from kolumn.spark_plugin.positions import Key
 from kolumn.spark_plugin.splits import Split
+from kolumn.storage import identity
 
 
 def clip(split: Split, limits: Mapping[Key, Bounds]) -> Iterator[Range]:
@@ -35,7 +35,7 @@ def _position_of(one: Range, behind: int) -> int:
 
 def planned(split: Split) -> Split:
     """Note which files a split was planned from."""
-    split.files = {one.segment.path: _number(one.segment.path) for one in split.ranges}
+    split.files = {one.segment.path: identity(one.segment.path) for one in split.ranges}
     return split
 
 
@@ -49,14 +49,7 @@ def check_planned(split: Split) -> None:
         silence. The query fails, and plans the same offsets anew from its checkpoint when it is started again.
     """
     for path, number in split.files.items():
-        now = _number(path)
+        now = identity(path)
         if now != number:
             what = "is gone" if now is None else "has been replaced"
             raise KolumnError(f"{path}: {what} since this micro-batch was planned. Start the query again: it goes on from its checkpoint")
-
-
-def _number(path: str) -> int | None:
-    try:
-        return Path(path).stat().st_ino
-    except FileNotFoundError:
-        return None

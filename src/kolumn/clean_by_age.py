@@ -28,6 +28,7 @@ from kolumn.plan import HEADER_WINDOW, chunks
 from kolumn.seek import ENRICHED_INDEX, read_index
 from kolumn.segment_file import SegmentFile
 from kolumn.source import Segment
+from kolumn.storage import modified_ms, parent
 
 _COPIED = 8 << 20
 
@@ -94,7 +95,7 @@ def clean(
     limit = (int(time.time() * 1000) if now is None else now) - retention_ms
     done = Cleaning()
     places = dict(targets(segments_of(source, chosen), Path(no_url(target))))
-    for _, own in groupby(places, key=lambda segment: str(Path(segment.path).parent)):
+    for _, own in groupby(places, key=lambda segment: parent(segment.path)):
         young = False
         for segment in own:
             start = 0 if young else _first_young(segment, limit)
@@ -123,7 +124,7 @@ def _first_young(segment: Segment, limit: int) -> int | None:
             timed |= bool((times != -1).any())
         if timed or start:
             return None
-    return None if segment.size and os.stat(segment.path).st_mtime_ns // 1_000_000 < limit else 0
+    return None if segment.size and modified_ms(segment.path) < limit else 0
 
 
 def _old_head(file: SegmentFile, limit: int) -> int:

@@ -7,7 +7,6 @@ Either way the log has the last word: an index entry counts only if its marker i
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from kolumn.batch_table import entry_rows
@@ -21,6 +20,7 @@ from kolumn.seek import select_ranges
 from kolumn.segment_file import SegmentFile
 from kolumn.side_files import read_snapshot, read_txnindex
 from kolumn.source import Range, Segment, find_segments
+from kolumn.storage import base_name, beside, listing, parent, with_suffix
 from kolumn.transactions import Transactions, matter
 
 _ABORT, _COMMIT = 0, 1
@@ -33,7 +33,7 @@ def with_transactions(ranges: list[Range], options: Options) -> list[Range]:
     found: dict[Any, Transactions] = {}
     settled = []
     for one in ranges:
-        key = Path(one.segment.path).parent if one.segment.base_offset is not None else one.segment.path
+        key = parent(one.segment.path) if one.segment.base_offset is not None else one.segment.path
         if key not in found:
             found[key] = transactions_of_segment(one.segment, options)
         settled.append(replace(one, transactions=found[key]))
@@ -44,7 +44,7 @@ def _partition(segment: Segment) -> list[Segment]:
     """All segments of the partition that a segment belongs to: a transaction may begin and end in its neighbours."""
     if segment.base_offset is None:
         return [segment]
-    found = [replace(one, format=segment.format) for one in find_segments(Path(segment.path).parent)]
+    found = [replace(one, format=segment.format) for one in find_segments(parent(segment.path) or ".")]
     return [one for one in without_replaced(found) if one.base_offset is not None]
 
 
@@ -111,7 +111,7 @@ def from_side_files(segments: list[Segment], options: Options) -> Transactions |
     """From ``.txnindex`` files and the newest snapshot; None where any is missing or the log contradicts one."""
     aborted = []
     for segment in segments:
-        entries = read_txnindex(Path(segment.path).with_suffix(".txnindex"))
+        entries = read_txnindex(with_suffix(segment.path, ".txnindex"))
         if entries is None or not all(_has_abort(segment, producer, last) for producer, _, last in entries):
             return None
         aborted += entries
@@ -124,13 +124,14 @@ def from_side_files(segments: list[Segment], options: Options) -> Transactions |
 
 
 def _snapshots(segments: list[Segment]) -> Iterator[int]:
-    for path in Path(segments[0].path).parent.glob("*.snapshot"):
-        if path.stem.isdigit() and read_snapshot(path) is not None:
-            yield int(path.stem)
+    for entry in listing(parent(segments[0].path) or "."):
+        stem, _, suffix = base_name(entry.name).partition(".")
+        if suffix == "snapshot" and stem.isdigit() and read_snapshot(entry.name) is not None:
+            yield int(stem)
 
 
-def _snapshot(segment: Segment, offset: int) -> Path:
-    return Path(segment.path).with_name(f"{offset:020d}.snapshot")
+def _snapshot(segment: Segment, offset: int) -> str:
+    return beside(segment.path, f"{offset:020d}.snapshot")
 
 
 def _behind(segments: list[Segment], offset: int) -> list[Segment]:

@@ -14,6 +14,7 @@ from kolumn.errors import ArgumentError
 from kolumn.options import Options
 from kolumn.schema import record_schema
 from kolumn.source import Range
+from kolumn.storage import base_name
 
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 
@@ -60,7 +61,7 @@ def file_of(one: Range, target: Path) -> Path:
     folder = target
     if segment.topic is not None:
         folder = folder / f"topic={quote(segment.topic, safe=' ')}" / f"partition={segment.partition}"
-    name = Path(segment.path).name.removesuffix(".swap").removesuffix(".log")
+    name = base_name(segment.path).removesuffix(".swap").removesuffix(".log")
     return folder / f"{name}.parquet"
 
 

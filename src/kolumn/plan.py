@@ -2,7 +2,6 @@
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from kolumn.last_offsets import with_last_offsets
 from kolumn.recycle import take
 from kolumn.segment_file import SegmentFile
 from kolumn.source import Range, Segment
+from kolumn.storage import parent
 
 ROWS = 16384
 """Entries in a chunk at most."""
@@ -89,7 +89,7 @@ def chunks(
     format 2 batches come without their bytes. Of those, only the first entry is known unless the walk is to go ``ahead``:
     then each chunk has to be decoded before the next one is asked for. With ``check_crcs`` checksums may tell formats apart.
     """
-    position, size, pays = start, 0, streamed and file.format == layouts.KAFKA
+    position, size, pays = start, 0, streamed and file.format == layouts.KAFKA and file.is_local
     streamed = pays
     step = min(chunk_bytes, PACKED_BYTES) if streamed else chunk_bytes
     while position < stop:
@@ -159,14 +159,14 @@ def without_replaced(segments: list[Segment]) -> list[Segment]:
     As ``LogLoader`` of Kafka does on start-up: those whose base offset lies between the first base offset and the last next
     offset of the directory's swap files.
     """
-    spans: dict[Path, tuple[int, int]] = {}
+    spans: dict[str, tuple[int, int]] = {}
     for segment in segments:
         if segment.is_swap and segment.base_offset is not None:
             last = max((int(rows[:, table.LAST_OFFSET].max()) for rows in headers(segment)), default=segment.base_offset - 1)
-            folder = Path(segment.path).parent
+            folder = parent(segment.path)
             low, high = spans.get(folder, (segment.base_offset, 0))
             spans[folder] = min(low, segment.base_offset), max(high, last + 1)
-    return [s for s in segments if s.is_swap or not _between(s, spans.get(Path(s.path).parent))]
+    return [s for s in segments if s.is_swap or not _between(s, spans.get(parent(s.path)))]
 
 
 def _between(segment: Segment, span: tuple[int, int] | None) -> bool:

@@ -12,7 +12,6 @@ Enriched logs have one index, as their document proposes; the offset is the entr
     .index      i32 offset - base | i64 largest timestamp so far | i32 position
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from kolumn.formats import layouts, table
 from kolumn.options import Options
 from kolumn.segment_file import SegmentFile
 from kolumn.source import Range, Segment
+from kolumn.storage import parent, read_bytes, with_suffix
 
 _INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
 ENRICHED_INDEX = np.dtype([("offset", ">i4"), ("timestamp", ">i8"), ("position", ">i4")])
@@ -47,7 +47,7 @@ def _outside(segment: Segment, following: Segment | None, options: Options) -> b
         return False
     if options.end_offset is not None and base >= options.end_offset:
         return True
-    next_base = following.base_offset if following is not None and Path(following.path).parent == Path(segment.path).parent else None
+    next_base = following.base_offset if following is not None and parent(following.path) == parent(segment.path) else None
     return options.start_offset is not None and next_base is not None and base < next_base <= options.start_offset
 
 
@@ -74,11 +74,8 @@ def _from_index(segment: Segment, options: Options) -> Range:
 
 def read_index(segment: Segment, suffix: str, kind: np.dtype) -> Any:
     """Entries of an index file, or None where it is missing, empty or not sane."""
-    try:
-        raw = Path(segment.path).with_suffix(suffix).read_bytes()
-    except OSError:
-        return None
-    if len(raw) % kind.itemsize:
+    raw = read_bytes(with_suffix(segment.path, suffix))
+    if raw is None or len(raw) % kind.itemsize:
         return None
     entries = np.frombuffer(raw, kind)
     zeros = np.flatnonzero(entries["offset"][1:] == 0)

@@ -5,7 +5,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from pyarrow import ArrowException
 
+from kolumn import storage
 from kolumn.errors import KolumnError
 from kolumn.formats import layouts
 from kolumn.recycle import take
@@ -13,6 +15,8 @@ from kolumn.source import Segment
 
 PAD = 64
 _BLOCK = 1 << 20
+REMOTE_BLOCK = 4 << 20
+"""Bytes that are fetched at a time over a network, at least."""
 
 
 class SegmentFile:
@@ -36,8 +40,10 @@ class SegmentFile:
         self.segment, self.path, self.size = segment, segment.path, segment.size
         self.format = layouts.FORMAT_NAMES.index(segment.format)
         self.inflates, self.density, self.key_share = 4.0, 0.0, 1.0
+        self._remote = storage.open_input(segment.path) if storage.is_url(segment.path) else None
+        self._ahead: tuple[int, bytes] = (0, b"")
         try:
-            self._file = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = -1 if self._remote is not None else os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise KolumnError(f"{segment.path}: cannot be opened: {error.strerror}") from error
 
@@ -45,7 +51,15 @@ class SegmentFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        os.close(self._file)
+        if self._remote is not None:
+            self._remote.close()
+        else:
+            os.close(self._file)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether compiled code can read it by its `descriptor`."""
+        return self._remote is None
 
     @property
     def descriptor(self) -> int:
@@ -59,19 +73,36 @@ class SegmentFile:
         """
         size = end - start
         buffer, view = take(size + PAD)
-        done = 0
+        done = self._read_remote(view, start, end) if self._remote is not None else 0
         while done < size:
             try:
                 got = os.preadv(self._file, [view[done:size]], start + done)
             except OSError as error:
                 raise KolumnError(f"{self.path}: cannot be read at position {start + done}: {error.strerror}") from error
             if got == 0:
-                raise KolumnError(
-                    f"{self.path}: ends at position {start + done} and had {self.size} bytes when it was found: cut meanwhile"
-                )
+                raise self._cut(start + done)
             done += got
         view[size:] = bytes(PAD)
         return np.frombuffer(buffer, np.uint8)
+
+    def _read_remote(self, view: Any, start: int, end: int) -> int:
+        """The same over a network: small reads, as those of headers are, come out of larger ones."""
+        assert self._remote is not None
+        first, data = self._ahead
+        if not first <= start <= end <= first + len(data):
+            first, stop = start, min(max(end, start + REMOTE_BLOCK), self.size)
+            try:
+                data = self._remote.read_at(stop - start, start)
+            except (OSError, ArrowException) as error:
+                raise KolumnError(f"{self.path}: cannot be read at position {start}: {error}") from error
+            if len(data) < end - start:
+                raise self._cut(start + len(data))
+            self._ahead = first, data if len(data) <= REMOTE_BLOCK else b""
+        view[: end - start] = data[start - first : end - first]
+        return end - start
+
+    def _cut(self, position: int) -> KolumnError:
+        return KolumnError(f"{self.path}: ends at position {position} and had {self.size} bytes when it was found: cut meanwhile")
 
     def zeros_from(self, start: int) -> bool:
         """Whether every byte from ``start`` to the end is zero."""

@@ -6,11 +6,10 @@
             producer id i64 @0, first offset of its open transaction i64 @38, -1 for none (``ProducerStateManager``)
 """
 
-from pathlib import Path
-
 import numpy as np
 
 from kolumn.formats import crc
+from kolumn.storage import read_bytes
 
 _ABORTED = np.dtype([("version", ">i2"), ("producer", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")])
 _PRODUCER = np.dtype(
@@ -20,14 +19,13 @@ _PRODUCER = np.dtype(
 _HEAD = 10
 
 
-def read_txnindex(path: Path) -> list[tuple[int, int, int]] | None:
+def read_txnindex(name: str) -> list[tuple[int, int, int]] | None:
     """Aborted transactions as (producer id, first offset, offset of the marker), in the order of their markers.
 
     A fragment of an entry at the end is ignored, as Kafka does. None where the file is missing or not sane.
     """
-    try:
-        raw = path.read_bytes()
-    except OSError:
+    raw = read_bytes(name)
+    if raw is None:
         return None
     entries = np.frombuffer(raw, _ABORTED, len(raw) // _ABORTED.itemsize)
     last = entries["last"].astype(np.int64)
@@ -37,11 +35,10 @@ def read_txnindex(path: Path) -> list[tuple[int, int, int]] | None:
     return [(int(one["producer"]), int(one["first"]), int(one["last"])) for one in entries]
 
 
-def read_snapshot(path: Path) -> dict[int, int] | None:
+def read_snapshot(name: str) -> dict[int, int] | None:
     """First offset of the open transaction of each producer that has one; None where the file is missing or not sane."""
-    try:
-        raw = path.read_bytes()
-    except OSError:
+    raw = read_bytes(name)
+    if raw is None:
         return None
     if len(raw) < _HEAD or int.from_bytes(raw[:2], "big") != 1:
         return None

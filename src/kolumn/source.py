@@ -1,4 +1,4 @@
-"""Where segments are: files, directories, globs and lists become `Segment`s. Knows names, not formats.
+"""Where segments are: files, directories, globs, URLs and lists become `Segment`s. Knows names, not formats.
 
     <log directory>/<topic>-<partition>/<20-digit base offset>.log
 
@@ -7,15 +7,15 @@ left in place (`kolumn.plan.replaced` finds out which). Directories named ``…-
 out of a log directory.
 """
 
-import glob
 import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
-from kolumn.errors import ArgumentError, MissingError
+from kolumn import storage
+from kolumn.errors import ArgumentError
+from kolumn.storage import Entry
 
 LOG = ".log"
 SWAP = ".log.swap"
@@ -81,7 +81,8 @@ def find_segments(source: Any, topic: str | None = None, partition: int | None =
     Parameters
     ----------
     source : str, PathLike or iterable of those
-        A segment file of any name, a topic-partition directory, a log directory of many, or a glob of such.
+        A segment file of any name, a topic-partition directory, a log directory of many, or a glob of such; on this machine or behind a
+        URL, which may be a bucket's prefix.
     topic, partition
         In place of what directory names say.
 
@@ -105,47 +106,51 @@ def find_segments(source: Any, topic: str | None = None, partition: int | None =
 
 
 def _find(name: str) -> list[Segment]:
-    if re.match(r"[a-z][a-z0-9+.-]+://", name):
-        raise MissingError(f"{name}: only local files are read so far; copy the segments here first")
-    path = Path(name)
-    if path.is_dir():
-        found = _in_directory(path)
-        if not found:
-            raise ArgumentError(f"{name}: no segment (*.log) in this directory nor in topic-partition directories below it")
-        return found
-    if path.exists():
-        return [_segment(path)]
-    matches = sorted(glob.glob(name))
-    if not matches:
-        raise ArgumentError(f"{name}: no such file or directory")
-    return [segment for match in matches for segment in _matched(Path(match))]
+    name = storage.plain(name)
+    found = storage.look(name)
+    if found is None:
+        caught = storage.matches(name)
+        if not caught:
+            raise ArgumentError(f"{name}: no such file or directory")
+        return [segment for one in caught for segment in _matched(one)]
+    if not found.is_folder:
+        return [_segment(found)]
+    segments = _in_directory(found.name)
+    if not segments:
+        raise ArgumentError(f"{name}: no segment (*.log) in this directory nor in topic-partition directories below it")
+    return segments
 
 
-def _matched(path: Path) -> list[Segment]:
+def _matched(found: Entry) -> list[Segment]:
     """A glob often catches index files and checkpoints too: only directories and segments count."""
-    if path.is_dir():
-        return _in_directory(path)
-    return [_segment(path)] if path.name.endswith((LOG, SWAP, ".checkpoint")) and path.is_file() else []
+    if found.is_folder:
+        return _in_directory(found.name)
+    return [_segment(found)] if found.name.endswith((LOG, SWAP, ".checkpoint")) else []
 
 
-def _in_directory(path: Path) -> list[Segment]:
-    here = _live([_segment(file) for file in path.iterdir() if file.name.endswith((LOG, SWAP)) and file.is_file()], path)
-    below = [child for child in path.iterdir() if child.is_dir() and (match := _PARTITION.fullmatch(child.name)) and not match["state"]]
-    order = sorted(below, key=lambda child: _topic_partition(child.name))
-    return here + [segment for child in order for segment in _in_directory(child)]
+def _in_directory(folder: str) -> list[Segment]:
+    entries = storage.listing(folder)
+    files = [one for one in entries if not one.is_folder]
+    here = _live([_segment(file) for file in files if file.name.endswith((LOG, SWAP))], files)
+    below = [
+        one for one in entries if one.is_folder and (match := _PARTITION.fullmatch(storage.base_name(one.name))) and not match["state"]
+    ]
+    order = sorted(below, key=lambda child: _topic_partition(storage.base_name(child.name)))
+    return here + [segment for child in order for segment in _in_directory(child.name)]
 
 
-def _live(segments: list[Segment], directory: Path) -> list[Segment]:
+def _live(segments: list[Segment], files: list[Entry]) -> list[Segment]:
     """Without swap files at or above the lowest ``.cleaned`` one: Kafka deletes those on start-up, their round was not finished."""
-    cleaned = [offset for file in directory.glob("*" + CLEANED) if (offset := _base_offset(file)) is not None]
+    cleaned = [offset for file in files if file.name.endswith(CLEANED) and (offset := _base_offset(file.name)) is not None]
     lowest = min(cleaned, default=None)
     live = [s for s in segments if not (s.is_swap and lowest is not None and s.base_offset is not None and s.base_offset >= lowest)]
     return sorted(live, key=lambda s: (-1 if s.base_offset is None else s.base_offset, s.path))
 
 
-def _segment(path: Path) -> Segment:
-    topic, partition = _topic_partition(path.absolute().parent.name)
-    return Segment(str(path), topic or None, partition if topic else None, _base_offset(path), path.stat().st_size)
+def _segment(file: Entry) -> Segment:
+    name = file.name if storage.is_url(file.name) else os.path.abspath(file.name)
+    topic, partition = _topic_partition(storage.base_name(storage.parent(name)))
+    return Segment(file.name, topic or None, partition if topic else None, _base_offset(name), file.size)
 
 
 def _topic_partition(name: str) -> tuple[str, int]:
@@ -153,9 +158,9 @@ def _topic_partition(name: str) -> tuple[str, int]:
     return (match["topic"], int(match["partition"])) if match else ("", -1)
 
 
-def _base_offset(path: Path) -> int | None:
+def _base_offset(name: str) -> int | None:
     """From Kafka's segment names alone: a snapshot's name says where it ends."""
-    digits, _, suffix = path.name.partition(".")
+    digits, _, suffix = storage.base_name(name).partition(".")
     return int(digits) if suffix.startswith("log") and _BASE_OFFSET.fullmatch(digits) else None
 
 

@@ -29,7 +29,7 @@ def snapshot(version: int = 1, checksum: int = 0, producers: bytes = PRODUCERS) 
 
 def test_txnindex(tmp_path: Path) -> None:
     path = tmp_path / "0.txnindex"
-    assert read_txnindex(path) is None
+    assert read_txnindex(str(path)) is None
     for data, expected in [
         (b"", []),
         (ENTRY, [(7, 16, 32)]),
@@ -37,7 +37,7 @@ def test_txnindex(tmp_path: Path) -> None:
         (ENTRY + ENTRY[:33], [(7, 16, 32)]),
     ]:
         path.write_bytes(data)
-        assert read_txnindex(path) == expected
+        assert read_txnindex(str(path)) == expected
 
 
 @pytest.mark.parametrize(
@@ -50,22 +50,22 @@ def test_a_txnindex_that_is_not_sane(tmp_path: Path, place: int, byte: int) -> N
     data[place] = byte
     path = tmp_path / "0.txnindex"
     path.write_bytes(data)
-    assert read_txnindex(path) is None
+    assert read_txnindex(str(path)) is None
 
 
 def test_a_txnindex_out_of_order(tmp_path: Path) -> None:
     path = tmp_path / "0.txnindex"
     path.write_bytes(ENTRY + ENTRY[:25] + b"\x1f" + ENTRY[26:])
-    assert read_txnindex(path) is None
+    assert read_txnindex(str(path)) is None
 
 
 def test_snapshot(tmp_path: Path) -> None:
     path = tmp_path / "33.snapshot"
-    assert read_snapshot(path) is None
+    assert read_snapshot(str(path)) is None
     path.write_bytes(snapshot())
-    assert read_snapshot(path) == {7: 31}
+    assert read_snapshot(str(path)) == {7: 31}
     path.write_bytes(snapshot(producers=bytes(4)))
-    assert read_snapshot(path) == {}
+    assert read_snapshot(str(path)) == {}
 
 
 @pytest.mark.parametrize(
@@ -76,4 +76,4 @@ def test_snapshot(tmp_path: Path) -> None:
 def test_a_snapshot_that_is_not_sane(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "33.snapshot"
     path.write_bytes(data)
-    assert read_snapshot(path) is None
+    assert read_snapshot(str(path)) is None

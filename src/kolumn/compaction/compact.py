@@ -1,7 +1,6 @@
 """`compact`: what Kafka's log cleaner would leave of compacted topics."""
 
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,10 +24,13 @@ from kolumn.formats import layouts, table
 from kolumn.options import Options
 from kolumn.pieces import pieces, whole_options
 from kolumn.plan import headers
+from kolumn.segment_file import SegmentFile
 from kolumn.source import Segment
+from kolumn.storage import modified_ms, parent, read_bytes, with_suffix
 from kolumn.transactions import Transactions
 
 DAY_MS = 86_400_000
+_COPIED = 8 << 20
 _SIDE_FILES = (".index", ".timeindex", ".txnindex", ".snapshot")
 
 
@@ -136,7 +138,7 @@ def _clean_partition(plan: "Plan", places: dict[Segment, Path], how: "Settings")
 
 def folder_of(segment: Segment) -> str:
     """Folder of a segment: one topic-partition is cleaned at a time."""
-    return str(Path(segment.path).parent)
+    return parent(segment.path)
 
 
 @dataclass(frozen=True)
@@ -207,14 +209,14 @@ def plan_partition(segments: list[Segment], how: Settings, include_active: bool)
             producers.see(rows)
     dirty = segments[:count]
     limit = _legacy_horizon(dirty, how)
-    deletes = [_modified(segment) > limit for segment in dirty]
+    deletes = [modified_ms(segment.path) > limit for segment in dirty]
     return Plan(dirty, segments[count:], deletes, transactions, producers, max(map(_last_offset, dirty), default=-1) + 1)
 
 
 def _legacy_horizon(segments: list[Segment], how: Settings) -> int:
     """Formats without a delete horizon lose tombstones in segments that were modified before this."""
     clean = [one for one in segments if (one.base_offset or 0) < how.first_dirty]
-    return _modified(clean[-1]) - how.retention_ms if clean else -1
+    return modified_ms(clean[-1].path) - how.retention_ms if clean else -1
 
 
 def last_keys(segment: Segment, round: Round, how: Settings) -> Iterator[tuple[pa.Array, pa.Array]]:
@@ -256,20 +258,15 @@ def copy_segment(segment: Segment, place: Path) -> None:
         raise ArgumentError(f"{place} is there already: name another target, or remove it")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        for path in _files(segment):
-            shutil.copyfile(path, place.with_suffix(path.suffix))
-        shutil.copyfile(segment.path, place)
+        for suffix in _SIDE_FILES:
+            if (data := read_bytes(with_suffix(segment.path, suffix))) is not None:
+                place.with_suffix(suffix).write_bytes(data)
+        with SegmentFile(segment) as file, place.open("xb") as out:
+            for start in range(0, file.size, _COPIED):
+                stop = min(start + _COPIED, file.size)
+                out.write(file.read(start, stop)[: stop - start])
     except OSError as error:
         raise KolumnError(f"{place}: cannot be written: {error.strerror}") from error
-
-
-def _files(segment: Segment) -> Iterator[Path]:
-    path = Path(segment.path)
-    return (path.with_suffix(suffix) for suffix in _SIDE_FILES if path.with_suffix(suffix).exists())
-
-
-def _modified(segment: Segment) -> int:
-    return os.stat(segment.path).st_mtime_ns // 1_000_000
 
 
 def _last_offset(segment: Segment) -> int:

@@ -24,6 +24,7 @@ from kolumn.formats import layouts, table
 from kolumn.options import Options
 from kolumn.pieces import Piece, pieces, whole_options
 from kolumn.source import Segment
+from kolumn.storage import base_name, parent
 from kolumn.transactions import Transactions
 
 _BELOW = (layouts.LEGACY, layouts.KIP87, layouts.ENRICHED)
@@ -132,9 +133,9 @@ def convert(
     done = Conversion()
     found: dict[str, Transactions] = {}
     for segment, place in targets(segments_of(source, job.options), Path(no_url(target))):
-        if drop_transactions and (folder := str(Path(segment.path).parent)) not in found:
+        if drop_transactions and (folder := parent(segment.path)) not in found:
             found[folder] = transactions_of_segment(segment, job.options)
-        done.add(job.segment(segment, place, found.get(str(Path(segment.path).parent))))
+        done.add(job.segment(segment, place, found.get(parent(segment.path))))
     return done
 
 
@@ -154,7 +155,7 @@ def targets(segments: list[Segment], target: Path) -> Iterator[tuple[Segment, Pa
     seen: dict[Path, str] = {}
     for segment in segments:
         folder = target / f"{segment.topic}-{segment.partition}" if segment.topic is not None else target
-        place = folder / f"{Path(segment.path).name.removesuffix('.swap').removesuffix('.log')}.log"
+        place = folder / f"{base_name(segment.path).removesuffix('.swap').removesuffix('.log')}.log"
         if place in seen:
             raise ArgumentError(f"{segment.path} and {seen[place]} would both become {place}")
         seen[place] = segment.path

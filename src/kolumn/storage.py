@@ -1,0 +1,179 @@
+"""Files by name: on this machine, or behind a URL on a file system that pyarrow or fsspec knows (s3://, gs://, hdfs://, memory://, …).
+
+Names are strings with ``/`` between folders, and a URL stays one: what is found below ``s3://bucket/data`` is called
+``s3://bucket/data/…``. Nothing here knows what is in a file.
+"""
+
+import glob
+import os
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
+
+from pyarrow import ArrowException, fs
+
+from kolumn.errors import ArgumentError, KolumnError, MissingError
+
+_URL = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<host>[^/]*))(?P<path>.*)", re.DOTALL)
+_WILD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file or a folder."""
+
+    name: str
+    size: int
+    is_folder: bool
+
+
+def is_url(name: str) -> bool:
+    """Whether a name is not one of this machine's files."""
+    return _URL.match(name) is not None
+
+
+def plain(name: str) -> str:
+    """A name without ``file:``, which is one of this machine's files."""
+    return re.sub(r"^file:(//)?(?=/)", "", name)
+
+
+def parent(name: str) -> str:
+    """Name of the folder that something is in."""
+    return name.rpartition("/")[0] if is_url(name) else os.path.dirname(name)
+
+
+def base_name(name: str) -> str:
+    """The last part of a name."""
+    return name.rpartition("/")[2]
+
+
+def beside(name: str, other: str) -> str:
+    """Name of another file in the same folder."""
+    return f"{parent(name)}/{other}" if is_url(name) else os.path.join(parent(name), other)
+
+
+def with_suffix(name: str, suffix: str) -> str:
+    """Name of the file that differs in its last suffix."""
+    return beside(name, base_name(name).rpartition(".")[0] + suffix)
+
+
+@lru_cache(maxsize=32)
+def _file_system(root: str) -> tuple[fs.FileSystem, str]:
+    """File system of a URL's beginning, and what that beginning is called there."""
+    try:
+        return fs.FileSystem.from_uri(f"{root}/")
+    except (ArrowException, OSError, ValueError):
+        pass
+    try:
+        from fsspec.core import url_to_fs
+
+        found, path = url_to_fs(f"{root}/")
+    except ImportError as error:
+        raise MissingError(f"{root}: pyarrow does not know this file system, and {error}: pip install 'kolumn[remote]'") from error
+    except ValueError as error:
+        raise ArgumentError(f"{root}: {error}") from error
+    return fs.PyFileSystem(fs.FSSpecHandler(found)), path
+
+
+def _at(url: str) -> tuple[fs.FileSystem, str, str, str]:
+    """File system, path there, and the beginnings of the URL and of the path that correspond."""
+    match = _URL.match(url)
+    assert match is not None
+    found, top = _file_system(match["root"])
+    top = top.rstrip("/")
+    return found, f"{top}/{match['path'].strip('/')}".rstrip("/") or "/", match["root"], top
+
+
+def _entry(info: fs.FileInfo, root: str, top: str) -> Entry:
+    path = info.path if not top or info.path.startswith(top) else f"/{info.path}"
+    rest = path[len(top) :] if top else path
+    return Entry(f"{root}/{rest.lstrip('/')}", info.size or 0, info.type == fs.FileType.Directory)
+
+
+def look(name: str) -> Entry | None:
+    """What is called so; None where nothing is."""
+    try:
+        if not is_url(name):
+            found = os.stat(name)
+            return Entry(name, found.st_size, os.path.isdir(name))
+        system, path, root, top = _at(name)
+        info = system.get_file_info(path)
+        return None if info.type == fs.FileType.NotFound else _entry(info, root, top)
+    except FileNotFoundError:
+        return None
+    except (OSError, ArrowException) as error:
+        raise KolumnError(f"{name}: cannot be looked at: {error}") from error
+
+
+def listing(folder: str) -> list[Entry]:
+    """Files and folders in a folder, sorted by name."""
+    try:
+        if not is_url(folder):
+            with os.scandir(folder) as found:
+                return sorted((Entry(one.path, one.stat().st_size if one.is_file() else 0, one.is_dir()) for one in found), key=_name)
+        system, path, root, top = _at(folder)
+        return sorted((_entry(info, root, top) for info in system.get_file_info(fs.FileSelector(path))), key=_name)
+    except (OSError, ArrowException) as error:
+        raise KolumnError(f"{folder}: cannot be listed: {error}") from error
+
+
+def _name(entry: Entry) -> str:
+    return entry.name
+
+
+def matches(pattern: str) -> list[Entry]:
+    """What a glob's pattern catches, sorted by name; ``*`` stays within a folder."""
+    if not is_url(pattern):
+        return [one for name in sorted(glob.glob(pattern)) if (one := look(name)) is not None]
+    match = _URL.match(pattern)
+    assert match is not None
+    found = [Entry(match["root"], 0, True)]
+    for part in filter(None, match["path"].split("/")):
+        if _WILD.search(part):
+            found = [one for folder in found if folder.is_folder for one in listing(folder.name) if fnmatchcase(base_name(one.name), part)]
+        else:
+            found = [one for folder in found if (one := look(f"{folder.name}/{part}")) is not None]
+    return found
+
+
+def read_bytes(name: str) -> bytes | None:
+    """All of a small file; None where it is missing or can't be read."""
+    try:
+        if not is_url(name):
+            with open(name, "rb") as file:
+                return file.read()
+        system, path, _, _ = _at(name)
+        with system.open_input_file(path) as file:
+            return bytes(file.read())
+    except (OSError, ArrowException):
+        return None
+
+
+def modified_ms(name: str) -> int:
+    """When a file was modified, ms since 1970."""
+    if not is_url(name):
+        return os.stat(name).st_mtime_ns // 1_000_000
+    system, path, _, _ = _at(name)
+    return (system.get_file_info(path).mtime_ns or 0) // 1_000_000
+
+
+def identity(name: str) -> Any:
+    """Something that differs where a file of this name is another one than before; None where there is none."""
+    if not is_url(name):
+        try:
+            return os.stat(name).st_ino
+        except OSError:
+            return None
+    entry = look(name)
+    return None if entry is None else (modified_ms(name), entry.size)
+
+
+def open_input(url: str) -> Any:
+    """A file behind a URL for reading at any place, a ``pyarrow.NativeFile``."""
+    try:
+        system, path, _, _ = _at(url)
+        return system.open_input_file(path)
+    except (OSError, ArrowException) as error:
+        raise KolumnError(f"{url}: cannot be opened: {error}") from error
