@@ -50,6 +50,7 @@ WRONG: list[tuple[str, bytes, Code, str]] = [
     ("enriched", drafts.tagged(ONE, tags=b"\0" + bytes(7)), Code.TAG, "tags: expected a broker timestamp"),
     ("enriched", drafts.tagged(ONE, tags=drafts.time_tag(TIME) + b"\x20\0"), Code.TAG, "tags"),
     ("enriched", drafts.tagged_wrapper(0, [drafts.tagged(ONE)] * 2, 1, tags=drafts.count_tag(3)), Code.TAG_COUNT, "3 in the tag, 2 in"),
+    ("enriched", drafts.tagged_wrapper(0, [drafts.tagged(ONE)], 1, tags=drafts.count_tag(-1)), Code.TAG_COUNT, "-1 in the tag, 1 in"),
     ("enriched", drafts.tagged_wrapper(0, [message(0, ONE)], 1), Code.INNER_MAGIC, "inner magic"),
     ("enriched", drafts.tagged_wrapper(0, [drafts.tagged(ONE, 1)], 1), Code.INNER_COMPRESSED, "inner attributes"),
     ("enriched", drafts.tagged_wrapper(0, [drafts.tagged(ONE, 7 | 8)], 1), Code.MESSAGE_TYPE, "record 0: attributes"),

@@ -90,9 +90,9 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
     if row[_CODEC] == 0:
         row[_BASE_TIMESTAMP] = row[_MAX_TIMESTAMP]
         return _OK
-    row[_COUNT] = count if code == _OK and count >= 0 else _UNKNOWN
+    row[_COUNT] = count if code == _OK else _UNKNOWN
     # With relative offsets the set may have been compacted: then the tag counts messages, not offsets.
-    known = row[_COUNT] != _UNKNOWN and attributes & HONOURED == 0
+    known = row[_COUNT] > 0 and attributes & HONOURED == 0
     row[_LAST_OFFSET] = row[_BASE_OFFSET] + count - 1 if known else _UNKNOWN
     return _OK
 
@@ -108,26 +108,26 @@ def tags(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int]:
     seconds : int
         The message's own.
     count : int
-        Number of wrapped messages, -1 where there is no such tag.
+        Number of wrapped messages, `table.UNKNOWN` where there is no such tag.
     tagged : int
         `TAGGED` where there is a broker timestamp, else 0.
     """
     seconds, length = i32_at(buf, at + 18), i32_at(buf, at + 22)
     timestamp = -1 if seconds == -1 else seconds * 1000
     if length < -1 or length > end - at - SMALLEST - OVERHEAD:
-        return _TAG_LENGTH, timestamp, seconds, -1, 0
+        return _TAG_LENGTH, timestamp, seconds, _UNKNOWN, 0
     place, stop = at + HEADER, at + HEADER + max(length, 0)
-    count, tagged = -1, 0
+    count, tagged = _UNKNOWN, 0
     while place < stop:
         tag = i8_at(buf, place)
         if tag == BROKER_TIMESTAMP:
             if stop - place < 9:
-                return _TAG, timestamp, seconds, -1, 0
+                return _TAG, timestamp, seconds, _UNKNOWN, 0
             timestamp, tagged = i64_at(buf, place + 1), TAGGED
             place += 9
         elif tag == NUM_MESSAGES:
             if stop - place < 5:
-                return _TAG, timestamp, seconds, -1, 0
+                return _TAG, timestamp, seconds, _UNKNOWN, 0
             count = i32_at(buf, place + 1)
             place += 5
         else:
