@@ -235,7 +235,7 @@ class _Assigner:
             return self._patched(row, 0, int(row[table.LAST_OFFSET] - row[table.BASE_OFFSET]) + 1)
         if same and not wrapped:
             return self._patched(row, 0, 1)
-        if same and layout == layouts.ENRICHED and row[table.COUNT] != table.UNKNOWN:
+        if same and layout == layouts.ENRICHED and row[table.COUNT] > 0:
             return self._patched(row, 0, int(row[table.COUNT]))
         piece = self._inflated(row)
         count = int(piece.counts[0])
