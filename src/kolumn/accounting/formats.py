@@ -22,6 +22,8 @@ from kolumn.formats import layouts, table
 from kolumn.options import Options
 from kolumn.pieces import Piece, piece_of, pieces, whole_options
 from kolumn.source import Segment
+from kolumn.storage import parent
+from kolumn.transactions import Transactions
 
 TARGETS = (("kafka", 0), ("kafka", 1), ("kafka", 2), ("enriched", 1), ("kip98-draft", 2), ("v3-compact", 3), ("kip87", 2))
 _BELOW = (layouts.LEGACY, layouts.KIP87, layouts.ENRICHED)
@@ -79,8 +81,11 @@ def space(source: Any, *, codec: str | None = None, source_format: str = "kafka"
         Space("as it is", None, 0, 0, Counter(), Losses()),
         *(Space(format, magic, 0, 0, Counter(), Losses()) for format, magic in TARGETS),
     ]
+    known: dict[str, Transactions] = {}
     for segment in segments_of(source, chosen):
-        changes = [_changes(format, magic, segment, chosen) for format, magic in TARGETS]
+        if parent(segment.path) not in known:
+            known[parent(segment.path)] = transactions_of_segment(segment, chosen)
+        changes = [_changes(format, magic, known[parent(segment.path)]) for format, magic in TARGETS]
         for piece in pieces(segment, chosen):
             _add(found[0], anatomy(piece), piece.records.num_rows)
             for one, change in zip(found[1:], changes, strict=True):
@@ -89,9 +94,9 @@ def space(source: Any, *, codec: str | None = None, source_format: str = "kafka"
     return found
 
 
-def _changes(format: str, magic: int, segment: Segment, options: Options) -> Changes:
+def _changes(format: str, magic: int, transactions: Transactions) -> Changes:
     how = settings(format, magic, "none", None, 16384, None)
-    return Changes(how, None, transactions_of_segment(segment, options) if how.layout in _BELOW else None)
+    return Changes(how, None, transactions if how.layout in _BELOW else None)
 
 
 def _codec(piece: Piece, changes: Changes, asked: int | None, space: Space) -> int | None:
