@@ -356,3 +356,15 @@ def test_a_reader_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no more"):
         kolumn.write(pa.RecordBatchReader.from_batches(pa.schema({"value": pa.string()}), batches()), tmp_path / "t-0")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_offsets_far_from_the_name(tmp_path: Path) -> None:
+    """The indexes of a segment count from the offset in its name, in 32 bits: what is too far from it is not in them."""
+    far = pa.table({"offset": [1 << 40, (1 << 40) + 1], "timestampMs": [5, 6], "value": [b"x" * 5000, b"y"]})
+    (path,) = kolumn.write(far, tmp_path / SEGMENT, index_interval_bytes=1, batch_bytes=100)
+    assert Path(path).with_suffix(".index").stat().st_size == Path(path).with_suffix(".timeindex").stat().st_size == 0
+    assert kolumn.read(path, columns=["offset"], start_offset=(1 << 40) + 1).num_rows == 1
+    near = far.set_column(0, "offset", pa.array([100, 101]))
+    (path,) = kolumn.write(near, tmp_path / f"{90:020}.log", index_interval_bytes=1, batch_bytes=100)
+    assert Path(path).with_suffix(".index").read_bytes()[:4] == (11).to_bytes(4, "big")
+    assert kolumn.read(path, columns=["offset"], start_offset=101).num_rows == 1

@@ -117,12 +117,12 @@ class SegmentFiles:
         name = self.target.stem if self.single else f"{base:020}"
         # Indexes count from the offset in the name, where it has one.
         named = int(name) if self.single and len(name) == _DIGITS and name.isdigit() and int(name) <= base else base
-        self._open = _kind(self.enriched)(self._folder / name, named)
+        self._open = _kind(self.enriched)(self._folder / name, named, base)
         self.paths.append(self.target if self.single else self.target / f"{name}.log")
 
     def _publish(self) -> None:
         if self._open is None and self.single:
-            _kind(self.enriched)(self._folder / self.target.stem, 0).close()
+            _kind(self.enriched)(self._folder / self.target.stem, 0, 0).close()
             self.paths.append(self.target)
         _to_disk(self._folder)
         if self.single:
@@ -135,11 +135,15 @@ class SegmentFiles:
 
 
 class _Segment:
-    """One segment that is being written, and its indexes."""
+    """One segment that is being written, and its indexes.
+
+    Those count from ``base``, and have no entries for what is too far from it for 32 bits; ``first`` is the first offset.
+    """
 
     suffixes: tuple[str, ...] = (".log", ".index", ".timeindex")
 
-    def __init__(self, stem: Path, base: int) -> None:
+    def __init__(self, stem: Path, base: int, first: int) -> None:
+        self.first = first
         self.base, self.size, self.since, self.last = base, 0, 0, base
         self.time, self.time_offset, self.time_noted = -1, base, -1
         try:
@@ -151,20 +155,21 @@ class _Segment:
 
     def full(self, size: int, last: int, segment_bytes: int) -> bool:
         """Whether a batch has to go into the next segment."""
-        return self.size > 0 and (self.size + size > segment_bytes or last - self.base > _LARGEST_RELATIVE)
+        return self.size > 0 and (self.size + size > segment_bytes or last - self.first > _LARGEST_RELATIVE)
 
     def note(self, size: int, base: int, last: int, time: int, interval: int) -> None:
         """Index a batch that is going to be written."""
         if time > self.time:
             self.time, self.time_offset = time, last
         if self.since > interval:
-            self.index.write(struct.pack(">ii", last - self.base, self.size))
+            if last - self.base <= _LARGEST_RELATIVE:
+                self.index.write(struct.pack(">ii", last - self.base, self.size))
             self._note_time()
             self.since = 0
         self.size, self.since, self.last = self.size + size, self.since + size, last
 
     def _note_time(self) -> None:
-        if self.time > self.time_noted:
+        if self.time > self.time_noted and self.time_offset - self.base <= _LARGEST_RELATIVE:
             self.files[2].write(struct.pack(">qi", self.time, self.time_offset - self.base))
             self.time_noted = self.time
 
@@ -187,8 +192,8 @@ class _EnrichedSegment(_Segment):
 
     suffixes = (".log", ".index")
 
-    def __init__(self, stem: Path, base: int) -> None:
-        super().__init__(stem, base)
+    def __init__(self, stem: Path, base: int, first: int) -> None:
+        super().__init__(stem, base, first)
         self.newest: tuple[int, int, int] | None = None
 
     def note(self, size: int, base: int, last: int, time: int, interval: int) -> None:
@@ -201,9 +206,9 @@ class _EnrichedSegment(_Segment):
         self.size, self.since, self.last = self.size + size, self.since + size, last
 
     def _write_newest(self) -> None:
-        if self.newest is not None:
+        if self.newest is not None and self.newest[0] <= _LARGEST_RELATIVE:
             self.index.write(struct.pack(">iqi", *self.newest))
-            self.newest = None
+        self.newest = None
 
     def close(self) -> None:
         self._write_newest()
