@@ -223,6 +223,17 @@ def test_kip98_sets_keep_their_span(tmp_path: Path) -> None:
     assert [offset for offset, *_ in _kept(out, "kip98-draft")] == [1, 3]
 
 
+def test_transactions_that_end_within_a_kip98_set(tmp_path: Path) -> None:
+    messages = [
+        drafts.set_message(Record(0, b"a", b"aborted", TIME), 0), drafts.set_message(Record(1, b"\0\0\0\1", None, TIME), 0, control=True),
+        drafts.set_message(Record(2, b"b", b"committed", TIME), 0), drafts.set_message(Record(3, b"\0\0\0\0", None, TIME), 0, control=True),
+    ]  # fmt: skip
+    data = drafts.message_set(0, messages, 4, flags=TRANSACTIONAL, producer=(7, 0, 0), max_timestamp=TIME)
+    out = _compact(tmp_path, data, format="kip98-draft")
+    rows = kolumn.read(out, format="kip98-draft", columns=["offset", "controlType"], include_control=True).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [(1, "ABORT"), (2, None), (3, "COMMIT")]
+
+
 def test_damage_is_left_out_and_told(tmp_path: Path) -> None:
     data = bytearray(batch(SOME[:2]) + batch(records((b"z", b"1"), first=5)))
     data[70] ^= 1

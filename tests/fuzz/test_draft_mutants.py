@@ -11,7 +11,8 @@ import pytest
 import kolumn
 from kit.draft_segments import FORMATS, Entry, Maker, Row, damage
 
-COUNT = int(os.environ.get("KOLUMN_FUZZ_MUTANTS", "5000")) // 20
+COUNT = max(200, int(os.environ.get("KOLUMN_FUZZ_MUTANTS", "5000")) // 60)
+"""Segments of each format: one for 60 of those of the shipped formats."""
 JUDGED_OTHERWISE = 200
 """One mutant in so many may have lost an entry that was there, or given the messages of a damaged wrapper, stored in its stream without
 compression, for entries: they have right checksums, and with relative offsets a place before the rest. See `test_mutants` too."""

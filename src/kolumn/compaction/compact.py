@@ -223,7 +223,7 @@ def last_keys(segment: Segment, round: Round, how: Settings) -> Iterator[tuple[p
     """Keys and offsets of a segment's records that may outdate others."""
     for piece in pieces(segment, how.options):
         records = piece.records
-        usable = ~np.asarray(records["isControl"]) & ~np.repeat(round.aborted(piece.rows), piece.counts)
+        usable = ~np.asarray(records["isControl"]) & ~round.aborted_records(piece)
         usable &= records["offset"].to_numpy() >= how.first_dirty
         mask = pa.array(usable)
         yield records["key"].filter(mask), records["offset"].filter(mask)

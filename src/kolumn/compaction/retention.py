@@ -94,9 +94,19 @@ class Round:
         return flags
 
     def aborted(self, rows: Any) -> Any:
-        """Flags of the data batches of aborted transactions."""
+        """Flags of the data batches of aborted transactions; never of KIP-98 sets, in which transactions may end."""
         producer, offset, transactional = (rows[:, column] for column in (table.PRODUCER_ID, table.BASE_OFFSET, table.TRANSACTIONAL))
-        return self.transactions.states(producer, offset, transactional == 1) == _ABORTED
+        whole = (transactional == 1) & (rows[:, table.LAYOUT] != layouts.KIP98)
+        return self.transactions.states(producer, offset, whole) == _ABORTED
+
+    def aborted_records(self, piece: Piece) -> Any:
+        """Flags of the records of aborted transactions, control records left out."""
+        found = np.repeat(self.aborted(piece.rows), piece.counts)
+        sets = np.repeat(piece.rows[:, table.LAYOUT] == layouts.KIP98, piece.counts)
+        if sets.any():
+            producer, offset = (piece.records[name].to_numpy() for name in ("producerId", "offset"))
+            found |= self.transactions.states(producer, offset, sets & np.asarray(piece.records["isTransactional"])) == _ABORTED
+        return found & ~np.asarray(piece.records["isControl"])
 
     def retained(self, piece: Piece, discard: Any, legacy_deletes: bool) -> Any:
         """Flags of the records that stay.
@@ -119,4 +129,4 @@ class Round:
         has_horizon = np.repeat(np.isin(piece.rows[:, table.LAYOUT], _HORIZONS), counts)
         deletes = np.where(has_horizon, self.now < horizon, legacy_deletes)
         stays = (offset >= self.end) | (keyed & latest & (~dead | deletes)) | control
-        return stays & ~np.repeat(discard, counts)
+        return stays & ~np.repeat(discard, counts) & ~self.aborted_records(piece)
