@@ -9,7 +9,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+
 from kolumn.batch_table import entry_rows
+from kolumn.codecs import NONE
+from kolumn.cpu_fallback.batches import decode_run
 from kolumn.cpu_fallback.walk import check
 from kolumn.decode import scan_ranges
 from kolumn.errors import Code
@@ -166,10 +170,18 @@ def _marker(file: SegmentFile, row: Any) -> int | None:
     source = _entry(file, row)
     if source is None:
         return None
-    entry = bytes(source[: int(row[table.SIZE])])
-    skip = 0 if row[table.LAYOUT] == layouts.V3_BARE else 1
-    code, _, _, _, key, length, *_ = v2.fields(entry, int(row[table.PAYLOAD]), len(entry), skip)
-    return v2.control_type(entry[key : key + max(length, 0)]) if code == 0 else None
+    if row[table.CODEC] == NONE:
+        entry = bytes(source[: int(row[table.SIZE])])
+        skip = 0 if row[table.LAYOUT] == layouts.V3_BARE else 1
+        code, _, _, _, key, length, *_ = v2.fields(entry, int(row[table.PAYLOAD]), len(entry), skip)
+        return v2.control_type(entry[key : key + max(length, 0)]) if code == 0 else None
+    # No broker compresses markers, but nothing forbids it.
+    alone = row.reshape(1, -1).copy()
+    alone[0, table.CODE] = Code.OK
+    options = Options(columns=("key",), include_control=True, errors="skip", format=file.segment.format)
+    run = decode_run(source, int(row[table.POSITION]), alone, options, True)
+    keys = run.columns.key_array(pa.binary(), run.at, run.sources) if run.rows else []
+    return v2.control_type(keys[0].as_py() or b"") if run.rows else None
 
 
 def _has_abort(segment: Segment, producer: int, offset: int) -> bool:

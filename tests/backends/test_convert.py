@@ -200,3 +200,12 @@ def test_what_makes_no_sense(tmp_path: Path, options: dict[str, Any], text: str)
     with pytest.raises(ArgumentError, match=text):
         kolumn.convert(path, tmp_path / "b.log", **options)
     assert not (tmp_path / "b.log").exists()
+
+
+@pytest.mark.parametrize("target", [("v3-compact", 3), ("kip98-draft", 2)])
+def test_committed_reads_of_what_was_converted(tmp_path: Path, target: tuple[str, int]) -> None:
+    kolumn.convert(DATA / "transactional", tmp_path, format=target[0], codec="gzip")
+    columns = ["topic", "offset", "key", "value", "transaction"]
+    for level in ("read_committed", "read_uncommitted"):
+        expected = kolumn.read(DATA / "transactional", columns=columns, isolation_level=level)
+        assert kolumn.read(tmp_path, columns=columns, format=target[0], isolation_level=level).equals(expected)

@@ -14,7 +14,7 @@ import pytest
 
 import kolumn
 from kit.corpus import Case, cases
-from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
+from kit.encoder import CONTROL, TRANSACTIONAL, Record, batch, control_batch
 from kolumn.errors import KolumnError
 from kolumn.find_transactions import from_headers, from_side_files
 from kolumn.options import Options
@@ -201,3 +201,18 @@ def test_mutants_give_rows_of_the_original_or_an_error(tmp_path: Path) -> None:
         assert not aborted & set(committed(source, errors="skip")["offset"].to_pylist())
         with contextlib.suppress(KolumnError):
             assert set(committed(source)["offset"].to_pylist()) <= {0, 1, 2, 7}
+
+
+def test_markers_may_be_compressed(tmp_path: Path) -> None:
+    """No broker does it, Java's reader takes it."""
+    key = {0: b"\0\0\0\0", 1: b"\0\0\0\1"}
+    data = b"".join(
+        batch(
+            [Record(at, key[kind] if control else None, b"v", 0)], codec=4 * control, flags=TRANSACTIONAL | CONTROL * control, producer_id=7
+        )
+        for at, control, kind in ((0, False, 0), (1, True, 0), (2, False, 0), (3, True, 1))
+    )
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(data)
+    found = kolumn.read(tmp_path, columns=["offset"], isolation_level="read_committed")
+    assert found["offset"].to_pylist() == [2]

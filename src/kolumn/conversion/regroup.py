@@ -48,7 +48,7 @@ def regroup(piece: Piece, changes: Changes, codec: int | None, lost: Losses) -> 
     """
     rows = piece.rows
     kinds = _kinds(piece, changes)
-    codecs = rows[:, table.CODEC] if codec is None else np.full(len(rows), codec)
+    codecs = rows[:, table.CODEC] if codec is None else np.where(rows[:, table.CONTROL] == 1, NONE, codec)
     _check_codecs(codecs, changes.how, codec)
     if losses.HORIZONS not in losses.holds(changes.how.layout, changes.how.magic):
         lost.note(losses.HORIZONS, int(rows[:, table.DELETE_HORIZON].sum()))

@@ -185,4 +185,6 @@ def batch_rows(given: Input, first: Any, stop: int, how: Settings) -> Any:
     rows[:, table.MAX_TIMESTAMP] = np.maximum.reduceat(given.timestamp[:stop], first)
     for name, column in _FIELDS.items():
         rows[:, column] = given.numbers[name][first] if name in given.numbers else ABSENT[name]
+    # Brokers write control batches without a codec, whatever the topic's is.
+    rows[rows[:, table.CONTROL] == 1, table.CODEC] = NONE
     return rows

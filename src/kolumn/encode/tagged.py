@@ -39,9 +39,7 @@ def group(given: Input, how: Settings, last: bool) -> Groups:
     most = 1 if how.codec == NONE else how.batch_records
     tagged = _times(given).tagged
     count = split(records, tagged.ctypes.data, cuts(given), how.batch_bytes, most, first, size)
-    groups = whole(given, how, first, size, count, last)
-    groups.rows[groups.rows[:, table.CONTROL] == 1, table.CODEC] = NONE
-    return groups
+    return whole(given, how, first, size, count, last)
 
 
 def regroup(given: Input, first: Any, rows: Any, how: Settings) -> Groups:
