@@ -64,16 +64,16 @@ def _file_system(root: str) -> tuple[fs.FileSystem, str]:
     """File system of a URL's beginning, and what that beginning is called there."""
     try:
         return fs.FileSystem.from_uri(f"{root}/")
-    except (ArrowException, OSError, ValueError):
-        pass
+    except (ArrowException, OSError, ValueError) as error:
+        reason = f"pyarrow: {error}"
     try:
         from fsspec.core import url_to_fs
 
         found, path = url_to_fs(f"{root}/")
     except ImportError as error:
-        raise MissingError(f"{root}: pyarrow does not know this file system, and {error}: pip install 'kolumn[remote]'") from error
+        raise MissingError(f"{root}: {reason}; fsspec: {error}: pip install 'kolumn[remote]'") from error
     except ValueError as error:
-        raise ArgumentError(f"{root}: {error}") from error
+        raise ArgumentError(f"{root}: {reason}; fsspec: {error}") from error
     return fs.PyFileSystem(fs.FSSpecHandler(found)), path
 
 
@@ -101,7 +101,7 @@ def look(name: str) -> Entry | None:
         system, path, root, top = _at(name)
         info = system.get_file_info(path)
         return None if info.type == fs.FileType.NotFound else _entry(info, root, top)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ArrowException) as error:
         raise KolumnError(f"{name}: cannot be looked at: {error}") from error
@@ -112,7 +112,9 @@ def listing(folder: str) -> list[Entry]:
     try:
         if not is_url(folder):
             with os.scandir(folder) as found:
-                return sorted((Entry(one.path, one.stat().st_size if one.is_file() else 0, one.is_dir()) for one in found), key=_name)
+                # Neither is a link to nothing.
+                there = [one for one in found if one.is_file() or one.is_dir()]
+                return sorted((Entry(one.path, 0 if one.is_dir() else one.stat().st_size, one.is_dir()) for one in there), key=_name)
         system, path, root, top = _at(folder)
         return sorted((_entry(info, root, top) for info in system.get_file_info(fs.FileSelector(path))), key=_name)
     except (OSError, ArrowException) as error:
