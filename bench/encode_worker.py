@@ -3,9 +3,7 @@
 "encode" makes batches of a table that lies in memory, in memory; "decode" makes that table from the file, as `bench.worker` does.
 """
 
-import json
 import sys
-import time
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 import kolumn
+from bench.worker import race
 from kolumn.encode.entries import Encoded
 from kolumn.encode.write import Writer, cut_into_pieces, settings
 
@@ -47,17 +46,7 @@ def main(segment: str, mode: str, seconds: str) -> None:
     table, checked = decode(), Sink(keep=True)
     encode(table, checked)
     run: Callable[[], Any] = decode if mode == "decode" else lambda: encode(table, Sink())
-    end = time.perf_counter() + float(seconds)
-    while time.perf_counter() < end:
-        run()
-    print(json.dumps({"records": len(table), "bytes": checked.bytes, "crc": checked.crc}), flush=True)
-    for line in sys.stdin:
-        nanoseconds = []
-        for _ in range(int(line)):
-            start = time.perf_counter_ns()
-            run()
-            nanoseconds.append(time.perf_counter_ns() - start)
-        print(json.dumps(nanoseconds), flush=True)
+    race(run, {"records": len(table), "bytes": checked.bytes, "crc": checked.crc}, float(seconds))
 
 
 if __name__ == "__main__":

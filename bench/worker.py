@@ -8,6 +8,7 @@ import json
 import sys
 import time
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -23,8 +24,12 @@ def main(segment: str, mode: str, seconds: str) -> None:
     def run() -> pa.Table:
         return kolumn.read(segment, columns=COLUMNS, binary=BINARY[mode], threads=1)
 
-    end = time.perf_counter() + float(seconds)
-    found = summary(run(), mode)
+    race(run, summary(run(), mode), float(seconds))
+
+
+def race(run: Callable[[], Any], found: dict[str, Any], seconds: float) -> None:
+    """Warm up, print what was done, and run as often as standard input says."""
+    end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         run()
     print(json.dumps(found), flush=True)

@@ -29,7 +29,8 @@ def split(records: Records, magic: int, cut: Any, batch_bytes: int, batch_record
 
 
 @register_jitable(forceinline=True)
-def _put(column: Payloads, row: int, to: int) -> int:
+def put_sized(column: Payloads, row: int, to: int) -> int:
+    """Write a payload with its length in front, four bytes; returns the address behind it."""
     source, length = payload(column, row)
     memory.put32(0, to, length)
     if length > 0:
@@ -38,7 +39,8 @@ def _put(column: Payloads, row: int, to: int) -> int:
 
 
 @register_jitable
-def _seal(pos: int, end: int) -> None:
+def seal_message(pos: int, end: int) -> None:
+    """Write the checksum of the message at an address."""
     memory.put32(0, pos + 12, crc.crc32(0, pos + _CRC_FROM, end))
 
 
@@ -73,8 +75,8 @@ def fill(records: Records, magic: int, marks: int, first: Any, stop: int, rows: 
             offset, timestamp = load64(records.offset + 8 * row) - base, load64(records.timestamp + 8 * row)
             mark = load8(marks + row) if marks else 0
             at = legacy.put_message(0, pos, size, magic, offset, attributes | mark, timestamp)
-            _put(records.value, row, _put(records.key, row, at))
-            _seal(pos, pos + size)
+            put_sized(records.value, row, put_sized(records.key, row, at))
+            seal_message(pos, pos + size)
             pos += size
 
 
@@ -89,4 +91,4 @@ def wrap(buf: int, rows: Any, magic: int) -> None:
         at = legacy.put_message(0, pos, size, magic, rows[b, _LAST_OFFSET], attributes, rows[b, _MAX_TIMESTAMP])
         memory.put32(0, at, -1)
         memory.put32(0, at + 4, pos + size - at - 8)
-        _seal(pos, pos + size)
+        seal_message(pos, pos + size)

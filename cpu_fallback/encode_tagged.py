@@ -5,11 +5,12 @@ from typing import Any
 from numba.extending import register_jitable
 
 from kolumn.cpu_fallback.address import load8, load32, load64
-from kolumn.cpu_fallback.payloads import Payloads, Records, copy_payload, payload
+from kolumn.cpu_fallback.encode_messages import put_sized, seal_message
+from kolumn.cpu_fallback.payloads import Records, payload
 from kolumn.cpu_fallback.scalars import compiled
-from kolumn.formats import crc, enriched, memory, table
+from kolumn.formats import enriched, memory, table
 
-_CRC_FROM, _HONOURED, _NON_KEYED = enriched.CRC_FROM, enriched.HONOURED, enriched.NON_KEYED
+_HONOURED, _NON_KEYED = enriched.HONOURED, enriched.NON_KEYED
 _BROKER_TIMESTAMP, _NUM_MESSAGES = enriched.BROKER_TIMESTAMP, enriched.NUM_MESSAGES
 _POSITION, _SIZE, _CODEC, _COUNT = table.POSITION, table.SIZE, table.CODEC, table.COUNT
 _BASE_OFFSET, _MAX_TIMESTAMP, _ATTRIBUTES = table.BASE_OFFSET, table.MAX_TIMESTAMP, table.ATTRIBUTES
@@ -49,25 +50,11 @@ def measure(records: Records, tagged: int, first: Any, stop: int, size: Any) -> 
             size[b] += _size(records, tagged, row)
 
 
-@register_jitable(forceinline=True)
-def _put(column: Payloads, row: int, to: int) -> int:
-    source, length = payload(column, row)
-    memory.put32(0, to, length)
-    if length > 0:
-        copy_payload(to + 4, source, length, column.stop)
-    return to + 4 + max(length, 0)
-
-
 @register_jitable
 def _put_time(at: int, timestamp: int) -> int:
     memory.store8(0, at, _BROKER_TIMESTAMP)
     memory.put64(0, at + 1, timestamp)
     return at + _TIME_BYTES
-
-
-@register_jitable
-def _seal(pos: int, end: int) -> None:
-    memory.put32(0, pos + 12, crc.crc32(0, pos + _CRC_FROM, end))
 
 
 @compiled
@@ -93,8 +80,8 @@ def fill(records: Records, tagged: int, kinds: int, seconds: int, first: Any, st
             at = enriched.put_message(0, pos, size, offset, load8(kinds + row), load32(seconds + 4 * row), tag_bytes)
             if tag_bytes:
                 at = _put_time(at, load64(records.timestamp + 8 * row))
-            _put(records.value, row, _put(records.key, row, at))
-            _seal(pos, pos + size)
+            put_sized(records.value, row, put_sized(records.key, row, at))
+            seal_message(pos, pos + size)
             keyed = keyed or payload(records.key, row)[1] >= 0
             pos += size
         rows[b, _ATTRIBUTES] = rows[b, _CODEC] | _HONOURED | (0 if keyed else _NON_KEYED)
@@ -117,4 +104,4 @@ def wrap(buf: int, rows: Any) -> None:
         at += _COUNT_BYTES
         memory.put32(0, at, -1)
         memory.put32(0, at + 4, pos + size - at - 8)
-        _seal(pos, pos + size)
+        seal_message(pos, pos + size)

@@ -47,6 +47,11 @@ class MessageFlags:
             found |= (self._layout == layouts.ENRICHED) & (self._attributes & enriched.FIRST_CONTROL != 0)
         return found
 
+    @cached_property
+    def some_control(self) -> bool:
+        """Whether single messages are control records, which nobody could leave out by the headers of their entries."""
+        return self._drafts and bool(self.control.any())
+
     @property
     def tombstone(self) -> Any:
         """Flags of the tombstones: without a value, or where `kip87` says it by a bit, with that."""

@@ -38,8 +38,8 @@ def record_batch(run: Run, rows: Any, segment: Segment, options: Options) -> pa.
     builder = _Builder(run, rows, segment, options)
     batch = pa.RecordBatch.from_arrays([builder.column(field) for field in schema], schema=schema)
     mask = _in_range(builder.offset, builder.timestamp, options)
-    if not options.include_control and builder.has_control_messages:
-        data = ~builder.control
+    if not options.include_control and builder.messages.some_control:
+        data = ~builder.messages.control
         mask = data if mask is None else mask & data
     return batch if mask is None else keep(batch, mask)
 
@@ -50,12 +50,10 @@ class _Builder:
         self.offset = run.columns.int64(run.columns.offset, run.rows)
         self.timestamp = run.columns.int64(run.columns.timestamp, run.rows)
         self.messages = MessageFlags(run, rows)
-        self.control = self.messages.control
-        self.has_control_messages = len(run.columns.attributes) > 0 and bool(self.control.any())
 
     def column(self, field: pa.Field) -> pa.Array:
         run, name = self.run, field.name
-        if name in _REPEATED and not (name == "isControl" and self.has_control_messages):
+        if name in _REPEATED and not (name == "isControl" and self.messages.some_control):
             return self._repeated(_REPEATED[name], field.type)
         direct: dict[str, Callable[[], pa.Array]] = {
             "key": lambda: run.columns.key_array(field.type, run.at, run.sources),
@@ -69,7 +67,7 @@ class _Builder:
             "segment": lambda: _constant(self.segment.path, field.type, run.rows),
             "codec": lambda: pa.DictionaryArray.from_arrays(self.repeat(table.CODEC).astype(np.int8), list(NAMES)).cast(field.type),
             "sequence": lambda: pa.array(self._sequence(), field.type),
-            "isControl": lambda: pa.array(self.control),
+            "isControl": lambda: pa.array(self.messages.control),
             "tombstone": lambda: pa.array(self.messages.tombstone),
             "controlType": self._control_type,
             "timestampSeconds": lambda: self.messages.seconds(field.type),
@@ -108,7 +106,7 @@ class _Builder:
 
     def _control_type(self) -> pa.Array:
         names: list[str | None] = [None] * self.run.rows
-        control = np.flatnonzero(self.control)
+        control = np.flatnonzero(self.messages.control)
         if len(control):
             kind = pa.binary_view() if self.run.columns.key.views is not None else pa.binary()
             keys = self.run.columns.key_array(kind, self.run.at, self.run.sources)

@@ -39,7 +39,6 @@ ARENA = POSITIONS
 """Behind the columns' write positions: how many bytes were inflated; where views keep them, so much of the arena is used."""
 
 _OK, _HEADER, _CRC_FROM, _V2 = int(Code.OK), v2.HEADER, v2.CRC_FROM, layouts.V2
-HEADERS = v2.HEADER
 _POSITION, _SIZE, _CRC, _COUNT = table.POSITION, table.SIZE, table.CRC, table.COUNT
 _CODE, _CODEC = table.CODE, table.CODEC
 _NONE, _LZ4, _SNAPPY = NONE, LZ4, SNAPPY
@@ -132,8 +131,8 @@ def hop(file: int, pos: int, span: Span, buf: int, rows: Any) -> tuple[int, int]
         Rows filled, and where the walk stopped: the general walk says why.
     """
     count, weight = 0, span.weight
-    while pos < span.stop and weight > 0 and count < rows.shape[0] and pos + HEADERS <= span.end:
-        if _pread(file, buf, HEADERS, pos) != HEADERS:
+    while pos < span.stop and weight > 0 and count < rows.shape[0] and pos + _HEADER <= span.end:
+        if _pread(file, buf, _HEADER, pos) != _HEADER:
             break
         size = _row(buf, pos, span.end, rows[count])
         if size == 0:
@@ -177,8 +176,8 @@ def stream(
     b = first
     while True:
         new = b == known
-        size = HEADERS if new else rows[b, _SIZE]
-        if new and (position >= span.stop or weight <= 0 or b == rows.shape[0] or position + HEADERS > span.end):
+        size = _HEADER if new else rows[b, _SIZE]
+        if new and (position >= span.stop or weight <= 0 or b == rows.shape[0] or position + _HEADER > span.end):
             return b, DONE, 0, known
         if not new and _needs_library(rows[b, _CODEC]):
             return b, LIBRARY, 0, known

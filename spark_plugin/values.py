@@ -9,6 +9,7 @@ from typing import Any
 
 from kolumn.errors import ArgumentError
 from kolumn.options import column_list
+from kolumn.storage import plain
 
 __all__ = [
     "Rule",
@@ -108,5 +109,5 @@ def offsets(text: str) -> str | dict[tuple[str, int], int]:
 
 def local(path: str) -> str:
     """A path that means the same in every worker, whatever folder it runs in; ``file:`` as Spark writes it is left out."""
-    path = re.sub(r"^file:(//)?(?=/)", "", path)
+    path = plain(path)
     return path if "://" in path else os.path.abspath(path)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kolumn.api import segments_of
-from kolumn.compaction.compact import copy_segment
+from kolumn.compaction.compact import copy_segment, folder_of
 from kolumn.conversion.convert import targets
 from kolumn.encode.entries import Encoded
 from kolumn.encode.segments import SegmentFiles
@@ -28,7 +28,7 @@ from kolumn.plan import HEADER_WINDOW, chunks
 from kolumn.seek import ENRICHED_INDEX, read_index
 from kolumn.segment_file import SegmentFile
 from kolumn.source import Segment
-from kolumn.storage import modified_ms, parent
+from kolumn.storage import modified_ms
 
 _COPIED = 8 << 20
 
@@ -95,7 +95,7 @@ def clean(
     limit = (int(time.time() * 1000) if now is None else now) - retention_ms
     done = Cleaning()
     places = dict(targets(segments_of(source, chosen), Path(no_url(target))))
-    for _, own in groupby(places, key=lambda segment: parent(segment.path)):
+    for _, own in groupby(places, key=folder_of):
         young = False
         for segment in own:
             start = 0 if young else _first_young(segment, limit)

@@ -15,7 +15,6 @@ PARTS = ("keys", "values", "headers", "offsets", "timestamps", "lengths", "crc",
 """What bytes are for. ``headers`` are those of records; ``lengths`` counts too, and where varints are longer than they need be that too;
 ``attributes`` all other fixed fields; ``compression`` is what a codec saves, below zero."""
 
-_BATCHES = (layouts.V2, layouts.V3, layouts.V3_BARE)
 _CRC, _PRODUCER = 4, 14
 
 
@@ -27,7 +26,12 @@ def anatomy(piece: Piece) -> Counter[str]:
         some = kinds == kind
         part = replace(piece, rows=piece.rows[some], counts=piece.counts[some], records=piece.records.filter(np.repeat(some, piece.counts)))
         layout, packed = divmod(kind, 2)
-        own = _batches(part, layout) if layout in _BATCHES else _sets(part) if layout == layouts.KIP98 else _messages(part, layout, packed)
+        if layout in layouts.BATCHES:
+            own = _batches(part, layout)
+        elif layout == layouts.KIP98:
+            own = _sets(part)
+        else:
+            own = _messages(part, layout, packed)
         own["keys"], own["values"] = _bytes(part.records["key"]), _bytes(part.records["value"])
         own["compression" if packed else "lengths"] += int(part.rows[:, table.SIZE].sum()) - sum(own.values())
         found.update(own)

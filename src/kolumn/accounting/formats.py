@@ -26,7 +26,6 @@ from kolumn.storage import parent
 from kolumn.transactions import Transactions
 
 TARGETS = (("kafka", 0), ("kafka", 1), ("kafka", 2), ("enriched", 1), ("kip98-draft", 2), ("v3-compact", 3), ("kip87", 2))
-_BELOW = (layouts.LEGACY, layouts.KIP87, layouts.ENRICHED)
 
 
 @dataclass
@@ -96,12 +95,12 @@ def space(source: Any, *, codec: str | None = None, source_format: str = "kafka"
 
 def _changes(format: str, magic: int, transactions: Transactions) -> Changes:
     how = settings(format, magic, "none", None, 16384, None)
-    return Changes(how, None, transactions if how.layout in _BELOW else None)
+    return Changes(how, None, transactions if how.layout in layouts.MESSAGES else None)
 
 
 def _codec(piece: Piece, changes: Changes, asked: int | None, space: Space) -> int | None:
     """The codec of a piece's entries: one that the format has."""
-    lacks = changes.how.layout not in (layouts.V2, layouts.V3_BARE)
+    lacks = changes.how.layout not in layouts.BATCHES
     wanted = (piece.rows[:, table.CODEC] == ZSTD).any() if asked is None else asked == ZSTD
     chosen = codec_of("gzip") if lacks and wanted else asked
     space.codec = "" if chosen is None else NAMES[chosen]

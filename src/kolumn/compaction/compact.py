@@ -199,18 +199,20 @@ class Plan:
 def plan_partition(segments: list[Segment], how: Settings, include_active: bool) -> Plan:
     """Look at the headers of a topic-partition and decide what is cleaned."""
     transactions = transactions_of(segments, how.options)
+    producers = Producers(how.expiration_ms, how.now)
+    last = [-1] * len(segments)
+    for i, segment in enumerate(segments):
+        for rows in headers(segment):
+            producers.see(rows)
+            last[i] = max(last[i], int(rows[:, table.LAST_OFFSET].max()))
     count = len(segments) if include_active else len(segments) - 1
     stable = transactions.last_stable_offset
     if stable is not None:
-        count = min(count, sum(_last_offset(segment) < stable for segment in segments[:count]))
-    producers = Producers(how.expiration_ms, how.now)
-    for segment in segments:
-        for rows in headers(segment):
-            producers.see(rows)
+        count = min(count, sum(offset < stable for offset in last[:count]))
     dirty = segments[:count]
     limit = _legacy_horizon(dirty, how)
     deletes = [modified_ms(segment.path) > limit for segment in dirty]
-    return Plan(dirty, segments[count:], deletes, transactions, producers, max(map(_last_offset, dirty), default=-1) + 1)
+    return Plan(dirty, segments[count:], deletes, transactions, producers, max(last[:count], default=-1) + 1)
 
 
 def _legacy_horizon(segments: list[Segment], how: Settings) -> int:
@@ -267,7 +269,3 @@ def copy_segment(segment: Segment, place: Path) -> None:
                 out.write(file.read(start, stop)[: stop - start])
     except OSError as error:
         raise KolumnError(f"{place}: cannot be written: {error.strerror}") from error
-
-
-def _last_offset(segment: Segment) -> int:
-    return max((int(rows[:, table.LAST_OFFSET].max()) for rows in headers(segment)), default=-1)

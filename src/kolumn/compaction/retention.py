@@ -12,8 +12,6 @@ from kolumn.pieces import Piece
 from kolumn.transactions import Transactions
 
 _ABORTED = 2
-_HORIZONS = (layouts.V2, layouts.V3, layouts.V3_BARE)
-"""Layouts with a delete horizon."""
 
 
 @dataclass
@@ -126,7 +124,7 @@ class Round:
         if (offset < self.first_dirty).any():
             latest |= (offset < self.first_dirty) & ~self.latest.known(records["key"])
         horizon = np.repeat(np.where(piece.rows[:, table.DELETE_HORIZON] == 1, piece.rows[:, table.BASE_TIMESTAMP], self.now + 1), counts)
-        has_horizon = np.repeat(np.isin(piece.rows[:, table.LAYOUT], _HORIZONS), counts)
+        has_horizon = np.repeat(np.isin(piece.rows[:, table.LAYOUT], layouts.BATCHES), counts)
         deletes = np.where(has_horizon, self.now < horizon, legacy_deletes)
         stays = (offset >= self.end) | (keyed & latest & (~dead | deletes)) | control
         return stays & ~np.repeat(discard, counts) & ~self.aborted_records(piece)

@@ -17,7 +17,6 @@ from kolumn.encode.table import take_apart
 from kolumn.formats import layouts, table
 from kolumn.pieces import Piece
 
-_HORIZONS = (layouts.V2, layouts.V3, layouts.V3_BARE)
 _COPY, _REBUILD, _EMPTY, _DROP, _MERGE = range(5)
 _LARGEST = 2**31 - 1
 
@@ -51,21 +50,16 @@ def fate(piece: Piece, round: Round, legacy_deletes: bool, merge: bool) -> Fate:
     gone = np.where(marker, discard & expired, discard)
     keep = round.retained(piece, gone, legacy_deletes)
     kept = _per_entry(keep, piece)
-    headed = np.isin(rows[:, table.LAYOUT], _HORIZONS)
+    headed = np.isin(rows[:, table.LAYOUT], layouts.BATCHES)
     stays_empty = headed & (round.producers.is_last(rows) | (rows[:, table.LAST_OFFSET] + 1 == round.end))
     dead = _per_entry(keep & np.asarray(piece.records["tombstone"]), piece) > 0
     horizon = headed & ~with_horizon & (dead | (discard & marker)) & (kept > 0)
     entries = np.where((kept == counts) & ~horizon, _COPY, _REBUILD)
     entries[(kept == 0)] = np.where(stays_empty, _EMPTY, _DROP)[kept == 0]
-    sets = layouts_with_messages(rows) & (rows[:, table.CODEC] != NONE) & (kept > 0)
+    sets = np.isin(rows[:, table.LAYOUT], layouts.MESSAGES) & (rows[:, table.CODEC] != NONE) & (kept > 0)
     if merge:
         entries[sets] = _MERGE
     return Fate(entries, keep, horizon)
-
-
-def layouts_with_messages(rows: Any) -> Any:
-    """Flags of the entries that are messages or wrappers."""
-    return np.isin(rows[:, table.LAYOUT], (layouts.LEGACY, layouts.ENRICHED, layouts.KIP87))
 
 
 def _per_entry(flags: Any, piece: Piece) -> Any:
@@ -111,7 +105,7 @@ def _plain(records: pa.RecordBatch, how: Settings) -> pa.RecordBatch:
 
 def _rebuilt(records: pa.RecordBatch, source: Any, kept: Any, horizon: Any, round: Round, how: Settings) -> Encoded:
     """The entries with the records that are left; base offset, last offset, sequence and producer stay."""
-    messages = how.layout in (layouts.LEGACY, layouts.ENRICHED, layouts.KIP87)
+    messages = how.layout in layouts.MESSAGES
     given = take_apart(pa.Table.from_batches([_plain(records, how) if messages else records]), 0)
     given.from_log = True
     first = np.cumsum(kept) - kept

@@ -27,7 +27,6 @@ from kolumn.source import Segment
 from kolumn.storage import base_name, parent
 from kolumn.transactions import Transactions
 
-_BELOW = (layouts.LEGACY, layouts.KIP87, layouts.ENRICHED)
 _COMPACT = (layouts.V3, layouts.V3_BARE)
 
 
@@ -230,7 +229,7 @@ class Job:
         return np.where(same, _COPY, np.where(pair & plain, _RESTRIDE, _REGROUP))
 
     def _refuse(self, segment: Segment, piece: Piece) -> None:
-        if self.drop_transactions or self.how.layout not in _BELOW:
+        if self.drop_transactions or self.how.layout not in layouts.MESSAGES:
             return
         wrong = np.flatnonzero(piece.rows[:, table.TRANSACTIONAL])
         if len(wrong):

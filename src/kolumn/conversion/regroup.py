@@ -19,7 +19,7 @@ from kolumn.errors import ArgumentError
 from kolumn.formats import layouts, table
 from kolumn.pieces import Piece
 
-_HEADED = (layouts.V2, layouts.V3, layouts.V3_BARE, layouts.KIP98)
+_HEADED = (*layouts.BATCHES, layouts.KIP98)
 """Layouts whose header stays true when records are missing."""
 _KEPT = [
     table.BASE_OFFSET, table.LAST_OFFSET, table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP, table.PRODUCER_ID,
@@ -112,7 +112,7 @@ def _together(records: pa.RecordBatch, entry: Any, how: Settings, packed: bool) 
 
 
 def _check_codecs(codecs: Any, how: Settings, asked: int | None) -> None:
-    if how.layout not in (layouts.V2, layouts.V3, layouts.V3_BARE) and (codecs == ZSTD).any():
+    if how.layout not in layouts.BATCHES and (codecs == ZSTD).any():
         name = layouts.FORMAT_NAMES[how.format]
         why = "is asked for" if asked is not None else "is what batches of the source have"
         raise ArgumentError(f"codec zstd {why}, and format {name} with magic {how.magic} has {', '.join(NAMES[:ZSTD])}: give codec=")

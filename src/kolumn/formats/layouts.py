@@ -16,6 +16,10 @@ FORMAT_NAMES = ("kafka", "enriched", "kip98-draft", "v3-compact", "kip87")
 
 LEGACY, V2, V3, V3_BARE, ENRICHED, KIP98, KIP87, NONE = range(8)
 """Layouts of an entry; V3_BARE is format 3 whose records have no attributes, NONE an unknown magic."""
+BATCHES = (V2, V3, V3_BARE)
+"""Record batches, with records, CRC-32C and delete horizons."""
+MESSAGES = (LEGACY, ENRICHED, KIP87)
+"""Messages, alone or wrapped: no transactions."""
 
 
 def layout_of(format: int, magic: int) -> int:
@@ -38,12 +42,12 @@ def same_layout(a: int, b: int) -> bool:
 
 def has_castagnoli(layout: int) -> bool:
     """Whether the entry's checksum is CRC-32C, not CRC-32."""
-    return layout in (V2, V3, V3_BARE)
+    return layout in BATCHES
 
 
 def holds_messages(layout: int) -> bool:
     """Whether the entry is a message, or with a codec a wrapper around messages, as in formats 0 and 1."""
-    return layout in (LEGACY, ENRICHED, KIP87)
+    return layout in MESSAGES
 
 
 def highest_inner_magic(format: int, layout: int) -> int:
