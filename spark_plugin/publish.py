@@ -38,9 +38,9 @@ def publish(target: Path, staging: Path, pieces: list[Piece], overwrite: bool, f
         A folder on the same file system, for what ``overwrite`` replaces.
     pieces : list of Piece
     overwrite : bool
+        Whether the topic-partitions that are there go away, all of them.
     format : str
         Of the logs.
-        Whether the topic-partitions that are there go away, all of them.
 
     Raises
     ------

@@ -1,17 +1,15 @@
 """`convert` and `compact` of thousands of segments: a task writes a segment into a folder of its own, the driver moves what is complete."""
 
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import max as highest
 
@@ -26,8 +24,8 @@ from kolumn.formats import table
 from kolumn.plan import headers
 from kolumn.source import Segment
 from kolumn.spark_plugin.session import by_job
+from kolumn.spark_plugin.staging import Staging
 
-_STAGING = ".kolumn-staging"
 _TASKS_EACH = 4
 """Tasks for each slot: segments differ in size."""
 
@@ -55,7 +53,7 @@ def convert(spark: SparkSession, source: Any, target: str, **options: Any) -> Co
     Conversion
         The sum of all.
     """
-    job, where = Job.of(**options), _staging(target)
+    job = Job.of(**options)
     items = _places(segments_of(source, job.options), target)
     found: dict[str, Any] = {}
     if job.drop_transactions:
@@ -63,13 +61,13 @@ def convert(spark: SparkSession, source: Any, target: str, **options: Any) -> Co
         states = by_job(spark)(lambda one: transactions_of_segment(one[1], job.options), firsts)
         found = {folder: state for (folder, _), state in zip(firsts, states, strict=True)}
 
-    def work(item: tuple[Segment, Path]) -> _Done:
+    def work(where: Staging, item: tuple[Segment, Path]) -> _Done:
         segment, place = item
-        folder = _attempt(where)
+        folder = where.attempt()
         return _Done(place, folder, job.segment(segment, folder / place.name, found.get(folder_of(segment))))
 
     total = Conversion()
-    _run(spark, where, items, work, total.add)
+    _run(spark, target, items, work, total.add)
     total.segments = [str(place) for _, place in items]
     return total
 
@@ -97,26 +95,26 @@ def compact(spark: SparkSession, source: Any, target: str, *, include_active: bo
     partitions = [list(own) for _, own in groupby(segments, key=folder_of)]
     plans = list(by_job(spark)(lambda own: plan_partition(own, how, include_active), partitions))
     tasks = [(plan, i) for plan in plans for i in range(len(plan.dirty))]
-    where, total = _staging(target), Compaction()
+    total = Compaction()
     latest = _latest(spark, tasks, how)
     observed = [one for plan in plans for one in _observed(plan)]
 
-    def clean(item: tuple[int, Any]) -> _Done:
+    def clean(where: Staging, item: tuple[int, Any]) -> _Done:
         number, offsets = item
         plan, i = tasks[number]
         segment = plan.dirty[i]
-        folder = _attempt(where)
+        folder = where.attempt()
         round = plan.round(how, LatestOffsets.of(offsets), observed[number])
         return _Done(places[segment], folder, clean_segment(segment, folder / places[segment].name, round, plan.legacy_deletes[i], how))
 
-    def copy(item: tuple[Segment, Path]) -> _Done:
+    def copy(where: Staging, item: tuple[Segment, Path]) -> _Done:
         segment, place = item
-        folder = _attempt(where)
+        folder = where.attempt()
         copy_segment(segment, folder / place.name)
         return _Done(place, folder, Compaction())
 
-    _run(spark, where, list(enumerate(latest)), clean, total.add)
-    _run(spark, where, [(segment, places[segment]) for plan in plans for segment in plan.rest], copy, total.add)
+    _run(spark, target, list(enumerate(latest)), clean, total.add)
+    _run(spark, target, [(segment, places[segment]) for plan in plans for segment in plan.rest], copy, total.add)
     total.segments = [str(place) for place in places.values()]
     return total
 
@@ -166,31 +164,19 @@ def _places(segments: list[Segment], target: str) -> list[tuple[Segment, Path]]:
     return items
 
 
-def _staging(target: str) -> Path:
-    """A folder of this run on the target's file system."""
-    path = Path(no_url(target))
-    return (path.parent if path.suffix == ".log" else path) / _STAGING / uuid.uuid4().hex
-
-
-def _attempt(where: Path) -> Path:
-    """A folder that no other attempt has."""
-    context = TaskContext.get()
-    return where / f"{context.taskAttemptId() if context else 0}-{uuid.uuid4().hex}"
-
-
-def _run(spark: SparkSession, where: Path, items: list[Any], work: Callable[[Any], _Done], count: Callable[[Any], None]) -> None:
+def _run(spark: SparkSession, target: str, items: list[Any], work: Callable[[Staging, Any], _Done], count: Callable[[Any], None]) -> None:
     """Do the work in tasks, and give what they wrote its names when all are done; nothing is left of a failed job."""
     if not items:
         return
     slots = _TASKS_EACH * spark.sparkContext.defaultParallelism
+    path = Path(no_url(target))
+    where = Staging(path.parent if path.suffix == ".log" else path, "rewrite")
     try:
-        for one in spark.sparkContext.parallelize(items, min(len(items), slots)).map(work).collect():
+        for one in spark.sparkContext.parallelize(items, min(len(items), slots)).map(partial(work, where)).collect():
             one.place.parent.mkdir(parents=True, exist_ok=True)
             # The log comes last: an index without its log is no segment.
             for path in sorted(one.folder.iterdir(), key=lambda path: path.suffix == ".log"):
                 path.rename(one.place.with_suffix(path.suffix))
             count(one.result)
     finally:
-        rmtree(where, ignore_errors=True)
-        if where.parent.is_dir() and not any(where.parent.iterdir()):
-            where.parent.rmdir()
+        where.remove()

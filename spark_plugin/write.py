@@ -1,7 +1,5 @@
 """``df.write.format("kolumn")``: tasks write segments into a folder of their own, the driver moves those of the successful ones."""
 
-import shutil
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from kolumn.errors import ArgumentError
 from kolumn.formats.layouts import ENRICHED_FORMAT, FORMAT_NAMES
 from kolumn.spark_plugin.publish import Piece, end_of, publish
 from kolumn.spark_plugin.schema import arrow_schema
+from kolumn.spark_plugin.staging import Staging
 from kolumn.spark_plugin.write_options import WriteOptions, check_topic
 
 _SORTED = 'df.repartition("topic", "partition").sortWithinPartitions("offset") brings the records of a partition together, in order'
@@ -46,14 +45,13 @@ class SegmentWriter(DataSourceArrowWriter):
         if options.topic is None and "topic" not in schema.names:
             raise ArgumentError("no topic: give the DataFrame a column 'topic', or the write an option 'topic'")
         self.options, self.overwrite = options, overwrite
-        # No name of a topic-partition, so that whoever reads the log directory passes it over.
-        self.staging = Path(options.path, f".kolumn-write.{uuid.uuid4().hex}.partial")
+        self.staging = Staging(Path(options.path), "write")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """One task: every attempt has a folder of its own."""
         context = TaskContext.get()
         task = context.partitionId() if context is not None else 0
-        folder = self.staging / uuid.uuid4().hex
+        folder = self.staging.attempt()
         open_now: dict[tuple[str, int], _Partition] = {}
         with ExitStack() as stack:
             for batch in iterator:
@@ -74,13 +72,13 @@ class SegmentWriter(DataSourceArrowWriter):
         """Move what the tasks have written to its place, on the driver."""
         pieces = [piece for message in messages if isinstance(message, Written) for piece in message.pieces]
         try:
-            publish(Path(self.options.path), self.staging, pieces, self.overwrite, FORMAT_NAMES[self.options.how.format])
+            publish(Path(self.options.path), self.staging.path, pieces, self.overwrite, FORMAT_NAMES[self.options.how.format])
         finally:
-            shutil.rmtree(self.staging, ignore_errors=True)
+            self.staging.remove()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Forget what the tasks have written."""
-        shutil.rmtree(self.staging, ignore_errors=True)
+        self.staging.remove()
 
 
 class _Partition:

@@ -18,7 +18,7 @@ from kolumn.api import segments_of
 from kolumn.compaction.compact import copy_segment, folder_of
 from kolumn.conversion.convert import targets
 from kolumn.encode.entries import Encoded
-from kolumn.encode.segments import SegmentFiles
+from kolumn.encode.segments import SegmentFiles, make_parent
 from kolumn.encode.write import no_url
 from kolumn.errors import ArgumentError
 from kolumn.formats import layouts, table
@@ -103,6 +103,7 @@ def clean(
                 done.dropped.append(segment.path)
                 continue
             young = True
+            make_parent(places[segment])
             if start == 0:
                 copy_segment(segment, places[segment])
             else:

@@ -13,9 +13,9 @@ from kit.draft_segments import FORMATS, Entry, Maker, Row, damage
 
 COUNT = max(200, int(os.environ.get("KOLUMN_FUZZ_MUTANTS", "5000")) // 60)
 """Segments of each format: one for 60 of those of the shipped formats."""
-JUDGED_OTHERWISE = 200
-"""One mutant in so many may have lost an entry that was there, or given the messages of a damaged wrapper, stored in its stream without
-compression, for entries: they have right checksums, and with relative offsets a place before the rest. See `test_mutants` too."""
+JUDGED_OTHERWISE = 100
+"""One mutant in so many may give the messages of a damaged wrapper, stored in its stream without compression, for entries: they have right
+checksums, and with relative offsets a place before the rest. What follows is lost where such an offset is beyond it. See `test_mutants`."""
 COLUMNS = list(Row._fields)
 
 
@@ -52,12 +52,13 @@ def test_damaged_segments(format: str, tmp_path: Path) -> None:
         data, hit = damage(b"".join(entry.data for entry in entries), bounds, random.Random(seed))
         path = tmp_path / "a.log"
         path.write_bytes(data)
-        known = {row for entry in entries for row in entry.rows}
+        known, of_hit = {row for entry in entries for row in entry.rows}, set(map(_contents, entries[hit].rows))
         found = _read(path, format=format, threads=1, errors="skip")
         unknown = set(found) - known
-        assert set(map(_contents, unknown)) <= set(map(_contents, known)), seed
+        assert set(map(_contents, unknown)) <= of_hit, seed
         assert found == _read(path, format=format, threads=2, chunk_bytes=64, errors="skip"), seed
-        if unknown or not set(found) >= {row for i, entry in enumerate(entries) if i != hit for row in entry.rows}:
+        assert unknown or set(found) >= {row for i, entry in enumerate(entries) if i != hit for row in entry.rows}, seed
+        if unknown:
             judged.append(seed)
         report = kolumn.verify(path, format=format)
         if report.ok:

@@ -16,7 +16,7 @@ from kolumn.compaction.latest import LatestOffsets
 from kolumn.compaction.retention import Producers, Round
 from kolumn.compaction.rewrite import fate, rewrite
 from kolumn.conversion.convert import targets
-from kolumn.encode.segments import SegmentFiles
+from kolumn.encode.segments import SegmentFiles, make_parent
 from kolumn.encode.write import no_url
 from kolumn.errors import ArgumentError, CorruptBatchError, KolumnError
 from kolumn.find_transactions import transactions_of
@@ -129,8 +129,10 @@ def _clean_partition(plan: "Plan", places: dict[Segment, Path], how: "Settings")
         for keys, offsets in last_keys(segment, round, how):
             round.latest.add(keys, offsets)
     for segment, deletes in zip(plan.dirty, plan.legacy_deletes, strict=True):
+        make_parent(places[segment])
         done.add(clean_segment(segment, places[segment], round, deletes, how))
     for segment in plan.rest:
+        make_parent(places[segment])
         copy_segment(segment, places[segment])
         done.segments.append(str(places[segment]))
     return done
@@ -259,7 +261,6 @@ def copy_segment(segment: Segment, place: Path) -> None:
     if place.exists():
         raise ArgumentError(f"{place} is there already: name another target, or remove it")
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
         for suffix in _SIDE_FILES:
             if (data := read_bytes(with_suffix(segment.path, suffix))) is not None:
                 place.with_suffix(suffix).write_bytes(data)

@@ -16,7 +16,7 @@ from kolumn.conversion.restride import restride
 from kolumn.conversion.retarget import Changes
 from kolumn.encode.compress import codec_of
 from kolumn.encode.entries import Encoded, Settings
-from kolumn.encode.segments import SegmentFiles
+from kolumn.encode.segments import SegmentFiles, make_parent
 from kolumn.encode.write import no_url, settings
 from kolumn.errors import ArgumentError, CorruptBatchError
 from kolumn.find_transactions import transactions_of_segment
@@ -134,6 +134,7 @@ def convert(
     for segment, place in targets(segments_of(source, job.options), Path(no_url(target))):
         if drop_transactions and (folder := parent(segment.path)) not in found:
             found[folder] = transactions_of_segment(segment, job.options)
+        make_parent(place)
         done.add(job.segment(segment, place, found.get(parent(segment.path))))
     return done
 

@@ -28,13 +28,27 @@ _LARGEST_RELATIVE = 2**31 - 1
 _DIGITS = 20
 
 
+def make_parent(target: Path) -> None:
+    """Make the folder that a target is in. `SegmentFiles` makes none: a task of a failed job must not bring back what was removed.
+
+    Raises
+    ------
+    KolumnError
+        It can't be made.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise KolumnError(f"{target}: cannot be written: {error.strerror}") from error
+
+
 class SegmentFiles:
     """Files of one partition, complete or not there at all: they are written elsewhere and renamed when all is on disk.
 
     Parameters
     ----------
     target : Path
-        A segment file (``*.log``), or the folder of a topic-partition, which must not be there or be empty.
+        A segment file (``*.log``), or the folder of a topic-partition, which must not be there or be empty. What it is in is there.
     segment_bytes : int
         A segment is rolled before it would have more; of a segment file there is one.
     index_interval_bytes : int
@@ -70,7 +84,7 @@ class SegmentFiles:
 
     def __enter__(self) -> Self:
         try:
-            self._folder.mkdir(parents=True)
+            self._folder.mkdir()
         except OSError as error:
             raise KolumnError(f"{self.target}: cannot be written: {error.strerror}") from error
         return self

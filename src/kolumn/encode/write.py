@@ -11,7 +11,7 @@ import pyarrow as pa
 from kolumn.encode.compress import codec_of, level_of
 from kolumn.encode.encoders import encode
 from kolumn.encode.entries import Settings
-from kolumn.encode.segments import SegmentFiles
+from kolumn.encode.segments import SegmentFiles, make_parent
 from kolumn.encode.table import check_columns, take_apart
 from kolumn.errors import ArgumentError
 from kolumn.formats import layouts
@@ -80,7 +80,9 @@ def write(
     how = settings(format, magic, codec, level, batch_bytes, batch_records)
     reader = _reader(table, base_offset)
     enriched = how.format == layouts.ENRICHED_FORMAT
-    with SegmentFiles(Path(no_url(path)), segment_bytes, index_interval_bytes, enriched) as files:
+    target = Path(no_url(path))
+    make_parent(target)
+    with SegmentFiles(target, segment_bytes, index_interval_bytes, enriched) as files:
         writer = Writer(files, how, base_offset or 0)
         for piece in cut_into_pieces(reader):
             writer.add(piece, last=False)
