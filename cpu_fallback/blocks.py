@@ -4,7 +4,8 @@ import numpy as np
 
 from kolumn.codecs import END, GZIP, LZ4, NONE, SNAPPY, STORED, ZSTD, flaws, gzip, lz4, snappy, xxh32, zstd
 from kolumn.cpu_fallback import scalars  # noqa: F401 (formats first)
-from kolumn.cpu_fallback.compile import compiled, scalar
+from kolumn.cpu_fallback.compile import compiled
+from kolumn.scalar import scalar
 
 scalar(xxh32, lz4, snappy, zstd, gzip)
 

@@ -1,9 +1,7 @@
-"""Numba for the CPU: the scalar functions of `kolumn.formats` become machine code here, and the result is cached.
+"""Numba for the CPU: `compiled` makes a loop that has no GIL and no bounds checks and is cached on disk.
 
-`scalar` makes a plain function callable from compiled code and leaves the function itself as it is, so that the
-undecorated one stays the reference. `compiled` makes a loop: no GIL, no bounds checks, cached on disk. The cache is
-keyed by a fingerprint of every source file that can end up in compiled code, because Numba itself only looks at the
-file of the outermost function.
+The cache is keyed by a fingerprint of every source file that can end up in compiled code, because Numba itself only looks
+at the file of the outermost function.
 """
 
 import hashlib
@@ -14,58 +12,10 @@ from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from llvmlite import ir
-from numba import njit, types
+from numba import njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
-from numba.extending import intrinsic, overload, register_jitable
-
-from kolumn.formats import memory
-
-_PRIMITIVES = (memory.load8, memory.store8)
-
-
-@intrinsic
-def _load_byte(typing, buf, at):  # type: ignore[no-untyped-def]
-    """One byte at address ``buf + at``, widened to int64."""
-
-    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        pointer = builder.inttoptr(builder.add(args[0], args[1]), ir.IntType(8).as_pointer())
-        return builder.zext(builder.load(pointer), ir.IntType(64))
-
-    return types.int64(types.int64, types.int64), emit
-
-
-@overload(memory.load8)
-def _load8(buf, at):  # type: ignore[no-untyped-def]
-    return lambda buf, at: _load_byte(buf, at)
-
-
-@intrinsic
-def _store_byte(typing, buf, at, value):  # type: ignore[no-untyped-def]
-    """The low byte of ``value`` to address ``buf + at``."""
-
-    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        pointer = builder.inttoptr(builder.add(args[0], args[1]), ir.IntType(8).as_pointer())
-        builder.store(builder.trunc(args[2], ir.IntType(8)), pointer)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), emit
-
-
-@overload(memory.store8)
-def _store8(buf, at, value):  # type: ignore[no-untyped-def]
-    return lambda buf, at, value: _store_byte(buf, at, value)
-
-
-def scalar(*modules: ModuleType) -> None:
-    """Make every public function defined in ``modules`` callable from compiled code."""
-    for module in modules:
-        for function in vars(module).values():
-            if getattr(function, "__module__", None) == module.__name__ and callable(function) and function not in _PRIMITIVES:
-                register_jitable(forceinline=True)(function)
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -96,7 +46,7 @@ def cache_folder() -> Path | None:
 
 @cache
 def _fingerprint() -> str:
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(files("kolumn").joinpath("scalar.py").read_bytes())
     # Not by path: the package may be in a zip, as Spark ships it.
     for package in ("kolumn.cpu_fallback", "kolumn.formats", "kolumn.codecs"):
         for source in sorted(files(package).iterdir(), key=lambda file: file.name):

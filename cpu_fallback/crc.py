@@ -37,29 +37,8 @@ def _crc_step(typing: Any, register: Any, word: Any) -> Any:
     return types.int64(types.int64, types.int64), emit
 
 
-def _multiply(a: int, b: int) -> int:
-    """Product of two reflected polynomials modulo CRC-32C's."""
-    product = 0
-    for bit in range(31, -1, -1):
-        if a >> bit & 1:
-            product ^= b
-        b = (b >> 1) ^ (crc.CASTAGNOLI if b & 1 else 0)
-    return product
-
-
-def _shift_tables(size: int) -> np.ndarray:
-    """Tables that move a register over ``size`` zero bytes: int64, shape (4, 256)."""
-    power, square, count = 0x80000000, 0x00800000, size
-    while count:
-        if count & 1:
-            power = _multiply(square, power)
-        square = _multiply(square, square)
-        count >>= 1
-    return np.array([[_multiply(power, byte << (8 * k)) for byte in range(256)] for k in range(4)], np.int64)
-
-
-_OVER_LONG = _shift_tables(LONG)
-_OVER_SHORT = _shift_tables(SHORT)
+_OVER_LONG = crc.shift_tables(LONG, crc.CASTAGNOLI)
+_OVER_SHORT = crc.shift_tables(SHORT, crc.CASTAGNOLI)
 
 
 @register_jitable
@@ -101,5 +80,3 @@ if INSTRUCTION:
 
 else:
     register_jitable(crc.crc32c)
-register_jitable(crc.crc32)
-register_jitable(crc.crc_bytes)

@@ -2,22 +2,16 @@
 
 from typing import Any
 
-from numba.extending import register_jitable
-
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.errors import Code
-from kolumn.formats import crc, kip98_draft, layouts, legacy, memory, table, v2, v3_compact
-from kolumn.formats.entry import magic_at
+from kolumn.formats import inner, layouts, table, v2, v3_compact
 
-_OK, _TRUNCATED = int(Code.OK), int(Code.TRUNCATED)
+_OK = int(Code.OK)
 _RECORD_COUNT, _RECORDS_MISSING = int(Code.RECORD_COUNT), int(Code.RECORDS_MISSING)
-_INNER_MAGIC, _INNER_COMPRESSED, _INNER_CRC = int(Code.INNER_MAGIC), int(Code.INNER_COMPRESSED), int(Code.INNER_CRC)
-_NO_INNER, _INNER_OFFSET = int(Code.NO_INNER), int(Code.INNER_OFFSET)
-_RECORD_CRC, _TAG_COUNT = int(Code.RECORD_CRC), int(Code.TAG_COUNT)
 _MAGIC, _CODEC, _COUNT, _CODE, _RECORD, _WHERE = table.MAGIC, table.CODEC, table.COUNT, table.CODE, table.RECORD, table.WHERE
-_BASE_OFFSET, _LAST_OFFSET, _LAYOUT, _UNKNOWN = table.BASE_OFFSET, table.LAST_OFFSET, table.LAYOUT, table.UNKNOWN
-_CRC_FROM, _SMALLEST_RECORD, _SMALLEST_BARE = legacy.CRC_FROM, v2.SMALLEST_RECORD, v3_compact.SMALLEST_RECORD
-_V3_BARE, _ENRICHED, _KIP98 = layouts.V3_BARE, layouts.ENRICHED, layouts.KIP98
+_BASE_OFFSET, _LAST_OFFSET, _LAYOUT = table.BASE_OFFSET, table.LAST_OFFSET, table.LAYOUT
+_SMALLEST_RECORD, _SMALLEST_BARE = v2.SMALLEST_RECORD, v3_compact.SMALLEST_RECORD
+_V3_BARE, _KIP98 = layouts.V3_BARE, layouts.KIP98
 
 
 @compiled
@@ -45,7 +39,7 @@ def index(rows: Any, payload: Any, size: Any, format: int, check_crcs: bool, rec
         if row[_CODE] != _OK:
             continue
         if row[_LAYOUT] == _KIP98:
-            row[_CODE], records[b], where = _set_messages(payload[b], size[b], check_crcs)
+            row[_CODE], records[b], where = inner.set_messages(payload[b], size[b], check_crcs)
             if row[_CODE] != _OK:
                 row[_RECORD], row[_WHERE], records[b] = records[b], where, 0
         elif not layouts.holds_messages(row[_LAYOUT]):
@@ -60,71 +54,15 @@ def index(rows: Any, payload: Any, size: Any, format: int, check_crcs: bool, rec
             records[b] = 1
         else:
             highest = layouts.highest_inner_magic(format, row[_LAYOUT])
-            count, last, code, where = _inner_messages(payload[b], size[b], row[_LAYOUT], highest, check_crcs)
+            count, last, code, where = inner.inner_messages(payload[b], size[b], row[_LAYOUT], highest, check_crcs)
             if code == _OK:
-                code, base[b] = _base_of(row, last, count)
+                code, base[b] = inner.base_of(row[_LAYOUT], row[_MAGIC], row[_BASE_OFFSET], row[_LAST_OFFSET], row[_COUNT], last, count)
                 where = -1
             row[_CODE] = code
             if code == _OK:
                 records[b] = count
             else:
                 row[_RECORD], row[_WHERE] = count, where
-
-
-@register_jitable
-def _inner_messages(buf: int, end: int, layout: int, highest: int, check_crcs: bool) -> tuple[int, int, int, int]:
-    """Hop through the inner messages: (count, offset field of the last one, code, where)."""
-    at = 0
-    count = 0
-    last = 0
-    while True:
-        code, following = legacy.inner(buf, at, end)
-        if code == _TRUNCATED:
-            break
-        if code != _OK:
-            return count, last, code, following
-        if magic_at(buf, at) > highest or (layout == _ENRICHED and magic_at(buf, at) == 0):
-            return count, last, _INNER_MAGIC, at + 16
-        attributes = memory.load8(buf, at + 17)
-        if attributes & 7 != 0 and (layout != _ENRICHED or attributes & 8 == 0):
-            return count, last, _INNER_COMPRESSED, at + 17
-        if check_crcs and crc.crc32(buf, at + _CRC_FROM, following) != memory.u32_at(buf, at + 12):
-            return count, last, _INNER_CRC, at + 12
-        last = memory.i64_at(buf, at)
-        count += 1
-        at = following
-    if count == 0:
-        return 0, 0, _NO_INNER, -1
-    return count, last, _OK, -1
-
-
-@register_jitable
-def _base_of(row: Any, last: int, count: int) -> tuple[int, int]:
-    """What to add to inner offsets (``DeepRecordsIterator`` of Kafka): the wrapper's magic decides, not the inner one's."""
-    if row[_LAYOUT] == _ENRICHED:
-        tells = row[_COUNT] != _UNKNOWN and row[_COUNT] != count
-        return _TAG_COUNT if tells else _OK, row[_BASE_OFFSET]
-    if row[_MAGIC] == 0 or row[_LAST_OFFSET] == 0:
-        return _OK, 0
-    if row[_LAST_OFFSET] < last:
-        return _INNER_OFFSET, 0
-    return _OK, row[_LAST_OFFSET] - last
-
-
-@register_jitable
-def _set_messages(buf: int, end: int, check_crcs: bool) -> tuple[int, int, int]:
-    """Hop through the messages of a set of `kip98_draft`: (code, count, where)."""
-    at = 0
-    count = 0
-    while at < end:
-        code, body, following = kip98_draft.hop(buf, at, end)
-        if code != _OK:
-            return code, count, at
-        if check_crcs and crc.crc32(buf, body, following - 4) != memory.u32_at(buf, following - 4):
-            return _RECORD_CRC, count, following - 4
-        count += 1
-        at = following
-    return _OK, count, -1
 
 
 @compiled

@@ -79,7 +79,7 @@ def test_only_the_command_line_knows_the_terminal(module: Path) -> None:
 
 @pytest.mark.parametrize("module", [path for path in modules() if path.parts[0] == "formats"], ids=str)
 def test_formats_know_no_file(module: Path) -> None:
-    allowed = ("numpy", "enum", "typing", "kolumn.formats", "kolumn.errors")
+    allowed = ("numpy", "ctypes", "enum", "typing", "kolumn.formats", "kolumn.errors")
     assert [name for name in imports(module) if not is_in(name, *allowed)] == []
 
 

@@ -30,6 +30,35 @@ CRC32C = slicing_tables(CASTAGNOLI)
 CRC32 = slicing_tables(IEEE)
 
 
+def multiply(a: int, b: int, polynomial: int) -> int:
+    """Product of two reflected polynomials modulo ``polynomial``; bit 31 is the coefficient of x^0."""
+    product = 0
+    for bit in range(32):
+        if (a >> (31 - bit)) & 1:
+            product ^= b
+        b = (b >> 1) ^ (polynomial if b & 1 else 0)
+    return product
+
+
+def power_of_x(exponent: int, polynomial: int) -> int:
+    """x^exponent modulo ``polynomial``; of a negative exponent the inverse."""
+    # Both polynomials have the term x^0, so one step back is: undo the addition that the bit that came in tells, and the shift.
+    square = 0x40000000 if exponent >= 0 else ((0x80000000 ^ polynomial) << 1) | 1
+    power, left = 0x80000000, abs(exponent)
+    while left:
+        if left & 1:
+            power = multiply(square, power, polynomial)
+        square = multiply(square, square, polynomial)
+        left >>= 1
+    return power
+
+
+def shift_tables(size: int, polynomial: int) -> np.ndarray:
+    """Tables that move a register over ``size`` zero bytes, byte by byte of the register: int64, shape (4, 256)."""
+    power = power_of_x(8 * size, polynomial)
+    return np.array([[multiply(power, byte << (8 * k), polynomial) for byte in range(256)] for k in range(4)], np.int64)
+
+
 def crc_bytes(t, register: int, buf: Buffer, at: int, end: int) -> int:  # type: ignore[no-untyped-def]
     """Feed bytes [at, end) to a CRC register (not inverted at either end), by the slicing tables ``t``."""
     while at + 8 <= end:

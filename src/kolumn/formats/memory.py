@@ -1,14 +1,15 @@
 """How the scalar functions reach bytes: two primitives, and what is built on them.
 
-``buf`` is whatever the backend calls a buffer. In plain Python it is a NumPy uint8 array or a ``bytes`` object;
-under the compilers it is the integer address of the first byte (``cpu_fallback/compile.py`` replaces `load8` by a
-load instruction, and `store8` by a store). Nothing here checks bounds: the caller compares every position with its end
+``buf`` is whatever the backend calls a buffer. In plain Python it is a NumPy uint8 array or a ``bytes`` object, or the
+integer address of the first byte, as under the compilers (``cpu_fallback/compile.py`` replaces `load8` by a load
+instruction, and `store8` by a store). Nothing here checks bounds: the caller compares every position with its end
 before it trusts a byte.
 
 All arithmetic is int64 in a form that gives the same result with Python's unbounded integers and with wrapping
 machine words.
 """
 
+from ctypes import c_uint8
 from typing import Any
 
 Buffer = Any
@@ -16,12 +17,15 @@ Buffer = Any
 
 def load8(buf: Buffer, at: int) -> int:
     """Byte at position ``at`` as 0..255; how the formats read."""
-    return int(buf[at])
+    return c_uint8.from_address(buf + at).value if isinstance(buf, int) else int(buf[at])
 
 
 def store8(buf: Buffer, at: int, value: int) -> None:
     """Set the byte at position ``at`` to the low eight bits of ``value``; how the formats write."""
-    buf[at] = value & 0xFF
+    if isinstance(buf, int):
+        c_uint8.from_address(buf + at).value = value & 0xFF
+    else:
+        buf[at] = value & 0xFF
 
 
 def i8_at(buf: Buffer, at: int) -> int:

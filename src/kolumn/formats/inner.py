@@ -1,0 +1,76 @@
+"""How many messages an entry wraps, and what their offsets count from: what has to be known before any of them is looked into."""
+
+from kolumn.errors import Code
+from kolumn.formats import crc, kip98_draft, layouts, legacy, table
+from kolumn.formats.entry import magic_at
+from kolumn.formats.memory import Buffer, i64_at, load8, u32_at
+
+_OK, _TRUNCATED = int(Code.OK), int(Code.TRUNCATED)
+_INNER_MAGIC, _INNER_COMPRESSED, _INNER_CRC = int(Code.INNER_MAGIC), int(Code.INNER_COMPRESSED), int(Code.INNER_CRC)
+_NO_INNER, _INNER_OFFSET = int(Code.NO_INNER), int(Code.INNER_OFFSET)
+_RECORD_CRC, _TAG_COUNT = int(Code.RECORD_CRC), int(Code.TAG_COUNT)
+_UNKNOWN, _CRC_FROM, _ENRICHED = table.UNKNOWN, legacy.CRC_FROM, layouts.ENRICHED
+
+
+def inner_messages(buf: Buffer, end: int, layout: int, highest: int, check_crcs: bool) -> tuple[int, int, int, int]:
+    """Hop through the inner messages: (count, offset field of the last one, code, where)."""
+    at = 0
+    count = 0
+    last = 0
+    while True:
+        code, following = legacy.inner(buf, at, end)
+        if code == _TRUNCATED:
+            break
+        if code != _OK:
+            return count, last, code, following
+        if magic_at(buf, at) > highest or (layout == _ENRICHED and magic_at(buf, at) == 0):
+            return count, last, _INNER_MAGIC, at + 16
+        attributes = load8(buf, at + 17)
+        if attributes & 7 != 0 and (layout != _ENRICHED or attributes & 8 == 0):
+            return count, last, _INNER_COMPRESSED, at + 17
+        if check_crcs and crc.crc32(buf, at + _CRC_FROM, following) != u32_at(buf, at + 12):
+            return count, last, _INNER_CRC, at + 12
+        last = i64_at(buf, at)
+        count += 1
+        at = following
+    if count == 0:
+        return 0, 0, _NO_INNER, -1
+    return count, last, _OK, -1
+
+
+def base_of(layout: int, magic: int, base_offset: int, last_offset: int, told: int, last: int, count: int) -> tuple[int, int]:
+    """What to add to inner offsets (``DeepRecordsIterator`` of Kafka): the wrapper's magic decides, not the inner one's.
+
+    Parameters
+    ----------
+    layout, magic, base_offset, last_offset, told : int
+        Of the wrapper; ``told`` is the number of messages that it says it has, or `table.UNKNOWN`.
+    last, count : int
+        Offset field of the last inner message, and how many there are.
+
+    Returns
+    -------
+    code, base : int
+    """
+    if layout == _ENRICHED:
+        return _TAG_COUNT if told not in (_UNKNOWN, count) else _OK, base_offset
+    if magic == 0 or last_offset == 0:
+        return _OK, 0
+    if last_offset < last:
+        return _INNER_OFFSET, 0
+    return _OK, last_offset - last
+
+
+def set_messages(buf: Buffer, end: int, check_crcs: bool) -> tuple[int, int, int]:
+    """Hop through the messages of a set of `kip98_draft`: (code, count, where)."""
+    at = 0
+    count = 0
+    while at < end:
+        code, body, following = kip98_draft.hop(buf, at, end)
+        if code != _OK:
+            return code, count, at
+        if check_crcs and crc.crc32(buf, body, following - 4) != u32_at(buf, following - 4):
+            return _RECORD_CRC, count, following - 4
+        count += 1
+        at = following
+    return _OK, count, -1
