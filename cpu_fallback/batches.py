@@ -80,7 +80,7 @@ def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: 
     keys, values = modes(options, mode, need_key)
     payload_bytes = int(size[good].sum())
     drafts = format not in (layouts.KAFKA, layouts.V3_FORMAT)
-    columns = Columns(int(records.sum()), payload_bytes, payload_bytes, headers, keys, values, want_headers, drafts)
+    columns = Columns.of(int(records.sum()), payload_bytes, payload_bytes, headers, keys, values, want_headers, drafts)
     at = np.zeros(POSITIONS, np.int64)
     fields(rows, payload, size, base, buffer, at_origin, records, columns.target, at, headers, options.errors == "raise")
     for b in np.flatnonzero(good & (rows[:, table.CODE] != Code.OK)):

@@ -1,6 +1,6 @@
 """Arrow columns on the CPU: memory for a run of batches, handed to `fields` as addresses, and put together afterwards."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -99,24 +99,39 @@ class BinaryColumn:
             return pa.Array.from_buffers(kind, rows, [mask, used(self.views, rows * _VIEW), *sources], nulls)
         assert self.ends is not None
         assert self.arena is not None
-        return pa.Array.from_buffers(kind, rows, [mask, used(self.ends, 4 * (rows + 1)), used(self.arena, used_bytes)], nulls)
+        buffers = [mask, used(self.ends, 4 * (rows + 1)), used(self.arena, used_bytes)]
+        if pa.types.is_binary_view(kind):
+            return pa.Array.from_buffers(pa.binary(), rows, buffers, nulls).cast(kind)
+        return pa.Array.from_buffers(kind, rows, buffers, nulls)
 
 
+@dataclass
 class Columns:
     """Memory of the columns of a run of batches.
 
-    Parameters
+    Attributes
     ----------
-    rows, key_bytes, value_bytes, headers : int
-        How much there is at most; headers are no larger than values.
-    keys, values : int
-        SKIP, COPY or VIEW.
-    want_headers, drafts : bool
-        Whether there are headers to keep, whether messages have attributes of their own.
+    offset, timestamp : pa.Buffer
+        int64; ms.
+    attributes, seconds : ndarray
+        As `Target` has their addresses; empty where messages have none.
+    key, value, header_key, header_value : BinaryColumn
+    header_ends : pa.Buffer, optional
     """
 
-    def __init__(
-        self,
+    offset: pa.Buffer
+    timestamp: pa.Buffer
+    attributes: Any
+    seconds: Any
+    key: BinaryColumn
+    value: BinaryColumn
+    header_ends: pa.Buffer | None = None
+    header_key: BinaryColumn = field(default_factory=lambda: BinaryColumn(SKIP))
+    header_value: BinaryColumn = field(default_factory=lambda: BinaryColumn(SKIP))
+
+    @classmethod
+    def of(
+        cls,
         rows: int,
         key_bytes: int,
         value_bytes: int,
@@ -125,18 +140,31 @@ class Columns:
         values: int,
         want_headers: bool,
         drafts: bool = False,
-    ) -> None:
-        self.offset, self.timestamp = allocate(8 * rows), allocate(8 * rows)
-        self.attributes = np.zeros(rows if drafts else 0, np.uint8)
-        self.seconds = np.full(rows if drafts else 0, -1, np.int64)
-        self.key = BinaryColumn.of(keys, rows, key_bytes)
-        self.value = BinaryColumn.of(values, rows, value_bytes)
-        self.header_ends = allocate(4 * (rows + 1)) if want_headers else None
-        if self.header_ends is not None:
-            store_zero(self.header_ends.address)
-        header_bytes = value_bytes if headers else 0
-        self.header_key = BinaryColumn.of(COPY if want_headers else SKIP, headers, header_bytes)
-        self.header_value = BinaryColumn.of(COPY if want_headers else SKIP, headers, header_bytes)
+    ) -> "Columns":
+        """New memory.
+
+        Parameters
+        ----------
+        rows, key_bytes, value_bytes, headers : int
+            How much there is at most; headers are no larger than values.
+        keys, values : int
+            SKIP, COPY or VIEW.
+        want_headers, drafts : bool
+            Whether there are headers to keep, whether messages have attributes of their own.
+        """
+        columns = cls(
+            allocate(8 * rows),
+            allocate(8 * rows),
+            np.zeros(rows if drafts else 0, np.uint8),
+            np.full(rows if drafts else 0, -1, np.int64),
+            BinaryColumn.of(keys, rows, key_bytes),
+            BinaryColumn.of(values, rows, value_bytes),
+        )
+        if want_headers:
+            columns.header_ends = allocate(4 * (rows + 1))
+            store_zero(columns.header_ends.address)
+            columns.header_key, columns.header_value = (BinaryColumn.of(COPY, headers, value_bytes if headers else 0) for _ in range(2))
+        return columns
 
     @property
     def target(self) -> Target:

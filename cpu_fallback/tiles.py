@@ -108,7 +108,7 @@ class _Chunk:
         records = max(int(payload_bytes * density * 1.1), min(count, self.need // SMALLEST_RECORD), 1)
         records = min(records, payload_bytes // SMALLEST_RECORD)
         key_bytes = max(int(payload_bytes * self.file.key_share) + SLACK, self.need)
-        self.columns = Columns(records, key_bytes, payload_bytes, 0, *self.modes, False)
+        self.columns = Columns.of(records, key_bytes, payload_bytes, 0, *self.modes, False)
         self.target = self.columns.target
         self.at, self.inflated = np.zeros(POSITIONS + 1, np.int64), 0
         self.limit = Room(records, key_bytes, payload_bytes, 0)

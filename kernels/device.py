@@ -1,6 +1,14 @@
-"""The device of this process, and the one memory pool that cuDF and CuPy share on it."""
+"""The device of this process, and the one memory pool that cuDF, CuPy and Kolumn share on it."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from kolumn.errors import MissingError
+from kolumn.kernels.runtime import Runtime
+
+_local = threading.local()
+_given: list[Runtime] = []
 
 ADVICE = "pip install 'kolumn[gpu]', and see `kolumn doctor`"
 
@@ -43,3 +51,32 @@ def open_device(device: int, share: float) -> None:
     pool = rmm.mr.LimitingResourceAdaptor(rmm.mr.CudaAsyncMemoryResource(), int(share * total))
     rmm.mr.set_per_device_resource(device, pool)
     cupy.cuda.set_allocator(rmm_cupy_allocator)
+
+
+def runtime() -> Runtime:
+    """The device as this thread sees it, opened on first use.
+
+    Raises
+    ------
+    MissingError
+        There is no device, or a package is missing.
+    """
+    if _given:
+        return _given[-1]
+    if not hasattr(_local, "runtime"):
+        count()
+        from kolumn.kernels.cuda import CudaRuntime
+
+        _local.runtime = CudaRuntime()
+    found: Runtime = _local.runtime
+    return found
+
+
+@contextmanager
+def using(runtime: Runtime) -> Iterator[None]:
+    """Let all threads use a runtime for a while: an emulated device, in tests."""
+    _given.append(runtime)
+    try:
+        yield
+    finally:
+        _given.pop()

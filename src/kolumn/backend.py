@@ -1,22 +1,49 @@
-"""The only place that chooses where batches are decoded: the argument, then KOLUMN_BACKEND, then what is there."""
+"""The only place that chooses where batches are decoded: the argument, then KOLUMN_BACKEND, then the CPU.
+
+"auto" takes no GPU by itself: looking for one would begin to use it, which a Spark driver, or a process that is going to fork, must not.
+"""
 
 import os
+from typing import Any
 
-from kolumn.errors import ArgumentError, MissingError
+from kolumn.errors import ArgumentError
 
 
 def choose(backend: str = "auto") -> str:
-    """Name of the backend to use, "cpu".
+    """Name of the backend to use, "cpu" or "gpu".
+
+    Raises
+    ------
+    ArgumentError
+        KOLUMN_BACKEND says something else.
+    """
+    if backend == "auto":
+        backend = os.environ.get("KOLUMN_BACKEND", "auto")
+    if backend not in ("auto", "cpu", "gpu"):
+        raise ArgumentError(f"KOLUMN_BACKEND={backend!r}: expected auto, cpu or gpu")
+    return "gpu" if backend == "gpu" else "cpu"
+
+
+def opened(backend: str) -> Any:
+    """Class of the chunks of a backend: `on_host.HostChunk` or `on_device.DeviceChunk`."""
+    if choose(backend) == "gpu":
+        from kolumn.on_device import DeviceChunk
+
+        return DeviceChunk
+    from kolumn.on_host import HostChunk
+
+    return HostChunk
+
+
+def require(backend: str) -> None:
+    """Make sure that the backend can run here, before anything is read.
 
     Raises
     ------
     MissingError
-        A GPU was asked for: that backend is not part of this version.
+        A GPU was asked for, and there is none, or a package is missing.
     """
-    if backend == "auto":
-        backend = os.environ.get("KOLUMN_BACKEND", "auto")
-    if backend == "gpu":
-        raise MissingError("backend='gpu' is not available in this version of Kolumn; use backend='cpu' or 'auto'")
-    if backend not in ("auto", "cpu"):
-        raise ArgumentError(f"KOLUMN_BACKEND={backend!r}: expected auto, cpu or gpu")
-    return "cpu"
+    if choose(backend) == "gpu":
+        from kolumn.kernels.device import runtime
+
+        runtime()

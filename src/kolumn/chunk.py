@@ -1,31 +1,24 @@
 """One chunk of entries: checksums, then what damage means for the chain, then columns."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from kolumn.cpu_fallback.batches import Run, decode_run
+from kolumn.backend import opened
+from kolumn.cpu_fallback.batches import Run
 from kolumn.cpu_fallback.record_batch import record_batch
 from kolumn.cpu_fallback.select import wanted
 from kolumn.cpu_fallback.tiles import stream_runs
-from kolumn.cpu_fallback.walk import check
 from kolumn.damage import Damage, Trouble, damage_of
 from kolumn.errors import Code
 from kolumn.explain import header_error, row_error
 from kolumn.formats import table
-from kolumn.options import MIB, Options
+from kolumn.options import Options
 from kolumn.plan import Chunk
 from kolumn.resync import Search
 from kolumn.segment_file import SegmentFile
-
-PACKED_BYTES = 2 * MIB
-"""Compressed bytes that are inflated at a time."""
-RUN_BYTES = 512 * MIB
-"""Plain bytes in one record batch: Arrow's binary offsets end at 2 GiB."""
 
 
 @dataclass
@@ -90,16 +83,16 @@ def _give(run: Run, rows: Any, file: SegmentFile, options: Options, result: Deco
 def _decoded(file: SegmentFile, chunk: Chunk, options: Options, floor: int | None) -> Decoded:
     result = Decoded()
     rows = chunk.rows
+    backend = opened(options.backend)(chunk.source, chunk.origin, options)
     if options.check_crcs:
-        check(chunk.source.ctypes.data, chunk.origin, rows)
+        backend.check(rows)
     rows = before_trouble(file, chunk, rows, options, floor, result)
     if result.undecided:
         return result
     good = rows[rows[:, table.CODE] == Code.OK]
     taken = good[wanted(good, options)]
     errors = {}
-    for run_rows in runs(taken):
-        run = decode_run(chunk.source, chunk.origin, run_rows, options, "controlType" in options.columns)
+    for run, run_rows in backend.runs(taken, "controlType" in options.columns):
         for i in np.flatnonzero(run_rows[:, table.CODE]):
             row = run_rows[i].copy()
             errors[int(row[table.POSITION])] = row_error(file.path, row, None, run.found.get(int(i), "")), row
@@ -151,16 +144,3 @@ def before_trouble(file: SegmentFile, chunk: Chunk, rows: Any, options: Options,
         result.trouble = Trouble(position, floor, error, resume, row)
         return rows[:i]
     return rows
-
-
-def runs(rows: Any) -> Iterator[Any]:
-    """Cut entries into runs that are inflated and decoded together."""
-    packed = np.where(rows[:, table.CODEC] != 0, rows[:, table.SIZE], 0)
-    if packed.any():
-        group = (np.cumsum(packed) - packed) // PACKED_BYTES
-    else:
-        group = (np.cumsum(rows[:, table.SIZE]) - rows[:, table.SIZE]) // RUN_BYTES
-    bounds = [0, *(np.flatnonzero(np.diff(group)) + 1), len(rows)]
-    for start, stop in pairwise(bounds):
-        if stop > start:
-            yield rows[start:stop]

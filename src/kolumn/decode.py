@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kolumn.backend import choose
+from kolumn.backend import choose, require
 from kolumn.chunk import Decoded, decode_chunk
 from kolumn.damage import Damage, Tally, Trouble
 from kolumn.errors import Code, CorruptBatchError
@@ -47,7 +47,7 @@ def scan_ranges(
     CorruptBatchError
         Damage, with ``errors="raise"``; everything before it has been given by then.
     """
-    choose(options.backend)
+    require(options.backend)
     source = iter(ranges)
     if options.threads == 1:
         for one in source:
@@ -136,7 +136,8 @@ def _until_trouble(
 ) -> Generator[pa.RecordBatch, None, Trouble | None]:
     """Decode up to the end or to where the chain of entries is lost."""
     floor = one.floor
-    streamed, ahead = "headers" not in options.columns, pool is not None
+    streamed = "headers" not in options.columns and choose(options.backend) == "cpu"
+    ahead = pool is not None
     plan = _Plan(chunks(file, one.start, one.end, options.chunk_bytes, streamed=streamed, ahead=ahead, check_crcs=options.check_crcs))
 
     def work(chunk: Chunk) -> Decoded:

@@ -60,6 +60,9 @@ class Options:
         Largest inflated size of one batch.
     max_ratio : float
         Largest ratio of inflated to compressed size of a batch that inflates to more than 64 MiB.
+    trusted : bool
+        On a GPU, whether its library may inflate batches whose checksum is right. What it does with bytes that are broken all the same,
+        or made to break it, is not defined; with False the CPU's codecs inflate.
     """
 
     format: str = "kafka"
@@ -81,6 +84,7 @@ class Options:
     partition: int | None = None
     max_batch_bytes: int = 2**31 - 1
     max_ratio: float = 1032.0
+    trusted: bool = True
 
     @classmethod
     def of(cls, **given: Any) -> "Options":

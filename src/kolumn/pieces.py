@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.batch_table import entry_rows
-from kolumn.chunk import runs
 from kolumn.cpu_fallback.batches import decode_run
 from kolumn.cpu_fallback.record_batch import record_batch
 from kolumn.errors import ArgumentError, Code, CorruptBatchError
 from kolumn.explain import header_error, row_error
 from kolumn.formats import table
+from kolumn.on_host import runs_of
 from kolumn.options import Options
 from kolumn.schema import unknown
 from kolumn.segment_file import SegmentFile
@@ -106,7 +106,7 @@ def pieces(segment: Segment, options: Options, damage: list[CorruptBatchError] |
                 _note(header_error(file.path, rows[i], file.read(start, start + int(rows[i, table.SIZE]))), chosen, damage)
             for part in np.split(rows, bad):
                 good = part[part[:, table.CODE] == Code.OK]
-                for group in runs(good):
+                for group in runs_of(good):
                     yield _piece(file, group, chosen, damage)
 
 

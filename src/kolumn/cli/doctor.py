@@ -66,7 +66,7 @@ def _machine() -> dict[str, Any]:
 
 def _cpu() -> dict[str, Any]:
     try:
-        from kolumn.cpu_fallback.compile import cache_folder
+        from kolumn.cache import cache_folder
         from kolumn.cpu_fallback.crc import INSTRUCTION
     except ImportError as error:
         return {"backend": f"can't run: {error}"}

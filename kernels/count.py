@@ -1,0 +1,80 @@
+"""How many rows each batch gives: a thread per batch.
+
+A record batch says it, and the number is held against the payload's size; a wrapper or a set is hopped through:
+
+    thread b   | i64 offset | i32 size | ........ | i64 offset | i32 size | ........       reads 17 bytes of each message
+               and all of them where the checksums of inner messages are compared
+
+Bound: a sector of 32 bytes for each message of a wrapper, or the bytes of the messages; nothing for record batches.
+"""
+
+from typing import NamedTuple
+
+from numba.extending import register_jitable
+
+from kolumn.errors import Code
+from kolumn.formats import inner, layouts, table, v2, v3_compact
+from kolumn.kernels.batches import Batches, field
+from kolumn.kernels.kernel import thread_per_item
+from kolumn.kernels.words import load64, store32, store64
+
+_OK = int(Code.OK)
+_LAYOUT, _CODEC, _COUNT, _MAGIC = table.LAYOUT, table.CODEC, table.COUNT, table.MAGIC
+_BASE_OFFSET, _LAST_OFFSET = table.BASE_OFFSET, table.LAST_OFFSET
+_SMALLEST_RECORD, _SMALLEST_BARE = v2.SMALLEST_RECORD, v3_compact.SMALLEST_RECORD
+_V3_BARE, _KIP98 = layouts.V3_BARE, layouts.KIP98
+
+
+class Count(NamedTuple):
+    """Arguments of `count`: those of `Batches`, of which ``first`` and ``base`` are written, and whether to compare inner checksums.
+
+    ``first`` has n + 1 int64: the number of rows of batch b goes to ``first[b + 1]``, and a running sum makes row numbers of them.
+    """
+
+    rows: int
+    payload: int
+    size: int
+    first: int
+    base: int
+    bad: int
+    format: int
+    check_crcs: int
+
+
+@thread_per_item(Count)
+def count(b: int, a: Count) -> None:
+    """Count the rows of batch ``b``."""
+    batches = Batches(a.rows, a.payload, a.size, a.first, a.base, a.bad, a.format)
+    buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
+    layout = field(batches, b, _LAYOUT)
+    base = 0
+    if layout == _KIP98:
+        code, records, _ = inner.set_messages(buf, end, a.check_crcs != 0)
+    elif not layouts.holds_messages(layout):
+        records = field(batches, b, _COUNT)
+        code = _in_record_batch(records, end, layout)
+    elif field(batches, b, _CODEC) == 0:
+        code, records = _OK, 1
+    else:
+        highest = layouts.highest_inner_magic(a.format, layout)
+        records, last, code, _ = inner.inner_messages(buf, end, layout, highest, a.check_crcs != 0)
+        if code == _OK:
+            code, base = inner.base_of(
+                layout,
+                field(batches, b, _MAGIC),
+                field(batches, b, _BASE_OFFSET),
+                field(batches, b, _LAST_OFFSET),
+                field(batches, b, _COUNT),
+                last,
+                records,
+            )
+    store64(a.first + 8 * (b + 1), records if code == _OK else 0)
+    store64(a.base + 8 * b, base)
+    if code != _OK:
+        store32(a.bad + 4 * b, 1)
+
+
+@register_jitable
+def _in_record_batch(records: int, size: int, layout: int) -> int:
+    smallest = _SMALLEST_BARE if layout == _V3_BARE else _SMALLEST_RECORD
+    return _OK if 0 <= records <= size // smallest else 1

@@ -1,0 +1,43 @@
+"""Damaged segments through both backends: the same rows, the same error. Kernels run as loops on the CPU."""
+
+import os
+import random
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+from kit.draft_segments import FORMATS, Maker, damage
+from kit.emulated import Emulated, HostMemory, run_loops
+from kit.mutate import make_segment, mutate
+from kit.outcome import COLUMNS, outcome
+from kolumn.kernels import device
+
+COUNT = max(150, int(os.environ.get("KOLUMN_FUZZ_MUTANTS", "5000")) // 100)
+
+
+def _mutant(seed: int) -> tuple[bytes, str]:
+    """Bytes and their format: every third is a draft."""
+    rng = random.Random(seed)
+    if seed % 3:
+        return mutate(rng, make_segment(rng)).data, "kafka"
+    format = FORMATS[seed // 3 % len(FORMATS)]
+    entries = [entry.data for entry in Maker(format, rng).segment(rng.randint(1, 12))]
+    return damage(b"".join(entries), list(pairwise(accumulate(map(len, entries), initial=0))), rng)[0], format
+
+
+def test_mutants(tmp_path: Path) -> None:
+    path, differ, failed = tmp_path / "a.log", [], 0
+    HostMemory.overrun.clear()
+    with device.using(Emulated(run_loops)):
+        for seed in range(COUNT):
+            data, format = _mutant(seed)
+            path.write_bytes(data)
+            for how in ({"errors": "raise"}, {"errors": "skip"}, {"errors": "skip", "check_crcs": False}):
+                options: dict[str, Any] = {"columns": COLUMNS, "include_control": True, "threads": 1, "format": format, **how}
+                one, other = (outcome(path, backend=backend, **options) for backend in ("cpu", "gpu"))
+                failed += isinstance(one, str)
+                if not (one == other if isinstance(one, str) or isinstance(other, str) else one.equals(other)):
+                    differ.append((seed, how))
+    assert not differ
+    assert not HostMemory.overrun
+    assert failed > COUNT // 4

@@ -1,0 +1,21 @@
+"""The device that tests run on: an emulated one, or with the marker ``gpu`` a real one."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from kit.emulated import Emulated, HostMemory, run_loops
+from kolumn.kernels import device as current
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> Iterator[Emulated | None]:
+    """Make ``backend="gpu"`` use the device; the emulated one, to look into, or None for a real one."""
+    if request.node.get_closest_marker("gpu"):
+        yield None
+        return
+    emulated = Emulated(run_loops)
+    HostMemory.overrun.clear()
+    with current.using(emulated):
+        yield emulated
+    assert not HostMemory.overrun

@@ -1,0 +1,94 @@
+"""``backend="gpu"`` gives what the CPU gives: the same rows of every column, the same errors in the same words."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kit.corpus import cases
+from kit.draft_segments import FORMATS, Maker
+from kit.emulated import Emulated
+from kit.outcome import COLUMNS, outcome
+from kolumn import on_device
+
+SEGMENTS = [(case, segment) for case in cases() for segment in case.segments]
+ON_BOTH = pytest.mark.parametrize("where", ["emulated", pytest.param("device", marks=pytest.mark.gpu)])
+
+
+def same(path: Any, **options: Any) -> Any:
+    """What both backends give."""
+    one, other = (outcome(path, backend=backend, **options) for backend in ("cpu", "gpu"))
+    if isinstance(one, str) or isinstance(other, str):
+        assert one == other
+    else:
+        assert other.schema == one.schema
+        for name in one.column_names:
+            assert other[name].equals(one[name]), name
+    return one
+
+
+@ON_BOTH
+@pytest.mark.parametrize(("case", "segment"), SEGMENTS, ids=lambda one: one.name if isinstance(one, Path) else str(one))
+def test_corpus(where: str, case: Any, segment: Path, device: Emulated | None) -> None:
+    same(segment, columns=COLUMNS, include_control=True, errors="raise")
+    same(segment, columns=COLUMNS, errors="skip")
+
+
+@ON_BOTH
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"binary": "view", "include_headers": True},
+        {"columns": ["offset"]},
+        {"columns": ["tombstone", "timestamp"]},
+        {"columns": ["controlType"], "include_control": True},
+        {"start_offset": 5, "end_offset": 40},
+        {"isolation_level": "read_committed", "columns": ["offset", "transaction", "value"]},
+        {"check_crcs": False},
+        {"trusted": False},
+        {"chunk_bytes": 5000, "threads": 3},
+        {"chunk_bytes": 1, "threads": 1},
+    ],
+    ids=str,
+)
+def test_options(where: str, options: dict[str, Any], device: Emulated | None) -> None:
+    for case in cases():
+        if case.segments:
+            same(case.directory, **options)
+
+
+@ON_BOTH
+@pytest.mark.parametrize("format", FORMATS)
+def test_drafts(where: str, format: str, tmp_path: Path, device: Emulated | None) -> None:
+    import random
+
+    path = tmp_path / "a.log"
+    for seed in range(40):
+        path.write_bytes(b"".join(entry.data for entry in Maker(format, random.Random(seed)).segment(20)))
+        same(path, columns=COLUMNS, format=format, include_control=True, errors="skip")
+
+
+@ON_BOTH
+def test_parts_are_small(where: str, monkeypatch: pytest.MonkeyPatch, device: Emulated | None) -> None:
+    monkeypatch.setattr(on_device, "MOST_BYTES", 3000)
+    for case in cases():
+        if case.segments:
+            same(case.directory, columns=COLUMNS)
+
+
+def test_kernels_do_the_work(device: Emulated) -> None:
+    (segment, *_) = (segment for case, segment in SEGMENTS if "zstd" in str(case))
+    kolumn.read(segment, backend="gpu", include_headers=True)
+    assert {"check", "count", "hop_staged", "fields", "gather", "validity", "inflate"} <= set(device.launched)
+
+
+def test_verify_and_scan(device: Emulated) -> None:
+    for case in cases():
+        if case.segments:
+            reports = [kolumn.verify(case.directory, backend=backend) for backend in ("cpu", "gpu")]
+            assert reports[0].damage.equals(reports[1].damage)
+            assert reports[0].segments.equals(reports[1].segments)
+            with kolumn.scan(case.directory, backend="gpu", errors="skip") as reader:
+                assert pa.Table.from_batches(reader).equals(kolumn.read(case.directory, errors="skip", backend="cpu"))

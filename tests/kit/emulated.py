@@ -1,0 +1,156 @@
+"""A device in host memory: kernels run as compiled loops on the CPU, or in Numba's simulator, and a CPU's codecs stand for nvCOMP."""
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar
+
+import cramjam
+import numpy as np
+import zstandard
+from isal import igzip, igzip_lib
+from numba import njit
+
+from kolumn.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME
+from kolumn.kernels import check
+from kolumn.kernels.hop import hop
+from kolumn.kernels.kernel import WARP, Kernel
+from kolumn.kernels.runtime import PAD
+
+_FILL = 0xA5
+"""What memory holds that nobody has written: zeros would hide that."""
+
+
+class HostMemory:
+    """Memory that begins where device memory would, at a multiple of `PAD`, with padding on both sides.
+
+    Attributes
+    ----------
+    overrun : list of str
+        Of the class: what was found written outside of a piece of memory when it was given back.
+    """
+
+    overrun: ClassVar[list[str]] = []
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._whole = np.full(size + 3 * PAD, _FILL, np.uint8)
+        begin = PAD + -self._whole.ctypes.data % PAD
+        self.address = self._whole.ctypes.data + begin
+        self.bytes = self._whole[begin : begin + size]
+        self._around = self._whole[:begin], self._whole[begin + size :]
+
+    def __del__(self) -> None:
+        if any((side != _FILL).any() for side in self._around):
+            HostMemory.overrun.append(f"memory of {self.size} bytes")
+
+
+@dataclass
+class Emulated:
+    """Device of host memory.
+
+    Attributes
+    ----------
+    run : callable
+        Runs a kernel: (kernel, n, args).
+    launched : dict
+        How many times each kernel has run, by name; "inflate" counts the calls of codecs.
+    """
+
+    run: Callable[[Kernel, int, Any], None]
+    launched: dict[str, int] = field(default_factory=dict)
+
+    def empty(self, size: int) -> HostMemory:
+        return HostMemory(size)
+
+    def zeros(self, size: int) -> HostMemory:
+        memory = HostMemory(size)
+        memory.bytes[:] = 0
+        return memory
+
+    def upload(self, data: Any) -> HostMemory:
+        assert data.flags.c_contiguous
+        memory = HostMemory(data.nbytes)
+        memory.bytes[:] = data.reshape(-1).view(np.uint8)
+        return memory
+
+    def download(self, memory: HostMemory, size: int, start: int = 0) -> Any:
+        assert start + size <= memory.size
+        return memory.bytes[start : start + size].copy()
+
+    def launch(self, kernel: Kernel, n: int, args: Any) -> None:
+        assert isinstance(args, kernel.args)
+        self.launched[kernel.name] = self.launched.get(kernel.name, 0) + 1
+        if n:
+            self.run(kernel, n, type(args)(*map(int, args)))
+
+    def running_sum(self, memory: HostMemory, count: int, width: int) -> None:
+        values = memory.bytes[: count * width].view({4: np.int32, 8: np.int64}[width])
+        total = np.cumsum(values, dtype=np.int64)
+        assert width == 8 or not len(total) or total[-1] < 2**31
+        values[:] = total
+
+    def inflate(self, kind: int, sources: Any, sizes: Any, room: Any, targets: Any) -> tuple[Any, Any]:
+        self.launched["inflate"] = self.launched.get("inflate", 0) + 1
+        out, fine = np.zeros(len(sources), np.int64), np.zeros(len(sources), bool)
+        for i in range(len(sources)):
+            data = ctypes.string_at(int(sources[i]), int(sizes[i]))
+            try:
+                piece = _INFLATE[kind](data, int(room[i]))
+            except (cramjam.DecompressionError, zstandard.ZstdError, igzip_lib.error, OSError, EOFError):
+                continue
+            if len(piece) <= room[i]:
+                ctypes.memmove(int(targets[i]), piece, len(piece))
+                out[i], fine[i] = len(piece), True
+        return out, fine
+
+
+_INFLATE: dict[int, Callable[[bytes, int], bytes]] = {
+    LZ4_BLOCK: lambda data, room: bytes(cramjam.lz4.decompress_block(data, output_len=room)),
+    SNAPPY_BLOCK: lambda data, room: bytes(cramjam.snappy.decompress_raw(data)),
+    ZSTD_FRAME: lambda data, room: zstandard.ZstdDecompressor().decompressobj().decompress(data),
+    DEFLATE: lambda data, room: igzip.decompress(data),
+}
+
+
+@cache
+def _loop(kernel: Kernel) -> Any:
+    """A compiled loop over a kernel's items."""
+    body, lanes = kernel.body, kernel.lanes
+    if lanes == 1:
+
+        @njit
+        def one_thread(n: int, args: Any) -> None:
+            for i in range(n):
+                body(i, args)
+
+        return one_thread
+
+    @njit
+    def some_lanes(n: int, args: Any) -> None:
+        for i in range(n):
+            for lane in range(lanes):
+                body(i, lane, lanes, args)
+
+    return some_lanes
+
+
+@njit
+def _check(n: int, args: Any, steps: Any) -> None:
+    for i in range(n):
+        register = 0
+        for lane in range(WARP):
+            register ^= check.lane_share(args, i, lane, steps)
+        check.compare(args, i, register)
+
+
+def run_loops(kernel: Kernel, n: int, args: Any) -> None:
+    """Run a kernel as a loop. Two need their threads to talk: lanes of `check` are summed here, `hop_staged` is `hop` with a cache."""
+    if kernel.name == "check":
+        known = check.tables()
+        _check(n, args, np.concatenate([known[:1024], known[check.WORDS : check.WORDS + 1024]]))
+    elif kernel.name == "hop_staged":
+        _loop(hop)(n, args)
+    else:
+        _loop(kernel)(n, args)

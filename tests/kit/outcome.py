@@ -1,0 +1,17 @@
+"""What a read gives, an error included."""
+
+from typing import Any
+
+import kolumn
+from kolumn.schema import RECORD_COLUMNS
+
+COLUMNS = [name for name in RECORD_COLUMNS if name != "transaction"]
+"""Every column that one segment alone can tell."""
+
+
+def outcome(path: Any, **options: Any) -> Any:
+    """The table, or the error as text."""
+    try:
+        return kolumn.read(path, **options).combine_chunks()
+    except kolumn.KolumnError as error:
+        return f"{type(error).__name__}: {error}"
