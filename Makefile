@@ -14,10 +14,10 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 TESTS ?= not slow and not gpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format bench kernels gpu-check clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
 demo: $(READY)  ## records of a real broker, through Spark
 	@$(RUN) examples/demo.py
@@ -37,8 +37,19 @@ format: $(READY)  ## let ruff lay out the code
 bench: $(READY)  ## measure; results go to bench/results
 	$(RUN) -m bench
 
+kernels: $(READY)  ## compile the kernels ahead of time: what is built afterwards brings them along
+	$(RUN) -m kolumn.kernels.build kernels/compiled
+
+# On a machine with a GPU, where the packages of kolumn[gpu] are installed for GPU_PYTHON; needs nothing else.
+GPU_PYTHON ?= python3
+GPU_OUT    ?= build/gpu-check
+gpu-check:  ## on a machine with a GPU: its tests and its bench; results in build/gpu-check
+	mkdir -p $(GPU_OUT)
+	$(GPU_PYTHON) -m pytest -q -m gpu tests/gpu -p no:cacheprovider --junitxml=$(GPU_OUT)/tests.xml
+	$(GPU_PYTHON) -m bench.gpu_decode $(GPU_OUT)
+
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist kernels/compiled spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -name '*.egg-info' -type d -prune -exec rm -rf {} +
 

@@ -27,9 +27,9 @@ def describe() -> dict[str, Any]:
     }
 
 
-def save(question: str, result: dict[str, Any]) -> Path:
-    """Write ``results/<question>.json``: `describe` and ``result`` side by side."""
-    path = RESULTS / f"{question}.json"
+def save(question: str, result: dict[str, Any], folder: Path | None = None) -> Path:
+    """Write ``results/<question>.json``, or to another folder: `describe` and ``result`` side by side."""
+    path = (folder or RESULTS) / f"{question}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({**describe(), **result}, indent=1) + "\n")
     return path

@@ -32,7 +32,7 @@ OLDEST = 80
 
 def load_all() -> dict[str, Kernel]:
     """Every kernel there is."""
-    from kolumn.kernels import columns, decode  # noqa: F401
+    from kolumn.kernels import table, values  # noqa: F401
 
     return KERNELS
 

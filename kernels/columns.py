@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from numba.extending import register_jitable
 
-from kolumn.formats import table
 from kolumn.kernels.kernel import thread_per_item
 from kolumn.kernels.words import load32, load64, store8, store16, store32, store64
 
-_WIDTH, _NONE = table.WIDTH, -1
+_NONE = -1
 _MOST_MS = (2**63 - 1) // 1000
 
 
@@ -70,11 +69,14 @@ def microseconds(i: int, a: Microseconds) -> None:
 
 
 class Repeat(NamedTuple):
-    """Arguments of `repeat`: the batch table ``rows``, the int32 ``owner`` of each row, which ``column``, ``target`` and its ``width``."""
+    """Arguments of `repeat`: an int64 of each batch at ``source``, ``stride`` bytes apart; int32 ``owner`` of each row.
 
-    rows: int
+    ``target`` has ``width`` bytes for each row.
+    """
+
+    source: int
+    stride: int
     owner: int
-    column: int
     target: int
     width: int
 
@@ -82,12 +84,13 @@ class Repeat(NamedTuple):
 @thread_per_item(Repeat)
 def repeat(i: int, a: Repeat) -> None:
     """Write a field of row ``i``'s batch."""
-    value = load64(a.rows + 8 * (_WIDTH * load32(a.owner + 4 * i) + a.column))
-    _store(a.target + a.width * i, value, a.width)
+    value = load64(a.source + a.stride * load32(a.owner + 4 * i))
+    store_word(a.target + a.width * i, value, a.width)
 
 
 @register_jitable
-def _store(address: int, value: int, width: int) -> None:
+def store_word(address: int, value: int, width: int) -> None:
+    """The low ``width`` bytes of a value."""
     if width == 8:
         store64(address, value)
     elif width == 4:

@@ -18,6 +18,11 @@ _CONCURRENT = 32
 """Blocks of a kernel that looks after its threads itself, for each multiprocessor, at most: more would wait."""
 
 
+def use(device: int) -> None:
+    """Make a device this thread's current one."""
+    cupy.cuda.Device(device).use()
+
+
 class DeviceMemory:
     """Memory of the device; goes back to the pool with the object, in the order of its stream."""
 

@@ -135,13 +135,15 @@ def decode(device: Runtime, rows: Any, payload: Any, size: Any, format: int, che
     start, owner = device.empty(4 * total), device.empty(4 * total)
     chain = Hop(*known, start.address, owner.address)
     device.launch(hop if n >= FEW else hop_staged, n, chain)
-    found = _empty(device, total, batches, begins, owner, drafts)
+    found = empty_records(device, total, batches, begins, owner, drafts)
     device.launch(fields, total, _targets(chain, found))
     flags = device.download(bad, 4 * n).view(np.int32) != 0
     return flags, None if flags.any() else found
 
 
-def _empty(device: Runtime, rows: int, batches: Memory, first: Any, owner: Memory, drafts: bool) -> Records:
+def empty_records(device: Runtime, rows: int, batches: Memory, first: Any, owner: Memory, drafts: bool) -> Records:
+    """Records whose columns are not written yet."""
+
     def payloads() -> Payloads:
         return Payloads(device.empty(8 * rows), device.empty(4 * rows), rows)
 

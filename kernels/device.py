@@ -8,7 +8,11 @@ from kolumn.errors import MissingError
 from kolumn.kernels.runtime import Runtime
 
 _local = threading.local()
+_lock = threading.Lock()
 _given: list[Runtime] = []
+_opened: list[int] = []
+SHARE = 0.8
+"""Of the memory of a device that nobody has opened: the rest is for what allocates by itself."""
 
 ADVICE = "pip install 'kolumn[gpu]', and see `kolumn doctor`"
 
@@ -51,6 +55,7 @@ def open_device(device: int, share: float) -> None:
     pool = rmm.mr.LimitingResourceAdaptor(rmm.mr.CudaAsyncMemoryResource(), int(share * total))
     rmm.mr.set_per_device_resource(device, pool)
     cupy.cuda.set_allocator(rmm_cupy_allocator)
+    _opened[:] = [device]
 
 
 def runtime() -> Runtime:
@@ -65,8 +70,13 @@ def runtime() -> Runtime:
         return _given[-1]
     if not hasattr(_local, "runtime"):
         count()
-        from kolumn.kernels.cuda import CudaRuntime
+        from kolumn.kernels.cuda import CudaRuntime, use
 
+        with _lock:
+            if not _opened:
+                open_device(0, SHARE)
+        # Each thread of a process has a current device of its own.
+        use(_opened[0])
         _local.runtime = CudaRuntime()
     found: Runtime = _local.runtime
     return found

@@ -28,3 +28,18 @@ def from_cudf(frame: Any) -> list[pa.RecordBatch]:
     """Record batches of a cudf.DataFrame, without its index; copies to the host."""
     table = frame.to_arrow(preserve_index=False)
     return list(table.to_batches()) or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+
+
+def from_pylibcudf(table: Any, names: list[str]) -> Any:
+    """A cudf.DataFrame over the columns of a pylibcudf.Table.
+
+    Raises
+    ------
+    MissingError
+        cuDF is not there.
+    """
+    try:
+        import cudf
+    except ImportError as error:
+        raise MissingError(f"a cudf.DataFrame was asked for: {error}; read_pylibcudf needs pylibcudf alone, or {ADVICE}") from error
+    return cudf.DataFrame.from_pylibcudf(table, {"columns": names})

@@ -38,6 +38,9 @@ class Runtime(Protocol):
     def launch(self, kernel: Kernel, n: int, args: Any) -> None:
         """Run a kernel for ``n`` items, if there are any."""
 
+    def synchronize(self) -> None:
+        """Wait for everything that was asked for."""
+
     def running_sum(self, memory: Memory, count: int, width: int) -> None:
         """Replace ``count`` integers of ``width`` bytes, 4 or 8, by their running sum."""
 

@@ -43,6 +43,7 @@ _DECODE: dict[str, Rule] = {
     "partition": ("partition", int, "an integer"),
     "maxBatchBytes": ("max_batch_bytes", int, "an integer"),
     "maxRatio": ("max_ratio", float, "a number"),
+    "trusted": ("trusted", flag, "true or false"),
 }
 _OWN: dict[str, Rule] = {
     "path": ("path", str, "a path"),

@@ -8,9 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from kolumn.backend import choose
 from kolumn.damage import Damage
 from kolumn.decode import scan_ranges
 from kolumn.source import Range
+from kolumn.spark_plugin.gpu_task import use_gpu
 from kolumn.spark_plugin.options import ReadOptions
 from kolumn.spark_plugin.positions import Key
 from kolumn.spark_plugin.splits import Split, narrowed
@@ -31,6 +33,8 @@ def settle_in() -> None:
 def read_split(split: Split, options: ReadOptions, damage: Callable[[Damage], None]) -> Iterator[pa.RecordBatch]:
     """Decode a split; errors as `kolumn.decode.scan_ranges`."""
     settle_in()
+    if choose(options.decode.backend) == "gpu":
+        use_gpu()
     for key, ranges in groupby(split.ranges, _key):
         yield from scan_ranges(ranges, narrowed(options, split.bounds.get(key, (None, None))).decode, damage=damage)
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kolumn.compaction.compact import Compaction, compact
     from kolumn.conversion.convert import Conversion, convert, losses
     from kolumn.encode.write import write
+    from kolumn.read_cudf import read_cudf, read_pylibcudf
     from kolumn.report import Report
 
 __version__ = "0.1.0"
@@ -37,6 +38,8 @@ __all__ = [
     "losses",
     "mirror",
     "read",
+    "read_cudf",
+    "read_pylibcudf",
     "scan",
     "space",
     "verify",
@@ -61,6 +64,8 @@ _LAZY = {
     "convert": "kolumn.conversion.convert",
     "losses": "kolumn.conversion.convert",
     "Conversion": "kolumn.conversion.convert",
+    "read_cudf": "kolumn.read_cudf",
+    "read_pylibcudf": "kolumn.read_cudf",
     "Report": "kolumn.report",
 }
 

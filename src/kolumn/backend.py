@@ -19,13 +19,21 @@ def choose(backend: str = "auto") -> str:
     """
     if backend == "auto":
         backend = os.environ.get("KOLUMN_BACKEND", "auto")
-    if backend not in ("auto", "cpu", "gpu"):
+    if backend not in ("auto", "cpu", "gpu", RESIDENT):
         raise ArgumentError(f"KOLUMN_BACKEND={backend!r}: expected auto, cpu or gpu")
-    return "gpu" if backend == "gpu" else "cpu"
+    return "gpu" if backend in ("gpu", RESIDENT) else "cpu"
+
+
+RESIDENT = "gpu, resident"
+"""Name, inside of Kolumn, of the backend whose columns stay on the GPU."""
 
 
 def opened(backend: str) -> Any:
-    """Class of the chunks of a backend: `on_host.HostChunk` or `on_device.DeviceChunk`."""
+    """Class of the chunks of a backend: `on_host.HostChunk`, `on_device.DeviceChunk` or `columns_on_device.ResidentChunk`."""
+    if backend == RESIDENT:
+        from kolumn.columns_on_device import ResidentChunk
+
+        return ResidentChunk
     if choose(backend) == "gpu":
         from kolumn.on_device import DeviceChunk
 

@@ -1,5 +1,6 @@
 """One chunk of entries: checksums, then what damage means for the chain, then columns."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,14 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.backend import opened
-from kolumn.cpu_fallback.batches import Run
-from kolumn.cpu_fallback.record_batch import record_batch
 from kolumn.cpu_fallback.select import wanted
 from kolumn.cpu_fallback.tiles import stream_runs
 from kolumn.damage import Damage, Trouble, damage_of
 from kolumn.errors import Code
 from kolumn.explain import header_error, row_error
 from kolumn.formats import table
+from kolumn.on_host import HostChunk
 from kolumn.options import Options
 from kolumn.plan import Chunk
 from kolumn.resync import Search
@@ -28,6 +28,7 @@ class Decoded:
     Attributes
     ----------
     batches : list of pa.RecordBatch
+        Or of `kernels.table.DeviceTable`.
     damage : list of Damage
         Entries that were left out; the chain of entries goes on behind each.
     trouble : Trouble, optional
@@ -67,15 +68,15 @@ def _streamed(file: SegmentFile, chunk: Chunk, options: Options) -> Decoded | No
         return None
     result = Decoded()
     for part in parts:
-        _give(part.run, part.rows, file, options, result)
+        _give(part.run, part.rows, file, options, result, HostChunk.batch)
     _count(chunk.rows[: chunk.known], {}, result)
     return result
 
 
-def _give(run: Run, rows: Any, file: SegmentFile, options: Options, result: Decoded) -> None:
+def _give(run: Any, rows: Any, file: SegmentFile, options: Options, result: Decoded, make: Callable[..., Any]) -> None:
     result.records += run.rows
     if run.rows:
-        batch = record_batch(run, rows, file.segment, options)
+        batch = make(run, rows, file.segment, options)
         if batch.num_rows:
             result.batches.append(batch)
 
@@ -96,7 +97,7 @@ def _decoded(file: SegmentFile, chunk: Chunk, options: Options, floor: int | Non
         for i in np.flatnonzero(run_rows[:, table.CODE]):
             row = run_rows[i].copy()
             errors[int(row[table.POSITION])] = row_error(file.path, row, None, run.found.get(int(i), "")), row
-        _give(run, run_rows, file, options, result)
+        _give(run, run_rows, file, options, result, backend.batch)
         if errors and options.errors == "raise":
             break
     _count(good, errors, result)

@@ -103,11 +103,10 @@ def clean(
                 done.dropped.append(segment.path)
                 continue
             young = True
-            make_parent(places[segment])
             if start == 0:
-                copy_segment(segment, places[segment])
+                copy_segment(segment, make_parent(places[segment]))
             else:
-                _cut(segment, start, places[segment], index_interval_bytes)
+                _cut(segment, start, make_parent(places[segment]), index_interval_bytes)
                 done.cut[segment.path] = start
             done.segments.append(str(places[segment]))
     return done

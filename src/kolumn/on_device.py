@@ -4,7 +4,7 @@ Kernels note of a batch only that something in it is wrong. Such a batch is deco
 the same error with the same words, and the rest goes through the kernels again without it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from kolumn.cpu_fallback.batches import Run, decode_run
 from kolumn.cpu_fallback.locate import locate
+from kolumn.cpu_fallback.record_batch import record_batch
 from kolumn.errors import Code, KolumnError
 from kolumn.formats import layouts, table
 from kolumn.inflate_on_device import Inflater, plan
@@ -50,6 +51,8 @@ class DeviceChunk:
         whole = np.flatnonzero(rows[:, table.CODE] == Code.OK)
         bad = bad_checksums(self.device, self.source.address - self.origin, rows[whole])
         rows[whole[bad], table.CODE] = Code.BAD_CRC
+
+    batch: Callable[..., Any] = staticmethod(record_batch)
 
     def runs(self, rows: Any, need_key: bool) -> Iterator[tuple[Run, Any]]:
         """As `on_host.HostChunk.runs`: records copied back to the host."""

@@ -1,12 +1,13 @@
 """A chunk of entries on the CPU."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from kolumn.cpu_fallback.batches import Run, decode_run
+from kolumn.cpu_fallback.record_batch import record_batch
 from kolumn.cpu_fallback.walk import check
 from kolumn.formats import table
 from kolumn.options import MIB, Options
@@ -34,6 +35,8 @@ class HostChunk:
     def check(self, rows: Any) -> None:
         """Set BAD_CRC in every row without a code whose checksum differs from its bytes."""
         check(self.source.ctypes.data, self.origin, rows)
+
+    batch: Callable[..., Any] = staticmethod(record_batch)
 
     def runs(self, rows: Any, need_key: bool) -> Iterator[tuple[Run, Any]]:
         """Decode entries, some at a time: their records, and their rows of the batch table, of which damaged ones get a code."""

@@ -41,6 +41,11 @@ class HostMemory:
         self.bytes = self._whole[begin : begin + size]
         self._around = self._whole[:begin], self._whole[begin + size :]
 
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """pylibcudf looks at this alone: host memory will do for it."""
+        return {"shape": (self.size,), "strides": None, "typestr": "|u1", "data": (self.address, False), "version": 3}
+
     def __del__(self) -> None:
         if any((side != _FILL).any() for side in self._around):
             HostMemory.overrun.append(f"memory of {self.size} bytes")
@@ -84,6 +89,9 @@ class Emulated:
         self.launched[kernel.name] = self.launched.get(kernel.name, 0) + 1
         if n:
             self.run(kernel, n, type(args)(*map(int, args)))
+
+    def synchronize(self) -> None:
+        pass
 
     def running_sum(self, memory: HostMemory, count: int, width: int) -> None:
         values = memory.bytes[: count * width].view({4: np.int32, 8: np.int64}[width])

@@ -4,7 +4,7 @@ import os
 import platform
 import shutil
 import subprocess
-from importlib import metadata
+from importlib import metadata, resources
 from typing import Any
 
 from kolumn.cli.common import Json, command, print_json
@@ -21,6 +21,7 @@ _PACKAGES = (
     "pyspark",
     "pandas",
     "cupy-cuda13x",
+    "numba-cuda",
     "pylibcudf-cu13",
     "cudf-cu13",
     "nvidia-libnvcomp-cu13",
@@ -79,8 +80,20 @@ def _cpu() -> dict[str, Any]:
 
 
 def _gpu() -> dict[str, Any]:
+    """By files and packages alone: to ask CUDA would begin to use it."""
     driver = os.path.exists("/proc/driver/nvidia/version")
-    return {"backend": "can't run: not part of this version", "NVIDIA driver": "there" if driver else "none"}
+    needed = {"cupy-cuda13x": "CuPy", "numba-cuda": "numba-cuda", "nvidia-libnvcomp-cu13": "nvCOMP", "pylibcudf-cu13": "pylibcudf"}
+    missing = [title for name, title in needed.items() if _version(name) is None]
+    why = [] if driver else ["no NVIDIA driver"]
+    if missing:
+        why.append(f"without {', '.join(missing)}: pip install 'kolumn[gpu]'")
+    compiled = resources.files("kolumn.kernels").joinpath("compiled")
+    return {
+        "backend": f"can't run: {'; '.join(why)}" if why else "can run, on request: backend='gpu' or KOLUMN_BACKEND=gpu",
+        "NVIDIA driver": "there" if driver else "none",
+        "kernels": "compiled ahead of time" if compiled.is_dir() else "compiled on first use",
+        "cudf.DataFrame": "can be had" if _version("cudf-cu13") else "pip install cudf-cu13; read_pylibcudf needs none",
+    }
 
 
 def _spark() -> dict[str, Any]:

@@ -129,11 +129,9 @@ def _clean_partition(plan: "Plan", places: dict[Segment, Path], how: "Settings")
         for keys, offsets in last_keys(segment, round, how):
             round.latest.add(keys, offsets)
     for segment, deletes in zip(plan.dirty, plan.legacy_deletes, strict=True):
-        make_parent(places[segment])
-        done.add(clean_segment(segment, places[segment], round, deletes, how))
+        done.add(clean_segment(segment, make_parent(places[segment]), round, deletes, how))
     for segment in plan.rest:
-        make_parent(places[segment])
-        copy_segment(segment, places[segment])
+        copy_segment(segment, make_parent(places[segment]))
         done.segments.append(str(places[segment]))
     return done
 

@@ -134,8 +134,7 @@ def convert(
     for segment, place in targets(segments_of(source, job.options), Path(no_url(target))):
         if drop_transactions and (folder := parent(segment.path)) not in found:
             found[folder] = transactions_of_segment(segment, job.options)
-        make_parent(place)
-        done.add(job.segment(segment, place, found.get(parent(segment.path))))
+        done.add(job.segment(segment, make_parent(place), found.get(parent(segment.path))))
     return done
 
 

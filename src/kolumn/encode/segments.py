@@ -28,8 +28,10 @@ _LARGEST_RELATIVE = 2**31 - 1
 _DIGITS = 20
 
 
-def make_parent(target: Path) -> None:
-    """Make the folder that a target is in. `SegmentFiles` makes none: a task of a failed job must not bring back what was removed.
+def make_parent(target: Path) -> Path:
+    """Make the folder that a target is in, and give the target.
+
+    `SegmentFiles` makes none: a task of a failed job must not bring back what was removed.
 
     Raises
     ------
@@ -40,6 +42,7 @@ def make_parent(target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise KolumnError(f"{target}: cannot be written: {error.strerror}") from error
+    return target
 
 
 class SegmentFiles:

@@ -80,9 +80,7 @@ def write(
     how = settings(format, magic, codec, level, batch_bytes, batch_records)
     reader = _reader(table, base_offset)
     enriched = how.format == layouts.ENRICHED_FORMAT
-    target = Path(no_url(path))
-    make_parent(target)
-    with SegmentFiles(target, segment_bytes, index_interval_bytes, enriched) as files:
+    with SegmentFiles(make_parent(Path(no_url(path))), segment_bytes, index_interval_bytes, enriched) as files:
         writer = Writer(files, how, base_offset or 0)
         for piece in cut_into_pieces(reader):
             writer.add(piece, last=False)

@@ -1,0 +1,94 @@
+"""`read_pylibcudf` and `read_cudf`: records as columns on the GPU."""
+
+from typing import Any
+
+from kolumn.api import read, segments_of
+from kolumn.backend import RESIDENT
+from kolumn.columns_on_device import ResidentOptions
+from kolumn.decode import scan_ranges
+from kolumn.errors import ArgumentError
+from kolumn.options import Options
+from kolumn.seek import select_ranges
+from kolumn.transactions import matter
+
+
+def read_pylibcudf(
+    source: Any, *, payload: str = "binary", value_format: str | None = None, value_schema: Any = None, value_skip: int = 0, **options: Any
+) -> tuple[Any, list[str]]:
+    """Read the records of Kafka log segments into columns on the GPU.
+
+    Parameters
+    ----------
+    source
+        As of `kolumn.scan`.
+    payload : str
+        "binary": keys, values and headers' values as lists of uint8, cuDF's only type for bytes. "string": as strings, whose bytes are
+        not looked at: that they are text is the caller's word.
+    value_format : str, optional
+        Parse values on the GPU. In place of ``value`` come the columns of ``value_schema``, and ``valueValid``: false where a value is
+        not as the schema says; then its fields are null.
+        "json": objects, by cuDF's reader; "avro": the binary encoding of a record; "fixed": numbers at fixed places.
+    value_schema
+        Of "json" a mapping of names to types ("int64", "float64", "string", "bool", …); of "fixed" one of names to NumPy dtypes, in
+        order and with their byte order (">i8"); of "avro" the schema of a record of primitive types and unions of one with null, as text
+        or dict.
+    value_skip : int
+        Bytes in front of each value of "avro": 5 in the wire format of schema registries.
+    **options
+        As of `kolumn.scan`; ``backend`` and ``binary`` have no effect.
+
+    Returns
+    -------
+    table : pylibcudf.Table
+        Device memory; columns as of `kolumn.schema.RECORD_COLUMNS`, timestamps without a time zone. What ``isolation_level`` and the column
+        ``transaction`` ask for is settled on the host: the columns are copied there and back.
+    names : list of str
+
+    Raises
+    ------
+    ArgumentError
+        An option that makes no sense, or a source without segments.
+    MissingError
+        There is no GPU, or a package is missing.
+    CorruptBatchError, FormatError, LimitError
+        As `kolumn.scan`.
+    """
+    if payload not in ("binary", "string"):
+        raise ArgumentError(f"payload={payload!r}: expected binary or string")
+    chosen = Options.of(**options)
+    resident = ResidentOptions(
+        **{**vars(chosen), "backend": RESIDENT}, payload=payload, values=_values(value_format, value_schema, value_skip)
+    )
+    names = resident.names
+    if matter(chosen):
+        if value_format is not None:
+            raise ArgumentError("value_format: what became of transactions is settled on the host; parse the values afterwards")
+        return _by_host(source, payload, options)
+    tables = list(scan_ranges(select_ranges(segments_of(source, chosen), chosen), resident))
+    from kolumn.kernels.assemble import concatenate
+
+    return concatenate(tables, resident), names
+
+
+def _values(format: str | None, schema: Any, skip: int) -> Any:
+    if format is None:
+        if schema is not None or skip:
+            raise ArgumentError("value_schema and value_skip go with value_format")
+        return None
+    from kolumn.kernels.values import Values
+
+    return Values.of(format, schema, skip)
+
+
+def read_cudf(source: Any, **options: Any) -> Any:
+    """The same as a cudf.DataFrame; parameters and errors as `read_pylibcudf`."""
+    from kolumn.kernels.frame import from_pylibcudf
+
+    return from_pylibcudf(*read_pylibcudf(source, **options))
+
+
+def _by_host(source: Any, payload: str, options: dict[str, Any]) -> tuple[Any, list[str]]:
+    from kolumn.kernels.assemble import from_arrow
+
+    table = read(source, **{**options, "backend": "gpu", "binary": "contiguous"})
+    return from_arrow(table, payload), table.column_names

@@ -1,0 +1,79 @@
+"""Columns that stay on the device hold what `kolumn.read` gives, in the buffers that cuDF wants."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kolumn
+from kit.corpus import cases
+from kit.device_columns import resident, to_arrow
+from kit.draft_segments import FORMATS, Maker
+from kit.emulated import Emulated
+from kit.outcome import COLUMNS
+from kolumn.kernels.assemble import to_pylibcudf
+from kolumn.kernels.table import DeviceTable
+
+
+def as_bytes(array: Any) -> list[Any]:
+    """Rows, strings and lists of bytes all as bytes."""
+    return [_bytes(value) for value in array.to_pylist()]
+
+
+def _bytes(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, list) and all(isinstance(one, int) for one in value):
+        return bytes(value)
+    if isinstance(value, list):
+        return [{name: _bytes(part) for name, part in one.items()} for one in value]
+    return value
+
+
+def same(source: Any, payload: str = "string", **options: Any) -> list[DeviceTable]:
+    expected = kolumn.read(source, **options)
+    tables = resident(source, payload, **options)
+    for at, name in enumerate(options["columns"]):
+        found = [value for table in tables for value in as_bytes(to_arrow(table.columns[at]))]
+        # An empty list of headers and an empty list of bytes look alike.
+        assert [value or None for value in found] == [value or None for value in as_bytes(expected[name])] if name == "headers" else (
+            found == as_bytes(expected[name])
+        ), name  # fmt: skip
+    return tables
+
+
+READABLE = [case for case in cases() if case.segments and kolumn.verify(case.directory).ok]
+
+
+@pytest.mark.parametrize("case", READABLE, ids=str)
+def test_corpus(case: Any, device: Emulated) -> None:
+    same(case.directory, columns=COLUMNS, include_control=True)
+
+
+@pytest.mark.parametrize(
+    "options", [{"start_offset": 3, "end_offset": 30}, {"start_timestamp": 1, "end_timestamp": 1 << 60}, {}, {"end_offset": 0}], ids=str
+)
+def test_rows_that_are_kept(options: dict[str, Any], device: Emulated) -> None:
+    for case in READABLE:
+        same(case.directory, payload="binary", columns=["offset", "value", "headers", "isControl", "topic"], **options)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_drafts(format: str, tmp_path: Path, device: Emulated) -> None:
+    import random
+
+    path = tmp_path / "a.log"
+    for seed in range(20):
+        path.write_bytes(b"".join(entry.data for entry in Maker(format, random.Random(seed)).segment(20)))
+        for control in (True, False):
+            same(path, columns=COLUMNS, format=format, include_control=control)
+
+
+def test_pylibcudf_takes_them(device: Emulated) -> None:
+    pylibcudf = pytest.importorskip("pylibcudf", reason="pip install 'kolumn[gpu]'")
+    (case, *_) = (case for case in READABLE if len(case.segments) == 1)
+    (table,) = resident(case.directory, "binary", columns=COLUMNS)[:1]
+    for one in (table, *resident(case.directory, "string", columns=COLUMNS)[:1]):
+        made = to_pylibcudf(one)
+        assert isinstance(made, pylibcudf.Table)
+        assert (made.num_rows(), made.num_columns()) == (one.num_rows, len(COLUMNS))

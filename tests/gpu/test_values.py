@@ -1,0 +1,185 @@
+"""Values parsed on the device: typed columns, and rows that don't parse are marked and not lost."""
+
+import io
+import json
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kolumn
+from kit.device_columns import resident, to_arrow
+from kit.emulated import Emulated
+from kolumn.kernels.device import runtime
+from kolumn.kernels.lines import MARKER
+from kolumn.kernels.values import Values, make_lines
+
+SCHEMA = {
+    "type": "record",
+    "name": "r",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "small", "type": ["null", "int"]},
+        {"name": "name", "type": ["string", "null"]},
+        {"name": "ok", "type": "boolean"},
+        {"name": "f", "type": {"type": "float"}},
+        {"name": "d", "type": "double"},
+        {"name": "raw", "type": "bytes"},
+    ],
+}
+NAMES = [field["name"] for field in SCHEMA["fields"]]  # type: ignore[index]
+
+
+def _long(value: int) -> bytes:
+    raw, out = (value << 1) ^ (value >> 63), bytearray()
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    return bytes([*out, raw])
+
+
+def avro(row: dict[str, Any]) -> bytes:
+    """The record in Avro's binary encoding, from its specification."""
+    out = io.BytesIO()
+    out.write(_long(row["id"]))
+    out.write(b"\0" if row["small"] is None else b"\2" + _long(row["small"]))
+    out.write(b"\2" if row["name"] is None else b"\0" + _long(len(row["name"].encode())) + row["name"].encode())
+    out.write(bytes([row["ok"]]) + struct.pack("<fd", row["f"], row["d"]) + _long(len(row["raw"])) + row["raw"])
+    return out.getvalue()
+
+
+def some_row(rng: random.Random) -> dict[str, Any]:
+    return {
+        "id": rng.choice([0, -1, 2**63 - 1, -(2**63), rng.getrandbits(40)]),
+        "small": rng.choice([None, 0, -(2**31), 2**31 - 1, 7]),
+        "name": rng.choice([None, "", "naïve", "x" * 50]),
+        "ok": rng.random() < 0.5,
+        "f": rng.choice([0.0, -1.5, 2.0**100]),
+        "d": rng.choice([0.0, -1.5e300, 0.1]),
+        "raw": rng.randbytes(rng.randint(0, 9)),
+    }
+
+
+def columns(path: Path, values: list[bytes | None], **options: Any) -> dict[str, list[Any]]:
+    """What comes of records with these values, row by row."""
+    table = {"key": [b"k"] * len(values), "value": values}
+    import pyarrow as pa
+
+    kolumn.write(pa.table(table, schema=pa.schema([("key", pa.binary()), ("value", pa.binary())])), path, codec="lz4")
+    found: dict[str, list[Any]] = {}
+    for one in resident(path, "string", columns=["offset", "value"], values=Values.of(**options)):
+        for name, column in zip(one.names, one.columns, strict=True):
+            found.setdefault(name, []).extend(to_arrow(column).to_pylist())
+    assert found.pop("offset") == list(range(len(values)))
+    return found
+
+
+@pytest.mark.parametrize("skipped", [0, 5])
+def test_avro(skipped: int, tmp_path: Path, device: Emulated) -> None:
+    rng = random.Random(1)
+    rows = [some_row(rng) for _ in range(200)]
+    values: list[bytes | None] = [bytes(skipped) + avro(row) for row in rows]
+    broken = {3: None, 7: b"", 20: values[20][:-1], 21: values[21] + b"\0", 40: rng.randbytes(30)}  # type: ignore[index, operator]
+    values = [broken.get(i, value) for i, value in enumerate(values)]
+    found = columns(tmp_path / "a.log", values, format="avro", schema=json.dumps(SCHEMA), skipped=skipped)
+    assert [i for i, valid in enumerate(found["valueValid"]) if not valid] == sorted(broken)
+    for name in NAMES:
+        expected = [None if i in broken else row[name] for i, row in enumerate(rows)]
+        got = [bytes(value) if name == "raw" and value is not None else value for value in found[name]]
+        got = [value.decode() if name == "name" and value is not None else value for value in got]
+        assert got == expected, name
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_fixed(order: str, tmp_path: Path, device: Emulated) -> None:
+    schema = {name: f"{order}{kind}" for name, kind in {"a": "i8", "b": "i2", "c": "u4", "d": "f8", "e": "f4", "f": "u1"}.items()}
+    rng = np.random.default_rng(2)
+    rows = np.frombuffer(rng.bytes(27 * 100), np.dtype(list(schema.items())))
+    values: list[bytes | None] = [rows[i].tobytes() for i in range(100)]
+    values[5], values[6], values[7] = None, b"short", values[7] + b"long"  # type: ignore[operator]
+    found = columns(tmp_path / "a.log", values, format="fixed", schema=schema, skipped=0)
+    assert [i for i, valid in enumerate(found["valueValid"]) if not valid] == [5, 6, 7]
+    for name in schema:
+        expected = rows[name].astype(rows[name].dtype.newbyteorder("="))
+        kept = [i for i in range(100) if i not in (5, 6, 7)]
+        got = np.array([found[name][i] for i in kept], expected.dtype)
+        assert got.tobytes() == expected[kept].tobytes(), name
+        assert [found[name][i] for i in (5, 6, 7)] == [None] * 3
+
+
+def test_lines_of_json(tmp_path: Path, device: Emulated) -> None:
+    values = [b'{"a": 1,\n "b": "x"}', b"{}", b" { } ", b"12", b"", None, b'\t{"a":\r\n2}', b"{", b'{"a": 1}\n{"a": 2}', b"   ", b'"{"']
+    import pyarrow as pa
+
+    path = tmp_path / "a.log"
+    kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), path)
+    (part,) = _values_of(path)
+    text, size = make_lines(runtime(), part)
+    lines = bytes(text.bytes[:size]).split(b"\n")  # type: ignore[attr-defined]
+    assert lines.pop() == b""
+    assert len(lines) == len(values)
+    for value, line in zip(values, lines, strict=True):
+        try:
+            read = json.loads(line)
+        except ValueError:
+            with pytest.raises(json.JSONDecodeError):
+                json.loads(value or b"")
+            continue
+        if isinstance(read, dict) and MARKER in read:
+            assert {name: one for name, one in read.items() if name != MARKER} == json.loads(value or b"")
+        else:
+            assert read == {}
+            assert not (value or b"").strip().startswith(b"{")
+
+
+def _values_of(path: Path) -> list[Any]:
+    """Where the values of a segment are, on the device."""
+    from kolumn.on_device import DeviceChunk
+    from kolumn.options import Options
+    from kolumn.plan import chunks
+    from kolumn.segment_file import SegmentFile
+    from kolumn.source import find_segments
+
+    (segment,) = find_segments(str(path))
+    with SegmentFile(segment) as file:
+        (chunk,) = chunks(file, 0, file.size, 1 << 20)
+        held = DeviceChunk(chunk.source, chunk.origin, Options.of())
+        _held.append(held)
+        return [part.records.value for _, part in held.parts(chunk.rows)]
+
+
+_held: list[Any] = []
+"""Chunks whose values are still looked at."""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"format": "csv", "schema": {}, "skipped": 0}, "expected one of json, avro, fixed"),
+        ({"format": "json", "schema": {"a": "int65"}, "skipped": 0}, "unknown type 'int65'"),
+        ({"format": "json", "schema": {}, "skipped": 0}, "expected a mapping"),
+        ({"format": "fixed", "schema": {"a": "f2"}, "skipped": 0}, "no column for float16"),
+        ({"format": "fixed", "schema": {"a": "nonsense"}, "skipped": 0}, "field 'a'"),
+        ({"format": "avro", "schema": '"string"', "skipped": 0}, "no Avro schema of a record"),
+        ({"format": "avro", "schema": {"type": "record", "fields": [{"name": "m", "type": "map"}]}, "skipped": 0}, "no column for 'map'"),
+        ({"format": "json", "schema": {"a": "int64"}, "skipped": 5}, "for value_format='avro' only"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(kolumn.ArgumentError, match=message):
+        Values.of(**options)
+
+
+def test_options_of_the_call(tmp_path: Path, device: Emulated) -> None:
+    with pytest.raises(kolumn.ArgumentError, match="go with value_format"):
+        kolumn.read_pylibcudf(tmp_path, value_schema={})
+    with pytest.raises(kolumn.ArgumentError, match="payload='text'"):
+        kolumn.read_pylibcudf(tmp_path, payload="text")
+    with pytest.raises(kolumn.ArgumentError, match="two columns would be called offset"):
+        kolumn.read_pylibcudf(tmp_path, value_format="fixed", value_schema={"offset": "i8"})
+    with pytest.raises(kolumn.ArgumentError, match="settled on the host"):
+        kolumn.read_pylibcudf(tmp_path, value_format="fixed", value_schema={"a": "i8"}, isolation_level="read_committed")

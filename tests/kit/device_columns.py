@@ -1,0 +1,47 @@
+"""Columns of an emulated device as Arrow sees their buffers."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.api import segments_of
+from kolumn.backend import RESIDENT
+from kolumn.columns_on_device import ResidentOptions
+from kolumn.decode import scan_ranges
+from kolumn.kernels.table import Column, DeviceTable
+from kolumn.options import Options
+from kolumn.seek import select_ranges
+
+TYPES = {
+    "int64": pa.int64(), "int32": pa.int32(), "int16": pa.int16(), "int8": pa.int8(), "uint8": pa.uint8(), "uint16": pa.uint16(),
+    "uint32": pa.uint32(), "uint64": pa.uint64(), "float32": pa.float32(), "float64": pa.float64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}  # fmt: skip
+
+
+def to_arrow(column: Column) -> pa.Array:
+    """The column as Arrow sees its buffers, out of an emulated device's memory."""
+    data: Any = column.data
+    mask: Any = column.bitmap
+    valid = None if mask is None else pa.py_buffer(mask.bytes)
+    if column.kind == "bool":
+        flags = data.bytes[: column.rows].view(np.bool_)
+        null = None if mask is None else np.unpackbits(mask.bytes, bitorder="little")[: column.rows] == 0
+        return pa.array(flags, mask=null)
+    if column.kind in TYPES:
+        return pa.Array.from_buffers(TYPES[column.kind], column.rows, [valid, pa.py_buffer(data.bytes)], column.nulls)
+    children = [to_arrow(child) for child in column.children]
+    if column.kind == "string":
+        return pa.Array.from_buffers(pa.binary(), column.rows, [valid, children[0].buffers()[1], pa.py_buffer(data.bytes)], column.nulls)
+    if column.kind == "struct":
+        return pa.StructArray.from_arrays(children, ["key", "value"])
+    return pa.Array.from_buffers(pa.list_(children[1].type), column.rows, [valid, children[0].buffers()[1]], column.nulls, 0, [children[1]])
+
+
+def resident(source: Any, payload: str, values: Any = None, **options: Any) -> list[DeviceTable]:
+    """Tables of a source's chunks, on the device."""
+    chosen = Options.of(**options)
+    ranges = select_ranges(segments_of(source, chosen), chosen)
+    asked = ResidentOptions(**{**vars(chosen), "backend": RESIDENT}, payload=payload, values=values)
+    return list(scan_ranges(ranges, asked))  # type: ignore[arg-type]
