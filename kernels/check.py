@@ -13,6 +13,7 @@ front change nothing, and the register's beginning, all ones, is the first four 
 Bound: the bytes of the entries, read once; four look-ups for four bytes.
 """
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ _WIDTH, _POSITION, _SIZE, _CRC = table.WIDTH, table.POSITION, table.SIZE, table.
 _CRC_FROM, _LAYOUT = table.CRC_FROM, table.LAYOUT
 
 
+@cache
 def tables() -> Any:
     """What the kernel looks things up in: uint32 of 2 * `WORDS`, first for CRC-32C, then for CRC-32."""
     both: list[Any] = []

@@ -18,6 +18,11 @@ _CONCURRENT = 32
 """Blocks of a kernel that looks after its threads itself, for each multiprocessor, at most: more would wait."""
 
 
+def page_locked(size: int) -> Any:
+    """Host memory that copies to and from the device can run beside: uint8 array of ``size``."""
+    return np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, size)
+
+
 def use(device: int) -> None:
     """Make a device this thread's current one."""
     cupy.cuda.Device(device).use()
@@ -81,7 +86,7 @@ class CudaRuntime:
         """Copy to page-locked memory of the host, and wait for it."""
         if not size:
             return np.empty(0, np.uint8)
-        host = np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, size)
+        host = page_locked(size)
         cupy.cuda.runtime.memcpyAsync(host.ctypes.data, memory.address + start, size, _TO_HOST, self.stream.ptr)
         self.synchronize()
         return host

@@ -6,11 +6,13 @@ from contextlib import contextmanager
 
 from kolumn.errors import MissingError
 from kolumn.kernels.runtime import Runtime
+from kolumn.recycle import allocate_by
 
 _local = threading.local()
 _lock = threading.Lock()
 _given: list[Runtime] = []
 _opened: list[int] = []
+_pinned: list[bool] = []
 SHARE = 0.8
 """Of the memory of a device that nobody has opened: the rest is for what allocates by itself."""
 
@@ -47,7 +49,9 @@ def open_device(device: int, share: float) -> None:
     try:
         import cupy
         import rmm.mr
+        from numba import cuda
         from rmm.allocators.cupy import rmm_cupy_allocator
+        from rmm.allocators.numba import RMMNumbaManager
     except ImportError as error:
         raise MissingError(f"a GPU was asked for: {error}; {ADVICE}") from error
     cupy.cuda.Device(device).use()
@@ -55,6 +59,7 @@ def open_device(device: int, share: float) -> None:
     pool = rmm.mr.LimitingResourceAdaptor(rmm.mr.CudaAsyncMemoryResource(), int(share * total))
     rmm.mr.set_per_device_resource(device, pool)
     cupy.cuda.set_allocator(rmm_cupy_allocator)
+    cuda.set_memory_manager(RMMNumbaManager)
     _opened[:] = [device]
 
 
@@ -70,11 +75,14 @@ def runtime() -> Runtime:
         return _given[-1]
     if not hasattr(_local, "runtime"):
         count()
-        from kolumn.kernels.cuda import CudaRuntime, use
+        from kolumn.kernels.cuda import CudaRuntime, page_locked, use
 
         with _lock:
             if not _opened:
                 open_device(0, SHARE)
+            if not _pinned:
+                allocate_by(page_locked)
+                _pinned.append(True)
         # Each thread of a process has a current device of its own.
         use(_opened[0])
         _local.runtime = CudaRuntime()

@@ -82,9 +82,13 @@ def _give(run: Any, rows: Any, file: SegmentFile, options: Options, result: Deco
 
 
 def _decoded(file: SegmentFile, chunk: Chunk, options: Options, floor: int | None) -> Decoded:
+    with opened(options.backend)(chunk.source, chunk.origin, options) as backend:
+        return _by(backend, file, chunk, options, floor)
+
+
+def _by(backend: Any, file: SegmentFile, chunk: Chunk, options: Options, floor: int | None) -> Decoded:
     result = Decoded()
     rows = chunk.rows
-    backend = opened(options.backend)(chunk.source, chunk.origin, options)
     if options.check_crcs:
         backend.check(rows)
     rows = before_trouble(file, chunk, rows, options, floor, result)

@@ -4,9 +4,10 @@ Kernels note of a batch only that something in it is wrong. Such a batch is deco
 the same error with the same words, and the rest goes through the kernels again without it.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,14 +19,17 @@ from kolumn.formats import layouts, table
 from kolumn.inflate_on_device import Inflater, plan
 from kolumn.options import Options
 
-MOST_ROWS = 1 << 22
+MOST_ROWS = 1 << 20
 """Rows in a part, as far as headers tell: each takes some 60 bytes of device memory until its columns are made."""
-MOST_BYTES = 1 << 28
+MOST_BYTES = 1 << 27
 """Bytes of the payloads in a part, but for one batch that has more."""
+AT_A_TIME = 3
+"""Chunks on the device: one is copied there, one decoded, one copied back."""
+_turns = threading.BoundedSemaphore(AT_A_TIME)
 
 
 class DeviceChunk:
-    """Bytes of a segment on the current device.
+    """Bytes of a segment on the current device, for as long as the context lasts; so many chunks are there `AT_A_TIME`.
 
     Parameters
     ----------
@@ -40,9 +44,20 @@ class DeviceChunk:
 
         self.host, self.origin, self.options = source, origin, options
         self.device = runtime()
-        self.source = self.device.upload(source)
         self.format = layouts.FORMAT_NAMES.index(options.format)
         self.drafts = self.format not in (layouts.KAFKA, layouts.V3_FORMAT)
+
+    def __enter__(self) -> Self:
+        _turns.acquire()
+        try:
+            self.source = self.device.upload(self.host)
+        except BaseException:
+            _turns.release()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _turns.release()
 
     def check(self, rows: Any) -> None:
         """As `cpu_fallback.walk.check`."""

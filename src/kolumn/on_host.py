@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -31,6 +31,12 @@ class HostChunk:
 
     def __init__(self, source: Any, origin: int, options: Options) -> None:
         self.source, self.origin, self.options = source, origin, options
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
     def check(self, rows: Any) -> None:
         """Set BAD_CRC in every row without a code whose checksum differs from its bytes."""

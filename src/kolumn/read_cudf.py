@@ -55,7 +55,7 @@ def read_pylibcudf(
     """
     if payload not in ("binary", "string"):
         raise ArgumentError(f"payload={payload!r}: expected binary or string")
-    chosen = Options.of(**options)
+    chosen = Options.of(**{**options, "backend": "gpu"})
     resident = ResidentOptions(
         **{**vars(chosen), "backend": RESIDENT}, payload=payload, values=_values(value_format, value_schema, value_skip)
     )

@@ -5,6 +5,7 @@ about that size. What waits for use is bounded.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ class _Waiting:
     def __init__(self) -> None:
         self.bytes = 0
         self.blocks: dict[int, deque[Any]] = {}
+        self.new: Callable[[int], Any] = lambda size: np.empty(size, np.uint8)
 
     def take(self, size: int, step: int) -> Any:
         """A block of ``size`` bytes or a few ``step`` more; sizes are size classes."""
@@ -33,7 +35,7 @@ class _Waiting:
                 continue
             self.bytes -= larger
             return block
-        return np.empty(size, np.uint8)
+        return self.new(size)
 
     def give(self, block: Any) -> None:
         """Keep a block for later, or let it go where enough is kept."""
@@ -43,6 +45,13 @@ class _Waiting:
 
 
 _waiting = _Waiting()
+
+
+def allocate_by(new: Callable[[int], Any]) -> None:
+    """Let new blocks come from elsewhere: uint8 arrays of memory that a GPU copies from at full speed, say. Others wait no longer."""
+    _waiting.new = new
+    _waiting.blocks.clear()
+    _waiting.bytes = 0
 
 
 class _Lease:
