@@ -1,5 +1,6 @@
 """A CUDA device by CuPy: memory from the pool that all libraries share, kernels by plain pointers, running sums by CUB."""
 
+from functools import cache
 from typing import Any
 
 import cupy
@@ -45,6 +46,12 @@ class DeviceMemory:
         return {"shape": (self.size,), "strides": None, "typestr": "|u1", "data": (self.address, False), "version": 3}
 
 
+@cache
+def _function(kernel: Kernel, arch: int) -> Any:
+    """A kernel's code, loaded once for all threads."""
+    return cupy.RawModule(path=str(image(kernel, arch))).get_function(kernel.entry)
+
+
 class CudaRuntime:
     """The current device for one thread, with a stream of its own.
 
@@ -56,7 +63,6 @@ class CudaRuntime:
         device = cupy.cuda.Device()
         self.arch = int(device.compute_capability)
         self._most_blocks = _CONCURRENT * device.attributes["MultiProcessorCount"]
-        self._kernels: dict[str, Any] = {}
         self._sent: list[Any] = []
         self._decompressor: Decompressor | None = None
 
@@ -100,13 +106,11 @@ class CudaRuntime:
         """Run a kernel: its parameters are n and the integers of ``args``, 64 bits each."""
         if not n:
             return
-        if kernel.name not in self._kernels:
-            module = cupy.RawModule(path=str(image(kernel, self.arch)))
-            self._kernels[kernel.name] = module.get_function(kernel.entry)
         blocks = kernel.grid(n)
         if not kernel.lanes:
             blocks = min(blocks, self._most_blocks)
-        self._kernels[kernel.name]((blocks,), (kernel.block,), (np.int64(n), *map(np.int64, args)), stream=self.stream)
+        with self.stream:
+            _function(kernel, self.arch)((blocks,), (kernel.block,), (np.int64(n), *map(np.int64, args)))
 
     def running_sum(self, memory: DeviceMemory, count: int, width: int) -> None:
         """CUB's inclusive sum, in place."""

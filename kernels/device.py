@@ -90,6 +90,11 @@ def runtime() -> Runtime:
     return found
 
 
+def opened() -> int:
+    """Number of the device that this process has opened."""
+    return _opened[0]
+
+
 @contextmanager
 def using(runtime: Runtime) -> Iterator[None]:
     """Let all threads use a runtime for a while: an emulated device, in tests."""

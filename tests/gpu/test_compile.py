@@ -15,12 +15,13 @@ KERNELS = build.load_all()
 def test_no_spills(name: str, tmp_path: Path) -> None:
     kernel = KERNELS[name]
     source = tmp_path / "kernel.ptx"
-    source.write_text(build.ptx(kernel, 90))
-    said = build.cubin(source, tmp_path / "kernel.cubin", 90)
-    assert f"'{kernel.entry}'" in said
-    assert re.findall(r"(\d+) bytes (?:stack frame|spill \w+)", said) == ["0"] * 3
-    (registers,) = map(int, re.findall(r"Used (\d+) registers", said))
-    assert registers <= kernel.registers
+    source.write_text(build.ptx(kernel, build.OLDEST))
+    for arch in build.ARCHITECTURES:
+        said = build.cubin(source, tmp_path / "kernel.cubin", arch)
+        assert f"'{kernel.entry}'" in said
+        assert re.findall(r"(\d+) bytes (?:stack frame|spill \w+)", said) == ["0"] * 3
+        (registers,) = map(int, re.findall(r"Used (\d+) registers", said))
+        assert registers <= kernel.registers
 
 
 @pytest.mark.parametrize("name", KERNELS)

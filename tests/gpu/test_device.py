@@ -1,0 +1,81 @@
+"""What only a GPU can show: cuDF's columns, its reader of JSON, and bounded memory. The rest of these tests runs there too."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kit.corpus import cases
+from kit.outcome import COLUMNS
+
+pytestmark = pytest.mark.gpu
+
+READABLE = [case for case in cases() if case.segments and kolumn.verify(case.directory, backend="cpu").ok]
+
+
+def _plain(value: Any) -> Any:
+    """Lists of bytes as bytes, moments without a zone."""
+    if isinstance(value, list) and value and all(isinstance(one, int) for one in value):
+        return bytes(value)
+    if isinstance(value, list):
+        return [{name: _plain(part) for name, part in one.items()} if isinstance(one, dict) else one for one in value] or None
+    if isinstance(value, bytes) and not value:
+        return None
+    return value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value
+
+
+@pytest.mark.parametrize("case", READABLE, ids=str)
+def test_pylibcudf(case: Any) -> None:
+    table, names = kolumn.read_pylibcudf(case.directory, columns=COLUMNS, include_control=True)
+    found = pa.table(table.to_arrow().columns, names=names)
+    expected = kolumn.read(case.directory, columns=COLUMNS, include_control=True, backend="cpu")
+    for name in names:
+        one, other = ([_plain(value) for value in side[name].to_pylist()] for side in (found, expected))
+        assert one == other, name
+
+
+def test_committed_records_by_way_of_the_host() -> None:
+    for case in READABLE:
+        table, names = kolumn.read_pylibcudf(case.directory, columns=["offset", "transaction"], isolation_level="read_committed")
+        expected = kolumn.read(case.directory, columns=["offset", "transaction"], isolation_level="read_committed", backend="cpu")
+        assert pa.table(table.to_arrow().columns, names=names).to_pydict() == expected.to_pydict()
+
+
+def test_json(tmp_path: Path) -> None:
+    values = [b'{"a": 1,\n "b": "x"}', b"{}", b"12", b"", None, b'\t{"a":\r\n2}', b"{", b'{"b": "y"}', b"   ", b'{"a": 5, "c": [1]}']
+    path = tmp_path / "a.log"
+    kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), path, codec="zstd")
+    table, names = kolumn.read_pylibcudf(path, columns=["offset", "value"], value_format="json", value_schema={"a": "int64", "b": "string"})
+    rows = pa.table(table.to_arrow().columns, names=names).to_pylist()
+    assert [row["offset"] for row in rows] == list(range(len(values)))
+    for row, value in zip(rows, values, strict=True):
+        try:
+            expected = json.loads(value or b"")
+        except ValueError:
+            expected = None
+        assert row["valueValid"] == isinstance(expected, dict), value
+        if isinstance(expected, dict):
+            assert (row["a"], row["b"]) == (expected.get("a"), expected.get("b"))
+
+
+def test_a_small_pool_is_enough(tmp_path: Path) -> None:
+    """More than the pool holds goes through it, chunk by chunk."""
+    import rmm.mr
+
+    from kolumn.kernels import device
+
+    device.runtime()
+    number = device.opened()
+    table = pa.table({"value": pa.array([bytes(1000)] * 200_000, pa.binary())})
+    kolumn.write(table, tmp_path / "t-0", segment_bytes=64 << 20)
+    before = rmm.mr.get_per_device_resource(number)
+    rmm.mr.set_per_device_resource(number, rmm.mr.LimitingResourceAdaptor(rmm.mr.CudaAsyncMemoryResource(), 1 << 30))
+    try:
+        for _ in range(6):
+            with kolumn.scan(tmp_path / "t-0", backend="gpu") as reader:
+                assert sum(batch.num_rows for batch in reader) == 200_000
+    finally:
+        rmm.mr.set_per_device_resource(number, before)
