@@ -4,8 +4,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from kolumn.errors import KolumnError
 from kolumn.kernels.table import WIDTHS, Column, DeviceTable
 from kolumn.schema import record_schema
+
+MOST = 2**31 - 1
 
 
 def to_pylibcudf(table: DeviceTable) -> Any:
@@ -41,10 +44,23 @@ def concatenate(tables: list[DeviceTable], options: Any) -> Any:
     """One pylibcudf.Table of all, as `columns_on_device.ResidentOptions` ask for; copies where there are several."""
     import pylibcudf
 
+    for at, name in enumerate(options.names):
+        _check_size(name, [table.columns[at] for table in tables if isinstance(table.columns[at], Column)])
     made = [to_pylibcudf(table) for table in tables]
     if not made:
         return _nothing(options)
     return made[0] if len(made) == 1 else pylibcudf.concatenate.concatenate(made)
+
+
+def _check_size(name: str, pieces: list[Column]) -> None:
+    """cuDF counts rows, and what is in lists, in 32 bits; strings alone may have more bytes."""
+    if sum(piece.rows for piece in pieces) > MOST:
+        raise KolumnError(
+            f"column {name!r} would have more than {MOST} rows or bytes, the most that cuDF's lists can hold: "
+            "read a range of offsets at a time, leave columns out, or take payload='string'"
+        )
+    for children in zip(*(piece.children for piece in pieces if piece.kind != "string"), strict=True):
+        _check_size(name, list(children))
 
 
 def _nothing(options: Any) -> Any:

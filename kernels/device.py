@@ -49,9 +49,7 @@ def open_device(device: int, share: float) -> None:
     try:
         import cupy
         import rmm.mr
-        from numba import cuda
         from rmm.allocators.cupy import rmm_cupy_allocator
-        from rmm.allocators.numba import RMMNumbaManager
     except ImportError as error:
         raise MissingError(f"a GPU was asked for: {error}; {ADVICE}") from error
     cupy.cuda.Device(device).use()
@@ -59,8 +57,16 @@ def open_device(device: int, share: float) -> None:
     pool = rmm.mr.LimitingResourceAdaptor(rmm.mr.CudaAsyncMemoryResource(), int(share * total))
     rmm.mr.set_per_device_resource(device, pool)
     cupy.cuda.set_allocator(rmm_cupy_allocator)
-    cuda.set_memory_manager(RMMNumbaManager)
+    _share_with_numba()
     _opened[:] = [device]
+
+
+def _share_with_numba() -> None:
+    """Let arrays that a caller makes with Numba come from the same pool."""
+    from numba import cuda
+    from rmm.allocators.numba import RMMNumbaManager
+
+    cuda.set_memory_manager(RMMNumbaManager)
 
 
 def runtime() -> Runtime:

@@ -11,8 +11,8 @@ from kit.device_columns import resident, to_arrow
 from kit.draft_segments import FORMATS, Maker
 from kit.emulated import Emulated
 from kit.outcome import COLUMNS
-from kolumn.kernels.assemble import to_pylibcudf
-from kolumn.kernels.table import DeviceTable
+from kolumn.kernels.assemble import _check_size, to_pylibcudf
+from kolumn.kernels.table import Column, DeviceTable
 
 
 def as_bytes(array: Any) -> list[Any]:
@@ -67,6 +67,17 @@ def test_drafts(format: str, tmp_path: Path, device: Emulated) -> None:
         path.write_bytes(b"".join(entry.data for entry in Maker(format, random.Random(seed)).segment(20)))
         for control in (True, False):
             same(path, columns=COLUMNS, format=format, include_control=control)
+
+
+def test_more_than_cudf_counts() -> None:
+    def bytes_of(size: int) -> Column:
+        return Column("bytes", 10, children=(Column("int32", 11), Column("uint8", size)))
+
+    _check_size("value", [bytes_of(2**30), bytes_of(2**30 - 1)])
+    _check_size("value", [Column("string", 10, children=(Column("int32", 11),))] * 2)
+    for wrong in ([bytes_of(2**30)] * 2, [Column("int64", 2**30)] * 2):
+        with pytest.raises(kolumn.KolumnError, match="column 'value' would have more than 2147483647"):
+            _check_size("value", wrong)
 
 
 def test_pylibcudf_takes_them(device: Emulated) -> None:

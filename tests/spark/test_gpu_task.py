@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kolumn.errors import ArgumentError, MissingError
+from kolumn.kernels import device
 from kolumn.spark_plugin import gpu_task
 from kolumn.spark_plugin.frames import apply
 
@@ -56,7 +57,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     resources = SimpleNamespace(
         CudaAsyncMemoryResource=lambda: "async",
         LimitingResourceAdaptor=lambda upstream, limit: (upstream, limit),
-        set_per_device_resource=lambda device, pool: done.append((device, pool)),
+        set_per_device_resource=lambda number, pool: done.append((number, pool)),
     )
     modules = {
         "cupy": SimpleNamespace(cuda=cuda),
@@ -69,6 +70,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(gpu_task, "_used", None)
+    monkeypatch.setattr(device, "_opened", [])
+    monkeypatch.setattr(device, "_share_with_numba", lambda: done.append("numba"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return done
 
@@ -77,7 +80,7 @@ def test_one_pool_for_a_worker(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv(gpu_task.SHARE, "0.4")
     monkeypatch.setenv(gpu_task.WORKERS, "8")
     assert [gpu_task.use_gpu() for _ in range(3)] == [0, 0, 0]
-    assert gpu == [0, (0, ("async", 50)), "rmm"]
+    assert gpu == [0, (0, ("async", 50)), "rmm", "numba"]
 
 
 BATCH = pa.record_batch({"key": pa.array([b"\xff", None]), "offset": [1, 2]})

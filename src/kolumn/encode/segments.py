@@ -12,6 +12,7 @@ As ``LogSegment.append`` writes them: an entry comes before a batch once more th
 and a segment's last timestamp is added when it is closed.
 """
 
+import errno
 import os
 import shutil
 import struct
@@ -40,6 +41,8 @@ def make_parent(target: Path) -> Path:
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise KolumnError(f"{target}: cannot be written: {os.strerror(errno.ENOTDIR)}") from error
     except OSError as error:
         raise KolumnError(f"{target}: cannot be written: {error.strerror}") from error
     return target
