@@ -29,6 +29,7 @@ from kolumn.kernels.parse import (
     narrow,
 )
 from kolumn.kernels.runtime import Memory, Runtime
+from kolumn.kernels.separated_values import parse_fields
 from kolumn.kernels.table import WIDTHS, Column
 
 VALID = "valueValid"
@@ -37,7 +38,7 @@ _AVRO = {
     "boolean": BOOLEAN, "int": INT, "long": LONG, "float": FLOAT, "double": DOUBLE, "bytes": BYTES, "string": STRING, "null": NULL,
 }  # fmt: skip
 _COLUMNS = {BOOLEAN: "bool", INT: "int32", LONG: "int64", FLOAT: "float32", DOUBLE: "float64", NULL: "int8"}
-FORMATS = ("json", "avro", "fixed")
+FORMATS = ("json", "csv", "avro", "fixed")
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,17 @@ class Values:
         Names of the columns, and of each what the format needs to know: a NumPy dtype, an Avro type, or the name of a type.
     skipped : int
         Bytes in front of each value.
+    separator : int
+        The byte between fields of "csv".
     """
 
     format: str
     fields: tuple[tuple[str, Any], ...]
     skipped: int = 0
+    separator: int = ord(",")
 
     @classmethod
-    def of(cls, format: str, schema: Any, skipped: int) -> "Values":
+    def of(cls, format: str, schema: Any, skipped: int = 0, separator: str = ",") -> "Values":
         """Check what a caller gives.
 
         Raises
@@ -71,12 +75,18 @@ class Values:
             raise ArgumentError(f"value_format={format!r}: expected one of {', '.join(FORMATS)}")
         if skipped < 0 or (skipped and format != "avro"):
             raise ArgumentError(f"value_skip={skipped!r}: expected 0 or more, and for value_format='avro' only")
+        if len(separator.encode()) != 1 or separator in '"\r\n' or (separator != "," and format != "csv"):
+            raise ArgumentError(
+                f"value_separator={separator!r}: expected one ASCII character but quotes and line ends, for value_format='csv' only"
+            )
         if format == "avro":
             return cls(format, _avro_fields(schema), skipped)
         if not isinstance(schema, Mapping) or not schema:
             raise ArgumentError(f"value_schema={schema!r}: expected a mapping of names to types")
+        if format == "csv" and (wrong := sorted({"timestamp", "uint64"} & set(schema.values()))):
+            raise ArgumentError(f"value_schema: {', '.join(wrong)}: not of value_format='csv'; take int64 or string")
         check = _dtype if format == "fixed" else _type_name
-        return cls(format, tuple((str(name), check(name, kind)) for name, kind in schema.items()))
+        return cls(format, tuple((str(name), check(name, kind)) for name, kind in schema.items()), 0, ord(separator))
 
 
 def _dtype(name: str, kind: Any) -> np.dtype[Any]:
@@ -166,6 +176,18 @@ def parse_avro(device: Runtime, values: Payloads, how: Values) -> dict[str, Colu
     return found
 
 
+def parse_separated(device: Runtime, values: Payloads, how: Values) -> dict[str, Any]:
+    """Columns of values with separated fields; what is no number is null in its own column only."""
+    found, valid = parse_fields(device, values, how.fields, how.separator)
+    flags: Any = Column("bool", values.count, valid)
+    for name, kind in how.fields:
+        if kind in ("float32", "float64"):
+            from kolumn.kernels.numbers_of_text import to_floats
+
+            found[name], flags = to_floats(found[name], kind, flags)
+    return {**found, VALID: flags}
+
+
 def make_lines(device: Runtime, values: Payloads) -> tuple[Memory, int]:
     """Values as lines of JSON, one for each, and their bytes."""
     n = values.count
@@ -195,4 +217,4 @@ def parsed(device: Runtime, values: Payloads, how: Values) -> dict[str, Any]:
         from kolumn.kernels.json_values import parse_json
 
         return parse_json(device, values, how)
-    return (parse_fixed if how.format == "fixed" else parse_avro)(device, values, how)
+    return {"fixed": parse_fixed, "avro": parse_avro, "csv": parse_separated}[how.format](device, values, how)

@@ -13,7 +13,14 @@ from kolumn.transactions import matter
 
 
 def read_pylibcudf(
-    source: Any, *, payload: str = "binary", value_format: str | None = None, value_schema: Any = None, value_skip: int = 0, **options: Any
+    source: Any,
+    *,
+    payload: str = "binary",
+    value_format: str | None = None,
+    value_schema: Any = None,
+    value_skip: int = 0,
+    value_separator: str = ",",
+    **options: Any,
 ) -> tuple[Any, list[str]]:
     """Read the records of Kafka log segments into columns on the GPU.
 
@@ -27,13 +34,16 @@ def read_pylibcudf(
     value_format : str, optional
         Parse values on the GPU. In place of ``value`` come the columns of ``value_schema``, and ``valueValid``: false where a value is
         not as the schema says; then its fields are null.
-        "json": objects, by cuDF's reader; "avro": the binary encoding of a record; "fixed": numbers at fixed places.
+        "json": objects, by cuDF's reader; "csv": separated fields (RFC 4180); "avro": the binary encoding of a record; "fixed": numbers
+        at fixed places. A number of "csv" that is none leaves the other fields of its value as they are.
     value_schema
-        Of "json" a mapping of names to types ("int64", "float64", "string", "bool", …); of "fixed" one of names to NumPy dtypes, in
-        order and with their byte order (">i8"); of "avro" the schema of a record of primitive types and unions of one with null, as text
-        or dict.
+        Of "json" and "csv" a mapping of names to types ("int64", "float64", "string", "bool", …); of "fixed" one of names to NumPy dtypes,
+        in order and with their byte order (">i8"); of "avro" the schema of a record of primitive types and unions of one with null, as
+        text or dict.
     value_skip : int
         Bytes in front of each value of "avro": 5 in the wire format of schema registries.
+    value_separator : str
+        Between the fields of "csv".
     **options
         As of `kolumn.scan`; ``backend`` and ``binary`` have no effect.
 
@@ -57,7 +67,7 @@ def read_pylibcudf(
         raise ArgumentError(f"payload={payload!r}: expected binary or string")
     chosen = Options.of(**{**options, "backend": "gpu"})
     resident = ResidentOptions(
-        **{**vars(chosen), "backend": RESIDENT}, payload=payload, values=_values(value_format, value_schema, value_skip)
+        **{**vars(chosen), "backend": RESIDENT}, payload=payload, values=_values(value_format, value_schema, value_skip, value_separator)
     )
     names = resident.names
     if matter(chosen):
@@ -70,14 +80,14 @@ def read_pylibcudf(
     return concatenate(tables, resident), names
 
 
-def _values(format: str | None, schema: Any, skip: int) -> Any:
+def _values(format: str | None, schema: Any, skip: int, separator: str) -> Any:
     if format is None:
-        if schema is not None or skip:
-            raise ArgumentError("value_schema and value_skip go with value_format")
+        if schema is not None or skip or separator != ",":
+            raise ArgumentError("value_schema, value_skip and value_separator go with value_format")
         return None
     from kolumn.kernels.values import Values
 
-    return Values.of(format, schema, skip)
+    return Values.of(format, schema, skip, separator)
 
 
 def read_cudf(source: Any, **options: Any) -> Any:

@@ -61,6 +61,15 @@ def test_json(tmp_path: Path) -> None:
             assert (row["a"], row["b"]) == (expected.get("a"), expected.get("b"))
 
 
+def test_floats_of_csv(tmp_path: Path) -> None:
+    values = [b"1,2.5", b",", b"2,x", b"3,-1e300", b"4"]
+    path = tmp_path / "a.log"
+    kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), path)
+    table, names = kolumn.read_pylibcudf(path, columns=["value"], value_format="csv", value_schema={"a": "int32", "b": "float64"})
+    found = pa.table(table.to_arrow().columns, names=names).to_pydict()
+    assert found == {"a": [1, None, 2, 3, None], "b": [2.5, None, None, -1e300, None], "valueValid": [True, True, False, True, False]}
+
+
 def test_a_small_pool_is_enough(tmp_path: Path) -> None:
     """More than the pool holds goes through it, chunk by chunk."""
     import rmm.mr

@@ -1,5 +1,6 @@
 """Values parsed on the device: typed columns, and rows that don't parse are marked and not lost."""
 
+import csv
 import io
 import json
 import random
@@ -110,6 +111,49 @@ def test_fixed(order: str, tmp_path: Path, device: Emulated) -> None:
         assert [found[name][i] for i in (5, 6, 7)] == [None] * 3
 
 
+def _csv_rows(rng: random.Random) -> tuple[list[list[Any]], list[bytes]]:
+    """Rows of an integer, text, a small integer and a flag, and their lines as Python writes them."""
+    rows = [
+        [
+            rng.choice([None, 0, 2**63 - 1, -(2**63), rng.getrandbits(30)]),
+            rng.choice([None, "a", 'say ""', '"', "x,y", "line\nfeed", "naïve" * 9, ";"]),
+            rng.choice([None, -128, 127, 5]),
+            rng.choice([None, True, False]),
+        ]
+        for _ in range(200)
+    ]
+    lines = []
+    for row in rows:
+        out = io.StringIO()
+        csv.writer(out, lineterminator=rng.choice(["", "\n", "\r\n"])).writerow(["" if one is None else one for one in row])
+        lines.append(out.getvalue().encode())
+    return rows, lines
+
+
+def test_separated_fields(tmp_path: Path, device: Emulated) -> None:
+    rows, lines = _csv_rows(random.Random(3))
+    broken = {4: None, 5: b"", 6: b"1,2,3", 7: b"1,a,2,true,5", 8: b'1,"a,2,true', 9: b'1,"a"b,2,true'}
+    values: list[bytes | None] = [broken.get(i, line) for i, line in enumerate(lines)]
+    # One field of each is wrong; the others stay.
+    values[20], values[21], values[22] = b"x,a,2,true", b"9223372036854775808,a,2,true", b"1,a,200,true"
+    values[23], values[24], values[25] = b"-9223372036854775809,a,2,yes", b"+7,a,-0,TRUE", b'"12","",2,0'
+    schema = {"n": "int64", "t": "string", "s": "int8", "f": "bool"}
+    found = columns(tmp_path / "a.log", values, format="csv", schema=schema)
+    got = [[found[name][i] for name in schema] for i in range(len(values))]
+    got = [[one.decode() if isinstance(one, bytes) else one for one in row] for row in got]
+    wrong = {20: [None, "a", 2, True], 21: [None, "a", 2, True], 22: [1, "a", None, True], 23: [None, "a", 2, None]}
+    right = {24: [7, "a", 0, True], 25: [12, "", 2, False]}
+    expected = [[None] * 4 if i in broken else {**wrong, **right}.get(i, row) for i, row in enumerate(rows)]
+    assert got == expected
+    assert [i for i, valid in enumerate(found["valueValid"]) if not valid] == sorted({*broken, *wrong})
+
+
+def test_other_separators(tmp_path: Path, device: Emulated) -> None:
+    values: list[bytes | None] = [b"1;2", b'"a;b";3', b";"]
+    found = columns(tmp_path / "a.log", values, format="csv", schema={"a": "string", "b": "int32"}, separator=";")
+    assert (found["a"], found["b"], found["valueValid"]) == ([b"1", b"a;b", None], [2, 3, None], [True] * 3)
+
+
 def test_lines_of_json(tmp_path: Path, device: Emulated) -> None:
     values = [b'{"a": 1,\n "b": "x"}', b"{}", b" { } ", b"12", b"", None, b'\t{"a":\r\n2}', b"{", b'{"a": 1}\n{"a": 2}', b"   ", b'"{"']
     import pyarrow as pa
@@ -158,7 +202,10 @@ _held: list[Any] = []
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"format": "csv", "schema": {}, "skipped": 0}, "expected one of json, avro, fixed"),
+        ({"format": "xml", "schema": {}}, "expected one of json, csv, avro, fixed"),
+        ({"format": "csv", "schema": {"a": "int64"}, "separator": ";;"}, "expected one ASCII character"),
+        ({"format": "json", "schema": {"a": "int64"}, "separator": ";"}, "for value_format='csv' only"),
+        ({"format": "csv", "schema": {"a": "timestamp"}}, "take int64 or string"),
         ({"format": "json", "schema": {"a": "int65"}, "skipped": 0}, "unknown type 'int65'"),
         ({"format": "json", "schema": {}, "skipped": 0}, "expected a mapping"),
         ({"format": "fixed", "schema": {"a": "f2"}, "skipped": 0}, "no column for float16"),

@@ -13,18 +13,25 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import numpy as np
+import pyarrow as pa
 from numba import cuda
 from numba.cuda.simulator import kernel as simulator
 from numba.cuda.simulator.kernelapi import FakeCUDAModule
 
+import kolumn
 from kit.corpus import small_segments
+from kit.device_columns import resident, to_arrow
 from kit.draft_segments import FORMATS, Maker
-from kit.emulated import Emulated, HostMemory
+from kit.emulated import Emulated, HostMemory, run_loops
 from kit.encoder import Record, batch
 from kit.mutate import make_segment, mutate
 from kit.outcome import COLUMNS, outcome
 from kolumn.kernels import check, decode, device, hop, kernel
-from kolumn.kernels.kernel import WARP, Kernel
+from kolumn.kernels.decode import Payloads
+from kolumn.kernels.kernel import KERNELS, WARP, Kernel
+from kolumn.kernels.lines import mark
+from kolumn.kernels.values import Values, make_lines
 
 BLOCK = 2 * WARP
 MOST_BYTES = 2000
@@ -95,6 +102,30 @@ def large_batches(path: Path) -> None:
     compare(path, errors="skip", check_crcs=False)
 
 
+def columns(path: Path) -> None:
+    """Columns that stay on the device, with some rows left out and values parsed: by the simulator as by the loops."""
+    csv = [b'1,"a ""b""",true', b"x,,0", b"2", None]
+    kolumn.write(pa.table({"value": pa.array(csv, pa.binary())}), path)
+    ways: list[dict[str, Any]] = [
+        {"columns": COLUMNS, "start_offset": 1},
+        {"columns": ["value"], "values": Values.of("csv", {"a": "int8", "b": "string", "c": "bool"})},
+        {"columns": ["value"], "values": Values.of("fixed", {"a": ">i4"})},
+        {"columns": ["value"], "values": Values.of("avro", {"type": "record", "fields": [{"name": "a", "type": ["null", "bytes"]}]})},
+    ]
+    for way in ways:
+        found = []
+        for how in (run, run_loops):
+            with device.using(Emulated(how)):
+                found.append([to_arrow(column).to_pylist() for table in resident(path, "string", **way) for column in table.columns])
+        assert found[0] == found[1], way
+    with device.using(Emulated(run)):
+        runtime = device.runtime()
+        text = runtime.upload(np.frombuffer(b'{"a":1}{}', np.uint8))
+        at, length = runtime.upload(text.address + np.array([0, 7], np.int64)), runtime.upload(np.array([7, 2], np.int32))
+        made, size = make_lines(runtime, Payloads(at, length, 2))
+        assert bytes(runtime.download(made, size)) == mark() + b',"a":1}\n' + mark() + b"}\n"
+
+
 def main(folder: Path, every: bool) -> None:
     for module in (kernel, check, hop, decode):
         if hasattr(module, "cuda"):
@@ -102,10 +133,16 @@ def main(folder: Path, every: bool) -> None:
     path = folder / "a.log"
     with device.using(Emulated(run)):
         large_batches(path)
+    columns(folder / "columns.log")
+    with device.using(Emulated(run)):
         segments = [b"".join(entries) for entries in small_segments(MOST_BYTES)][:: 1 if every else 8]
         for data in segments:
             path.write_bytes(data)
             compare(path, errors="skip")
+        # A thread for each batch, as where there are many.
+        few, decode.FEW = decode.FEW, 1
+        compare(path)
+        decode.FEW = few
         for seed in range(12 if every else 4):
             rng = random.Random(seed)
             path.write_bytes(mutate(rng, make_segment(rng)).data)
@@ -113,6 +150,7 @@ def main(folder: Path, every: bool) -> None:
             path.write_bytes(b"".join(entry.data for entry in Maker(FORMATS[seed % 4], rng).segment(2)))
             compare(path, format=FORMATS[seed % 4], errors="skip")
     assert not HostMemory.overrun
+    assert set(warps) == set(KERNELS), set(KERNELS) - set(warps)
     print(len(segments), "segments;", ", ".join(f"{name} {count} warps" for name, count in warps.items()))
 
 
