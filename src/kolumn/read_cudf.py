@@ -65,13 +65,15 @@ def read_pylibcudf(
     """
     if payload not in ("binary", "string"):
         raise ArgumentError(f"payload={payload!r}: expected binary or string")
-    chosen = Options.of(**{**options, "backend": "gpu"})
-    resident = ResidentOptions(
-        **{**vars(chosen), "backend": RESIDENT}, payload=payload, values=_values(value_format, value_schema, value_skip, value_separator)
-    )
+    return _read(source, payload, _values(value_format, value_schema, value_skip, value_separator), {**options, "backend": "gpu"})
+
+
+def _read(source: Any, payload: str, values: Any, options: dict[str, Any]) -> tuple[Any, list[str]]:
+    chosen = Options.of(**options)
+    resident = ResidentOptions(**{**vars(chosen), "backend": RESIDENT}, payload=payload, values=values)
     names = resident.names
     if matter(chosen):
-        if value_format is not None:
+        if values is not None:
             raise ArgumentError("value_format: what became of transactions is settled on the host; parse the values afterwards")
         return _by_host(source, payload, options)
     tables = list(scan_ranges(select_ranges(segments_of(source, chosen), chosen), resident))
@@ -100,5 +102,5 @@ def read_cudf(source: Any, **options: Any) -> Any:
 def _by_host(source: Any, payload: str, options: dict[str, Any]) -> tuple[Any, list[str]]:
     from kolumn.kernels.assemble import from_arrow
 
-    table = read(source, **{**options, "backend": "gpu", "binary": "contiguous"})
+    table = read(source, **{**options, "binary": "contiguous"})
     return from_arrow(table, payload), table.column_names
