@@ -170,9 +170,12 @@ class TableBuilder:
         return self._nullable("timestamp", target, lengths)
 
     def _partition(self) -> Column:
-        n, partition = self.records.rows, self.constants["partition"]
-        lengths = self.device.upload(np.full(n, 0 if partition is not None else -1, np.int32))
-        return self._nullable("int32", self.device.upload(np.full(n, partition or 0, np.int32)), lengths)
+        partition, batches = self.constants["partition"], len(self.records.first) - 1
+        numbers = self.device.upload(np.full((2, batches), [[partition or 0], [0 if partition is not None else -1]], np.int64))
+        column, null = (self._repeated(numbers.address + 8 * batches * k, 8, "int32") for k in range(2))
+        assert column.data is not None
+        assert null.data is not None
+        return self._nullable("int32", column.data, null.data)
 
     def _sequence(self) -> Column:
         records, n = self.records, self.records.rows

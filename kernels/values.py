@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kolumn.errors import ArgumentError
+from kolumn.kernels.columns import Present, present
 from kolumn.kernels.decode import Payloads, binary, bitmap_of
 from kolumn.kernels.lines import Lines, line_sizes, lines, mark
 from kolumn.kernels.parse import (
@@ -207,7 +208,8 @@ def _column(device: Runtime, kind: str, data: Memory, lengths: Memory, rows: int
 
 def _flags(device: Runtime, lengths: Memory, rows: int) -> Column:
     """1 where a length is not negative."""
-    flags = device.upload((device.download(lengths, 4 * rows).view(np.int32) >= 0).view(np.uint8))
+    flags = device.empty(rows)
+    device.launch(present, rows, Present(lengths.address, flags.address))
     return Column("bool", rows, flags)
 
 
