@@ -14,10 +14,10 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 TESTS ?= not slow and not gpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench kernels gpu-check clean
+.PHONY: help demo test lint format bench kernels gpu-packages gpu-check clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 21
 
 demo: $(READY)  ## records of a real broker, through Spark
 	@$(RUN) examples/demo.py
@@ -39,6 +39,9 @@ bench: $(READY)  ## measure; results go to bench/results
 
 kernels: $(READY)  ## compile the kernels ahead of time: what is built afterwards brings them along
 	$(RUN) -m kolumn.kernels.build kernels/compiled
+
+gpu-packages: $(READY)  ## CuPy, pylibcudf and nvCOMP: for tests of columns, which need no GPU
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[gpu]'
 
 # On a machine with a GPU, where the packages of kolumn[gpu] are installed for GPU_PYTHON; needs nothing else.
 GPU_PYTHON ?= python3

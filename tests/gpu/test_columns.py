@@ -1,5 +1,6 @@
 """Columns that stay on the device hold what `kolumn.read` gives, in the buffers that cuDF wants."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,12 @@ def test_more_than_cudf_counts() -> None:
 
 
 def test_pylibcudf_takes_them(device: Emulated) -> None:
-    pylibcudf = pytest.importorskip("pylibcudf", reason="pip install 'kolumn[gpu]'")
+    try:
+        import pylibcudf
+    except ImportError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"{error}: make gpu-packages")
     (case, *_) = (case for case in READABLE if len(case.segments) == 1)
     (table,) = resident(case.directory, "binary", columns=COLUMNS)[:1]
     for one in (table, *resident(case.directory, "string", columns=COLUMNS)[:1]):
