@@ -13,15 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from kolumn.codecs import DEFLATE, STORED
+from kolumn.codecs import DEFLATE, SNAPPY_BLOCK, STORED, ZSTD_FRAME
 from kolumn.cpu_fallback.blocks import BOUND, COLUMNS, KIND, PAYLOAD, SOURCE, STOP, frame
 from kolumn.cpu_fallback.inflate import RATIO_FLOOR, inflate
 from kolumn.errors import Code
-from kolumn.formats import memory, table
+from kolumn.formats import layouts, memory, table
 from kolumn.options import Options
 
 _MEMBER = re.compile(rb"\x1f\x8b\x08")
-_TRAILER = 4
+_COUNT_BYTES, _TRAILER_BYTES = 4, 8
+_LEAST_CHECKED = 4
+"""The kernel for checksums takes no fewer bytes."""
+_ZSTD_CHECKSUM, _ZSTD_SIZED = 0x04, 0xE0
+"""Bits of a zstd frame's descriptor: it has a content checksum; it may have a content size."""
 
 
 @dataclass
@@ -76,19 +80,29 @@ def plan(host: Any, start: Any, size: Any, codec: Any, rows: Any, options: Optio
         limit = np.minimum(float(options.max_batch_bytes), np.maximum(RATIO_FLOOR, options.max_ratio * size[packed])).astype(np.int64)
         blocks, flaw, _, careful = frame(host, start[packed], size[packed], codec[packed], rows[packed, table.MAGIC], limit)
         blocks[:, PAYLOAD] = packed[blocks[:, PAYLOAD]]
-        gzip = blocks[:, KIND] == DEFLATE
-        blocks[gzip, SOURCE] = start[blocks[gzip, PAYLOAD]]
-        blocks[gzip, BOUND] = [memory.u32_little_at(host, int(stop) - _TRAILER) for stop in blocks[gzip, STOP]]
-        several = [
-            _MEMBER.search(memoryview(host), int(begin) + 3, int(stop)) is not None for begin, stop in blocks[gzip][:, (SOURCE, STOP)]
-        ]
         on_cpu[packed] = (flaw != 0) | careful | (not options.trusted)
-        on_cpu[blocks[gzip, PAYLOAD][several]] = True
+        on_cpu[_hard_gzip(host, start, blocks)] = True
+        # nvCOMP does not compare the content checksum, and neither do we: hardly a client writes one.
+        frames = blocks[blocks[:, KIND] == ZSTD_FRAME]
+        on_cpu[frames[host[frames[:, SOURCE] + 4] & _ZSTD_CHECKSUM != 0, PAYLOAD]] = True
         bound[packed] = np.bincount(blocks[:, PAYLOAD], weights=blocks[:, BOUND], minlength=len(start)).astype(np.int64)[packed]
         on_cpu[packed] |= bound[packed] > limit
         bound[on_cpu] = 4 * size[on_cpu]
         blocks = blocks[~on_cpu[blocks[:, PAYLOAD]]]
     return Plan(start, size, codec, blocks, bound, on_cpu)
+
+
+def _hard_gzip(host: Any, start: Any, blocks: Any) -> Any:
+    """Let blocks of deflate streams stand for their members, and give the payloads that may have several, or very small ones."""
+    gzip = blocks[:, KIND] == DEFLATE
+    blocks[gzip, SOURCE] = start[blocks[gzip, PAYLOAD]]
+    blocks[gzip, BOUND] = [memory.u32_little_at(host, int(stop) - _COUNT_BYTES) for stop in blocks[gzip, STOP]]
+    bytes_ = memoryview(host)
+    hard = [
+        bound < _LEAST_CHECKED or _MEMBER.search(bytes_, begin + 3, stop) is not None
+        for begin, stop, bound in blocks[gzip][:, (SOURCE, STOP, BOUND)].tolist()
+    ]
+    return blocks[gzip, PAYLOAD][hard]
 
 
 class Inflater:
@@ -143,8 +157,9 @@ class Inflater:
             else:
                 length = blocks[those, STOP] - blocks[those, SOURCE]
                 sizes[those], fine[those] = device.inflate(kind, begin, length, bound[those], arena.address + slots[those])
+                fine[those] &= (sizes[those] == bound[those]) | ~self._sized(kind, blocks[those])
                 if kind == DEFLATE:
-                    fine[those] &= sizes[those] == bound[those]
+                    fine[those] &= self._right(arena.address + slots[those], sizes[those], blocks[those, STOP])
         packed, first = np.unique(of, return_index=True)
         last = np.append(first[1:], len(of)) - 1
         ends = np.cumsum(sizes)
@@ -159,6 +174,24 @@ class Inflater:
             result.address[packed] = moved.address + ends[first] - sizes[first]
             result.kept.append(moved)
         return np.unique(of[~fine])
+
+    def _sized(self, kind: int, blocks: Any) -> Any:
+        """Flags of the blocks that say how many bytes they inflate to."""
+        if kind == ZSTD_FRAME:
+            return self.host[blocks[:, SOURCE] + 4] & _ZSTD_SIZED != 0
+        return np.full(len(blocks), kind in (DEFLATE, SNAPPY_BLOCK))
+
+    def _right(self, address: Any, size: Any, stop: Any) -> Any:
+        """Flags of the gzip members whose CRC-32 is that of what came out, which nvCOMP does not look at."""
+        from kolumn.kernels.decode import bad_checksums
+
+        whole = np.flatnonzero(size >= _LEAST_CHECKED)
+        rows = np.zeros((len(whole), table.WIDTH), np.int64)
+        rows[:, table.POSITION], rows[:, table.SIZE], rows[:, table.LAYOUT] = address[whole], size[whole], layouts.LEGACY
+        rows[:, table.CRC] = [memory.u32_little_at(self.host, end - _TRAILER_BYTES) for end in stop[whole].tolist()]
+        right = np.zeros(len(size), bool)
+        right[whole] = ~bad_checksums(self.device, 0, rows)
+        return right
 
     def _on_cpu(self, piece: slice, slow: Any, rows: Any, found: dict[int, str], result: Inflated) -> None:
         start, size, codec = (one[piece][slow] for one in (self.todo.start, self.todo.size, self.todo.codec))

@@ -1,14 +1,18 @@
 """``backend="gpu"`` gives what the CPU gives: the same rows of every column, the same errors in the same words."""
 
+import gzip
+import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 import kolumn
 from kit.corpus import cases
 from kit.draft_segments import FORMATS, Maker
 from kit.emulated import Emulated
+from kit.encoder import raw_batch
 from kit.outcome import COLUMNS, outcome
 from kolumn import on_device
 
@@ -66,6 +70,34 @@ def test_drafts(where: str, format: str, tmp_path: Path, device: Emulated | None
     for seed in range(40):
         path.write_bytes(b"".join(entry.data for entry in Maker(format, random.Random(seed)).segment(20)))
         same(path, columns=COLUMNS, format=format, include_control=True, errors="skip")
+
+
+@ON_BOTH
+@pytest.mark.parametrize("kind", ["gzip checksum", "gzip count", "two gzip members", "zstd checksum", "zstd size"])
+def test_streams_that_only_the_library_can_judge(where: str, kind: str, tmp_path: Path, device: Emulated | None) -> None:
+    """nvCOMP looks at no checksum of gzip and zstd, and at one member only: what it gives is compared with what the stream says."""
+    plain = b"".join(bytes([38, 0, 0, 2 * i, 1, 26]) + b"thirteen byte" + bytes([0]) for i in range(50))
+    halves = plain[:500], plain[500:]
+    stream = {
+        "gzip checksum": lambda: gzip.compress(plain)[:-8] + b"oops" + gzip.compress(plain)[-4:],
+        "gzip count": lambda: gzip.compress(plain)[:-4] + struct.pack("<I", len(plain) - 1),
+        "two gzip members": lambda: b"".join(map(gzip.compress, halves)),
+        "zstd checksum": lambda: zstandard.ZstdCompressor(write_checksum=True).compress(plain)[:-1] + b"?",
+        "zstd size": lambda: _with_size(zstandard.ZstdCompressor().compress(plain), len(plain) - 256 + 1),
+    }[kind]()
+    path = tmp_path / "a.log"
+    path.write_bytes(raw_batch(stream, 50, attributes=1 if "gzip" in kind else 4, last_delta=49))
+    found = same(path, columns=["offset", "value"])
+    if kind == "two gzip members":
+        assert len(found) == 50
+    else:
+        assert "CorruptBatchError" in found
+
+
+def _with_size(frame: bytes, size: int) -> bytes:
+    """A zstd frame of one segment with two bytes of content size, with another one."""
+    assert frame[4] >> 5 == 0b011
+    return frame[:5] + struct.pack("<H", size) + frame[7:]
 
 
 @ON_BOTH
