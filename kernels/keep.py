@@ -5,7 +5,7 @@
 Bound: 20 bytes read for each row, and for each kept one 60 bytes read and written.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,13 @@ class Limits(NamedTuple):
 
 
 class Keep(NamedTuple):
-    """Arguments of `keep_row`: columns of `Records`, the uint8 flags of control records, `Limits`, and ``numbers``, int32 of n + 1."""
+    """Arguments of `keep_row`; addresses, but for the limits.
 
+    Columns of `Records`, the uint8 flags of control records, `Limits`, int64 of each batch ``dropped``, 1 for those without rows (0 in
+    place of the address: none), and ``numbers``, int32 of n + 1.
+    """
+
+    owner: int
     offset: int
     timestamp: int
     control: int
@@ -40,6 +45,7 @@ class Keep(NamedTuple):
     start_timestamp: int
     end_timestamp: int
     include_control: int
+    dropped: int
     numbers: int
 
 
@@ -51,6 +57,8 @@ def keep_row(i: int, a: Keep) -> None:
     if a.start_timestamp != LOWEST or a.end_timestamp != HIGHEST:
         within = a.start_timestamp <= timestamp and (timestamp < a.end_timestamp or a.end_timestamp == HIGHEST)
         kept = kept and within and timestamp != _NONE
+    if a.dropped != 0 and load64(a.dropped + 8 * load32(a.owner + 4 * i)) != 0:
+        kept = False
     if a.include_control == 0 and memory.load8(a.control, i) != 0:
         kept = False
     store32(a.numbers + 4 * (i + 1), 1 if kept else 0)
@@ -104,11 +112,16 @@ def pack_row(i: int, a: Pack) -> None:
         store64(a.to_seconds + 8 * to, load64(a.seconds + 8 * i))
 
 
-def keep(device: Runtime, records: Records, control: Memory, limits: Limits) -> Records:
-    """The records within limits; the same object where that is all of them."""
+def keep(device: Runtime, records: Records, control: Memory, limits: Limits, dropped: Any = None) -> Records:
+    """The records within limits, but those of batches that are ``dropped`` (flags); the same object where that is all of them."""
     n = records.rows
     numbers = device.zeros(4 * (n + 1))
-    device.launch(keep_row, n, Keep(records.offset.address, records.timestamp.address, control.address, *limits, numbers.address))
+    gone = device.upload(np.ascontiguousarray(dropped, np.int64)) if dropped is not None else None
+    args = Keep(
+        records.owner.address, records.offset.address, records.timestamp.address, control.address, *limits,
+        gone.address if gone is not None else 0, numbers.address,
+    )  # fmt: skip
+    device.launch(keep_row, n, args)
     device.running_sum(numbers, n + 1, 4)
     rows = int(device.download(numbers, 4, 4 * n).view(np.int32)[0])
     if rows == n:

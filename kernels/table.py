@@ -1,6 +1,7 @@
 """Records on the device become the columns of a table, which stay there. `kolumn.kernels.assemble` makes pylibcudf's of them."""
 
 from collections.abc import Iterable
+from collections.abc import Sequence as Sequence_
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -84,13 +85,26 @@ class TableBuilder:
         Keys, values and headers' values as strings; else as lists of uint8.
     limits : Limits
         Which rows to keep.
+    dropped : bool array of n, optional
+        Batches of which none is kept.
+    states : sequence of str, optional
+        Names for the column ``transaction``; ``constants["transaction"]`` has a number of each batch (int64 array).
     """
 
-    def __init__(self, device: Runtime, records: Records, constants: dict[str, Any], text: bool, limits: Limits) -> None:
+    def __init__(
+        self,
+        device: Runtime,
+        records: Records,
+        constants: dict[str, Any],
+        text: bool,
+        limits: Limits,
+        dropped: Any = None,
+        states: Sequence_[str] = (),
+    ) -> None:
         self.device, self.constants, self.text = device, constants, text
-        self.records = records
+        self.records, self.states = records, states
         control = self._marks[0]
-        kept = keep(device, records, control, limits)
+        kept = keep(device, records, control, limits, dropped)
         if kept is not records:
             self.records = kept
             del self._marks
@@ -118,6 +132,7 @@ class TableBuilder:
             "timestamp": self._timestamp,
             "headers": self._headers,
             "partition": self._partition,
+            "transaction": self._transaction,
             "sequence": self._sequence,
             "codec": lambda: self._labelled(self._numbers(table.CODEC), list(NAMES)),
             "controlType": lambda: self._labelled(self._marks[2], list(CONTROL_NAMES)),
@@ -176,6 +191,12 @@ class TableBuilder:
         assert column.data is not None
         assert null.data is not None
         return self._nullable("int32", column.data, null.data)
+
+    def _transaction(self) -> Column:
+        numbers = self.device.upload(np.ascontiguousarray(self.constants["transaction"], np.int64))
+        repeated = self._repeated(numbers.address, 8, "int32").data
+        assert repeated is not None
+        return self._labelled(repeated, list(self.states))
 
     def _sequence(self) -> Column:
         records, n = self.records, self.records.rows

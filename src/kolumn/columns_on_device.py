@@ -1,13 +1,14 @@
 """Chunks whose records stay on the GPU: what `read_pylibcudf` puts together."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kolumn.errors import ArgumentError
 from kolumn.on_device import DeviceChunk, Part
 from kolumn.options import Options
 from kolumn.source import Segment
+from kolumn.transactions import ABORTED, STATES, Transactions, states_of
 
 
 @dataclass(frozen=True)
@@ -20,10 +21,22 @@ class ResidentOptions(Options):
         "binary" or "string".
     values : kernels.values.Values, optional
         How to parse values; their columns stand in place of ``value``.
+    transactions : Transactions, optional
+        Of the segment's partition, where the options ask what became of them.
     """
 
     payload: str = "binary"
     values: Any = None
+    transactions: Transactions | None = None
+
+    def of_partition(self, transactions: Transactions | None) -> "ResidentOptions":
+        """The same for a partition; a committed reader stops at the last stable offset."""
+        if transactions is None:
+            return self
+        end, stable = self.end_offset, transactions.last_stable_offset
+        if self.isolation_level == "read_committed" and stable is not None:
+            end = stable if end is None else min(end, stable)
+        return replace(self, transactions=transactions, end_offset=end)
 
     @property
     def names(self) -> list[str]:
@@ -62,9 +75,12 @@ class ResidentChunk(DeviceChunk):
             limit(options.start_offset, LOWEST), limit(options.end_offset, HIGHEST),
             limit(options.start_timestamp, LOWEST), limit(options.end_timestamp, HIGHEST), int(options.include_control),
         )  # fmt: skip
-        constants = {"topic": segment.topic, "partition": segment.partition, "segment": segment.path}
-        text = options.payload == "string"
-        built = TableBuilder(run.part.device, run.part.records, constants, text, limits)
+        constants: dict[str, Any] = {"topic": segment.topic, "partition": segment.partition, "segment": segment.path}
+        text, dropped = options.payload == "string", None
+        if options.transactions is not None:
+            constants["transaction"] = states_of(options.transactions, rows[run.part.good])
+            dropped = constants["transaction"] == ABORTED if options.isolation_level == "read_committed" else None
+        built = TableBuilder(run.part.device, run.part.records, constants, text, limits, dropped, STATES)
         made = built.table([name for name in options.columns if options.values is None or name != "value"])
         if options.values is not None and "value" in options.columns:
             made = made.replaced(options.names, parsed(built.device, built.records.value, options.values))

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from kolumn.backend import choose, require
 from kolumn.chunk import Decoded, decode_chunk
+from kolumn.columns_on_device import ResidentOptions
 from kolumn.damage import Damage, Tally, Trouble
 from kolumn.errors import Code, CorruptBatchError
 from kolumn.formats import entry
@@ -100,12 +101,13 @@ def _report(one: Range, found: Tally, damage: OnDamage | None, tally: Any) -> No
 
 def _range(one: Range, options: Options, pool: ThreadPoolExecutor | None, found: Tally) -> Iterator[pa.RecordBatch]:
     """Decode one range, start to end, going on behind damage where the options say so."""
-    inner = to_decode(options, one.transactions)
+    resident = isinstance(options, ResidentOptions)
+    inner = options.of_partition(one.transactions) if isinstance(options, ResidentOptions) else to_decode(options, one.transactions)
     with SegmentFile(one.segment) as file:
         position, floor = one.start, one.floor
         while position < one.end:
             decoded = _until_trouble(file, replace(one, start=position, floor=floor), inner, pool, found)
-            trouble = yield from decoded if one.transactions is None else _settled(decoded, options, one.transactions)
+            trouble = yield from decoded if one.transactions is None or resident else _settled(decoded, options, one.transactions)
             if trouble is None:
                 return
             if options.errors == "raise":

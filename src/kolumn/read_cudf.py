@@ -7,6 +7,7 @@ from kolumn.backend import RESIDENT
 from kolumn.columns_on_device import ResidentOptions
 from kolumn.decode import scan_ranges
 from kolumn.errors import ArgumentError
+from kolumn.find_transactions import with_transactions
 from kolumn.options import Options
 from kolumn.seek import select_ranges
 from kolumn.transactions import matter
@@ -50,8 +51,8 @@ def read_pylibcudf(
     Returns
     -------
     table : pylibcudf.Table
-        Device memory; columns as of `kolumn.schema.RECORD_COLUMNS`, timestamps without a time zone. What ``isolation_level`` and the column
-        ``transaction`` ask for is settled on the host: the columns are copied there and back.
+        Device memory; columns as of `kolumn.schema.RECORD_COLUMNS`, timestamps without a time zone. Of "kip98-draft", what became of
+        transactions is settled on the host: the columns are copied there and back.
     names : list of str
 
     Raises
@@ -72,11 +73,12 @@ def _read(source: Any, payload: str, values: Any, options: dict[str, Any]) -> tu
     chosen = Options.of(**options)
     resident = ResidentOptions(**{**vars(chosen), "backend": RESIDENT}, payload=payload, values=values)
     names = resident.names
-    if matter(chosen):
+    if matter(chosen) and chosen.format == "kip98-draft":
         if values is not None:
-            raise ArgumentError("value_format: what became of transactions is settled on the host; parse the values afterwards")
+            raise ArgumentError("value_format: transactions of kip98-draft are settled on the host; parse the values afterwards")
         return _by_host(source, payload, options)
-    tables = list(scan_ranges(select_ranges(segments_of(source, chosen), chosen), resident))
+    ranges = with_transactions(select_ranges(segments_of(source, chosen), chosen), chosen)
+    tables = list(scan_ranges(ranges, resident))
     from kolumn.kernels.assemble import concatenate
 
     return concatenate(tables, resident), names

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kolumn.formats import table
 from kolumn.keep import keep
 from kolumn.options import Options
 
 COLUMN = "transaction"
 STATES = ("none", "committed", "aborted", "open")
-_NONE, _COMMITTED, _ABORTED, _OPEN = range(4)
+_NONE, _COMMITTED, ABORTED, _OPEN = range(4)
 _NEEDED = ("offset", "producerId", "isTransactional")
 
 
@@ -43,7 +44,7 @@ class Transactions:
     @cached_property
     def _ranges(self) -> Any:
         """Aborted and open transactions as (producer id, first, last, state), by producer and first offset."""
-        rows = [(*one, _ABORTED) for one in self.aborted] + [(*one, 2**63 - 1, _OPEN) for one in self.open]
+        rows = [(*one, ABORTED) for one in self.aborted] + [(*one, 2**63 - 1, _OPEN) for one in self.open]
         return np.array(sorted(rows), np.int64).reshape(-1, 4)
 
     def states(self, producer: Any, offset: Any, transactional: Any) -> Any:
@@ -63,6 +64,16 @@ class Transactions:
                 within = (at >= 0) & (offset[rows] <= ranges[at, 2])
                 states[rows[within]] = ranges[at[within], 3]
         return states
+
+
+def states_of(transactions: Transactions, rows: Any) -> Any:
+    """State of each batch, an index into `STATES`: all records of a batch are of one transaction, but in a `kip98_draft` set.
+
+    Parameters
+    ----------
+    rows : int64 array of shape (n, `table.WIDTH`)
+    """
+    return transactions.states(rows[:, table.PRODUCER_ID], rows[:, table.BASE_OFFSET], rows[:, table.TRANSACTIONAL] != 0)
 
 
 def matter(options: Options) -> bool:
@@ -92,6 +103,6 @@ def settle(batch: pa.RecordBatch, options: Options, transactions: Transactions |
     found = pa.RecordBatch.from_arrays(
         [names if name == COLUMN else batch.column(name) for name in options.columns], names=list(options.columns)
     )
-    if options.isolation_level != "read_committed" or not (states == _ABORTED).any():
+    if options.isolation_level != "read_committed" or not (states == ABORTED).any():
         return found
-    return keep(found, states != _ABORTED)
+    return keep(found, states != ABORTED)

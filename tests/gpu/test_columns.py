@@ -59,6 +59,19 @@ def test_rows_that_are_kept(options: dict[str, Any], device: Emulated) -> None:
         same(case.directory, payload="binary", columns=["offset", "value", "headers", "isControl", "topic"], **options)
 
 
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_transactions(isolation: str, device: Emulated) -> None:
+    states = set()
+    for case in READABLE:
+        columns = ["offset", "transaction", "value"]
+        for control in (True, False):
+            tables = same(case.directory, columns=columns, isolation_level=isolation, include_control=control)
+            states |= {state for table in tables for state in to_arrow(table.columns[1]).to_pylist()}
+        same(case.directory, columns=["offset"], isolation_level=isolation, end_offset=20)
+    committed = {b"none", b"committed"}
+    assert states == (committed if isolation == "read_committed" else committed | {b"aborted", b"open"})
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_drafts(format: str, tmp_path: Path, device: Emulated) -> None:
     import random

@@ -37,7 +37,7 @@ def test_pylibcudf(case: Any) -> None:
         assert one == other, name
 
 
-def test_committed_records_by_way_of_the_host() -> None:
+def test_committed_records() -> None:
     for case in READABLE:
         table, names = kolumn.read_pylibcudf(case.directory, columns=["offset", "transaction"], isolation_level="read_committed")
         expected = kolumn.read(case.directory, columns=["offset", "transaction"], isolation_level="read_committed", backend="cpu")

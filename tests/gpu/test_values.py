@@ -229,4 +229,6 @@ def test_options_of_the_call(tmp_path: Path, device: Emulated) -> None:
     with pytest.raises(kolumn.ArgumentError, match="two columns would be called offset"):
         kolumn.read_pylibcudf(tmp_path, value_format="fixed", value_schema={"offset": "i8"})
     with pytest.raises(kolumn.ArgumentError, match="settled on the host"):
-        kolumn.read_pylibcudf(tmp_path, value_format="fixed", value_schema={"a": "i8"}, isolation_level="read_committed")
+        kolumn.read_pylibcudf(
+            tmp_path, value_format="fixed", value_schema={"a": "i8"}, isolation_level="read_committed", format="kip98-draft"
+        )

@@ -9,6 +9,7 @@ from kolumn.api import segments_of
 from kolumn.backend import RESIDENT
 from kolumn.columns_on_device import ResidentOptions
 from kolumn.decode import scan_ranges
+from kolumn.find_transactions import with_transactions
 from kolumn.kernels.table import Column, DeviceTable
 from kolumn.options import Options
 from kolumn.seek import select_ranges
@@ -42,6 +43,6 @@ def to_arrow(column: Column) -> pa.Array:
 def resident(source: Any, payload: str, values: Any = None, **options: Any) -> list[DeviceTable]:
     """Tables of a source's chunks, on the device."""
     chosen = Options.of(**options)
-    ranges = select_ranges(segments_of(source, chosen), chosen)
+    ranges = with_transactions(select_ranges(segments_of(source, chosen), chosen), chosen)
     asked = ResidentOptions(**{**vars(chosen), "backend": RESIDENT}, payload=payload, values=values)
     return list(scan_ranges(ranges, asked))  # type: ignore[arg-type]
