@@ -19,7 +19,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     for name in ("src", *LINKED):
-        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "compiled"))
+    # As `make kernels` leaves it.
+    (copy / "kernels" / "compiled").mkdir()
+    (copy / "kernels" / "compiled" / "sizes.sm_90.cubin").write_bytes(b"code")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(copy / "out"), str(copy)]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
@@ -32,7 +35,8 @@ def test_wheel_holds_the_tree(wheel: zipfile.ZipFile) -> None:
     modules = {path.relative_to(source) for path in source.glob("*.py")}
     for folder in (path for path in source.iterdir() if path.is_dir()):
         modules |= {path.relative_to(source) for path in folder.rglob("*.py")}
-    expected = {f"kolumn/{path}" for path in modules} | {"pyspark_kolumn.py", "kolumn/py.typed", "kolumn/spark_plugin/discover_gpus.sh"}
+    others = {"py.typed", "spark_plugin/discover_gpus.sh", "kernels/compiled/sizes.sm_90.cubin"}
+    expected = {f"kolumn/{path}" for path in modules} | {"pyspark_kolumn.py"} | {f"kolumn/{name}" for name in others}
     assert {name for name in wheel.namelist() if ".dist-info/" not in name} == expected
 
 
