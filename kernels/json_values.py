@@ -6,7 +6,8 @@ from kolumn.kernels.assemble import type_ids
 from kolumn.kernels.decode import Payloads
 from kolumn.kernels.lines import MARKER
 from kolumn.kernels.runtime import Runtime
-from kolumn.kernels.values import VALID, Values, make_lines
+from kolumn.kernels.value_schema import VALID, Values
+from kolumn.kernels.values import make_lines
 
 
 def parse_json(device: Runtime, values: Payloads, how: Values) -> dict[str, Any]:

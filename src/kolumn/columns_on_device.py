@@ -19,7 +19,7 @@ class ResidentOptions(Options):
     ----------
     payload : str
         "binary" or "string".
-    values : kernels.values.Values, optional
+    values : kernels.value_schema.Values, optional
         How to parse values; their columns stand in place of ``value``.
     transactions : Transactions, optional
         Of the segment's partition, where the options ask what became of them.
@@ -43,7 +43,7 @@ class ResidentOptions(Options):
         """Of the columns that there will be."""
         if self.values is None:
             return list(self.columns)
-        from kolumn.kernels.values import VALID
+        from kolumn.kernels.value_schema import VALID
 
         fields = [name for name, _ in self.values.fields] + [VALID]
         found = [own for name in self.columns for own in (fields if name == "value" else [name])]

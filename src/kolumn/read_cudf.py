@@ -89,7 +89,7 @@ def _values(format: str | None, schema: Any, skip: int, separator: str) -> Any:
         if schema is not None or skip or separator != ",":
             raise ArgumentError("value_schema, value_skip and value_separator go with value_format")
         return None
-    from kolumn.kernels.values import Values
+    from kolumn.kernels.value_schema import Values
 
     return Values.of(format, schema, skip, separator)
 

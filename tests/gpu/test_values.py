@@ -16,7 +16,8 @@ from kit.device_columns import resident, to_arrow
 from kit.emulated import Emulated
 from kolumn.kernels.device import runtime
 from kolumn.kernels.lines import MARKER
-from kolumn.kernels.values import Values, make_lines
+from kolumn.kernels.value_schema import Values
+from kolumn.kernels.values import make_lines
 
 SCHEMA = {
     "type": "record",

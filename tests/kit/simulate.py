@@ -31,7 +31,8 @@ from kolumn.kernels import check, decode, device, hop, kernel
 from kolumn.kernels.decode import Payloads
 from kolumn.kernels.kernel import KERNELS, WARP, Kernel
 from kolumn.kernels.lines import mark
-from kolumn.kernels.values import Values, make_lines
+from kolumn.kernels.value_schema import Values
+from kolumn.kernels.values import make_lines
 
 BLOCK = 2 * WARP
 MOST_BYTES = 2000
