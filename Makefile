@@ -41,7 +41,7 @@ kernels: $(READY)  ## compile the kernels ahead of time: what is built afterward
 	$(RUN) -m kolumn.kernels.build kernels/compiled
 
 gpu-packages: $(READY)  ## CuPy, pylibcudf and nvCOMP: for tests of columns, which need no GPU
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[gpu]'
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'
 
 # On a machine with a GPU, where the packages of kolumn[gpu] are installed for GPU_PYTHON; needs nothing else.
 GPU_PYTHON ?= python3
