@@ -59,13 +59,12 @@ def best_ms(runtime: Any, step: Callable[[], Any]) -> dict[str, float]:
 
 def resident(runtime: Any) -> dict[str, Any]:
     """Steps over 1 GiB of uncompressed batches on the device, and the copy that brings it there."""
-    import cupy
-
+    from kolumn.kernels.cuda import page_locked
     from kolumn.kernels.decode import bad_checksums, binary, decode
 
     one = np.fromfile(data.segment("none"), np.uint8)
     size = len(one)
-    host = np.frombuffer(cupy.cuda.alloc_pinned_memory(size * COPIES), np.uint8, size * COPIES)
+    host = page_locked(size * COPIES)
     for k in range(COPIES):
         host[k * size : (k + 1) * size] = one
     rows = _rows(size)

@@ -22,7 +22,7 @@ _LAYOUT, _CODEC, _CODE, _RECORD, _WHERE = table.LAYOUT, table.CODEC, table.CODE,
 _BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
 _MAX_TIMESTAMP, _TIMESTAMP_TYPE = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE
 _TOMBSTONE_MAGIC, _TOMBSTONE, _FLAGGED = kip87.MAGIC, kip87.TOMBSTONE, kip87.FLAGGED
-_V3_BARE, _ENRICHED, _KIP98 = layouts.V3_BARE, layouts.ENRICHED, layouts.KIP98
+_ENRICHED, _KIP98 = layouts.ENRICHED, layouts.KIP98
 
 
 @compiled
@@ -60,7 +60,7 @@ def fields(
             first = at[ROWS]
             layout = rows[b, _LAYOUT]
             if layouts.has_castagnoli(layout):
-                skip = 0 if layout == _V3_BARE else 1
+                skip = layouts.attribute_bytes(layout)
                 code, record, where = batch_records(rows[b], payload[b], size[b], buffer[b], origin[b], records[b], skip, to, at)
             elif layout == _KIP98:
                 code, record, where = set_messages(rows[b], payload[b], size[b], buffer[b], origin[b], to, at)

@@ -72,7 +72,7 @@ def count_headers(rows: Any, payload: Any, size: Any, records: Any) -> int:
     for b in range(rows.shape[0]):
         if rows[b, _CODE] == _OK and layouts.has_castagnoli(rows[b, _LAYOUT]):
             at = 0
-            skip = 0 if rows[b, _LAYOUT] == _V3_BARE else 1
+            skip = layouts.attribute_bytes(rows[b, _LAYOUT])
             for _ in range(records[b]):
                 result = v2.fields(payload[b], at, size[b], skip)
                 if result[0] != _OK:

@@ -1,18 +1,19 @@
 """What all kernels know of a run of batches: its table, and where the records of each batch lie."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from numba.extending import register_jitable
 
-from kolumn.formats import layouts, table
+from kolumn.formats import table
 from kolumn.kernels.words import load64
 
 _WIDTH = table.WIDTH
-_V3_BARE = layouts.V3_BARE
 
 
 class Batches(NamedTuple):
     """A run of batches on the device; addresses of int64 columns with a row for each batch.
+
+    The arguments of `count`, `hop` and `fields` begin with these.
 
     Attributes
     ----------
@@ -40,12 +41,6 @@ class Batches(NamedTuple):
 
 
 @register_jitable
-def field(a: Batches, b: int, column: int) -> int:
-    """A field of a row of the batch table."""
+def field(a: Any, b: int, column: int) -> int:
+    """A field of a row of the batch table: ``a`` is a kernel's arguments, of which ``rows`` is its address."""
     return load64(a.rows + 8 * (_WIDTH * b + column))
-
-
-@register_jitable
-def attribute_bytes(layout: int) -> int:
-    """Bytes of a record's attributes: bare records have none."""
-    return 0 if layout == _V3_BARE else 1

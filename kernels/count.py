@@ -14,7 +14,7 @@ from numba.extending import register_jitable
 
 from kolumn.errors import Code
 from kolumn.formats import inner, layouts, table, v2, v3_compact
-from kolumn.kernels.batches import Batches, field
+from kolumn.kernels.batches import field
 from kolumn.kernels.kernel import thread_per_item
 from kolumn.kernels.words import load64, store32, store64
 
@@ -44,16 +44,15 @@ class Count(NamedTuple):
 @thread_per_item(Count)
 def count(b: int, a: Count) -> None:
     """Count the rows of batch ``b``."""
-    batches = Batches(a.rows, a.payload, a.size, a.first, a.base, a.bad, a.format)
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    layout = field(batches, b, _LAYOUT)
+    layout = field(a, b, _LAYOUT)
     base = 0
     if layout == _KIP98:
         code, records, _ = inner.set_messages(buf, end, a.check_crcs != 0)
     elif not layouts.holds_messages(layout):
-        records = field(batches, b, _COUNT)
+        records = field(a, b, _COUNT)
         code = _in_record_batch(records, end, layout)
-    elif field(batches, b, _CODEC) == 0:
+    elif field(a, b, _CODEC) == 0:
         code, records = _OK, 1
     else:
         highest = layouts.highest_inner_magic(a.format, layout)
@@ -61,10 +60,10 @@ def count(b: int, a: Count) -> None:
         if code == _OK:
             code, base = inner.base_of(
                 layout,
-                field(batches, b, _MAGIC),
-                field(batches, b, _BASE_OFFSET),
-                field(batches, b, _LAST_OFFSET),
-                field(batches, b, _COUNT),
+                field(a, b, _MAGIC),
+                field(a, b, _BASE_OFFSET),
+                field(a, b, _LAST_OFFSET),
+                field(a, b, _COUNT),
                 last,
                 records,
             )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kolumn.kernels import check as checking
+from kolumn.kernels.batches import Batches
 from kolumn.kernels.columns import Sizes, Validity, sizes, validity
 from kolumn.kernels.count import Count, count
 from kolumn.kernels.fields import Fields, fields
@@ -124,7 +125,7 @@ def decode(device: Runtime, rows: Any, payload: Any, size: Any, format: int, che
     n = len(rows)
     batches, where, bytes_ = (device.upload(np.ascontiguousarray(one)) for one in (rows, payload, size))
     first, base, bad = device.zeros(8 * (n + 1)), device.zeros(8 * n), device.zeros(4 * n)
-    known = batches.address, where.address, bytes_.address, first.address, base.address, bad.address, format
+    known = Batches(batches.address, where.address, bytes_.address, first.address, base.address, bad.address, format)
     device.launch(count, n, Count(*known, check_crcs))
     device.running_sum(first, n + 1, 8)
     flags = device.download(bad, 4 * n).view(np.int32) != 0

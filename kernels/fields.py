@@ -14,7 +14,7 @@ from numba.extending import register_jitable
 
 from kolumn.errors import Code
 from kolumn.formats import enriched, kip87, kip98_draft, layouts, legacy, memory, table, v2
-from kolumn.kernels.batches import Batches, attribute_bytes, field
+from kolumn.kernels.batches import field
 from kolumn.kernels.kernel import thread_per_item
 from kolumn.kernels.words import load32, load64, store8, store32, store64
 
@@ -73,16 +73,15 @@ def fields(i: int, a: Fields) -> None:
     b, start = load32(a.owner + 4 * i), load32(a.start + 4 * i)
     if start < 0:
         return
-    batches = Batches(a.rows, a.payload, a.size, a.first, a.base, a.bad, a.format)
-    layout = field(batches, b, _LAYOUT)
+    layout = field(a, b, _LAYOUT)
     if layouts.has_castagnoli(layout):
-        wrong = _record(i, b, start, layout, batches, a)
+        wrong = _record(i, b, start, layout, a)
     elif layout == _KIP98:
-        wrong = _set_message(i, b, start, batches, a)
+        wrong = _set_message(i, b, start, a)
     elif layout == _ENRICHED:
-        wrong = _tagged(i, b, start, batches, a)
+        wrong = _tagged(i, b, start, a)
     else:
-        wrong = _message(i, b, start, batches, a)
+        wrong = _message(i, b, start, a)
     if wrong:
         store32(a.bad + 4 * b, 1)
 
@@ -105,11 +104,11 @@ def _others(i: int, attributes: int, seconds: int, a: Fields) -> None:
 
 
 @register_jitable
-def _record(i: int, b: int, start: int, layout: int, batches: Batches, a: Fields) -> bool:
+def _record(i: int, b: int, start: int, layout: int, a: Fields) -> bool:
     """A record of format 2 or 3; whether something is wrong."""
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
     code, stop, time_delta, offset_delta, key, key_length, value, value_length, header, count = v2.fields(
-        buf, start, end, attribute_bytes(layout)
+        buf, start, end, layouts.attribute_bytes(layout)
     )
     if code != _OK:
         return True
@@ -120,11 +119,8 @@ def _record(i: int, b: int, start: int, layout: int, batches: Batches, a: Fields
             return True
     if at != stop:
         return True
-    if field(batches, b, _TIMESTAMP_TYPE) == 1:
-        timestamp = field(batches, b, _MAX_TIMESTAMP)
-    else:
-        timestamp = field(batches, b, _BASE_TIMESTAMP) + time_delta
-    store64(a.offset + 8 * i, field(batches, b, _BASE_OFFSET) + offset_delta)
+    timestamp = field(a, b, _MAX_TIMESTAMP) if field(a, b, _TIMESTAMP_TYPE) == 1 else field(a, b, _BASE_TIMESTAMP) + time_delta
+    store64(a.offset + 8 * i, field(a, b, _BASE_OFFSET) + offset_delta)
     store64(a.timestamp + 8 * i, timestamp)
     _payloads(i, buf, key, key_length, value, value_length, a)
     _others(i, 0, -1, a)
@@ -134,16 +130,16 @@ def _record(i: int, b: int, start: int, layout: int, batches: Batches, a: Fields
 
 
 @register_jitable
-def _set_message(i: int, b: int, start: int, batches: Batches, a: Fields) -> bool:
+def _set_message(i: int, b: int, start: int, a: Fields) -> bool:
     """A message of a `kip98_draft` set."""
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
     _, body, following = kip98_draft.hop(buf, start, end)
     code, _, attributes, timestamp, delta, key, key_length, value, value_length = kip98_draft.message(buf, body, following)
     if code != _OK:
         return True
-    if field(batches, b, _TIMESTAMP_TYPE) == 1:
-        timestamp = field(batches, b, _MAX_TIMESTAMP)
-    store64(a.offset + 8 * i, field(batches, b, _BASE_OFFSET) + delta)
+    if field(a, b, _TIMESTAMP_TYPE) == 1:
+        timestamp = field(a, b, _MAX_TIMESTAMP)
+    store64(a.offset + 8 * i, field(a, b, _BASE_OFFSET) + delta)
     store64(a.timestamp + 8 * i, timestamp)
     _payloads(i, buf, key, key_length, value, value_length, a)
     _others(i, attributes, -1, a)
@@ -151,10 +147,10 @@ def _set_message(i: int, b: int, start: int, batches: Batches, a: Fields) -> boo
 
 
 @register_jitable
-def _tagged(i: int, b: int, start: int, batches: Batches, a: Fields) -> bool:
+def _tagged(i: int, b: int, start: int, a: Fields) -> bool:
     """An `enriched` message, alone or wrapped."""
     buf, stop = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    wrapped = field(batches, b, _CODEC) != 0
+    wrapped = field(a, b, _CODEC) != 0
     if wrapped:
         _, stop = legacy.inner(buf, start, stop)
     code, _, timestamp, seconds, _, attributes, key, key_length, value, value_length = enriched.message(buf, start, stop)
@@ -163,7 +159,7 @@ def _tagged(i: int, b: int, start: int, batches: Batches, a: Fields) -> bool:
         return True
     offset = memory.i64_at(buf, start)
     if wrapped:
-        honoured = field(batches, b, _ATTRIBUTES) & _HONOURED != 0
+        honoured = field(a, b, _ATTRIBUTES) & _HONOURED != 0
         offset = load64(a.base + 8 * b) + (offset if honoured else i - load64(a.first + 8 * b))
     store64(a.offset + 8 * i, offset)
     store64(a.timestamp + 8 * i, timestamp)
@@ -173,17 +169,17 @@ def _tagged(i: int, b: int, start: int, batches: Batches, a: Fields) -> bool:
 
 
 @register_jitable
-def _message(i: int, b: int, start: int, batches: Batches, a: Fields) -> bool:
+def _message(i: int, b: int, start: int, a: Fields) -> bool:
     """A message of format 0 or 1, or of `kip87`, alone or wrapped."""
     buf, stop = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    if field(batches, b, _CODEC) != 0:
+    if field(a, b, _CODEC) != 0:
         _, stop = legacy.inner(buf, start, stop)
     code, _, timestamp, key, key_length, value, value_length = legacy.message(buf, start, stop)
     if code != _OK:
         return True
     magic = memory.load8(buf, start + 16)
-    if magic >= 1 and field(batches, b, _TIMESTAMP_TYPE) == 1:
-        timestamp = field(batches, b, _MAX_TIMESTAMP)
+    if magic >= 1 and field(a, b, _TIMESTAMP_TYPE) == 1:
+        timestamp = field(a, b, _MAX_TIMESTAMP)
     attributes = 0
     if magic == _TOMBSTONE_MAGIC:
         attributes = (memory.load8(buf, start + 17) & _TOMBSTONE) | _FLAGGED

@@ -23,7 +23,7 @@ from numba.extending import register_jitable
 
 from kolumn.errors import Code
 from kolumn.formats import kip98_draft, layouts, legacy, table, v2
-from kolumn.kernels.batches import Batches, field
+from kolumn.kernels.batches import field
 from kolumn.kernels.kernel import WARP, blocks, thread_per_item
 from kolumn.kernels.words import address_of, load32, load64, store32
 
@@ -72,10 +72,9 @@ def _must_end(layout: int) -> bool:
 @thread_per_item(Hop, block=64)
 def hop(b: int, a: Hop) -> None:
     """Note where the records of batch ``b`` begin."""
-    batches = Batches(a.rows, a.payload, a.size, a.first, a.base, a.bad, a.format)
     row, stop = load64(a.first + 8 * b), load64(a.first + 8 * (b + 1))
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    layout, wrapped = field(batches, b, _LAYOUT), field(batches, b, _CODEC) != 0
+    layout, wrapped = field(a, b, _LAYOUT), field(a, b, _CODEC) != 0
     at, code = 0, _OK
     empty = row == stop
     while row < stop:
@@ -92,20 +91,19 @@ def hop(b: int, a: Hop) -> None:
 @blocks(Hop, block=64, registers=80)
 def hop_staged(n: int, a: Hop) -> None:
     """The same for ``n`` batches, a warp each."""
-    batches = Batches(a.rows, a.payload, a.size, a.first, a.base, a.bad, a.format)
     windows = cuda.shared.array((2, _WINDOW_WORDS), np.int32)
     lane, own = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
     window = address_of(windows) + own * _WINDOW
     for b in range(cuda.grid(1) // WARP, n, cuda.gridsize(1) // WARP):
-        _hop_in_window(b, lane, window, batches, a)
+        _hop_in_window(b, lane, window, a)
 
 
 @register_jitable
-def _hop_in_window(b: int, lane: int, window: int, batches: Batches, a: Hop) -> None:
+def _hop_in_window(b: int, lane: int, window: int, a: Hop) -> None:
     """Follow the chain of batch ``b``, a window at a time."""
     row, stop = load64(a.first + 8 * b), load64(a.first + 8 * (b + 1))
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    layout, wrapped = field(batches, b, _LAYOUT), field(batches, b, _CODEC) != 0
+    layout, wrapped = field(a, b, _LAYOUT), field(a, b, _CODEC) != 0
     at, code, empty = 0, _OK, row == stop
     while row < stop:
         # The payload begins anywhere, the window at the multiple of four below.

@@ -164,8 +164,7 @@ class TableBuilder:
         return self._nullable("int32", seconds, seconds_length), self._nullable("int64", broker, broker_length)
 
     def _nullable(self, kind: str, data: Memory, lengths: Memory) -> Column:
-        bitmap, nulls = bitmap_of(self.device, lengths, self.records.rows)
-        return Column(kind, self.records.rows, data, bitmap if nulls else None, nulls)
+        return nullable(self.device, kind, data, lengths, self.records.rows)
 
     def _repeated(self, source: int, stride: int, kind: str) -> Column:
         n, width = self.records.rows, WIDTHS[kind]
@@ -218,17 +217,28 @@ class TableBuilder:
         return self._binary(rows, True)
 
     def _binary(self, payloads: Payloads, text: bool) -> Column:
-        made = binary(self.device, payloads)
-        mask = made.bitmap if made.nulls else None
-        ends = Column("int32", made.rows + 1, made.ends)
-        if text:
-            return Column("string", made.rows, made.data, mask, made.nulls, (ends,))
-        return Column("bytes", made.rows, None, mask, made.nulls, (ends, Column("uint8", made.size, made.data)))
+        return bytes_column(self.device, payloads, text)
 
     def _headers(self) -> Column:
         ends, keys, values = headers_of(self.device, self.records)
         entries = Column("struct", keys.count, children=(self._binary(keys, True), self._binary(values, self.text)))
         return Column("list", self.records.rows, children=(Column("int32", self.records.rows + 1, ends), entries))
+
+
+def nullable(device: Runtime, kind: str, data: Memory, lengths: Memory, rows: int, children: tuple[Column, ...] = ()) -> Column:
+    """A column whose rows are null where a length (int32) is negative."""
+    bitmap, nulls = bitmap_of(device, lengths, rows)
+    return Column(kind, rows, data, bitmap if nulls else None, nulls, children)
+
+
+def bytes_column(device: Runtime, payloads: Payloads, text: bool) -> Column:
+    """Payloads copied into a column of strings, or of lists of uint8."""
+    made = binary(device, payloads)
+    mask = made.bitmap if made.nulls else None
+    ends = Column("int32", made.rows + 1, made.ends)
+    if text:
+        return Column("string", made.rows, made.data, mask, made.nulls, (ends,))
+    return Column("bytes", made.rows, None, mask, made.nulls, (ends, Column("uint8", made.size, made.data)))
 
 
 def _address(memory: Memory | None) -> int:

@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.kernels.cells import allocate, number
 from kolumn.kernels.columns import Present, present
-from kolumn.kernels.decode import Payloads, binary, bitmap_of
+from kolumn.kernels.decode import Payloads
 from kolumn.kernels.lines import Lines, line_sizes, lines, mark
-from kolumn.kernels.parse import BYTES, FIRST, STRING, Avro, Fixed, Narrow, avro, fixed, narrow
+from kolumn.kernels.parse import BYTES, FIRST, STRING, Avro, Fixed, avro, fixed
 from kolumn.kernels.runtime import Memory, Runtime
 from kolumn.kernels.separated_values import parse_fields
-from kolumn.kernels.table import WIDTHS, Column
+from kolumn.kernels.table import Column, bytes_column, nullable
 from kolumn.kernels.value_schema import COLUMNS, VALID, Values
 
 
@@ -23,40 +24,27 @@ def parse_fixed(device: Runtime, values: Payloads, how: Values) -> dict[str, Col
         swapped = kind.itemsize > 1 and kind.byteorder == ">"
         args = Fixed(values.at.address, values.length.address, target.address, lengths.address, total, offset, kind.itemsize, int(swapped))
         device.launch(fixed, values.count, args)
-        found[name] = _column(device, kind.name, target, lengths, values.count)
-        found[VALID] = _flags(device, lengths, values.count)
+        found[name] = nullable(device, kind.name, target, lengths, values.count)
         offset += kind.itemsize
+    # A value has all of its fields, or none.
+    found[VALID] = _flags(device, lengths, values.count)
     return found
 
 
 def parse_avro(device: Runtime, values: Payloads, how: Values) -> dict[str, Column]:
     """Columns of values that are Avro records."""
     n = values.count
-    cells = [device.empty(8 * n) for _ in how.fields]
-    lengths = [device.empty(4 * n) for _ in how.fields]
-    valid = device.empty(n)
-    given = device.upload(np.array([[one.address for one in cells], [one.address for one in lengths]], np.int64))
+    held, valid = allocate(device, len(how.fields), n), device.empty(n)
     types = device.upload(np.array([kind for _, kind in how.fields], np.int32))
-    args = Avro(
-        values.at.address, values.length.address, types.address, given.address, given.address + 8 * len(cells), valid.address,
-        len(cells), how.skipped,
-    )  # fmt: skip
+    args = Avro(values.at.address, values.length.address, types.address, *held.addresses, valid.address, held.fields, how.skipped)
     device.launch(avro, n, args)
     found = {}
-    for (name, kind), cell, length in zip(how.fields, cells, lengths, strict=True):
+    for (name, kind), cell, length in zip(how.fields, held.cells, held.lengths, strict=True):
         kind &= FIRST - 1
         if kind in (BYTES, STRING):
-            made = binary(device, Payloads(cell, length, n))
-            mask, ends = made.bitmap if made.nulls else None, Column("int32", n + 1, made.ends)
-            if kind == STRING:
-                found[name] = Column("string", n, made.data, mask, made.nulls, (ends,))
-            else:
-                found[name] = Column("bytes", n, None, mask, made.nulls, (ends, Column("uint8", made.size, made.data)))
-            continue
-        title = COLUMNS[kind]
-        target = device.empty(WIDTHS[title] * n)
-        device.launch(narrow, n, Narrow(cell.address, target.address, WIDTHS[title]))
-        found[name] = _column(device, title, target, length, n)
+            found[name] = bytes_column(device, Payloads(cell, length, n), text=kind == STRING)
+        else:
+            found[name] = number(device, COLUMNS[kind], cell, length, n)
     found[VALID] = Column("bool", n, valid)
     return found
 
@@ -83,11 +71,6 @@ def make_lines(device: Runtime, values: Payloads) -> tuple[Memory, int]:
     target = device.empty(total)
     device.launch(lines, n, Lines(values.at.address, values.length.address, ends.address, target.address, text.address))
     return target, total
-
-
-def _column(device: Runtime, kind: str, data: Memory, lengths: Memory, rows: int) -> Column:
-    bitmap, nulls = bitmap_of(device, lengths, rows)
-    return Column(kind, rows, data, bitmap if nulls else None, nulls)
 
 
 def _flags(device: Runtime, lengths: Memory, rows: int) -> Column:

@@ -8,7 +8,7 @@ from kolumn.errors import ArgumentError
 from kolumn.on_device import DeviceChunk, Part
 from kolumn.options import Options
 from kolumn.source import Segment
-from kolumn.transactions import ABORTED, STATES, Transactions, states_of
+from kolumn.transactions import ABORTED, STATES, Transactions, end_of, states_of
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,10 @@ class ResidentOptions(Options):
     transactions: Transactions | None = None
 
     def of_partition(self, transactions: Transactions | None) -> "ResidentOptions":
-        """The same for a partition; a committed reader stops at the last stable offset."""
+        """The same for a partition."""
         if transactions is None:
             return self
-        end, stable = self.end_offset, transactions.last_stable_offset
-        if self.isolation_level == "read_committed" and stable is not None:
-            end = stable if end is None else min(end, stable)
-        return replace(self, transactions=transactions, end_offset=end)
+        return replace(self, transactions=transactions, end_offset=end_of(self, transactions))
 
     @property
     def names(self) -> list[str]:

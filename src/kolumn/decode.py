@@ -101,13 +101,15 @@ def _report(one: Range, found: Tally, damage: OnDamage | None, tally: Any) -> No
 
 def _range(one: Range, options: Options, pool: ThreadPoolExecutor | None, found: Tally) -> Iterator[pa.RecordBatch]:
     """Decode one range, start to end, going on behind damage where the options say so."""
-    resident = isinstance(options, ResidentOptions)
-    inner = options.of_partition(one.transactions) if isinstance(options, ResidentOptions) else to_decode(options, one.transactions)
+    inner, transactions = to_decode(options, one.transactions), one.transactions
+    if isinstance(options, ResidentOptions):
+        # Settled where the columns are.
+        inner, transactions = options.of_partition(transactions), None
     with SegmentFile(one.segment) as file:
         position, floor = one.start, one.floor
         while position < one.end:
             decoded = _until_trouble(file, replace(one, start=position, floor=floor), inner, pool, found)
-            trouble = yield from decoded if one.transactions is None or resident else _settled(decoded, options, one.transactions)
+            trouble = yield from decoded if transactions is None else _settled(decoded, options, transactions)
             if trouble is None:
                 return
             if options.errors == "raise":

@@ -87,10 +87,15 @@ def to_decode(options: Options, transactions: Transactions | None) -> Options:
         return options
     columns = [name for name in options.columns if name != COLUMN]
     columns += [name for name in _NEEDED if name not in columns]
+    return replace(options, columns=tuple(columns), end_offset=end_of(options, transactions))
+
+
+def end_of(options: Options, transactions: Transactions) -> int | None:
+    """Where the options let a reader stop: a committed one at the last stable offset."""
     end, stable = options.end_offset, transactions.last_stable_offset
     if options.isolation_level == "read_committed" and stable is not None:
         end = stable if end is None else min(end, stable)
-    return replace(options, columns=tuple(columns), end_offset=end)
+    return end
 
 
 def settle(batch: pa.RecordBatch, options: Options, transactions: Transactions | None) -> pa.RecordBatch:

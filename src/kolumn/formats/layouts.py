@@ -45,6 +45,11 @@ def has_castagnoli(layout: int) -> bool:
     return layout in BATCHES
 
 
+def attribute_bytes(layout: int) -> int:
+    """Bytes of the attributes of a batch's records."""
+    return 0 if layout == V3_BARE else 1
+
+
 def holds_messages(layout: int) -> bool:
     """Whether the entry is a message, or with a codec a wrapper around messages, as in formats 0 and 1."""
     return layout in MESSAGES
