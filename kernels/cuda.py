@@ -7,6 +7,7 @@ import cupy
 import numpy as np
 
 from kolumn.errors import KolumnError
+from kolumn.kernels import direct
 from kolumn.kernels.build import image
 from kolumn.kernels.kernel import Kernel
 from kolumn.kernels.nvcomp import Decompressor
@@ -63,6 +64,8 @@ class CudaRuntime:
         device = cupy.cuda.Device()
         self.arch = int(device.compute_capability)
         self._most_blocks = _CONCURRENT * device.attributes["MultiProcessorCount"]
+        self.kept: dict[str, Any] = {}
+        self.reads_files = direct.available()
         self._sent: list[Any] = []
         self._decompressor: Decompressor | None = None
 
@@ -87,6 +90,15 @@ class CudaRuntime:
             cupy.cuda.runtime.memcpyAsync(memory.address, data.ctypes.data, data.nbytes, _TO_DEVICE, self.stream.ptr)
             self._sent.append(data)
         return memory
+
+    def load(self, path: str, start: int, end: int) -> DeviceMemory | None:
+        """By GPUDirect Storage, which knows no streams: the memory must be there before, and the bytes are there afterwards."""
+        skipped = start % direct.PAGE
+        memory = self.empty(end - start + skipped)
+        self.stream.synchronize()
+        if not direct.load(path, start - skipped, memory):
+            return None
+        return DeviceMemory(memory.pointer + skipped, end - start)
 
     def download(self, memory: Any, size: int, start: int = 0) -> Any:
         """Copy to page-locked memory of the host, and wait for it."""

@@ -95,8 +95,11 @@ def bad_checksums(device: Runtime, source: int, rows: Any) -> Any:
     if not len(rows):
         return np.zeros(0, bool)
     batches, flags = device.upload(np.ascontiguousarray(rows)), device.zeros(4 * len(rows))
-    known = device.upload(checking.tables())
-    device.launch(checking.check, len(rows), checking.Check(batches.address, source, known.address, flags.address))
+    if "checksums" not in device.kept:
+        # Never another one: somebody may be using its address.
+        device.kept.setdefault("checksums", device.upload(checking.tables()))
+    known = device.kept["checksums"].address
+    device.launch(checking.check, len(rows), checking.Check(batches.address, source, known, flags.address))
     return device.download(flags, 4 * len(rows)).view(np.int32) != 0
 
 

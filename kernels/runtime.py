@@ -21,7 +21,18 @@ class Memory(Protocol):
 
 
 class Runtime(Protocol):
-    """A device as one thread sees it: everything happens in the order of the calls, and downloads wait for it."""
+    """A device as one thread sees it: everything happens in the order of the calls, and downloads wait for it.
+
+    Attributes
+    ----------
+    kept : dict
+        What stays on the device for calls to come, by name.
+    reads_files : bool
+        Whether `load` goes past the host's memory. Else bytes are better read by the host.
+    """
+
+    kept: dict[str, Memory]
+    reads_files: bool
 
     def empty(self, size: int) -> Memory:
         """Memory, not initialised."""
@@ -31,6 +42,9 @@ class Runtime(Protocol):
 
     def upload(self, data: Any) -> Memory:
         """Copy a C-contiguous NumPy array to the device."""
+
+    def load(self, path: str, start: int, end: int) -> Memory | None:
+        """Copy bytes [start, end) of a file to the device; they need not begin where its memory does. None where that did not work."""
 
     def download(self, memory: Memory, size: int, start: int = 0) -> Any:
         """Copy bytes to the host: uint8 array of ``size``."""

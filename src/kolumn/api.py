@@ -101,6 +101,7 @@ def verify(source: Any, **options: Any) -> Report:
         backend=asked.backend,
         max_batch_bytes=asked.max_batch_bytes,
         max_ratio=asked.max_ratio,
+        trusted=asked.trusted,
     )
     found: list[tuple[Segment, Tally]] = []
     whole = (Range.whole(segment) for segment in segments_of(source, asked))

@@ -39,6 +39,8 @@ class Decoded:
         Nothing was decoded: there is damage before the first intact entry, and what it means depends on the offsets before the chunk.
     intact, records, valid_bytes : int
         Intact entries, the records in those that were decoded, and the bytes of the former.
+    inflated_by_cpu : int
+        Payloads that the codecs of the CPU inflated for a GPU.
     """
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
@@ -49,6 +51,7 @@ class Decoded:
     intact: int = 0
     records: int = 0
     valid_bytes: int = 0
+    inflated_by_cpu: int = 0
 
 
 def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options, floor: int | None) -> Decoded:
@@ -56,9 +59,11 @@ def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options, floor: int |
 
     ``floor`` is the last offset of the last intact entry before the chunk, -1 for none, None where that is not known yet.
     """
-    if chunk.source is None and (result := _streamed(file, chunk, options)) is not None:
+    backend = opened(options.backend)
+    if chunk.source is None and backend is HostChunk and (result := _streamed(file, chunk, options)) is not None:
         return result
-    return _decoded(file, chunk.loaded(file), options, floor)
+    with backend(file, chunk, options) as held:
+        return _by(held, file, chunk, options, floor)
 
 
 def _streamed(file: SegmentFile, chunk: Chunk, options: Options) -> Decoded | None:
@@ -81,14 +86,9 @@ def _give(run: Any, rows: Any, file: SegmentFile, options: Options, result: Deco
             result.batches.append(batch)
 
 
-def _decoded(file: SegmentFile, chunk: Chunk, options: Options, floor: int | None) -> Decoded:
-    with opened(options.backend)(chunk.source, chunk.origin, options) as backend:
-        return _by(backend, file, chunk, options, floor)
-
-
 def _by(backend: Any, file: SegmentFile, chunk: Chunk, options: Options, floor: int | None) -> Decoded:
     result = Decoded()
-    rows = chunk.rows
+    rows = chunk.rows[: chunk.known]
     if options.check_crcs:
         backend.check(rows)
     rows = before_trouble(file, chunk, rows, options, floor, result)
@@ -105,6 +105,7 @@ def _by(backend: Any, file: SegmentFile, chunk: Chunk, options: Options, floor: 
         if errors and options.errors == "raise":
             break
     _count(good, errors, result)
+    result.inflated_by_cpu = backend.inflated_by_cpu
     if errors:
         _set_damage(errors, options, result)
     return result
@@ -137,7 +138,8 @@ def before_trouble(file: SegmentFile, chunk: Chunk, rows: Any, options: Options,
             return rows[:0]
         floor = table.last_offset(before, -1 if start is None else start)
         position, size = int(row[table.POSITION]), int(row[table.SIZE])
-        error = header_error(file.path, row, chunk.source[position - chunk.origin :][:size])
+        source, origin = chunk.bytes_of(file, row)
+        error = header_error(file.path, row, source[position - origin :][:size])
         resume = None
         if options.errors == "skip":
             search = Search(file)

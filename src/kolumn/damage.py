@@ -102,6 +102,8 @@ class Tally:
     tail : str, optional
         "truncated" or "zeros": normal states of an active segment.
     tail_bytes : int
+    inflated_by_cpu : int
+        Payloads that the codecs of the CPU inflated for a GPU.
     damage : list of Damage
     """
 
@@ -110,6 +112,7 @@ class Tally:
     valid_bytes: int = 0
     tail: str | None = None
     tail_bytes: int = 0
+    inflated_by_cpu: int = 0
     damage: list[Damage] = field(default_factory=list)
 
     def add(self, decoded: "Decoded") -> None:
@@ -117,4 +120,5 @@ class Tally:
         self.batches += decoded.intact
         self.records += decoded.records
         self.valid_bytes += decoded.valid_bytes
+        self.inflated_by_cpu += decoded.inflated_by_cpu
         self.damage += decoded.damage

@@ -140,8 +140,7 @@ def _until_trouble(
 ) -> Generator[pa.RecordBatch, None, Trouble | None]:
     """Decode up to the end or to where the chain of entries is lost."""
     floor = one.floor
-    streamed = "headers" not in options.columns and choose(options.backend) == "cpu"
-    ahead = pool is not None
+    streamed, ahead = _reads_itself(options), pool is not None or choose(options.backend) == "gpu"
     plan = _Plan(chunks(file, one.start, one.end, options.chunk_bytes, streamed=streamed, ahead=ahead, check_crcs=options.check_crcs))
 
     def work(chunk: Chunk) -> Decoded:
@@ -160,6 +159,15 @@ def _until_trouble(
         floor = decoded.last_offset if decoded.last_offset >= 0 else floor
     assert plan.stop is not None
     return at_stop(file, plan.stop, floor, found)
+
+
+def _reads_itself(options: Options) -> bool:
+    """Whether the backend reads runs of format 2 batches in a way of its own."""
+    if choose(options.backend) == "cpu":
+        return "headers" not in options.columns
+    from kolumn.kernels.device import runtime
+
+    return runtime().reads_files
 
 
 class _Plan:

@@ -38,14 +38,14 @@ class Inflated:
         On the device.
     kept : list
         Memory that they are in.
-    on_cpu : int
+    by_cpu : int
         How many went through the codecs of the CPU.
     """
 
     address: Any
     size: Any
     kept: list[Any] = field(default_factory=list)
-    on_cpu: int = 0
+    by_cpu: int = 0
 
 
 @dataclass
@@ -133,15 +133,8 @@ class Inflater:
         slow = todo.on_cpu[piece].copy()
         if len(blocks):
             slow[self._on_device(blocks, blocks[:, PAYLOAD] - piece.start, result)] = True
-        slow = np.flatnonzero(slow & (rows[:, table.CODE] == Code.OK))
-        if len(slow):
-            self._on_cpu(piece, slow, rows, found, result)
+        self.on_cpu(piece, np.flatnonzero(slow & (rows[:, table.CODE] == Code.OK)), rows, found, result)
         return result
-
-    def to_cpu(self, payload: int) -> None:
-        """Leave a payload to the codecs of the CPU from now on."""
-        self.todo.on_cpu[payload] = True
-        self.todo.blocks = self.todo.blocks[self.todo.blocks[:, PAYLOAD] != payload]
 
     def _on_device(self, blocks: Any, of: Any, result: Inflated) -> Any:
         """Inflate blocks, and give the numbers of the payloads that did not come out right."""
@@ -193,13 +186,17 @@ class Inflater:
         right[whole] = ~bad_checksums(self.device, 0, rows)
         return right
 
-    def _on_cpu(self, piece: slice, slow: Any, rows: Any, found: dict[int, str], result: Inflated) -> None:
+    def on_cpu(self, piece: slice, slow: Any, rows: Any, found: dict[int, str], result: Inflated) -> None:
+        """Inflate those of the entries ``piece`` whose numbers are ``slow`` by the codecs of the CPU."""
+        if not len(slow):
+            return
+        self.todo.on_cpu[piece][slow] = True
         start, size, codec = (one[piece][slow] for one in (self.todo.start, self.todo.size, self.todo.codec))
         done = inflate(self.host, start, size, codec, rows[slow, table.MAGIC], self.options.max_batch_bytes, self.options.max_ratio)
         arena = self.device.upload(done.arena[: int(done.size.sum())])
         result.address[slow], result.size[slow] = arena.address + done.start, done.size
         result.kept.append(arena)
-        result.on_cpu += len(slow)
+        result.by_cpu += len(slow)
         for i in np.flatnonzero(done.code):
             row = int(slow[i])
             rows[row, table.CODE], rows[row, table.WHERE] = done.code[i], done.where[i] - start[i]

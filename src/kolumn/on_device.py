@@ -16,8 +16,10 @@ from kolumn.cpu_fallback.locate import locate
 from kolumn.cpu_fallback.record_batch import record_batch
 from kolumn.errors import Code, KolumnError
 from kolumn.formats import layouts, table
-from kolumn.inflate_on_device import Inflater, plan
+from kolumn.inflate_on_device import Inflated, Inflater, plan
 from kolumn.options import Options
+from kolumn.plan import Chunk
+from kolumn.segment_file import SegmentFile
 
 MOST_ROWS = 1 << 20
 """Rows in a part, as far as headers tell: each takes some 60 bytes of device memory until its columns are made."""
@@ -25,6 +27,7 @@ MOST_BYTES = 1 << 27
 """Bytes of the payloads in a part, but for one batch that has more."""
 AT_A_TIME = 3
 """Chunks on the device: one is copied there, one decoded, one copied back."""
+_NOTHING = np.zeros(0, np.uint8)
 _turns = threading.BoundedSemaphore(AT_A_TIME)
 
 
@@ -33,24 +36,30 @@ class DeviceChunk:
 
     Parameters
     ----------
-    source : uint8 array
-        Bytes of the segment from position ``origin`` on, in host memory, padded.
-    origin : int
+    file : SegmentFile
+    chunk : Chunk
+        Without bytes where `reads_files`: plain batches then go to the device past the host's memory.
     options : Options
+
+    Attributes
+    ----------
+    inflated_by_cpu : int
+        Payloads so far that the codecs of the CPU inflated, because nvCOMP can't or must not.
     """
 
-    def __init__(self, source: Any, origin: int, options: Options) -> None:
+    def __init__(self, file: SegmentFile, chunk: Chunk, options: Options) -> None:
         from kolumn.kernels.device import runtime
 
-        self.host, self.origin, self.options = source, origin, options
+        self.file, self.chunk, self.origin, self.options = file, chunk, chunk.origin, options
         self.device = runtime()
         self.format = layouts.FORMAT_NAMES.index(options.format)
+        self.inflated_by_cpu = 0
         self.drafts = self.format not in (layouts.KAFKA, layouts.V3_FORMAT)
 
     def __enter__(self) -> Self:
         _turns.acquire()
         try:
-            self.source = self.device.upload(self.host)
+            self.source = self._sent()
         except BaseException:
             _turns.release()
             raise
@@ -58,6 +67,15 @@ class DeviceChunk:
 
     def __exit__(self, *error: object) -> None:
         _turns.release()
+
+    def _sent(self) -> Any:
+        if self.chunk.source is None and not self.chunk.rows[: self.chunk.known, table.CODEC].any():
+            source = self.device.load(self.file.path, self.origin, self.chunk.end())
+            if source is not None:
+                return source
+        # Framings are found on the host; and it says why a file can't be read.
+        self.chunk = self.chunk.loaded(self.file)
+        return self.device.upload(self.chunk.source)
 
     def check(self, rows: Any) -> None:
         """As `cpu_fallback.walk.check`."""
@@ -79,18 +97,21 @@ class DeviceChunk:
     def parts(self, rows: Any) -> Iterator[tuple[Any, "Part"]]:
         """Decode entries, some at a time: rows of the batch table, of which damaged ones get a code, and their records."""
         start, size, codec = (np.empty(len(rows), np.int64) for _ in range(3))
-        locate(self.host.ctypes.data, self.origin, rows, start, size, codec)
-        todo = plan(self.host, start - self.origin, size, codec, rows, self.options)
-        inflater = Inflater(self.device, self.host, self.source.address, todo, self.options)
+        host = self.chunk.source if self.chunk.source is not None else _NOTHING
+        locate(host.ctypes.data, self.origin, rows, start, size, codec)
+        todo = plan(host, start - self.origin, size, codec, rows, self.options)
+        inflater = Inflater(self.device, host, self.source.address, todo, self.options)
         for piece in _cut(todo.bound, rows):
-            yield rows[piece], self._part(inflater, piece, rows[piece])
+            part = self._part(inflater, piece, rows[piece])
+            self.inflated_by_cpu += part.inflated_by_cpu
+            yield rows[piece], part
 
     def _part(self, inflater: Inflater, piece: slice, rows: Any) -> "Part":
         from kolumn.kernels.decode import decode
 
         found: dict[int, str] = {}
+        inflated = inflater.part(piece, rows, found)
         while True:
-            inflated = inflater.part(piece, rows, found)
             good = np.flatnonzero(rows[:, table.CODE] == Code.OK)
             if self.options.errors == "raise" and len(good) < len(rows):
                 # Nothing behind the first damaged entry is wanted.
@@ -98,24 +119,27 @@ class DeviceChunk:
             address, sizes = inflated.address[good], inflated.size[good]
             bad, records = decode(self.device, rows[good], address, sizes, self.format, self.options.check_crcs, self.drafts)
             if records is not None:
-                return Part(self.device, good, records, found, inflated.kept)
-            self._judge(inflater, piece, rows, good[bad], found)
+                return Part(self.device, good, records, found, inflated)
+            unlike = self._judge(inflater.todo.on_cpu[piece] | (inflater.todo.codec[piece] == 0), rows, good[bad], found)
+            inflater.on_cpu(piece, unlike, rows, found, inflated)
 
-    def _judge(self, inflater: Inflater, piece: slice, rows: Any, suspects: Any, found: dict[int, str]) -> None:
-        """Let the CPU say what is wrong with batches; what it finds right goes through its codecs next time."""
+    def _judge(self, final: Any, rows: Any, suspects: Any, found: dict[int, str]) -> Any:
+        """Let the CPU say what is wrong with batches. Those in which it finds nothing must have been inflated otherwise: their numbers."""
+        unlike = []
         every = replace(self.options, errors="skip", columns=("offset", "key", "value", "headers"), binary="contiguous")
         for i in suspects.tolist():
             own = rows[i : i + 1]
-            judged = decode_run(self.host, self.origin, own, every, need_key=False)
+            judged = decode_run(*self.chunk.bytes_of(self.file, own[0]), own, every, need_key=False)
             if own[0, table.CODE] != Code.OK:
                 found[i] = judged.found[0]
-            elif inflater.todo.codec[piece][i] and not inflater.todo.on_cpu[piece][i]:
-                inflater.to_cpu(piece.start + i)
+            elif not final[i]:
+                unlike.append(i)
             else:
                 raise KolumnError(
                     f"position {int(own[0, table.POSITION])}: the GPU found something wrong in a batch in which the CPU finds nothing. "
                     "That is a defect of Kolumn: please report it, and use backend='cpu'"
                 )
+        return np.array(unlike, np.int64)
 
 
 class Part:
@@ -128,10 +152,13 @@ class Part:
     records : kernels.decode.Records
     found : dict
         As `cpu_fallback.batches.Run` has it.
+    inflated_by_cpu : int
+        How many payloads went through the codecs of the CPU.
     """
 
-    def __init__(self, device: Any, good: Any, records: Any, found: dict[int, str], kept: list[Any]) -> None:
-        self.device, self.good, self.records, self.found, self._kept = device, good, records, found, kept
+    def __init__(self, device: Any, good: Any, records: Any, found: dict[int, str], inflated: Inflated) -> None:
+        self.device, self.good, self.records, self.found, self._kept = device, good, records, found, inflated.kept
+        self.inflated_by_cpu = inflated.by_cpu
 
     def counts(self, entries: int) -> Any:
         """Rows of each of ``entries``: int64."""

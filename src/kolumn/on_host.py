@@ -11,6 +11,8 @@ from kolumn.cpu_fallback.record_batch import record_batch
 from kolumn.cpu_fallback.walk import check
 from kolumn.formats import table
 from kolumn.options import MIB, Options
+from kolumn.plan import Chunk
+from kolumn.segment_file import SegmentFile
 
 PACKED_BYTES = 2 * MIB
 """Compressed bytes that are inflated at a time."""
@@ -23,14 +25,20 @@ class HostChunk:
 
     Parameters
     ----------
-    source : uint8 array
-        Bytes of the segment from position ``origin`` on, padded with `address.PAD` bytes.
-    origin : int
+    file : SegmentFile
+    chunk : Chunk
     options : Options
+
+    Attributes
+    ----------
+    inflated_by_cpu : int
+        As of `on_device.DeviceChunk`: here nothing is remarkable about it.
     """
 
-    def __init__(self, source: Any, origin: int, options: Options) -> None:
-        self.source, self.origin, self.options = source, origin, options
+    inflated_by_cpu = 0
+
+    def __init__(self, file: SegmentFile, chunk: Chunk, options: Options) -> None:
+        self.source, self.origin, self.options = chunk.loaded(file).source, chunk.origin, options
 
     def __enter__(self) -> Self:
         return self

@@ -38,7 +38,7 @@ class Chunk:
     ----------
     source : uint8 array, optional
         Bytes of the segment from ``origin`` on, padded; headers only, where the plan was made without payloads. None for format 2
-        batches that are to be read block by block.
+        batches that whoever decodes them reads in a way of its own.
     origin : int
     rows : int64 array of shape (n, `table.WIDTH`)
     known : int
@@ -55,6 +55,13 @@ class Chunk:
     def end(self) -> int:
         """Position behind the last entry that is known."""
         return int(self.rows[self.known - 1, table.POSITION] + self.rows[self.known - 1, table.SIZE])
+
+    def bytes_of(self, file: SegmentFile, row: Any) -> tuple[Any, int]:
+        """Bytes in which an entry is, given its row of the batch table, and the position of the first of them."""
+        if self.source is not None:
+            return self.source, self.origin
+        start = int(row[table.POSITION])
+        return file.read(start, start + int(row[table.SIZE])), start
 
     def loaded(self, file: SegmentFile) -> "Chunk":
         """The chunk with its bytes in memory."""

@@ -25,6 +25,8 @@ class Report:
         value that are no tombstones. No damage.
     batches, records, bytes : int
         Intact entries, their records (control records too), and bytes looked at.
+    inflated_by_cpu : int
+        Of those that a GPU decoded, how many the codecs of the CPU inflated for it: what nvCOMP can't do, or must not.
     """
 
     damage: pa.Table
@@ -33,6 +35,7 @@ class Report:
     batches: int
     records: int
     bytes: int
+    inflated_by_cpu: int = 0
 
     @property
     def ok(self) -> bool:
@@ -58,4 +61,5 @@ def make_report(found: list[tuple[Segment, Tally]], remarks: list[pa.RecordBatch
         sum(tally.batches for _, tally in found),
         sum(tally.records for _, tally in found),
         sum(segment.size for segment, _ in found),
+        sum(tally.inflated_by_cpu for _, tally in found),
     )

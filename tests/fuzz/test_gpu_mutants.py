@@ -28,8 +28,10 @@ def _mutant(seed: int) -> tuple[bytes, str]:
 def test_mutants(tmp_path: Path) -> None:
     path, differ, failed = tmp_path / "a.log", [], 0
     HostMemory.overrun.clear()
-    with device.using(Emulated(run_loops)):
+    emulated = Emulated(run_loops)
+    with device.using(emulated):
         for seed in range(COUNT):
+            emulated.reads_files = seed % 2 == 1
             data, format = _mutant(seed)
             path.write_bytes(data)
             for how in ({"errors": "raise"}, {"errors": "skip"}, {"errors": "skip", "check_crcs": False}):
@@ -41,3 +43,4 @@ def test_mutants(tmp_path: Path) -> None:
     assert not differ
     assert not HostMemory.overrun
     assert failed > COUNT // 4
+    assert emulated.launched["load"] > COUNT // 40

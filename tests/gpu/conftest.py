@@ -14,7 +14,8 @@ def device(request: pytest.FixtureRequest) -> Iterator[Emulated | None]:
     if request.node.get_closest_marker("gpu"):
         yield None
         return
-    emulated = Emulated(run_loops)
+    where = request.node.callspec.params.get("where") if hasattr(request.node, "callspec") else None
+    emulated = Emulated(run_loops, reads_files=where == "past the host")
     HostMemory.overrun.clear()
     with current.using(emulated):
         yield emulated

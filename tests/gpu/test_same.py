@@ -17,7 +17,7 @@ from kit.outcome import COLUMNS, outcome
 from kolumn import on_device
 
 SEGMENTS = [(case, segment) for case in cases() for segment in case.segments]
-ON_BOTH = pytest.mark.parametrize("where", ["emulated", pytest.param("device", marks=pytest.mark.gpu)])
+ON_BOTH = pytest.mark.parametrize("where", ["emulated", "past the host", pytest.param("device", marks=pytest.mark.gpu)])
 
 
 def same(path: Any, **options: Any) -> Any:
@@ -106,6 +106,34 @@ def test_parts_are_small(where: str, monkeypatch: pytest.MonkeyPatch, device: Em
     for case in cases():
         if case.segments:
             same(case.directory, columns=COLUMNS)
+
+
+def test_bytes_past_the_host(device: Emulated, tmp_path: Path) -> None:
+    """Plain batches go to the device straight from the file; the host reads what it has to look at, or what it has to speak of."""
+    device.reads_files = True
+    path = tmp_path / "a.log"
+    batches = [raw_batch(bytes([14, 0, 0, 0, 1, 2, 65, 0]), 1, base_offset=i) for i in range(2000)]
+    path.write_bytes(b"".join(batches))
+    assert len(same(path, chunk_bytes=50_000)) == 2000
+    loads = device.launched["load"]
+    assert loads > 1
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    damaged[30 * len(batches[0]) - 2] ^= 1
+    path.write_bytes(damaged)
+    assert "CorruptBatchError" in same(path)
+    assert len(same(path, errors="skip")) == 1998
+    assert device.launched["load"] > loads
+
+
+def test_what_the_cpu_inflates_is_counted(device: Emulated, tmp_path: Path) -> None:
+    plain = bytes([14, 0, 0, 0, 1, 2, 65, 0])
+    path = tmp_path / "a.log"
+    streams = [gzip.compress(plain[:4]) + gzip.compress(plain[4:]), gzip.compress(plain), gzip.compress(plain)]
+    path.write_bytes(b"".join(raw_batch(stream, 1, attributes=1, base_offset=i) for i, stream in enumerate(streams)))
+    assert kolumn.verify(path, backend="gpu").inflated_by_cpu == 1
+    assert kolumn.verify(path, backend="gpu", trusted=False).inflated_by_cpu == 3
+    assert kolumn.verify(path, backend="cpu").inflated_by_cpu == 0
 
 
 def test_kernels_do_the_work(device: Emulated) -> None:

@@ -191,7 +191,7 @@ def _values_of(path: Path) -> list[Any]:
     (segment,) = find_segments(str(path))
     with SegmentFile(segment) as file:
         (chunk,) = chunks(file, 0, file.size, 1 << 20)
-        with DeviceChunk(chunk.source, chunk.origin, Options.of()) as held:
+        with DeviceChunk(file, chunk, Options.of()) as held:
             _held.append(held)
             return [part.records.value for _, part in held.parts(chunk.rows)]
 

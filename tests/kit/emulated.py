@@ -13,7 +13,7 @@ from isal import isal_zlib
 from numba import njit
 
 from kolumn.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME, gzip
-from kolumn.kernels import check
+from kolumn.kernels import check, direct
 from kolumn.kernels.hop import hop
 from kolumn.kernels.kernel import WARP, Kernel
 from kolumn.kernels.runtime import PAD
@@ -33,13 +33,16 @@ class HostMemory:
 
     overrun: ClassVar[list[str]] = []
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._whole = np.full(size + 3 * PAD, _FILL, np.uint8)
+    def __init__(self, size: int, data: bytes = b"") -> None:
+        # The last bytes are those that were asked for, where there are more.
+        self.size, real = size, max(size, len(data))
+        self._whole = np.full(real + 3 * PAD, _FILL, np.uint8)
         begin = PAD + -self._whole.ctypes.data % PAD
-        self.address = self._whole.ctypes.data + begin
-        self.bytes = self._whole[begin : begin + size]
-        self._around = self._whole[:begin], self._whole[begin + size :]
+        if data:
+            self._whole[begin : begin + real] = np.frombuffer(data, np.uint8)
+        self._around = self._whole[:begin], self._whole[begin + real :]
+        self.address = self._whole.ctypes.data + begin + real - size
+        self.bytes = self._whole[begin + real - size : begin + real]
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -60,11 +63,15 @@ class Emulated:
     run : callable
         Runs a kernel: (kernel, n, args).
     launched : dict
-        How many times each kernel has run, by name; "inflate" counts the calls of codecs.
+        How many times each kernel has run, by name; "inflate" counts the calls of codecs, "load" those for bytes of a file.
+    reads_files : bool
+        Whether to take bytes of files past the host's memory, as GPUDirect Storage does.
     """
 
     run: Callable[[Kernel, int, Any], None]
     launched: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
+    reads_files: bool = False
 
     def empty(self, size: int) -> HostMemory:
         return HostMemory(size)
@@ -79,6 +86,14 @@ class Emulated:
         memory = HostMemory(data.nbytes)
         memory.bytes[:] = data.reshape(-1).view(np.uint8)
         return memory
+
+    def load(self, path: str, start: int, end: int) -> HostMemory | None:
+        self.launched["load"] = self.launched.get("load", 0) + 1
+        with open(path, "rb") as file:
+            skipped = start % direct.PAGE
+            file.seek(start - skipped)
+            data = file.read(end - start + skipped)
+        return None if len(data) < end - start + skipped else HostMemory(end - start, data)
 
     def download(self, memory: HostMemory, size: int, start: int = 0) -> Any:
         assert start + size <= memory.size

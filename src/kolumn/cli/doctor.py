@@ -92,6 +92,7 @@ def _gpu() -> dict[str, Any]:
         "backend": f"can't run: {'; '.join(why)}" if why else "can run, on request: backend='gpu' or KOLUMN_BACKEND=gpu",
         "NVIDIA driver": "there" if driver else "none",
         "kernels": "compiled ahead of time" if compiled.is_dir() else "compiled on first use",
+        "GPUDirect Storage": "used if kvikio finds it" if _version("kvikio-cu13") else "pip install kvikio-cu13",
         "cudf.DataFrame": "can be had" if _version("cudf-cu13") else "pip install cudf-cu13; read_pylibcudf needs none",
     }
 

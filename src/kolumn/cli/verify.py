@@ -25,6 +25,7 @@ def verify(
     segments, damage, remarks = (found.to_pylist() for found in (report.segments, report.damage, report.remarks))
     if json:
         totals = {"ok": report.ok, "batches": report.batches, "records": report.records, "bytes": report.bytes}
+        totals["inflatedByCpu"] = report.inflated_by_cpu
         print_json({**totals, "segments": segments, "damage": damage, "remarks": remarks})
         return OK if report.ok else DAMAGE
     tails = [[s["segment"], s["tail"], s["tailBytes"]] for s in segments if s["tail"]]
@@ -39,5 +40,6 @@ def verify(
         print_table("Remarks (no damage)", list(remarks[0]), [list(row.values()) for row in remarks])
         print()
     verdict = "OK" if report.ok else f"{len(damage)} damaged stretch{'es' if len(damage) > 1 else ''}"
-    print(f"{verdict}: {len(segments)} segments, {report.batches} intact batches, {report.records} records, {report.bytes} bytes")
+    by_cpu = f", {report.inflated_by_cpu} inflated by the CPU for the GPU" if report.inflated_by_cpu else ""
+    print(f"{verdict}: {len(segments)} segments, {report.batches} intact batches{by_cpu}, {report.records} records, {report.bytes} bytes")
     return OK if report.ok else DAMAGE
