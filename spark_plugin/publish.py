@@ -4,8 +4,8 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
-from pathlib import Path
 
+from kolumn import storage
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.source import Segment, find_segments
 from kolumn.spark_plugin.bounds import log_end
@@ -27,14 +27,14 @@ class Piece:
         return f"{self.topic}-{self.partition}"
 
 
-def publish(target: Path, staging: Path, pieces: list[Piece], overwrite: bool, format: str = "kafka") -> None:
+def publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, format: str = "kafka") -> None:
     """Move staged segments to their places.
 
     Parameters
     ----------
-    target : Path
-        The log directory.
-    staging : Path
+    target : str
+        The log directory, or its URL.
+    staging : str
         A folder on the same file system, for what ``overwrite`` replaces.
     pieces : list of Piece
     overwrite : bool
@@ -59,57 +59,60 @@ def publish(target: Path, staging: Path, pieces: list[Piece], overwrite: bool, f
                     'Bring a partition into one task, or cut it by offsets: df.repartition("topic", "partition")'
                 )
         if not overwrite:
-            _check_behind(target / name, own[0], format)
+            _check_behind(storage.within(target, name), own[0], format)
     moves = _replaced(target, staging) if overwrite else []
     _move(moves + [move for piece in pieces for move in _files(piece, target)])
 
 
-def end_of(folder: Path, format: str) -> int | None:
+def end_of(folder: str, format: str) -> int | None:
     """Where the log of a topic-partition ends; None where there is none."""
-    if not folder.is_dir() or not any(folder.glob("*.log")):
+    there = storage.look(folder)
+    if there is None or not there.is_folder or not any(one.name.endswith(".log") for one in storage.listing(folder)):
         return None
     return log_end([replace(segment, format=format) for segment in find_segments(folder)])
 
 
-def _check_behind(folder: Path, piece: Piece, format: str) -> None:
+def _check_behind(folder: str, piece: Piece, format: str) -> None:
     end = end_of(folder, format)
     if end is not None and piece.first < end:
         raise ArgumentError(f"{folder}: its log ends at offset {end}, and records from {piece.first} on were to be appended")
 
 
-def _replaced(target: Path, staging: Path) -> list[tuple[Path, Path]]:
-    """Topic-partitions that are there."""
-    folders = {Path(segment.path).parent for segment in _segments(target)}
-    return [(folder, staging / "replaced" / folder.name) for folder in sorted(folders)]
+def _replaced(target: str, staging: str) -> list[tuple[str, str]]:
+    """Topic-partitions that are there: object stores move file by file."""
+    folders = sorted({storage.parent(segment.path) for segment in _segments(target)})
+    places = [(folder, storage.within(staging, "replaced", storage.base_name(folder))) for folder in folders]
+    if not storage.is_url(target):
+        return places
+    files = [(file.name, place) for folder, place in places for file in storage.listing(folder)]
+    return [(name, storage.within(place, storage.base_name(name))) for name, place in files]
 
 
-def _segments(target: Path) -> list[Segment]:
+def _segments(target: str) -> list[Segment]:
     try:
         return find_segments(target)
     except ArgumentError:
         return []
 
 
-def _files(piece: Piece, target: Path) -> list[tuple[Path, Path]]:
-    """The logs come last: an index without its log is no segment."""
-    staged = sorted(Path(piece.folder).iterdir(), key=lambda path: (path.suffix == ".log", path.name))
-    return [(path, target / piece.name / path.name) for path in staged]
+def _files(piece: Piece, target: str) -> list[tuple[str, str]]:
+    staged = sorted((one.name for one in storage.listing(piece.folder)), key=storage.logs_last)
+    return [(name, storage.within(target, piece.name, storage.base_name(name))) for name in staged]
 
 
-def _move(moves: list[tuple[Path, Path]]) -> None:
-    done: list[tuple[Path, Path]] = []
+def _move(moves: list[tuple[str, str]]) -> None:
+    done: list[tuple[str, str]] = []
     try:
         for source, place in moves:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if place.exists():
+            storage.make_folder(storage.parent(place))
+            if storage.look(place) is not None:
                 raise KolumnError(f"{place} is there already")
-            source.rename(place)
+            storage.move(source, place)
             done.append((source, place))
-    except BaseException as error:
+    except BaseException:
         for source, place in reversed(done):
-            place.rename(source)
+            storage.move(place, source)
+            # Only one that is empty; behind a URL an empty one is as good as none.
             with suppress(OSError):
-                os.rmdir(place.parent)
-        if isinstance(error, OSError):
-            raise KolumnError(f"{error.filename}: cannot be moved to its place: {error.strerror}") from error
+                os.rmdir(storage.parent(place))
         raise

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,12 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import max as highest
 
+from kolumn import storage
 from kolumn.api import segments_of
 from kolumn.compaction.compact import Compaction, Plan, Settings, clean_segment, copy_segment, folder_of, last_keys, plan_partition
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.conversion.convert import Conversion, Job, targets
-from kolumn.encode.write import no_url
+from kolumn.encode.outgoing import name_of
 from kolumn.errors import ArgumentError
 from kolumn.find_transactions import transactions_of_segment
 from kolumn.formats import table
@@ -34,8 +34,8 @@ _TASKS_EACH = 4
 class _Done:
     """What one attempt of a task wrote: the segment's place, the folder with its files, and the result."""
 
-    place: Path
-    folder: Path
+    place: str
+    folder: str
     result: Any
 
 
@@ -46,7 +46,7 @@ def convert(spark: SparkSession, source: Any, target: str, **options: Any) -> Co
     ----------
     spark : SparkSession
     source, target, **options
-        As of `kolumn.convert`; workers and driver see the same file system.
+        As of `kolumn.convert`; a path means the same to workers and driver, or name a URL.
 
     Returns
     -------
@@ -61,14 +61,14 @@ def convert(spark: SparkSession, source: Any, target: str, **options: Any) -> Co
         states = by_job(spark)(lambda one: transactions_of_segment(one[1], job.options), firsts)
         found = {folder: state for (folder, _), state in zip(firsts, states, strict=True)}
 
-    def work(where: Staging, item: tuple[Segment, Path]) -> _Done:
+    def work(where: Staging, item: tuple[Segment, str]) -> _Done:
         segment, place = item
-        folder = where.attempt()
-        return _Done(place, folder, job.segment(segment, folder / place.name, found.get(folder_of(segment))))
+        with where.attempt() as (folder, name):
+            return _Done(place, name, job.segment(segment, folder / storage.base_name(place), found.get(folder_of(segment))))
 
     total = Conversion()
     _run(spark, target, items, work, total.add)
-    total.segments = [str(place) for _, place in items]
+    total.segments = [place for _, place in items]
     return total
 
 
@@ -79,8 +79,8 @@ def compact(spark: SparkSession, source: Any, target: str, *, include_active: bo
     ----------
     spark : SparkSession
     source, target, include_active, **options
-        As of `kolumn.compact`, but for ``first_dirty_offset``: a round begins at the beginning. Workers and driver see the same file
-        system.
+        As of `kolumn.compact`, but for ``first_dirty_offset``: a round begins at the beginning. A path means the same to workers and
+        driver, or name a URL.
 
     Returns
     -------
@@ -102,20 +102,20 @@ def compact(spark: SparkSession, source: Any, target: str, *, include_active: bo
     def clean(where: Staging, item: tuple[int, Any]) -> _Done:
         number, offsets = item
         plan, i = tasks[number]
-        segment = plan.dirty[i]
-        folder = where.attempt()
-        round = plan.round(how, LatestOffsets.of(offsets), observed[number])
-        return _Done(places[segment], folder, clean_segment(segment, folder / places[segment].name, round, plan.legacy_deletes[i], how))
+        segment, round = plan.dirty[i], plan.round(how, LatestOffsets.of(offsets), observed[number])
+        place = places[segment]
+        with where.attempt() as (folder, name):
+            return _Done(place, name, clean_segment(segment, folder / storage.base_name(place), round, plan.legacy_deletes[i], how))
 
-    def copy(where: Staging, item: tuple[Segment, Path]) -> _Done:
+    def copy(where: Staging, item: tuple[Segment, str]) -> _Done:
         segment, place = item
-        folder = where.attempt()
-        copy_segment(segment, folder / place.name)
-        return _Done(place, folder, Compaction())
+        with where.attempt() as (folder, name):
+            copy_segment(segment, folder / storage.base_name(place))
+            return _Done(place, name, Compaction())
 
     _run(spark, target, list(enumerate(latest)), clean, total.add)
     _run(spark, target, [(segment, places[segment]) for plan in plans for segment in plan.rest], copy, total.add)
-    total.segments = [str(place) for place in places.values()]
+    total.segments = list(places.values())
     return total
 
 
@@ -156,10 +156,10 @@ def _observed(plan: Plan) -> Iterator[frozenset[int]]:
                     seen.add(producer)
 
 
-def _places(segments: list[Segment], target: str) -> list[tuple[Segment, Path]]:
-    items = list(targets(segments, Path(no_url(target))))
+def _places(segments: list[Segment], target: str) -> list[tuple[Segment, str]]:
+    items = list(targets(segments, target))
     for _, place in items:
-        if place.exists():
+        if storage.look(place) is not None:
             raise ArgumentError(f"{place} is there already: name another target, or remove it")
     return items
 
@@ -169,14 +169,13 @@ def _run(spark: SparkSession, target: str, items: list[Any], work: Callable[[Sta
     if not items:
         return
     slots = _TASKS_EACH * spark.sparkContext.defaultParallelism
-    path = Path(no_url(target))
-    where = Staging(path.parent if path.suffix == ".log" else path, "rewrite")
+    path = name_of(target)
+    where = Staging(storage.parent(path) if path.endswith(".log") else path, "rewrite")
     try:
         for one in spark.sparkContext.parallelize(items, min(len(items), slots)).map(partial(work, where)).collect():
-            one.place.parent.mkdir(parents=True, exist_ok=True)
-            # The log comes last: an index without its log is no segment.
-            for path in sorted(one.folder.iterdir(), key=lambda path: path.suffix == ".log"):
-                path.rename(one.place.with_suffix(path.suffix))
+            storage.make_folder(storage.parent(one.place))
+            for file in sorted((file.name for file in storage.listing(one.folder)), key=storage.logs_last):
+                storage.move(file, storage.beside(one.place, storage.base_name(file)))
             count(one.result)
     finally:
         where.remove()

@@ -2,9 +2,13 @@
 
 import shutil
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from kolumn import storage
+from kolumn.encode.outgoing import send
 from kolumn.encode.segments import make_parent
 from kolumn.errors import KolumnError
 
@@ -14,14 +18,14 @@ class Staging:
 
     Parameters
     ----------
-    target : Path
-        The folder that it is in; made, if it isn't there.
+    target : str
+        Path or URL of the folder that it is in; made, if it isn't there.
     name : str
         What the job does.
 
     Attributes
     ----------
-    path : Path
+    name : str
 
     Raises
     ------
@@ -29,35 +33,48 @@ class Staging:
         It can't be made.
     """
 
-    def __init__(self, target: Path, name: str) -> None:
-        self.path = target / f".kolumn-{name}.{uuid.uuid4().hex}.partial"
-        make_parent(self.path)
-        try:
-            self.path.mkdir()
-        except OSError as error:
-            raise KolumnError(f"{self.path}: cannot be written: {error.strerror}") from error
+    def __init__(self, target: str, name: str) -> None:
+        self.name = storage.within(target, f".kolumn-{name}.{uuid.uuid4().hex}.partial")
+        # Behind a URL folders come with what is in them: object stores have no others.
+        if not storage.is_url(self.name):
+            _make(make_parent(Path(self.name)))
 
-    def attempt(self) -> Path:
-        """A new folder that no other attempt of a task has.
+    @contextmanager
+    def attempt(self) -> Iterator[tuple[Path, str]]:
+        """A new folder that no other attempt of a task has: where to write, and what it is called in the end.
 
         Raises
         ------
         KolumnError
             The job is over.
         """
-        folder = self.path / uuid.uuid4().hex
-        try:
-            folder.mkdir()
-        except OSError as error:
-            raise KolumnError(f"{folder}: cannot be written: {error.strerror}") from error
-        return folder
+        name = storage.within(self.name, uuid.uuid4().hex)
+        if not storage.is_url(name):
+            yield _make(Path(name)), name
+            return
+        with TemporaryDirectory(prefix="kolumn-") as folder:
+            yield Path(folder), name
+            send(Path(folder), name)
 
     def remove(self) -> None:
         """Remove all of it.
 
         It is renamed first: Spark stops the other tasks of a failed job in its own time, and under the old name they make no more files.
+        Behind a URL such a task may leave some, which nobody takes for segments.
         """
-        doomed = self.path.with_name(f"{self.path.name}.removed")
+        if storage.is_url(self.name):
+            with suppress(KolumnError):
+                storage.remove(self.name)
+            return
+        doomed = f"{self.name}.removed"
         with suppress(OSError):
-            self.path.replace(doomed)
+            Path(self.name).replace(doomed)
         shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _make(folder: Path) -> Path:
+    try:
+        folder.mkdir()
+    except OSError as error:
+        raise KolumnError(f"{folder}: cannot be written: {error.strerror}") from error
+    return folder

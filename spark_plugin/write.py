@@ -22,6 +22,7 @@ from kolumn.spark_plugin.publish import Piece, end_of, publish
 from kolumn.spark_plugin.schema import arrow_schema
 from kolumn.spark_plugin.staging import Staging
 from kolumn.spark_plugin.write_options import WriteOptions, check_topic
+from kolumn.storage import within
 
 _SORTED = 'df.repartition("topic", "partition").sortWithinPartitions("offset") brings the records of a partition together, in order'
 
@@ -45,15 +46,14 @@ class SegmentWriter(DataSourceArrowWriter):
         if options.topic is None and "topic" not in schema.names:
             raise ArgumentError("no topic: give the DataFrame a column 'topic', or the write an option 'topic'")
         self.options, self.overwrite = options, overwrite
-        self.staging = Staging(Path(options.path), "write")
+        self.staging = Staging(options.path, "write")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """One task: every attempt has a folder of its own."""
         context = TaskContext.get()
         task = context.partitionId() if context is not None else 0
-        folder = self.staging.attempt()
         open_now: dict[tuple[str, int], _Partition] = {}
-        with ExitStack() as stack:
+        with self.staging.attempt() as (folder, name), ExitStack() as stack:
             for batch in iterator:
                 for key, part in _by_partition(batch, self.options, task):
                     if key not in open_now:
@@ -61,10 +61,10 @@ class SegmentWriter(DataSourceArrowWriter):
                     open_now[key].add(part)
             for one in open_now.values():
                 one.finish()
-        return Written([one.piece() for one in open_now.values()])
+        return Written([one.piece(name) for one in open_now.values()])
 
     def _next_offset(self, key: tuple[str, int]) -> int:
-        folder = Path(self.options.path, f"{key[0]}-{key[1]}")
+        folder = within(self.options.path, f"{key[0]}-{key[1]}")
         end = None if self.overwrite else end_of(folder, FORMAT_NAMES[self.options.how.format])
         return end or 0
 
@@ -72,7 +72,7 @@ class SegmentWriter(DataSourceArrowWriter):
         """Move what the tasks have written to its place, on the driver."""
         pieces = [piece for message in messages if isinstance(message, Written) for piece in message.pieces]
         try:
-            publish(Path(self.options.path), self.staging.path, pieces, self.overwrite, FORMAT_NAMES[self.options.how.format])
+            publish(self.options.path, self.staging.name, pieces, self.overwrite, FORMAT_NAMES[self.options.how.format])
         finally:
             self.staging.remove()
 
@@ -85,9 +85,9 @@ class _Partition:
     """The segments of one topic-partition in one task."""
 
     def __init__(self, folder: Path, key: tuple[str, int], options: WriteOptions, next_offset: int) -> None:
-        self.key, self.folder = key, folder / f"{key[0]}-{key[1]}"
+        self.key = key
         enriched = options.how.format == ENRICHED_FORMAT
-        self.files = SegmentFiles(self.folder, options.segment_bytes, options.index_interval_bytes, enriched)
+        self.files = SegmentFiles(folder / f"{key[0]}-{key[1]}", options.segment_bytes, options.index_interval_bytes, enriched)
         self.writer = Writer(self.files, options.how, next_offset)
         self.schema: pa.Schema | None = None
 
@@ -115,10 +115,10 @@ class _Partition:
             hint = f". {_SORTED}" if "offsets have to increase" in str(error) else ""
             raise ArgumentError(f"{self.key[0]}-{self.key[1]}: {error}{hint}") from error
 
-    def piece(self) -> Piece:
-        """What is on disk after the end."""
+    def piece(self, folder: str) -> Piece:
+        """What is in the attempt's folder after the end."""
         first = int(self.files.paths[0].stem) if self.files.paths else 0
-        return Piece(*self.key, str(self.folder), first, self.files.last_offset)
+        return Piece(*self.key, within(folder, f"{self.key[0]}-{self.key[1]}"), first, self.files.last_offset)
 
 
 def _by_partition(batch: pa.RecordBatch, options: WriteOptions, task: int) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:

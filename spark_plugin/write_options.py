@@ -7,7 +7,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from kolumn.encode.entries import Settings
-from kolumn.encode.write import no_url, settings
+from kolumn.encode.outgoing import name_of
+from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError
 from kolumn.spark_plugin.values import Rule, local, refuse_table
 
@@ -35,7 +36,7 @@ class WriteOptions:
     Attributes
     ----------
     path : str
-        The log directory.
+        The log directory, or its URL.
     how : Settings
     segment_bytes, index_interval_bytes : int
         As of `kolumn.write`.
@@ -73,7 +74,7 @@ class WriteOptions:
         topic, partition = values.get("topic"), values.get("partition")
         if topic is not None:
             check_topic(topic)
-        path = no_url(local(values["path"]))
+        path = name_of(local(values["path"]))
         sizes = values.get("segment_bytes", 1 << 30), values.get("index_interval_bytes", 4096)
         return cls(path, how, *sizes, topic, partition)
 

@@ -18,8 +18,8 @@ from kolumn.api import segments_of
 from kolumn.compaction.compact import copy_segment, folder_of
 from kolumn.conversion.convert import targets
 from kolumn.encode.entries import Encoded
-from kolumn.encode.segments import SegmentFiles, make_parent
-from kolumn.encode.write import no_url
+from kolumn.encode.outgoing import outgoing
+from kolumn.encode.segments import SegmentFiles
 from kolumn.errors import ArgumentError
 from kolumn.formats import layouts, table
 from kolumn.last_offsets import with_last_offsets
@@ -94,7 +94,7 @@ def clean(
     chosen = whole_options(format, **options)
     limit = (int(time.time() * 1000) if now is None else now) - retention_ms
     done = Cleaning()
-    places = dict(targets(segments_of(source, chosen), Path(no_url(target))))
+    places = dict(targets(segments_of(source, chosen), target))
     for _, own in groupby(places, key=folder_of):
         young = False
         for segment in own:
@@ -103,12 +103,11 @@ def clean(
                 done.dropped.append(segment.path)
                 continue
             young = True
-            if start == 0:
-                copy_segment(segment, make_parent(places[segment]))
-            else:
-                _cut(segment, start, make_parent(places[segment]), index_interval_bytes)
+            done.segments.append(places[segment])
+            if start:
                 done.cut[segment.path] = start
-            done.segments.append(str(places[segment]))
+            with outgoing(places[segment]) as path:
+                _from(segment, start, path, index_interval_bytes)
     return done
 
 
@@ -148,8 +147,11 @@ def _old_head(file: SegmentFile, limit: int) -> int:
     return position if found else 0
 
 
-def _cut(segment: Segment, start: int, place: Path, interval: int) -> None:
-    """The segment from an entry on, under its name, with new indexes."""
+def _from(segment: Segment, start: int, place: Path, interval: int) -> None:
+    """The segment from an entry on, with new indexes; as it is, where that is its first."""
+    if start == 0:
+        copy_segment(segment, place)
+        return
     enriched = segment.format == layouts.FORMAT_NAMES[layouts.ENRICHED_FORMAT]
     with SegmentFile(segment) as file, SegmentFiles(place, 1 << 30, interval, enriched) as files:
         end = start

@@ -7,6 +7,7 @@ Names are strings with ``/`` between folders, and a URL stays one: what is found
 import glob
 import os
 import re
+import shutil
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -16,6 +17,7 @@ from pyarrow import ArrowException, fs
 
 from kolumn.errors import ArgumentError, KolumnError, MissingError
 
+_COPIED = 8 << 20
 _URL = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<host>[^/]*))(?P<path>.*)", re.DOTALL)
 _WILD = re.compile(r"[*?\[]")
 
@@ -52,6 +54,16 @@ def base_name(name: str) -> str:
 def beside(name: str, other: str) -> str:
     """Name of another file in the same folder."""
     return f"{parent(name)}/{other}" if is_url(name) else os.path.join(parent(name), other)
+
+
+def within(folder: str, *names: str) -> str:
+    """Name of something in a folder."""
+    return "/".join((folder, *names)) if is_url(folder) else os.path.join(folder, *names)
+
+
+def logs_last(name: str) -> tuple[bool, str]:
+    """Sorts the files of segments in the order in which they may appear: an index without its log is no segment."""
+    return name.endswith(".log"), name
 
 
 def with_suffix(name: str, suffix: str) -> str:
@@ -179,3 +191,63 @@ def open_input(url: str) -> Any:
         return system.open_input_file(path)
     except (OSError, ArrowException) as error:
         raise KolumnError(f"{url}: cannot be opened: {error}") from error
+
+
+def make_folder(name: str) -> None:
+    """Make a folder, and those that it is in."""
+    try:
+        if not is_url(name):
+            os.makedirs(name or ".", exist_ok=True)
+            return
+        system, path, _, _ = _at(name)
+        system.create_dir(path, recursive=True)
+    except (OSError, ArrowException) as error:
+        raise _unwritten(name, error) from error
+
+
+def send(path: str, url: str) -> None:
+    """Copy a file of this machine to a URL. Of one that could not be sent whole, the beginning may be there."""
+    make_folder(parent(url))
+    system, target, _, _ = _at(url)
+    try:
+        with open(path, "rb") as source, system.open_output_stream(target) as out:
+            shutil.copyfileobj(source, out, _COPIED)
+    except (OSError, ArrowException) as error:
+        raise _unwritten(url, error) from error
+
+
+def move(name: str, place: str) -> None:
+    """Give a file another name on its file system, in a folder that is there, or a folder of this machine; object stores copy."""
+    try:
+        if not is_url(name):
+            os.rename(name, place)
+            return
+        system, path, _, _ = _at(name)
+        system.move(path, _at(place)[1])
+    except (OSError, ArrowException) as error:
+        raise KolumnError(f"{name}: cannot be moved to {place}: {_reason(error)}") from error
+
+
+def remove(name: str) -> None:
+    """Remove a file, or a folder with all that is in it; fine where nothing is there."""
+    entry = look(name)
+    if entry is None:
+        return
+    try:
+        if not is_url(name):
+            shutil.rmtree(name) if entry.is_folder else os.unlink(name)
+            return
+        system, path, _, _ = _at(name)
+        system.delete_dir(path) if entry.is_folder else system.delete_file(path)
+    except FileNotFoundError:
+        return
+    except (OSError, ArrowException) as error:
+        raise KolumnError(f"{name}: cannot be removed: {_reason(error)}") from error
+
+
+def _unwritten(name: str, error: Exception) -> KolumnError:
+    return KolumnError(f"{name}: cannot be written: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import kolumn
@@ -61,14 +62,53 @@ def test_names(memory: str) -> None:
     )
 
 
-def test_conversion_and_compaction(memory: str, tmp_path: Path) -> None:
-    for url, name in ((f"{memory}/compacted", "remote"), (str(CORPUS / "compacted"), "local")):
-        kolumn.compact(url, tmp_path / name / "compact", now=1_795_203_600_000)
-        kolumn.convert(url, tmp_path / name / "convert", format="v3-compact")
-    files = {path.relative_to(tmp_path / "local"): path.read_bytes() for path in (tmp_path / "local").rglob("*") if path.is_file()}
-    assert {
-        path.relative_to(tmp_path / "remote"): path.read_bytes() for path in (tmp_path / "remote").rglob("*") if path.is_file()
-    } == files
+def _files(url: str) -> dict[str, bytes]:
+    system, path = fsspec.core.url_to_fs(url)
+    return {name.rpartition(path)[2]: system.cat_file(name) for name in system.find(path)}
+
+
+@pytest.mark.parametrize("target", ["a path", "memory://made"])
+def test_conversion_and_compaction(memory: str, tmp_path: Path, target: str) -> None:
+    made = str(tmp_path / "remote") if target == "a path" else target
+    source = CORPUS / "compacted"
+    for url, name in ((f"{memory}/compacted", made), (str(source), str(tmp_path / "local"))):
+        compacted = kolumn.compact(url, f"{name}/compact", now=1_795_203_600_000)
+        converted = kolumn.convert(url, f"{name}/convert", format="v3-compact")
+        cleaned = kolumn.clean(url, f"{name}/clean", retention_ms=1, now=0, format="kafka")
+        written = kolumn.write(kolumn.read(next(source.glob("*/*.log"))), f"{name}/write/t-7", segment_bytes=1000, batch_bytes=500)
+        assert len(written) > 1
+        for path in (*compacted.segments, *converted.segments, *cleaned.segments, *written):
+            assert path.startswith(f"{name}/")
+            assert storage.look(path) is not None
+    assert _files(made) == _files(str(tmp_path / "local"))
+
+
+def test_targets_that_are_there_already(memory: str) -> None:
+    table = pa.table({"value": ["x"]})
+    kolumn.write(table, f"{memory}/once/t-0")
+    kolumn.write(table, f"{memory}/once/t-1/1.log")
+    before = _files(f"{memory}/once")
+    for place in ("t-0", "t-0/", "t-1/1.log"):
+        with pytest.raises(ArgumentError, match="is there already"):
+            kolumn.write(table, f"{memory}/once/{place}")
+    assert _files(f"{memory}/once") == before
+
+
+@pytest.mark.parametrize("fails_at", [1, 2, 3])
+def test_what_could_not_be_sent_whole_is_not_there(memory: str, monkeypatch: pytest.MonkeyPatch, fails_at: int) -> None:
+    real, calls = storage.send, []
+
+    def send(path: str, url: str) -> None:
+        calls.append(url)
+        real(path, url)
+        if len(calls) == fails_at:
+            raise KolumnError("the network is gone")
+
+    monkeypatch.setattr(storage, "send", send)
+    with pytest.raises(KolumnError, match="the network is gone"):
+        kolumn.write(pa.table({"value": ["x"]}), f"{memory}/half/t-0")
+    assert _files(f"{memory}/half") == {}
+    assert [url.endswith(".log") for url in calls] == [False, False, True][:fails_at]
 
 
 def test_damage_is_found_in_the_same_places(memory: str, tmp_path: Path) -> None:
@@ -111,8 +151,6 @@ def test_what_is_not_there(memory: str, tmp_path: Path) -> None:
         kolumn.read(f"{memory}/nothing")
     with pytest.raises(ArgumentError, match="nosuchscheme"):
         kolumn.read("nosuchscheme://bucket/x")
-    with pytest.raises(ArgumentError, match="segments are written to a file system of this machine"):
-        kolumn.convert(f"{memory}/upgraded", "memory://out")
     shutil.copytree(CORPUS / "upgraded", tmp_path / "gone")
     [segment, *_] = find_segments(f"local://{tmp_path / 'gone'}")
     reader = kolumn.scan(segment.path, threads=1, chunk_bytes=1000)

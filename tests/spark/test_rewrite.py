@@ -31,24 +31,27 @@ def _same(one: Path, other: Path) -> None:
         ("transactional", {"magic": 1, "codec": "gzip", "drop_transactions": True}),
     ],
 )
-def test_convert(spark: SparkSession, tmp_path: Path, case: str, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("scheme", ["", "local://"], ids=["path", "URL"])
+def test_convert(spark: SparkSession, tmp_path: Path, case: str, options: dict[str, Any], scheme: str) -> None:
+    target = f"{scheme}{tmp_path / 'other'}"
     expected = kolumn.convert(CORPUS / case, tmp_path / "one", **options)
-    done = spark_plugin.convert(spark, str(CORPUS / case), str(tmp_path / "other"), **options)
+    done = spark_plugin.convert(spark, str(CORPUS / case), target, **options)
     _same(tmp_path / "other", tmp_path / "one")
     assert (done.records, done.batches, done.copied, dict(done.lost)) == (
         expected.records, expected.batches, expected.copied, dict(expected.lost),
     )  # fmt: skip
-    assert done.segments == [path.replace("/one/", "/other/") for path in expected.segments]
+    assert done.segments == [f"{scheme}{path}".replace("/one/", "/other/") for path in expected.segments]
     with pytest.raises(ArgumentError, match="is there already"):
-        spark_plugin.convert(spark, str(CORPUS / case), str(tmp_path / "other"), **options)
+        spark_plugin.convert(spark, str(CORPUS / case), target, **options)
 
 
+@pytest.mark.parametrize("scheme", ["", "local://"], ids=["path", "URL"])
 @pytest.mark.parametrize("case", ["compacted", "compacted-old"])
 @pytest.mark.parametrize("include_active", [False, True])
-def test_compact(spark: SparkSession, tmp_path: Path, case: str, include_active: bool) -> None:
+def test_compact(spark: SparkSession, tmp_path: Path, case: str, include_active: bool, scheme: str) -> None:
     now = 1_795_203_600_000
     expected = kolumn.compact(CORPUS / case, tmp_path / "one", include_active=include_active, now=now)
-    done = spark_plugin.compact(spark, str(CORPUS / case), str(tmp_path / "other"), include_active=include_active, now=now)
+    done = spark_plugin.compact(spark, str(CORPUS / case), f"{scheme}{tmp_path / 'other'}", include_active=include_active, now=now)
     _same(tmp_path / "other", tmp_path / "one")
     assert (done.records, done.retained, done.bytes) == (expected.records, expected.retained, expected.bytes)
 

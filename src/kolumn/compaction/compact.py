@@ -16,8 +16,8 @@ from kolumn.compaction.latest import LatestOffsets
 from kolumn.compaction.retention import Producers, Round
 from kolumn.compaction.rewrite import fate, rewrite
 from kolumn.conversion.convert import targets
-from kolumn.encode.segments import SegmentFiles, make_parent
-from kolumn.encode.write import no_url
+from kolumn.encode.outgoing import outgoing
+from kolumn.encode.segments import SegmentFiles
 from kolumn.errors import ArgumentError, CorruptBatchError, KolumnError
 from kolumn.find_transactions import transactions_of
 from kolumn.formats import layouts, table
@@ -117,22 +117,24 @@ def compact(
         producer_id_expiration_ms=producer_id_expiration_ms, index_interval_bytes=index_interval_bytes, **options,
     )  # fmt: skip
     done = Compaction()
-    places = dict(targets(segments_of(source, how.options), Path(no_url(target))))
+    places = dict(targets(segments_of(source, how.options), target))
     for _, own in groupby(places, key=folder_of):
         done.add(_clean_partition(plan_partition(list(own), how, include_active), places, how))
     return done
 
 
-def _clean_partition(plan: "Plan", places: dict[Segment, Path], how: "Settings") -> Compaction:
+def _clean_partition(plan: "Plan", places: dict[Segment, str], how: "Settings") -> Compaction:
     done, round = Compaction(), plan.round(how, LatestOffsets())
     for segment in plan.dirty:
         for keys, offsets in last_keys(segment, round, how):
             round.latest.add(keys, offsets)
     for segment, deletes in zip(plan.dirty, plan.legacy_deletes, strict=True):
-        done.add(clean_segment(segment, make_parent(places[segment]), round, deletes, how))
+        with outgoing(places[segment]) as path:
+            done.add(clean_segment(segment, path, round, deletes, how))
     for segment in plan.rest:
-        copy_segment(segment, make_parent(places[segment]))
-        done.segments.append(str(places[segment]))
+        with outgoing(places[segment]) as path:
+            copy_segment(segment, path)
+    done.segments += [places[segment] for segment in (*plan.dirty, *plan.rest)]
     return done
 
 
@@ -232,8 +234,8 @@ def last_keys(segment: Segment, round: Round, how: Settings) -> Iterator[tuple[p
 
 
 def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: Settings) -> Compaction:
-    """Write what is left of a segment."""
-    done = Compaction(segments=[str(place)], bytes=segment.size)
+    """Write what is left of a segment. Its name is left to the caller."""
+    done = Compaction(bytes=segment.size)
     number = layouts.FORMAT_NAMES.index(segment.format)
     enriched = number == layouts.ENRICHED_FORMAT
     merge = how.merge_bytes or (1 << 20 if enriched else None)

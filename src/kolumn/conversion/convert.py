@@ -16,15 +16,16 @@ from kolumn.conversion.restride import restride
 from kolumn.conversion.retarget import Changes
 from kolumn.encode.compress import codec_of
 from kolumn.encode.entries import Encoded, Settings
-from kolumn.encode.segments import SegmentFiles, make_parent
-from kolumn.encode.write import no_url, settings
+from kolumn.encode.outgoing import name_of, outgoing
+from kolumn.encode.segments import SegmentFiles
+from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError, CorruptBatchError
 from kolumn.find_transactions import transactions_of_segment
 from kolumn.formats import layouts, table
 from kolumn.options import Options
 from kolumn.pieces import Piece, pieces, whole_options
 from kolumn.source import Segment
-from kolumn.storage import base_name, parent
+from kolumn.storage import base_name, parent, within
 from kolumn.transactions import Transactions
 
 _COMPACT = (layouts.V3, layouts.V3_BARE)
@@ -103,7 +104,7 @@ def convert(
         As of `kolumn.scan`.
     target : str or PathLike
         A segment file (``*.log``) where the source is one segment; else a folder, in which each segment comes to
-        ``<topic>-<partition>/<name>.log``. No file is written over.
+        ``<topic>-<partition>/<name>.log``. No file is written over. Behind a URL a segment appears when it is complete.
     format, magic
         Of the target, as of `kolumn.write`: "kafka" with 0, 1 or 2, or a draft.
     codec, level
@@ -131,14 +132,22 @@ def convert(
     )  # fmt: skip
     done = Conversion()
     found: dict[str, Transactions] = {}
-    for segment, place in targets(segments_of(source, job.options), Path(no_url(target))):
-        if drop_transactions and (folder := parent(segment.path)) not in found:
-            found[folder] = transactions_of_segment(segment, job.options)
-        done.add(job.segment(segment, make_parent(place), found.get(parent(segment.path))))
+    for segment, place in targets(segments_of(source, job.options), target):
+        with outgoing(place) as path:
+            done.add(job.segment(segment, path, _transactions(segment, job, found)))
+        done.segments.append(place)
     return done
 
 
-def targets(segments: list[Segment], target: Path) -> Iterator[tuple[Segment, Path]]:
+def _transactions(segment: Segment, job: "Job", found: dict[str, Transactions]) -> Transactions | None:
+    """Those of a segment's partition, found once, where they are to be dropped."""
+    folder = parent(segment.path)
+    if job.drop_transactions and folder not in found:
+        found[folder] = transactions_of_segment(segment, job.options)
+    return found.get(folder)
+
+
+def targets(segments: list[Segment], target: str | os.PathLike[str]) -> Iterator[tuple[Segment, str]]:
     """Where each segment's successor goes.
 
     Raises
@@ -146,15 +155,16 @@ def targets(segments: list[Segment], target: Path) -> Iterator[tuple[Segment, Pa
     ArgumentError
         Two would go to one place, or several into one file.
     """
-    if target.suffix == ".log":
+    target = name_of(target)
+    if target.endswith(".log"):
         if len(segments) != 1:
             raise ArgumentError(f"{target}: the source has {len(segments)} segments; name a folder")
         yield segments[0], target
         return
-    seen: dict[Path, str] = {}
+    seen: dict[str, str] = {}
     for segment in segments:
-        folder = target / f"{segment.topic}-{segment.partition}" if segment.topic is not None else target
-        place = folder / f"{base_name(segment.path).removesuffix('.swap').removesuffix('.log')}.log"
+        folder = within(target, f"{segment.topic}-{segment.partition}") if segment.topic is not None else target
+        place = within(folder, f"{base_name(segment.path).removesuffix('.swap').removesuffix('.log')}.log")
         if place in seen:
             raise ArgumentError(f"{segment.path} and {seen[place]} would both become {place}")
         seen[place] = segment.path
@@ -184,7 +194,7 @@ class Job:
         return cls(how, None if codec is None else codec_of(codec), timestamp, drop_transactions, chosen, index_interval_bytes)
 
     def segment(self, segment: Segment, place: Path, transactions: Transactions | None) -> Conversion:
-        """Convert one segment; ``transactions`` are those of its partition, where they are to be dropped."""
+        """Convert one segment; ``transactions`` are its partition's, where they are to be dropped. Its name is left to the caller."""
         done = Conversion()
         changes = Changes(self.how, self.timestamp, transactions)
         enriched = self.how.format == layouts.ENRICHED_FORMAT
@@ -195,7 +205,6 @@ class Job:
                     files.append(encoded)
                     done.batches += len(encoded.rows)
                     done.records += int(encoded.rows[:, table.COUNT].sum())
-        done.segments = [str(path) for path in files.paths]
         return done
 
     def _encoded(self, piece: Piece, changes: Changes, done: Conversion) -> Iterator[Encoded]:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,13 @@ import pyarrow as pa
 from kolumn.encode.compress import codec_of, level_of
 from kolumn.encode.encoders import encode
 from kolumn.encode.entries import Settings
-from kolumn.encode.segments import SegmentFiles, make_parent
+from kolumn.encode.outgoing import name_of, outgoing
+from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.table import check_columns, take_apart
 from kolumn.errors import ArgumentError
 from kolumn.formats import layouts
 from kolumn.schema import unknown
+from kolumn.storage import within
 
 ROWS = 1 << 16
 """Rows that are encoded at a time, about, and bytes of keys and values."""
@@ -52,7 +53,8 @@ def write(
         partition, segment, position, magic, codec, transaction) have no effect. ``tombstone`` counts in KIP-87, where null stands
         for "a tombstone if it has no value"; ``controlType``, ``timestampSeconds`` and ``brokerTimestampMs`` count in enriched messages.
     path : str or PathLike
-        A segment file (``*.log``), or the folder of a topic-partition; only an empty folder may be there.
+        A segment file (``*.log``), or the folder of a topic-partition; only an empty folder may be there. Behind a URL nothing
+        appears before all is written.
     format, magic : str, int, optional
         "kafka" writes 0, 1 or 2 (the default). Headers, control records and transactions need 2, and so does zstd. "enriched",
         "kip98-draft", "v3-compact" and "kip87" write that draft, or with ``magic`` a shipped format that may be mixed in.
@@ -80,19 +82,10 @@ def write(
     how = settings(format, magic, codec, level, batch_bytes, batch_records)
     reader = _reader(table, base_offset)
     enriched = how.format == layouts.ENRICHED_FORMAT
-    with SegmentFiles(make_parent(Path(no_url(path))), segment_bytes, index_interval_bytes, enriched) as files:
-        writer = Writer(files, how, base_offset or 0)
-        for piece in cut_into_pieces(reader):
-            writer.add(piece, last=False)
-        writer.add(reader.schema.empty_table(), last=True)
-    return [str(one) for one in files.paths]
-
-
-def no_url(path: str | os.PathLike[str]) -> str:
-    """A path, which must not be a URL."""
-    if "://" in os.fspath(path):
-        raise ArgumentError(f"{os.fspath(path)}: segments are written to a file system of this machine, name a path")
-    return os.fspath(path)
+    target = name_of(path)
+    with outgoing(target) as place, SegmentFiles(place, segment_bytes, index_interval_bytes, enriched) as files:
+        Writer(files, how, base_offset or 0).add_all(reader)
+    return [target if files.single else within(target, one.name) for one in files.paths]
 
 
 def settings(format: str, magic: int | None, codec: str, level: int | None, batch_bytes: int, batch_records: int | None) -> Settings:
@@ -161,6 +154,12 @@ class Writer:
     def __init__(self, files: SegmentFiles, how: Settings, next_offset: int) -> None:
         self.files, self.how, self.next_offset, self.last_offset = files, how, next_offset, -1
         self.rest: pa.Table | None = None
+
+    def add_all(self, reader: pa.RecordBatchReader) -> None:
+        """Write everything."""
+        for piece in cut_into_pieces(reader):
+            self.add(piece, last=False)
+        self.add(reader.schema.empty_table(), last=True)
 
     def add(self, piece: pa.Table, last: bool) -> None:
         """Write all whole batches, at the end the others too."""
