@@ -1,7 +1,7 @@
 """Numba for the CPU: `compiled` makes a loop that has no GIL and no bounds checks and is cached on disk.
 
 The cache is keyed by a fingerprint of every source file that can end up in compiled code, because Numba itself only looks
-at the file of the outermost function.
+at the file of the outermost function; and by how checksums are made, which the environment may say.
 """
 
 import os
@@ -12,6 +12,7 @@ from numba import njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 
 from kolumn.cache import cache_folder, fingerprint
+from kolumn.cpu_fallback.crc import KIND
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -23,7 +24,7 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def _fingerprint() -> str:
-    return fingerprint("scalar.py", "cpu_fallback", "formats", "codecs")
+    return f"{fingerprint('scalar.py', 'cpu_fallback', 'formats', 'codecs')}-{KIND}"
 
 
 class _Locator(_CacheLocator):

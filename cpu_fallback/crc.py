@@ -1,7 +1,7 @@
-"""CRC-32C at the speed of the CPU: the SSE4.2 instruction where there is one, else slicing-by-8.
+"""Checksums at the speed of the CPU: by carry-less multiplication or CRC-32C's own instruction, else by tables.
 
-The instruction takes 8 bytes a cycle but has a latency of three, so long runs are cut into three streams of equal
-length, which are joined by multiplying with x^(8 * length) modulo the polynomial (four 256-entry tables):
+SSE4.2's instruction takes 8 bytes a cycle but has a latency of three, so where there are no wide multiplications, long runs are cut into
+three streams of equal length, which are joined by multiplying with x^(8 * length) modulo the polynomial (four 256-entry tables):
 
     |<---- LONG ---->|<---- LONG ---->|<---- LONG ---->|        crc = shift(shift(a) ^ b) ^ c
           a                b                c
@@ -12,16 +12,24 @@ from typing import Any
 
 import numpy as np
 from llvmlite import binding, ir
-from numba import types
+from numba import config, types
 from numba.extending import intrinsic, overload, register_jitable
 
 from kolumn.cpu_fallback.address import load64
+from kolumn.cpu_fallback.fold import folding, widest
 from kolumn.formats import crc, memory
 
 LONG = 1344
 SHORT = 168
-INSTRUCTION = binding.get_host_cpu_features().get("sse4.2", False) and os.environ.get("KOLUMN_CRC") != "portable"
-"""Whether CRC-32C uses the CPU's instruction; KOLUMN_CRC=portable turns it off."""
+_CHOICE = os.environ.get("KOLUMN_CRC", "fold")
+"""KOLUMN_CRC: "portable" for tables alone, "instruction" without multiplications."""
+INSTRUCTION = config.CPU_NAME is None and binding.get_host_cpu_features().get("sse4.2", False) and _CHOICE != "portable"
+"""Whether CRC-32C may use the CPU's instruction."""
+WIDTH = widest() if INSTRUCTION and _CHOICE == "fold" else 0
+"""Bytes that one instruction multiplies, 0 for none."""
+KIND = f"fold{WIDTH}" if WIDTH else "instruction" if INSTRUCTION else "portable"
+_NARROW, _AT_ONCE = 16, 4
+_LEAST = 2 * _NARROW
 
 
 @intrinsic
@@ -60,23 +68,87 @@ def _three_streams(register: int, at: int, end: int, size: int, t: np.ndarray) -
 
 
 @register_jitable
-def _by_instruction(buf: int, at: int, end: int) -> int:
-    register, at = _three_streams(0xFFFFFFFF, buf + at, buf + end, LONG, _OVER_LONG)
-    register, at = _three_streams(register, at, buf + end, SHORT, _OVER_SHORT)
-    while at + 8 <= buf + end:
+def _by_instruction(register: int, at: int, end: int) -> int:
+    register, at = _three_streams(register, at, end, LONG, _OVER_LONG)
+    register, at = _three_streams(register, at, end, SHORT, _OVER_SHORT)
+    return _rest(register, at, end)
+
+
+@register_jitable
+def _rest(register: int, at: int, end: int) -> int:
+    while at + 8 <= end:
         register = _crc_step(register, load64(at))
         at += 8
-    while at < buf + end:
+    while at < end:
         register = crc.CRC32C[0, (register ^ memory.load8(0, at)) & 0xFF] ^ (register >> 8)
         at += 1
-    return register ^ 0xFFFFFFFF
+    return register
+
+
+_fold_castagnoli = folding(WIDTH or _NARROW, _AT_ONCE, crc.CASTAGNOLI)
+_fold_ieee = folding(WIDTH or _NARROW, _AT_ONCE, crc.IEEE)
+_fold_little = folding(_NARROW, 1, crc.IEEE)
+_BLOCK = _AT_ONCE * (WIDTH or _NARROW)
+
+
+@register_jitable
+def _castagnoli_by_folding(register: int, at: int, end: int) -> int:
+    blocks = (end - at) // _BLOCK
+    if blocks > 0:
+        words = _fold_castagnoli(register, at, blocks)
+        register = 0
+        for word in words:
+            register = _crc_step(register, word)
+        at += blocks * _BLOCK
+    return _rest(register, at, end)
+
+
+@register_jitable
+def _by_table(words: Any) -> int:
+    """IEEE register of zero after some words."""
+    t, register = crc.CRC32, 0
+    for word in words:
+        low, high = (register ^ word) & 0xFFFFFFFF, (word >> 32) & 0xFFFFFFFF
+        register = (
+            t[7, low & 0xFF]
+            ^ t[6, (low >> 8) & 0xFF]
+            ^ t[5, (low >> 16) & 0xFF]
+            ^ t[4, low >> 24]
+            ^ t[3, high & 0xFF]
+            ^ t[2, (high >> 8) & 0xFF]
+            ^ t[1, (high >> 16) & 0xFF]
+            ^ t[0, high >> 24]
+        )
+    return int(register)
+
+
+@register_jitable
+def _ieee_by_folding(register: int, at: int, end: int) -> int:
+    blocks = (end - at) // _BLOCK
+    if blocks > 0:
+        register = _by_table(_fold_ieee(register, at, blocks))
+        at += blocks * _BLOCK
+    if end - at >= _LEAST:
+        blocks = (end - at) // _NARROW
+        register = _by_table(_fold_little(register, at, blocks))
+        at += blocks * _NARROW
+    return crc.crc_bytes(crc.CRC32, register, 0, at, end)
 
 
 if INSTRUCTION:
+    # Narrow multiplications are no faster than the instruction.
+    _castagnoli = _castagnoli_by_folding if WIDTH > _NARROW else _by_instruction
 
     @overload(crc.crc32c)
     def _crc32c(buf, at, end):  # type: ignore[no-untyped-def]
-        return lambda buf, at, end: _by_instruction(buf, at, end)
+        return lambda buf, at, end: _castagnoli(0xFFFFFFFF, buf + at, buf + end) ^ 0xFFFFFFFF
 
 else:
     register_jitable(crc.crc32c)
+
+
+if WIDTH:
+
+    @overload(crc.crc32, target="cpu")
+    def _crc32(buf, at, end):  # type: ignore[no-untyped-def]
+        return lambda buf, at, end: _ieee_by_folding(0xFFFFFFFF, buf + at, buf + end) ^ 0xFFFFFFFF

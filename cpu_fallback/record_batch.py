@@ -8,13 +8,15 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.codecs import NAMES
+from kolumn.cpu_fallback.address import PAD
 from kolumn.cpu_fallback.batches import Run
-from kolumn.cpu_fallback.columns import allocate, bitmap, ones, used
+from kolumn.cpu_fallback.columns import bitmap, ones, used
 from kolumn.cpu_fallback.message_flags import MessageFlags
 from kolumn.cpu_fallback.timestamps import microseconds
 from kolumn.formats import table
 from kolumn.keep import keep
 from kolumn.options import Options
+from kolumn.recycle import take
 from kolumn.schema import record_schema
 from kolumn.source import Segment
 
@@ -87,8 +89,8 @@ class _Builder:
 
     def _microseconds(self, kind: pa.DataType) -> pa.Array:
         rows = self.run.rows
-        values, valid = allocate(8 * rows), ones(rows)
-        nulls = microseconds(self.run.columns.timestamp.address, rows, values.address, valid.address)
+        (values, target), valid = take(8 * rows + PAD), ones(rows)
+        nulls = microseconds(self.timestamp, np.frombuffer(target, np.int64, rows), valid.address)
         mask = bitmap(valid, rows)[0] if nulls else None
         return pa.Array.from_buffers(kind, rows, [mask, used(values, 8 * rows)], nulls)
 

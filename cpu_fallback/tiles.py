@@ -185,12 +185,12 @@ class _Chunk:
     def _learn(self, first: int, stop: int) -> None:
         """Expect what comes next to be as this was."""
         rows = self.rows[first:stop]
-        rows = rows[wanted(rows, self.options) & (rows[:, table.COUNT] != 0)]
-        packed = int(rows[rows[:, table.CODEC] != NONE, table.SIZE].sum())
+        sizes = np.where(wanted(rows, self.options) & (rows[:, table.COUNT] != 0), rows[:, table.SIZE], 0)
+        packed = int(sizes[rows[:, table.CODEC] != NONE].sum())
         inflated = self.inflated + int(self.at[ARENA])
         if packed:
             self.file.inflates = max(1.0, inflated / packed)
-        total = int(rows[:, table.SIZE].sum()) - packed + inflated
+        total = int(sizes.sum()) - packed + inflated
         if total:
             self.file.density = max(int(self.at[ROWS]), 1) / total
             self.file.key_share = min(1.0, 1.2 * int(self.at[KEY]) / total)

@@ -1,6 +1,8 @@
 """Milliseconds of Kafka to microseconds of Arrow and Spark."""
 
-from kolumn.cpu_fallback.address import load64, set_bit, store64
+from typing import Any
+
+from kolumn.cpu_fallback.address import set_bit
 from kolumn.cpu_fallback.scalars import compiled
 
 _NONE = -1
@@ -8,16 +10,23 @@ _LIMIT = (2**63 - 1) // 1000
 
 
 @compiled
-def microseconds(source: int, rows: int, target: int, valid: int) -> int:
-    """Convert ``rows`` int64 at address ``source`` into ``target``; returns how many are null.
+def microseconds(source: Any, target: Any, valid: int) -> int:
+    """Convert one int64 array into another; returns how many are null.
 
     Null stands for -1, no timestamp, and for what microseconds in 64 bits can't hold. They clear their
-    bits in the bitmap ``valid``.
+    bits in the bitmap at address ``valid``.
     """
+    some = False
+    for row in range(len(source)):
+        ms = source[row]
+        target[row] = ms * 1000
+        some |= (ms == _NONE) | (ms > _LIMIT) | (ms < -_LIMIT)
+    # By itself, and without a branch, the loop above becomes one over vectors.
+    if not some:
+        return 0
     nulls = 0
-    for row in range(rows):
-        ms = load64(source + 8 * row)
-        store64(target + 8 * row, ms * 1000)
+    for row in range(len(source)):
+        ms = source[row]
         if ms == _NONE or ms > _LIMIT or ms < -_LIMIT:
             set_bit(valid, row, 0)
             nulls += 1

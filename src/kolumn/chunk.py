@@ -122,9 +122,8 @@ def _set_damage(errors: dict[int, Any], options: Options, result: Decoded) -> No
 
 
 def _count(good: Any, errors: dict[int, Any], result: Decoded) -> None:
-    broken = np.isin(good[:, table.POSITION], list(errors))
     result.intact = len(good) - len(errors)
-    result.valid_bytes = int(good[~broken, table.SIZE].sum())
+    result.valid_bytes = int(good[:, table.SIZE].sum() - sum(int(row[table.SIZE]) for _, row in errors.values()))
     result.last_offset = table.last_offset(good, -1)
 
 

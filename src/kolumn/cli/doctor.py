@@ -68,15 +68,21 @@ def _machine() -> dict[str, Any]:
 def _cpu() -> dict[str, Any]:
     try:
         from kolumn.cache import cache_folder
-        from kolumn.cpu_fallback.crc import INSTRUCTION
+        from kolumn.cpu_fallback.crc import KIND
     except ImportError as error:
         return {"backend": f"can't run: {error}"}
     folder = cache_folder()
     return {
         "backend": "can run",
-        "CRC-32C": "SSE4.2 instruction" if INSTRUCTION else "portable tables (no SSE4.2, or KOLUMN_CRC=portable)",
+        "CRC-32C": _checksums(KIND),
         "machine code cache": str(folder) if folder else "none: no writable folder, set KOLUMN_CACHE_DIR",
     }
+
+
+def _checksums(kind: str) -> str:
+    if kind.startswith("fold"):
+        return f"carry-less multiplication of {8 * int(kind.removeprefix('fold'))} bits"
+    return {"instruction": "SSE4.2 instruction", "portable": "portable tables (no SSE4.2, or KOLUMN_CRC=portable)"}[kind]
 
 
 def _gpu() -> dict[str, Any]:

@@ -1,0 +1,108 @@
+"""Long runs under a CRC by carry-less multiplication: some vectors at a time, each moved to where the next ones are.
+
+    |  a  |  b  |  c  |  d  |  a' |  b' |  c' |  d' | ...        a = move(a) ^ a', b = move(b) ^ b', ...
+
+    move, of each 16 bytes of a vector:    | low, 8 bytes | high, 8 bytes |    ->    low * x^(D + 64) + high * x^D
+
+D is the distance in bits. A factor is a remainder of 32 bits, and a product of reflected numbers comes out one bit short and, the factor
+being in the low half of its 64 bits, 32 bits high: hence x^(D + 31) and x^(D - 33). What is left in the end is one vector that has the
+checksum of all. (Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009.)
+"""
+
+from typing import Any
+
+from llvmlite import binding, ir
+from numba import config, types
+from numba.extending import intrinsic
+
+from kolumn.formats import crc
+
+_NAMES = {16: "llvm.x86.pclmulqdq", 32: "llvm.x86.pclmulqdq.256", 64: "llvm.x86.pclmulqdq.512"}
+_LOW, _HIGH = 0x00, 0x11
+"""Which halves of each 16 bytes are multiplied."""
+
+
+def widest() -> int:
+    """Bytes of the vectors that this CPU multiplies; 0 for none."""
+    # Who tells Numba another CPU than this one gets code for that one.
+    has = dict(binding.get_host_cpu_features()) if config.CPU_NAME is None and config.CPU_FEATURES is None else {}
+    if has.get("vpclmulqdq"):
+        return 64 if has.get("avx512f") else 32
+    return 16 if has.get("pclmul") else 0
+
+
+def folding(width: int, vectors: int, polynomial: int) -> Any:
+    """Make ``fold(register, at, blocks)``, which feeds ``blocks`` times ``vectors`` vectors of ``width`` bytes at address ``at``.
+
+    It gives the vector that is left, as int64 words: fed to a register of zero, they make the register that all would have made.
+    """
+    step = width * vectors
+
+    @intrinsic
+    def fold(typing: Any, register: Any, at: Any, blocks: Any) -> Any:
+        result = types.UniTuple(types.int64, width // 8)
+
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            register, at, blocks = args
+            emitter = _Emitter(builder, width, polynomial)
+            first = [emitter.load(at, k * width) for k in range(vectors)]
+            start = builder.insert_element(ir.Constant(emitter.kind, [0] * (width // 8)), register, ir.IntType(32)(0))
+            first[0] = builder.xor(first[0], start)
+            last = emitter.loop(first, at, builder.add(at, builder.mul(blocks, at.type(step))), step)
+            left = last[0]
+            for other in last[1:]:
+                left = emitter.move(left, width, other)
+            words = [builder.extract_element(left, ir.IntType(32)(k)) for k in range(width // 8)]
+            return context.make_tuple(builder, result, words)
+
+        return result(types.int64, types.int64, types.int64), emit
+
+    return fold
+
+
+class _Emitter:
+    """Writes the instructions for vectors of one width."""
+
+    def __init__(self, builder: Any, width: int, polynomial: int) -> None:
+        self.builder, self.width, self.polynomial = builder, width, polynomial
+        self.kind = ir.VectorType(ir.IntType(64), width // 8)
+        kind = ir.FunctionType(self.kind, [self.kind, self.kind, ir.IntType(8)])
+        name = _NAMES[width]
+        self.multiply = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+
+    def load(self, at: Any, further: int) -> Any:
+        """A vector at an address, unaligned."""
+        address = self.builder.add(at, at.type(further))
+        vector = self.builder.load(self.builder.inttoptr(address, self.kind.as_pointer()))
+        vector.align = 1
+        return vector
+
+    def move(self, vector: Any, distance: int, other: Any) -> Any:
+        """A vector moved ``distance`` bytes on, to where ``other`` is, and the sum of the two."""
+        factors = [crc.power_of_x(8 * distance + 31, self.polynomial), crc.power_of_x(8 * distance - 33, self.polynomial)]
+        by = ir.Constant(self.kind, factors * (self.width // 16))
+        low, high = (self.builder.call(self.multiply, [vector, by, ir.IntType(8)(half)]) for half in (_LOW, _HIGH))
+        return self.builder.xor(self.builder.xor(low, high), other)
+
+    def loop(self, vectors: list[Any], at: Any, end: Any, step: int) -> list[Any]:
+        """Move vectors over all that follow, up to address ``end``."""
+        builder, before = self.builder, self.builder.block
+        body, behind = builder.append_basic_block("fold"), builder.append_basic_block("folded")
+        following = builder.add(at, at.type(step))
+        builder.cbranch(builder.icmp_signed("<", following, end), body, behind)
+        builder.position_at_end(body)
+        here = builder.phi(at.type)
+        old = [builder.phi(self.kind) for _ in vectors]
+        new = [self.move(one, step, self.load(here, k * self.width)) for k, one in enumerate(old)]
+        onward = builder.add(here, at.type(step))
+        builder.cbranch(builder.icmp_signed("<", onward, end), body, behind)
+        here.add_incoming(following, before)
+        here.add_incoming(onward, body)
+        builder.position_at_end(behind)
+        result = [builder.phi(self.kind) for _ in vectors]
+        for one, begins, goes_on, ends in zip(old, vectors, new, result, strict=True):
+            one.add_incoming(begins, before)
+            one.add_incoming(goes_on, body)
+            ends.add_incoming(begins, before)
+            ends.add_incoming(goes_on, body)
+        return result
