@@ -42,6 +42,14 @@ def varint64(buf: Buffer, at: int, end: int) -> tuple[int, int]:
     """Zig-zag varint of up to ten bytes at ``at``; results as `varint32`, but 64 bits wide."""
     raw = 0
     shift = 0
+    # Two loops, because compilers unroll those of five steps, and few deltas have more bytes.
+    while at < end and shift < 35:
+        byte = load8(buf, at)
+        at += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), at
+        shift += 7
     while at < end and shift < 70:
         byte = load8(buf, at)
         at += 1
