@@ -17,7 +17,9 @@ from kit.outcome import COLUMNS, outcome
 from kolumn import on_device
 
 SEGMENTS = [(case, segment) for case in cases() for segment in case.segments]
-ON_BOTH = pytest.mark.parametrize("where", ["emulated", "past the host", pytest.param("device", marks=pytest.mark.gpu)])
+ON_BOTH = pytest.mark.parametrize(
+    "where", ["emulated", pytest.param("past the host", marks=pytest.mark.slow), pytest.param("device", marks=pytest.mark.gpu)]
+)
 
 
 def same(path: Any, **options: Any) -> Any:

@@ -13,6 +13,9 @@ from kolumn.errors import ArgumentError
 CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 
 
+ANYWHERE = pytest.mark.parametrize("scheme", [pytest.param("", id="path"), pytest.param("local://", marks=pytest.mark.slow, id="URL")])
+
+
 def _files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
@@ -31,7 +34,7 @@ def _same(one: Path, other: Path) -> None:
         ("transactional", {"magic": 1, "codec": "gzip", "drop_transactions": True}),
     ],
 )
-@pytest.mark.parametrize("scheme", ["", "local://"], ids=["path", "URL"])
+@ANYWHERE
 def test_convert(spark: SparkSession, tmp_path: Path, case: str, options: dict[str, Any], scheme: str) -> None:
     target = f"{scheme}{tmp_path / 'other'}"
     expected = kolumn.convert(CORPUS / case, tmp_path / "one", **options)
@@ -45,7 +48,7 @@ def test_convert(spark: SparkSession, tmp_path: Path, case: str, options: dict[s
         spark_plugin.convert(spark, str(CORPUS / case), target, **options)
 
 
-@pytest.mark.parametrize("scheme", ["", "local://"], ids=["path", "URL"])
+@ANYWHERE
 @pytest.mark.parametrize("case", ["compacted", "compacted-old"])
 @pytest.mark.parametrize("include_active", [False, True])
 def test_compact(spark: SparkSession, tmp_path: Path, case: str, include_active: bool, scheme: str) -> None:
