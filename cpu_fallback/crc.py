@@ -11,19 +11,19 @@ import os
 from typing import Any
 
 import numpy as np
-from llvmlite import binding, ir
-from numba import config, types
+from llvmlite import ir
+from numba import types
 from numba.extending import intrinsic, overload, register_jitable
 
 from kolumn.cpu_fallback.address import load64
-from kolumn.cpu_fallback.fold import folding, widest
+from kolumn.cpu_fallback.fold import folding, has, widest
 from kolumn.formats import crc, memory
 
 LONG = 1344
 SHORT = 168
 _CHOICE = os.environ.get("KOLUMN_CRC", "fold")
 """KOLUMN_CRC: "portable" for tables alone, "instruction" without multiplications."""
-INSTRUCTION = config.CPU_NAME is None and binding.get_host_cpu_features().get("sse4.2", False) and _CHOICE != "portable"
+INSTRUCTION = _CHOICE != "portable" and has("sse4.2")
 """Whether CRC-32C may use the CPU's instruction."""
 WIDTH = widest() if INSTRUCTION and _CHOICE == "fold" else 0
 """Bytes that one instruction multiplies, 0 for none."""
@@ -106,20 +106,10 @@ def _castagnoli_by_folding(register: int, at: int, end: int) -> int:
 @register_jitable
 def _by_table(words: Any) -> int:
     """IEEE register of zero after some words."""
-    t, register = crc.CRC32, 0
+    register = 0
     for word in words:
-        low, high = (register ^ word) & 0xFFFFFFFF, (word >> 32) & 0xFFFFFFFF
-        register = (
-            t[7, low & 0xFF]
-            ^ t[6, (low >> 8) & 0xFF]
-            ^ t[5, (low >> 16) & 0xFF]
-            ^ t[4, low >> 24]
-            ^ t[3, high & 0xFF]
-            ^ t[2, (high >> 8) & 0xFF]
-            ^ t[1, (high >> 16) & 0xFF]
-            ^ t[0, high >> 24]
-        )
-    return int(register)
+        register = crc.eight_bytes(crc.CRC32, (register ^ word) & 0xFFFFFFFF, (word >> 32) & 0xFFFFFFFF)
+    return register
 
 
 @register_jitable

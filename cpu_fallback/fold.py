@@ -22,13 +22,16 @@ _LOW, _HIGH = 0x00, 0x11
 """Which halves of each 16 bytes are multiplied."""
 
 
+def has(feature: str) -> bool:
+    """Whether this CPU has a feature, by LLVM's name, and code is compiled for this CPU: Numba can be told another one."""
+    return config.CPU_NAME is None and config.CPU_FEATURES is None and bool(binding.get_host_cpu_features().get(feature))
+
+
 def widest() -> int:
     """Bytes of the vectors that this CPU multiplies; 0 for none."""
-    # Who tells Numba another CPU than this one gets code for that one.
-    has = dict(binding.get_host_cpu_features()) if config.CPU_NAME is None and config.CPU_FEATURES is None else {}
-    if has.get("vpclmulqdq"):
-        return 64 if has.get("avx512f") else 32
-    return 16 if has.get("pclmul") else 0
+    if has("vpclmulqdq"):
+        return 64 if has("avx512f") else 32
+    return 16 if has("pclmul") else 0
 
 
 def folding(width: int, vectors: int, polynomial: int) -> Any:

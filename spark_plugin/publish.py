@@ -9,6 +9,7 @@ from kolumn import storage
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.source import Segment, find_segments
 from kolumn.spark_plugin.bounds import log_end
+from kolumn.spark_plugin.staging import files_of
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,7 @@ def _segments(target: str) -> list[Segment]:
 
 
 def _files(piece: Piece, target: str) -> list[tuple[str, str]]:
-    staged = sorted((one.name for one in storage.listing(piece.folder)), key=storage.logs_last)
-    return [(name, storage.within(target, piece.name, storage.base_name(name))) for name in staged]
+    return [(name, storage.within(target, piece.name, storage.base_name(name))) for name in files_of(piece.folder)]
 
 
 def _move(moves: list[tuple[str, str]]) -> None:

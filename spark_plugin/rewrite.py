@@ -24,7 +24,7 @@ from kolumn.formats import table
 from kolumn.plan import headers
 from kolumn.source import Segment
 from kolumn.spark_plugin.session import by_job
-from kolumn.spark_plugin.staging import Staging
+from kolumn.spark_plugin.staging import Staging, files_of
 
 _TASKS_EACH = 4
 """Tasks for each slot: segments differ in size."""
@@ -174,7 +174,7 @@ def _run(spark: SparkSession, target: str, items: list[Any], work: Callable[[Sta
     try:
         for one in spark.sparkContext.parallelize(items, min(len(items), slots)).map(partial(work, where)).collect():
             storage.make_folder(storage.parent(one.place))
-            for file in sorted((file.name for file in storage.listing(one.folder)), key=storage.logs_last):
+            for file in files_of(one.folder):
                 storage.move(file, storage.beside(one.place, storage.base_name(file)))
             count(one.result)
     finally:

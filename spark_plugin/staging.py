@@ -72,6 +72,11 @@ class Staging:
         shutil.rmtree(doomed, ignore_errors=True)
 
 
+def files_of(folder: str) -> list[str]:
+    """Names of the files in an attempt's folder, in the order in which they may appear at their places."""
+    return sorted((one.name for one in storage.listing(folder)), key=storage.logs_last)
+
+
 def _make(folder: Path) -> Path:
     try:
         folder.mkdir()

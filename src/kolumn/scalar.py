@@ -59,5 +59,6 @@ def scalar(*modules: ModuleType) -> None:
 scalar(memory, varint, layouts, entry, v2, legacy, enriched, kip98_draft, v3_compact, inner)
 # `crc.crc32c` is left to the backends: a CPU has an instruction for it.
 register_jitable(crc.crc32)
+register_jitable(crc.eight_bytes)
 register_jitable(crc.crc_bytes)
 register_jitable(crc.multiply)

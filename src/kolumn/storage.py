@@ -53,7 +53,7 @@ def base_name(name: str) -> str:
 
 def beside(name: str, other: str) -> str:
     """Name of another file in the same folder."""
-    return f"{parent(name)}/{other}" if is_url(name) else os.path.join(parent(name), other)
+    return within(parent(name), other)
 
 
 def within(folder: str, *names: str) -> str:
@@ -228,21 +228,21 @@ def move(name: str, place: str) -> None:
         raise KolumnError(f"{name}: cannot be moved to {place}: {_reason(error)}") from error
 
 
-def remove(name: str) -> None:
-    """Remove a file, or a folder with all that is in it; fine where nothing is there."""
-    entry = look(name)
+def remove(url: str) -> None:
+    """Remove a file behind a URL, or a folder with all that is in it; fine where nothing is there."""
+    entry = look(url)
     if entry is None:
         return
+    system, path, _, _ = _at(url)
     try:
-        if not is_url(name):
-            shutil.rmtree(name) if entry.is_folder else os.unlink(name)
-            return
-        system, path, _, _ = _at(name)
-        system.delete_dir(path) if entry.is_folder else system.delete_file(path)
+        if entry.is_folder:
+            system.delete_dir(path)
+        else:
+            system.delete_file(path)
     except FileNotFoundError:
         return
     except (OSError, ArrowException) as error:
-        raise KolumnError(f"{name}: cannot be removed: {_reason(error)}") from error
+        raise KolumnError(f"{url}: cannot be removed: {_reason(error)}") from error
 
 
 def _unwritten(name: str, error: Exception) -> KolumnError:

@@ -59,21 +59,26 @@ def shift_tables(size: int, polynomial: int) -> np.ndarray:
     return np.array([[multiply(power, byte << (8 * k), polynomial) for byte in range(256)] for k in range(4)], np.int64)
 
 
+def eight_bytes(t, low: int, high: int) -> int:  # type: ignore[no-untyped-def]
+    """Register after eight bytes by the slicing tables ``t``: two words, in the first of which the register is added already."""
+    return int(
+        t[7, low & 0xFF]
+        ^ t[6, (low >> 8) & 0xFF]
+        ^ t[5, (low >> 16) & 0xFF]
+        ^ t[4, low >> 24]
+        ^ t[3, high & 0xFF]
+        ^ t[2, (high >> 8) & 0xFF]
+        ^ t[1, (high >> 16) & 0xFF]
+        ^ t[0, high >> 24]
+    )
+
+
 def crc_bytes(t, register: int, buf: Buffer, at: int, end: int) -> int:  # type: ignore[no-untyped-def]
     """Feed bytes [at, end) to a CRC register (not inverted at either end), by the slicing tables ``t``."""
     while at + 8 <= end:
         low = register ^ u32_little_at(buf, at)
         high = u32_little_at(buf, at + 4)
-        register = (
-            t[7, low & 0xFF]
-            ^ t[6, (low >> 8) & 0xFF]
-            ^ t[5, (low >> 16) & 0xFF]
-            ^ t[4, low >> 24]
-            ^ t[3, high & 0xFF]
-            ^ t[2, (high >> 8) & 0xFF]
-            ^ t[1, (high >> 16) & 0xFF]
-            ^ t[0, high >> 24]
-        )
+        register = eight_bytes(t, low, high)
         at += 8
     while at < end:
         register = t[0, (register ^ load8(buf, at)) & 0xFF] ^ (register >> 8)
