@@ -9,6 +9,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, register_jitable
+from numba.np.arrayobj import make_array
 
 STEP = 32
 PAD = 64
@@ -77,6 +78,18 @@ def _copy(width: int) -> Any:
 
 copy16, copy32 = _copy(16), _copy(STEP)
 """16 or 32 bytes from the second address to the first, unaligned; as one load and one store, so the two may overlap."""
+
+
+@intrinsic
+def borrowed(typing: Any, array: Any) -> Any:
+    """The same array without an owner: whoever slices it counts no references, which would wait for every write that is under way."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = make_array(signature.args[0])(context, builder, args[0])
+        view.meminfo, view.parent = view.meminfo.type(None), view.parent.type(None)
+        return view._getvalue()
+
+    return array(array), emit
 
 
 @intrinsic

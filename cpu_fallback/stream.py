@@ -16,6 +16,7 @@ from numba import types
 from numba.extending import register_jitable
 
 from kolumn.codecs import LZ4, NONE, SNAPPY
+from kolumn.cpu_fallback.address import borrowed
 from kolumn.cpu_fallback.fields import batch_records
 from kolumn.cpu_fallback.put import COPY
 from kolumn.cpu_fallback.scalars import compiled
@@ -169,11 +170,11 @@ def stream(
         Where and why it stopped. After WRONG nothing that was written counts; with FULL, ``need`` is the batch's inflated size.
         With DONE all that are known are decoded; one that does not fit into the window is not known.
     """
+    rows, records, at = borrowed(rows), borrowed(records), borrowed(at)
     origin, weight = rows[0, _POSITION], span.weight - _weight(rows[:known], span)
     position = rows[known - 1, _POSITION] + rows[known - 1, _SIZE] if first == known else rows[first, _POSITION]
-    loaded = position
+    loaded, b = position, first
     window = source.window - (origin if source.whole else position)
-    b = first
     while True:
         new = b == known
         size = _HEADER if new else rows[b, _SIZE]
