@@ -11,7 +11,7 @@ import pytest
 import kolumn
 from kit.draft_segments import FORMATS, Entry, Maker, Row, damage
 
-COUNT = max(200, int(os.environ.get("KOLUMN_FUZZ_MUTANTS", "5000")) // 60)
+COUNT = max(200, int(os.environ.get("KOLUMN_FUZZ_MUTANTS", "2000")) // 60)
 """Segments of each format: one for 60 of those of the shipped formats."""
 JUDGED_OTHERWISE = 100
 """One mutant in so many may give the messages of a damaged wrapper, stored in its stream without compression, for entries: they have right

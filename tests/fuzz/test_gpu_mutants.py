@@ -12,7 +12,7 @@ from kit.mutate import make_segment, mutate
 from kit.outcome import COLUMNS, outcome
 from kolumn.kernels import device
 
-COUNT = max(150, int(os.environ.get("KOLUMN_FUZZ_MUTANTS", "5000")) // 100)
+COUNT = max(150, int(os.environ.get("KOLUMN_FUZZ_MUTANTS", "2000")) // 100)
 
 
 def _mutant(seed: int) -> tuple[bytes, str]:

@@ -16,7 +16,7 @@ is intact, nothing but the mutation's own record tells which of two readings was
 
 @pytest.mark.timeout(4 * 3600)
 def test_mutants() -> None:
-    count = int(os.environ.get("KOLUMN_FUZZ_MUTANTS", "5000"))
+    count = int(os.environ.get("KOLUMN_FUZZ_MUTANTS", "2000"))
     processes = min(len(os.sched_getaffinity(0)), 16)
     failures = list(run_all(count, processes, int(os.environ.get("KOLUMN_FUZZ_SEED", "0"))))
     wrong = [one for one in failures if not _is_judgement(one[1])]
