@@ -128,6 +128,17 @@ def prefetch(typing: Any, address: Any) -> Any:
     return types.void(types.int64), emit
 
 
+@intrinsic
+def call(typing: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+    """What the C function at an address returns for five words; pointers and sizes are words too."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word = ir.IntType(64)
+        return builder.call(_pointer(builder, args[0], ir.FunctionType(word, 5 * [word])), args[1:])
+
+    return types.int64(*6 * [types.int64]), emit
+
+
 @register_jitable
 def set_bit(bitmap: int, bit: int, value: int) -> None:
     """Set or clear a bit of an Arrow bitmap (least significant bit first)."""

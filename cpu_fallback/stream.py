@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 from numba import types
 from numba.extending import register_jitable
 
-from kolumn.codecs import LZ4, NONE, SNAPPY
+from kolumn.codecs import LZ4, NONE, SNAPPY, ZSTD
 from kolumn.cpu_fallback.address import borrowed
 from kolumn.cpu_fallback.fields import batch_records
+from kolumn.cpu_fallback.inflate import RATIO_FLOOR
+from kolumn.cpu_fallback.libzstd import Zstd
 from kolumn.cpu_fallback.put import COPY
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.cpu_fallback.select import Limits, keeps
@@ -42,9 +44,9 @@ ARENA = POSITIONS
 _OK, _HEADER, _CRC_FROM, _V2 = int(Code.OK), v2.HEADER, v2.CRC_FROM, layouts.V2
 _POSITION, _SIZE, _CRC, _COUNT = table.POSITION, table.SIZE, table.CRC, table.COUNT
 _CODE, _CODEC = table.CODE, table.CODEC
-_NONE, _LZ4, _SNAPPY = NONE, LZ4, SNAPPY
+_NONE, _LZ4, _SNAPPY, _ZSTD = NONE, LZ4, SNAPPY, ZSTD
 _BLOCK, _LARGEST = BLOCK, LARGEST
-_SMALLEST_RECORD = v2.SMALLEST_RECORD
+_SMALLEST_RECORD, _RATIO_FLOOR = v2.SMALLEST_RECORD, RATIO_FLOOR
 
 _pread = types.ExternalFunction("pread", types.int64(types.int32, types.int64, types.int64, types.int64))
 """``ssize_t pread(int, void *, size_t, off_t)`` of the C library."""
@@ -92,6 +94,7 @@ class Source(NamedTuple):
     whole, keep : bool
         Whether the window will hold all that is read, the arena all that is inflated, because views will point there. Else they are
         written over.
+    zstd : Zstd
     """
 
     file: int
@@ -100,6 +103,7 @@ class Source(NamedTuple):
     room: int
     whole: bool
     keep: bool
+    zstd: Zstd
 
 
 @register_jitable
@@ -180,7 +184,7 @@ def stream(
         size = _HEADER if new else rows[b, _SIZE]
         if new and (position >= span.stop or weight <= 0 or b == rows.shape[0] or position + _HEADER > span.end):
             return b, DONE, 0, known
-        if not new and _needs_library(rows[b, _CODEC]):
+        if not new and _needs_library(rows[b, _CODEC], source):
             return b, LIBRARY, 0, known
         if position + size - (origin if source.whole else position) > source.room:
             return b, DONE, 0, b
@@ -208,7 +212,9 @@ def stream(
 
 
 @register_jitable
-def _needs_library(codec: int) -> bool:
+def _needs_library(codec: int, source: Source) -> bool:
+    if codec == _ZSTD:
+        return source.zstd.decompress == 0
     return codec != _NONE and codec != _LZ4 and codec != _SNAPPY
 
 
@@ -225,7 +231,9 @@ def _batch(source: Source, limits: Limits, row: Any, batch: int, records: Any, b
     if codec == _NONE:
         return _append(row, payload, length, 0, payload - source.window, records, b, to, at, room), length
     used = at[ARENA] if source.keep else 0
-    need = unpack(codec, payload, length, 2, source.arena + used, source.arena + room.arena)
+    # What is held to `max_ratio` is left to `inflate`.
+    stop = min(room.arena, used + _RATIO_FLOOR)
+    need = unpack(codec, payload, length, 2, source.arena + used, source.arena + stop, source.zstd)
     if need < 0:
         return FULL if used else LIBRARY, 0
     state = _append(row, source.arena + used, need, 1, used, records, b, to, at, room)

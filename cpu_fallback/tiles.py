@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.codecs import LZ4, NONE, SNAPPY
+from kolumn.codecs import LZ4, NONE, SNAPPY, ZSTD
 from kolumn.cpu_fallback.address import PAD
 from kolumn.cpu_fallback.batches import Run, modes
 from kolumn.cpu_fallback.columns import Columns
 from kolumn.cpu_fallback.inflate import inflate
+from kolumn.cpu_fallback.libzstd import decoder
 from kolumn.cpu_fallback.put import COPY, VIEW
 from kolumn.cpu_fallback.select import limits, wanted
 from kolumn.cpu_fallback.stream import ARENA, BLOCK, DONE, LIBRARY, WRONG, Room, Source, Span, append, hop, load, stream
@@ -76,6 +77,8 @@ class _Chunk:
         self.limits = limits(options)
         self.keep = options.binary == "view"
         self.modes = modes(options, VIEW if self.keep else COPY, need_key)
+        self.zstd = decoder()
+        self.compiled = (LZ4, SNAPPY, ZSTD) if self.zstd.decompress else (LZ4, SNAPPY)
         self.state, self.need = DONE, 0
         self.records = np.zeros(len(rows), np.int64)
         sizes = rows[:known, table.SIZE]
@@ -118,13 +121,13 @@ class _Chunk:
     def _fill(self, row: int) -> int:
         """Decode until the columns are full; the row that comes next."""
         while True:
-            source = Source(self.file.descriptor, self.window.address, self.arena.address, self.room, self.whole, self.keep)
+            source = Source(self.file.descriptor, self.window.address, self.arena.address, self.room, self.whole, self.keep, self.zstd)
             row, self.state, self.need, self.known = stream(
                 source, self.span, self.limits, self.rows, self.known, row, self.records, self.target, self.at, self.limit
             )
             if self.state != LIBRARY:
                 return row
-            if self.rows[row, table.CODEC] in (LZ4, SNAPPY) and not self.limit.arena:
+            if self.rows[row, table.CODEC] in self.compiled and not self.limit.arena:
                 self._make_arena()
                 continue
             row, self.state, self.need = self._tile(row)

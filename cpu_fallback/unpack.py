@@ -1,4 +1,4 @@
-"""Lz4 and snappy payloads inflated by compiled code, so that a batch needs no call into a library and stays in the cache.
+"""Payloads inflated by compiled code, so that a batch stays in the cache: lz4 and snappy here, zstd by `libzstd`.
 
 What these decoders take is a part of what the libraries take, with the same result; for everything else they give up, and
 `inflate` lets the library decide. They write at most to their stop, look back at most to their target, and copy in whole
@@ -10,14 +10,15 @@ its kind, and the next one's first bytes are loaded before this one's are copied
 
 from numba.extending import register_jitable
 
-from kolumn.codecs import END, LZ4, SNAPPY, STORED, lz4, snappy
+from kolumn.codecs import END, LZ4, SNAPPY, STORED, ZSTD, lz4, snappy, zstd
 from kolumn.cpu_fallback import blocks  # noqa: F401 (the framings as compiled functions first)
-from kolumn.cpu_fallback.address import PAD, copy16, copy32, copy_padded, load8, load64, select, store8
+from kolumn.cpu_fallback.address import PAD, call, copy16, copy32, copy_padded, load8, load64, select, store8
+from kolumn.cpu_fallback.libzstd import Zstd
 
 GIVEN_UP = -1
 """In place of a size: not a payload, an unusual one, or one that does not fit."""
 
-_LZ4, _SNAPPY, _STORED, _END = LZ4, SNAPPY, STORED, END
+_LZ4, _SNAPPY, _ZSTD, _STORED, _END = LZ4, SNAPPY, ZSTD, STORED, END
 _FAST = PAD
 """Bytes that must be left in source and target where copies come before checks."""
 
@@ -26,8 +27,8 @@ _LAST_LITERALS, _LAST_INPUT, _LAST_MATCH = 5, 8, 12
 
 
 @register_jitable
-def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int) -> int:
-    """Inflate an lz4 or snappy payload.
+def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int, library: Zstd) -> int:
+    """Inflate an lz4, snappy or zstd payload.
 
     Parameters
     ----------
@@ -39,12 +40,16 @@ def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int) -
         Bytes of the payload.
     target, stop : int
         Addresses between which the inflated bytes have to lie.
+    library : Zstd
+        For zstd.
 
     Returns
     -------
     int
         Inflated bytes, or `GIVEN_UP`.
     """
+    if codec == _ZSTD:
+        return _zstd_frames(library, buf, end, target, stop)
     if codec == _LZ4:
         flaw, at, state = lz4.header(buf, 0, end, magic)
     else:
@@ -74,6 +79,30 @@ def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int) -
         if codec == _SNAPPY and state == snappy.RAW:
             return to - target
     return GIVEN_UP
+
+
+@register_jitable
+def _zstd_frames(library: Zstd, buf: int, end: int, target: int, stop: int) -> int:
+    """The frames of a payload, each by one call.
+
+    A frame that could inflate to more than its window is left alone: only where the window holds all of it does a decoder that
+    looks back into the target itself take just what Java's stream takes.
+    """
+    at, to = 0, target
+    while True:
+        flaw, at, first, last, bound, kind = zstd.block(buf, at, end, 0)
+        if flaw != 0:
+            return GIVEN_UP
+        if kind == _END:
+            return to - target
+        _, _, window, _ = zstd.frame_header(buf, first, last)
+        if bound > window:
+            return GIVEN_UP
+        size = call(library.decompress, library.context, to, min(bound, stop - to), buf + first, last - first)
+        # A size_t, whose greatest values are errors: negative here.
+        if size < 0:
+            return GIVEN_UP
+        to += size
 
 
 @register_jitable

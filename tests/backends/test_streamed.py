@@ -10,6 +10,8 @@ import pytest
 import kolumn
 from kit.encoder import Record, batch
 from kit.streams import STYLES
+from kolumn.cpu_fallback import tiles
+from kolumn.cpu_fallback.libzstd import Zstd
 
 KIB, MIB = 1 << 10, 1 << 20
 COLUMNS = ["key", "value", "offset", "timestamp", "codec", "position"]
@@ -66,6 +68,16 @@ def test_sizes_and_codecs(sizes: str, codecs: str, tmp_path: Path) -> None:
                 found = kolumn.read(path, columns=COLUMNS, threads=threads, binary=binary, **way)
                 same = all(found[name].cast(general[name].type).equals(general[name]) for name in COLUMNS)
                 assert same, (way, threads, binary)
+
+
+def test_zstd_without_libzstd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that does not let its library be called directly is used as it is."""
+    path = tmp_path / "00000000000000000000.log"
+    data, expected = segment(1, SIZES["growing"], (0, 3, 4))
+    path.write_bytes(data)
+    monkeypatch.setattr(tiles, "decoder", lambda: Zstd(0, 0))
+    for binary in ("contiguous", "view"):
+        assert rows(kolumn.read(path, columns=COLUMNS, threads=1, binary=binary)) == expected
 
 
 def test_batches_are_not_cut_small(tmp_path: Path) -> None:

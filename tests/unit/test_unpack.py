@@ -1,4 +1,4 @@
-"""The compiled lz4 and snappy decoders: what they take is what the libraries take, and they take what clients write."""
+"""Payloads inflated in compiled code: what is taken is what the libraries take, and what clients write is taken."""
 
 import random
 from collections.abc import Iterator
@@ -6,12 +6,15 @@ from collections.abc import Iterator
 import cramjam
 import numpy as np
 import pytest
+import zstandard
 
 from kolumn.cpu_fallback import unpack
 from kolumn.cpu_fallback.address import PAD
+from kolumn.cpu_fallback.inflate import inflate
+from kolumn.cpu_fallback.libzstd import Zstd, decoder
 from kolumn.cpu_fallback.scalars import compiled
 
-LZ4, SNAPPY = 3, 2
+LZ4, SNAPPY, ZSTD = 3, 2, 4
 MUTANTS = 20_000
 ROOM = 1 << 17
 
@@ -24,6 +27,11 @@ def _lz4(at: int, end: int, to: int, stop: int) -> int:
 @compiled
 def _snappy(at: int, end: int, to: int, stop: int) -> int:
     return unpack.snappy_block(at, end, to, stop)
+
+
+@compiled
+def _zstd(at: int, size: int, to: int, stop: int, library: Zstd) -> int:
+    return unpack.unpack(ZSTD, at, size, 2, to, stop, library)
 
 
 def contents(seed: int) -> bytes:
@@ -136,3 +144,69 @@ def test_lz4_offset_of_zero_is_left_to_the_library() -> None:
 def test_unsound_snappy(block: bytes, why: str) -> None:
     assert ours(SNAPPY, block, block[0]) is None, why
     assert library(SNAPPY, block, block[0]) is None, why
+
+
+FRAMES = {
+    "streamed": {"write_content_size": False},
+    "sized": {"write_content_size": True},
+    "checked": {"write_checksum": True, "write_content_size": False},
+}
+
+
+def frame(style: str, data: bytes, window_log: int = 0) -> bytes:
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=window_log, **FRAMES[style])
+    writer = zstandard.ZstdCompressor(compression_params=parameters).compressobj(len(data) if style == "sized" else -1)
+    return writer.compress(data) + writer.flush()
+
+
+def zstd(payload: bytes, size: int) -> bytes | None:
+    """What becomes of a payload with room for ``size`` bytes."""
+    source = np.frombuffer(payload + bytes(PAD), np.uint8)
+    target = np.full(size + PAD, 0xA5, np.uint8)
+    at, to = source.ctypes.data, target.ctypes.data
+    count = _zstd(at, len(payload), to, to + size, decoder())
+    assert (target[size:] == 0xA5).all(), "wrote beyond its room"
+    return None if count == unpack.GIVEN_UP else target[:count].tobytes()
+
+
+def by_the_package(payload: bytes) -> bytes | None:
+    source = np.frombuffer(payload + bytes(PAD), np.uint8)
+    one = (np.array([number]) for number in (0, len(payload), ZSTD, 2))
+    found = inflate(source, *one, max_bytes=1 << 30, max_ratio=1032.0)
+    return None if found.code[0] else found.arena[: found.size[0]].tobytes()
+
+
+def test_libzstd_is_found() -> None:
+    """Without it everything works, slower, and no other test would tell."""
+    assert decoder().decompress
+    assert decoder().context
+
+
+@pytest.mark.parametrize("style", FRAMES)
+def test_zstd_as_written(style: str) -> None:
+    for seed in range(100):
+        data = contents(seed)
+        two = frame(style, data) + b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc" + frame("sized", data[::-1])
+        assert zstd(frame(style, data), len(data)) == data
+        assert zstd(two, 2 * len(data)) == data + data[::-1]
+        assert zstd(frame(style, data), len(data) - 1) is None, "no room"
+    assert zstd(b"", 0) == b""
+    assert zstd(frame(style, b""), 0) == b""
+
+
+def test_zstd_beyond_its_window_is_left_to_the_package() -> None:
+    data = bytes(300_000)
+    assert zstd(frame("streamed", data, window_log=12), len(data)) is None
+    assert zstd(frame("streamed", data, window_log=20), len(data)) == data
+
+
+def test_zstd_takes_nothing_that_the_package_refuses() -> None:
+    taken = 0
+    for seed in range(MUTANTS // 20):
+        whole = frame(list(FRAMES)[seed % 3], contents(seed))
+        for mutant in mutants(whole, random.Random(seed)):
+            found = zstd(mutant, ROOM)
+            if found is not None:
+                taken += 1
+                assert found == by_the_package(mutant), (seed, mutant.hex())
+    assert taken > MUTANTS // 100

@@ -69,12 +69,16 @@ def _cpu() -> dict[str, Any]:
     try:
         from kolumn.cache import cache_folder
         from kolumn.cpu_fallback.crc import KIND
+        from kolumn.cpu_fallback.libzstd import decoder
     except ImportError as error:
         return {"backend": f"can't run: {error}"}
     folder = cache_folder()
     return {
         "backend": "can run",
         "CRC-32C": _checksums(KIND),
+        "zstd": "called directly"
+        if decoder().decompress
+        else "through the package zstandard, which does not let libzstd be called directly",
         "machine code cache": str(folder) if folder else "none: no writable folder, set KOLUMN_CACHE_DIR",
     }
 
