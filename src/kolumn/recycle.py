@@ -6,7 +6,7 @@ about that size. What waits for use is bounded.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,15 +18,22 @@ KEPT = 128 << 20
 """Bytes that may wait for use, in all."""
 
 
+class _Block(NamedTuple):
+    """A uint8 array and its address, which NumPy takes longer to tell than everything else here takes."""
+
+    array: Any
+    address: int
+
+
 class _Waiting:
     """Blocks that nobody uses, by size class (sixteenths of a power of two)."""
 
     def __init__(self) -> None:
         self.bytes = 0
-        self.blocks: dict[int, deque[Any]] = {}
+        self.blocks: dict[int, deque[_Block]] = {}
         self.new: Callable[[int], Any] = lambda size: np.empty(size, np.uint8)
 
-    def take(self, size: int, step: int) -> Any:
+    def take(self, size: int, step: int) -> _Block:
         """A block of ``size`` bytes or a few ``step`` more; sizes are size classes."""
         for larger in range(size, size + 4 * step, step):
             try:
@@ -35,13 +42,15 @@ class _Waiting:
                 continue
             self.bytes -= larger
             return block
-        return self.new(size)
+        array = self.new(size)
+        return _Block(array, array.ctypes.data)
 
-    def give(self, block: Any) -> None:
+    def give(self, block: _Block) -> None:
         """Keep a block for later, or let it go where enough is kept."""
-        if self.bytes + len(block) <= KEPT:
-            self.bytes += len(block)
-            self.blocks.setdefault(len(block), deque()).append(block)
+        size = len(block.array)
+        if self.bytes + size <= KEPT:
+            self.bytes += size
+            self.blocks.setdefault(size, deque()).append(block)
 
 
 _waiting = _Waiting()
@@ -57,7 +66,7 @@ def allocate_by(new: Callable[[int], Any]) -> None:
 class _Lease:
     """Owner of a block for as long as an Arrow buffer refers to it."""
 
-    def __init__(self, block: Any) -> None:
+    def __init__(self, block: _Block) -> None:
         self.block = block
 
     def __del__(self) -> None:
@@ -70,5 +79,5 @@ def take(size: int) -> tuple[pa.Buffer, memoryview]:
         buffer = pa.allocate_buffer(size)
         return buffer, memoryview(buffer).cast("B")
     step = (1 << (size - 1).bit_length()) // 16
-    lease = _Lease(_waiting.take((size + step - 1) // step * step, step))
-    return pa.foreign_buffer(lease.block.ctypes.data, size, lease), memoryview(lease.block)[:size]
+    block = _waiting.take((size + step - 1) // step * step, step)
+    return pa.foreign_buffer(block.address, size, _Lease(block)), memoryview(block.array)[:size]
