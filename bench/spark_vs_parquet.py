@@ -1,8 +1,9 @@
 """How fast does Spark read segments beside its own scan of the same rows as Parquet?  python -m bench.spark_vs_parquet [SEGMENTS]
 
-One session on local[2], 100-byte values, uncompressed on both sides, all files in the page cache. The Parquet files are written by
+Sessions on local[2], 100-byte values, uncompressed on both sides, all files in the page cache. The Parquet files are written by
 Spark itself from the records. For each question Kolumn and its rival take turns; ratios are of the best times, after the results
-have been compared.
+have been compared. All of it once with TCP between Spark and its Python workers, which is Spark's default, and once with Unix
+domain sockets (`spark.python.unix.domain.socket.enabled`).
 
 value       sum(octet_length(value)) and count: Kolumn reads the column value, Parquet prunes to it
 all columns the same with an aggregate of every column of Spark's Kafka schema
@@ -28,10 +29,11 @@ from kolumn.spark_plugin.java import use_java
 
 SEGMENTS, TURNS = 12, 4
 TARGETS = {"value": 0.8, "all columns": 0.5, "transform": 2.0, "export": 3.0}
+SOCKETS = {"TCP": "false", "Unix": "true"}
 FOLDER = data.FOLDER.parent / "spark"
 
 
-def session() -> SparkSession:
+def session(sockets: str) -> SparkSession:
     """A session with a split for each core at a time, as `spark.sql.files.maxPartitionBytes` gives Parquet."""
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -41,6 +43,7 @@ def session() -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
+        "spark.python.unix.domain.socket.enabled": SOCKETS[sockets],
     }
     spark = builder.config(map={**settings, "spark.sql.parquet.compression.codec": "uncompressed"}).getOrCreate()
     register(spark)
@@ -114,29 +117,37 @@ def races(spark: SparkSession, path: str, parquet: str) -> dict[str, dict[str, C
     }
 
 
+def race(ways: dict[str, Callable[[], Any]], question: str) -> dict[str, dict[str, float]]:
+    """Best seconds of each way and their ratios to Parquet's, all ways in turns."""
+    answers = {name: way() for name, way in ways.items()}
+    if question != "export" and len(set(answers.values())) > 1:
+        raise SystemExit(f"{question}: different answers: {answers}")
+    best = dict.fromkeys(ways, float("inf"))
+    for _ in range(TURNS):
+        for name, way in ways.items():
+            start = time.perf_counter()
+            way()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return {name: {"seconds": best[name], "ratio": best["Parquet"] / best[name]} for name in ways}
+
+
 def main() -> None:
     segments = int(sys.argv[1]) if len(sys.argv) > 1 else SEGMENTS
-    spark, path = session(), log(segments)
-    parquet = fresh("parquet")
-    read_segments(spark, path).write.parquet(parquet)
-    rows = spark.read.parquet(parquet).count()
-    result: dict[str, Any] = {"rows": rows, "segments": segments, "questions": {}}
-    for question, ways in races(spark, path, parquet).items():
-        answers = {name: way() for name, way in ways.items()}
-        if question != "export" and len(set(answers.values())) > 1:
-            raise SystemExit(f"{question}: different answers: {answers}")
-        best = dict.fromkeys(ways, float("inf"))
-        for _ in range(TURNS):
-            for name, way in ways.items():
-                start = time.perf_counter()
-                way()
-                best[name] = min(best[name], time.perf_counter() - start)
-        found = {name: {"seconds": best[name], "ratio": best["Parquet"] / best[name]} for name in ways}
-        result["questions"][question] = found
-        for name, one in found.items():
-            note = "" if name == "Parquet" else f"  {one['ratio']:.2f} x Parquet, target {TARGETS[question]}"
-            print(f"{question:12} {name:16} {one['seconds']:7.3f} s  {rows / one['seconds'] / 1e6:6.1f} M rows/s{note}", flush=True)
-    spark.stop()
+    path, parquet = log(segments), fresh("parquet")
+    result: dict[str, Any] = {"segments": segments, "sockets": {}}
+    for sockets in SOCKETS:
+        spark = session(sockets)
+        if "rows" not in result:
+            read_segments(spark, path).write.parquet(parquet)
+            result["rows"] = spark.read.parquet(parquet).count()
+        questions = result["sockets"][sockets] = {}
+        for question, ways in races(spark, path, parquet).items():
+            questions[question] = race(ways, question)
+            for name, one in questions[question].items():
+                note = "" if name == "Parquet" else f"  {one['ratio']:.2f} x Parquet, target {TARGETS[question]}"
+                speed = result["rows"] / one["seconds"] / 1e6
+                print(f"{sockets:5} {question:12} {name:16} {one['seconds']:7.3f} s  {speed:6.1f} M rows/s{note}", flush=True)
+        spark.stop()
     print(machine.save("spark_vs_parquet", result))
 
 
