@@ -76,11 +76,13 @@ def _cpu() -> dict[str, Any]:
     return {
         "backend": "can run",
         "CRC-32C": _checksums(KIND),
-        "zstd": "called directly"
-        if decoder().decompress
-        else "through the package zstandard, which does not let libzstd be called directly",
+        "zstd": _zstd(bool(decoder().decompress)),
         "machine code cache": str(folder) if folder else "none: no writable folder, set KOLUMN_CACHE_DIR",
     }
+
+
+def _zstd(called: bool) -> str:
+    return "libzstd of the package zstandard" if called else "package zstandard (its libzstd can't be called directly: slower)"
 
 
 def _checksums(kind: str) -> str:
