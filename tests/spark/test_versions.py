@@ -23,6 +23,7 @@ def smoke(scratch: Path, *folders: Path) -> list[str]:
     return line.split()[2:]
 
 
+@pytest.mark.slow
 def test_without_being_registered(tmp_path: Path) -> None:
     assert smoke(tmp_path)[1:] == 4 * [str(kolumn.read(TOPIC).num_rows)]
 
