@@ -20,35 +20,40 @@ class Zstd(NamedTuple):
     context: int
 
 
-class _Context:
-    """A ``ZSTD_DCtx`` of one thread, freed when the thread ends."""
+class _Own:
+    """A thread's ``ZSTD_DCtx``, freed when the thread ends."""
 
-    def __init__(self, library: Any) -> None:
-        self.free = library.ZSTD_freeDCtx
-        self.free.argtypes = (ctypes.c_void_p,)
-        library.ZSTD_createDCtx.restype = ctypes.c_void_p
-        self.address = library.ZSTD_createDCtx() or 0
+    def __init__(self) -> None:
+        self.library = _library()
+        self.zstd = Zstd(0, 0)
+        if self.library is not None:
+            context = self.library.ZSTD_createDCtx() or 0
+            function = ctypes.cast(self.library.ZSTD_decompressDCtx, ctypes.c_void_p).value or 0
+            self.zstd = Zstd(function if context else 0, context)
 
     def __del__(self) -> None:
-        self.free(self.address)
+        if self.zstd.context:
+            self.library.ZSTD_freeDCtx(self.zstd.context)
 
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
+    """The library, its functions as they are called here; None where it can't be loaded or keeps them to itself."""
     spec = find_spec("zstandard._cffi")
+    if spec is None or spec.origin is None:
+        return None
     try:
-        library = ctypes.CDLL(spec.origin) if spec and spec.origin else None
-        return library if hasattr(library, "ZSTD_decompressDCtx") and hasattr(library, "ZSTD_createDCtx") else None
-    except OSError:
+        library = ctypes.CDLL(spec.origin)
+        library.ZSTD_createDCtx.restype = ctypes.c_void_p
+        library.ZSTD_freeDCtx.argtypes = (ctypes.c_void_p,)
+        return library if library.ZSTD_decompressDCtx else None
+    except (OSError, AttributeError):
         return None
 
 
 def decoder() -> Zstd:
     """This thread's decoder: it must not go to another."""
-    library = _library()
-    if library is None:
-        return Zstd(0, 0)
-    if not hasattr(_local, "context"):
-        _local.context = _Context(library)
-    function = ctypes.cast(library.ZSTD_decompressDCtx, ctypes.c_void_p).value or 0
-    return Zstd(function if _local.context.address else 0, _local.context.address)
+    if not hasattr(_local, "own"):
+        _local.own = _Own()
+    zstd: Zstd = _local.own.zstd
+    return zstd

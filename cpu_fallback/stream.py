@@ -184,7 +184,7 @@ def stream(
         size = _HEADER if new else rows[b, _SIZE]
         if new and (position >= span.stop or weight <= 0 or b == rows.shape[0] or position + _HEADER > span.end):
             return b, DONE, 0, known
-        if not new and _needs_library(rows[b, _CODEC], source):
+        if not new and needs_library(rows[b, _CODEC], source.zstd):
             return b, LIBRARY, 0, known
         if position + size - (origin if source.whole else position) > source.room:
             return b, DONE, 0, b
@@ -212,9 +212,10 @@ def stream(
 
 
 @register_jitable
-def _needs_library(codec: int, source: Source) -> bool:
+def needs_library(codec: int, zstd: Zstd) -> bool:
+    """Whether payloads of a codec are not for `unpack`."""
     if codec == _ZSTD:
-        return source.zstd.decompress == 0
+        return zstd.decompress == 0
     return codec != _NONE and codec != _LZ4 and codec != _SNAPPY
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.codecs import LZ4, NONE, SNAPPY, ZSTD
+from kolumn.codecs import NONE
 from kolumn.cpu_fallback.address import PAD
 from kolumn.cpu_fallback.batches import Run, modes
 from kolumn.cpu_fallback.columns import Columns
@@ -19,7 +19,7 @@ from kolumn.cpu_fallback.inflate import inflate
 from kolumn.cpu_fallback.libzstd import decoder
 from kolumn.cpu_fallback.put import COPY, VIEW
 from kolumn.cpu_fallback.select import limits, wanted
-from kolumn.cpu_fallback.stream import ARENA, BLOCK, DONE, LIBRARY, WRONG, Room, Source, Span, append, hop, load, stream
+from kolumn.cpu_fallback.stream import ARENA, BLOCK, DONE, LIBRARY, WRONG, Room, Source, Span, append, hop, load, needs_library, stream
 from kolumn.cpu_fallback.target import KEY, POSITIONS, ROWS
 from kolumn.formats import table
 from kolumn.formats.v2 import HEADER, SMALLEST_RECORD
@@ -78,7 +78,6 @@ class _Chunk:
         self.keep = options.binary == "view"
         self.modes = modes(options, VIEW if self.keep else COPY, need_key)
         self.zstd = decoder()
-        self.compiled = (LZ4, SNAPPY, ZSTD) if self.zstd.decompress else (LZ4, SNAPPY)
         self.state, self.need = DONE, 0
         self.records = np.zeros(len(rows), np.int64)
         sizes = rows[:known, table.SIZE]
@@ -127,7 +126,7 @@ class _Chunk:
             )
             if self.state != LIBRARY:
                 return row
-            if self.rows[row, table.CODEC] in self.compiled and not self.limit.arena:
+            if not self.limit.arena and not needs_library(self.rows[row, table.CODEC], self.zstd):
                 self._make_arena()
                 continue
             row, self.state, self.need = self._tile(row)

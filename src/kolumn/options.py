@@ -14,7 +14,7 @@ from kolumn.schema import resolve_columns, unknown
 MIB = 1 << 20
 GPU_CHUNK_BYTES = 24 * MIB
 ALONE_CHUNK_BYTES = 16 * MIB
-"""For one thread, which needs no pieces to share: every chunk costs some Python. Still larger ones leave the caches."""
+"""For one thread, which needs no pieces to share: every chunk costs some Python."""
 _MILLISECOND = timedelta(milliseconds=1)
 _CHOICES = {
     "format": layouts.FORMAT_NAMES,

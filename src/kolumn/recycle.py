@@ -19,7 +19,7 @@ KEPT = 128 << 20
 
 
 class _Block(NamedTuple):
-    """A uint8 array and its address, which NumPy takes longer to tell than everything else here takes."""
+    """A uint8 array and its address, which NumPy takes long to tell."""
 
     array: Any
     address: int

@@ -1,7 +1,6 @@
 """Committed reading, as a consumer of a live broker did it, from side files and from the log alone."""
 
 import contextlib
-import os
 import random
 import shutil
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import pytest
 import kolumn
 from kit.corpus import Case, cases
 from kit.encoder import CONTROL, TRANSACTIONAL, Record, batch, control_batch
+from kit.fuzz import MUTANTS
 from kolumn.errors import KolumnError
 from kolumn.find_transactions import from_headers, from_side_files
 from kolumn.options import Options
@@ -193,7 +193,7 @@ def test_mutants_give_rows_of_the_original_or_an_error(tmp_path: Path) -> None:
     original, chance = b"".join(entries), random.Random(5)
     starts = [sum(map(len, entries[:i])) for i in range(len(entries))]
     aborted = {3, 6}
-    for _ in range(min(3000, int(os.environ.get("KOLUMN_FUZZ_MUTANTS", "1000")))):
+    for _ in range(min(3000, MUTANTS)):
         mutant = bytearray(original)
         # No checksum covers the base offset: 8 bytes of each entry that a broker may set without reading the rest.
         place = chance.choice([i for i in range(len(mutant)) if not any(at <= i < at + 8 for at in starts)])

@@ -1,6 +1,5 @@
 """Segments of the drafts, whole and damaged: every row of what is intact, no row that was never there."""
 
-import os
 import random
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -10,8 +9,9 @@ import pytest
 
 import kolumn
 from kit.draft_segments import FORMATS, Entry, Maker, Row, damage
+from kit.fuzz import MUTANTS
 
-COUNT = max(200, int(os.environ.get("KOLUMN_FUZZ_MUTANTS", "2000")) // 60)
+COUNT = max(200, MUTANTS // 60)
 """Segments of each format: one for 60 of those of the shipped formats."""
 JUDGED_OTHERWISE = 100
 """One mutant in so many may give the messages of a damaged wrapper, stored in its stream without compression, for entries: they have right

@@ -1,6 +1,5 @@
 """Damaged segments through both backends: the same rows, the same error. Kernels run as loops on the CPU."""
 
-import os
 import random
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -8,11 +7,12 @@ from typing import Any
 
 from kit.draft_segments import FORMATS, Maker, damage
 from kit.emulated import Emulated, HostMemory, run_loops
+from kit.fuzz import MUTANTS
 from kit.mutate import make_segment, mutate
 from kit.outcome import COLUMNS, outcome
 from kolumn.kernels import device
 
-COUNT = max(150, int(os.environ.get("KOLUMN_FUZZ_MUTANTS", "2000")) // 100)
+COUNT = max(150, MUTANTS // 100)
 
 
 def _mutant(seed: int) -> tuple[bytes, str]:

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from kit.differential import run_all
+from kit.fuzz import MUTANTS
 
 JUDGED_OTHERWISE = 2000
 """One mutant in so many may have lost an entry that was there: where several pieces of damage meet, or stale bytes overlap what
@@ -16,16 +17,15 @@ is intact, nothing but the mutation's own record tells which of two readings was
 
 @pytest.mark.timeout(4 * 3600)
 def test_mutants() -> None:
-    count = int(os.environ.get("KOLUMN_FUZZ_MUTANTS", "2000"))
     processes = min(len(os.sched_getaffinity(0)), 16)
-    failures = list(run_all(count, processes, int(os.environ.get("KOLUMN_FUZZ_SEED", "0"))))
+    failures = list(run_all(MUTANTS, processes, int(os.environ.get("KOLUMN_FUZZ_SEED", "0"))))
     wrong = [one for one in failures if not _is_judgement(one[1])]
     listing = "\n".join(f"seed {seed}: {text}" for seed, text in failures)
     replay = " ".join(str(seed) for seed, _ in failures)
     report = f"{len(failures)} mutants differ:\n{listing}\nreplay in tests/: python -m kit.differential {replay}"
     print(report)
     assert not wrong, report
-    assert len(failures) <= count // JUDGED_OTHERWISE, report
+    assert len(failures) <= MUTANTS // JUDGED_OTHERWISE, report
 
 
 def _is_judgement(text: str) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import zstandard
 
+from kit.streams import STYLES, compress
 from kolumn.cpu_fallback import unpack
 from kolumn.cpu_fallback.address import PAD
 from kolumn.cpu_fallback.inflate import inflate
@@ -146,19 +147,6 @@ def test_unsound_snappy(block: bytes, why: str) -> None:
     assert library(SNAPPY, block, block[0]) is None, why
 
 
-FRAMES = {
-    "streamed": {"write_content_size": False},
-    "sized": {"write_content_size": True},
-    "checked": {"write_checksum": True, "write_content_size": False},
-}
-
-
-def frame(style: str, data: bytes, window_log: int = 0) -> bytes:
-    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=window_log, **FRAMES[style])
-    writer = zstandard.ZstdCompressor(compression_params=parameters).compressobj(len(data) if style == "sized" else -1)
-    return writer.compress(data) + writer.flush()
-
-
 def zstd(payload: bytes, size: int) -> bytes | None:
     """What becomes of a payload with room for ``size`` bytes."""
     source = np.frombuffer(payload + bytes(PAD), np.uint8)
@@ -182,28 +170,31 @@ def test_libzstd_is_found() -> None:
     assert decoder().context
 
 
-@pytest.mark.parametrize("style", FRAMES)
+@pytest.mark.parametrize("style", STYLES[ZSTD])
 def test_zstd_as_written(style: str) -> None:
     for seed in range(100):
         data = contents(seed)
-        two = frame(style, data) + b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc" + frame("sized", data[::-1])
-        assert zstd(frame(style, data), len(data)) == data
+        payload = compress(ZSTD, data, style)
+        two = payload + compress(ZSTD, data[::-1], "skippable")
+        assert zstd(payload, len(data)) == data
         assert zstd(two, 2 * len(data)) == data + data[::-1]
-        assert zstd(frame(style, data), len(data) - 1) is None, "no room"
+        assert zstd(payload, len(data) - 1) is None, "no room"
     assert zstd(b"", 0) == b""
-    assert zstd(frame(style, b""), 0) == b""
+    assert zstd(compress(ZSTD, b"", style), 0) == b""
 
 
 def test_zstd_beyond_its_window_is_left_to_the_package() -> None:
     data = bytes(300_000)
-    assert zstd(frame("streamed", data, window_log=12), len(data)) is None
-    assert zstd(frame("streamed", data, window_log=20), len(data)) == data
+    for window_log, expected in ((12, None), (20, data)):
+        parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=window_log, write_content_size=False)
+        writer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+        assert zstd(writer.compress(data) + writer.flush(), len(data)) == expected
 
 
 def test_zstd_takes_nothing_that_the_package_refuses() -> None:
     taken = 0
     for seed in range(MUTANTS // 20):
-        whole = frame(list(FRAMES)[seed % 3], contents(seed))
+        whole = compress(ZSTD, contents(seed), STYLES[ZSTD][seed % len(STYLES[ZSTD])])
         for mutant in mutants(whole, random.Random(seed)):
             found = zstd(mutant, ROOM)
             if found is not None:
