@@ -10,6 +10,7 @@ from numba.extending import register_jitable
 
 from kolumn.cpu_fallback.address import store8, store32, store64
 from kolumn.cpu_fallback.draft_fields import set_messages, tagged_messages
+from kolumn.cpu_fallback.plain_records import plain_records
 from kolumn.cpu_fallback.put import SKIP, forget, put
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.cpu_fallback.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target
@@ -97,26 +98,29 @@ def batch_records(
     header, header_key, header_value = at[HEADERS], at[HEADER_KEY], at[HEADER_VALUE]
     offset, timestamp, append_timestamp = row[_BASE_OFFSET], row[_BASE_TIMESTAMP], row[_MAX_TIMESTAMP]
     append_time = row[_TIMESTAMP_TYPE] == 1
-    where = 0
-    for record in range(count):
+    where, first, last = 0, n, n + count
+    while n < last:
+        where, n, key, value = plain_records(row, buf, where, end, buffer, origin, last, skip, to, n, key, value, header)
+        if n == last:
+            break
         code, stop, time_delta, offset_delta, key_at, key_length, value_at, value_length, header_at, header_count = v2.fields(
             buf, where, end, skip
         )
         if code != _OK:
             # Bytes that end where a record should begin: the batch holds fewer than its header says.
             missing = code == _RECORD_LENGTH and where == end
-            return _RECORDS_MISSING if missing else code, record, stop
+            return _RECORDS_MISSING if missing else code, n - first, stop
         for _ in range(header_count):
             code, after, hk, hk_length, hv, hv_length = v2.record_header(buf, header_at, stop)
             if code != _OK:
-                return code, record, header_at
+                return code, n - first, header_at
             if to.header_ends:
                 header_key = put(to.header_key, buf + hk, 0, 0, hk_length, header, header_key)
                 header_value = put(to.header_value, buf + hv, 0, 0, hv_length, header, header_value)
                 header += 1
             header_at = after
         if header_at != stop:
-            return _RECORD_END, record, where
+            return _RECORD_END, n - first, where
         store64(to.offset + 8 * n, offset + offset_delta)
         store64(to.timestamp + 8 * n, append_timestamp if append_time else timestamp + time_delta)
         if to.key.mode != SKIP:

@@ -43,14 +43,17 @@ def put(column: Payloads, source: int, buffer: int, offset: int, length: int, ro
     if column.mode == COPY:
         if length > 0:
             prefetch(column.arena + used + AHEAD)
-            prefetch(column.arena + used + AHEAD + 64)
+            if length > 64:
+                prefetch(column.arena + used + AHEAD + 64)
             copy_padded(column.arena + used, source, length)
             used += length
+        elif length < 0:
+            set_bit(column.valid, row, 0)
         store32(column.ends + 4 * row + 4, used)
     else:
         _view(column.views + 16 * row, source, buffer, offset, length)
-    if length < 0:
-        set_bit(column.valid, row, 0)
+        if length < 0:
+            set_bit(column.valid, row, 0)
     return used
 
 

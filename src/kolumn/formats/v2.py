@@ -20,7 +20,7 @@ A negative key or value length means null. Header keys are not null, header valu
 from kolumn.errors import Code
 from kolumn.formats import table
 from kolumn.formats.memory import Buffer, i8_at, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
-from kolumn.formats.varint import put_varint, varint32, varint64, varint_size
+from kolumn.formats.varint import put_varint, short_varint, varint32, varint64, varint_size
 
 MAGIC = 2
 HEADER = 61
@@ -126,6 +126,42 @@ def fields(buf: Buffer, at: int, end: int, skip: int = 1) -> tuple[int, int, int
     if headers < 0 or count < 0 or count > stop - headers:
         return _HEADER_COUNT, count_at, 0, 0, 0, 0, 0, 0, 0, 0
     return _OK, stop, timestamp, offset, key, key_length, value, value_length, headers, count
+
+
+def plain_fields(buf: Buffer, at: int, end: int, skip: int = 1) -> tuple[int, int, int, int, int, int, int]:
+    """What `fields` says of a record as nearly all are, with half of its instructions.
+
+    Plain are records without headers none of whose varints is longer than two bytes. Nothing is said of others, damaged ones among them.
+    Up to two bytes behind ``end`` are read, so that one look at the end replaces one for each byte.
+
+    Returns
+    -------
+    next : int
+        As of `fields`, and as all that follow; or -1 for a record that `fields` must read.
+    timestamp_delta, offset_delta : int
+    key, key_length, value, value_length : int
+    """
+    length, body, more = short_varint(buf, at)
+    stop = body + (length >> 1)
+    if length < 2 * (skip + 5) or stop > end:
+        return -1, 0, 0, 0, 0, 0, 0
+    timestamp, offset_at, last = short_varint(buf, body + skip)
+    more |= last
+    offset, key_at, last = short_varint(buf, offset_at)
+    more |= last
+    key_length, key, last = short_varint(buf, key_at)
+    more |= last
+    value_at = key + (key_length >> 1)
+    if value_at >= stop:
+        return -1, 0, 0, 0, 0, 0, 0
+    value_length, value, last = short_varint(buf, value_at)
+    more |= last
+    # Negative numbers are odd: only lengths of null, 1, are plain.
+    odd = ((length | offset) & 1) | (key_length & 1 & (key_length >> 1 > 0)) | (value_length & 1 & (value_length >> 1 > 0))
+    if more >= 0x80 or odd or value + (value_length >> 1) + 1 != stop or load8(buf, stop - 1) != 0:
+        return -1, 0, 0, 0, 0, 0, 0
+    time_delta = (timestamp >> 1) ^ -(timestamp & 1)
+    return stop, time_delta, offset >> 1, key, (key_length >> 1) - (key_length & 1), value, (value_length >> 1) - (value_length & 1)
 
 
 def record_header(buf: Buffer, at: int, stop: int) -> tuple[int, int, int, int, int, int]:

@@ -38,6 +38,25 @@ def varint32(buf: Buffer, at: int, end: int) -> tuple[int, int]:
     return 0, MALFORMED
 
 
+def short_varint(buf: Buffer, at: int) -> tuple[int, int, int]:
+    """A varint of one or two bytes at ``at``, raw; there is no bound, so two bytes must be readable.
+
+    Returns
+    -------
+    raw : int
+        Zig-zag still: 0 .. 2**14 - 1.
+    next : int
+        Position behind it.
+    last : int
+        The second byte, 0 where the first is the last. From 0x80 on there is a third one, and ``raw`` is not the varint's.
+    """
+    raw = load8(buf, at)
+    if raw < 0x80:
+        return raw, at + 1, 0
+    last = load8(buf, at + 1)
+    return (raw & 0x7F) | (last << 7), at + 2, last
+
+
 def varint64(buf: Buffer, at: int, end: int) -> tuple[int, int]:
     """Zig-zag varint of up to ten bytes at ``at``; results as `varint32`, but 64 bits wide."""
     raw = 0

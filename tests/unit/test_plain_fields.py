@@ -1,0 +1,82 @@
+"""The short way to a record's fields beside the long one: it says the same or nothing, and takes what it is meant for."""
+
+import random
+
+import pytest
+
+from kit.encoder import Record, overlong, record_body, varint
+from kolumn.errors import Code
+from kolumn.formats import v2
+
+SIZES = (None, 0, 1, 5, 63, 64, 100, 3000)
+DELTAS = (0, 1, 63, 64, 8191)
+
+
+def record(chance: random.Random, skip: int, most: int = 8191) -> bytes:
+    """A record without headers whose numbers are at most ``most``, its length in front."""
+    key, value = (None if size is None else chance.randbytes(size) for size in chance.choices(SIZES, k=2))
+    times = [*DELTAS, -1, -64, -65, -8192, most]
+    one = Record(chance.choice([*DELTAS, most]), key, value, chance.choice(times))
+    body = record_body(one, 0, 0)[1 - skip :]
+    return varint(len(body)) + body
+
+
+def both(buf: bytes, at: int, end: int, skip: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What the two say. No more than two bytes behind the end may be read: there are no others."""
+    assert len(buf) == end + 2
+    return v2.plain_fields(buf, at, end, skip), v2.fields(buf, at, end, skip)
+
+
+@pytest.mark.parametrize("skip", [0, 1])
+def test_plain_records_are_taken(skip: int) -> None:
+    chance = random.Random(skip)
+    for _ in range(2000):
+        before, whole = bytes(chance.randrange(3)), record(chance, skip)
+        end = len(before) + len(whole)
+        plain, full = both(before + whole + chance.randbytes(2), len(before), end, skip)
+        assert plain == full[1:8]
+        assert full[:2] + full[8:] == (Code.OK, end, end, 0)
+
+
+@pytest.mark.parametrize("skip", [0, 1])
+def test_nothing_else_is_said(skip: int) -> None:
+    chance, taken, left = random.Random(skip), 0, 0
+    for _ in range(40_000):
+        whole = bytearray(record(chance, skip, 1 << 20))
+        for _ in range(chance.randrange(4)):
+            place = min(chance.randrange(len(whole)), chance.randrange(16))
+            whole[place % len(whole)] = chance.choice([0, 1, 2, 3, 0x7F, 0x80, 0x81, 0xFF, chance.randrange(256)])
+        end = len(whole) + chance.choice([0, 0, -1, 5])
+        data = bytes(whole) + chance.randbytes(7)
+        plain, full = both(data[: end + 2], 0, end, skip)
+        if plain[0] >= 0:
+            assert plain == full[1:8], whole.hex()
+            assert (full[0], full[8], full[9]) == (Code.OK, full[1], 0), whole.hex()
+            taken += 1
+        elif full[0] == Code.OK:
+            left += 1
+    assert taken > 10_000
+    assert left > 100
+
+
+def test_what_is_left_to_the_long_way() -> None:
+    body = record_body(Record(1, b"k", b"v", 2), 0, 0)
+    header = record_body(Record(1, b"k", b"v", 2, ((b"h", b"w"),)), 0, 0)
+    for why, data in {
+        "a header": varint(len(header)) + header,
+        "three bytes": overlong(varint(len(body)), 3) + body,
+        "a count of two bytes": varint(len(body) + 1) + body[:-1] + b"\x80\x00",
+        "a negative offset delta": varint(len(body)) + body.replace(b"\x02\x02k", b"\x01\x02k"),
+        "null as -2": varint(len(body) - 1) + body.replace(b"\x02k", b"\x03"),
+    }.items():
+        plain, full = both(data + bytes(2), 0, len(data), 1)
+        assert full[:2] == (Code.OK, len(data)), why
+        assert plain[0] == -1, why
+
+
+@pytest.mark.parametrize("missing", [1, 2, 5])
+def test_the_end_is_kept(missing: int) -> None:
+    body = record_body(Record(1, b"key", b"value", 2), 0, 0)
+    data = (varint(len(body)) + body)[:-missing]
+    assert v2.plain_fields(data + bytes(2), 0, len(data)) == (-1, 0, 0, 0, 0, 0, 0)
+    assert v2.plain_fields(bytes(2), 0, 0) == (-1, 0, 0, 0, 0, 0, 0)
