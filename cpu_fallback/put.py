@@ -4,14 +4,17 @@ from typing import NamedTuple
 
 from numba.extending import register_jitable
 
-from kolumn.cpu_fallback.address import copy_padded, load64, prefetch, set_bit, store32, store64
+from kolumn.cpu_fallback.address import STEP, copy32, load64, prefetch, set_bit, store32, store64
 
 SKIP, COPY, VIEW = 0, 1, 2
 """What a column does with its payloads."""
 
 _INLINE = 12
+LINE = 64
 AHEAD = 2048
 """How far in front of a write its memory is asked for: no core waits for lines that it is about to write over."""
+NEXT_BLOCK = 1 << 18
+"""How far behind a payload that a view points to its memory is asked for: the next ones are read or inflated to there."""
 
 
 class Payloads(NamedTuple):
@@ -42,19 +45,31 @@ def put(column: Payloads, source: int, buffer: int, offset: int, length: int, ro
     """
     if column.mode == COPY:
         if length > 0:
-            prefetch(column.arena + used + AHEAD)
-            if length > 64:
-                prefetch(column.arena + used + AHEAD + 64)
-            copy_padded(column.arena + used, source, length)
+            _copy(column.arena + used, source, length)
             used += length
         elif length < 0:
             set_bit(column.valid, row, 0)
         store32(column.ends + 4 * row + 4, used)
     else:
+        # Not all lines of a long one: asking for many at once costs more than it saves.
+        prefetch(source + NEXT_BLOCK)
+        if length > LINE:
+            prefetch(source + NEXT_BLOCK + LINE)
         _view(column.views + 16 * row, source, buffer, offset, length)
         if length < 0:
             set_bit(column.valid, row, 0)
     return used
+
+
+@register_jitable(forceinline=True)
+def _copy(to: int, source: int, length: int) -> None:
+    """Copy a payload line by line; up to 63 bytes beyond are read and written."""
+    done = 0
+    while done < length:
+        prefetch(to + done + AHEAD)
+        copy32(to + done, source + done)
+        copy32(to + done + STEP, source + done + STEP)
+        done += LINE
 
 
 @register_jitable(forceinline=True)

@@ -20,7 +20,7 @@ from kolumn.cpu_fallback.address import borrowed
 from kolumn.cpu_fallback.fields import batch_records
 from kolumn.cpu_fallback.inflate import RATIO_FLOOR
 from kolumn.cpu_fallback.libzstd import Zstd
-from kolumn.cpu_fallback.put import COPY
+from kolumn.cpu_fallback.put import COPY, NEXT_BLOCK
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.cpu_fallback.select import Limits, keeps
 from kolumn.cpu_fallback.target import KEY, POSITIONS, ROWS, VALUE, Target
@@ -30,7 +30,7 @@ from kolumn.errors import Code
 from kolumn.formats import crc, layouts, table, v2
 from kolumn.formats.entry import entry, magic_at
 
-BLOCK = 1 << 18
+BLOCK = NEXT_BLOCK
 """Bytes read at a time, or one batch if that is larger."""
 LARGEST = 16 << 20
 """Batches that are larger are left to the general path."""
