@@ -28,7 +28,7 @@ CORE = max(os.sched_getaffinity(0))
 JAVA_SOURCES = ("memory", "map", "file")
 JVM = ["-XX:+UseSerialGC", "-Xms1g", "-Xmx1g", "-Xmn16m", "-XX:+AlwaysPreTouch"]
 WARM_UP_SECONDS = 4.0
-TURNS, ITERATIONS = 6, 5
+TURNS, ITERATIONS = 10, 5
 TARGETS = {
     "arrays": {"none": 2.5, "gzip": 1.8, "snappy": 1.5, "lz4": 1.5, "zstd": 1.5},
     "iterate": {"none": 1.0},

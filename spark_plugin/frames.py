@@ -81,12 +81,12 @@ def read_segments(
 
     def work(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         expected = arrow_schema(wire)
-        settle_in()
         for number in (value.as_py() for batch in numbers for value in batch.column(0)):
             for batch in scan_ranges(splits[number], asked.decode, damage=warn):
                 found = [crossing(batch)] if transform is None else apply(transform, batch, expected, frame)
                 for part in found:
                     yield from conform(part, expected)
+        settle_in()
 
     crossed = spark.range(0, len(splits), 1, len(splits)).mapInArrow(work, wire)
     return crossed if transform is not None else crossed.select(*(_column(name, payload) for name in asked.decode.columns))

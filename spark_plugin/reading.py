@@ -3,6 +3,7 @@
 import gc
 import logging
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import groupby
 from typing import Any
 
@@ -20,23 +21,24 @@ from kolumn.spark_plugin.splits import Split, narrowed
 logger = logging.getLogger(__name__)
 
 
+@cache
 def settle_in() -> None:
-    """Once in the life of a worker: keep its garbage collector away from what will stay there anyway.
+    """After the first task of a worker: keep its garbage collector away from what will stay there anyway.
 
-    Spark's daemon collects garbage after every task, and walks all objects of Numba and Arrow each time: tens of milliseconds.
+    Spark's daemon collects garbage after every task, and walks all objects of Numba and Arrow each time: tens of milliseconds. What is
+    loaded later than this is walked still, hence after a task, not before it.
     """
-    if not gc.get_freeze_count():
-        gc.collect()
-        gc.freeze()
+    gc.collect()
+    gc.freeze()
 
 
 def read_split(split: Split, options: ReadOptions, damage: Callable[[Damage], None]) -> Iterator[pa.RecordBatch]:
     """Decode a split; errors as `kolumn.decode.scan_ranges`."""
-    settle_in()
     if choose(options.decode.backend) == "gpu":
         use_gpu()
     for key, ranges in groupby(split.ranges, _key):
         yield from scan_ranges(ranges, narrowed(options, split.bounds.get(key, (None, None))).decode, damage=damage)
+    settle_in()
 
 
 def warn(damage: Damage) -> None:

@@ -1,5 +1,6 @@
 """`read_segments` gives the rows of `kolumn.read`, in types that RAPIDS takes until the last step."""
 
+import gc
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,6 +53,19 @@ def test_a_transform_runs_in_the_worker(spark: SparkSession, segment: Path) -> N
     (row,) = frame.groupBy().sum("n", "bytes").collect()
     values = kolumn.read(segment, columns=["value"])["value"]
     assert tuple(row) == (len(values), pc.sum(pc.binary_length(values)).as_py())
+
+
+def test_what_workers_have_loaded_is_left_alone_after_their_first_task(spark: SparkSession, segment: Path) -> None:
+    """Spark's daemon collects garbage after every task: that must not walk all objects of Numba and Arrow each time."""
+
+    def tracked(_: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()], "others": [len(gc.get_objects())]})
+
+    for _ in range(2):
+        rows = read_segments(spark, segment, split_bytes=50_000, transform=tracked, schema="frozen bigint, others bigint").collect()
+    frozen, others = max(tuple(row) for row in rows)
+    assert frozen > 50_000
+    assert others < frozen // 10
 
 
 def test_a_transform_that_keeps_no_promise_is_named(spark: SparkSession, segment: Path) -> None:
