@@ -11,6 +11,7 @@ SKIP, COPY, VIEW = 0, 1, 2
 
 _INLINE = 12
 LINE = 64
+"""Bytes of a cache line."""
 AHEAD = 2048
 """How far in front of a write its memory is asked for: no core waits for lines that it is about to write over."""
 NEXT_BLOCK = 1 << 18

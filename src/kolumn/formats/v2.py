@@ -129,7 +129,7 @@ def fields(buf: Buffer, at: int, end: int, skip: int = 1) -> tuple[int, int, int
 
 
 def plain_fields(buf: Buffer, at: int, end: int, skip: int = 1) -> tuple[int, int, int, int, int, int, int]:
-    """What `fields` says of a record as nearly all are, with half of its instructions.
+    """What `fields` says of a record as nearly all are, in fewer instructions.
 
     Plain are records without headers none of whose varints is longer than two bytes. Nothing is said of others, damaged ones among them.
     Up to two bytes behind ``end`` are read, so that one look at the end replaces one for each byte.
