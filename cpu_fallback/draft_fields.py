@@ -7,10 +7,9 @@ from typing import Any
 
 from numba.extending import register_jitable
 
-from kolumn.cpu_fallback.address import store8, store32, store64
-from kolumn.cpu_fallback.put import SKIP, put
+from kolumn.cpu_fallback.address import store8, store64
 from kolumn.cpu_fallback.scalars import compiled  # noqa: F401 (the formats as compiled functions first)
-from kolumn.cpu_fallback.target import HEADERS, KEY, ROWS, VALUE, Target
+from kolumn.cpu_fallback.target import HEADERS, KEY, ROWS, VALUE, Target, put_record
 from kolumn.errors import Code
 from kolumn.formats import enriched, kip98_draft, legacy, memory, table
 
@@ -18,16 +17,6 @@ _OK, _MESSAGE_TYPE = int(Code.OK), int(Code.MESSAGE_TYPE)
 _BASE_OFFSET, _MAX_TIMESTAMP, _TIMESTAMP_TYPE = table.BASE_OFFSET, table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE
 _CODEC, _ATTRIBUTES = table.CODEC, table.ATTRIBUTES
 _HONOURED, _FIRST_CONTROL, _LAST_CONTROL = enriched.HONOURED, enriched.FIRST_CONTROL, enriched.LAST_CONTROL
-
-
-@register_jitable
-def _row(n: int, offset: int, timestamp: int, attributes: int, headers: int, to: Target) -> None:
-    store64(to.offset + 8 * n, offset)
-    store64(to.timestamp + 8 * n, timestamp)
-    if to.attributes:
-        store8(to.attributes + n, attributes)
-    if to.header_ends:
-        store32(to.header_ends + 4 * n + 4, headers)
 
 
 @register_jitable
@@ -43,11 +32,12 @@ def set_messages(row: Any, buf: int, end: int, buffer: int, origin: int, to: Tar
         code, wrong, attributes, timestamp, delta, key_at, key_length, value_at, value_length = kip98_draft.message(buf, body, following)
         if code != _OK:
             return code, record, wrong
-        _row(n, row[_BASE_OFFSET] + delta, row[_MAX_TIMESTAMP] if append_time else timestamp, attributes, at[HEADERS], to)
-        if to.key.mode != SKIP:
-            key = put(to.key, buf + key_at, buffer, origin + key_at, key_length, n, key)
-        if to.value.mode != SKIP:
-            value = put(to.value, buf + value_at, buffer, origin + value_at, value_length, n, value)
+        if to.attributes:
+            store8(to.attributes + n, attributes)
+        key, value = put_record(
+            to, n, row[_BASE_OFFSET] + delta, row[_MAX_TIMESTAMP] if append_time else timestamp, at[HEADERS], buffer, origin - buf,
+            buf + key_at, key_length, buf + value_at, value_length, key, value,
+        )  # fmt: skip
         n += 1
         record += 1
         where = following
@@ -76,13 +66,14 @@ def tagged_messages(
             return code, record, wrong
         inner = memory.i64_at(buf, where)
         offset = (base + inner if honoured else base + record) if wrapped else inner
-        _row(n, offset, timestamp, attributes, at[HEADERS], to)
         if to.seconds:
             store64(to.seconds + 8 * n, seconds)
-        if to.key.mode != SKIP:
-            key = put(to.key, buf + key_at, buffer, origin + key_at, key_length, n, key)
-        if to.value.mode != SKIP:
-            value = put(to.value, buf + value_at, buffer, origin + value_at, value_length, n, value)
+        if to.attributes:
+            store8(to.attributes + n, attributes)
+        key, value = put_record(
+            to, n, offset, timestamp, at[HEADERS], buffer, origin - buf,
+            buf + key_at, key_length, buf + value_at, value_length, key, value,
+        )  # fmt: skip
         n += 1
         where = stop
     at[ROWS], at[KEY], at[VALUE] = n, key, value

@@ -8,12 +8,12 @@ from typing import Any
 
 from numba.extending import register_jitable
 
-from kolumn.cpu_fallback.address import store8, store32, store64
+from kolumn.cpu_fallback.address import store8
 from kolumn.cpu_fallback.draft_fields import set_messages, tagged_messages
 from kolumn.cpu_fallback.plain_records import plain_records
-from kolumn.cpu_fallback.put import SKIP, forget, put
+from kolumn.cpu_fallback.put import forget, put
 from kolumn.cpu_fallback.scalars import compiled
-from kolumn.cpu_fallback.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target
+from kolumn.cpu_fallback.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target, put_record
 from kolumn.errors import Code
 from kolumn.formats import kip87, layouts, legacy, memory, table, v2
 
@@ -121,14 +121,10 @@ def batch_records(
             header_at = after
         if header_at != stop:
             return _RECORD_END, n - first, where
-        store64(to.offset + 8 * n, offset + offset_delta)
-        store64(to.timestamp + 8 * n, append_timestamp if append_time else timestamp + time_delta)
-        if to.key.mode != SKIP:
-            key = put(to.key, buf + key_at, buffer, origin + key_at, key_length, n, key)
-        if to.value.mode != SKIP:
-            value = put(to.value, buf + value_at, buffer, origin + value_at, value_length, n, value)
-        if to.header_ends:
-            store32(to.header_ends + 4 * n + 4, header)
+        key, value = put_record(
+            to, n, offset + offset_delta, append_timestamp if append_time else timestamp + time_delta, header, buffer, origin - buf,
+            buf + key_at, key_length, buf + value_at, value_length, key, value,
+        )  # fmt: skip
         n += 1
         where = stop
     if where != end and count > 0:
@@ -154,16 +150,12 @@ def _messages(row: Any, buf: int, end: int, buffer: int, origin: int, count: int
         # A wrapper's append time stands for all inner messages that have a timestamp at all.
         if append_time and memory.load8(buf, where + 16) >= 1:
             timestamp = row[_MAX_TIMESTAMP]
-        store64(to.offset + 8 * n, memory.i64_at(buf, where) + base)
-        store64(to.timestamp + 8 * n, timestamp)
         if to.attributes and memory.load8(buf, where + 16) == _TOMBSTONE_MAGIC:
             store8(to.attributes + n, (memory.load8(buf, where + 17) & _TOMBSTONE) | _FLAGGED)
-        if to.key.mode != SKIP:
-            key = put(to.key, buf + key_at, buffer, origin + key_at, key_length, n, key)
-        if to.value.mode != SKIP:
-            value = put(to.value, buf + value_at, buffer, origin + value_at, value_length, n, value)
-        if to.header_ends:
-            store32(to.header_ends + 4 * n + 4, at[HEADERS])
+        key, value = put_record(
+            to, n, memory.i64_at(buf, where) + base, timestamp, at[HEADERS], buffer, origin - buf,
+            buf + key_at, key_length, buf + value_at, value_length, key, value,
+        )  # fmt: skip
         n += 1
         where = stop
     at[ROWS], at[KEY], at[VALUE] = n, key, value

@@ -4,9 +4,7 @@ from typing import Any
 
 from numba.extending import register_jitable
 
-from kolumn.cpu_fallback.address import store32, store64
-from kolumn.cpu_fallback.put import SKIP, put
-from kolumn.cpu_fallback.target import Target
+from kolumn.cpu_fallback.target import Target, put_record
 from kolumn.formats import table, v2
 
 _BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
@@ -34,7 +32,7 @@ def plain_records(
     Names are those of `fields.batch_records`.
     """
     # Addresses alone: positions would take a register more.
-    at, end, origin = buf + where, buf + end, origin - buf
+    at, end, moved = buf + where, buf + end, origin - buf
     offset, timestamp, keep = row[_BASE_OFFSET], row[_BASE_TIMESTAMP], -1
     if row[_TIMESTAMP_TYPE] == 1:
         timestamp, keep = row[_MAX_TIMESTAMP], 0
@@ -42,14 +40,10 @@ def plain_records(
         stop, time_delta, offset_delta, key_at, key_length, value_at, value_length = v2.plain_fields(0, at, end, skip)
         if stop < 0:
             break
-        store64(to.offset + 8 * n, offset + offset_delta)
-        store64(to.timestamp + 8 * n, timestamp + (time_delta & keep))
-        if to.key.mode != SKIP:
-            key = put(to.key, key_at, buffer, origin + key_at, key_length, n, key)
-        if to.value.mode != SKIP:
-            value = put(to.value, value_at, buffer, origin + value_at, value_length, n, value)
-        if to.header_ends:
-            store32(to.header_ends + 4 * n + 4, header)
+        key, value = put_record(
+            to, n, offset + offset_delta, timestamp + (time_delta & keep), header, buffer, moved,
+            key_at, key_length, value_at, value_length, key, value,
+        )  # fmt: skip
         n += 1
         at = stop
     return at - buf, n, key, value

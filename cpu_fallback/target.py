@@ -2,7 +2,10 @@
 
 from typing import NamedTuple
 
-from kolumn.cpu_fallback.put import Payloads
+from numba.extending import register_jitable
+
+from kolumn.cpu_fallback.address import store32, store64
+from kolumn.cpu_fallback.put import SKIP, Payloads, put
 
 ROWS, KEY, VALUE, HEADERS, HEADER_KEY, HEADER_VALUE = range(6)
 """Write positions in the array ``at``: rows, bytes of keys and values, headers, bytes of their keys and values."""
@@ -26,3 +29,43 @@ class Target(NamedTuple):
     header_value: Payloads
     attributes: int
     seconds: int
+
+
+@register_jitable(forceinline=True)
+def put_record(
+    to: Target,
+    n: int,
+    offset: int,
+    timestamp: int,
+    headers: int,
+    buffer: int,
+    moved: int,
+    key_at: int,
+    key_length: int,
+    value_at: int,
+    value_length: int,
+    key: int,
+    value: int,
+) -> tuple[int, int]:
+    """Write row ``n``, but for its headers; returns how many bytes of keys and of values are then used.
+
+    Parameters
+    ----------
+    headers : int
+        Headers up to and with this record's.
+    buffer, moved : int
+        For views: number of the buffer that holds the payloads, and what makes a position in it of an address.
+    key_at, value_at : int
+        Addresses; a negative length is null.
+    key, value : int
+        Bytes of keys and of values so far.
+    """
+    store64(to.offset + 8 * n, offset)
+    store64(to.timestamp + 8 * n, timestamp)
+    if to.key.mode != SKIP:
+        key = put(to.key, key_at, buffer, key_at + moved, key_length, n, key)
+    if to.value.mode != SKIP:
+        value = put(to.value, value_at, buffer, value_at + moved, value_length, n, value)
+    if to.header_ends:
+        store32(to.header_ends + 4 * n + 4, headers)
+    return key, value
