@@ -5,6 +5,9 @@ VENV  := .venv
 READY := $(VENV)/.ready
 RUN   := $(VENV)/bin/python
 
+# Spark starts hundreds of Pythons in the tests: each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The first Python from 3.11 to 3.14 on the PATH; PYTHON=... names another.
 SUITS  := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \

@@ -1,4 +1,4 @@
-"""A streaming query in a process of its own, to be killed: log directory, output, checkpoint."""
+"""A streaming query in a process of its own, to be killed: log directory, output, checkpoint, offsets in a micro-batch."""
 
 import sys
 
@@ -8,13 +8,13 @@ from kolumn.spark_plugin import register
 from kolumn.spark_plugin.java import use_java
 
 
-def main(log: str, out: str, checkpoint: str) -> None:
-    """Read all that is there, a little at a time."""
+def main(log: str, out: str, checkpoint: str, offsets: str) -> None:
+    """Read all that is there, so many offsets at a time."""
     use_java()
     builder = SparkSession.builder.master("local[1]").config("spark.driver.host", "127.0.0.1").config("spark.ui.enabled", "false")
     spark = builder.config("spark.log.level", "OFF").getOrCreate()
     register(spark)
-    source = spark.readStream.format("kolumn").options(startingOffsets="earliest", maxOffsetsPerTrigger="10").load(log)
+    source = spark.readStream.format("kolumn").options(startingOffsets="earliest", maxOffsetsPerTrigger=offsets).load(log)
     writer = source.select("partition", "offset").writeStream.format("parquet").option("checkpointLocation", checkpoint)
     writer.trigger(availableNow=True).start(out).awaitTermination()
     spark.stop()

@@ -44,9 +44,10 @@ def commits(checkpoint: Path) -> int:
     return len([path for path in checkpoint.glob("commits/*") if path.name.isdigit()])
 
 
-def start(root: Path) -> "subprocess.Popen[bytes]":
+def start(root: Path, offsets: int) -> "subprocess.Popen[bytes]":
+    """Start the query, with so many offsets in a micro-batch."""
     # A group of its own: Java and the Python workers have to die with it.
-    arguments = [sys.executable, str(JOB), *(str(root / name) for name in ("log", "out", "checkpoint"))]
+    arguments = [sys.executable, str(JOB), *(str(root / name) for name in ("log", "out", "checkpoint")), str(offsets)]
     return subprocess.Popen(
         arguments, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
@@ -58,7 +59,7 @@ def test_killed_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
     while killed < KILLS:
         log.grow()
         before, wanted = commits(tmp_path / "checkpoint"), dice.randint(0, 8)
-        job = start(tmp_path)
+        job = start(tmp_path, PER_ROUND // 20)
         # Not before it writes, and then anywhere in a micro-batch.
         while job.poll() is None and commits(tmp_path / "checkpoint") < before + wanted:
             time.sleep(0.02)
@@ -69,6 +70,7 @@ def test_killed_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
         else:
             assert job.returncode == 0
         job.wait()
-    assert start(tmp_path).wait(timeout=600) == 0
+    # Undisturbed, and all that is left at once: some thousand offsets, for which small micro-batches would take minutes.
+    assert start(tmp_path, KILLS * PER_ROUND).wait(timeout=600) == 0
     found = sorted(row.offset for row in spark.read.parquet(str(tmp_path / "out")).collect())
     assert found == list(range(log.end - 5))
