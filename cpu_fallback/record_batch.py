@@ -21,6 +21,7 @@ from kolumn.schema import record_schema
 from kolumn.source import Segment
 
 _LARGEST_SEQUENCE = 2**31 - 1
+_CODECS = pa.array(NAMES, pa.string())
 
 _REPEATED = {
     "timestampType": table.TIMESTAMP_TYPE,
@@ -67,7 +68,7 @@ class _Builder:
             "topic": lambda: _constant(self.segment.topic, field.type, run.rows),
             "partition": lambda: _constant(self.segment.partition, field.type, run.rows),
             "segment": lambda: _constant(self.segment.path, field.type, run.rows),
-            "codec": lambda: pa.DictionaryArray.from_arrays(self.repeat(table.CODEC).astype(np.int8), list(NAMES)).cast(field.type),
+            "codec": lambda: pa.DictionaryArray.from_arrays(self.repeat(table.CODEC).astype(np.int8), _CODECS).cast(field.type),
             "sequence": lambda: pa.array(self._sequence(), field.type),
             "isControl": lambda: pa.array(self.messages.control),
             "tombstone": lambda: pa.array(self.messages.tombstone),
@@ -85,7 +86,7 @@ class _Builder:
         values = self.rows[:, column]
         if (values == values[0]).all():
             return _constant(values[0].item() if kind != pa.bool_() else bool(values[0]), kind, self.run.rows)
-        return pa.array(self.repeat(column)).cast(kind, safe=False)
+        return pa.array(self.repeat(column).astype(kind.to_pandas_dtype()), kind)
 
     def _microseconds(self, kind: pa.DataType) -> pa.Array:
         rows = self.run.rows

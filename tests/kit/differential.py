@@ -25,6 +25,7 @@ from kit.mutate import Mutant, make_segment, mutate
 
 COLUMNS = list(oracle.Row._fields)
 STREAMED = [name for name in COLUMNS if name != "headers"]
+OPTIONS: list[dict[str, Any]] = [{}, {"binary": "view"}, {"chunk_bytes": 100}, {"chunk_bytes": 1000}]
 SECONDS_EACH = 30
 MEMORY = 1 << 30
 """Resident memory that a process may reach, in bytes: segments have some kilobytes."""
@@ -40,17 +41,21 @@ def rows_of(table: pa.Table) -> list[oracle.Row]:
     return list(map(oracle.Row._make, zip(*columns, strict=True)))
 
 
-def read(path: Path, **options: Any) -> list[oracle.Row]:
+def read(path: Path, streamed: bool = True, **options: Any) -> list[oracle.Row]:
     """Every row and column as Kolumn reads them.
 
-    Headers are decoded by the general path alone; what the streamed path makes of the same bytes has to be the same.
+    Headers are decoded by the general path alone; where ``streamed``, what the streamed path makes of the same bytes has to be the same.
     """
-    whole, streamed = _outcome(path, COLUMNS, options), _outcome(path, STREAMED, options)
+    whole = _outcome(path, COLUMNS, options)
+    if streamed:
+        other = _outcome(path, STREAMED, options)
+        if isinstance(whole, kolumn.CorruptBatchError):
+            same = isinstance(other, kolumn.CorruptBatchError) and str(other) == str(whole)
+        else:
+            same = isinstance(other, pa.Table) and whole.select(STREAMED).equals(other)
+        expect(same, f"{options}: with headers {whole}, without {other}")
     if isinstance(whole, kolumn.CorruptBatchError):
-        same = isinstance(streamed, kolumn.CorruptBatchError) and str(streamed) == str(whole)
-        expect(same, f"{options}: with headers {whole}, without {streamed}")
         raise whole
-    expect(whole.select(STREAMED).equals(streamed), f"{options}: other rows without headers")
     return rows_of(whole)
 
 
@@ -84,19 +89,21 @@ def expect(condition: bool, text: str) -> None:
 
 
 def compare(seed: int, path: Path) -> None:
-    """All modes of reading one mutant."""
+    """All modes of reading one mutant, one of them by both paths."""
     entries, mutant = make(seed)
     path.write_bytes(mutant.data)
-    options: dict[str, Any] = random.Random(seed + 1).choice(({}, {"binary": "view"}, {"chunk_bytes": 100}, {"chunk_bytes": 1000}))
+    rng = random.Random(seed + 1)
+    options = rng.choices(OPTIONS, (3, 3, 1, 1))[0]
+    streamed = rng.randrange(3)
     for check_crcs in (True, False):
-        strict(path, mutant, oracle.read(mutant.data, check_crcs), check_crcs=check_crcs, **options)
-    skipping(path, mutant, entries, **options)
+        strict(path, streamed == check_crcs, mutant, oracle.read(mutant.data, check_crcs), check_crcs=check_crcs, **options)
+    skipping(path, streamed == 2, mutant, entries, **options)
 
 
-def strict(path: Path, mutant: Mutant, expected: oracle.Segment, **options: Any) -> None:
+def strict(path: Path, streamed: bool, mutant: Mutant, expected: oracle.Segment, **options: Any) -> None:
     """``errors="raise"``: the same rows, or an error at the same position."""
     try:
-        found = read(path, **options)
+        found = read(path, streamed, **options)
     except kolumn.CorruptBatchError as error:
         if error.position == expected.first_error:
             return
@@ -142,10 +149,10 @@ def increasing(rows: list[oracle.Row]) -> bool:
     return all(one.offset < other.offset for one, other in pairwise(rows))
 
 
-def skipping(path: Path, mutant: Mutant, entries: list[bytes], **options: Any) -> None:
+def skipping(path: Path, streamed: bool, mutant: Mutant, entries: list[bytes], **options: Any) -> None:
     """``errors="skip"``: all rows of all intact entries, nothing from damaged ones; `kolumn.batches` and `kolumn.verify` agree."""
     expected = oracle.read(mutant.data)
-    found = read(path, errors="skip", **options)
+    found = read(path, streamed, errors="skip", **options)
     by_position = {at: list(rows) for at, rows in groupby(found, key=lambda row: row.position)}
     expect(list(by_position) == sorted(by_position), "skip: order")
     for entry in expected.entries:
