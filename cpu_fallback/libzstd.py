@@ -1,7 +1,6 @@
 """libzstd's decoder as an address that compiled code calls.
 
-It is the libzstd in the package ``zstandard``, which its module for CFFI exports. Where that cannot be had, zstd payloads
-go through the package's own interface (`inflate`).
+Where no library can be had, zstd payloads go through the interface of the package ``zstandard`` (`inflate`).
 """
 
 import ctypes
@@ -9,6 +8,15 @@ import threading
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple
+
+import zstandard
+
+PLACES = ("backports.zstd._zstd", "libzstd.so.1", "zstandard._cffi")
+"""Modules and a system's library that export libzstd. The last is built without libzstd's assembly for Huffman codes: slower."""
+
+_MAJOR, _MINOR, _PATCH = zstandard.ZSTD_VERSION
+# Older ones take damaged payloads that this one refuses: what is read must not depend on the machine.
+_OLDEST = 10000 * _MAJOR + 100 * _MINOR + _PATCH
 
 _local = threading.local()
 
@@ -24,7 +32,7 @@ class _Own:
     """A thread's ``ZSTD_DCtx``, freed when the thread ends."""
 
     def __init__(self) -> None:
-        self.library = _library()
+        _, self.library = _library()
         self.zstd = Zstd(0, 0)
         if self.library is not None:
             context = self.library.ZSTD_createDCtx() or 0
@@ -37,18 +45,39 @@ class _Own:
 
 
 @lru_cache(maxsize=1)
-def _library() -> Any:
-    """The library, its functions as they are called here; None where it can't be loaded or keeps them to itself."""
-    spec = find_spec("zstandard._cffi")
-    if spec is None or spec.origin is None:
-        return None
+def _library() -> tuple[str, Any]:
+    """Place and library, its functions as they are called here; None where none can be loaded or shows what it has."""
+    for place in PLACES:
+        library = _load(place)
+        if library is not None:
+            return place, library
+    return "", None
+
+
+def _load(place: str) -> Any:
     try:
-        library = ctypes.CDLL(spec.origin)
+        library = ctypes.CDLL(place if ".so" in place else _file(place))
         library.ZSTD_createDCtx.restype = ctypes.c_void_p
         library.ZSTD_freeDCtx.argtypes = (ctypes.c_void_p,)
-        return library if library.ZSTD_decompressDCtx else None
-    except (OSError, AttributeError):
+        return library if library.ZSTD_decompressDCtx and library.ZSTD_versionNumber() >= _OLDEST else None
+    except (ImportError, OSError, AttributeError):
         return None
+
+
+def _file(module: str) -> str:
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ImportError(module)
+    return spec.origin
+
+
+def name() -> str:
+    """Version and place of the library; empty where there is none."""
+    place, library = _library()
+    if library is None:
+        return ""
+    number = library.ZSTD_versionNumber()
+    return f"libzstd {number // 10000}.{number // 100 % 100}.{number % 100} of {place}"
 
 
 def decoder() -> Zstd:

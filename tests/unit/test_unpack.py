@@ -1,6 +1,7 @@
 """Payloads inflated in compiled code: what is taken is what the libraries take, and what clients write is taken."""
 
 import random
+import threading
 from collections.abc import Iterator
 
 import cramjam
@@ -9,7 +10,7 @@ import pytest
 import zstandard
 
 from kit.streams import STYLES, compress
-from kolumn.cpu_fallback import unpack
+from kolumn.cpu_fallback import libzstd, unpack
 from kolumn.cpu_fallback.address import PAD
 from kolumn.cpu_fallback.inflate import inflate
 from kolumn.cpu_fallback.libzstd import Zstd, decoder
@@ -164,14 +165,35 @@ def by_the_package(payload: bytes) -> bytes | None:
     return None if found.code[0] else found.arena[: found.size[0]].tobytes()
 
 
-def test_libzstd_is_found() -> None:
+@pytest.fixture(params=libzstd.PLACES)
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A libzstd from each place that has one here which is new enough."""
+    monkeypatch.setattr(libzstd, "PLACES", (request.param,))
+    monkeypatch.setattr(libzstd, "_local", threading.local())
+    libzstd._library.cache_clear()
+    try:
+        if not libzstd.name():
+            assert request.param != "zstandard._cffi", "every installation has this one"
+            pytest.skip("not here, or too old")
+        yield request.param
+    finally:
+        libzstd._library.cache_clear()
+
+
+def test_libzstd_is_found(place: str) -> None:
     """Without it everything works, slower, and no other test would tell."""
     assert decoder().decompress
     assert decoder().context
+    assert libzstd.name().endswith(f"of {place}")
+
+
+def test_an_older_libzstd_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libzstd, "_OLDEST", 99_99_99)
+    assert [libzstd._load(place) for place in libzstd.PLACES] == [None] * len(libzstd.PLACES)
 
 
 @pytest.mark.parametrize("style", STYLES[ZSTD])
-def test_zstd_as_written(style: str) -> None:
+def test_zstd_as_written(style: str, place: str) -> None:
     for seed in range(100):
         data = contents(seed)
         payload = compress(ZSTD, data, style)
@@ -183,7 +205,7 @@ def test_zstd_as_written(style: str) -> None:
     assert zstd(compress(ZSTD, b"", style), 0) == b""
 
 
-def test_zstd_beyond_its_window_is_left_to_the_package() -> None:
+def test_zstd_beyond_its_window_is_left_to_the_package(place: str) -> None:
     data = bytes(300_000)
     for window_log, expected in ((12, None), (20, data)):
         parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=window_log, write_content_size=False)
@@ -191,7 +213,7 @@ def test_zstd_beyond_its_window_is_left_to_the_package() -> None:
         assert zstd(writer.compress(data) + writer.flush(), len(data)) == expected
 
 
-def test_zstd_takes_nothing_that_the_package_refuses() -> None:
+def test_zstd_takes_nothing_that_the_package_refuses(place: str) -> None:
     taken = 0
     for seed in range(MUTANTS // 20):
         whole = compress(ZSTD, contents(seed), STYLES[ZSTD][seed % len(STYLES[ZSTD])])

@@ -17,6 +17,7 @@ _PACKAGES = (
     "pyarrow",
     "cramjam",
     "zstandard",
+    "backports.zstd",
     "isal",
     "pyspark",
     "pandas",
@@ -68,21 +69,17 @@ def _machine() -> dict[str, Any]:
 def _cpu() -> dict[str, Any]:
     try:
         from kolumn.cache import cache_folder
+        from kolumn.cpu_fallback import libzstd
         from kolumn.cpu_fallback.crc import KIND
-        from kolumn.cpu_fallback.libzstd import decoder
     except ImportError as error:
         return {"backend": f"can't run: {error}"}
     folder = cache_folder()
     return {
         "backend": "can run",
         "CRC-32C": _checksums(KIND),
-        "zstd": _zstd(bool(decoder().decompress)),
+        "zstd": libzstd.name() or "package zstandard (no libzstd that can be called directly: slower)",
         "machine code cache": str(folder) if folder else "none: no writable folder, set KOLUMN_CACHE_DIR",
     }
-
-
-def _zstd(called: bool) -> str:
-    return "libzstd of the package zstandard" if called else "package zstandard (its libzstd can't be called directly: slower)"
 
 
 def _checksums(kind: str) -> str:
