@@ -8,6 +8,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core.cgutils import unpack_tuple
 from numba.extending import intrinsic, register_jitable
 from numba.np.arrayobj import make_array
 
@@ -129,14 +130,15 @@ def prefetch(typing: Any, address: Any) -> Any:
 
 
 @intrinsic
-def call(typing: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
-    """What the C function at an address returns for five words; pointers and sizes are words too."""
+def call(typing: Any, function: Any, words: Any) -> Any:
+    """What the C function at an address returns for a tuple of words; pointers and sizes are words too."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word = ir.IntType(64)
-        return builder.call(_pointer(builder, args[0], ir.FunctionType(word, 5 * [word])), args[1:])
+        kind = ir.FunctionType(word, words.count * [word])
+        return builder.call(_pointer(builder, args[0], kind), unpack_tuple(builder, args[1]))
 
-    return types.int64(*6 * [types.int64]), emit
+    return types.int64(types.int64, types.UniTuple(types.int64, words.count)), emit
 
 
 @register_jitable

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from numba import types
 from numba.extending import register_jitable
 
-from kolumn.codecs import LZ4, NONE, SNAPPY, ZSTD
+from kolumn.codecs import GZIP, NONE, ZSTD
 from kolumn.cpu_fallback.address import borrowed
+from kolumn.cpu_fallback.decoders import Decoders
 from kolumn.cpu_fallback.fields import batch_records
 from kolumn.cpu_fallback.inflate import RATIO_FLOOR
-from kolumn.cpu_fallback.libzstd import Zstd
 from kolumn.cpu_fallback.put import COPY, NEXT_BLOCK
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.cpu_fallback.select import Limits, keeps
@@ -44,7 +44,7 @@ ARENA = POSITIONS
 _OK, _HEADER, _CRC_FROM, _V2 = int(Code.OK), v2.HEADER, v2.CRC_FROM, layouts.V2
 _POSITION, _SIZE, _CRC, _COUNT = table.POSITION, table.SIZE, table.CRC, table.COUNT
 _CODE, _CODEC = table.CODE, table.CODEC
-_NONE, _LZ4, _SNAPPY, _ZSTD = NONE, LZ4, SNAPPY, ZSTD
+_NONE, _GZIP, _ZSTD = NONE, GZIP, ZSTD
 _BLOCK, _LARGEST = BLOCK, LARGEST
 _SMALLEST_RECORD, _RATIO_FLOOR = v2.SMALLEST_RECORD, RATIO_FLOOR
 
@@ -94,7 +94,7 @@ class Source(NamedTuple):
     whole, keep : bool
         Whether the window will hold all that is read, the arena all that is inflated, because views will point there. Else they are
         written over.
-    zstd : Zstd
+    libraries : Decoders
     """
 
     file: int
@@ -103,7 +103,7 @@ class Source(NamedTuple):
     room: int
     whole: bool
     keep: bool
-    zstd: Zstd
+    libraries: Decoders
 
 
 @register_jitable
@@ -184,7 +184,7 @@ def stream(
         size = _HEADER if new else rows[b, _SIZE]
         if new and (position >= span.stop or weight <= 0 or b == rows.shape[0] or position + _HEADER > span.end):
             return b, DONE, 0, known
-        if not new and needs_library(rows[b, _CODEC], source.zstd):
+        if not new and needs_library(rows[b, _CODEC], source.libraries):
             return b, LIBRARY, 0, known
         if position + size - (origin if source.whole else position) > source.room:
             return b, DONE, 0, b
@@ -212,11 +212,13 @@ def stream(
 
 
 @register_jitable
-def needs_library(codec: int, zstd: Zstd) -> bool:
+def needs_library(codec: int, libraries: Decoders) -> bool:
     """Whether payloads of a codec are not for `unpack`."""
+    if codec == _GZIP:
+        return libraries.deflate.function == 0
     if codec == _ZSTD:
-        return zstd.decompress == 0
-    return codec != _NONE and codec != _LZ4 and codec != _SNAPPY
+        return libraries.zstd.function == 0
+    return codec > _ZSTD
 
 
 @register_jitable
@@ -234,7 +236,7 @@ def _batch(source: Source, limits: Limits, row: Any, batch: int, records: Any, b
     used = at[ARENA] if source.keep else 0
     # What is held to `max_ratio` is left to `inflate`.
     stop = min(room.arena, used + _RATIO_FLOOR)
-    need = unpack(codec, payload, length, 2, source.arena + used, source.arena + stop, source.zstd)
+    need = unpack(codec, payload, length, 2, source.arena + used, source.arena + stop, source.libraries)
     if need < 0:
         return FULL if used else LIBRARY, 0
     state = _append(row, source.arena + used, need, 1, used, records, b, to, at, room)

@@ -15,8 +15,8 @@ from kolumn.codecs import NONE
 from kolumn.cpu_fallback.address import PAD
 from kolumn.cpu_fallback.batches import Run, modes
 from kolumn.cpu_fallback.columns import Columns
+from kolumn.cpu_fallback.decoders import decoders
 from kolumn.cpu_fallback.inflate import inflate
-from kolumn.cpu_fallback.libzstd import decoder
 from kolumn.cpu_fallback.put import COPY, VIEW
 from kolumn.cpu_fallback.select import limits, wanted
 from kolumn.cpu_fallback.stream import ARENA, BLOCK, DONE, LIBRARY, WRONG, Room, Source, Span, append, hop, load, needs_library, stream
@@ -77,7 +77,7 @@ class _Chunk:
         self.limits = limits(options)
         self.keep = options.binary == "view"
         self.modes = modes(options, VIEW if self.keep else COPY, need_key)
-        self.zstd = decoder()
+        self.libraries = decoders()
         self.state, self.need = DONE, 0
         self.records = np.zeros(len(rows), np.int64)
         sizes = rows[:known, table.SIZE]
@@ -120,13 +120,13 @@ class _Chunk:
     def _fill(self, row: int) -> int:
         """Decode until the columns are full; the row that comes next."""
         while True:
-            source = Source(self.file.descriptor, self.window.address, self.arena.address, self.room, self.whole, self.keep, self.zstd)
+            source = Source(self.file.descriptor, self.window.address, self.arena.address, self.room, self.whole, self.keep, self.libraries)
             row, self.state, self.need, self.known = stream(
                 source, self.span, self.limits, self.rows, self.known, row, self.records, self.target, self.at, self.limit
             )
             if self.state != LIBRARY:
                 return row
-            if not self.limit.arena and not needs_library(self.rows[row, table.CODEC], self.zstd):
+            if not self.limit.arena and not needs_library(self.rows[row, table.CODEC], self.libraries):
                 self._make_arena()
                 continue
             row, self.state, self.need = self._tile(row)

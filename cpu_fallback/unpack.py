@@ -1,4 +1,4 @@
-"""Payloads inflated by compiled code, so that a batch stays in the cache: lz4 and snappy here, zstd by `libzstd`.
+"""Payloads inflated by compiled code, so that a batch stays in the cache: lz4 and snappy here, gzip and zstd by `decoders`.
 
 What these decoders take is a part of what the libraries take, with the same result; for everything else they give up, and
 `inflate` lets the library decide. They write at most to their stop, look back at most to their target, and copy in whole
@@ -10,15 +10,19 @@ its kind, and the next one's first bytes are loaded before this one's are copied
 
 from numba.extending import register_jitable
 
-from kolumn.codecs import END, LZ4, SNAPPY, STORED, ZSTD, lz4, snappy, zstd
+from kolumn.codecs import END, GZIP, LZ4, SNAPPY, STORED, ZSTD, gzip, lz4, snappy, zstd
 from kolumn.cpu_fallback import blocks  # noqa: F401 (the framings as compiled functions first)
-from kolumn.cpu_fallback.address import PAD, call, copy16, copy32, copy_padded, load8, load64, select, store8
-from kolumn.cpu_fallback.libzstd import Zstd
+from kolumn.cpu_fallback.address import PAD, call, copy16, copy32, copy_padded, load8, load64, select, store8, store32, store64
+from kolumn.cpu_fallback.decoders import Decoder, Decoders
+from kolumn.cpu_fallback.libisal import AVAIL_IN, AVAIL_OUT, NEXT_IN, NEXT_OUT
+from kolumn.formats import crc
+from kolumn.formats.memory import u32_little_at
 
 GIVEN_UP = -1
 """In place of a size: not a payload, an unusual one, or one that does not fit."""
 
-_LZ4, _SNAPPY, _ZSTD, _STORED, _END = LZ4, SNAPPY, ZSTD, STORED, END
+_GZIP, _LZ4, _SNAPPY, _ZSTD, _STORED, _END = GZIP, LZ4, SNAPPY, ZSTD, STORED, END
+_NEXT_IN, _AVAIL_IN, _NEXT_OUT, _AVAIL_OUT = NEXT_IN, AVAIL_IN, NEXT_OUT, AVAIL_OUT
 _FAST = PAD
 """Bytes that must be left in source and target where copies come before checks."""
 
@@ -27,8 +31,8 @@ _LAST_LITERALS, _LAST_INPUT, _LAST_MATCH = 5, 8, 12
 
 
 @register_jitable
-def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int, library: Zstd) -> int:
-    """Inflate an lz4, snappy or zstd payload.
+def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int, libraries: Decoders) -> int:
+    """Inflate a payload.
 
     Parameters
     ----------
@@ -40,8 +44,8 @@ def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int, l
         Bytes of the payload.
     target, stop : int
         Addresses between which the inflated bytes have to lie.
-    library : Zstd
-        For zstd.
+    libraries : Decoders
+        For gzip and zstd.
 
     Returns
     -------
@@ -49,7 +53,9 @@ def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int, l
         Inflated bytes, or `GIVEN_UP`.
     """
     if codec == _ZSTD:
-        return _zstd_frames(library, buf, end, target, stop)
+        return _zstd_frames(libraries.zstd, buf, end, target, stop)
+    if codec == _GZIP:
+        return _gzip_members(libraries.deflate, buf, end, target, stop)
     if codec == _LZ4:
         flaw, at, state = lz4.header(buf, 0, end, magic)
     else:
@@ -82,7 +88,32 @@ def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int, l
 
 
 @register_jitable
-def _zstd_frames(library: Zstd, buf: int, end: int, target: int, stop: int) -> int:
+def _gzip_members(library: Decoder, buf: int, end: int, target: int, stop: int) -> int:
+    """The members of a payload, each by one call."""
+    flaw, at, _ = gzip.header(buf, 0, end, 0)
+    # Most payloads end with their size, so the usual one that has no room is not begun.
+    if flaw == 0 and u32_little_at(buf, end - 4) > stop - target:
+        return GIVEN_UP
+    to = target
+    while flaw == 0:
+        store64(library.state + _NEXT_IN, buf + at)
+        store32(library.state + _AVAIL_IN, end - at)
+        store64(library.state + _NEXT_OUT, to)
+        store32(library.state + _AVAIL_OUT, stop - to)
+        # An int: the word's upper half means nothing.
+        if call(library.function, (library.state,)) & 0xFFFFFFFF != 0:
+            return GIVEN_UP
+        at = load64(library.state + _NEXT_IN) - buf
+        size = load64(library.state + _NEXT_OUT) - to
+        flaw, at = gzip.following(buf, at, end, crc.crc32(to, 0, size), size)
+        to += size
+        if flaw == 0 and at == end:
+            return to - target
+    return GIVEN_UP
+
+
+@register_jitable
+def _zstd_frames(library: Decoder, buf: int, end: int, target: int, stop: int) -> int:
     """The frames of a payload, each by one call.
 
     A frame that could inflate to more than its window is left alone: only where the window holds all of it does a decoder that
@@ -98,7 +129,7 @@ def _zstd_frames(library: Zstd, buf: int, end: int, target: int, stop: int) -> i
         _, _, window, _ = zstd.frame_header(buf, first, last)
         if bound > window:
             return GIVEN_UP
-        size = call(library.decompress, library.context, to, min(bound, stop - to), buf + first, last - first)
+        size = call(library.function, (library.state, to, min(bound, stop - to), buf + first, last - first))
         # A size_t, whose greatest values are errors: negative here.
         if size < 0:
             return GIVEN_UP

@@ -11,7 +11,7 @@ import kolumn
 from kit.encoder import Record, batch
 from kit.streams import STYLES
 from kolumn.cpu_fallback import tiles
-from kolumn.cpu_fallback.libzstd import Zstd
+from kolumn.cpu_fallback.decoders import Decoder, Decoders
 
 KIB, MIB = 1 << 10, 1 << 20
 COLUMNS = ["key", "value", "offset", "timestamp", "codec", "position"]
@@ -70,12 +70,12 @@ def test_sizes_and_codecs(sizes: str, codecs: str, tmp_path: Path) -> None:
                 assert same, (way, threads, binary)
 
 
-def test_zstd_without_libzstd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package that does not let its library be called directly is used as it is."""
+def test_without_libraries_to_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages that do not let their libraries be called directly are used as they are."""
     path = tmp_path / "00000000000000000000.log"
-    data, expected = segment(1, SIZES["growing"], (0, 3, 4))
+    data, expected = segment(1, SIZES["growing"], (0, 1, 3, 4))
     path.write_bytes(data)
-    monkeypatch.setattr(tiles, "decoder", lambda: Zstd(0, 0))
+    monkeypatch.setattr(tiles, "decoders", lambda: Decoders(Decoder(0, 0), Decoder(0, 0)))
     for binary in ("contiguous", "view"):
         assert rows(kolumn.read(path, columns=COLUMNS, threads=1, binary=binary)) == expected
 

@@ -176,6 +176,7 @@ def test_doctor():
     assert found["cpu"]["backend"] == "can run"
     assert found["gpu"]["backend"].startswith("can't run")
     assert found["packages"]["pyarrow"]
+    assert found["cpu"]["gzip"].startswith("ISA-L")
     assert found["cpu"]["zstd"].startswith("libzstd")
     assert "CRC-32C" in run("doctor").stdout
 

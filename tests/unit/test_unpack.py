@@ -1,7 +1,10 @@
 """Payloads inflated in compiled code: what is taken is what the libraries take, and what clients write is taken."""
 
+import ctypes
 import random
+import struct
 import threading
+import zlib
 from collections.abc import Iterator
 
 import cramjam
@@ -10,15 +13,16 @@ import pytest
 import zstandard
 
 from kit.streams import STYLES, compress
-from kolumn.cpu_fallback import libzstd, unpack
+from kolumn.cpu_fallback import decoders, libisal, libzstd, unpack
 from kolumn.cpu_fallback.address import PAD
+from kolumn.cpu_fallback.decoders import Decoders
 from kolumn.cpu_fallback.inflate import inflate
-from kolumn.cpu_fallback.libzstd import Zstd, decoder
 from kolumn.cpu_fallback.scalars import compiled
 
-LZ4, SNAPPY, ZSTD = 3, 2, 4
+GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 MUTANTS = 20_000
 ROOM = 1 << 17
+GZIP_HEADER = bytes.fromhex("1f8b 0800 00000000 00ff")
 
 
 @compiled
@@ -32,8 +36,8 @@ def _snappy(at: int, end: int, to: int, stop: int) -> int:
 
 
 @compiled
-def _zstd(at: int, size: int, to: int, stop: int, library: Zstd) -> int:
-    return unpack.unpack(ZSTD, at, size, 2, to, stop, library)
+def _unpack(codec: int, at: int, size: int, to: int, stop: int, libraries: Decoders) -> int:
+    return unpack.unpack(codec, at, size, 2, to, stop, libraries)
 
 
 def contents(seed: int) -> bytes:
@@ -148,19 +152,19 @@ def test_unsound_snappy(block: bytes, why: str) -> None:
     assert library(SNAPPY, block, block[0]) is None, why
 
 
-def zstd(payload: bytes, size: int) -> bytes | None:
+def unpacked(codec: int, payload: bytes, size: int) -> bytes | None:
     """What becomes of a payload with room for ``size`` bytes."""
     source = np.frombuffer(payload + bytes(PAD), np.uint8)
     target = np.full(size + PAD, 0xA5, np.uint8)
     at, to = source.ctypes.data, target.ctypes.data
-    count = _zstd(at, len(payload), to, to + size, decoder())
+    count = _unpack(codec, at, len(payload), to, to + size, decoders.decoders())
     assert (target[size:] == 0xA5).all(), "wrote beyond its room"
     return None if count == unpack.GIVEN_UP else target[:count].tobytes()
 
 
-def by_the_package(payload: bytes) -> bytes | None:
+def by_the_package(codec: int, payload: bytes) -> bytes | None:
     source = np.frombuffer(payload + bytes(PAD), np.uint8)
-    one = (np.array([number]) for number in (0, len(payload), ZSTD, 2))
+    one = (np.array([number]) for number in (0, len(payload), codec, 2))
     found = inflate(source, *one, max_bytes=1 << 30, max_ratio=1032.0)
     return None if found.code[0] else found.arena[: found.size[0]].tobytes()
 
@@ -169,7 +173,7 @@ def by_the_package(payload: bytes) -> bytes | None:
 def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A libzstd from each place that has one here which is new enough."""
     monkeypatch.setattr(libzstd, "PLACES", (request.param,))
-    monkeypatch.setattr(libzstd, "_local", threading.local())
+    monkeypatch.setattr(decoders, "_local", threading.local())
     libzstd._library.cache_clear()
     try:
         if not libzstd.name():
@@ -182,8 +186,7 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 def test_libzstd_is_found(place: str) -> None:
     """Without it everything works, slower, and no other test would tell."""
-    assert decoder().decompress
-    assert decoder().context
+    assert all(decoders.decoders().zstd)
     assert libzstd.name().endswith(f"of {place}")
 
 
@@ -192,17 +195,42 @@ def test_an_older_libzstd_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None
     assert [libzstd._load(place) for place in libzstd.PLACES] == [None] * len(libzstd.PLACES)
 
 
+def test_isal_is_found() -> None:
+    assert all(decoders.decoders().deflate)
+
+
+def test_an_isal_with_another_state_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Other(ctypes.Structure):
+        _fields_ = (("new", ctypes.c_uint64), ("total_in", ctypes.c_uint64), *libisal.Head._fields_)
+
+    library = libisal._library()
+    assert libisal._as_told(library)
+    monkeypatch.setattr(libisal, "Head", Other)
+    assert not libisal._as_told(library)
+
+
+@pytest.mark.parametrize("style", STYLES[GZIP])
+def test_gzip_as_written(style: str) -> None:
+    for seed in range(100):
+        data = contents(seed)
+        as_written(GZIP, compress(GZIP, data, style), compress(GZIP, data[::-1]), data)
+    assert unpacked(GZIP, compress(GZIP, b"", style), 0) == b""
+    assert unpacked(GZIP, b"", 0) is None
+
+
 @pytest.mark.parametrize("style", STYLES[ZSTD])
 def test_zstd_as_written(style: str, place: str) -> None:
     for seed in range(100):
         data = contents(seed)
-        payload = compress(ZSTD, data, style)
-        two = payload + compress(ZSTD, data[::-1], "skippable")
-        assert zstd(payload, len(data)) == data
-        assert zstd(two, 2 * len(data)) == data + data[::-1]
-        assert zstd(payload, len(data) - 1) is None, "no room"
-    assert zstd(b"", 0) == b""
-    assert zstd(compress(ZSTD, b"", style), 0) == b""
+        as_written(ZSTD, compress(ZSTD, data, style), compress(ZSTD, data[::-1], "skippable"), data)
+    assert unpacked(ZSTD, compress(ZSTD, b"", style), 0) == b""
+    assert unpacked(ZSTD, b"", 0) == b""
+
+
+def as_written(codec: int, payload: bytes, reverse: bytes, data: bytes) -> None:
+    assert unpacked(codec, payload, len(data)) == data
+    assert unpacked(codec, payload + reverse, 2 * len(data)) == data + data[::-1]
+    assert unpacked(codec, payload, len(data) - 1) is None, "no room"
 
 
 def test_zstd_beyond_its_window_is_left_to_the_package(place: str) -> None:
@@ -210,7 +238,30 @@ def test_zstd_beyond_its_window_is_left_to_the_package(place: str) -> None:
     for window_log, expected in ((12, None), (20, data)):
         parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=window_log, write_content_size=False)
         writer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
-        assert zstd(writer.compress(data) + writer.flush(), len(data)) == expected
+        assert unpacked(ZSTD, writer.compress(data) + writer.flush(), len(data)) == expected
+
+
+@pytest.mark.parametrize("junk", [bytes(18), b"\x1f" + bytes(17), b"no member" * 3 + bytes(4)])
+def test_what_java_ignores_behind_gzip_members(junk: bytes) -> None:
+    data = contents(3)
+    assert unpacked(GZIP, compress(GZIP, data) + junk, ROOM) == by_the_package(GZIP, compress(GZIP, data) + junk) == data
+
+
+def test_gzip_takes_what_zlib_takes() -> None:
+    """Damage that a checksum would betray is given the right one here."""
+    taken = 0
+    for seed in range(MUTANTS // 20):
+        deflate = zlib.compressobj(wbits=-15, strategy=zlib.Z_FIXED if seed % 4 == 0 else zlib.Z_DEFAULT_STRATEGY)
+        for mutant in mutants(deflate.compress(contents(seed)) + deflate.flush(), random.Random(seed)):
+            stream = zlib.decompressobj(wbits=-15)
+            try:
+                data = stream.decompress(mutant)
+            except zlib.error:
+                data = b""
+            member = GZIP_HEADER + mutant[: len(mutant) - len(stream.unused_data)] + struct.pack("<II", zlib.crc32(data), len(data))
+            assert unpacked(GZIP, member, len(data)) == (data if stream.eof else None), (seed, mutant.hex())
+            taken += stream.eof
+    assert taken > MUTANTS // 100
 
 
 def test_zstd_takes_nothing_that_the_package_refuses(place: str) -> None:
@@ -218,8 +269,8 @@ def test_zstd_takes_nothing_that_the_package_refuses(place: str) -> None:
     for seed in range(MUTANTS // 20):
         whole = compress(ZSTD, contents(seed), STYLES[ZSTD][seed % len(STYLES[ZSTD])])
         for mutant in mutants(whole, random.Random(seed)):
-            found = zstd(mutant, ROOM)
+            found = unpacked(ZSTD, mutant, ROOM)
             if found is not None:
                 taken += 1
-                assert found == by_the_package(mutant), (seed, mutant.hex())
+                assert found == by_the_package(ZSTD, mutant), (seed, mutant.hex())
     assert taken > MUTANTS // 100

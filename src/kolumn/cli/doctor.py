@@ -69,7 +69,7 @@ def _machine() -> dict[str, Any]:
 def _cpu() -> dict[str, Any]:
     try:
         from kolumn.cache import cache_folder
-        from kolumn.cpu_fallback import libzstd
+        from kolumn.cpu_fallback import libisal, libzstd
         from kolumn.cpu_fallback.crc import KIND
     except ImportError as error:
         return {"backend": f"can't run: {error}"}
@@ -77,6 +77,7 @@ def _cpu() -> dict[str, Any]:
     return {
         "backend": "can run",
         "CRC-32C": _checksums(KIND),
+        "gzip": "ISA-L of the package isal" if libisal.available() else "package isal (its ISA-L can't be called directly: slower)",
         "zstd": libzstd.name() or "package zstandard (no libzstd that can be called directly: slower)",
         "machine code cache": str(folder) if folder else "none: no writable folder, set KOLUMN_CACHE_DIR",
     }
