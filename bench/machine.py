@@ -9,6 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from kolumn.cpu_fallback import libzstd
+
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("numba", "numpy", "pyarrow", "cramjam", "zstandard", "isal")
@@ -24,6 +26,7 @@ def describe() -> dict[str, Any]:
         "memory": _field("/proc/meminfo", "MemTotal"),
         "system": platform.release(),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "zstd": libzstd.name(),
     }
 
 

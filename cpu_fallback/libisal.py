@@ -29,7 +29,7 @@ class Head(ctypes.Structure):
 NEXT_OUT, AVAIL_OUT = Head.next_out.offset, Head.avail_out.offset
 NEXT_IN, AVAIL_IN = Head.next_in.offset, Head.avail_in.offset
 STATE_BYTES = 256 << 10
-"""More than a state takes: about 90 KB, most of them 64 KiB of output."""
+"""More than a state takes, which is less than half of it."""
 
 
 class State:
