@@ -16,18 +16,41 @@ _TYPE_BITS, _KNOWN_BITS = 0x0F, 0x3F
 
 
 @compiled
-def candidate(buf: int, origin: int, at: int, stop: int, end: int, floor: int, format: int) -> int:
-    """First position in [at, stop) whose bytes could be the header of an entry; ``stop`` where none could.
+def candidate(buf: int, origin: int, at: int, stop: int, loaded: int, end: int, floor: int, format: int, budget: int) -> tuple[int, int]:
+    """First position in [at, stop) whose bytes could be the header of an entry with the right checksum.
 
     `walk.HEADERS` bytes from each position on must be readable (padding will do). An entry must end by ``end``, its offset must
-    be above ``floor``, and bits that no writer sets must be clear.
+    be above ``floor``, and bits that no writer sets must be clear. Checksums of entries that end behind ``loaded``, and where format 3
+    may be, are not looked at here.
+
+    Returns
+    -------
+    position : int
+        ``stop`` where there is none.
+    left : int
+        Of the ``budget`` of bytes to be checksummed; entries larger than that are passed over.
     """
     base = buf - origin
     while at < stop:
         if _plausible(base, at, end, floor, format):
-            return at
+            if format == _V3_FORMAT:
+                return at, budget
+            size = memory.i32_at(base, at + 8) + _OVERHEAD
+            if size <= budget:
+                if at + size > loaded:
+                    return at, budget
+                budget -= size
+                if _intact(base, at, size, format):
+                    return at, budget
         at += 1
-    return stop
+    return stop, budget
+
+
+@register_jitable
+def _intact(base: int, at: int, size: int, format: int) -> bool:
+    if layouts.has_castagnoli(layouts.layout_of(format, memory.load8(base, at + 16))):
+        return crc.crc32c(base, at + v2.CRC_FROM, at + size) == memory.u32_at(base, at + 17)
+    return crc.crc32(base, at + legacy.CRC_FROM, at + size) == memory.u32_at(base, at + 12)
 
 
 @compiled

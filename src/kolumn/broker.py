@@ -16,12 +16,13 @@ from kolumn.conversion.losses import Losses
 from kolumn.conversion.regroup import regroup
 from kolumn.conversion.retarget import Changes
 from kolumn.cpu_fallback.address import PAD
+from kolumn.cpu_fallback.checksum import crc32
 from kolumn.cpu_fallback.walk import check, walk
 from kolumn.encode.entries import Settings
 from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError, Code, CorruptBatchError
 from kolumn.explain import header_error
-from kolumn.formats import crc, enriched, layouts, memory, table
+from kolumn.formats import enriched, layouts, memory, table
 from kolumn.formats.entry import SMALLEST
 from kolumn.options import Options
 from kolumn.pieces import Piece, piece_of
@@ -190,7 +191,7 @@ def mirror(entries: bytes) -> Mirrored:
             parts.append(bytes(data))
         elif row[table.ATTRIBUTES] & enriched.NON_KEYED:
             data[17] &= ~enriched.HONOURED
-            memory.put32(data, 12, crc.crc32(bytes(data), enriched.CRC_FROM, len(data)))
+            memory.put32(data, 12, crc32(data, enriched.CRC_FROM))
             parts.append(bytes(data))
             passed_on += 1
         else:

@@ -129,9 +129,10 @@ def _count(good: Any, errors: dict[int, Any], result: Decoded) -> None:
 
 def before_trouble(file: SegmentFile, chunk: Chunk, rows: Any, options: Options, start: int | None, result: Decoded) -> Any:
     """Rows up to where the chain of entries is lost; damaged entries inside the chain are noted."""
+    intact = np.flatnonzero(rows[:, table.CODE] == Code.OK)
     for i in np.flatnonzero(rows[:, table.CODE]):
         row = rows[i]
-        before = rows[:i][rows[:i, table.CODE] == Code.OK]
+        before = rows[intact[: np.searchsorted(intact, i)][-1:]]
         if not len(before) and start is None and options.errors == "skip":
             result.undecided = True
             return rows[:0]

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from kolumn.cpu_fallback.checksum import crc32, crc32c
 from kolumn.errors import Code, CorruptBatchError, error_kind
-from kolumn.formats import crc, layouts, memory, table
+from kolumn.formats import layouts, memory, table
 from kolumn.formats.varint import uvarint32, varint32, varint64
 
 _VARINTS = {
@@ -26,8 +27,8 @@ def header_error(path: str, row: Any, entry: Any) -> CorruptBatchError:
     expected, found = None, ""
     if code == Code.BAD_CRC:
         stored = int(row[table.CRC])
-        checksum = crc.crc32c if layouts.has_castagnoli(int(row[table.LAYOUT])) else crc.crc32
-        computed = checksum(entry, int(row[table.CRC_FROM]), len(entry))
+        checksum = crc32c if layouts.has_castagnoli(int(row[table.LAYOUT])) else crc32
+        computed = checksum(entry, int(row[table.CRC_FROM]))
         expected, found = f"the stored checksum 0x{stored:08x}", f"0x{computed:08x} over the {len(entry)} bytes of the batch"
     elif code == Code.BAD_MAGIC:
         found = str(int(row[table.MAGIC]))

@@ -243,7 +243,9 @@ class Search:
             stop = loaded if loaded == self.file.size else loaded - HEADERS
             origin, chain = at, None
             while at < stop and chain is None:
-                at = int(candidate(source.ctypes.data, origin, at, stop, self.file.size, floor, self.file.format))
+                at, self._budget = candidate(
+                    source.ctypes.data, origin, at, stop, loaded, self.file.size, floor, self.file.format, self._budget
+                )
                 if at < stop:
                     chain = self._chain(at, floor)
                     at += 1

@@ -8,7 +8,7 @@
 
 import numpy as np
 
-from kolumn.formats import crc
+from kolumn.cpu_fallback.checksum import crc32c
 from kolumn.storage import read_bytes
 
 _ABORTED = np.dtype([("version", ">i2"), ("producer", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")])
@@ -43,7 +43,7 @@ def read_snapshot(name: str) -> dict[int, int] | None:
     if len(raw) < _HEAD or int.from_bytes(raw[:2], "big") != 1:
         return None
     count = int.from_bytes(raw[6:_HEAD], "big", signed=True)
-    if count * _PRODUCER.itemsize != len(raw) - _HEAD or int.from_bytes(raw[2:6], "big") != crc.crc32c(raw, 6, len(raw)):
+    if count * _PRODUCER.itemsize != len(raw) - _HEAD or int.from_bytes(raw[2:6], "big") != crc32c(raw, 6):
         return None
     producers = np.frombuffer(raw, _PRODUCER, count, _HEAD)
     return {int(one["producer"]): int(one["open"]) for one in producers if one["open"] >= 0}

@@ -13,6 +13,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 import crc32c
@@ -93,8 +94,9 @@ def read(data: bytes, check_crcs: bool = True) -> Segment:
     return Segment(entries, "truncated" if at < len(data) else "end", at)
 
 
+@lru_cache(maxsize=64)
 def read_entry(entry: bytes, position: int, check_crcs: bool = True) -> Entry:
-    """Read the one entry that ``entry`` holds."""
+    """Read the one entry that ``entry`` holds. The same bytes are asked for again and again, so what comes back is not to be changed."""
     found = Entry(position, len(entry), *struct.unpack_from(">q", entry))
     magic = struct.unpack_from(">b", entry, 16)[0]
     try:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numba import njit
 
+from kolumn.cpu_fallback import checksum
 from kolumn.cpu_fallback import crc as chosen
 from kolumn.cpu_fallback.fold import folding, widest
 from kolumn.cpu_fallback.scalars import compiled
@@ -31,6 +32,14 @@ def test_lengths_and_alignments() -> None:
         for at in (0, 1, 6, 63):
             part = BYTES[at : at + length].tobytes()
             assert both(BYTES.ctypes.data, at, at + length) == (crc32c.crc32c(part), zlib.crc32(part)), (length, at)
+
+
+@pytest.mark.parametrize("held", [bytes, bytearray, memoryview, lambda part: np.frombuffer(part, np.uint8)])
+def test_of_what_python_holds(held: Any) -> None:
+    for at in (0, 6, 99, 100):
+        part = BYTES[:100].tobytes()
+        found = checksum.crc32c(held(part), at), checksum.crc32(held(part), at)
+        assert found == (crc32c.crc32c(part[at:]), zlib.crc32(part[at:]))
 
 
 @pytest.mark.parametrize("kind", ["portable", "instruction", "fold"])
