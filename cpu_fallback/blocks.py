@@ -4,6 +4,7 @@ import numpy as np
 
 from kolumn.codecs import END, GZIP, LZ4, NONE, SNAPPY, STORED, ZSTD, flaws, gzip, lz4, snappy, xxh32, zstd
 from kolumn.cpu_fallback import scalars  # noqa: F401 (formats first)
+from kolumn.cpu_fallback.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.compile import compiled
 from kolumn.scalar import scalar
 
@@ -15,7 +16,20 @@ CODEC = flaws.CODEC
 
 
 @compiled
-def _frame(buf, start, size, codec, magic, limit, first, row, table, flaw, where, careful):  # type: ignore[no-untyped-def]
+def _frame(
+    buf: int,
+    start: Int64s,
+    size: Int64s,
+    codec: Int64s,
+    magic: Int64s,
+    limit: Int64s,
+    first: int,
+    row: int,
+    table: Table,
+    flaw: Int64s,
+    where: Int64s,
+    careful: Flags,
+) -> tuple[int, int]:
     """Fill the table from payload ``first`` and row ``row`` on; stops at a payload whose blocks find no room."""
     for i in range(first, len(start)):
         at, end, c = start[i], start[i] + size[i], codec[i]
@@ -60,7 +74,7 @@ def _frame(buf, start, size, codec, magic, limit, first, row, table, flaw, where
 
 
 @compiled
-def member_end(buf, at, end, crc, size):  # type: ignore[no-untyped-def]
+def member_end(buf: int, at: int, end: int, crc: int, size: int) -> tuple[int, int]:
     """`gzip.following` for one member."""
     return gzip.following(buf, at, end, crc, size)
 

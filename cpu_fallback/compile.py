@@ -1,34 +1,73 @@
-"""Numba for the CPU: `compiled` makes a loop that has no GIL and no bounds checks and is cached on disk.
+"""Numba for the CPU: `compiled` makes a loop that has no GIL and no bounds checks and whose machine code is kept on disk.
 
-The cache is keyed by a fingerprint of every source file that can end up in compiled code, because Numba itself only looks
-at the file of the outermost function; and by how checksums are made, which the environment may say.
+Numba would look at the file of the outermost function only. Here the folder of the machine code is named for everything that can
+change it: a fingerprint of all source files that can end up in compiled code, how checksums are made, which the environment may say,
+the processor, and the versions of Python, Numba and LLVM.
+
+A loop that is called and has no code yet is not compiled here but ahead, with all that belong to it, by `kolumn.compile_ahead`. Only
+where that can't be, this process compiles it.
 """
 
+import hashlib
+import logging
 import os
-from collections.abc import Callable
+import pickle
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from numba import njit
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+import llvmlite
+import numba
+from llvmlite import binding
+from numba import config, njit
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, NullCache, _CacheLocator
 
-from kolumn.cache import cache_folder, fingerprint
+from kolumn import compile_ahead
+from kolumn.cache import code_folder, fingerprint
 from kolumn.cpu_fallback.crc import KIND
+
+logger = logging.getLogger("kolumn")
+
+LOOPS: dict[str, Any] = {}
+"""Every loop that has been defined so far, by ``module:name``."""
+
+SOURCES = ("scalar.py", "errors.py", "cpu_fallback", "formats", "codecs")
+"""What can end up in machine code; constants do as well as functions."""
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compile a loop for the CPU on first use: GIL released, machine code cached between processes."""
+    """A loop for the CPU: GIL released, machine code shared by processes.
+
+    The parameters of a loop of Kolumn are annotated, see `kolumn.cpu_fallback.arrays`.
+    """
     dispatcher = njit(nogil=True, boundscheck=False)(function)
-    if cache_folder() is not None:
-        dispatcher._cache = _Cache(function)
+    name = f"{function.__module__}:{function.__qualname__}"
+    LOOPS[name] = dispatcher
+    dispatcher._cache = _Cache(function, name) if folder() is not None else _NoCache(name)
     return dispatcher
 
 
+@cache
+def folder() -> Path | None:
+    """Where the machine code of the loops is kept for this processor and these versions; None for nowhere."""
+    return code_folder(_fingerprint())
+
+
+@cache
 def _fingerprint() -> str:
-    return f"{fingerprint('scalar.py', 'cpu_fallback', 'formats', 'codecs')}-{KIND}"
+    """Name of the folder."""
+    processor = config.CPU_NAME or binding.get_host_cpu_name(), config.CPU_FEATURES or binding.get_host_cpu_features().flatten()
+    versions = platform.python_version_tuple()[:2], platform.python_implementation(), numba.__version__, llvmlite.__version__
+    machine = binding.get_process_triple(), *processor, config.ENABLE_AVX, config.OPT
+    of_machine = hashlib.sha256(repr((machine, versions)).encode()).hexdigest()[:12]
+    return f"{fingerprint(*SOURCES)}-{of_machine}-{KIND}"
 
 
 class _Locator(_CacheLocator):
-    """Where Numba keeps the code of one function: `cache_folder`, under the fingerprint of the sources."""
+    """Where Numba keeps the code of one function."""
 
     def __init__(self, function: Callable[..., Any], source: str) -> None:
         self._line = function.__code__.co_firstlineno
@@ -38,7 +77,7 @@ class _Locator(_CacheLocator):
         return cls(function, source)
 
     def get_cache_path(self) -> str:
-        return os.path.join(str(cache_folder()), _fingerprint())
+        return str(folder())
 
     def get_source_stamp(self) -> str:
         return _fingerprint()
@@ -46,10 +85,74 @@ class _Locator(_CacheLocator):
     def get_disambiguator(self) -> str:
         return str(self._line)
 
+    def ensure_cache_path(self) -> None:
+        Path(self.get_cache_path()).mkdir(mode=0o755, exist_ok=True)
+
 
 class _CacheImpl(CompileResultCacheImpl):
     _locator_classes = (_Locator,)
 
 
+class _CacheFile(IndexDataCacheFile):
+    """Files that others can't write to, whatever the umask."""
+
+    @contextmanager
+    def _open_for_write(self, filepath: str) -> Iterator[Any]:
+        draft = f"{filepath}.{os.getpid()}.tmp"
+        try:
+            with open(draft, "wb", opener=_private) as file:
+                yield file
+            os.replace(draft, filepath)
+        except BaseException:
+            Path(draft).unlink(missing_ok=True)
+            raise
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o644)
+
+
 class _Cache(FunctionCache):
     _impl_class = _CacheImpl
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        super().__init__(function)
+        self._loop = name
+        self._cache_file = _CacheFile(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Machine code from disk; what is not there is compiled ahead, with all that belongs to it."""
+        found = self._stored(sig, target_context)
+        if found is None and compile_ahead.make(self._loop):
+            found = self._stored(sig, target_context)
+        if found is None:
+            compile_ahead.begin_alone(self._loop)
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep machine code for other processes; a full disk, or a folder that can only be read, is no reason to fail."""
+        compile_ahead.end_alone()
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            logger.info("machine code of %s is not kept: %s", self._loop, error)
+
+    def _stored(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            logger.info("machine code of %s can't be read: %s", self._loop, error)
+            with suppress(OSError):
+                os.unlink(self._cache_file._index_path)
+            return None
+
+
+class _NoCache(NullCache):
+    def __init__(self, loop: str) -> None:
+        self._loop = loop
+
+    def load_overload(self, sig: Any, target_context: Any) -> None:
+        compile_ahead.begin_alone(self._loop)
+
+    def save_overload(self, sig: Any, cres: Any) -> None:
+        compile_ahead.end_alone()

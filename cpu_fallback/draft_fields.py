@@ -15,6 +15,7 @@ from kolumn.formats import enriched, kip98_draft, legacy, memory, table
 
 _OK, _MESSAGE_TYPE = int(Code.OK), int(Code.MESSAGE_TYPE)
 _BASE_OFFSET, _MAX_TIMESTAMP, _TIMESTAMP_TYPE = table.BASE_OFFSET, table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE
+_LOG_APPEND_TIME = table.LOG_APPEND_TIME
 _CODEC, _ATTRIBUTES = table.CODEC, table.ATTRIBUTES
 _HONOURED, _FIRST_CONTROL, _LAST_CONTROL = enriched.HONOURED, enriched.FIRST_CONTROL, enriched.LAST_CONTROL
 
@@ -23,7 +24,7 @@ _HONOURED, _FIRST_CONTROL, _LAST_CONTROL = enriched.HONOURED, enriched.FIRST_CON
 def set_messages(row: Any, buf: int, end: int, buffer: int, origin: int, to: Target, at: Any) -> tuple[int, int, int]:
     """Messages of a set that `index` has hopped through: (code, record, position of the offence)."""
     n, key, value = at[ROWS], at[KEY], at[VALUE]
-    append_time = row[_TIMESTAMP_TYPE] == 1
+    append_time = row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME
     where, record = 0, 0
     while where < end:
         code, body, following = kip98_draft.hop(buf, where, end)

@@ -1,10 +1,9 @@
 """Records become batches of formats 2 and 3: where each batch begins, its records' bytes, its header. The loops of `kolumn.encode`."""
 
-from typing import Any
-
 from numba.extending import register_jitable
 
 from kolumn.cpu_fallback.address import load32, load64, store32
+from kolumn.cpu_fallback.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.payloads import Payloads, Records, copy_payload, payload
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.formats import crc, layouts, memory, table, v2, v3_compact
@@ -36,7 +35,7 @@ def _fixed_size(records: Records, row: int, skip: int) -> int:
 
 
 @compiled
-def split(records: Records, skip: int, cut: Any, batch_bytes: int, batch_records: int, body: int, first: Any, size: Any) -> int:
+def split(records: Records, skip: int, cut: Flags, batch_bytes: int, batch_records: int, body: int, first: Int64s, size: Int64s) -> int:
     """Say which records make a batch, and how large everything becomes.
 
     Parameters
@@ -85,7 +84,7 @@ def split(records: Records, skip: int, cut: Any, batch_bytes: int, batch_records
 
 
 @compiled
-def measure(records: Records, skip: int, first: Any, stop: int, rows: Any, body: int, size: Any) -> None:
+def measure(records: Records, skip: int, first: Int64s, stop: int, rows: Table, body: int, size: Int64s) -> None:
     """Sizes of batches that are given: fills ``body`` and ``size`` as `split` does, deltas counting from what ``rows`` say."""
     for b in range(first.shape[0]):
         size[b] = 0
@@ -109,7 +108,7 @@ def _put(column: Payloads, row: int, to: int) -> int:
 
 
 @compiled
-def fill(records: Records, skip: int, first: Any, stop: int, rows: Any, body: int, to: Any) -> None:
+def fill(records: Records, skip: int, first: Int64s, stop: int, rows: Table, body: int, to: Int64s) -> None:
     """Write the records of batches.
 
     Parameters
@@ -139,7 +138,7 @@ def fill(records: Records, skip: int, first: Any, stop: int, rows: Any, body: in
 
 
 @compiled
-def seal(buf: int, rows: Any) -> None:
+def seal(buf: int, rows: Table) -> None:
     """Write the headers of batches whose payloads are in place, and then their checksums.
 
     Parameters
@@ -160,7 +159,7 @@ def seal(buf: int, rows: Any) -> None:
 
 
 @compiled
-def compact_headers(rows: Any, payload: Any, size: Any) -> None:
+def compact_headers(rows: Table, payload: Int64s, size: Int64s) -> None:
     """Bytes of the headers of format 3 batches whose records have ``payload`` bytes, into ``size``."""
     for b in range(rows.shape[0]):
         size[b] = v3_compact.header_size(rows[b], payload[b])

@@ -1,10 +1,9 @@
 """Records become messages of formats 0 and 1, alone or as the contents of wrappers, and the wrappers around them."""
 
-from typing import Any
-
 from numba.extending import register_jitable
 
 from kolumn.cpu_fallback.address import load8, load64
+from kolumn.cpu_fallback.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.payloads import Payloads, Records, copy_payload, payload
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.formats import crc, legacy, memory, table
@@ -15,7 +14,7 @@ _TIMESTAMP_TYPE, _MAX_TIMESTAMP, _BASE_OFFSET = table.TIMESTAMP_TYPE, table.MAX_
 
 
 @compiled
-def split(records: Records, magic: int, cut: Any, batch_bytes: int, batch_records: int, first: Any, size: Any) -> int:
+def split(records: Records, magic: int, cut: Flags, batch_bytes: int, batch_records: int, first: Int64s, size: Int64s) -> int:
     """Say which records make a set of messages, and how many bytes it has; parameters as of `encode_batches.split`."""
     count = 0
     for row in range(records.rows):
@@ -45,7 +44,7 @@ def seal_message(pos: int, end: int) -> None:
 
 
 @compiled
-def measure(records: Records, magic: int, first: Any, stop: int, size: Any) -> None:
+def measure(records: Records, magic: int, first: Int64s, stop: int, size: Int64s) -> None:
     """Sizes of sets that are given, into ``size``."""
     for b in range(first.shape[0]):
         size[b] = 0
@@ -54,7 +53,7 @@ def measure(records: Records, magic: int, first: Any, stop: int, size: Any) -> N
 
 
 @compiled
-def fill(records: Records, magic: int, marks: int, first: Any, stop: int, rows: Any, to: Any) -> None:
+def fill(records: Records, magic: int, marks: int, first: Int64s, stop: int, rows: Table, to: Int64s) -> None:
     """Write the messages of sets.
 
     Parameters
@@ -81,7 +80,7 @@ def fill(records: Records, magic: int, marks: int, first: Any, stop: int, rows: 
 
 
 @compiled
-def wrap(buf: int, rows: Any, magic: int) -> None:
+def wrap(buf: int, rows: Table, magic: int) -> None:
     """Write wrappers around sets that are in place, where there is a codec; parameters as of `encode_batches.seal`."""
     for b in range(rows.shape[0]):
         if rows[b, _CODEC] == 0:

@@ -1,10 +1,9 @@
 """Records become the message sets of `formats.kip98_draft`."""
 
-from typing import Any
-
 from numba.extending import register_jitable
 
 from kolumn.cpu_fallback.address import load8, load64, store32
+from kolumn.cpu_fallback.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.payloads import Payloads, Records, copy_payload, payload
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.formats import crc, kip98_draft, memory, table
@@ -21,7 +20,7 @@ def _body(records: Records, row: int, delta: int) -> int:
 
 
 @compiled
-def split(records: Records, cut: Any, batch_bytes: int, batch_records: int, body: int, first: Any, size: Any) -> int:
+def split(records: Records, cut: Flags, batch_bytes: int, batch_records: int, body: int, first: Int64s, size: Int64s) -> int:
     """Say which records make a set, and how large everything becomes; parameters as of `encode_batches.split`."""
     count, used, base = 0, 0, 0
     for row in range(records.rows):
@@ -46,7 +45,7 @@ def split(records: Records, cut: Any, batch_bytes: int, batch_records: int, body
 
 
 @compiled
-def measure(records: Records, first: Any, stop: int, rows: Any, body: int, size: Any) -> None:
+def measure(records: Records, first: Int64s, stop: int, rows: Table, body: int, size: Int64s) -> None:
     """Sizes of sets that are given: fills ``body`` and ``size`` as `split` does, deltas counting from what ``rows`` say."""
     for b in range(first.shape[0]):
         size[b] = 0
@@ -65,7 +64,7 @@ def _put(column: Payloads, row: int, to: int) -> int:
 
 
 @compiled
-def fill(records: Records, control: int, first: Any, stop: int, rows: Any, to: Any) -> None:
+def fill(records: Records, control: int, first: Int64s, stop: int, rows: Table, to: Int64s) -> None:
     """Write the messages of sets.
 
     Parameters
@@ -90,7 +89,7 @@ def fill(records: Records, control: int, first: Any, stop: int, rows: Any, to: A
 
 
 @compiled
-def seal(buf: int, rows: Any) -> None:
+def seal(buf: int, rows: Table) -> None:
     """Write the headers of sets whose payloads are in place, and then their checksums; parameters as of `encode_batches.seal`."""
     for b in range(rows.shape[0]):
         pos, size = rows[b, _POSITION], rows[b, _SIZE]

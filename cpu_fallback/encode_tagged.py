@@ -1,10 +1,9 @@
 """Records become the messages of `formats.enriched`, alone or as the contents of wrappers, and the wrappers around them."""
 
-from typing import Any
-
 from numba.extending import register_jitable
 
 from kolumn.cpu_fallback.address import load8, load32, load64
+from kolumn.cpu_fallback.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.encode_messages import put_sized, seal_message
 from kolumn.cpu_fallback.payloads import Records, payload
 from kolumn.cpu_fallback.scalars import compiled
@@ -25,7 +24,7 @@ def _size(records: Records, tagged: int, row: int) -> int:
 
 
 @compiled
-def split(records: Records, tagged: int, cut: Any, batch_bytes: int, batch_records: int, first: Any, size: Any) -> int:
+def split(records: Records, tagged: int, cut: Flags, batch_bytes: int, batch_records: int, first: Int64s, size: Int64s) -> int:
     """Say which records make a set of messages, and how many bytes it has.
 
     ``tagged`` is the address of a uint8 for each row: whether it gets a broker timestamp. The others are as of `encode_batches.split`.
@@ -42,7 +41,7 @@ def split(records: Records, tagged: int, cut: Any, batch_bytes: int, batch_recor
 
 
 @compiled
-def measure(records: Records, tagged: int, first: Any, stop: int, size: Any) -> None:
+def measure(records: Records, tagged: int, first: Int64s, stop: int, size: Int64s) -> None:
     """Sizes of sets that are given, into ``size``."""
     for b in range(first.shape[0]):
         size[b] = 0
@@ -58,7 +57,7 @@ def _put_time(at: int, timestamp: int) -> int:
 
 
 @compiled
-def fill(records: Records, tagged: int, kinds: int, seconds: int, first: Any, stop: int, rows: Any, to: Any) -> None:
+def fill(records: Records, tagged: int, kinds: int, seconds: int, first: Int64s, stop: int, rows: Table, to: Int64s) -> None:
     """Write the messages of sets.
 
     Parameters
@@ -88,7 +87,7 @@ def fill(records: Records, tagged: int, kinds: int, seconds: int, first: Any, st
 
 
 @compiled
-def wrap(buf: int, rows: Any) -> None:
+def wrap(buf: int, rows: Table) -> None:
     """Write wrappers around sets that are in place, where there is a codec; parameters as of `encode_batches.seal`."""
     for b in range(rows.shape[0]):
         if rows[b, _CODEC] == 0:

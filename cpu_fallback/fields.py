@@ -9,6 +9,7 @@ from typing import Any
 from numba.extending import register_jitable
 
 from kolumn.cpu_fallback.address import store8
+from kolumn.cpu_fallback.arrays import Int64s, Table
 from kolumn.cpu_fallback.draft_fields import set_messages, tagged_messages
 from kolumn.cpu_fallback.plain_records import plain_records
 from kolumn.cpu_fallback.put import forget, put
@@ -21,22 +22,22 @@ _OK, _RECORD_END, _RECORD_LENGTH = int(Code.OK), int(Code.RECORD_END), int(Code.
 _RECORDS_MISSING, _RECORDS_REMAIN = int(Code.RECORDS_MISSING), int(Code.RECORDS_REMAIN)
 _LAYOUT, _CODEC, _CODE, _RECORD, _WHERE = table.LAYOUT, table.CODEC, table.CODE, table.RECORD, table.WHERE
 _BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
-_MAX_TIMESTAMP, _TIMESTAMP_TYPE = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE
+_MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
 _TOMBSTONE_MAGIC, _TOMBSTONE, _FLAGGED = kip87.MAGIC, kip87.TOMBSTONE, kip87.FLAGGED
 _ENRICHED, _KIP98 = layouts.ENRICHED, layouts.KIP98
 
 
 @compiled
 def fields(
-    rows: Any,
-    payload: Any,
-    size: Any,
-    base: Any,
-    buffer: Any,
-    origin: Any,
-    records: Any,
+    rows: Table,
+    payload: Int64s,
+    size: Int64s,
+    base: Int64s,
+    buffer: Int64s,
+    origin: Int64s,
+    records: Int64s,
     to: Target,
-    at: Any,
+    at: Int64s,
     headers: int,
     stop_at_error: bool,
 ) -> None:
@@ -97,7 +98,7 @@ def batch_records(
     n, key, value = at[ROWS], at[KEY], at[VALUE]
     header, header_key, header_value = at[HEADERS], at[HEADER_KEY], at[HEADER_VALUE]
     offset, timestamp, append_timestamp = row[_BASE_OFFSET], row[_BASE_TIMESTAMP], row[_MAX_TIMESTAMP]
-    append_time = row[_TIMESTAMP_TYPE] == 1
+    append_time = row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME
     where, first, last = 0, n, n + count
     while n < last:
         where, n, key, value = plain_records(row, buf, where, end, buffer, origin, last, skip, to, n, key, value, header)
@@ -138,7 +139,7 @@ def batch_records(
 def _messages(row: Any, buf: int, end: int, buffer: int, origin: int, count: int, base: int, to: Target, at: Any) -> tuple[int, int, int]:
     """A format 0 or 1 message, or the inner messages of a wrapper that `index` has walked: results as `_batch`."""
     n, key, value = at[ROWS], at[KEY], at[VALUE]
-    append_time = row[_TIMESTAMP_TYPE] == 1
+    append_time = row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME
     where = 0
     for record in range(count):
         stop = end

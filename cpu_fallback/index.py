@@ -1,7 +1,6 @@
 """How many rows a run of batches will give: what has to be allocated before `fields` writes."""
 
-from typing import Any
-
+from kolumn.cpu_fallback.arrays import Int64s, Table
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.errors import Code
 from kolumn.formats import inner, layouts, table, v2, v3_compact
@@ -15,7 +14,7 @@ _V3_BARE, _KIP98 = layouts.V3_BARE, layouts.KIP98
 
 
 @compiled
-def index(rows: Any, payload: Any, size: Any, format: int, check_crcs: bool, records: Any, base: Any) -> None:
+def index(rows: Table, payload: Int64s, size: Int64s, format: int, check_crcs: bool, records: Int64s, base: Int64s) -> None:
     """Count the records of each batch without a code; batches whose count can't be true get one.
 
     Parameters
@@ -66,7 +65,7 @@ def index(rows: Any, payload: Any, size: Any, format: int, check_crcs: bool, rec
 
 
 @compiled
-def count_headers(rows: Any, payload: Any, size: Any, records: Any) -> int:
+def count_headers(rows: Table, payload: Int64s, size: Int64s, records: Int64s) -> int:
     """Upper bound of the record headers in the batches that `index` let through (messages have none)."""
     total = 0
     for b in range(rows.shape[0]):

@@ -4,6 +4,8 @@ from typing import Any
 
 from numba.extending import register_jitable
 
+from kolumn.codecs import LZ4, NONE, ZSTD
+from kolumn.cpu_fallback.arrays import Int64s, Table
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.errors import Code
 from kolumn.formats import enriched, layouts, legacy, table
@@ -13,11 +15,11 @@ _NULL_WRAPPER, _MESSAGE_TYPE = int(Code.NULL_WRAPPER), int(Code.MESSAGE_TYPE)
 _POSITION, _SIZE, _CODEC, _COUNT, _CODE = table.POSITION, table.SIZE, table.CODEC, table.COUNT, table.CODE
 _LAYOUT, _PAYLOAD, _ATTRIBUTES, _CONTROL = table.LAYOUT, table.PAYLOAD, table.ATTRIBUTES, table.CONTROL
 _ENRICHED, _KIP98 = layouts.ENRICHED, layouts.KIP98
-_ZSTD = 4
+_NONE, _LZ4, _ZSTD = NONE, LZ4, ZSTD
 
 
 @compiled
-def locate(buf: int, origin: int, rows: Any, start: Any, size: Any, codec: Any) -> None:
+def locate(buf: int, origin: int, rows: Table, start: Int64s, size: Int64s, codec: Int64s) -> None:
     """Fill ``start`` (position in the segment), ``size`` (bytes) and ``codec`` of each entry's payload.
 
     Entries that can have no payload get a code in ``rows``. A batch that says it has no records has an empty payload: like Java,
@@ -33,7 +35,7 @@ def locate(buf: int, origin: int, rows: Any, start: Any, size: Any, codec: Any) 
         elif row[_COUNT] == 0 or (row[_LAYOUT] == _KIP98 and row[_SIZE] == row[_PAYLOAD]):
             continue
         else:
-            row[_CODE] = _codec(row[_CODEC], _ZSTD - 1 if row[_LAYOUT] == _KIP98 else _ZSTD)
+            row[_CODE] = _codec(row[_CODEC], _LZ4 if row[_LAYOUT] == _KIP98 else _ZSTD)
             start[b], size[b] = row[_POSITION] + row[_PAYLOAD], row[_SIZE] - row[_PAYLOAD]
         if row[_CODE] == _OK:
             codec[b] = row[_CODEC]
@@ -54,10 +56,10 @@ def _message(buf: int, row: Any) -> tuple[int, int, int]:
     position, end = row[_POSITION], row[_POSITION] + row[_SIZE]
     if row[_LAYOUT] == _ENRICHED:
         kind = row[_ATTRIBUTES] & 15
-        code = _OK if kind < _ZSTD or row[_CONTROL] != 0 else _MESSAGE_TYPE
+        code = _OK if kind <= _LZ4 or row[_CONTROL] != 0 else _MESSAGE_TYPE
     else:
-        code = _codec(row[_CODEC], _ZSTD - 1)
-    if code != _OK or row[_CODEC] == 0:
+        code = _codec(row[_CODEC], _LZ4)
+    if code != _OK or row[_CODEC] == _NONE:
         return code, position, row[_SIZE]
     if row[_LAYOUT] == _ENRICHED:
         code, _, _, _, _, _, _, _, value, length = enriched.message(buf, position, end)

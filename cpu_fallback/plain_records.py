@@ -8,7 +8,7 @@ from kolumn.cpu_fallback.target import Target, put_record
 from kolumn.formats import table, v2
 
 _BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
-_MAX_TIMESTAMP, _TIMESTAMP_TYPE = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE
+_MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
 
 
 @register_jitable(forceinline=True)
@@ -34,7 +34,7 @@ def plain_records(
     # Addresses alone: positions would take a register more.
     at, end, moved = buf + where, buf + end, origin - buf
     offset, timestamp, keep = row[_BASE_OFFSET], row[_BASE_TIMESTAMP], -1
-    if row[_TIMESTAMP_TYPE] == 1:
+    if row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME:
         timestamp, keep = row[_MAX_TIMESTAMP], 0
     while n < last:
         stop, time_delta, offset_delta, key_at, key_length, value_at, value_length = v2.plain_fields(0, at, end, skip)

@@ -1,7 +1,7 @@
 """The columns that come from the batch table, and the Arrow record batch of them all."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,9 @@ from kolumn.options import Options
 from kolumn.recycle import take
 from kolumn.schema import record_schema
 from kolumn.source import Segment
+from kolumn.storage import shown
 
 _LARGEST_SEQUENCE = 2**31 - 1
-_CODECS = pa.array(NAMES, pa.string())
 
 _REPEATED = {
     "timestampType": table.TIMESTAMP_TYPE,
@@ -47,6 +47,12 @@ def record_batch(run: Run, rows: Any, segment: Segment, options: Options) -> pa.
     return batch if mask is None else keep(batch, mask)
 
 
+@cache
+def _codecs() -> pa.Array:
+    """Not made on import: pyarrow imports pandas for the first array, where it is installed."""
+    return pa.array(NAMES, pa.string())
+
+
 class _Builder:
     def __init__(self, run: Run, rows: Any, segment: Segment, options: Options) -> None:
         self.run, self.rows, self.segment, self.options = run, rows, segment, options
@@ -65,10 +71,10 @@ class _Builder:
             "offset": lambda: pa.Array.from_buffers(field.type, run.rows, [None, used(run.columns.offset, 8 * run.rows)], 0),
             "timestampMs": lambda: pa.Array.from_buffers(field.type, run.rows, [None, used(run.columns.timestamp, 8 * run.rows)], 0),
             "timestamp": lambda: self._microseconds(field.type),
-            "topic": lambda: _constant(self.segment.topic, field.type, run.rows),
+            "topic": lambda: _constant(None if self.segment.topic is None else shown(self.segment.topic), field.type, run.rows),
             "partition": lambda: _constant(self.segment.partition, field.type, run.rows),
-            "segment": lambda: _constant(self.segment.path, field.type, run.rows),
-            "codec": lambda: pa.DictionaryArray.from_arrays(self.repeat(table.CODEC).astype(np.int8), _CODECS).cast(field.type),
+            "segment": lambda: _constant(shown(self.segment.path), field.type, run.rows),
+            "codec": lambda: pa.DictionaryArray.from_arrays(self.repeat(table.CODEC).astype(np.int8), _codecs()).cast(field.type),
             "sequence": lambda: pa.array(self._sequence(), field.type),
             "isControl": lambda: pa.array(self.messages.control),
             "tombstone": lambda: pa.array(self.messages.tombstone),
@@ -91,7 +97,9 @@ class _Builder:
     def _microseconds(self, kind: pa.DataType) -> pa.Array:
         rows = self.run.rows
         (values, target), valid = take(8 * rows + PAD), ones(rows)
-        nulls = microseconds(self.timestamp, np.frombuffer(target, np.int64, rows), valid.address)
+        source = self.timestamp.view()
+        source.flags.writeable = False
+        nulls = microseconds(source, np.frombuffer(target, np.int64, rows), valid.address)
         mask = bitmap(valid, rows)[0] if nulls else None
         return pa.Array.from_buffers(kind, rows, [mask, used(values, 8 * rows)], nulls)
 

@@ -3,15 +3,14 @@
 format 2   length | attributes | timestamp delta | ...        format 3   length - 1 | timestamp delta | ...
 """
 
-from typing import Any
-
 from kolumn.cpu_fallback.address import copy_padded, load8, store8
+from kolumn.cpu_fallback.arrays import Int64s
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.formats.varint import put_varint, varint32
 
 
 @compiled
-def plain_attributes(payload: Any, size: Any, count: Any) -> bool:
+def plain_attributes(payload: Int64s, size: Int64s, count: Int64s) -> bool:
     """Whether no record of some format 2 payloads, addresses and bytes, has attributes; their records have been decoded before."""
     for b in range(payload.shape[0]):
         at = 0
@@ -24,7 +23,7 @@ def plain_attributes(payload: Any, size: Any, count: Any) -> bool:
 
 
 @compiled
-def restride(payload: Any, size: Any, count: Any, target: int, skip: int, out: Any) -> int:
+def restride(payload: Int64s, size: Int64s, count: Int64s, target: int, skip: int, out: Int64s) -> int:
     """Rewrite the records of batches one behind the other.
 
     Parameters

@@ -2,6 +2,7 @@
 
 from numba.extending import register_jitable
 
+from kolumn.codecs import LZ4, ZSTD
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.formats import crc, enriched, entry, kip98_draft, layouts, legacy, memory, v2, v3_compact, varint
 
@@ -9,19 +10,22 @@ _V2_SMALLEST, _V1_SMALLEST, _V0_SMALLEST = v2.SMALLEST, legacy.SMALLEST_V1, lega
 _KIP98_SMALLEST, _ENRICHED_SMALLEST, _LAST_CONTROL = kip98_draft.SMALLEST, enriched.SMALLEST, enriched.LAST_CONTROL
 _V3_FORMAT, _V2, _NONE, _LEGACY = layouts.V3_FORMAT, layouts.V2, layouts.NONE, layouts.LEGACY
 _KIP98, _KIP87, _ENRICHED = layouts.KIP98, layouts.KIP87, layouts.ENRICHED
+_LEGACY_HEADER = legacy.HEADER
 _CRC32C, _CRC32 = crc.CRC32C, crc.CRC32
 _OVERHEAD, _OK = entry.OVERHEAD, 0
-_ZSTD, _LZ4 = 4, 3
+_ZSTD, _LZ4 = ZSTD, LZ4
 _TYPE_BITS, _KNOWN_BITS = 0x0F, 0x3F
 
 
 @compiled
-def candidate(buf: int, origin: int, at: int, stop: int, loaded: int, end: int, floor: int, format: int, budget: int) -> tuple[int, int]:
+def candidate(
+    buf: int, origin: int, at: int, stop: int, loaded: int, end: int, floor: int, ceiling: int, format: int, budget: int
+) -> tuple[int, int]:
     """First position in [at, stop) whose bytes could be the header of an entry with the right checksum.
 
     `walk.HEADERS` bytes from each position on must be readable (padding will do). An entry must end by ``end``, its offset must
-    be above ``floor``, and bits that no writer sets must be clear. Checksums of entries that end behind ``loaded``, and where format 3
-    may be, are not looked at here.
+    be above ``floor`` and below ``ceiling``, and bits that no writer sets must be clear. Checksums of entries that end after ``loaded``,
+    and where format 3 may be, are not looked at here.
 
     Returns
     -------
@@ -32,7 +36,7 @@ def candidate(buf: int, origin: int, at: int, stop: int, loaded: int, end: int, 
     """
     base = buf - origin
     while at < stop:
-        if _plausible(base, at, end, floor, format):
+        if _plausible(base, at, end, floor, format) and memory.i64_at(base, at) < ceiling:
             if format == _V3_FORMAT:
                 return at, budget
             size = memory.i32_at(base, at + 8) + _OVERHEAD
@@ -91,6 +95,24 @@ def _compact(base: int, at: int) -> bool:
     _, behind = varint.uvarint32(base, at + 8, at + 13)
     attributes = memory.i16_at(base, behind + 9)
     return 0 <= attributes < 256 and attributes & 7 <= _ZSTD
+
+
+@compiled
+def wrapped(buf: int, origin: int, at: int, stop: int, floor: int, ceiling: int) -> int:
+    """Highest offset, above ``floor`` and up to ``ceiling``, of what looks like the header of a wrapper of format 0 or 1 in [at, stop).
+
+    Its checksum is not looked at: the messages of a damaged wrapper may stand in it as they are, with right checksums. ``floor``
+    where there is none.
+    """
+    base, highest = buf - origin, floor
+    while at < stop:
+        offset, magic, attributes = memory.i64_at(base, at), memory.load8(base, at + 16), memory.load8(base, at + 17)
+        if highest < offset <= ceiling and magic <= 1 and attributes < 16 and 0 < attributes & 7 <= _LZ4:
+            key_at = at + _LEGACY_HEADER + 8 * magic
+            if memory.i32_at(base, key_at) == -1 and memory.i32_at(base, key_at + 4) > 0:
+                highest = offset
+        at += 1
+    return highest
 
 
 @compiled

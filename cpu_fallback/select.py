@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
+from kolumn.cpu_fallback.arrays import Flags, Table
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.formats import layouts, table
 from kolumn.options import Options
@@ -55,7 +56,7 @@ def keeps(limit: Limits, row: Any) -> bool:
 
 
 @compiled
-def _select(limit: Limits, rows: Any, wanted: Any) -> None:
+def _select(limit: Limits, rows: Table, wanted: Flags) -> None:
     for b in range(rows.shape[0]):
         wanted[b] = keeps(limit, rows[b])
 

@@ -17,6 +17,7 @@ from numba.extending import register_jitable
 
 from kolumn.codecs import GZIP, NONE, ZSTD
 from kolumn.cpu_fallback.address import borrowed
+from kolumn.cpu_fallback.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.decoders import Decoders
 from kolumn.cpu_fallback.fields import batch_records
 from kolumn.cpu_fallback.inflate import RATIO_FLOOR
@@ -41,7 +42,7 @@ DONE, FULL, LIBRARY, WRONG = range(4)
 ARENA = POSITIONS
 """Behind the columns' write positions: how many bytes were inflated; where views keep them, so much of the arena is used."""
 
-_OK, _HEADER, _CRC_FROM, _V2 = int(Code.OK), v2.HEADER, v2.CRC_FROM, layouts.V2
+_OK, _HEADER, _CRC_FROM, _V2, _MAGIC = int(Code.OK), v2.HEADER, v2.CRC_FROM, layouts.V2, v2.MAGIC
 _POSITION, _SIZE, _CRC, _COUNT = table.POSITION, table.SIZE, table.CRC, table.COUNT
 _CODE, _CODEC = table.CODE, table.CODEC
 _NONE, _GZIP, _ZSTD = NONE, GZIP, ZSTD
@@ -110,7 +111,7 @@ class Source(NamedTuple):
 def _row(header: int, pos: int, end: int, row: Any) -> int:
     """Fill a row from the header at an address; the size of the entry, or 0 where it is none for the loops here."""
     code, size = entry(header - pos, pos, end)
-    if code != _OK or magic_at(header - pos, pos) != 2 or size > _LARGEST:
+    if code != _OK or magic_at(header - pos, pos) != _MAGIC or size > _LARGEST:
         return 0
     fill(header - pos, pos, size, _V2, row)
     return size if row[_CODE] == _OK else 0
@@ -125,7 +126,7 @@ def _weight(rows: Any, span: Span) -> float:
 
 
 @compiled
-def hop(file: int, pos: int, span: Span, buf: int, rows: Any) -> tuple[int, int]:
+def hop(file: int, pos: int, span: Span, buf: int, rows: Table) -> tuple[int, int]:
     """Fill the batch table by reading headers alone, from ``pos`` on, as long as entries are format 2 batches.
 
     ``buf`` is the address of room for a header.
@@ -150,7 +151,7 @@ def hop(file: int, pos: int, span: Span, buf: int, rows: Any) -> tuple[int, int]
 
 @compiled
 def stream(
-    source: Source, span: Span, limits: Limits, rows: Any, known: int, first: int, records: Any, to: Target, at: Any, room: Room
+    source: Source, span: Span, limits: Limits, rows: Table, known: int, first: int, records: Int64s, to: Target, at: Int64s, room: Room
 ) -> tuple[int, int, int, int]:
     """Read, check, inflate and decode batches from row ``first`` on.
 
@@ -246,7 +247,7 @@ def _batch(source: Source, limits: Limits, row: Any, batch: int, records: Any, b
 
 
 @compiled
-def load(file: int, rows: Any, window: int, check_crcs: bool) -> bool:
+def load(file: int, rows: Table, window: int, check_crcs: bool) -> bool:
     """Read the entries of ``rows`` to address ``window`` and compare their checksums; False where anything is wrong."""
     origin, end = rows[0, _POSITION], rows[-1, _POSITION] + rows[-1, _SIZE]
     if _pread(file, window, end - origin, origin) != end - origin:
@@ -259,7 +260,16 @@ def load(file: int, rows: Any, window: int, check_crcs: bool) -> bool:
 
 @compiled
 def append(
-    rows: Any, wanted: Any, payload: Any, size: Any, buffer: int, origin: Any, records: Any, to: Target, at: Any, room: Room
+    rows: Table,
+    wanted: Flags,
+    payload: Int64s,
+    size: Int64s,
+    buffer: int,
+    origin: Int64s,
+    records: Int64s,
+    to: Target,
+    at: Int64s,
+    room: Room,
 ) -> tuple[int, int, int]:
     """Decode batches that a library has inflated; parameters as for `fields.fields` and `stream`, results as of `stream`."""
     for b in range(rows.shape[0]):

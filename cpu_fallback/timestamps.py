@@ -1,8 +1,7 @@
 """Milliseconds of Kafka to microseconds of Arrow and Spark."""
 
-from typing import Any
-
 from kolumn.cpu_fallback.address import set_bit
+from kolumn.cpu_fallback.arrays import Constants, Int64s
 from kolumn.cpu_fallback.scalars import compiled
 
 _NONE = -1
@@ -10,7 +9,7 @@ _LIMIT = (2**63 - 1) // 1000
 
 
 @compiled
-def microseconds(source: Any, target: Any, valid: int) -> int:
+def microseconds(source: Constants, target: Int64s, valid: int) -> int:
     """Convert one int64 array into another; returns how many are null.
 
     Null stands for -1, no timestamp, and for what microseconds in 64 bits can't hold. They clear their

@@ -4,6 +4,7 @@ from typing import Any
 
 from numba.extending import register_jitable
 
+from kolumn.cpu_fallback.arrays import Table
 from kolumn.cpu_fallback.scalars import compiled
 from kolumn.errors import Code
 from kolumn.formats import crc, enriched, kip98_draft, layouts, legacy, memory, table, v2, v3_compact, varint
@@ -82,14 +83,14 @@ def _is_compact(buf: int, pos: int, compact_size: int, size: int) -> bool:
     crc_at = at + 5
     if crc.crc32c(buf, crc_at + 4, pos + compact_size) == memory.u32_at(buf, crc_at):
         return True
-    if magic_at(buf, pos) == 2:
+    if magic_at(buf, pos) == v2.MAGIC:
         return crc.crc32c(buf, pos + v2.CRC_FROM, pos + size) != memory.u32_at(buf, pos + 17)
     return crc.crc32(buf, pos + legacy.CRC_FROM, pos + size) != memory.u32_at(buf, pos + 12)
 
 
 @compiled
 def walk(
-    buf: int, pos: int, loaded: int, stop: int, end: int, origin: int, format: int, whole: bool, decide: bool, rows: Any
+    buf: int, pos: int, loaded: int, stop: int, end: int, origin: int, format: int, whole: bool, decide: bool, rows: Table
 ) -> tuple[int, int, int, int]:
     """Fill the batch table from the entries at ``pos``, ``pos + size``, … of a buffer.
 
@@ -142,7 +143,7 @@ def _cut(buf: int, pos: int, size: int, loaded: int) -> bool:
 
 
 @compiled
-def check(buf: int, origin: int, rows: Any) -> int:
+def check(buf: int, origin: int, rows: Table) -> int:
     """Set BAD_CRC in every row without a code whose checksum differs from its bytes; returns how many rows have a code."""
     bad = 0
     for i in range(rows.shape[0]):

@@ -26,6 +26,8 @@ from kolumn.errors import MissingError
 from kolumn.kernels.kernel import KERNELS, Kernel
 
 ARCHITECTURES = (80, 90, 100)
+SOURCES = ("scalar.py", "errors.py", "kernels", "formats", "codecs")
+"""What can end up in a kernel; constants do as well as functions."""
 OLDEST = 80
 """Architecture of the PTX: newer ones take it too."""
 
@@ -95,7 +97,7 @@ def image(kernel: Kernel, arch: int) -> Path:
     folder = cache_folder()
     if folder is None:
         raise MissingError("no writable cache folder for compiled kernels: set KOLUMN_CACHE_DIR")
-    place = folder / fingerprint("scalar.py", "kernels", "formats") / f"{kernel.name}.sm_{arch}.ptx"
+    place = folder / fingerprint(*SOURCES) / f"{kernel.name}.sm_{arch}.ptx"
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         draft = place.with_name(f"{place.name}.{os.getpid()}")

@@ -21,7 +21,7 @@ from kolumn.kernels.words import load32, load64, store8, store32, store64
 _OK, _MESSAGE_TYPE = int(Code.OK), int(Code.MESSAGE_TYPE)
 _LAYOUT, _CODEC, _ATTRIBUTES = table.LAYOUT, table.CODEC, table.ATTRIBUTES
 _BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
-_MAX_TIMESTAMP, _TIMESTAMP_TYPE = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE
+_MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
 _ENRICHED, _KIP98 = layouts.ENRICHED, layouts.KIP98
 _HONOURED, _FIRST_CONTROL, _LAST_CONTROL = enriched.HONOURED, enriched.FIRST_CONTROL, enriched.LAST_CONTROL
 _TOMBSTONE_MAGIC, _TOMBSTONE, _FLAGGED = kip87.MAGIC, kip87.TOMBSTONE, kip87.FLAGGED
@@ -119,7 +119,9 @@ def _record(i: int, b: int, start: int, layout: int, a: Fields) -> bool:
             return True
     if at != stop:
         return True
-    timestamp = field(a, b, _MAX_TIMESTAMP) if field(a, b, _TIMESTAMP_TYPE) == 1 else field(a, b, _BASE_TIMESTAMP) + time_delta
+    timestamp = (
+        field(a, b, _MAX_TIMESTAMP) if field(a, b, _TIMESTAMP_TYPE) == _LOG_APPEND_TIME else field(a, b, _BASE_TIMESTAMP) + time_delta
+    )
     store64(a.offset + 8 * i, field(a, b, _BASE_OFFSET) + offset_delta)
     store64(a.timestamp + 8 * i, timestamp)
     _payloads(i, buf, key, key_length, value, value_length, a)
@@ -137,7 +139,7 @@ def _set_message(i: int, b: int, start: int, a: Fields) -> bool:
     code, _, attributes, timestamp, delta, key, key_length, value, value_length = kip98_draft.message(buf, body, following)
     if code != _OK:
         return True
-    if field(a, b, _TIMESTAMP_TYPE) == 1:
+    if field(a, b, _TIMESTAMP_TYPE) == _LOG_APPEND_TIME:
         timestamp = field(a, b, _MAX_TIMESTAMP)
     store64(a.offset + 8 * i, field(a, b, _BASE_OFFSET) + delta)
     store64(a.timestamp + 8 * i, timestamp)
@@ -178,7 +180,7 @@ def _message(i: int, b: int, start: int, a: Fields) -> bool:
     if code != _OK:
         return True
     magic = memory.load8(buf, start + 16)
-    if magic >= 1 and field(a, b, _TIMESTAMP_TYPE) == 1:
+    if magic >= 1 and field(a, b, _TIMESTAMP_TYPE) == _LOG_APPEND_TIME:
         timestamp = field(a, b, _MAX_TIMESTAMP)
     attributes = 0
     if magic == _TOMBSTONE_MAGIC:

@@ -16,7 +16,7 @@ CONTROL_NAMES = (
     "UNKNOWN", "LEADER_EPOCH", "START_TRANSACTION",
 )  # fmt: skip
 """Names of control types, by the numbers that `marks` gives; up to the seventh they are format 2's."""
-_ABORT, _COMMIT, _UNKNOWN, _LEADER_EPOCH = 0, 1, 7, 8
+_UNKNOWN, _LEADER_EPOCH = CONTROL_NAMES.index("UNKNOWN"), CONTROL_NAMES.index("LEADER_EPOCH")
 
 _WIDTH, _LAYOUT, _CONTROL = table.WIDTH, table.LAYOUT, table.CONTROL
 _BASE_OFFSET, _BASE_SEQUENCE = table.BASE_OFFSET, table.BASE_SEQUENCE

@@ -21,7 +21,7 @@ MARKER = "kolumn.ok"
 _MARK = f'{{"{MARKER}":1'.encode()
 MARK_BYTES = len(_MARK)
 _MARK_BYTES = MARK_BYTES
-_OPEN, _CLOSE, _COMMA, _LINE_FEED, _RETURN, _SPACE, _TAB = 0x7B, 0x7D, 0x2C, 10, 13, 32, 9
+_OPENING, _CLOSING, _COMMA, _LINE_FEED, _RETURN, _SPACE, _TAB = 0x7B, 0x7D, 0x2C, 10, 13, 32, 9
 
 
 def mark() -> bytes:
@@ -49,7 +49,7 @@ def _object(buf: int, length: int) -> tuple[int, int]:
     at = 0
     while at < length and _is_space(memory.load8(buf, at)):
         at += 1
-    if at >= length or memory.load8(buf, at) != _OPEN:
+    if at >= length or memory.load8(buf, at) != _OPENING:
         return -1, 0
     after = at + 1
     while after < length and _is_space(memory.load8(buf, after)):
@@ -69,7 +69,7 @@ def line_sizes(i: int, a: Lines) -> None:
     begin, after = _object(buf, length)
     size = 3
     if begin >= 0:
-        comma = 0 if after < length and memory.load8(buf, after) == _CLOSE else 1
+        comma = 0 if after < length and memory.load8(buf, after) == _CLOSING else 1
         size = _MARK_BYTES + comma + length - begin
     store32(a.ends + 4 * (i + 1), size)
 
@@ -81,14 +81,14 @@ def lines(i: int, a: Lines) -> None:
     to, stop = a.target + load32(a.ends + 4 * i), a.target + load32(a.ends + 4 * (i + 1)) - 1
     begin, after = _object(buf, length)
     if begin < 0:
-        store8(to, _OPEN)
-        store8(to + 1, _CLOSE)
+        store8(to, _OPENING)
+        store8(to + 1, _CLOSING)
         store8(stop, _LINE_FEED)
         return
     for k in range(_MARK_BYTES):
         store8(to + k, memory.load8(a.mark, k))
     to += _MARK_BYTES
-    if not (after < length and memory.load8(buf, after) == _CLOSE):
+    if not (after < length and memory.load8(buf, after) == _CLOSING):
         store8(to, _COMMA)
         to += 1
     for k in range(begin + 1, length):

@@ -1,0 +1,30 @@
+"""What loops are given, as annotations from which Numba's types are made: so a loop can be compiled before it is called."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from numba import types
+
+Table = Annotated[Any, types.int64[:, ::1]]
+"""Rows of int64: the batch table, or one like it."""
+Int64s = Annotated[Any, types.int64[::1]]
+Constants = Annotated[Any, types.Array(types.int64, 1, "C", readonly=True)]
+"""Like `Int64s`, of arrays that can't be written to: another type for Numba."""
+Flags = Annotated[Any, types.boolean[::1]]
+
+_NUMBERS = {int: types.int64, bool: types.boolean, float: types.float64}
+
+
+def signature(function: Callable[..., Any]) -> tuple[Any, ...]:
+    """Numba's types of a loop's arguments, from its annotations: numbers, arrays as above, named tuples of those."""
+    hints = get_type_hints(function, include_extras=True)
+    hints.pop("return", None)
+    return tuple(map(_numba_type, hints.values()))
+
+
+def _numba_type(hint: Any) -> Any:
+    if get_origin(hint) is Annotated:
+        return get_args(hint)[1]
+    if hint in _NUMBERS:
+        return _NUMBERS[hint]
+    return types.BaseTuple.from_types([_numba_type(inner) for inner in get_type_hints(hint, include_extras=True).values()], hint)

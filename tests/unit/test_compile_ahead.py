@@ -1,0 +1,314 @@
+"""Machine code that is compiled ahead: all of it, once for all processes, by processes that end when they should."""
+
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import kolumn
+from kolumn import compile_ahead
+from kolumn.compile_lock import locked
+
+CORPUS = Path(__file__).resolve().parents[1] / "data" / "corpus"
+LONG = 300
+"""Seconds after which a test gives up; nothing here is timed."""
+
+# A few short loops instead of all, and every announcement as a line.
+SMALL = """
+import json, os, signal, sys
+from contextlib import contextmanager
+from kolumn import compile_ahead, compilers
+
+@contextmanager
+def announce(text, steps):
+    print(json.dumps([text, steps]), flush=True)
+    yield lambda done: None
+
+compile_ahead.GROUPS = {groups}
+compile_ahead.announce_by(announce)
+"""
+
+
+def start(program: str, cache: Path, **groups: tuple[str, ...]) -> subprocess.Popen[str]:
+    environment = {**os.environ, "KOLUMN_CACHE_DIR": str(cache), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", SMALL.replace("{groups}", repr(groups)) + program]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> list[str]:
+    out, err = process.communicate(timeout=LONG)
+    assert process.returncode == 0, err
+    return out.splitlines()
+
+
+def marks(cache: Path) -> set[str]:
+    return {path.name for path in cache.glob("*/*.ready")}
+
+
+def test_every_loop_is_in_a_group() -> None:
+    folder = Path(kolumn.__file__).parent / "cpu_fallback"
+    with_loops = {path.stem for path in folder.glob("*.py") if re.search(r"^@compiled$", path.read_text(), re.MULTILINE)}
+    listed = [name for modules in compile_ahead.GROUPS.values() for name in modules]
+    assert sorted(listed) == sorted(with_loops)
+
+
+# Every format and codec, streamed and not, headers, views, ranges, transactions, damage, writing, converting.
+EVERYTHING = """
+import json, sys
+from pathlib import Path
+import pyarrow as pa
+import kolumn
+from kolumn.cpu_fallback.arrays import signature
+from kolumn.cpu_fallback.compile import LOOPS
+corpus, scratch = map(Path, sys.argv[1:])
+sources = [str(path) for path in corpus.glob("*/*-0")]
+for source in sources:
+    kolumn.read(source, include_headers=True)
+    kolumn.read(source, binary="view", threads=1, isolation_level="read_committed", start_timestamp=1)
+    kolumn.batches(source)
+def damaged(folder, position, value):
+    # A copy of a folder's first segment with four other bytes at a position.
+    (segment,) = sorted(Path(folder).glob("*.log"))[:1]
+    target = scratch / f"{folder.name[:-2]}-damaged-{position}-0"
+    target.mkdir()
+    data = bytearray(segment.read_bytes())
+    data[position : position + 4] = value
+    (target / segment.name).write_bytes(data)
+    return kolumn.verify(target)
+java = corpus / "v2-java" / "java-zstd-0"
+table = kolumn.read(java, include_headers=True)
+for format in ("kafka", "enriched", "kip98-draft", "v3-compact", "kip87"):
+    for codec in ("gzip", "none"):
+        target = scratch / f"{format}-{codec}-0"
+        kolumn.write(table if format in ("kafka", "v3-compact") else table.drop_columns(["headers"]), target, format=format, codec=codec)
+        kolumn.read(target, format=format)
+for magic in (0, 1):
+    kolumn.write(table.drop_columns(["headers"]), scratch / f"old-{magic}-0", magic=magic, codec="gzip")
+    kolumn.convert(scratch / f"old-{magic}-0", scratch / f"other-{magic}", magic=1 - magic)
+    damaged(scratch / f"old-{magic}-0", 40, b"bang")
+kolumn.write(table.drop_columns(["headers"]), scratch / "plain-0", magic=1)
+damaged(scratch / "plain-0", 8, (13).to_bytes(4, "big") + b"bang")
+for position in (8, 100):
+    damaged(java, position, (5000).to_bytes(4, "big"))
+large = pa.table({"value": pa.array([bytes(1 << 20)] * 12), "offset": range(12)})
+for codec in ("gzip", "zstd", "none"):
+    kolumn.write(large, scratch / f"large-{codec}-0", codec=codec, batch_bytes=12 << 20)
+    kolumn.read(scratch / f"large-{codec}-0")
+kolumn.convert(scratch / "kafka-none-0", scratch / "compact", format="v3-compact")
+kolumn.compact(scratch / "old-1-0", scratch / "compacted-1", include_active=True)
+kolumn.compact(scratch / "enriched-gzip-0", scratch / "compacted-enriched", include_active=True, format="enriched")
+for plain, format in ((java, "v3-compact"), (scratch / "v3-compact-none-0", "kafka"), (scratch / "old-1-0", "enriched")):
+    kolumn.convert(plain, scratch / f"converted-{format}", format=format, source_format="v3-compact" if format == "kafka" else "kafka")
+kolumn.space(java)
+called = {name: [str(found) for found in loop.overloads] for name, loop in LOOPS.items() if loop.overloads}
+wrong = {name: found for name, found in called.items() if found != [str(signature(LOOPS[name].py_func))]}
+print(json.dumps([sorted(called), wrong]))
+"""
+
+
+def test_annotations_are_what_loops_are_called_with(tmp_path: Path) -> None:
+    """Else what was compiled ahead would lie there unused, and every process would compile."""
+    command = [sys.executable, "-c", EVERYTHING, str(CORPUS), str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    called, wrong = json.loads(answer.stdout)
+    assert wrong == {}
+    # The sets of enriched messages are always put together anew, so nothing measures those that are given.
+    never = ["kolumn.cpu_fallback.encode_tagged:measure"]
+    assert sorted({name for group in compile_ahead.GROUPS for name in compile_ahead.loops(group)} - set(called)) == never
+
+
+def test_the_first_compiles_for_all(tmp_path: Path) -> None:
+    """Of two processes that begin together one compiles, and the other waits for it, and says so."""
+    program = "print(json.dumps(compile_ahead._ensure('reading')))"
+    both = [start(program, tmp_path, reading=("index", "timestamps")) for _ in range(2)]
+    told = [[json.loads(line) for line in finish(process)] for process in both]
+    assert sorted(lines[-1] for lines in told) == [0, 3]
+    compiling = [text for lines in told for text, *_ in lines[:-1] if text.startswith("compiling machine code for reading, once")]
+    assert len(compiling) == 1
+    assert marks(tmp_path) == {"reading.ready"}
+    # All is there now: nothing is announced, nor compiled by a call.
+    call = """
+import numpy as np
+from kolumn.cpu_fallback.timestamps import microseconds
+microseconds(np.frombuffer(bytes(8), np.int64), np.zeros(1, np.int64), 0)
+print(sum(microseconds.stats.cache_misses.values()))
+"""
+    assert finish(start(call, tmp_path, reading=("index", "timestamps"))) == ["0"]
+    modes = {path.stat().st_mode & 0o022 for path in [tmp_path, *tmp_path.rglob("*")]}
+    assert modes == {0}
+
+
+def test_a_call_has_its_group_compiled(tmp_path: Path) -> None:
+    call = """
+import numpy as np
+from kolumn.cpu_fallback.timestamps import microseconds
+microseconds(np.frombuffer(bytes(8), np.int64), np.zeros(1, np.int64), 0)
+print(sum(microseconds.stats.cache_misses.values()))
+"""
+    *announced, misses = finish(start(call, tmp_path, reading=("timestamps", "columns"), writing=("restride",)))
+    assert [json.loads(line)[1] for line in announced] == [2]
+    assert misses == "0"
+    assert marks(tmp_path) == {"reading.ready"}
+
+
+@pytest.mark.parametrize("thread", [False, True])
+def test_ctrl_c_stops_at_once(thread: bool, tmp_path: Path) -> None:
+    """A loop that takes long is under way; the signal goes to the one process, and nothing is compiled to its end."""
+    program = "compile_ahead.prepare()"
+    if thread:
+        # As at a terminal, where all processes of the group get it: main thread waits, another one has called the loop.
+        program = "os.setpgid(0, 0)\nfrom concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor() as pool:\n"
+        program += "    pool.submit(compile_ahead.prepare).result()"
+    process = start(program, tmp_path, reading=("stream",))
+    assert process.stdout is not None
+    assert "compiling" in process.stdout.readline()
+    while not (compilers := children(process.pid)):
+        time.sleep(0.01)
+    if thread:
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=LONG)
+    assert "KeyboardInterrupt" in err
+    assert process.returncode in (-signal.SIGINT, 1)
+    assert marks(tmp_path) == set()
+    assert not any(map(lives, compilers))
+
+
+def test_a_dead_process_holds_no_lock_and_leaves_no_compilers(tmp_path: Path) -> None:
+    process = start("compile_ahead.prepare()", tmp_path, reading=("stream",))
+    assert process.stdout is not None
+    assert "compiling" in process.stdout.readline()
+    while not (compilers := children(process.pid)):
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    (lock,) = tmp_path.glob("*/lock")
+    with locked(lock, waited := Waited()):
+        pass
+    assert waited.for_ == []
+    deadline = time.monotonic() + LONG
+    while any(map(lives, compilers)):
+        assert time.monotonic() < deadline, "a compiler has survived its parent"
+        time.sleep(0.01)
+
+
+class Waited:
+    """Remembers which process it was told to wait for, and what it was told of its steps."""
+
+    def __init__(self, then: Callable[[], None] = lambda: None) -> None:
+        self.for_: list[tuple[int, int]] = []
+        self.steps = 0
+        self.then = then
+
+    @contextmanager
+    def __call__(self, pid: int, steps: int) -> Iterator[Callable[[int], None]]:
+        self.for_.append((pid, steps))
+        self.then()
+        yield self.step
+
+    def step(self, done: int) -> None:
+        self.steps += done
+
+
+def test_waiting_for_another_process(tmp_path: Path) -> None:
+    holder = """
+from kolumn.compile_lock import locked
+from pathlib import Path
+with locked(Path(sys.argv[1]), None) as told:
+    told(2, 5)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+    command = [sys.executable, "-c", "import sys\n" + holder, str(tmp_path / "lock")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with locked(tmp_path / "lock", waited := Waited(process.kill)):
+            pass
+    assert waited.for_ == [(process.pid, 5)]
+    assert waited.steps == 2
+
+
+def test_without_a_folder_the_process_compiles_itself(tmp_path: Path) -> None:
+    program = """
+import warnings
+warnings.simplefilter("ignore")
+from kolumn.cpu_fallback import compile
+compile.folder = lambda: None
+from kolumn.cpu_fallback.timestamps import microseconds
+import numpy as np
+target = np.zeros(1, np.int64)
+microseconds(np.frombuffer(b"\\1" + bytes(7), np.int64), target, 0)
+print(target[0], signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+try:
+    compile_ahead.warmup()
+except Exception as error:
+    print(type(error).__name__, "KOLUMN_CACHE_DIR" in str(error))
+"""
+    announced, result, error = finish(start(program, tmp_path, reading=("timestamps",)))
+    assert json.loads(announced) == ["compiling machine code in this process and for it alone", 0]
+    assert result == "1000 True"
+    assert error == "MissingError True"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_broken_machine_code_is_compiled_anew(tmp_path: Path) -> None:
+    call = """
+import numpy as np
+from kolumn.cpu_fallback.timestamps import microseconds
+microseconds(np.frombuffer(bytes(8), np.int64), np.zeros(1, np.int64), 0)
+print(sum(microseconds.stats.cache_misses.values()))
+"""
+    finish(start("compile_ahead.prepare()", tmp_path, reading=("timestamps",)))
+    for path in tmp_path.glob("*/*.nb?"):
+        path.write_bytes(path.read_bytes()[:100])
+    assert finish(start(call, tmp_path, reading=("timestamps",)))[-1] == "1"
+    assert finish(start(call, tmp_path, reading=("timestamps",))) == ["0"]
+
+
+def test_warmup_says_what_it_did(tmp_path: Path) -> None:
+    program = "done = compile_ahead.warmup(); print(json.dumps([done.loops, done.compiled, str(done.folder)])); print(done)"
+    groups = {"reading": ("timestamps",), "writing": ("restride",)}
+    first = finish(start(program, tmp_path, **groups))
+    (folder,) = tmp_path.iterdir()
+    assert json.loads(first[-2]) == [3, 3, str(folder)]
+    assert first[-1].startswith("compiled 3 of 3 loops in ")
+    assert finish(start(program, tmp_path, **groups))[-1] == f"nothing to do, all 3 loops are there: {folder}"
+
+
+@pytest.mark.parametrize("prompt", [False, True])
+def test_the_library_says_it_by_its_log(prompt: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.delattr(sys, "ps1", raising=False)
+    if prompt:
+        monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    with caplog.at_level(logging.INFO, "kolumn"), compile_ahead._by_log("compiling", 3) as step:
+        step(1)
+    assert [(record.name, record.levelname, record.message) for record in caplog.records] == [
+        ("kolumn", "WARNING" if prompt else "INFO", "kolumn: compiling")
+    ]
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process has started."""
+    return [int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
+
+
+def lives(pid: int) -> bool:
+    """False for one that is only waiting to be reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,0 +1,198 @@
+"""Folders that somebody else could write to are not used for machine code: what is found there is run."""
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kolumn import cache
+from kolumn.ownership import file_objection, objection
+
+NOBODY = 65534
+
+
+def give_away(path: Path, monkeypatch: pytest.MonkeyPatch, *inside: Path) -> None:
+    """Make a place another user's: root can; anybody else becomes another user, whose own are the other places."""
+    if os.getuid() == 0:
+        os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: NOBODY)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "above" / "cache"
+    place.mkdir(mode=0o700, parents=True)
+    return place
+
+
+def test_own_folders_are_fine(folder: Path) -> None:
+    assert objection(folder) is None
+    assert objection(folder / "not" / "there") is None
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o757, 0o1777])
+def test_others_may_write(folder: Path, mode: int) -> None:
+    folder.chmod(mode)
+    assert objection(folder) == f"{folder} can be written by other users (mode {mode:04o})"
+
+
+def test_a_group_may_write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.chmod(0o770)
+    monkeypatch.setattr("kolumn.ownership._is_private", lambda gid: False)
+    assert "other users" in str(objection(folder))
+    monkeypatch.setattr("kolumn.ownership._is_private", lambda gid: True)
+    assert objection(folder) is None
+
+
+def test_a_folder_above_counts_unless_it_is_sticky(folder: Path) -> None:
+    folder.parent.chmod(0o777)
+    assert str(objection(folder)).startswith(str(folder.parent))
+    folder.parent.chmod(0o1777)
+    assert objection(folder) is None
+
+
+def test_folder_of_another_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_away(folder, monkeypatch)
+    assert "belongs to another user" in str(objection(folder))
+
+
+def test_links(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link is as good as what it leads to, and as who made it: in a sticky folder anybody can make one."""
+    link = tmp_path / "link"
+    link.symlink_to("above/../above/cache")
+    assert objection(link) is None
+    folder.chmod(0o777)
+    assert str(folder) in str(objection(link))
+    folder.chmod(0o700)
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    assert "too many links" in str(objection(loop))
+    give_away(link, monkeypatch)
+    assert objection(link) is not None
+
+
+def test_what_is_no_folder(folder: Path) -> None:
+    (folder / "file").write_bytes(b"")
+    assert objection(folder / "file") == f"{folder / 'file'} is not a folder"
+
+
+def test_files(folder: Path) -> None:
+    file = folder / "loop.nbi"
+    file.write_bytes(b"")
+    file.chmod(0o600)
+    assert file_objection(folder) is None
+    file.chmod(0o666)
+    assert str(file_objection(folder)).startswith(str(file))
+    file.unlink()
+    file.symlink_to(folder / "elsewhere")
+    assert "not a regular file" in str(file_objection(folder))
+
+
+@pytest.fixture
+def fresh() -> None:
+    cache.cache_folder.cache_clear()
+    cache.code_folder.cache_clear()
+    cache._told.clear()
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize("named", ["KOLUMN_CACHE_DIR", "XDG_CACHE_HOME", None])
+def test_a_planted_folder_is_refused(named: str | None, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each of the three places may be, one that others can write to is not taken, and that is said if there is no better one."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delenv("KOLUMN_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file" / "no folder"))
+    (tmp_path / "file").write_bytes(b"")
+    third = tmp_path / f"kolumn-{os.getuid()}"
+    third.mkdir(mode=0o777)
+    third.chmod(0o777)
+    if named is not None:
+        monkeypatch.setenv(named, str(folder))
+        (folder / "kolumn").mkdir()
+        (folder / "kolumn").chmod(0o777)
+        folder.chmod(0o777)
+    with pytest.warns(UserWarning, match=f"no folder for machine code .*{third} can be written by other users"):
+        assert cache.cache_folder() is None
+    third.chmod(0o700)
+    cache.cache_folder.cache_clear()
+    if named == "KOLUMN_CACHE_DIR":
+        with pytest.warns(UserWarning, match=f"KOLUMN_CACHE_DIR is not used .*{folder}"):
+            assert cache.cache_folder() == third
+    else:
+        assert cache.cache_folder() == third
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_folder_that_can_only_be_read(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image may bring machine code: it is used if it is for this machine, else the user's own folder is."""
+    monkeypatch.setenv("KOLUMN_CACHE_DIR", str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(cache, "_unwritable", lambda place: f"{place}: read-only" if place == folder else None)
+    (folder / "this").mkdir()
+    (folder / "this" / cache.READY).write_bytes(b"")
+    assert cache.code_folder("this") == folder / "this"
+    with pytest.warns(UserWarning, match="KOLUMN_CACHE_DIR is not used .*read-only"):
+        assert cache.code_folder("another") == tmp_path / "home" / "kolumn" / "another"
+    (folder / "this" / "loop.nbi").write_bytes(b"")
+    (folder / "this" / "loop.nbi").chmod(0o666)
+    cache.code_folder.cache_clear()
+    with pytest.warns(UserWarning, match=r"loop\.nbi can be written"):
+        assert cache.code_folder("this") == tmp_path / "home" / "kolumn" / "this"
+
+
+class Bomb:
+    """Runs when it is unpickled."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self.place),)
+
+
+def test_planted_machine_code_does_not_run(folder: Path, tmp_path: Path) -> None:
+    """As a user of the same machine would do it: wait for the folder's name, then put Numba's index there, a pickle."""
+    folder.chmod(0o777)
+    bang = tmp_path / "bang"
+    planted = f"""
+import pickle
+from kolumn.cpu_fallback import compile
+from test_ownership import Bomb
+from pathlib import Path
+place = Path({str(folder)!r}, compile._fingerprint())
+place.mkdir()
+from kolumn.cpu_fallback.timestamps import microseconds
+name = microseconds._cache._impl.filename_base if hasattr(microseconds._cache, "_impl") else None
+(place / f"{{name}}.nbi").write_bytes(pickle.dumps(Bomb(Path({str(bang)!r}))))
+(place / "reading.ready").touch()
+"""
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    subprocess.run([sys.executable, "-c", planted], env={**os.environ, "PYTHONPATH": path}, check=True)
+    (index,) = folder.glob("*/*.nbi")
+    assert "timestamps.microseconds" in index.name
+    used = "import kolumn; from kolumn.cpu_fallback import compile; print(kolumn.read({!r}).num_rows, compile.folder())"
+    segment = Path(__file__).resolve().parents[1] / "data" / "corpus" / "upgraded" / "upgraded-gzip-0"
+    environment = {**os.environ, "PYTHONPATH": path, "KOLUMN_CACHE_DIR": str(folder), "XDG_CACHE_HOME": str(own_cache(tmp_path))}
+    answer = subprocess.run([sys.executable, "-c", used.format(str(segment))], env=environment, capture_output=True, text=True, check=True)
+    assert not bang.exists()
+    assert answer.stdout.startswith("1000 ")
+    assert str(folder) not in answer.stdout
+    assert "can be written by other users" in answer.stderr
+    pickle.loads(index.read_bytes())
+    assert bang.exists()
+
+
+def own_cache(tmp_path: Path) -> Path:
+    """A cache folder with the machine code that the tests use already."""
+    from kolumn.cpu_fallback import compile
+
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    place = compile.folder()
+    assert place is not None
+    (home / "kolumn").symlink_to(place.parent)
+    return home
