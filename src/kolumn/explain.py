@@ -34,6 +34,8 @@ def header_error(path: str, row: Any, entry: Any) -> CorruptBatchError:
         found = str(int(row[table.MAGIC]))
     elif code in (Code.BAD_LENGTH, Code.MESSAGE_SIZE):
         found = str(int(row[table.SIZE]) - 12)
+    elif code == Code.LAST_OFFSET:
+        found = "a last offset that wraps to below the base offset"
     return row_error(path, row, expected, found)
 
 

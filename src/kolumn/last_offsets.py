@@ -1,5 +1,6 @@
-"""Last offsets that headers do not say: those of enriched wrappers, whose relative offsets may have holes."""
+"""Offsets that headers do not say: the last ones of enriched wrappers, whose relative offsets may have holes, the first ones of others."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,11 +8,11 @@ import numpy as np
 from kolumn.cpu_fallback.batches import decode_run
 from kolumn.cpu_fallback.walk import check
 from kolumn.errors import Code
-from kolumn.formats import layouts, table
+from kolumn.formats import table
 from kolumn.options import Options
 from kolumn.segment_file import SegmentFile
 
-_OPTIONS = Options(format=layouts.FORMAT_NAMES[layouts.ENRICHED_FORMAT], columns=("offset",), include_control=True, errors="skip")
+_OPTIONS = Options(columns=("offset",), include_control=True, errors="skip")
 
 
 def with_last_offsets(file: SegmentFile, rows: Any) -> Any:
@@ -26,15 +27,27 @@ def with_last_offsets(file: SegmentFile, rows: Any) -> Any:
     return rows
 
 
+def first_offset(file: SegmentFile, row: Any) -> int:
+    """First offset of an entry that was found intact; the one that its header says where its records can't be read."""
+    offsets = _offsets(file, row.reshape(1, -1).copy())
+    return int(row[table.LAST_OFFSET]) if offsets is None else int(offsets.min())
+
+
 def _inflated(file: SegmentFile, alone: Any) -> int:
+    offsets = _offsets(file, alone)
+    return -1 if offsets is None else int(offsets.max())
+
+
+def _offsets(file: SegmentFile, alone: Any) -> Any:
+    """Offsets of the records of one entry; None where they can't be read."""
     start = int(alone[0, table.POSITION])
     end = start + int(alone[0, table.SIZE])
     if end > file.size:
-        return -1
+        return None
     source = file.read(start, end)
     if check(source.ctypes.data, start, alone) != 0:
-        return -1
-    run = decode_run(source, start, alone, _OPTIONS, False)
+        return None
+    run = decode_run(source, start, alone, replace(_OPTIONS, format=file.segment.format), False)
     if alone[0, table.CODE] != Code.OK or not run.rows:
-        return -1
-    return int(run.columns.int64(run.columns.offset, run.rows).max())
+        return None
+    return run.columns.int64(run.columns.offset, run.rows)

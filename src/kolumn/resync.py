@@ -4,96 +4,44 @@ What is known of a damaged entry decides how far to trust it:
 
 1. Its CRC does not cover its length. Where the running CRC of its bytes meets the stored one, only the length is damaged,
    and the entry ends there: nothing inside it is looked at.
-2. While the lengths lead to an intact entry, or exactly to the end, the chain holds and the entry is skipped whole.
+2. While the lengths lead to an intact entry, or exactly to the end, the chain holds. The entry is skipped whole, unless the offsets
+   before and after it leave a gap that intact entries inside it fit: bytes that are missing, or a length that is wrong, may lead to
+   where another entry ends. After the gap comes the end of the file, then those entries have to lead to that end too.
 3. Else every later position is a candidate. One counts if its CRC is right, its offset lies above the last good one and
    above the range that the damaged entry claims, and what follows it fits: a record's value may itself hold the bytes of
    whole batches, but their offsets or the bytes behind them give them away.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from kolumn.cpu_fallback.search import candidate, crc_match, plausible
-from kolumn.cpu_fallback.walk import HEADERS, MORE, check, walk
+from kolumn.claims import Claim, claim_of_bytes, claim_of_row, claim_without_magic, first_of, shapes
+from kolumn.cpu_fallback.search import crc_match
+from kolumn.cpu_fallback.walk import HEADERS
 from kolumn.errors import Code
-from kolumn.formats import entry, kip98_draft, layouts, legacy, table, v2, v3_compact
-from kolumn.segment_file import SegmentFile
+from kolumn.formats import entry, table
+from kolumn.last_offsets import first_offset
+from kolumn.runs import CHAIN_ENTRIES, CRC_BUDGET, OPEN, WINDOW, Chain, Runs, Stretch
 
-WINDOW = 4 << 20
 TRUE_END_BYTES = 16 << 20
 """How far the true end of an entry with a bad length is looked for."""
-CHAIN_ENTRIES = 64
-CHAIN_BYTES = 32 << 20
-"""How much of the chain behind a candidate is looked at."""
-LARGEST_SPAN = 1 << 31
-"""Offsets in a segment: its indexes count from the base offset in 32 bits (``LogSegment.canConvertToRelativeOffset``)."""
-CRC_BUDGET = 1 << 30
-"""Bytes that may be checksummed in one search: bounds the time that hostile bytes can take."""
+GAP_CRCS = 16
+"""How many times the bytes of a skipped entry may be checksummed while entries are looked for inside it."""
+OVERLAP = 7
+"""How many bytes two intact entries may share: some at the end of one may be gone, and the zeros that the next one's offset begins with
+took their place."""
+COPIES = 8
+"""How many places that begin like a damaged entry are looked at."""
 
 
-@dataclass
-class Chain:
-    """A run of intact entries.
+class Resume(NamedTuple):
+    """Where to go on after a damaged entry; ``alone`` says that by the offsets nothing else was lost with it."""
 
-    Attributes
-    ----------
-    start, stop : int
-        Positions.
-    first_offset, last_offset : int
-    entries : int
-    ends_well : bool
-        It runs to the end of the file, or further than anyone looked.
-    followed : bool
-        What comes behind it looks like the header of the next entry.
-    """
-
-    start: int
-    stop: int
-    first_offset: int
-    last_offset: int
-    entries: int
-    ends_well: bool = True
-    followed: bool = True
+    position: int
+    alone: bool
 
 
-def _shapes(head: np.ndarray, size: int, format: int) -> Iterator[tuple[int, int, int, bool]]:
-    """What the entry at ``head`` may be, whatever its length says: smallest size, first byte under the CRC, the CRC's place and kind."""
-    if format == layouts.V3_FORMAT:
-        for at in range(9, 14):
-            if size >= v2.HEADER and head[at + 4] == v3_compact.MAGIC:
-                yield at + v3_compact.SMALLEST_LENGTH, at + 9, at + 5, True
-    magic = int(head[16])
-    layout = layouts.layout_of(format, magic)
-    if layout == layouts.V2 and size >= v2.HEADER:
-        yield v2.HEADER, v2.CRC_FROM, 17, True
-    elif layout == layouts.KIP98:
-        yield kip98_draft.HEADER, kip98_draft.CRC_FROM, 12, False
-    elif layouts.holds_messages(layout):
-        yield legacy.SMALLEST_ENTRY, legacy.CRC_FROM, 12, False
-
-
-def _header(head: np.ndarray, row: np.ndarray, format: int) -> bool:
-    """Fill a row from the header of a batch whose length may be wrong; False where it is none that says how many records it has."""
-    if format == layouts.V3_FORMAT:
-        for at in range(9, 14):
-            if head[at + 4] == v3_compact.MAGIC:
-                return v3_compact.fill(head, 0, at, HEADERS, row) == Code.OK
-    return layouts.layout_of(format, int(head[16])) == layouts.V2 and v2.header(head, 0, v2.HEADER, row) == Code.OK
-
-
-class Search:
-    """Finds the next intact entry of one file.
-
-    Parameters
-    ----------
-    file : SegmentFile
-    """
-
-    def __init__(self, file: SegmentFile) -> None:
-        self.file = file
-        self._budget = CRC_BUDGET
+class Search(Runs):
+    """Finds the next intact entry of one file."""
 
     def next_entry(self, position: int, floor: int, truncated: bool = False) -> int | None:
         """Position at which to go on behind the damage at ``position``; None where nothing intact follows.
@@ -111,35 +59,117 @@ class Search:
         end = self.true_end(position, self.file.size, floor)
         if end is not None:
             return end
+        overlapping = self._overlapping(position, floor)
+        if overlapping is not None:
+            return overlapping
         found, landing = self._by_checksums(position, floor, truncated), self._landing(position)
-        if found is None or landing is None:
-            return landing if found is None else found
-        return min(found, landing)
+        # Lengths may lead along the messages of a damaged wrapper: their offsets count from its beginning, which is hardly above the floor.
+        if landing is not None and (found is None or (landing[0] < found and landing[1] > floor)):
+            found = landing[0]
+        again = self._again(position, self.file.size if found is None else found, floor)
+        return found if again is None else again
 
-    def _landing(self, position: int) -> int | None:
-        """First intact entry that lengths lead to, however little sense the headers on the way make."""
+    def after(self, row: Any, floor: int, following: Any = None) -> Resume | None:
+        """Where to go on after a damaged entry, if its length leads anywhere: at its end, or at an intact entry inside it.
+
+        Parameters
+        ----------
+        row : int64 array
+            Of the damaged entry.
+        floor : int
+            Last offset before it, -1 for none.
+        following : int64 array, optional
+            Row of the entry at its end, where that is known to be intact.
+        """
+        end = int(row[table.POSITION] + row[table.SIZE])
+        link = (end, following, first_of(following)) if following is not None else self._link(end, floor)
+        if link is None:
+            return None
+        stop, intact, ceiling = link
+        claim, start = self._claim(row, floor, ceiling), int(row[table.POSITION]) + 1
+        first = claim.last if claim.first is None or claim.exact else claim.first
+        # The usual damage ends here: a batch that claims all offsets between its neighbours.
+        if ceiling - claim.last <= 1 and (claim.exact or first == claim.last):
+            return Resume(end, True)
+        stretch = Stretch(start, end, stop, claim.last, ceiling, exact=True, strict=ceiling == OPEN)
+        chains = [self._inside(stretch, intact)]
+        if first < claim.last:
+            # Its last offset may be what is damaged.
+            chains.append(self._inside(stretch._replace(floor=first, strict=True), intact))
+        chain = min((one for one in chains if one is not None), key=lambda one: one.start, default=None)
+        if chain is None:
+            again = self._again(start - 1, stop, floor) if stop > end else None
+            return Resume(end, True) if again is None else Resume(again, False)
+        return Resume(chain.start, claim.last > floor and chain.first_offset == claim.last + 1)
+
+    def _claim(self, row: Any, floor: int, ceiling: int) -> Claim:
+        if row[table.CODE] != Code.BAD_MAGIC:
+            return claim_of_row(row, floor, ceiling)
+        position = int(row[table.POSITION])
+        return claim_without_magic(self._head(position), self.file.size - position, self.file.format, floor, ceiling)
+
+    def _inside(self, stretch: Stretch, intact: Any) -> Chain | None:
+        """Entries in a stretch that fit the gap of offsets before the ``intact`` one."""
+        self._budget = min(CRC_BUDGET, GAP_CRCS * (stretch.end - stretch.start))
+        best = self._best(stretch)
+        if best is None or intact is None or intact[table.BASE_OFFSET] != table.UNKNOWN or stretch.ceiling < first_of(intact):
+            return best
+        # A wrapper says its last offset only.
+        first = first_offset(self.file, intact)
+        return best if best.last_offset < first else self._best(stretch._replace(ceiling=first))
+
+    def _landing(self, position: int) -> tuple[int, int] | None:
+        """First intact entry that lengths lead to, however little sense the headers on the way make: its position and first offset."""
         for _ in range(CHAIN_ENTRIES):
             row = self._entry(position, self.file.size)
             if row is None:
                 return None
             if row[table.CODE] == Code.OK:
-                return position
+                return position, first_of(row)
             position += int(row[table.SIZE])
         return None
 
     def _by_checksums(self, position: int, floor: int, truncated: bool) -> int | None:
         """First position at which an intact entry begins that fits what is around it."""
-        floor = max(floor, self._claimed_last(position, floor))
-        best: Chain | None = None
-        for chain in self._chains(position + 1, floor):
-            if best is not None and chain.first_offset > best.last_offset:
-                return best.start
-            if best is None or chain.ends_well or chain.entries > best.entries:
-                best = chain
-            if best.ends_well:
-                return best.start
-        enough = 2 if truncated else 1
-        return best.start if best is not None and best.followed and best.entries >= enough else None
+        size = self.file.size
+        claim = claim_of_bytes(self._head(position), size - position, self.file.format, floor)
+        end = self._claimed_end(position)
+        best = self._best(Stretch(position + 1, size, size, claim.last if claim.exact else floor, claim=claim, claimed_end=end))
+        if best is None:
+            return None
+        crosses = best.first_offset == claim.following and best.start < end < best.stop
+        fits = best.ends_well or (claim.exact and crosses) or (best.followed and best.entries >= (2 if truncated else 1))
+        return best.start if fits else None
+
+    def _claimed_end(self, position: int) -> int:
+        """Where the entry ends by its length, if it has one of 32 bits."""
+        return position + entry.OVERHEAD + int.from_bytes(bytes(self._head(position)[8:12]), "big", signed=True)
+
+    def _overlapping(self, position: int, floor: int) -> int | None:
+        """An intact entry that begins in the last bytes of the one before ``position``: what is missing there equals what follows."""
+        size, start = self.file.size, max(position - OVERLAP, 0)
+        best = self._best(Stretch(start, position, size, floor)) if start < position else None
+        return None if best is None else best.start
+
+    def _again(self, position: int, stop: int, floor: int) -> int | None:
+        """Where the damaged entry at ``position`` stands once more before ``stop``, intact: a block that was written twice."""
+        stop = min(stop, position + TRUE_END_BYTES)
+        head = self._head(position)
+        # Offset and length; format 3 has a length of other size, in front of the leader's epoch and the magic.
+        ends = [crc_at - 5 if castagnoli and crc_at != 17 else 12 for _, _, crc_at, castagnoli in shapes(head, len(head), self.file.format)]
+        for begins in {bytes(head[:end]) for end in (*ends, 12)}:
+            at, tries = position + 1, 0
+            while at < stop and tries < COPIES:
+                loaded = min(at + WINDOW, self.file.size)
+                found = bytes(self.file.read(at, loaded)[: loaded - at]).find(begins)
+                if found < 0:
+                    at = loaded if loaded == self.file.size else loaded - HEADERS
+                    continue
+                row = self._entry(at + found, self.file.size)
+                if at + found < stop and row is not None and row[table.CODE] == Code.OK and first_of(row) > floor:
+                    return at + found
+                at, tries = at + found + 1, tries + 1
+        return None
 
     def true_end(self, position: int, limit: int, floor: int) -> int | None:
         """Where the entry at ``position`` ends by its CRC, before ``limit``; None where no end fits."""
@@ -147,7 +177,7 @@ class Search:
         if size < entry.OVERHEAD + entry.SMALLEST:
             return None
         head = self.file.read(position, position + min(size, HEADERS))
-        for smallest, crc_from, crc_at, castagnoli in _shapes(head, size, self.file.format):
+        for smallest, crc_from, crc_at, castagnoli in shapes(head, size, self.file.format):
             wanted = int.from_bytes(bytes(head[crc_at : crc_at + 4]), "big")
             end = self._crc_meets(position, crc_from, wanted, castagnoli, smallest, min(position + size, limit), floor)
             if end is not None:
@@ -167,121 +197,31 @@ class Search:
                     return int(found)
         return None
 
-    def chain_holds(self, position: int, size: int, floor: int) -> bool:
-        """Whether lengths lead from the entry of ``size`` bytes at ``position`` to an intact entry or exactly to the end."""
-        position += size
+    def _link(self, position: int, floor: int) -> tuple[int, Any, int] | None:
+        """Where lengths lead to from ``position`` on: an intact entry, the end, or zeros up to it.
+
+        Returns
+        -------
+        position : int
+        row : int64 array, optional
+            Of the intact entry.
+        ceiling : int
+            First offset of it, or of a damaged entry on the way.
+        """
+        ceiling = OPEN
         for _ in range(CHAIN_ENTRIES):
             if position == self.file.size:
-                return True
+                return position, None, ceiling
             row = self._entry(position, self.file.size)
             if row is not None and row[table.CODE] == Code.OK:
-                return True
+                return position, row, min(ceiling, first_of(row))
             if row is None or not self._plausible(position, floor):
-                return self._tail(position)
+                return (position, None, ceiling) if self._tail(position) else None
+            ceiling = min(ceiling, first_of(row))
             position += int(row[table.SIZE])
-        return False
+        return None
 
     def _goes_on(self, position: int, floor: int) -> bool:
         if position == self.file.size or self._tail(position):
             return True
         return self._plausible(position, floor)
-
-    def _plausible(self, position: int, floor: int) -> bool:
-        left = self.file.size - position
-        if left < legacy.SMALLEST_ENTRY:
-            return False
-        head = self.file.read(position, min(position + HEADERS, self.file.size))
-        return bool(plausible(head.ctypes.data, position, position, self.file.size, floor, self.file.format))
-
-    def _tail(self, position: int) -> bool:
-        """Zeros to the end: preallocation."""
-        return self.file.size - position > entry.PREFIX and not self.file.read(position, position + 1)[0] and self.file.zeros_from(position)
-
-    def _claimed_last(self, position: int, floor: int) -> int:
-        """Last offset that the damaged entry's own header claims, where that header can be believed."""
-        if self.file.size - position < v2.HEADER:
-            return floor
-        head = self.file.read(position, min(position + HEADERS, self.file.size))
-        row = np.zeros(table.WIDTH, np.int64)
-        if not _header(head, row, self.file.format):
-            return floor
-        base, last, count = (int(row[i]) for i in (table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT))
-        # The next offset in the log, and one record for each offset: damage does not look like that.
-        believed = base == floor + 1 and count == last - base + 1 > 0
-        return last if believed else floor
-
-    def _entry(self, position: int, end: int) -> np.ndarray | None:
-        """Row of the entry at ``position`` with its CRC checked; None where it is not framed."""
-        if end - position <= entry.PREFIX:
-            return None
-        rows = np.zeros((1, table.WIDTH), np.int64)
-        loaded = min(position + HEADERS, end)
-        count, size = self._walk_one(position, loaded, end, rows)
-        if count == 0 and size:
-            count, size = self._walk_one(position, min(position + size, end), end, rows)
-        if count == 0 or self._budget < rows[0, table.SIZE]:
-            return None
-        size = int(rows[0, table.SIZE])
-        self._budget -= size
-        source = self.file.read(position, position + size)
-        check(source.ctypes.data, position, rows)
-        return rows[0]
-
-    def _walk_one(self, position: int, loaded: int, end: int, rows: np.ndarray) -> tuple[int, int]:
-        head = self.file.read(position, loaded)
-        whole = self.file.format == layouts.V3_FORMAT and loaded == end
-        count, _, code, size = walk(head.ctypes.data, position, loaded, position + 1, end, position, self.file.format, whole, whole, rows)
-        return int(count), int(size) if code == MORE else 0
-
-    def _chains(self, start: int, floor: int) -> Iterator[Chain]:
-        """Runs of intact entries from ``start`` on, none inside another."""
-        at = start
-        while at < self.file.size - entry.PREFIX and self._budget > 0:
-            loaded = min(at + WINDOW, self.file.size)
-            source = self.file.read(at, loaded)
-            # A header that the window cuts is seen whole in the next one.
-            stop = loaded if loaded == self.file.size else loaded - HEADERS
-            origin, chain = at, None
-            while at < stop and chain is None:
-                at, self._budget = candidate(
-                    source.ctypes.data, origin, at, stop, loaded, self.file.size, floor, self.file.format, self._budget
-                )
-                if at < stop:
-                    chain = self._chain(at, floor)
-                    at += 1
-            if chain is not None:
-                yield chain
-                at = chain.stop
-
-    def _chain(self, position: int, floor: int) -> Chain | None:
-        start, first, last, entries = position, 0, floor, 0
-        while entries < CHAIN_ENTRIES and position - start < CHAIN_BYTES:
-            if position == self.file.size:
-                return Chain(start, position, first, last, entries)
-            row = self._entry(position, self.file.size)
-            if row is None or row[table.CODE] != Code.OK:
-                break
-            low = int(row[table.LAST_OFFSET] if row[table.BASE_OFFSET] == table.UNKNOWN else row[table.BASE_OFFSET])
-            if low <= last or (last >= 0 and low - last > LARGEST_SPAN):
-                break
-            first, last = first if entries else low, table.last_offset(row.reshape(1, -1), low)
-            entries += 1
-            position += int(row[table.SIZE])
-        else:
-            return Chain(start, position, first, last, entries)
-        if not entries:
-            return None
-        ends_well = self._tail(position) or self._cut_entry(position, last)
-        return Chain(start, position, first, last, entries, ends_well, self._plausible(position, last))
-
-    def _cut_entry(self, position: int, last: int) -> bool:
-        """Whether an entry that was cut short begins here: its header is whole and goes on where the chain stopped."""
-        left = self.file.size - position
-        if left < v2.HEADER:
-            return False
-        head = self.file.read(position, min(position + HEADERS, self.file.size))
-        size = int.from_bytes(bytes(head[8:12]), "big", signed=True) + entry.OVERHEAD
-        if self.file.format == layouts.V3_FORMAT:
-            code, compact_size = v3_compact.entry(head, 0, len(head))
-            size = compact_size if code == Code.TRUNCATED else size
-        return size > left and bool(plausible(head.ctypes.data, position, position, position + size, last, self.file.format))

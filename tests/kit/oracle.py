@@ -6,6 +6,7 @@ Kolumn differs on purpose:
 * a magic other than 0, 1 and 2 is an error (Java's file reader takes any magic from 2 up for format 2, the negative ones for 1);
   so is an inner message that is of neither format 0 nor 1;
 * the checksums of messages inside a wrapper are compared too;
+* a batch whose last offset does not fit into 64 bits is an error (Java's offsets wrap);
 * zeros up to the end of the file are preallocation and no error.
 """
 
@@ -157,9 +158,11 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 def _batch(entry: bytes, position: int, check_crcs: bool) -> Iterator[Row]:
     if len(entry) < _HEADER.size:
         raise BadEntryError("Record batch is corrupted: smaller than a header")
-    base, _, epoch, magic, crc, attributes, _, base_time, max_time, pid, pid_epoch, sequence, count = _HEADER.unpack_from(entry)
+    base, _, epoch, magic, crc, attributes, last, base_time, max_time, pid, pid_epoch, sequence, count = _HEADER.unpack_from(entry)
     if check_crcs and crc32c.crc32c(entry[21:]) != crc:
         raise BadEntryError("Record is corrupt: crc")
+    if not -(1 << 63) <= base + last < 1 << 63:
+        raise BadEntryError("last offset wraps")
     codec = attributes & 7
     if count < 0:
         raise BadEntryError("Found invalid record count")

@@ -23,7 +23,7 @@ types open.
 
 from kolumn.errors import Code
 from kolumn.formats import table
-from kolumn.formats.entry import OVERHEAD
+from kolumn.formats.entry import OVERHEAD, holds_offset
 from kolumn.formats.memory import Buffer, i8_at, i32_at, i64_at, load8, put32, put64, store8, u32_at
 
 MAGIC = 1
@@ -41,6 +41,7 @@ TAGGED = 0x40
 """Added to a message's attributes where it has a broker timestamp."""
 
 _OK = int(Code.OK)
+_BAD_LAST_OFFSET = int(Code.LAST_OFFSET)
 _MESSAGE_SIZE = int(Code.ENRICHED_SIZE)
 _TAG_LENGTH = int(Code.TAG_LENGTH)
 _TAG = int(Code.TAG)
@@ -93,6 +94,8 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
     row[_COUNT] = count if code == _OK else _UNKNOWN
     # With relative offsets the set may have been compacted: then the tag counts messages, not offsets.
     known = row[_COUNT] > 0 and attributes & HONOURED == 0
+    if known and not holds_offset(row[_BASE_OFFSET], count - 1):
+        return _BAD_LAST_OFFSET
     row[_LAST_OFFSET] = row[_BASE_OFFSET] + count - 1 if known else _UNKNOWN
     return _OK
 

@@ -17,6 +17,7 @@ MAGIC_AT = 16
 OVERHEAD = 12
 SMALLEST = 14
 
+_LEAST_OFFSET, _LARGEST_OFFSET = -(1 << 63), (1 << 63) - 1
 _OK = int(Code.OK)
 _TRUNCATED = int(Code.TRUNCATED)
 _ZERO_TAIL = int(Code.ZERO_TAIL)
@@ -50,3 +51,8 @@ def entry(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
 def magic_at(buf: Buffer, pos: int) -> int:
     """Magic of the entry at ``pos``, 0..255 (Java reads it signed; nothing above 2 exists either way)."""
     return load8(buf, pos + MAGIC_AT)
+
+
+def holds_offset(base: int, delta: int) -> bool:
+    """Whether 64 bits hold ``base + delta``: where they don't, Java's readers wrap, and the last offset lies below the first."""
+    return delta <= _LARGEST_OFFSET - base if base >= 0 else delta >= _LEAST_OFFSET - base

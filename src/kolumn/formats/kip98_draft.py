@@ -23,6 +23,7 @@ ABORT, the opposite of format 2.
 
 from kolumn.errors import Code
 from kolumn.formats import table
+from kolumn.formats.entry import holds_offset
 from kolumn.formats.memory import Buffer, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
 from kolumn.formats.varint import MALFORMED, put_uvarint, uvarint32, uvarint_size
 
@@ -34,6 +35,7 @@ SMALLEST_MESSAGE = 15
 NULL_KEY, NULL_VALUE, CONTROL = 1, 2, 4
 
 _OK = int(Code.OK)
+_BAD_LAST_OFFSET = int(Code.LAST_OFFSET)
 _BAD_LENGTH = int(Code.BAD_LENGTH)
 _RECORD_LENGTH = int(Code.RECORD_LENGTH)
 _RECORD_END = int(Code.RECORD_END)
@@ -61,7 +63,9 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
         return _BAD_LENGTH
     attributes = i16_at(buf, pos + 17)
     row[_ATTRIBUTES] = attributes
-    row[_LAST_OFFSET] = row[_BASE_OFFSET] + i32_at(buf, pos + 19) - 1
+    delta = i32_at(buf, pos + 19) - 1
+    fits = holds_offset(row[_BASE_OFFSET], delta)
+    row[_LAST_OFFSET] = row[_BASE_OFFSET] + (delta if fits else 0)
     row[_CRC] = u32_at(buf, pos + 12)
     row[_CODEC] = attributes & 7
     row[_TIMESTAMP_TYPE] = (attributes >> 3) & 1
@@ -71,7 +75,7 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
     row[_PRODUCER_ID] = i64_at(buf, pos + 31)
     row[_PRODUCER_EPOCH] = i16_at(buf, pos + 39)
     row[_BASE_SEQUENCE] = i32_at(buf, pos + 41)
-    return _OK
+    return _OK if fits else _BAD_LAST_OFFSET
 
 
 def hop(buf: Buffer, at: int, end: int) -> tuple[int, int, int]:

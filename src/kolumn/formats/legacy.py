@@ -35,7 +35,7 @@ _MESSAGE_SIZE = int(Code.MESSAGE_SIZE)
 _KEY_LENGTH = int(Code.KEY_LENGTH)
 _VALUE_LENGTH = int(Code.VALUE_LENGTH)
 _INNER_LENGTH = int(Code.INNER_LENGTH)
-_NO_TIMESTAMP = -1
+_NO_TIMESTAMP, _NO_TYPE = -1, table.NO_TIMESTAMP_TYPE
 _UNKNOWN = table.UNKNOWN
 
 _BASE_OFFSET, _LAST_OFFSET, _COUNT, _MAGIC, _CODEC, _CRC = (
@@ -69,7 +69,7 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
     row[_PRODUCER_EPOCH] = -1
     row[_BASE_SEQUENCE] = -1
     row[_LEADER_EPOCH] = -1
-    row[_TIMESTAMP_TYPE] = -1
+    row[_TIMESTAMP_TYPE] = _NO_TYPE
     row[_MAX_TIMESTAMP] = _NO_TIMESTAMP
     row[_BASE_TIMESTAMP] = _NO_TIMESTAMP
     if magic >= 1:

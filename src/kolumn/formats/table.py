@@ -13,7 +13,7 @@ COUNT = 4  # records; UNKNOWN for wrappers and sets that do not say it
 MAGIC = 5
 CODEC = 6
 CRC = 7  # unsigned
-TIMESTAMP_TYPE = 8  # -1 none, 0 CreateTime, 1 LogAppendTime
+TIMESTAMP_TYPE = 8  # one of the three below
 BASE_TIMESTAMP = 9  # ms, the field as it stands (with a delete horizon it holds that)
 MAX_TIMESTAMP = 10  # ms
 PRODUCER_ID = 11
@@ -31,6 +31,9 @@ CODE = 22  # errors.Code of the first thing that is wrong
 RECORD = 23  # index of the record to blame, or -1
 WHERE = 24  # position of the offence within the payload (its inflated form), or -1
 WIDTH = 25
+
+NO_TIMESTAMP_TYPE, CREATE_TIME, LOG_APPEND_TIME = -1, 0, 1
+"""Values of TIMESTAMP_TYPE."""
 
 UNKNOWN = -(2**62)
 """Stands for what only inflating would tell: base offset and count of a wrapper."""

@@ -19,6 +19,7 @@ A negative key or value length means null. Header keys are not null, header valu
 
 from kolumn.errors import Code
 from kolumn.formats import table
+from kolumn.formats.entry import holds_offset
 from kolumn.formats.memory import Buffer, i8_at, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
 from kolumn.formats.varint import put_varint, short_varint, varint32, varint64, varint_size
 
@@ -27,9 +28,12 @@ HEADER = 61
 SMALLEST = 49
 CRC_FROM = 21
 SMALLEST_RECORD = 7
+ABORT, COMMIT = 0, 1
+"""Types of control records that end transactions."""
 
 _OK = int(Code.OK)
 _BAD_LENGTH = int(Code.BAD_LENGTH)
+_BAD_LAST_OFFSET = int(Code.LAST_OFFSET)
 _BAD_CODEC = int(Code.BAD_CODEC)
 _RECORD_LENGTH = int(Code.RECORD_LENGTH)
 _TIMESTAMP_DELTA = int(Code.TIMESTAMP_DELTA)
@@ -60,7 +64,9 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
         return _BAD_LENGTH
     attributes = load8(buf, pos + 22)
     row[_BASE_OFFSET] = i64_at(buf, pos)
-    row[_LAST_OFFSET] = row[_BASE_OFFSET] + i32_at(buf, pos + 23)
+    delta = i32_at(buf, pos + 23)
+    fits = holds_offset(row[_BASE_OFFSET], delta)
+    row[_LAST_OFFSET] = row[_BASE_OFFSET] + (delta if fits else 0)
     row[_COUNT] = i32_at(buf, pos + 57)
     row[_CODEC] = attributes & 7
     row[_CRC] = u32_at(buf, pos + 17)
@@ -75,7 +81,7 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
     row[_TRANSACTIONAL] = (attributes >> 4) & 1
     row[_CONTROL] = (attributes >> 5) & 1
     row[_DELETE_HORIZON] = (attributes >> 6) & 1
-    return _OK
+    return _OK if fits else _BAD_LAST_OFFSET
 
 
 def record(buf: Buffer, at: int, end: int) -> tuple[int, int]:

@@ -16,6 +16,7 @@ shipped one, and the checksum decides; without checksums the structure does, and
 
 from kolumn.errors import Code
 from kolumn.formats import layouts, table
+from kolumn.formats.entry import holds_offset
 from kolumn.formats.memory import Buffer, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
 from kolumn.formats.varint import MALFORMED, put_uvarint, put_varint, uvarint32, uvarint_size, varint64, varint_size
 
@@ -26,6 +27,7 @@ SMALLEST_RECORD = 6
 BARE = 0x80
 
 _OK = int(Code.OK)
+_BAD_LAST_OFFSET = int(Code.LAST_OFFSET)
 _TRUNCATED = int(Code.TRUNCATED)
 _BAD_LENGTH = int(Code.BAD_LENGTH)
 _BATCH_HEADER = int(Code.BATCH_HEADER)
@@ -81,7 +83,8 @@ def fill(buf: Buffer, pos: int, at: int, end: int, row) -> int:  # type: ignore[
     delta, producer_at = varint64(buf, delta_at, end)
     if producer_at == MALFORMED or producer_at + 18 > end:
         return _BATCH_HEADER
-    row[_LAST_OFFSET] += last
+    fits = holds_offset(row[_BASE_OFFSET], last)
+    row[_LAST_OFFSET] += last if fits else 0
     row[_BASE_TIMESTAMP] = base
     row[_MAX_TIMESTAMP] = base + delta
     row[_PRODUCER_ID] = i64_at(buf, producer_at)
@@ -89,7 +92,7 @@ def fill(buf: Buffer, pos: int, at: int, end: int, row) -> int:  # type: ignore[
     row[_BASE_SEQUENCE] = i32_at(buf, producer_at + 10)
     row[_COUNT] = i32_at(buf, producer_at + 14)
     row[_PAYLOAD] = producer_at + 18 - pos
-    return _OK
+    return _OK if fits else _BAD_LAST_OFFSET
 
 
 def header_size(row, payload: int) -> int:  # type: ignore[no-untyped-def]

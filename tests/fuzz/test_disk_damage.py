@@ -1,0 +1,53 @@
+"""Segments damaged as disks, copies and crashes damage them: all that is intact comes back, nothing else does, and `verify` tells the rest.
+
+KOLUMN_FUZZ_MUTANTS sets how many (an eighth of it), KOLUMN_FUZZ_SEED the first seed, KOLUMN_CORPUS adds segments.
+"""
+
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from kit.disk_damage import KINDS, make
+from kit.fuzz import MUTANTS
+from kit.truth import failures
+
+COUNT = MUTANTS // 8
+"""Each is read in many ways, which takes longer than what `test_mutants` does with one."""
+FIRST = int(os.environ.get("KOLUMN_FUZZ_SEED", "0"))
+EACH = 100
+JUDGED_OTHERWISE = 2000
+"""One mutant in so many may have lost an entry, as in `test_mutants`: seed 2728 does, with KOLUMN_CORPUS. Wrong records never pass."""
+
+
+@pytest.mark.timeout(4 * 3600)
+def test_what_is_intact_comes_back() -> None:
+    wrong = _many() if COUNT > 500 else _failures(range(FIRST, FIRST + COUNT))
+    replay = " ".join(str(seed) for seed, _ in wrong)
+    listing = "\n".join(f"seed {seed}: {text}" for seed, text in wrong)
+    lost = [text for _, text in wrong if ": lost: the entries" in text]
+    assert len(wrong) == len(lost) <= COUNT // JUDGED_OTHERWISE, (
+        f"{len(wrong)} of {COUNT} mutants:\n{listing}\nreplay in tests/: python -m kit.truth {replay}"
+    )
+
+
+def _failures(seeds: range) -> list[tuple[int, str]]:
+    return list(failures(seeds))
+
+
+def _many() -> list[tuple[int, str]]:
+    jobs = [range(start, min(start + EACH, FIRST + COUNT)) for start in range(FIRST, FIRST + COUNT, EACH)]
+    processes = min(len(os.sched_getaffinity(0)), 16)
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return [one for found in pool.map(_failures, jobs) for one in found]
+
+
+def test_the_mutants_are_of_all_kinds_and_hold_intact_entries() -> None:
+    mutants = [make(seed) for seed in range(300)]
+    assert {mutant.kind.split(",")[0] for mutant in mutants} == set(KINDS)
+    swallowed = [mutant for mutant in mutants if mutant.kind.startswith("cut to a border")]
+    assert swallowed
+    for mutant in mutants:
+        for position, index in mutant.places.items():
+            assert mutant.data[position : position + len(mutant.entries[index])] == mutant.entries[index]
