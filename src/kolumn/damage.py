@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from kolumn.errors import Code, CorruptBatchError
 from kolumn.formats import table
+from kolumn.remarks import Remark
+from kolumn.source import Range
 
 if TYPE_CHECKING:
     from kolumn.chunk import Decoded
@@ -24,6 +26,8 @@ class Damage:
     reason : str
     records_lost : int, optional
         None where nothing tells.
+    error : CorruptBatchError, optional
+        What a read with ``errors="raise"`` raises there.
     """
 
     segment: str
@@ -33,6 +37,58 @@ class Damage:
     last_offset: int | None
     reason: str
     records_lost: int | None
+    error: CorruptBatchError | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass
+class Skipped:
+    """What a read with ``errors="skip"`` left out. Give it to `kolumn.read` or `scan` as ``on_damage`` and look at it afterwards.
+
+    Attributes
+    ----------
+    damage : list of Damage
+        Each damaged stretch, in the order in which it was met: the same rows as in the damage table of `kolumn.verify`.
+    """
+
+    damage: list[Damage] = field(default_factory=list)
+
+    def __call__(self, piece: Damage) -> None:
+        """Note one damaged stretch."""
+        self.damage.append(piece)
+
+    @property
+    def errors(self) -> list[CorruptBatchError]:
+        """The error of each damaged stretch, as a read with ``errors="raise"`` raises it for the first one."""
+        return [piece.error for piece in self.damage if piece.error is not None]
+
+    @property
+    def stretches(self) -> int:
+        """Number of damaged stretches."""
+        return len(self.damage)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes in them."""
+        return sum(piece.size for piece in self.damage)
+
+    @property
+    def records(self) -> int:
+        """Records lost in those stretches whose number of records is known."""
+        return sum(piece.records_lost or 0 for piece in self.damage)
+
+    @property
+    def uncounted(self) -> int:
+        """Stretches of which nothing tells how many records they held."""
+        return sum(piece.records_lost is None for piece in self.damage)
+
+    def __str__(self) -> str:
+        if not self.damage:
+            return "nothing left out"
+        stretches = "1 damaged stretch" if self.stretches == 1 else f"{self.stretches} damaged stretches"
+        records = "1 record" if self.records == 1 else f"{self.records} records"
+        if self.uncounted:
+            records = f"at least {records}" if self.records else "an unknown number of records"
+        return f"{stretches} left out: {self.bytes} byte{'' if self.bytes == 1 else 's'}, {records}"
 
 
 @dataclass
@@ -48,6 +104,10 @@ class Trouble:
         Where it goes on, if that is known already.
     row : int64 array, optional
         Of the damaged entry, where its header was read.
+    lost : tuple of int, optional
+        First and last offset that are lost, where neighbours or index files tell them.
+    alone : bool
+        Nothing else was lost with it, if ``resume`` is known.
     """
 
     position: int
@@ -55,14 +115,19 @@ class Trouble:
     error: CorruptBatchError
     resume: int | None = None
     row: Any = None
+    lost: tuple[int, int] | None = None
+    alone: bool = True
 
     def damage(self, end: int) -> Damage:
-        """The damage, now that it is known to end at ``end``."""
+        """The damage, now that it is known to end at ``end``; an intact entry that begins before the damage leaves no bytes of it."""
+        size = max(end - self.position, 0)
         if self.row is not None:
-            return damage_of(self.row, self.error, end - self.position, self.floor, whole=self.resume is not None)
+            return damage_of(self.row, self.error, size, self.floor, whole=self.resume is not None and self.alone)
+        if self.lost is not None:
+            return Damage(self.error.segment, self.position, size, *self.lost, reason(self.error), None, self.error)
         base = self.error.base_offset
         known = base is not None and base > self.floor
-        return Damage(self.error.segment, self.position, end - self.position, base if known else None, None, reason(self.error), None)
+        return Damage(self.error.segment, self.position, size, base if known else None, None, reason(self.error), None, self.error)
 
 
 def damage_of(row: Any, error: CorruptBatchError, size: int, floor: int, whole: bool = True) -> Damage:
@@ -80,7 +145,14 @@ def damage_of(row: Any, error: CorruptBatchError, size: int, floor: int, whole: 
         last if sane and ends else None,
         reason(error),
         lost,
+        error,
     )
+
+
+def damage_of_fault(one: Range) -> Damage:
+    """Damage of a range that an error stands for."""
+    error = one.fault
+    return Damage(error.segment, one.start, one.end - one.start, None, None, reason(error), None, error)
 
 
 def reason(error: CorruptBatchError) -> str:
@@ -105,6 +177,7 @@ class Tally:
     inflated_by_cpu : int
         Payloads that the codecs of the CPU inflated for a GPU.
     damage : list of Damage
+    remarks : list of Remark
     """
 
     batches: int = 0
@@ -114,6 +187,7 @@ class Tally:
     tail_bytes: int = 0
     inflated_by_cpu: int = 0
     damage: list[Damage] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
 
     def add(self, decoded: "Decoded") -> None:
         """Count a decoded chunk in."""

@@ -13,6 +13,12 @@ class Code(IntEnum):
     BAD_LENGTH = 3
     BAD_MAGIC = 4
     BAD_CRC = 5
+    # The file as a whole: what its neighbours, its indexes and its name say of it.
+    SEGMENT_END = 6
+    SEGMENT_MISSING = 7
+    OFFSET_ORDER = 8
+    NOT_A_SEGMENT = 9
+    BASE_OFFSET = 6
     # Payload: codec and framing.
     BAD_CODEC = 10
     CODEC_NOT_ALLOWED = 11
@@ -33,6 +39,7 @@ class Code(IntEnum):
     RECORDS_MISSING = 30
     RECORDS_REMAIN = 31
     CONTROL_KEY = 32
+    LAST_OFFSET = 33
     # Messages, formats 0 and 1.
     MESSAGE_SIZE = 40
     INNER_LENGTH = 41
@@ -58,6 +65,11 @@ MEANING = {
     Code.BAD_LENGTH: ("batch length", "at least 14 (format 2: 49), and an entry that ends inside the file"),
     Code.BAD_MAGIC: ("magic", "one that the format has (kafka: 0, 1 or 2)"),
     Code.BAD_CRC: ("crc", "the checksum of the bytes of the batch"),
+    Code.SEGMENT_END: ("end of segment", "entries up to the base offset of the next segment"),
+    Code.SEGMENT_MISSING: ("file", "the segment to which its index files belong"),
+    Code.OFFSET_ORDER: ("offset", "offsets that no other segment of the directory has"),
+    Code.NOT_A_SEGMENT: ("file", "a Kafka log segment"),
+    Code.BASE_OFFSET: ("base offset", "offsets between those of the entries around it"),
     Code.BAD_CODEC: ("attributes", "codec 0 none, 1 gzip, 2 snappy, 3 lz4 or 4 zstd"),
     Code.CODEC_NOT_ALLOWED: ("attributes", "a codec of formats 0 and 1: 0 none, 1 gzip, 2 snappy or 3 lz4"),
     Code.BAD_STREAM: ("compressed payload", "a complete and well-formed stream of the batch's codec"),
@@ -76,6 +88,7 @@ MEANING = {
     Code.RECORDS_MISSING: ("record count", "as many records as the payload holds"),
     Code.RECORDS_REMAIN: ("record count", "as many records as the payload holds"),
     Code.CONTROL_KEY: ("key", "version 0 or more and a type: 4 bytes"),
+    Code.LAST_OFFSET: ("last offset", "base offset and last offset delta with a sum that 64 bits can hold"),
     Code.MESSAGE_SIZE: ("message size", "at least 14 (format 0) or 22 (format 1) bytes"),
     Code.INNER_LENGTH: ("inner message size", "at least 14"),
     Code.INNER_MAGIC: ("inner magic", "0 or 1"),
@@ -140,7 +153,9 @@ class CorruptBatchError(KolumnError):
         super().__init__(f"{text}. {self._advice()}")
 
     def _advice(self) -> str:
-        return "Read with errors='skip' to go on behind the damage, or run `kolumn verify` for the full list."
+        if self.code == Code.NOT_A_SEGMENT:
+            return "Name the *.log files of a topic-partition directory, or that directory."
+        return "Read with errors='skip' to go on after the damage, or run `kolumn verify` for the full list."
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.segment, self.position, self.code, self.base_offset, self.record, self.expected, self.found)
@@ -170,6 +185,7 @@ class ArgumentError(KolumnError, ValueError):
 
 
 _KINDS = {
+    Code.NOT_A_SEGMENT: FormatError,
     Code.BAD_MAGIC: FormatError,
     Code.MESSAGE_TYPE: FormatError,
     Code.BAD_CODEC: FormatError,

@@ -14,7 +14,7 @@ from kolumn.formats import layouts, table, v2
 from kolumn.last_offsets import with_last_offsets
 from kolumn.recycle import take
 from kolumn.segment_file import SegmentFile
-from kolumn.source import Range, Segment
+from kolumn.source import LOG, Range, Segment, with_neighbours
 from kolumn.storage import parent
 
 ROWS = 16384
@@ -134,24 +134,27 @@ def _streamed(file: SegmentFile, start: int, stop: int, chunk_bytes: int, ahead:
     return Chunk(None, start, rows[:count], count, span._replace(stop=position)) if ahead else Chunk(None, start, rows, 1, span)
 
 
-def headers(segment: Segment) -> Iterator[Any]:
-    """Batch tables of a segment, payloads not read, up to where the chain of entries ends. Last offsets are known in all."""
+def headers(segment: Segment, start: int = 0, end: int | None = None) -> Iterator[Any]:
+    """Batch tables of the entries of a segment that begin in bytes [start, end), payloads not read, up to where the chain of entries ends.
+
+    Last offsets are known in all.
+    """
     with SegmentFile(segment) as file:
-        for chunk in chunks(file, 0, file.size, HEADER_WINDOW, payloads=False):
+        for chunk in chunks(file, start, file.size if end is None else end, HEADER_WINDOW, payloads=False):
             yield with_last_offsets(file, chunk.rows)
 
 
-def cut(segment: Segment, target_bytes: int) -> list[Range]:
-    """Cut a segment at entries into parts of about ``target_bytes``; reads headers only.
+def cut(one: Range, target_bytes: int) -> list[Range]:
+    """Cut a range at entries into parts of about ``target_bytes``; reads headers only.
 
-    Where the chain of entries breaks, the rest is one part: whoever reads it finds its way. A part is never empty, and
-    together they are the whole segment.
+    Where the chain of entries breaks, the rest is one part: whoever reads it finds its way. A part is empty where the
+    range is, and together they are the whole range.
     """
-    if segment.size <= target_bytes:
-        return [Range.whole(segment)] if segment.size else []
-    parts, rest = [], Range.whole(segment)
+    if one.end - one.start <= target_bytes:
+        return [one]
+    parts, rest = [], one
     last = rest.floor
-    for rows in headers(segment):
+    for rows in headers(one.segment, one.start, one.end):
         for position, base, offset in rows[:, (table.POSITION, table.BASE_OFFSET, table.LAST_OFFSET)].tolist():
             if position - rest.start >= target_bytes:
                 parts.append(replace(rest, end=position))
@@ -173,7 +176,38 @@ def without_replaced(segments: list[Segment]) -> list[Segment]:
             folder = parent(segment.path)
             low, high = spans.get(folder, (segment.base_offset, 0))
             spans[folder] = min(low, segment.base_offset), max(high, last + 1)
-    return [s for s in segments if s.is_swap or not _between(s, spans.get(parent(s.path)))]
+    kept = [s for s in segments if s.is_swap or not _between(s, spans.get(parent(s.path)))]
+    for folder in spans:
+        placed = {one.path: one for one in with_neighbours([s for s in kept if parent(s.path) == folder])}
+        kept = [placed.get(s.path, s) for s in kept]
+    return kept
+
+
+def with_twins(segments: list[Segment]) -> list[Segment]:
+    """Note which segments have offsets of another one of their directory: copies under names that are not Kafka's."""
+    folders: dict[str, list[Segment]] = {}
+    for segment in segments:
+        folders.setdefault(parent(segment.path), []).append(segment)
+    twins = {}
+    for own in folders.values():
+        named, odd = [s for s in own if s.base_offset is not None], [s for s in own if s.base_offset is None and s.path.endswith(LOG)]
+        spans = [(span, s.path) for s in named if odd and (span := _span(s)) is not None]
+        for segment in odd if named else ():
+            if (span := _span(segment)) is not None:
+                twins[segment.path] = next((path for other, path in spans if other[0] <= span[1] and span[0] <= other[1]), None)
+                spans.append((span, segment.path))
+    return [replace(s, twin=twins[s.path]) if twins.get(s.path) else s for s in segments]
+
+
+def _span(segment: Segment) -> tuple[int, int] | None:
+    """First and last offset, as headers tell them."""
+    first = last = None
+    for rows in headers(segment):
+        if len(rows):
+            low = int(rows[0, table.BASE_OFFSET])
+            first = first if first is not None else int(rows[0, table.LAST_OFFSET]) if low == table.UNKNOWN else low
+            last = int(rows[-1, table.LAST_OFFSET])
+    return None if first is None or last is None else (first, last)
 
 
 def _between(segment: Segment, span: tuple[int, int] | None) -> bool:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from kolumn.damage import Damage, Tally
-from kolumn.schema import DAMAGE_SCHEMA, REMARK_SCHEMA, SEGMENT_SCHEMA
+from kolumn.remarks import remark_table
+from kolumn.schema import DAMAGE_SCHEMA, SEGMENT_SCHEMA
 from kolumn.source import Segment
+from kolumn.storage import shown
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,7 @@ class Report:
     segments : pa.Table
         One row for each segment, columns of `schema.SEGMENT_SCHEMA`.
     remarks : pa.Table
-        What readers of other formats would take for something else, columns of `schema.REMARK_SCHEMA`: KIP-87 messages without a
-        value that are no tombstones. No damage.
+        No damage, and yet something to know, columns of `schema.REMARK_SCHEMA`: absent offsets, for example. Kinds: `remarks.Kind`.
     batches, records, bytes : int
         Intact entries, their records (control records too), and bytes looked at.
     inflated_by_cpu : int
@@ -39,25 +40,25 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is damaged. A truncated last entry and a zero-filled tail are no damage."""
+        """Whether nothing is damaged. A truncated last entry and a zero-filled tail of an active segment are no damage."""
         return self.damage.num_rows == 0
 
 
 def damage_table(pieces: Iterable[Damage]) -> pa.Table:
     """Damage as an Arrow table."""
     names = DAMAGE_SCHEMA.names
-    rows = [(d.segment, d.position, d.size, d.base_offset, d.last_offset, d.reason, d.records_lost) for d in pieces]
+    rows = [(shown(d.segment), d.position, d.size, d.base_offset, d.last_offset, d.reason, d.records_lost) for d in pieces]
     return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], DAMAGE_SCHEMA)
 
 
-def make_report(found: list[tuple[Segment, Tally]], remarks: list[pa.RecordBatch]) -> Report:
+def make_report(found: list[tuple[Segment, Tally]], remarks: list[pa.Table]) -> Report:
     """Report from what was found in each segment, and what there is to remark."""
     names = SEGMENT_SCHEMA.names
-    rows = [(s.path, s.size, t.valid_bytes, t.batches, t.records, t.tail, t.tail_bytes) for s, t in found]
+    rows = [(shown(s.path), s.size, t.valid_bytes, t.batches, t.records, t.tail, t.tail_bytes, s.state) for s, t in found]
     return Report(
         damage_table(piece for _, tally in found for piece in tally.damage),
         pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], SEGMENT_SCHEMA),
-        pa.Table.from_batches(remarks, REMARK_SCHEMA),
+        pa.concat_tables([remark_table(one for _, tally in found for one in tally.remarks), *remarks]),
         sum(tally.batches for _, tally in found),
         sum(tally.records for _, tally in found),
         sum(segment.size for segment, _ in found),

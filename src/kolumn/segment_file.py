@@ -1,6 +1,7 @@
 """Bytes of one segment file, by range, into padded memory. Read, not mapped: a file that shrinks gives an error, no SIGBUS."""
 
 import os
+import time
 from types import TracebackType
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ from pyarrow import ArrowException
 from kolumn import storage
 from kolumn.errors import KolumnError
 from kolumn.formats import layouts
+from kolumn.identity import Identity, of_file
 from kolumn.recycle import take
 from kolumn.source import Segment
 
@@ -19,13 +21,29 @@ REMOTE_BLOCK = 4 << 20
 """Bytes that are fetched at a time over a network, at least."""
 
 
+_AGAIN = "Run again: what is there now is planned anew"
+_ROOM = 64
+"""Zeros at the end of a file by which room that was allocated in advance is known."""
+_LOOKS, _BETWEEN_LOOKS = 5, 0.01
+
+
+def _changed(path: str, how: str) -> KolumnError:
+    return KolumnError(f"{path}: {how} after the source was looked at: what was planned does not fit to it any more. {_AGAIN}")
+
+
 class SegmentFile:
     """An open segment.
 
     Parameters
     ----------
     segment : Segment
-        Its ``size`` bounds what is read: what a broker appends meanwhile is left alone.
+        Its ``size`` bounds what is read: what a broker appends meanwhile is left alone. Where its ``identity`` is known, no other file
+        of its name is read.
+
+    Raises
+    ------
+    KolumnError
+        The file is gone, has been replaced, or can't be opened. On leaving: it was written over while it was read.
 
     Attributes
     ----------
@@ -40,17 +58,71 @@ class SegmentFile:
         self.segment, self.path, self.size = segment, segment.path, segment.size
         self.format = layouts.FORMAT_NAMES.index(segment.format)
         self.inflates, self.density, self.key_share = 4.0, 0.0, 1.0
-        self._remote = storage.open_input(segment.path) if storage.is_url(segment.path) else None
+        self._remote = self._opened_remote() if storage.is_url(segment.path) else None
         self._ahead: tuple[int, bytes] = (0, b"")
         try:
             self._file = -1 if self._remote is not None else os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise self._gone() from error
         except OSError as error:
             raise KolumnError(f"{segment.path}: cannot be opened: {error.strerror}") from error
+        try:
+            self._compare()
+        except BaseException:
+            self._close()
+            raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if error is None:
+                self._compare()
+        finally:
+            self._close()
+
+    def _opened_remote(self) -> Any:
+        try:
+            return storage.open_input(self.path)
+        except KolumnError as error:
+            if self.segment.identity is not None and storage.current(self.path) is None:
+                raise self._gone() from error
+            raise
+
+    def _compare(self) -> None:
+        """Make sure that what is open is the file that was found, and that nobody has written over it."""
+        before = self.segment.identity
+        if before is None:
+            return
+        now = self._identity()
+        if now is None:
+            raise _changed(self.path, "was deleted")
+        if before.is_another(now):
+            raise _changed(self.path, "was replaced by another file")
+        for _ in range(_LOOKS):
+            if not before.is_rewritten(now) or self._has_room(now.size):
+                return
+            # A file's time changes before its size does: this may be the moment in which a broker appends.
+            time.sleep(_BETWEEN_LOOKS)
+            now = self._identity() or now
+        raise _changed(self.path, "was written over")
+
+    def _identity(self) -> Identity | None:
+        if self._remote is not None:
+            return storage.current(self.path)
+        return of_file(self.path, os.fstat(self._file), self._file)
+
+    def _has_room(self, end: int) -> bool:
+        """Whether the file ends with zeros: one that was allocated in advance has its size from the beginning, and is filled later."""
+        start = max(end - _ROOM, 0)
+        last = os.pread(self._file, _ROOM, start) if self._remote is None else self._remote.read_at(end - start, start)
+        return not any(last)
+
+    def _gone(self) -> KolumnError:
+        return _changed(self.path, "cannot be opened: it was deleted")
+
+    def _close(self) -> None:
         if self._remote is not None:
             self._remote.close()
         else:
@@ -60,6 +132,11 @@ class SegmentFile:
     def is_local(self) -> bool:
         """Whether compiled code can read it by its `descriptor`."""
         return self._remote is None
+
+    @property
+    def opened_path(self) -> str:
+        """A path for libraries that open files by themselves: it leads to the file that is open here, whatever its name stands for now."""
+        return f"/proc/self/fd/{self._file}"
 
     @property
     def descriptor(self) -> int:
@@ -102,7 +179,7 @@ class SegmentFile:
         return end - start
 
     def _cut(self, position: int) -> KolumnError:
-        return KolumnError(f"{self.path}: ends at position {position} and had {self.size} bytes when it was found: cut meanwhile")
+        return KolumnError(f"{self.path}: ends at position {position} and had {self.size} bytes when it was found: cut meanwhile. {_AGAIN}")
 
     def zeros_from(self, start: int) -> bool:
         """Whether every byte from ``start`` to the end is zero."""

@@ -1,10 +1,13 @@
-"""What a broker writes beside a segment about transactions. Hints, like index files: a file that is not sane counts as missing.
+"""What a broker writes beside a segment about transactions and about the topic. Hints: a file that is not sane counts as missing.
 
 .txnindex   version i16 = 0 | producer id i64 | first offset i64 | last offset i64 (of the ABORT marker) | last stable offset i64
             one entry of 34 bytes for each aborted transaction whose marker is in the segment (``AbortedTxn``)
 .snapshot   version i16 | CRC-32C u32 over what follows | count i32 | count times 46 bytes of one producer each, of which these count:
             producer id i64 @0, first offset of its open transaction i64 @38, -1 for none (``ProducerStateManager``)
+partition.metadata  lines ``version: 0`` and ``topic_id: `` with 22 characters of base64 (``PartitionMetadataFile``)
 """
+
+import re
 
 import numpy as np
 
@@ -17,6 +20,8 @@ _PRODUCER = np.dtype(
      ("coordinator", ">i4"), ("open", ">i8")]
 )  # fmt: skip
 _HEAD = 10
+_TOPIC_ID = re.compile(rb"^topic_id: *([A-Za-z0-9_-]{22})\s*$", re.MULTILINE)
+_NO_ID = "A" * 22
 
 
 def read_txnindex(name: str) -> list[tuple[int, int, int]] | None:
@@ -47,3 +52,10 @@ def read_snapshot(name: str) -> dict[int, int] | None:
         return None
     producers = np.frombuffer(raw, _PRODUCER, count, _HEAD)
     return {int(one["producer"]): int(one["open"]) for one in producers if one["open"] >= 0}
+
+
+def read_topic_id(name: str) -> str | None:
+    """The id of the topic, as text; None where the file is missing or says none."""
+    found = _TOPIC_ID.search(read_bytes(name) or b"")
+    number = found[1].decode() if found else _NO_ID
+    return None if number == _NO_ID else number

@@ -8,15 +8,18 @@ import glob
 import os
 import re
 import shutil
-from dataclasses import dataclass
+import stat
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
 from pyarrow import ArrowException, fs
 
+from kolumn import identity
 from kolumn.errors import ArgumentError, KolumnError, MissingError
 
+Identity = identity.Identity
 _COPIED = 8 << 20
 _URL = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<host>[^/]*))(?P<path>.*)", re.DOTALL)
 _WILD = re.compile(r"[*?\[]")
@@ -29,6 +32,10 @@ class Entry:
     name: str
     size: int
     is_folder: bool
+    is_regular: bool = True
+    """Whether it is no device, socket or FIFO."""
+    identity: Identity | None = field(default=None, compare=False)
+    """Of a file, to find out later whether it still is the same one."""
 
 
 def is_url(name: str) -> bool:
@@ -59,6 +66,11 @@ def beside(name: str, other: str) -> str:
 def within(folder: str, *names: str) -> str:
     """Name of something in a folder."""
     return "/".join((folder, *names)) if is_url(folder) else os.path.join(folder, *names)
+
+
+def shown(name: str) -> str:
+    """A name as text: bytes that are not UTF-8, which Python holds as surrogates, as ``\\xff``. Arrow and terminals take no others."""
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def logs_last(name: str) -> tuple[bool, str]:
@@ -98,10 +110,45 @@ def _at(url: str) -> tuple[fs.FileSystem, str, str, str]:
     return found, f"{top}/{match['path'].strip('/')}".rstrip("/") or "/", match["root"], top
 
 
-def _entry(info: fs.FileInfo, root: str, top: str) -> Entry:
+def _entry(info: fs.FileInfo, system: fs.FileSystem, root: str, top: str, details: dict[str, Any]) -> Entry:
     path = info.path if not top or info.path.startswith(top) else f"/{info.path}"
-    rest = path[len(top) :] if top else path
-    return Entry(f"{root}/{rest.lstrip('/')}", info.size or 0, info.type == fs.FileType.Directory)
+    name = f"{root}/{(path[len(top) :] if top else path).lstrip('/')}"
+    if info.type == fs.FileType.Directory:
+        return Entry(name, 0, True)
+    if _here(name) is not None and (found := _stat(path)) is not None:
+        return Entry(name, info.size or 0, False, identity=identity.of_file(path, found))
+    return Entry(name, info.size or 0, False, identity=identity.of_object(info, system.type_name, details))
+
+
+def _here(name: str) -> str | None:
+    """Path of one of this machine's files, None for other names."""
+    if not is_url(name):
+        return name
+    return name.removeprefix("local://") if name.startswith("local:///") else None
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
+
+
+def _fsspec(system: fs.FileSystem) -> Any:
+    """The file system of fsspec that pyarrow calls, None where it calls none."""
+    return getattr(getattr(system, "handler", None), "fs", None)
+
+
+def _details(system: fs.FileSystem, path: str, folder: bool) -> dict[str, dict[str, Any]]:
+    """What fsspec says of a file, or of all in a folder, beyond what pyarrow passes on; by their paths."""
+    inner = _fsspec(system)
+    if inner is None:
+        return {}
+    try:
+        found = inner.ls(path, detail=True) if folder else [inner.info(path)]
+    except (OSError, ValueError, NotImplementedError):
+        return {}
+    return {one["name"].strip("/"): one for one in found}
 
 
 def look(name: str) -> Entry | None:
@@ -109,10 +156,13 @@ def look(name: str) -> Entry | None:
     try:
         if not is_url(name):
             found = os.stat(name)
-            return Entry(name, found.st_size, os.path.isdir(name))
+            return Entry(name, found.st_size, stat.S_ISDIR(found.st_mode), stat.S_ISREG(found.st_mode), identity.of_file(name, found))
         system, path, root, top = _at(name)
         info = system.get_file_info(path)
-        return None if info.type == fs.FileType.NotFound else _entry(info, root, top)
+        if info.type == fs.FileType.NotFound:
+            return None
+        details = _details(system, path, folder=False) if info.type == fs.FileType.File else {}
+        return _entry(info, system, root, top, details.get(path.strip("/"), {}))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ArrowException) as error:
@@ -124,13 +174,21 @@ def listing(folder: str) -> list[Entry]:
     try:
         if not is_url(folder):
             with os.scandir(folder) as found:
-                # Neither is a link to nothing.
-                there = [one for one in found if one.is_file() or one.is_dir()]
-                return sorted((Entry(one.path, 0 if one.is_dir() else one.stat().st_size, one.is_dir()) for one in there), key=_name)
+                # Neither is a link to nothing, a device, a socket or a FIFO.
+                return sorted((_scanned(one) for one in found if one.is_file() or one.is_dir()), key=_name)
         system, path, root, top = _at(folder)
-        return sorted((_entry(info, root, top) for info in system.get_file_info(fs.FileSelector(path))), key=_name)
+        infos = system.get_file_info(fs.FileSelector(path))
+        details = _details(system, path, folder=True)
+        return sorted((_entry(info, system, root, top, details.get(info.path.strip("/"), {})) for info in infos), key=_name)
     except (OSError, ArrowException) as error:
         raise KolumnError(f"{folder}: cannot be listed: {error}") from error
+
+
+def _scanned(one: "os.DirEntry[str]") -> Entry:
+    if one.is_dir():
+        return Entry(one.path, 0, True)
+    found = one.stat()
+    return Entry(one.path, found.st_size, False, identity=identity.of_file(one.path, found))
 
 
 def _name(entry: Entry) -> str:
@@ -168,20 +226,40 @@ def read_bytes(name: str) -> bytes | None:
 def modified_ms(name: str) -> int:
     """When a file was modified, ms since 1970."""
     if not is_url(name):
-        return os.stat(name).st_mtime_ns // 1_000_000
+        try:
+            return os.stat(name).st_mtime_ns // 1_000_000
+        except OSError as error:
+            raise KolumnError(f"{name}: cannot be looked at: {error.strerror}") from error
     system, path, _, _ = _at(name)
     return (system.get_file_info(path).mtime_ns or 0) // 1_000_000
 
 
-def identity(name: str) -> Any:
-    """Something that differs where a file of this name is another one than before; None where there is none."""
-    if not is_url(name):
-        try:
-            return os.stat(name).st_ino
-        except OSError:
-            return None
+def current(name: str) -> Identity | None:
+    """Which file has this name now; None where there is none."""
+    if is_url(name):
+        system, path, _, _ = _at(name)
+        if (inner := _fsspec(system)) is not None:
+            inner.invalidate_cache(parent(path))
     entry = look(name)
-    return None if entry is None else (modified_ms(name), entry.size)
+    return None if entry is None else entry.identity
+
+
+def real_folder(name: str) -> tuple[int, int] | None:
+    """What tells a folder of this machine from others, however many links lead there; None behind a URL."""
+    path = _here(name)
+    found = None if path is None else _stat(path or ".")
+    return None if found is None else (found.st_dev, found.st_ino)
+
+
+def holds_nothing(name: str) -> bool:
+    """Whether a file of this machine whose size is 0 is empty: those of ``/proc`` say 0 and have bytes, or can't be read at all."""
+    try:
+        with open(name, "rb", buffering=0) as file:
+            return not file.read(1) or os.fstat(file.fileno()).st_size > 0
+    except PermissionError:
+        return True
+    except OSError:
+        return False
 
 
 def open_input(url: str) -> Any:
