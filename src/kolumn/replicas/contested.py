@@ -1,0 +1,156 @@
+"""Entries of several copies that overlap and are not the same: their records say who gives which offset."""
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kolumn.damage import Damage
+from kolumn.decode import scan_ranges
+from kolumn.options import Options
+from kolumn.replicas.examine import EPOCH, POSITION, SIZE, Examined
+from kolumn.source import Range
+
+_COLUMNS = ("offset", "position", "timestampMs", "key", "value")
+
+
+@dataclass
+class Claimed:
+    """Contested entries of one segment.
+
+    Attributes
+    ----------
+    lane : int
+        Number of its part of the window.
+    examined : Examined
+    rank : int
+        How much its copy is preferred, 0 most.
+    rows : list of int
+        Of the segment's entries.
+    members : dict
+        For each row, all segments that have the same entry, and its row there.
+    """
+
+    lane: int
+    examined: Examined
+    rank: int
+    rows: list[int]
+    members: dict[int, list[tuple[Examined, int]]]
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Two copies have different records at an offset; for each side its copies, and the row of its entry in the first of them."""
+
+    offset: int
+    one: tuple[list[Examined], int]
+    other: tuple[list[Examined], int]
+
+    @property
+    def epochs(self) -> tuple[int, int]:
+        """Leader epochs of the two entries, -1 where the format has none."""
+        return _epoch(self.one), _epoch(self.other)
+
+
+def _epoch(side: tuple[list[Examined], int]) -> int:
+    return int(side[0][0].entries[side[1], EPOCH])
+
+
+def claim(claims: list[Claimed], options: Options) -> Any:
+    """Share the offsets out: whoever has most records there comes first, and the others give what it does not have.
+
+    Returns
+    -------
+    int64 array of shape (n, 5), Disagreement or None
+        Pieces, as of `window`. None: an entry could not be decoded, and has become a stretch.
+    """
+    tables = []
+    for one in claims:
+        table, bad = _records(one, options)
+        for row in sorted(bad, reverse=True):
+            for examined, at in one.members[row]:
+                examined.without(at, None)
+        if bad:
+            return None
+        tables.append(table)
+    found = _disagreement(claims, tables)
+    return found if found is not None else _shared(claims, tables)
+
+
+def _records(one: Claimed, options: Options) -> tuple[pa.Table, list[int]]:
+    """Records of a segment's contested entries, and the rows of entries that can't be decoded in spite of their checksum."""
+    examined = one.examined
+    entries = examined.entries[one.rows]
+    starts, ends = entries[:, POSITION], entries[:, POSITION] + entries[:, SIZE]
+    order = np.argsort(starts)
+    cuts = np.flatnonzero(starts[order][1:] != ends[order][:-1]) + 1
+    ranges = [
+        Range(examined.segment, int(starts[part[0]]), int(ends[part[-1]]), examined.floor(one.rows[part[0]]))
+        for part in np.split(order, cuts)
+    ]
+    walk = replace(options, columns=_COLUMNS, errors="skip", threads=1)
+    damage: list[Damage] = []
+    batches = list(scan_ranges(ranges, walk, damage=damage.append))
+    positions = examined.entries[:, POSITION]
+    bad = [int(np.searchsorted(positions, piece.position)) for piece in damage]
+    table = pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in _COLUMNS})
+    return table, bad
+
+
+def _disagreement(claims: list[Claimed], tables: list[pa.Table]) -> Disagreement | None:
+    """The lowest offset at which two copies differ."""
+    found: list[tuple[int, int, int, int, int]] = []
+    offsets = [_int64(table, "offset") for table in tables]
+    for i, j in combinations(range(len(claims)), 2):
+        common, mine, theirs = np.intersect1d(offsets[i], offsets[j], return_indices=True)
+        if not len(common):
+            continue
+        differ = np.flatnonzero(~_equal(tables[i].take(pa.array(mine)), tables[j].take(pa.array(theirs))))
+        if len(differ):
+            k = int(differ[0])
+            found.append((int(common[k]), i, j, int(mine[k]), int(theirs[k])))
+    if not found:
+        return None
+    offset, one, other, record, other_record = min(found)
+    return Disagreement(offset, _side(claims[one], tables[one], record), _side(claims[other], tables[other], other_record))
+
+
+def _side(one: Claimed, table: pa.Table, record: int) -> tuple[list[Examined], int]:
+    row = int(np.searchsorted(one.examined.entries[:, POSITION], table["position"][record].as_py()))
+    others = [examined for examined, _ in one.members[row] if examined is not one.examined]
+    return [one.examined, *others], row
+
+
+def _equal(one: pa.Table, other: pa.Table) -> Any:
+    """Flags of the records that are the same; formats without timestamps agree with those that have some."""
+    same = np.ones(len(one), np.bool_)
+    for name in ("key", "value"):
+        mine, theirs = one[name], other[name]
+        equal = pc.fill_null(pc.equal(mine, theirs), False)
+        same &= np.asarray(pc.or_(equal, pc.and_(pc.is_null(mine), pc.is_null(theirs))))
+    mine, theirs = _int64(one, "timestampMs"), _int64(other, "timestampMs")
+    return same & ((mine == theirs) | (mine == -1) | (theirs == -1))
+
+
+def _shared(claims: list[Claimed], tables: list[pa.Table]) -> Any:
+    order = sorted(range(len(claims)), key=lambda i: (-len(tables[i]), claims[i].rank))
+    offset = np.concatenate([_int64(tables[i], "offset") for i in order])
+    lane = np.concatenate([np.full(len(tables[i]), claims[i].lane) for i in order])
+    row = np.concatenate([np.searchsorted(claims[i].examined.entries[:, POSITION], _int64(tables[i], "position")) for i in order])
+    # The first one of each offset: that of the copy that comes first.
+    taken, index = np.unique(offset, return_index=True)
+    lanes, rows = lane[index], row[index]
+    starts = np.flatnonzero(np.append(True, (np.diff(lanes) != 0) | (np.diff(rows) != 0))) if len(taken) else np.empty(0, np.int64)
+    pieces = []
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(taken)], strict=True) if len(taken) else ():
+        own = int(lanes[start]), int(rows[start])
+        complete = end - start == int(((lane == own[0]) & (row == own[1])).sum())
+        pieces.append((*own, int(taken[start]), int(taken[end - 1]) + 1, int(complete)))
+    return np.array(pieces, np.int64).reshape(-1, 5)
+
+
+def _int64(table: pa.Table, name: str) -> Any:
+    return table[name].to_numpy().astype(np.int64)

@@ -1,0 +1,277 @@
+"""What is intact in one segment, and which offsets are in doubt where something is not."""
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kolumn.batch_table import entry_rows
+from kolumn.claims import LARGEST_SPAN
+from kolumn.cpu_fallback.batches import decode_run
+from kolumn.errors import Code, CorruptBatchError
+from kolumn.formats import layouts, table
+from kolumn.on_host import runs_of
+from kolumn.options import Options
+from kolumn.replicas.sequence import fitting
+from kolumn.segment_end import absent_after
+from kolumn.segment_file import SegmentFile
+from kolumn.source import Segment
+
+POSITION, SIZE, BASE, LAST, COUNT, CRC, EPOCH, WRAPS, WIDTH = range(9)
+"""Columns of `Examined.entries`; WRAPS is 1 for wrappers around messages."""
+_KEPT = (table.POSITION, table.SIZE, table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.CRC, table.LEADER_EPOCH)
+HIGHEST = 2**63 - 1
+_APART = 16 << 20
+"""Entries that are further apart are not loaded together."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Bytes [start, end) of a segment in which nothing was intact.
+
+    Attributes
+    ----------
+    start, end : int
+    low, high : int, optional
+        Offsets that may be lost there, by the intact entries around it and by what damaged headers claim; ``high`` is None at the end
+        of a partition's last segment, where nothing bounds it.
+    floor : int
+        Last intact offset before it.
+    claim : int, optional
+        Where ``high`` is None: the last offset by a damaged header, if its entry is all there is.
+    fault : CorruptBatchError, optional
+        What is wrong, where reading the bytes would not find it: an entry with a right checksum and an offset that can't be its own.
+    """
+
+    start: int
+    end: int
+    low: int
+    high: int | None
+    floor: int
+    claim: int | None = None
+    fault: CorruptBatchError | None = None
+
+
+@dataclass
+class Examined:
+    """A segment of one of the copies.
+
+    Attributes
+    ----------
+    segment : Segment
+    folder : str
+    entries : int64 array of shape (n, `WIDTH`)
+        Intact ones in the order of their offsets, which do not overlap.
+    stretches : list of Stretch
+        In the order of the file.
+    at, beyond : int
+        How many entries, and how many stretches, a merge has dealt with.
+    limit : int, optional
+        Highest offset that it can have.
+    """
+
+    segment: Segment
+    folder: str
+    entries: Any
+    stretches: list[Stretch]
+    at: int = 0
+    beyond: int = 0
+    limit: int | None = None
+
+    @property
+    def start(self) -> int:
+        """First offset that the segment could have."""
+        assert self.segment.base_offset is not None
+        return self.segment.base_offset
+
+    @property
+    def last(self) -> int:
+        """Last intact offset."""
+        return int(self.entries[-1, LAST]) if len(self.entries) else self.start - 1
+
+    def floor(self, i: int) -> int:
+        """Last intact offset before an entry."""
+        return int(self.entries[i - 1, LAST]) if i else self.start - 1
+
+    def without(self, i: int, fault: CorruptBatchError | None) -> None:
+        """Give up an entry: a stretch stands in its place."""
+        gone = self.entries[i]
+        high = int(self.entries[i + 1, BASE]) - 1 if i + 1 < len(self.entries) else self.limit
+        start = int(gone[POSITION])
+        stretch = Stretch(start, start + int(gone[SIZE]), self.floor(i) + 1, high, self.floor(i), fault=fault)
+        self.entries = np.delete(self.entries, i, axis=0)
+        at = bisect_left(self.stretches, start, key=_start)
+        self.stretches.insert(at, stretch)
+        self.beyond = min(self.beyond, at)
+
+    def is_inside(self, row: int, size: int) -> bool:
+        """Whether an entry lies where a damaged one of so many bytes was: it is a message of a wrapper, or looks like an entry."""
+        position = int(self.entries[row, POSITION])
+        before = bisect_right(self.stretches, position, key=_start) - 1
+        return before >= 0 and self.stretches[before].start + size > position
+
+    def sound(self, low: int, high: int) -> list[tuple[int, int]]:
+        """Parts of [low, high] in which all that the log has is intact here, holes included."""
+        low, high = max(low, self.start), min(high, self.last)
+        parts = [(low, high)] if low <= high else []
+        first = bisect_left(self.stretches, low, key=_high)
+        for stretch in self.stretches[first : bisect_right(self.stretches, high, key=_low)]:
+            parts = subtract(parts, stretch.low, _high(stretch))
+        return parts
+
+
+def _start(stretch: Stretch) -> int:
+    return stretch.start
+
+
+def _low(stretch: Stretch) -> int:
+    return stretch.low
+
+
+def _high(stretch: Stretch) -> int:
+    return HIGHEST if stretch.high is None else stretch.high
+
+
+def subtract(parts: list[tuple[int, int]], low: int, high: int) -> list[tuple[int, int]]:
+    """Ranges of offsets, ends included, without [low, high]."""
+    if low > high:
+        return parts
+    found = []
+    for first, last in parts:
+        if last < low or first > high:
+            found.append((first, last))
+            continue
+        if first < low:
+            found.append((first, low - 1))
+        if last > high:
+            found.append((high + 1, last))
+    return found
+
+
+def examine(segment: Segment, folder: str, limit: int | None, options: Options) -> Examined:
+    """Compare every checksum of a segment and note what is intact.
+
+    Parameters
+    ----------
+    segment : Segment
+        With a base offset.
+    folder : str
+        Which copy it belongs to.
+    limit : int, optional
+        Highest offset that it can have: the next segment of its directory begins after it. None for the last one.
+    options : Options
+        Limits and sizes.
+    """
+    walk = replace(options, errors="skip", check_crcs=True, columns=("offset",), include_control=True)
+    with SegmentFile(segment) as file:
+        kept = [_known(file, rows, walk) for rows in entry_rows(file, walk)] or [(np.empty((0, WIDTH), np.int64), _NONE)]
+        found = _examined(segment, folder, limit, kept)
+        if not found.stretches or found.stretches[-1].end < segment.size:
+            found.stretches += _absent(file, found)
+    return found
+
+
+def _absent(file: SegmentFile, found: Examined) -> list[Stretch]:
+    """What index files prove to be gone without a trace in the log: a stretch of no bytes."""
+    trouble = absent_after(file, found.last)
+    # What is gone before the first segment looks as after retention: where the copies begin says what there is.
+    if trouble is None or trouble.lost is None or trouble.lost[0] < found.start:
+        return []
+    return [Stretch(file.size, file.size, *trouble.lost, found.last, fault=trouble.error)]
+
+
+def _examined(segment: Segment, folder: str, limit: int | None, kept: list[tuple[Any, Any]]) -> Examined:
+    rows: Any = np.concatenate([some for some, _ in kept])
+    good: Any = np.concatenate([flags for _, flags in kept])
+    start = segment.base_offset
+    assert start is not None
+    highest = start + LARGEST_SPAN if limit is None else limit
+    intact = good & (rows[:, BASE] >= start) & (rows[:, LAST] >= rows[:, BASE]) & (rows[:, LAST] <= highest)
+    intact[np.flatnonzero(intact)] = fitting(rows[intact, BASE], rows[intact, LAST])
+    found = Examined(segment, folder, rows[intact], [], limit=limit)
+    found.stretches = _stretches(found, rows[~intact], good[~intact])
+    return found
+
+
+_NONE = np.empty(0, np.bool_)
+
+
+def _known(file: SegmentFile, rows: Any, options: Options) -> tuple[Any, Any]:
+    """What is kept of some rows of the batch table, and which are intact. Wrappers are inflated: nothing else tells their offsets."""
+    wrapped = np.isin(rows[:, table.LAYOUT], layouts.MESSAGES) & (rows[:, table.CODEC] != 0)
+    unknown = (rows[:, (table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT)] == table.UNKNOWN).any(axis=1)
+    told = np.flatnonzero((wrapped | unknown) & (rows[:, table.CODE] == Code.OK))
+    if len(told):
+        rows = rows.copy()
+        cuts = np.flatnonzero(np.diff(rows[told, table.POSITION]) > _APART) + 1
+        for group in np.split(told, cuts):
+            rows[group] = _inflated(file, rows[group], options)
+    return np.column_stack([rows[:, _KEPT], wrapped]), rows[:, table.CODE] == Code.OK
+
+
+def _inflated(file: SegmentFile, rows: Any, options: Options) -> Any:
+    done = []
+    for some in runs_of(rows):
+        some = some.copy()
+        start = int(some[0, table.POSITION])
+        source = file.read(start, int(some[-1, table.POSITION] + some[-1, table.SIZE]))
+        run = decode_run(source, start, some, options, False)
+        counts = np.where(some[:, table.CODE] == Code.OK, run.records, 0)
+        offsets = run.columns.int64(run.columns.offset, run.rows)
+        full = np.flatnonzero(counts)
+        if len(full):
+            first = (np.cumsum(counts) - counts)[full]
+            some[full, table.BASE_OFFSET] = np.minimum.reduceat(offsets, first)
+            some[full, table.LAST_OFFSET] = np.maximum.reduceat(offsets, first)
+        some[:, table.COUNT] = counts
+        done.append(some)
+    return np.concatenate(done)
+
+
+def _stretches(found: Examined, rest: Any, good: Any) -> list[Stretch]:
+    """What lies between the intact entries; ``rest`` are the others, of which some are ``good`` but for their offsets."""
+    entries = found.entries
+    starts = np.concatenate([[0], entries[:, POSITION] + entries[:, SIZE]])
+    ends = np.append(entries[:, POSITION], found.segment.size)
+    stretches: list[Stretch] = []
+    for i in np.flatnonzero(ends > starts).tolist():
+        inside = slice(*np.searchsorted(rest[:, POSITION], (starts[i], ends[i])))
+        high = int(entries[i, BASE]) - 1 if i < len(entries) else found.limit
+        whole = Stretch(int(starts[i]), int(ends[i]), found.floor(i) + 1, high, found.floor(i))
+        stretches += _parts(whole, rest[inside].tolist(), good[inside].tolist(), found.segment.path)
+    return stretches
+
+
+def _parts(whole: Stretch, rows: list[list[int]], good: list[bool], path: str) -> list[Stretch]:
+    """A stretch cut where damaged headers in it say credibly where their offsets begin, and around entries with a damaged offset."""
+    parts, rest, claim, reach = [], whole, None, whole.low - 1
+    highest = whole.low + LARGEST_SPAN if whole.high is None else whole.high
+    for row, sound in zip(rows, good, strict=True):
+        position, end, base, last = row[POSITION], row[POSITION] + row[SIZE], row[BASE], row[LAST]
+        # A damaged wrapper does not say where it begins: behind the one before it.
+        base = reach + 1 if base == table.UNKNOWN else base
+        claim, reach = None, last if reach < last <= highest else reach
+        if position < rest.start:
+            continue
+        if sound:
+            if position > rest.start:
+                parts.append(replace(rest, end=position))
+            parts.append(replace(rest, start=position, end=end, fault=misplaced(path, row, rest.low, whole.high)))
+            rest = replace(rest, start=end)
+        elif position > rest.start and rest.low < base <= last <= highest:
+            parts.append(replace(rest, end=position, high=base - 1))
+            rest = replace(rest, start=position, low=base)
+        if position == rest.start and end == whole.end and rest.low <= base <= last <= highest:
+            claim = last
+    if rest.high is None:
+        rest = replace(rest, claim=claim)
+    return [*parts, rest] if rest.start < whole.end else parts
+
+
+def misplaced(path: str, row: Any, low: int, high: int | None) -> CorruptBatchError:
+    """Error for an entry whose offset can't be its own; ``row`` as of `Examined.entries`."""
+    expected = f"offsets from {low} on" if high is None else f"offsets from {low} to {high}"
+    return CorruptBatchError(
+        path, int(row[POSITION]), Code.BASE_OFFSET, base_offset=int(row[BASE]), expected=expected, found=f"{row[BASE]} to {row[LAST]}"
+    )

@@ -1,0 +1,114 @@
+"""Pieces of copies, in the order of offsets, become ranges: neighbours in a file are one range."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from kolumn.replicas.examine import BASE, LAST, POSITION, SIZE, WIDTH, Examined, Stretch
+from kolumn.replicas.window import BEHIND, LANE, LOW, ROW, WHOLE, Part
+from kolumn.source import Range, Segment
+
+
+class Joined:
+    """Ranges with the lowest and highest offset that each can have.
+
+    Parameters
+    ----------
+    check_crcs : bool
+        Whether the reader will meet the damage of a stretch that no copy heals. It gets no records of it then; else what it takes for some.
+    """
+
+    def __init__(self, check_crcs: bool) -> None:
+        self.check_crcs = check_crcs
+        self.ranges: list[tuple[Range, int, int]] = []
+
+    def add(self, parts: list[Part], pieces: Any, lost: list[tuple[Examined, Stretch]]) -> None:
+        """Add the pieces of a window, and the stretches in it that are damaged in every copy."""
+        items = [*_runs(parts, pieces), *(self._stretch(examined, stretch) for examined, stretch in lost)]
+        for one, low, high in sorted(items, key=lambda item: item[1]):
+            self._append(one, low, high)
+
+    def tail(self, examined: Examined, stretch: Stretch) -> None:
+        """Add what lies after the last intact entry of a copy."""
+        self._append(*self._stretch(examined, stretch))
+
+    def _stretch(self, examined: Examined, stretch: Stretch) -> tuple[Range, int, int]:
+        high = 2**63 - 2 if stretch.high is None else stretch.high
+        one = replace(
+            Range.whole(examined.segment),
+            start=stretch.start,
+            end=stretch.end,
+            floor=stretch.floor,
+            first=stretch.low,
+            behind=stretch.low if self.check_crcs else high + 1,
+            fault=stretch.fault,
+        )
+        return one, stretch.low, high
+
+    def _append(self, one: Range, low: int, high: int) -> None:
+        if self.ranges:
+            last, lowest, highest = self.ranges[-1]
+            plain = not (last.is_bounded or one.is_bounded)
+            if plain and last.segment == one.segment and last.end == one.start:
+                self.ranges[-1] = replace(last, end=one.end), lowest, max(high, highest)
+                return
+        self.ranges.append((one, low, high))
+
+
+class Filled:
+    """The entries that were taken of all copies in a window."""
+
+    def __init__(self, parts: list[Part], pieces: Any) -> None:
+        entries = _entries(parts, pieces)
+        self.base, self.last = entries[:, BASE], entries[:, LAST]
+        self.size = np.append(0, np.cumsum(entries[:, SIZE]))
+        self.partial = np.append(0, np.cumsum(pieces[:, WHOLE] == 0))
+
+    def tiles(self, stretch: Stretch) -> bool:
+        """Whether entries taken from elsewhere fill a damaged stretch, byte for byte."""
+        if stretch.high is None:
+            return False
+        first, behind = int(np.searchsorted(self.base, stretch.low)), int(np.searchsorted(self.last, stretch.high, side="right"))
+        if first >= behind or self.partial[behind] > self.partial[first]:
+            return False
+        return bool(self.size[behind] - self.size[first] == stretch.end - stretch.start)
+
+
+def _entries(parts: list[Part], pieces: Any) -> Any:
+    """Rows of `Examined.entries` for pieces."""
+    found = np.empty((len(pieces), WIDTH), np.int64)
+    for lane in np.unique(pieces[:, LANE]).tolist():
+        mine = pieces[:, LANE] == lane
+        found[mine] = parts[lane].examined.entries[pieces[mine, ROW]]
+    return found
+
+
+def _runs(parts: list[Part], pieces: Any) -> list[tuple[Range, int, int]]:
+    """Ranges of pieces that follow each other in one file."""
+    if not len(pieces):
+        return []
+    entries = _entries(parts, pieces)
+    start, size = entries[:, POSITION], entries[:, SIZE]
+    goes_on = (pieces[1:, LANE] == pieces[:-1, LANE]) & (start[1:] == start[:-1] + size[:-1])
+    goes_on &= (pieces[1:, WHOLE] == 1) & (pieces[:-1, WHOLE] == 1)
+    firsts = np.flatnonzero(np.append(True, ~goes_on)).tolist()
+    found = []
+    for first, behind in zip(firsts, [*firsts[1:], len(pieces)], strict=True):
+        examined, row = parts[int(pieces[first, LANE])].examined, int(pieces[first, ROW])
+        low, high = int(pieces[first, LOW]), int(pieces[behind - 1, BEHIND]) - 1
+        one = replace(
+            Range.whole(_alone(examined.segment)),
+            start=int(start[first]),
+            end=int(start[behind - 1] + size[behind - 1]),
+            floor=examined.floor(row),
+        )
+        if not pieces[first, WHOLE]:
+            one = replace(one, first=low, behind=high + 1)
+        found.append((one, low, high))
+    return found
+
+
+def _alone(segment: Segment) -> Segment:
+    """A segment without its neighbours: what its directory lacks after it, another copy may have."""
+    return replace(segment, following=None, preceding=None, orphans=())

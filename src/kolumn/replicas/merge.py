@@ -1,0 +1,259 @@
+"""One log of several copies of a topic-partition: each offset once, damage of one copy filled from the others.
+
+All copies are walked from the lowest offset to the highest, some segments at a time, and every checksum is compared. What is intact in
+any copy counts. A damaged stretch of one copy is healed where another copy is intact over the same offsets, whether it has records
+there or not: compaction leaves holes. It is healed too where the entries that others have there are as long as it is, byte for byte: then
+nothing else was in it. What no copy heals stays in the result, where the reader meets it.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+
+from kolumn.errors import ArgumentError
+from kolumn.options import Options
+from kolumn.replicas.contested import Disagreement
+from kolumn.replicas.copies import Copies, bounds, in_order
+from kolumn.replicas.examine import BASE, COUNT, HIGHEST, LAST, SIZE, Examined, Stretch, examine, subtract
+from kolumn.replicas.joined import Filled, Joined
+from kolumn.replicas.tails import Tail, unhealed
+from kolumn.replicas.window import Part, resolve
+from kolumn.source import Range, Segment
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Offsets that two leaders gave to different records: the copy of the earlier leader is left out from there on.
+
+    Attributes
+    ----------
+    offset : int
+    kept, left : str
+        Directories.
+    epochs : tuple of two int
+        Leader epochs there, in the same order.
+    """
+
+    offset: int
+    kept: str
+    left: str
+    epochs: tuple[int, int]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.left} has other records than {self.kept} from offset {self.offset} on: those of leader epoch {self.epochs[1]} are left "
+            f"out for those of epoch {self.epochs[0]}, as a broker does after an unclean election"
+        )
+
+
+@dataclass
+class Merged:
+    """What became of the copies of a topic-partition.
+
+    Attributes
+    ----------
+    ranges : list of (Range, int, int)
+        In the order of offsets, with the lowest and highest offset that each can have.
+    divergences : list of Divergence
+    """
+
+    ranges: list[tuple[Range, int, int]] = field(default_factory=list)
+    divergences: list[Divergence] = field(default_factory=list)
+
+
+def merge(folders: Copies, options: Options) -> Merged:
+    """Make one log of the directories of a topic-partition; reads all of them once.
+
+    Raises
+    ------
+    ArgumentError
+        The directories hold different records at the same offsets and no leader epoch says which are right: they are copies of
+        different logs. And a segment without a base offset in its name.
+    """
+    unnamed = [one.path for own in folders.values() for one in own if one.base_offset is None]
+    if unnamed:
+        raise ArgumentError(f"{unnamed[0]}: replicas='merge' needs Kafka's names of segments, a base offset of 20 digits")
+    sweep = _Sweep(folders, options)
+    sweep.run()
+    return Merged(sweep.joined.ranges, sweep.divergences)
+
+
+class _Sweep:
+    """Goes over all copies at once, from the lowest offset to the highest."""
+
+    def __init__(self, folders: Copies, options: Options) -> None:
+        self.options = options
+        self.order = {folder: i for i, folder in enumerate(folders)}
+        limits = {one: (folder, limit) for folder, own in folders.items() for one, limit in bounds(own).items()}
+        todo = [(one, *limits[one]) for one in in_order(folders) if one.size or one.state == "rolled" or one.orphans]
+        self.starts = deque(one.base_offset or 0 for one, _, _ in todo)
+        self.source = _examined(todo, options)
+        self.active: list[Examined] = []
+        self.stale: dict[str, int] = {}
+        self.tails: list[Tail] = []
+        self.joined = Joined(options.check_crcs)
+        self.divergences: list[Divergence] = []
+
+    def run(self) -> None:
+        """From the first window to the last."""
+        with closing(self.source):
+            while self.active or self.starts:
+                border = self._border()
+                parts = [part for part in self._parts(border) if part.end > part.start]
+                pieces = np.empty((0, 5), np.int64)
+                if parts:
+                    resolved = resolve(parts, self.options)
+                    if resolved.pieces is None:
+                        if resolved.disagreement is not None:
+                            self._settle(resolved.disagreement)
+                        continue
+                    pieces = resolved.pieces
+                lost = self._lost(border, Filled(parts, pieces))
+                for tail in self.tails:
+                    tail.see(parts)
+                self.joined.add(parts, pieces, lost)
+                self._done(border)
+        for tail in unhealed([tail for tail in self.tails if not self._is_stale(tail.examined, tail.stretch.low)]):
+            self.joined.tail(tail.examined, tail.stretch)
+
+    def _border(self) -> int:
+        """The offset before which the next window ends: nothing lies across it."""
+        self._load(min((_next(one) for one in self.active), default=self.starts[0] if self.starts else 0))
+        while True:
+            border = self.starts[0] if self.starts else HIGHEST
+            reach = max(_reach(one, border) for one in self.active)
+            if reach < border:
+                return border
+            self._load(reach)
+
+    def _load(self, offset: int) -> None:
+        """Look at all segments that begin up to an offset."""
+        while self.starts and self.starts[0] <= offset:
+            self.starts.popleft()
+            self.active.append(next(self.source))
+
+    def _parts(self, border: int) -> list[Part]:
+        """What each segment has before the border; the copy with most records there comes first."""
+        found = []
+        records: dict[str, int] = {}
+        for one in self.active:
+            end = one.at + int(np.searchsorted(one.entries[one.at :, BASE], min(border, self.stale.get(one.folder, border))))
+            found.append((one, end))
+            records[one.folder] = records.get(one.folder, 0) + int(one.entries[one.at : end, COUNT].sum())
+        ranked = sorted(records, key=lambda folder: (-records[folder], self.order[folder]))
+        return sorted((Part(one, one.at, end, ranked.index(one.folder)) for one, end in found), key=lambda part: part.rank)
+
+    def _lost(self, border: int, filled: Filled) -> list[tuple[Examined, Stretch]]:
+        """Damaged stretches before the border that no other copy heals; where several copies have lost the same, one of them."""
+        lost: list[tuple[Examined, Stretch]] = []
+        reported: list[tuple[int, int]] = []
+        for one in sorted(self.active, key=lambda one: self.order[one.folder]):
+            for stretch in _before(one, border):
+                if self._is_stale(one, stretch.low):
+                    continue
+                high = stretch.high if stretch.high is not None else stretch.claim
+                missing = [(stretch.low, high)] if high is not None and not filled.tiles(stretch) else []
+                for other in self.active:
+                    if other is not one and missing:
+                        for low, last in other.sound(missing[0][0], missing[-1][1]):
+                            missing = subtract(missing, low, min(last, self.stale.get(other.folder, HIGHEST) - 1))
+                if stretch.high is None:
+                    if high is None or missing:
+                        self.tails.append(Tail(one, stretch))
+                    continue
+                for low, last in reported:
+                    missing = subtract(missing, low, last)
+                if missing and stretch.low <= stretch.high:
+                    reported += missing
+                    lost.append((one, stretch))
+        return lost
+
+    def _done(self, border: int) -> None:
+        for one in self.active:
+            one.at += int(np.searchsorted(one.entries[one.at :, BASE], border))
+            one.beyond += len(_before(one, border))
+        self.active = [one for one in self.active if one.at < len(one.entries) or one.beyond < len(one.stretches)]
+
+    def _is_stale(self, one: Examined, offset: int) -> bool:
+        return offset >= self.stale.get(one.folder, HIGHEST)
+
+    def _settle(self, found: Disagreement) -> None:
+        """Decide between two copies that differ.
+
+        What only looks like an entry, in the place of one that is damaged, is none. Else the copies of the earlier leader are left out from
+        there on; `ArgumentError` where no epoch says who that is.
+        """
+        (one, row), (other, other_row) = found.one, found.other
+        for mine, at, theirs, there in ((one[0], row, other[0], other_row), (other[0], other_row, one[0], row)):
+            if mine.is_inside(at, int(theirs.entries[there, SIZE])):
+                mine.without(at, None)
+                return
+        epochs = found.epochs
+        if min(epochs) < 0 or epochs[0] == epochs[1]:
+            raise ArgumentError(
+                f"{one[0].segment.path} and {other[0].segment.path} have different records at offset {found.offset}: they are no copies of "
+                "one log. Read one of the directories by its name, or the first with replicas='first'"
+            )
+        if epochs[0] < epochs[1]:
+            one, row, other, epochs = other, other_row, one, (epochs[1], epochs[0])
+        # Where the winner has damage just before, the loser's entries of that stretch may be of the lost leader too.
+        offset, base = found.offset, int(one[0].entries[row, BASE])
+        offset = min([offset, *(stretch.low for stretch in one[0].stretches if stretch.high == base - 1)])
+        for loser in dict.fromkeys(examined.folder for examined in other):
+            self.stale[loser] = min(offset, self.stale.get(loser, HIGHEST))
+            self.divergences.append(Divergence(offset, one[0].folder, loser, (max(epochs), min(epochs))))
+            logger.warning("%s", self.divergences[-1])
+
+
+def _reach(one: Examined, border: int) -> int:
+    """Last offset of what begins before a border."""
+    end = one.at + int(np.searchsorted(one.entries[one.at :, BASE], border))
+    highest = int(one.entries[end - 1, LAST]) if end > one.at else -1
+    return max([highest, *(stretch.high or -1 for stretch in _before(one, border)[-1:])])
+
+
+def _next(one: Examined) -> int:
+    """The lowest offset of what is not dealt with."""
+    lows = [int(base) for base in one.entries[one.at : one.at + 1, BASE]]
+    return min([*lows, *(stretch.low for stretch in one.stretches[one.beyond : one.beyond + 1])])
+
+
+def _before(one: Examined, border: int) -> list[Stretch]:
+    """Stretches not dealt with that begin before a border."""
+    return [stretch for stretch in one.stretches[one.beyond :] if stretch.low < border]
+
+
+def _examined(todo: list[tuple[Segment, str, int | None]], options: Options) -> Generator[Examined, None, None]:
+    """Segments looked at in order, some of them ahead."""
+    if options.threads == 1:
+        yield from (examine(*one, options) for one in todo)
+        return
+    rest = iter(todo)
+    with ThreadPoolExecutor(options.threads, thread_name_prefix="kolumn-merge") as pool:
+
+        def ahead(count: int) -> list[Future[Examined]]:
+            return [pool.submit(examine, segment, folder, limit, options) for segment, folder, limit in islice(rest, count)]
+
+        pending = deque(ahead(options.threads))
+        try:
+            while pending:
+                yield pending.popleft().result()
+                pending += ahead(1)
+        finally:
+            for future in pending:
+                future.cancel()
+
+
+def trimmed(merged: Merged, options: Options) -> list[Range]:
+    """The ranges that can have records within the options' range of offsets."""
+    start = -1 if options.start_offset is None else options.start_offset
+    end = HIGHEST if options.end_offset is None else options.end_offset
+    return [one for one, low, high in merged.ranges if high >= start and low < end]

@@ -1,0 +1,92 @@
+"""What readers read: ranges in which each offset of a topic-partition is once, whatever directories the source names."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from kolumn.find_transactions import neighbours, of_ranges, transactions_of
+from kolumn.options import Options
+from kolumn.replicas.copies import Copies, Key, copies, in_order, linked, one_log
+from kolumn.replicas.merge import Merged, merge, trimmed
+from kolumn.seek import select_ranges
+from kolumn.source import Range, Segment
+from kolumn.storage import base_name
+from kolumn.transactions import Transactions, matter
+
+Select = Callable[[list[Segment], Options], list[Range]]
+
+
+def log_ranges(segments: list[Segment], options: Options) -> list[Range]:
+    """Ranges that hold every record of ``segments`` that the options' ranges of offsets and timestamps keep.
+
+    Where a topic-partition is in several directories, ``options.replicas`` says what is read, and ranges already know what became of
+    the transactions of all of them, where the options ask for that.
+
+    Raises
+    ------
+    ArgumentError
+        Directories of a partition overlap and ``replicas`` is "raise", or they are no copies of one log.
+    """
+    return _ranges(segments, options, select_ranges)
+
+
+def whole_ranges(segments: list[Segment], options: Options) -> list[Range]:
+    """The same, whatever offsets and timestamps the options ask for, segments without entries too."""
+    everything = replace(options, start_offset=None, end_offset=None, start_timestamp=None, end_timestamp=None)
+    return _ranges(segments, everything, lambda own, _: [Range.whole(segment) for segment in own])
+
+
+def _ranges(segments: list[Segment], options: Options, select: Select) -> list[Range]:
+    found = copies(segments)
+    if not found or options.replicas == "first":
+        return select(one_log(segments, options), options)
+    ranges: list[Range] = []
+    for key, own in _units(segments if options.replicas == "merge" else one_log(segments, options), found):
+        if key is not None:
+            ranges += _of_copies(found[key], options, select)
+        elif own:
+            ranges += select(own, options)
+    return ranges
+
+
+def _units(segments: list[Segment], found: dict[Key, Copies]) -> Iterator[tuple[Key | None, list[Segment]]]:
+    """Partitions in several directories, and what lies between them in the order of the source."""
+    done: set[Any] = set()
+    own: list[Segment] = []
+    for segment in segments:
+        key = segment.topic, segment.partition
+        if key not in found or segment.path.endswith(".checkpoint"):
+            own.append(segment)
+        elif key not in done:
+            done.add(key)
+            yield None, own
+            own = []
+            yield key, []
+    yield None, own
+
+
+def _of_copies(folders: Copies, options: Options, select: Select) -> list[Range]:
+    merged: Merged | None = None
+    if options.replicas == "merge":
+        merged = merge(folders, options)
+        ranges = trimmed(merged, options)
+    else:
+        ranges = select(linked(in_order(folders)), options)
+    if not matter(options) or not ranges:
+        return ranges
+    transactions = _transactions(folders, merged, options)
+    return [replace(one, transactions=transactions) for one in ranges]
+
+
+def _transactions(folders: Copies, merged: Merged | None, options: Options) -> Transactions:
+    """Of all directories together; segments beside those that are read may have a transaction's beginning or end."""
+    every: Copies = {}
+    for folder, own in folders.items():
+        names = {base_name(one.path) for one in own}
+        beside = [replace(one, topic=own[0].topic, partition=own[0].partition) for one in neighbours(own[0])]
+        every[folder] = [*own, *(one for one in beside if base_name(one.path) not in names)]
+    more = any(len(every[folder]) > len(own) for folder, own in folders.items())
+    if merged is None and not more:
+        return transactions_of(in_order(folders), options)
+    whole = merged if merged is not None and not more else merge(every, options)
+    return of_ranges([one for one, _, _ in whole.ranges], options)

@@ -1,0 +1,55 @@
+"""Which entries of a segment are where their offsets say, and which have a damaged offset: no checksum covers it in any format."""
+
+from typing import Any
+
+import numpy as np
+
+_EDGE = 3
+"""Entries on each side of a break that are looked at one by one."""
+_WINDOW = 512
+"""How far back the entry before one is looked for."""
+
+
+def fitting(base: Any, last: Any) -> Any:
+    """Flags of the entries that together make the longest sequence of growing offsets.
+
+    Between two that exclude each other, the one whose offsets are next to its neighbours' stays: a damaged offset rarely is.
+
+    Parameters
+    ----------
+    base, last : int64 array of n
+        First and last offset of each entry, in the order of the file; base <= last.
+    """
+    flags = np.ones(len(base), np.bool_)
+    breaks = np.flatnonzero(base[1:] <= last[:-1])
+    if not len(breaks):
+        return flags
+    near = np.zeros(len(base), np.bool_)
+    for step in range(1 - _EDGE, _EDGE + 1):
+        near[np.clip(breaks + step, 0, len(base) - 1)] = True
+    starts = np.flatnonzero(near | np.concatenate([[True], near[:-1]]))
+    ends = np.append(starts[1:], len(base))
+    chosen = _heaviest(base[starts], last[ends - 1], ends - starts)
+    for node in np.flatnonzero(~chosen):
+        flags[starts[node] : ends[node]] = False
+    return flags
+
+
+def _heaviest(low: Any, high: Any, weight: Any) -> Any:
+    """Flags of the runs in the sequence with most entries, and among those with most neighbours that touch."""
+    score, before = 2 * weight, np.full(len(low), -1)
+    for i in range(len(low)):
+        first = max(0, i - _WINDOW)
+        value = np.where(high[first:i] < low[i], score[first:i] + (high[first:i] + 1 == low[i]), -1)
+        if len(value) and value.max() >= 0:
+            nearest = len(value) - 1 - int(value[::-1].argmax())
+            before[i] = first + nearest
+            score[i] += value[nearest]
+    chosen = np.zeros(len(low), np.bool_)
+    # Of those that are as good the one that ends lowest: a damaged offset is mostly far away.
+    best = np.flatnonzero(score == score.max())
+    at = int(best[high[best].argmin()])
+    while at >= 0:
+        chosen[at] = True
+        at = int(before[at])
+    return chosen

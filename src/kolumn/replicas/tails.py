@@ -1,0 +1,67 @@
+"""What lies after the last intact entry of a copy: half an entry, allocated zeros, or damage of unknown reach."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from kolumn.replicas.examine import BASE, SIZE, Examined, Stretch
+from kolumn.replicas.window import Part
+from kolumn.segment_file import SegmentFile
+
+_BLOCK = 1 << 20
+
+
+@dataclass
+class Tail:
+    """A stretch that nothing bounds.
+
+    Attributes
+    ----------
+    examined : Examined
+    stretch : Stretch
+    seen : dict
+        For each other copy, its bytes after the tail's last intact offset.
+    """
+
+    examined: Examined
+    stretch: Stretch
+    seen: dict[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes without the zeros at the end."""
+        with SegmentFile(self.examined.segment) as file:
+            for end in range(self.stretch.end, self.stretch.start, -_BLOCK):
+                start = max(self.stretch.start, end - _BLOCK)
+                filled = np.flatnonzero(file.read(start, end)[: end - start])
+                if len(filled):
+                    return start + int(filled[-1]) + 1 - self.stretch.start
+        return 0
+
+    def see(self, parts: Iterable[Part]) -> None:
+        """Count what other copies have."""
+        for part in parts:
+            one = part.examined
+            if one.folder != self.examined.folder:
+                entries = one.entries[part.start : part.end]
+                self._add(one.folder, int(entries[entries[:, BASE] > self.stretch.floor, SIZE].sum()))
+
+    def _add(self, folder: str, size: int) -> None:
+        self.seen[folder] = self.seen.get(folder, 0) + size
+
+
+def unhealed(tails: list[Tail]) -> list[Tail]:
+    """Tails that may hold more than any other copy has; of those after the same offset the longest.
+
+    A copy has the same bytes: one with as many bytes after the last intact offset, damaged ones included, has all that was lost.
+    """
+    left: dict[int, Tail] = {}
+    for tail in sorted(tails, key=lambda tail: tail.size):
+        for other in tails:
+            if other.examined.folder != tail.examined.folder and other.stretch.floor > tail.stretch.floor:
+                tail._add(other.examined.folder, other.size)
+        if tail.size and max(tail.seen.values(), default=0) < tail.size:
+            left[tail.stretch.floor] = tail
+    return [left[floor] for floor in sorted(left)]

@@ -1,0 +1,216 @@
+"""Which copy gives which offset: entries of all copies that lie between two offsets, resolved together.
+
+Followers copy a leader's batches byte by byte, so nearly all entries are the same in all copies, and any copy will do. Where entries
+overlap that are not the same, one copy was compacted further than another, was written by something else, or has offsets that a leader
+gave twice: their records are compared (`contested`).
+"""
+
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kolumn.options import Options
+from kolumn.replicas.contested import Claimed, Disagreement, claim
+from kolumn.replicas.examine import BASE, COUNT, CRC, LAST, POSITION, SIZE, WRAPS, Examined, misplaced
+
+LANE, ROW, LOW, BEHIND, WHOLE = range(5)
+"""Columns of pieces: which part, which of its segment's entries, offsets [low, behind) of it, and whether those are all it has."""
+_CONTESTED_BYTES = 32 << 20
+"""Bytes whose records are compared at a time."""
+
+
+class Part(NamedTuple):
+    """Entries [start, end) of a segment; ``rank`` says how much its copy is preferred, 0 most."""
+
+    examined: Examined
+    start: int
+    end: int
+    rank: int
+
+
+@dataclass
+class Resolved:
+    """What became of a window: ``pieces`` in the order of offsets; None where the copies have to be looked at again, and why.
+
+    Attributes
+    ----------
+    pieces : int64 array of shape (n, 5), optional
+    disagreement : Disagreement, optional
+        Two copies have different records at an offset.
+    """
+
+    pieces: Any = None
+    disagreement: Disagreement | None = None
+
+
+def resolve(parts: list[Part], options: Options) -> Resolved:
+    """Take each offset once. Entries that turn out not to be intact become stretches of their segment, and nothing is resolved."""
+    window = _Window(parts)
+    if give_up_misplaced(window.odd()):
+        return Resolved()
+    contested = window.contested()
+    if window.give_up_insides(np.flatnonzero(contested)):
+        return Resolved()
+    pieces = [window.whole(np.flatnonzero(~contested))]
+    for group in window.groups(np.flatnonzero(contested)):
+        found = claim(window.claims(group), options)
+        if isinstance(found, Disagreement):
+            return Resolved(disagreement=found)
+        if found is None:
+            return Resolved()
+        pieces.append(found)
+    all_pieces = np.concatenate(pieces)
+    return Resolved(all_pieces[np.argsort(all_pieces[:, LOW], kind="stable")])
+
+
+class Group(NamedTuple):
+    """An entry and all who have it at its offsets; ``number`` is the same for those of the same bytes."""
+
+    number: int
+    base: int
+    last: int
+    members: list[tuple[Part, int]]
+
+
+class _Window:
+    """Entries of several segments, those that are the same in several put together."""
+
+    def __init__(self, parts: list[Part]) -> None:
+        self.parts = parts
+        rows = np.concatenate([part.examined.entries[part.start : part.end] for part in parts])
+        lane = np.concatenate([np.full(part.end - part.start, i) for i, part in enumerate(parts)])
+        at = np.concatenate([np.arange(part.start, part.end) for part in parts])
+        rank = np.array([part.rank for part in parts], np.int64)[lane]
+        order = np.lexsort((rank, rows[:, SIZE], rows[:, CRC], rows[:, LAST], rows[:, BASE]))
+        self.rows, self.lane, self.at = rows[order], lane[order], at[order]
+        identity = self.rows[:, (BASE, LAST, CRC, SIZE)]
+        first = np.ones(len(order), np.bool_)
+        first[1:] = (identity[1:] != identity[:-1]).any(axis=1)
+        self.first = np.flatnonzero(first)
+        self.copies = np.diff(np.append(self.first, len(order)))
+        self.unique = self.rows[self.first]
+
+    def members(self, i: int) -> list[tuple[Part, int]]:
+        """All who have an entry: the part, and its row there."""
+        some = slice(int(self.first[i]), int(self.first[i] + self.copies[i]))
+        return [(self.parts[lane], row) for lane, row in zip(self.lane[some].tolist(), self.at[some].tolist(), strict=True)]
+
+    def contested(self) -> Any:
+        """Flags of the entries that overlap others."""
+        base, last = self.unique[:, BASE], self.unique[:, LAST]
+        begins = np.ones(len(base), np.bool_)
+        begins[1:] = base[1:] > np.maximum.accumulate(last)[:-1]
+        self.cluster = np.cumsum(begins) - 1
+        return np.bincount(self.cluster)[self.cluster] > 1 if len(base) else begins
+
+    def give_up_insides(self, contested: Any) -> bool:
+        """Give up messages of damaged wrappers, which look like entries where a codec stores them as they are.
+
+        They lie where another copy has a wrapper, and here damage begins where that does.
+        """
+        wraps = self.unique[contested, WRAPS] == 1
+        largest: Any = np.zeros(int(self.cluster[-1]) + 1 if len(self.cluster) else 0, np.int64)
+        np.maximum.at(largest, self.cluster[contested[wraps]], self.unique[contested[wraps], SIZE])
+        wrong: dict[tuple[int, int], Examined] = {}
+        for i in contested[~wraps & (largest[self.cluster[contested]] > 0)].tolist():
+            for part, row in self.members(i):
+                if part.examined.stretches and part.examined.is_inside(row, int(largest[self.cluster[i]])):
+                    wrong[id(part.examined), row] = part.examined
+        for (_, row), examined in sorted(wrong.items(), key=lambda one: -one[0][1]):
+            examined.without(row, None)
+        return bool(wrong)
+
+    def groups(self, contested: Any) -> list[Any]:
+        """Contested entries, those that overlap together, some MiB at a time."""
+        if not len(contested):
+            return []
+        sizes = np.cumsum(self.unique[contested, SIZE])
+        cluster = self.cluster[contested]
+        begins = np.flatnonzero(np.append(True, np.diff(cluster) > 0))
+        number = np.repeat(sizes[begins] // _CONTESTED_BYTES, np.diff(np.append(begins, len(contested))))
+        return list(np.split(contested, np.flatnonzero(np.diff(number)) + 1))
+
+    def whole(self, chosen: Any) -> Any:
+        """Pieces of whole entries, each of the copy that is preferred."""
+        of = self.first[chosen]
+        rows = self.rows[of]
+        return np.stack([self.lane[of], self.at[of], rows[:, BASE], rows[:, LAST] + 1, np.ones(len(of), np.int64)], axis=1)
+
+    def claims(self, group: Any) -> list[Claimed]:
+        """Who claims the offsets of contested entries: for each segment, its rows, and who else has the same."""
+        found: dict[int, Claimed] = {}
+        for i in group.tolist():
+            lane, row = int(self.lane[self.first[i]]), int(self.at[self.first[i]])
+            part = self.parts[lane]
+            one = found.setdefault(lane, Claimed(lane, part.examined, part.rank, [], {}))
+            one.rows.append(row)
+            one.members[row] = [(other.examined, at) for other, at in self.members(i)]
+        return list(found.values())
+
+    def odd(self) -> list[Group]:
+        """Entries that not all copies have and that are there at another offset too, byte by byte, in this window or after it."""
+        folders = len({part.examined.folder for part in self.parts})
+        odd = np.flatnonzero(self.copies < folders)
+        if not len(odd):
+            return []
+        found = [(self.unique[odd], [self.members(i) for i in odd.tolist()])]
+        for part in self.parts:
+            later = np.flatnonzero(np.isin(part.examined.entries[part.end :, CRC], found[0][0][:, CRC])) + part.end
+            found.append((part.examined.entries[later], [[(part, row)] for row in later.tolist()]))
+        rows = np.concatenate([some for some, _ in found])
+        members = [one for _, some in found for one in some]
+        same = np.stack([rows[:, CRC], rows[:, SIZE], rows[:, LAST] - rows[:, BASE], rows[:, COUNT]], axis=1)
+        _, number, count = np.unique(same, axis=0, return_inverse=True, return_counts=True)
+        twice = np.flatnonzero(count[number.ravel()] > 1)
+        return [Group(int(number.ravel()[i]), int(rows[i, BASE]), int(rows[i, LAST]), members[i]) for i in twice.tolist()]
+
+
+def give_up_misplaced(odd: list[Group]) -> bool:
+    """Give up entries whose offset is damaged and still in order: other copies have the same bytes at an offset that fits better."""
+    wrong: dict[tuple[int, int], Examined] = {}
+    alike: dict[int, list[Group]] = {}
+    for group in odd:
+        alike.setdefault(group.number, []).append(group)
+    for groups in alike.values():
+        for loser, winner in permutations(groups, 2):
+            if _belongs(loser, winner):
+                wrong |= {(id(part.examined), row): part.examined for part, row in loser.members}
+    for (_, row), examined in sorted(wrong.items(), key=lambda one: -one[0][1]):
+        entries = examined.entries
+        high = int(entries[row + 1, BASE]) - 1 if row + 1 < len(entries) else examined.limit
+        examined.without(row, misplaced(examined.segment.path, entries[row].tolist(), examined.floor(row) + 1, high))
+    return bool(wrong)
+
+
+def _belongs(loser: Group, winner: Group) -> bool:
+    """Whether an entry was where another one of the same bytes is, before its own offset was damaged."""
+    folders, others = ({part.examined.folder for part, _ in group.members} for group in (loser, winner))
+    if loser.base == winner.base or folders & others:
+        return False
+    for part, row in loser.members:
+        entries = part.examined.entries
+        if part.examined.floor(row) >= winner.base or (row + 1 < len(entries) and winner.last >= entries[row + 1, BASE]):
+            return False
+    own = max(_touches(member, loser) for member in loser.members), len(folders)
+    other = max(_touches(member, winner) for member in (*winner.members, *loser.members)), len(others)
+    if own != other:
+        return own < other
+    # The same bytes after the same offset: one of the two is damaged, and most damage leads far away.
+    floors = ({part.examined.floor(row) for part, row in group.members} for group in (loser, winner))
+    return bool(set.intersection(*floors)) and winner.base < loser.base
+
+
+def _touches(member: tuple[Part, int], group: Group) -> int:
+    """How many of an entry's neighbours a group's offsets would touch in its place.
+
+    Entries count that are next to it in the file too: with damage between them, other offsets lie between them.
+    """
+    examined, row = member[0].examined, member[1]
+    entries = examined.entries
+    start, end = int(entries[row, POSITION]), int(entries[row, POSITION] + entries[row, SIZE])
+    follows = start == (int(entries[row - 1, POSITION] + entries[row - 1, SIZE]) if row else 0)
+    leads = end == (int(entries[row + 1, POSITION]) if row + 1 < len(entries) else examined.segment.size)
+    following = entries[row + 1, BASE] - 1 if row + 1 < len(entries) else examined.limit
+    return int(follows and examined.floor(row) + 1 == group.base) + int(leads and group.last == following)
