@@ -15,16 +15,19 @@ from typing import Any
 import numpy as np
 
 from kolumn.api import segments_of
+from kolumn.batch_table import entry_rows
 from kolumn.compaction.compact import copy_segment, folder_of
-from kolumn.conversion.convert import targets
+from kolumn.conversion.convert import root_of, targets
 from kolumn.encode.entries import Encoded
 from kolumn.encode.outgoing import outgoing
 from kolumn.encode.segments import SegmentFiles
 from kolumn.errors import ArgumentError
 from kolumn.formats import layouts, table
 from kolumn.last_offsets import with_last_offsets
+from kolumn.options import Options
 from kolumn.pieces import whole_options
 from kolumn.plan import HEADER_WINDOW, chunks
+from kolumn.replicas.copies import one_directory
 from kolumn.seek import ENRICHED_INDEX, read_index
 from kolumn.segment_file import SegmentFile
 from kolumn.source import Segment
@@ -88,42 +91,63 @@ def clean(
     ------
     ArgumentError
         Options that make no sense, a target that is there.
+    KolumnError
+        The target can't be written. Nothing is left there then, as after an `ArgumentError`.
     """
     if retention_ms < 0:
         raise ArgumentError(f"retention_ms={retention_ms}: expected 0 or more")
     chosen = whole_options(format, **options)
     limit = (int(time.time() * 1000) if now is None else now) - retention_ms
+    places = dict(targets(one_directory(segments_of(source, chosen), "clean"), target))
+    return _clean(places, target, limit, index_interval_bytes)
+
+
+def _clean(places: dict[Segment, str], target: str | os.PathLike[str], limit: int, interval: int) -> Cleaning:
     done = Cleaning()
-    places = dict(targets(segments_of(source, chosen), target))
-    for _, own in groupby(places, key=folder_of):
-        young = False
-        for segment in own:
-            start = 0 if young else _first_young(segment, limit)
-            if start is None:
-                done.dropped.append(segment.path)
-                continue
-            young = True
-            done.segments.append(places[segment])
-            if start:
-                done.cut[segment.path] = start
-            with outgoing(places[segment]) as path:
-                _from(segment, start, path, index_interval_bytes)
+    with outgoing(root_of(target), places.values()) as place:
+        for _, own in groupby(places, key=folder_of):
+            young = False
+            for segment in own:
+                start = 0 if young else _first_young(segment, limit)
+                if start is None:
+                    done.dropped.append(segment.path)
+                    continue
+                young = True
+                done.segments.append(places[segment])
+                if start:
+                    done.cut[segment.path] = start
+                with place(places[segment]) as path:
+                    _from(segment, start, path, interval)
     return done
 
 
 def _first_young(segment: Segment, limit: int) -> int | None:
-    """Position of the first entry that is not older than ``limit``; None where all are, and the segment is not empty."""
+    """Position of the first entry that is not older than ``limit``; None where all are, and the segment is not empty.
+
+    Where damage breaks the chain of entries, and a young one is found after it, that is the last entry before the damage: whether
+    what is damaged is old can't be told.
+    """
     with SegmentFile(segment) as file:
         start, timed = _old_head(file, limit), False
+        last, end = start, start
         for chunk in chunks(file, start, file.size, HEADER_WINDOW, payloads=False):
             times = chunk.rows[:, table.MAX_TIMESTAMP]
             hits = np.flatnonzero(times >= limit)
             if len(hits):
                 return int(chunk.rows[hits[0], table.POSITION])
             timed |= bool((times != -1).any())
+            last, end = int(chunk.rows[-1, table.POSITION]), chunk.end()
+        if end < file.size and _is_young_after(file, end, limit):
+            return last
         if timed or start:
             return None
     return None if segment.size and modified_ms(segment.path) < limit else 0
+
+
+def _is_young_after(file: SegmentFile, position: int, limit: int) -> bool:
+    """Whether an entry after damage is young; a tail has none."""
+    headers = entry_rows(file, Options(format=file.segment.format, check_crcs=False, errors="skip"))
+    return any(((rows[:, table.POSITION] >= position) & (rows[:, table.MAX_TIMESTAMP] >= limit)).any() for rows in headers)
 
 
 def _old_head(file: SegmentFile, limit: int) -> int:

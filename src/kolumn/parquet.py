@@ -1,4 +1,4 @@
-"""Segments become Parquet files, each complete or not there at all."""
+"""Segments become Parquet files, all of them when the last is complete, or none."""
 
 import os
 from collections.abc import Iterator
@@ -9,38 +9,83 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kolumn.decode import scan_ranges
+from kolumn.backend import require
+from kolumn.commit import Commit
+from kolumn.decode import OnDamage, scan_ranges
+from kolumn.encode.outgoing import name_of, refuse_data_folder
 from kolumn.errors import ArgumentError
 from kolumn.options import Options
 from kolumn.schema import record_schema
-from kolumn.source import Range
-from kolumn.storage import base_name
+from kolumn.source import Range, Segment
+from kolumn.staged_file import StagedFile
+from kolumn.storage import base_name, is_url, parent
 
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 
 
 def write_parquet(
-    ranges: list[Range], target: str, options: Options, row_group_rows: int, compression: str, overwrite: bool
-) -> Iterator[tuple[Range, int]]:
-    """Write one file for each range that has records, and yield the range and its record count when the file is complete.
+    ranges: list[Range],
+    target: str,
+    options: Options,
+    row_group_rows: int,
+    compression: str,
+    overwrite: bool,
+    on_damage: OnDamage | None = None,
+) -> Iterator[tuple[list[Range], int]]:
+    """Write one file for each segment that has records, and yield its ranges and record count when the file is complete.
 
-    A file is written under a temporary name in its own folder, brought to disk, and renamed.
+    Of copies that are merged, a file has the offsets from the segment on that it is named after, whichever copies they come from.
+    Files get their names when the iterator ends, all together (`kolumn.commit`); nothing is left of a run that fails.
 
     Raises
     ------
     ArgumentError
-        A file is there already, or the compression is none of Parquet's; before anything is written.
+        A file is there already, the target holds Kafka's segments, or the compression is none of Parquet's; before anything is written.
+    MissingError
+        A GPU was asked for, and there is none; likewise.
+    KolumnError
+        A file can't be written.
     """
     if compression not in _CODECS:
         raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(_CODECS)}")
-    files = {one: file_of(one, Path(target)) for one in ranges}
-    if len(set(files.values())) < len(files):
+    root = Path(_local(target))
+    files = [(file_of(some[0], root), some) for some in _by_segment(ranges)]
+    if len({file for file, _ in files}) < len(files):
         raise ArgumentError("two segments of the same topic, partition and base offset: convert them into different targets")
-    there = [str(file) for file in files.values() if file.exists()]
-    if there and not overwrite:
-        raise ArgumentError(f"{there[0]} is there already ({len(there)} files in all): use --overwrite, or another target")
-    for one, file in files.items():
-        yield one, _write(one, file, options, row_group_rows, compression)
+    require(options.backend)
+    with Commit(root, replace=overwrite) as commit:
+        there = [str(file) for file, _ in files if os.path.lexists(file)]
+        if there and not overwrite:
+            raise ArgumentError(f"{there[0]} is there already ({len(there)} files in all): use --overwrite, or another target")
+        for file, some in files:
+            yield some, _write(some, commit, file, options, row_group_rows, compression, on_damage)
+
+
+def _by_segment(ranges: list[Range]) -> Iterator[list[Range]]:
+    """Ranges that follow each other and begin no later segment than the first of them: the pieces that a merge takes of copies."""
+    some: list[Range] = []
+    for one in ranges:
+        if some and not _goes_on(some[0].segment, one.segment):
+            yield some
+            some = []
+        some.append(one)
+    if some:
+        yield some
+
+
+def _goes_on(segment: Segment, other: Segment) -> bool:
+    if (segment.topic, segment.partition) != (other.topic, other.partition) or segment.base_offset is None or other.base_offset is None:
+        return False
+    return segment.path == other.path or (parent(segment.path) != parent(other.path) and other.base_offset <= segment.base_offset)
+
+
+def _local(target: str) -> str:
+    """A target folder that is on this machine, and no data folder of Kafka's."""
+    name = name_of(target)
+    if is_url(name):
+        raise ArgumentError(f"{target}: Parquet is written to folders of this machine; kolumn.spark_plugin.export writes to URLs")
+    refuse_data_folder(name)
+    return name
 
 
 def writer(where: Any, schema: pa.Schema, compression: str, **options: Any) -> pq.ParquetWriter:
@@ -60,38 +105,30 @@ def file_of(one: Range, target: Path) -> Path:
     segment = one.segment
     folder = target
     if segment.topic is not None:
-        folder = folder / f"topic={quote(segment.topic, safe=' ')}" / f"partition={segment.partition}"
+        folder = folder / f"topic={quote(segment.topic, safe=' ', errors='surrogateescape')}" / f"partition={segment.partition}"
     name = base_name(segment.path).removesuffix(".swap").removesuffix(".log")
     return folder / f"{name}.parquet"
 
 
-def _write(one: Range, file: Path, options: Options, row_group_rows: int, compression: str) -> int:
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.partial")
-    rows, file_writer = 0, None
+def _write(
+    ranges: list[Range], commit: Commit, file: Path, options: Options, row_group_rows: int, compression: str, on_damage: OnDamage | None
+) -> int:
+    rows, out, file_writer = 0, None, None
     try:
-        for batch in scan_ranges([one], options):
-            if file_writer is None:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file_writer = writer(temporary, record_schema(options.columns), compression)
+        for batch in scan_ranges(ranges, options, on_damage):
+            if out is None or file_writer is None:
+                out = StagedFile(commit.place(file))
+                file_writer = writer(out, record_schema(options.columns), compression)
             file_writer.write_batch(batch, row_group_size=row_group_rows)
             rows += batch.num_rows
-        if file_writer is None:
-            return 0
-        file_writer.close()
-        _to_disk(temporary)
-        temporary.replace(file)
-        _to_disk(file.parent)
-    except BaseException:
-        if file_writer is not None:
+        if out is not None and file_writer is not None:
             file_writer.close()
-        temporary.unlink(missing_ok=True)
+            out.complete()
+    except BaseException:
+        if out is not None:
+            out.abandon()
+        if file_writer is not None:
+            # It would try it again when it is collected.
+            file_writer.close()
         raise
     return rows
-
-
-def _to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

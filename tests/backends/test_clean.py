@@ -100,3 +100,24 @@ def test_what_makes_no_sense(tmp_path: Path) -> None:
     kolumn.clean(source, tmp_path / "out", retention_ms=HOUR, now=TIME)
     with pytest.raises(ArgumentError, match="is there already"):
         kolumn.clean(source, tmp_path / "out", retention_ms=HOUR, now=TIME)
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 3])
+def test_young_records_after_damage_stay(tmp_path: Path, damaged: int) -> None:
+    """A length that leads nowhere ends the walk along the headers, not the log; what is damaged stays too, since nothing tells its age."""
+    times = [TIME] * 30 + [TIME + 9 * HOUR] * 30
+    table = pa.table({"offset": range(60), "timestampMs": times, "value": [b"v%d" % i for i in range(60)]})
+    kolumn.write(table, tmp_path / "t-0", batch_bytes=100)
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    rows = kolumn.batches(path).to_pylist()
+    data = bytearray(path.read_bytes())
+    start = rows[damaged]["position"]
+    data[start + 8 : start + 12] = (1 << 28).to_bytes(4, "big")
+    path.write_bytes(data)
+    kept = kolumn.read(path, errors="skip")["offset"].to_pylist()
+    done = kolumn.clean(tmp_path / "t-0", tmp_path / "out", format="kafka", retention_ms=HOUR, now=TIME + 9 * HOUR)
+    after = max(0, damaged - 1)
+    assert done.cut == ({str(path): rows[after]["position"]} if after else {})
+    found = kolumn.read(tmp_path / "out", errors="skip")["offset"].to_pylist()
+    assert found == [offset for offset in kept if offset >= rows[after]["baseOffset"]]
+    assert found[-30:] == list(range(30, 60))

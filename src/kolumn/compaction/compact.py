@@ -15,23 +15,25 @@ from kolumn.api import segments_of
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.compaction.retention import Producers, Round
 from kolumn.compaction.rewrite import fate, rewrite
-from kolumn.conversion.convert import targets
-from kolumn.encode.outgoing import outgoing
+from kolumn.conversion.convert import root_of, targets
+from kolumn.damage import Skipped
+from kolumn.encode.outgoing import Place, outgoing
 from kolumn.encode.segments import SegmentFiles
-from kolumn.errors import ArgumentError, CorruptBatchError, KolumnError
+from kolumn.errors import ArgumentError, CorruptBatchError
 from kolumn.find_transactions import transactions_of
 from kolumn.formats import layouts, table
 from kolumn.options import Options
 from kolumn.pieces import pieces, whole_options
 from kolumn.plan import headers
+from kolumn.replicas.copies import one_directory
 from kolumn.segment_file import SegmentFile
-from kolumn.source import Segment
+from kolumn.source import SIDE_FILES, Segment
+from kolumn.staged_file import StagedFile
 from kolumn.storage import modified_ms, parent, read_bytes, with_suffix
 from kolumn.transactions import Transactions
 
 DAY_MS = 86_400_000
 _COPIED = 8 << 20
-_SIDE_FILES = (".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 @dataclass
@@ -42,11 +44,15 @@ class Compaction:
     ----------
     segments : list of str
         The segments that it wrote, those that were copied too.
+    copied : int
+        Those that were copied as they are: active ones, and those that reach the last stable offset.
     records, retained : int
         Of the cleaned segments: records before and after, control records too.
     bytes, retained_bytes : int
+    skipped : Skipped
+        What ``errors="skip"`` left out: the damaged stretches that `kolumn.verify` finds, their bytes and records.
     damage : list of CorruptBatchError
-        Entries that ``errors="skip"`` left out.
+        The error of each of them.
     """
 
     segments: list[str] = field(default_factory=list)
@@ -54,12 +60,19 @@ class Compaction:
     retained: int = 0
     bytes: int = 0
     retained_bytes: int = 0
-    damage: list[CorruptBatchError] = field(default_factory=list)
+    skipped: Skipped = field(default_factory=Skipped)
+    copied: int = 0
+
+    @property
+    def damage(self) -> list[CorruptBatchError]:
+        """The error of each damaged stretch that was left out."""
+        return self.skipped.errors
 
     def add(self, other: "Compaction") -> None:
         """Count another one in."""
-        for name in ("segments", "records", "retained", "bytes", "retained_bytes", "damage"):
+        for name in ("segments", "records", "retained", "bytes", "retained_bytes", "copied"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.skipped.damage += other.skipped.damage
 
 
 def compact(
@@ -111,30 +124,38 @@ def compact(
     ------
     ArgumentError
         Options that make no sense, a target that is there.
+    KolumnError
+        The target can't be written. Nothing is left there then, as after an `ArgumentError` or damage.
     """
     how = Settings.of(
         format=format, delete_retention_ms=delete_retention_ms, now=now, first_dirty_offset=first_dirty_offset, merge_bytes=merge_bytes,
         producer_id_expiration_ms=producer_id_expiration_ms, index_interval_bytes=index_interval_bytes, **options,
     )  # fmt: skip
+    places = dict(targets(one_directory(segments_of(source, how.options), "compact"), target))
+    return _compact(places, target, how, include_active)
+
+
+def _compact(places: dict[Segment, str], target: str | os.PathLike[str], how: "Settings", include_active: bool) -> Compaction:
     done = Compaction()
-    places = dict(targets(segments_of(source, how.options), target))
-    for _, own in groupby(places, key=folder_of):
-        done.add(_clean_partition(plan_partition(list(own), how, include_active), places, how))
+    with outgoing(root_of(target), places.values()) as place:
+        for _, own in groupby(places, key=folder_of):
+            done.add(_clean_partition(plan_partition(list(own), how, include_active), places, place, how))
     return done
 
 
-def _clean_partition(plan: "Plan", places: dict[Segment, str], how: "Settings") -> Compaction:
+def _clean_partition(plan: "Plan", places: dict[Segment, str], place: Place, how: "Settings") -> Compaction:
     done, round = Compaction(), plan.round(how, LatestOffsets())
     for segment in plan.dirty:
         for keys, offsets in last_keys(segment, round, how):
             round.latest.add(keys, offsets)
     for segment, deletes in zip(plan.dirty, plan.legacy_deletes, strict=True):
-        with outgoing(places[segment]) as path:
+        with place(places[segment]) as path:
             done.add(clean_segment(segment, path, round, deletes, how))
     for segment in plan.rest:
-        with outgoing(places[segment]) as path:
+        with place(places[segment]) as path:
             copy_segment(segment, path)
     done.segments += [places[segment] for segment in (*plan.dirty, *plan.rest)]
+    done.copied = len(plan.rest)
     return done
 
 
@@ -240,7 +261,7 @@ def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: b
     enriched = number == layouts.ENRICHED_FORMAT
     merge = how.merge_bytes or (1 << 20 if enriched else None)
     with SegmentFiles(place, 1 << 30, how.interval, enriched) as files:
-        for piece in pieces(segment, how.options, done.damage):
+        for piece in pieces(segment, how.options, done.skipped):
             what = fate(piece, round, legacy_deletes, merge is not None)
             done.records += len(what.keep)
             done.retained += int(what.keep.sum())
@@ -251,22 +272,18 @@ def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: b
 
 
 def copy_segment(segment: Segment, place: Path) -> None:
-    """Copy a segment as it is, with its side files.
+    """Copy a segment as it is, with its side files, to where `outgoing` or a Spark job has it written.
 
     Raises
     ------
-    ArgumentError
-        Something is there already.
+    KolumnError
+        A file can't be read or written.
     """
-    if place.exists():
-        raise ArgumentError(f"{place} is there already: name another target, or remove it")
-    try:
-        for suffix in _SIDE_FILES:
-            if (data := read_bytes(with_suffix(segment.path, suffix))) is not None:
-                place.with_suffix(suffix).write_bytes(data)
-        with SegmentFile(segment) as file, place.open("xb") as out:
-            for start in range(0, file.size, _COPIED):
-                stop = min(start + _COPIED, file.size)
-                out.write(file.read(start, stop)[: stop - start])
-    except OSError as error:
-        raise KolumnError(f"{place}: cannot be written: {error.strerror}") from error
+    for suffix in SIDE_FILES:
+        if (data := read_bytes(with_suffix(segment.path, suffix))) is not None:
+            with StagedFile(place.with_suffix(suffix)) as out:
+                out.write(data)
+    with SegmentFile(segment) as file, StagedFile(place) as out:
+        for start in range(0, file.size, _COPIED):
+            stop = min(start + _COPIED, file.size)
+            out.write(file.read(start, stop)[: stop - start])

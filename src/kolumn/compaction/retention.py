@@ -9,9 +9,7 @@ import pyarrow.compute as pc
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.formats import layouts, table
 from kolumn.pieces import Piece
-from kolumn.transactions import Transactions
-
-_ABORTED = 2
+from kolumn.transactions import ABORTED, Transactions
 
 
 @dataclass
@@ -95,7 +93,7 @@ class Round:
         """Flags of the data batches of aborted transactions; never of KIP-98 sets, in which transactions may end."""
         producer, offset, transactional = (rows[:, column] for column in (table.PRODUCER_ID, table.BASE_OFFSET, table.TRANSACTIONAL))
         whole = (transactional == 1) & (rows[:, table.LAYOUT] != layouts.KIP98)
-        return self.transactions.states(producer, offset, whole) == _ABORTED
+        return self.transactions.states(producer, offset, whole) == ABORTED
 
     def aborted_records(self, piece: Piece) -> Any:
         """Flags of the records of aborted transactions, control records left out."""
@@ -103,7 +101,7 @@ class Round:
         sets = np.repeat(piece.rows[:, table.LAYOUT] == layouts.KIP98, piece.counts)
         if sets.any():
             producer, offset = (piece.records[name].to_numpy() for name in ("producerId", "offset"))
-            found |= self.transactions.states(producer, offset, sets & np.asarray(piece.records["isTransactional"])) == _ABORTED
+            found |= self.transactions.states(producer, offset, sets & np.asarray(piece.records["isTransactional"])) == ABORTED
         return found & ~np.asarray(piece.records["isControl"])
 
     def retained(self, piece: Piece, discard: Any, legacy_deletes: bool) -> Any:

@@ -122,7 +122,7 @@ def _rebuilt(records: pa.RecordBatch, source: Any, kept: Any, horizon: Any, roun
         rows[~some, table.BASE_TIMESTAMP] = -1
         rows[:, table.DELETE_HORIZON] = (set_before | horizon) & some
     rows[~some, table.CODEC] = NONE
-    created = some & (rows[:, table.TIMESTAMP_TYPE] != 1)
+    created = some & (rows[:, table.TIMESTAMP_TYPE] != table.LOG_APPEND_TIME)
     if created.any():
         highest = np.maximum.reduceat(given.timestamp, first[some])
         rows[created, table.MAX_TIMESTAMP] = highest[created[some]]

@@ -14,9 +14,10 @@ from kolumn.conversion.losses import Losses, possible
 from kolumn.conversion.regroup import regroup
 from kolumn.conversion.restride import restride
 from kolumn.conversion.retarget import Changes
+from kolumn.damage import Skipped
 from kolumn.encode.compress import codec_of
 from kolumn.encode.entries import Encoded, Settings
-from kolumn.encode.outgoing import name_of, outgoing
+from kolumn.encode.outgoing import name_of, outgoing, parent_of, refuse_data_folder
 from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError, CorruptBatchError
@@ -24,8 +25,9 @@ from kolumn.find_transactions import transactions_of_segment
 from kolumn.formats import layouts, table
 from kolumn.options import Options
 from kolumn.pieces import Piece, pieces, whole_options
+from kolumn.replicas.copies import one_directory
 from kolumn.source import Segment
-from kolumn.storage import base_name, parent, within
+from kolumn.storage import base_name, is_url, parent, within
 from kolumn.transactions import Transactions
 
 _COMPACT = (layouts.V3, layouts.V3_BARE)
@@ -45,8 +47,10 @@ class Conversion:
         Batches that went over byte for byte.
     lost : Losses
         What did not come along, by name, as `losses` lists it, and how often.
+    skipped : Skipped
+        What ``errors="skip"`` left out: the damaged stretches that `kolumn.verify` finds, their bytes and records.
     damage : list of CorruptBatchError
-        Entries that ``errors="skip"`` left out.
+        The error of each of them.
     """
 
     segments: list[str] = field(default_factory=list)
@@ -54,12 +58,18 @@ class Conversion:
     records: int = 0
     copied: int = 0
     lost: Losses = field(default_factory=Losses)
-    damage: list[CorruptBatchError] = field(default_factory=list)
+    skipped: Skipped = field(default_factory=Skipped)
+
+    @property
+    def damage(self) -> list[CorruptBatchError]:
+        """The error of each damaged stretch that was left out."""
+        return self.skipped.errors
 
     def add(self, other: "Conversion") -> None:
         """Count another one in."""
-        for name in ("segments", "batches", "records", "copied", "damage"):
+        for name in ("segments", "batches", "records", "copied"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.skipped.damage += other.skipped.damage
         self.lost.update(other.lost)
 
 
@@ -104,7 +114,8 @@ def convert(
         As of `kolumn.scan`.
     target : str or PathLike
         A segment file (``*.log``) where the source is one segment; else a folder, in which each segment comes to
-        ``<topic>-<partition>/<name>.log``. No file is written over. Behind a URL a segment appears when it is complete.
+        ``<topic>-<partition>/<name>.log``. No file is written over. All segments appear when the last one is complete; behind a URL
+        each does when it is.
     format, magic
         Of the target, as of `kolumn.write`: "kafka" with 0, 1 or 2, or a draft.
     codec, level
@@ -125,17 +136,24 @@ def convert(
     ------
     ArgumentError
         Options that make no sense, a target that is there, transactional batches that the target can't hold.
+    KolumnError
+        The target can't be written. Nothing is left there then, as after an `ArgumentError` or damage.
     """
     job = Job.of(
         format=format, magic=magic, codec=codec, level=level, source_format=source_format, timestamp=timestamp,
         drop_transactions=drop_transactions, batch_bytes=batch_bytes, index_interval_bytes=index_interval_bytes, **options,
     )  # fmt: skip
+    return _convert(job, list(targets(job.chosen(segments_of(source, job.options)), target)), target)
+
+
+def _convert(job: "Job", places: list[tuple[Segment, str]], target: str | os.PathLike[str]) -> Conversion:
     done = Conversion()
     found: dict[str, Transactions] = {}
-    for segment, place in targets(segments_of(source, job.options), target):
-        with outgoing(place) as path:
-            done.add(job.segment(segment, path, _transactions(segment, job, found)))
-        done.segments.append(place)
+    with outgoing(root_of(target), [name for _, name in places]) as place:
+        for segment, name in places:
+            with place(name) as path:
+                done.add(job.segment(segment, path, _transactions(segment, job, found)))
+    done.segments = [name for _, name in places]
     return done
 
 
@@ -147,13 +165,19 @@ def _transactions(segment: Segment, job: "Job", found: dict[str, Transactions]) 
     return found.get(folder)
 
 
+def root_of(target: str | os.PathLike[str]) -> str:
+    """The folder that a run writes below: the target, or the folder of a segment file."""
+    name = name_of(target)
+    return parent_of(name) if name.endswith(".log") else name
+
+
 def targets(segments: list[Segment], target: str | os.PathLike[str]) -> Iterator[tuple[Segment, str]]:
     """Where each segment's successor goes.
 
     Raises
     ------
     ArgumentError
-        Two would go to one place, or several into one file.
+        Two would go to one place, or several into one file, or the target is the folder of another topic-partition.
     """
     target = name_of(target)
     if target.endswith(".log"):
@@ -168,6 +192,8 @@ def targets(segments: list[Segment], target: str | os.PathLike[str]) -> Iterator
         if place in seen:
             raise ArgumentError(f"{segment.path} and {seen[place]} would both become {place}")
         seen[place] = segment.path
+    if not is_url(target) and any(parent(place) != target for place in seen):
+        refuse_data_folder(target, directly=True)
     yield from zip(segments, seen, strict=True)
 
 
@@ -193,13 +219,17 @@ class Job:
         how = settings(format, magic, codec or "none", level, batch_bytes, None)
         return cls(how, None if codec is None else codec_of(codec), timestamp, drop_transactions, chosen, index_interval_bytes)
 
+    def chosen(self, segments: list[Segment]) -> list[Segment]:
+        """The segments; to drop transactions, which may span them, those of a partition have to be in one directory."""
+        return one_directory(segments, "convert") if self.drop_transactions else segments
+
     def segment(self, segment: Segment, place: Path, transactions: Transactions | None) -> Conversion:
         """Convert one segment; ``transactions`` are its partition's, where they are to be dropped. Its name is left to the caller."""
         done = Conversion()
         changes = Changes(self.how, self.timestamp, transactions)
         enriched = self.how.format == layouts.ENRICHED_FORMAT
         with SegmentFiles(place, 1 << 30, self.interval, enriched) as files:
-            for piece in pieces(segment, self.options, done.damage):
+            for piece in pieces(segment, self.options, done.skipped):
                 self._refuse(segment, piece)
                 for encoded in self._encoded(piece, changes, done):
                     files.append(encoded)

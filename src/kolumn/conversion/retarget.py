@@ -12,8 +12,8 @@ from kolumn.conversion import losses
 from kolumn.conversion.losses import Losses, holds
 from kolumn.cpu_fallback.message_flags import CONTROL_TYPES, KIP98_TYPES
 from kolumn.encode.entries import Settings
-from kolumn.formats import layouts
-from kolumn.transactions import Transactions
+from kolumn.formats import layouts, table
+from kolumn.transactions import ABORTED, OPEN, Transactions
 
 _PRODUCER = {"producerId": -1, "producerEpoch": -1, "sequence": -1}
 
@@ -74,7 +74,7 @@ def _kept(records: pa.RecordBatch, layout: Any, changes: Changes, held: set[str]
     if changes.transactions is not None:
         producer, offset = records["producerId"].to_numpy(), records["offset"].to_numpy()
         states = changes.transactions.states(producer, offset, np.asarray(records["isTransactional"]))
-        for state, what in ((2, losses.ABORTED), (3, losses.OPEN)):
+        for state, what in ((ABORTED, losses.ABORTED), (OPEN, losses.OPEN)):
             dropped = (states == state) & ~control
             lost.note(what, int(dropped.sum()))
             keep &= ~dropped
@@ -99,14 +99,14 @@ def _timestamps(columns: dict[str, pa.Array], changes: Changes, held: set[str], 
         none = time == -1
         columns["timestampMs"], columns["timestampType"] = (
             pa.array(np.where(none, changes.timestamp, time)),
-            pa.array(np.where(none, 1, kind)),
+            pa.array(np.where(none, table.LOG_APPEND_TIME, kind)),
         )
     if losses.TIMESTAMPS not in held:
         lost.note(losses.TIMESTAMPS, int((time != -1).sum()))
     elif losses.APPEND_TIMES not in held:
-        lost.note(losses.APPEND_TIMES, int((kind == 1).sum()))
+        lost.note(losses.APPEND_TIMES, int((kind == table.LOG_APPEND_TIME).sum()))
     if losses.APPEND_TIMES not in held:
-        columns["timestampType"] = pa.array(np.zeros(len(time), np.int32))
+        columns["timestampType"] = pa.array(np.full(len(time), table.CREATE_TIME, np.int32))
     if losses.SECONDS not in held:
         lost.note(
             losses.SECONDS, pc.sum(pc.and_(*(pc.is_valid(columns[n]) for n in ("timestampSeconds", "brokerTimestampMs")))).as_py() or 0

@@ -114,7 +114,7 @@ def cuts(given: Input) -> Any:
         cut[1:] |= values[1:] != values[:-1]
     # With LogAppendTime all records of a batch have its one timestamp, and a control batch has one record.
     if "timestampType" in numbers and numbers["timestampType"].any():
-        cut[1:] |= (numbers["timestampType"][1:] == 1) & (given.timestamp[1:] != given.timestamp[:-1])
+        cut[1:] |= (numbers["timestampType"][1:] == table.LOG_APPEND_TIME) & (given.timestamp[1:] != given.timestamp[:-1])
     if "isControl" in numbers:
         cut[1:] |= numbers["isControl"][1:] == 1
     if "sequence" in numbers:

@@ -1,17 +1,22 @@
-"""Where to write what is going to be called something: there, or for a URL in a folder of this machine, from which it is sent.
+"""Where a run writes what is going to be called something: in its staging folder, or for a URL in a folder of this machine that is sent.
 
-What is sent appears in the order of `storage.logs_last`: an index without its log is no segment.
+On this machine all names of a run appear together, see `kolumn.commit`. Behind a URL a segment appears when it is complete, in the
+order of `storage.logs_last`: an index without its log is no segment.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from kolumn import storage
-from kolumn.encode.segments import make_parent
+from kolumn.commit import Commit, refuse_existing
 from kolumn.errors import ArgumentError, KolumnError
+from kolumn.source import find_segments
+
+Place = Callable[[str], AbstractContextManager[Path]]
+"""From a name to where it has to be written while the context is open: a segment file with its indexes, or a folder of such."""
 
 
 def name_of(target: str | os.PathLike[str]) -> str:
@@ -21,30 +26,81 @@ def name_of(target: str | os.PathLike[str]) -> str:
 
 
 @contextmanager
-def outgoing(target: str) -> Iterator[Path]:
-    """Path to write a target to, a segment file with its indexes or a folder of such; the folder that it is in is made.
+def outgoing(root: str, names: Iterable[str]) -> Iterator[Place]:
+    """A run of a writer below a folder, which is made.
 
-    Of a URL nothing is there before all is written, and nothing stays there that was not sent whole.
+    On this machine nothing has its name before the context ends, and nothing is left of one that ends with an error. Behind a URL
+    nothing of a name is there before all of it is written, and nothing stays there that was not sent whole.
+
+    Parameters
+    ----------
+    root : str
+    names : iterable of str
+        What may be written: where something is there already, that is known before the work begins.
 
     Raises
     ------
     ArgumentError
-        Something is there already, behind a URL. (`SegmentFiles` looks at paths.)
+        Something has a name already.
     KolumnError
         It can't be written.
     """
-    if not storage.is_url(target):
-        yield make_parent(Path(target))
+    if storage.is_url(root):
+        for name in names:
+            there = storage.look(name)
+            if there is not None and (not there.is_folder or storage.listing(name)):
+                raise ArgumentError(f"{name} is there already: name another target, or remove it")
+        yield _sent
         return
-    if not storage.is_url(storage.parent(target)):
-        raise ArgumentError(f"{target}: name a folder in it")
-    there = storage.look(target)
-    if there is not None and (not there.is_folder or storage.listing(target)):
-        raise ArgumentError(f"{target} is there already: name another target, or remove it")
+    with Commit(Path(root)) as commit:
+        for name in names:
+            refuse_existing(Path(name))
+        yield lambda name: nullcontext(commit.place(Path(name)))
+
+
+def parent_of(target: str) -> str:
+    """The folder that a run which writes one thing writes below."""
+    if storage.is_url(target):
+        if not storage.is_url(storage.parent(target)):
+            raise ArgumentError(f"{target}: name a folder in it")
+        return storage.parent(target)
+    if Path(target).name in ("", ".."):
+        raise ArgumentError(f"{target}: name a segment file (*.log), or the folder of a topic-partition")
+    return str(Path(target).parent)
+
+
+def refuse_data_folder(target: str, directly: bool = False) -> None:
+    """Refuse a target folder that holds segments of Kafka's, most likely the last of the sources.
+
+    Parameters
+    ----------
+    target : str
+    directly : bool
+        Only where they are in the folder itself: a log directory may get more topic-partitions.
+
+    Raises
+    ------
+    ArgumentError
+        It does.
+    """
+    try:
+        found = find_segments(target)
+    except ArgumentError:
+        return
+    top = os.path.abspath(target)
+    for segment in found:
+        if segment.base_offset is not None and (not directly or os.path.dirname(os.path.abspath(segment.path)) == top):
+            raise ArgumentError(
+                f"{target} holds segments of Kafka's, like {segment.path}: is it a source? Name a target of its own, last or with --output"
+            )
+
+
+@contextmanager
+def _sent(name: str) -> Iterator[Path]:
     with TemporaryDirectory(prefix="kolumn-") as folder:
-        place = Path(folder, storage.base_name(target))
+        place = Path(folder, storage.base_name(name))
         yield place
-        send(Path(folder), storage.parent(target))
+        send(Path(folder), storage.parent(name))
 
 
 def send(folder: Path, target: str) -> None:

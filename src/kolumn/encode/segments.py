@@ -12,49 +12,27 @@ As ``LogSegment.append`` writes them: an entry comes before a batch once more th
 and a segment's last timestamp is added when it is closed.
 """
 
-import errno
-import os
-import shutil
 import struct
-import uuid
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from kolumn.encode.entries import Encoded
-from kolumn.errors import ArgumentError, KolumnError
+from kolumn.errors import ArgumentError
 from kolumn.formats import table
+from kolumn.staged_file import StagedFile, final_name, make_folders, writing
 
 _LARGEST_RELATIVE = 2**31 - 1
 _DIGITS = 20
 
 
-def make_parent(target: Path) -> Path:
-    """Make the folder that a target is in, and give the target.
-
-    `SegmentFiles` makes none: a task of a failed job must not bring back what was removed.
-
-    Raises
-    ------
-    KolumnError
-        It can't be made.
-    """
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise KolumnError(f"{target}: cannot be written: {os.strerror(errno.ENOTDIR)}") from error
-    except OSError as error:
-        raise KolumnError(f"{target}: cannot be written: {error.strerror}") from error
-    return target
-
-
 class SegmentFiles:
-    """Files of one partition, complete or not there at all: they are written elsewhere and renamed when all is on disk.
+    """Files of one partition, in a place where nobody takes them for such: complete and on disk when the context ends without an error.
 
     Parameters
     ----------
-    target : Path
-        A segment file (``*.log``), or the folder of a topic-partition, which must not be there or be empty. What it is in is there.
+    place : Path
+        A segment file (``*.log``), or the folder of a topic-partition, which is made: as `kolumn.encode.outgoing` or a Spark job gives it.
     segment_bytes : int
         A segment is rolled before it would have more; of a segment file there is one.
     index_interval_bytes : int
@@ -64,47 +42,44 @@ class SegmentFiles:
     Attributes
     ----------
     paths : list of Path
-        The segments, as they are called in the end.
+        The segments.
     last_offset : int
         -1 as long as there is none.
 
     Raises
     ------
     ArgumentError
-        The target is there, or a size makes no sense.
+        A size makes no sense, or there is more than a segment can hold.
+    KolumnError
+        A file can't be written.
     """
 
-    def __init__(self, target: Path, segment_bytes: int, index_interval_bytes: int, enriched: bool = False) -> None:
+    def __init__(self, place: Path, segment_bytes: int, index_interval_bytes: int, enriched: bool = False) -> None:
         self.enriched = enriched
-        self.target, self.single = target, target.suffix == ".log"
+        self.place, self.single = place, place.suffix == ".log"
         self.segment_bytes = _LARGEST_RELATIVE if self.single else segment_bytes
         self.interval = index_interval_bytes
         if min(segment_bytes, index_interval_bytes) < 1:
             raise ArgumentError(f"segment_bytes={segment_bytes}, index_interval_bytes={index_interval_bytes}: expected at least 1")
         self.paths: list[Path] = []
         self.last_offset = -1
-        if target.exists() and (self.single or not target.is_dir() or any(target.iterdir())):
-            raise ArgumentError(f"{target} is there already: name another target, or remove it")
-        self._folder = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
         self._open: _Segment | None = None
 
     def __enter__(self) -> Self:
-        try:
-            self._folder.mkdir()
-        except OSError as error:
-            raise KolumnError(f"{self.target}: cannot be written: {error.strerror}") from error
+        if not self.single:
+            with writing(self.place):
+                make_folders(self.place, 0o700)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
+        if kind is None:
+            if self._open is None and self.single:
+                self._open = _kind(self.enriched)(self.place.with_suffix(""), 0, 0)
+                self.paths.append(self.place)
             if self._open is not None:
-                self._open.close()
-            if kind is None:
-                self._publish()
-        except OSError as failure:
-            raise KolumnError(f"{self.target}: cannot be written: {failure.strerror}") from failure
-        finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
+                self._open.complete()
+        elif self._open is not None:
+            self._open.abandon()
 
     def append(self, batches: Encoded) -> None:
         """Write batches behind the others, rolling segments between them."""
@@ -132,26 +107,14 @@ class SegmentFiles:
     def _roll(self, base: int) -> None:
         if self._open is not None:
             if self.single:
-                raise ArgumentError(f"{self.target}: more than a segment can hold: name a folder, in which segments are rolled")
-            self._open.close()
-        name = self.target.stem if self.single else f"{base:020}"
+                raise ArgumentError(f"{final_name(self.place)}: more than a segment can hold: name a folder, in which segments are rolled")
+            self._open.complete()
+        name = self.place.stem if self.single else f"{base:020}"
         # Indexes count from the offset in the name, where it has one.
         named = int(name) if self.single and len(name) == _DIGITS and name.isdigit() and int(name) <= base else base
-        self._open = _kind(self.enriched)(self._folder / name, named, base)
-        self.paths.append(self.target if self.single else self.target / f"{name}.log")
-
-    def _publish(self) -> None:
-        if self._open is None and self.single:
-            _kind(self.enriched)(self._folder / self.target.stem, 0, 0).close()
-            self.paths.append(self.target)
-        _to_disk(self._folder)
-        if self.single:
-            # The log comes last: with it, everything is there.
-            for path in sorted(self._folder.iterdir(), key=lambda path: path.suffix == ".log"):
-                path.replace(self.target.with_name(path.name))
-        else:
-            self._folder.replace(self.target)
-        _to_disk(self.target.parent)
+        folder = self.place.parent if self.single else self.place
+        self._open = _kind(self.enriched)(folder / name, named, base)
+        self.paths.append(folder / f"{name}.log")
 
 
 class _Segment:
@@ -166,11 +129,7 @@ class _Segment:
         self.first = first
         self.base, self.size, self.since, self.last = base, 0, 0, base
         self.time, self.time_offset, self.time_noted = -1, base, -1
-        try:
-            # Open for as long as the segment is.
-            self.files = [Path(f"{stem}{suffix}").open("xb") for suffix in self.suffixes]  # noqa: SIM115
-        except OSError as error:
-            raise KolumnError(f"{error.filename}: cannot be written: {error.strerror}") from error
+        self.files = [StagedFile(Path(f"{stem}{suffix}")) for suffix in self.suffixes]
         self.log, self.index = self.files[:2]
 
     def full(self, size: int, last: int, segment_bytes: int) -> bool:
@@ -194,17 +153,18 @@ class _Segment:
             self.time_noted = self.time
 
     def write(self, data: Any) -> None:
-        try:
-            self.log.write(data)
-        except OSError as error:
-            raise KolumnError(f"{self.log.name}: cannot be written: {error.strerror}") from error
+        self.log.write(data)
 
-    def close(self) -> None:
+    def complete(self) -> None:
+        """Write what indexes end with, and bring all to disk; the log comes last."""
         self._note_time()
+        for file in reversed(self.files):
+            file.complete()
+
+    def abandon(self) -> None:
+        """Let go of the files as they are."""
         for file in self.files:
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
+            file.abandon()
 
 
 class _EnrichedSegment(_Segment):
@@ -230,9 +190,10 @@ class _EnrichedSegment(_Segment):
             self.index.write(struct.pack(">iqi", *self.newest))
         self.newest = None
 
-    def close(self) -> None:
+    def complete(self) -> None:
+        """The last entry is always in the index."""
         self._write_newest()
-        super().close()
+        super().complete()
 
     def _note_time(self) -> None:
         pass
@@ -245,11 +206,3 @@ def _kind(enriched: bool) -> type[_Segment]:
 def _fields(batches: Encoded) -> list[tuple[int, int, int, int, int]]:
     columns = (table.POSITION, table.SIZE, table.BASE_OFFSET, table.LAST_OFFSET, table.MAX_TIMESTAMP)
     return [tuple(row) for row in batches.rows[:, columns].tolist()]
-
-
-def _to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

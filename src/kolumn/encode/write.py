@@ -10,7 +10,7 @@ import pyarrow as pa
 from kolumn.encode.compress import codec_of, level_of
 from kolumn.encode.encoders import encode
 from kolumn.encode.entries import Settings
-from kolumn.encode.outgoing import name_of, outgoing
+from kolumn.encode.outgoing import name_of, outgoing, parent_of
 from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.table import check_columns, take_apart
 from kolumn.errors import ArgumentError
@@ -78,13 +78,23 @@ def write(
     ------
     ArgumentError
         Options or columns that make no sense, offsets that don't increase, a target that is there. Nothing is left at the target.
+    KolumnError
+        The target can't be written: which file, and why. Nothing is left there either, and what a killed run left in the same
+        folder goes with the next one.
     """
     how = settings(format, magic, codec, level, batch_bytes, batch_records)
     reader = _reader(table, base_offset)
+    return _write(reader, name_of(path), how, base_offset or 0, segment_bytes, index_interval_bytes)
+
+
+def _write(reader: pa.RecordBatchReader, target: str, how: Settings, base_offset: int, segment_bytes: int, interval: int) -> list[str]:
     enriched = how.format == layouts.ENRICHED_FORMAT
-    target = name_of(path)
-    with outgoing(target) as place, SegmentFiles(place, segment_bytes, index_interval_bytes, enriched) as files:
-        Writer(files, how, base_offset or 0).add_all(reader)
+    with (
+        outgoing(parent_of(target), [target]) as places,
+        places(target) as place,
+        SegmentFiles(place, segment_bytes, interval, enriched) as files,
+    ):
+        Writer(files, how, base_offset).add_all(reader)
     return [target if files.single else within(target, one.name) for one in files.paths]
 
 

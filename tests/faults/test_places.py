@@ -1,0 +1,169 @@
+"""Real full and read-only file systems, and what a run finds in its target: leftovers of the dead, work of the living, planted files."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kolumn
+from faults.writers import WRITERS, make_source
+from kit.faults import files, records, tree
+from kolumn.commit import Commit, remove_leftovers
+from kolumn.errors import ArgumentError, KolumnError
+from kolumn.staged_file import StagedFile
+
+COMMANDS = {
+    "convert": ("--codec", "none"),
+    "compact": (),
+    "clean": ("--retention-ms", "99999999999999"),
+    "to-parquet": ("--compression", "none"),
+}
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB, where this user may mount one."""
+    place = tmp_path / "small"
+    place.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"may not mount: {done.stderr.decode().strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_source(tmp_path_factory.mktemp("large") / "log", scale=700)
+
+
+def command(*args: object) -> subprocess.CompletedProcess[str]:
+    script = "from kolumn.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", script, *map(str, args)], capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_disk_that_is_full(name: str, mounted: Path, large: Path) -> None:
+    untouched = tree(large)
+    done = command(name, large, *COMMANDS[name], "-o", mounted / "out")
+    assert (done.returncode, "No space left on device" in done.stderr, "Traceback" in done.stderr) == (3, True, False), done.stderr
+    assert ".kolumn-" not in done.stderr
+    assert list(mounted.iterdir()) == []
+    assert tree(large) == untouched
+
+
+def test_write_to_a_disk_that_is_full(mounted: Path, large: Path) -> None:
+    table = kolumn.read(large)
+    with pytest.raises(KolumnError, match=r"out-0/0{20}\.log: cannot be written: No space left on device"):
+        kolumn.write(table.drop(["offset"]), mounted / "out-0")
+    assert list(mounted.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_disk_that_is_read_only(name: str, mounted: Path, tmp_path: Path) -> None:
+    source = make_source(tmp_path / "source")
+    subprocess.run(["mount", "-o", "remount,ro", mounted], check=True)
+    done = command(name, source, *COMMANDS[name], "-o", mounted / "out")
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False), done.stderr
+    assert "Read-only file system" in done.stderr
+    with pytest.raises(KolumnError, match="out-0: cannot be written: Read-only file system"):
+        kolumn.write(records(3), mounted / "out-0")
+
+
+def test_a_run_that_lives_is_left_alone(tmp_path: Path) -> None:
+    with Commit(tmp_path) as one:
+        with StagedFile(one.place(tmp_path / "a.txt")) as file:
+            file.write(b"a")
+        with Commit(tmp_path) as other, StagedFile(other.place(tmp_path / "b.txt")) as file:
+            file.write(b"b")
+        assert files(tree(tmp_path)) == {"b.txt": b"b"}
+    assert tree(tmp_path) == {"a.txt": b"a", "b.txt": b"b"}
+
+
+def test_two_runs_for_one_name(tmp_path: Path) -> None:
+    """The second one to end finds that out, and takes nothing away; nor does it leave what else it wrote."""
+
+    def both() -> None:
+        with Commit(tmp_path) as one:
+            for name in ("a.log", "x.log"):
+                with StagedFile(one.place(tmp_path / name)) as file:
+                    file.write(b"one")
+            with Commit(tmp_path) as other, StagedFile(other.place(tmp_path / "x.log")) as file:
+                file.write(b"other")
+
+    with pytest.raises(ArgumentError, match=r"x\.log is there already: another run"):
+        both()
+    assert tree(tmp_path) == {"x.log": b"other"}
+
+
+def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    (tmp_path / "a.txt").write_bytes(b"old")
+    with Commit(tmp_path, replace=True) as commit:
+        for name in ("a.txt", "b.txt"):
+            with StagedFile(commit.place(tmp_path / name)) as file:
+                file.write(b"new")
+    assert tree(tmp_path) == {"a.txt": b"new", "b.txt": b"new"}
+
+
+def dead(root: Path, files: dict[str, object], folders: tuple[str, ...] = ()) -> Path:
+    """What a run that was killed while it gave names leaves."""
+    folder = root / f".kolumn-{'0' * 32}.partial"
+    (folder / "files").mkdir(parents=True, mode=0o700)
+    folder.chmod(0o700)
+    (folder / "journal").write_text(json.dumps({"files": files, "folders": folders, "removed": []}))
+    return folder
+
+
+def test_a_file_that_has_changed_since_is_kept(tmp_path: Path) -> None:
+    mine = tmp_path / "t-0" / "a.log"
+    mine.parent.mkdir()
+    mine.write_bytes(b"not what the run wrote")
+    dead(tmp_path, {"t-0/a.log": [mine.stat().st_ino, 5, 7]}, ("t-0",))
+    remove_leftovers(tmp_path)
+    assert tree(tmp_path) == {"t-0": None, "t-0/a.log": b"not what the run wrote"}
+
+
+@pytest.mark.parametrize("name", ["../victim.txt", "/victim.txt", "a/../../victim.txt"])
+def test_a_journal_that_reaches_outside(tmp_path: Path, name: str) -> None:
+    victim = tmp_path / "victim.txt"
+    victim.write_bytes(b"mine")
+    found = victim.stat()
+    root = tmp_path / "root"
+    dead(root, {name: [found.st_ino, found.st_size, found.st_mtime_ns]})
+    with pytest.raises(KolumnError, match="does not lie below"):
+        remove_leftovers(root)
+    assert victim.read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"files": 3, "folders": [], "removed": []}', '{"files": {}}'])
+def test_a_journal_of_nobody(tmp_path: Path, content: str) -> None:
+    (dead(tmp_path, {}) / "journal").write_text(content)
+    with pytest.raises(KolumnError, match=r"no journal of Kolumn's: remove .* by hand"):
+        remove_leftovers(tmp_path)
+
+
+def test_what_others_may_write_to_is_no_leftover(tmp_path: Path) -> None:
+    folder = dead(tmp_path, {})
+    folder.chmod(0o777)
+    remove_leftovers(tmp_path)
+    assert folder.is_dir()
+
+
+def test_a_folder_where_a_file_goes_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").mkdir()
+    with pytest.raises(ArgumentError, match="is a folder"), Commit(tmp_path, replace=True) as commit:
+        commit.place(tmp_path / "a.parquet")
+
+
+def test_the_table_has_every_command() -> None:
+    assert set(COMMANDS) <= {writer.arguments[0] for writer in WRITERS if writer.arguments}

@@ -1,0 +1,187 @@
+"""Whatever ends a writer, at whichever step: no half file has its final name, no source is touched, and the next run completes."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from faults.writers import WRITERS, make_source
+from kit.faults import MAKES, Outcome, Step, Warm, Writer, files, tree
+from kolumn.commit import remove_leftovers
+
+each_writer = pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.name)
+tried = pytest.mark.parametrize("tries", [4, pytest.param(1000, marks=pytest.mark.slow, id="every")])
+"""At how many steps while files are written, and at how many while names are given."""
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Warm]:
+    with Warm() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_source(tmp_path_factory.mktemp("source") / "log")
+
+
+class Trial:
+    """A writer with a target that is made anew for each run, and what is right in it."""
+
+    def __init__(self, warm: Warm, writer: Writer, source: Path, scratch: Path) -> None:
+        self.warm, self.writer, self.source = warm, writer, source
+        self.target = scratch / "target"
+        self.untouched = tree(source)
+        self.before = self.fresh()
+        self.whole = self.run()
+        assert self.whole.code == 0, self.whole.text
+        self.after = tree(self.target)
+        assert files(self.after, hidden=True) == {}
+        assert files(self.after) != files(self.before)
+
+    def fresh(self) -> dict[str, bytes | None]:
+        shutil.rmtree(self.target.parent, ignore_errors=True)
+        self.target.mkdir(parents=True)
+        if self.writer.before is not None:
+            self.writer.before(self.source, self.target)
+        return tree(self.target)
+
+    def run(self, at: int = 0, action: str = "") -> Outcome:
+        return self.warm.run(self.writer, self.source, self.target, at, action)
+
+    def steps(self, tries: int) -> list[int]:
+        """Numbers of steps, so many before the journal and so many from there on."""
+        count = len(self.whole.steps)
+        names = next(i for i, step in enumerate(self.whole.steps, 1) if step.path.endswith("/journal.partial"))
+        some = [*range(1, names, max(1, names // tries)), *range(names, count, max(1, (count - names) // tries)), count]
+        return sorted(set(some))
+
+    def check_visible(self) -> None:
+        """What has its final name is complete: as it was before, or as it is going to be."""
+        for name, data in files(tree(self.target)).items():
+            assert data in (self.before.get(name), self.after.get(name)), f"{name} is neither old nor new"
+        assert tree(self.source) == self.untouched
+
+    def check_old_or_new(self, where: str) -> None:
+        found = tree(self.target)
+        assert files(found, hidden=True) == {}, where
+        assert files(found) in (files(self.before), files(self.after)), where
+
+    def check_next_run(self, where: str) -> None:
+        done = files(tree(self.target))
+        again = self.run()
+        if again.code != 0:
+            # Killed after the last name was given: then that run was complete.
+            assert again.code == 2, again.text
+            assert self.writer.refuses in again.text
+            assert done == files(self.after), where
+            assert not self.writer.replaces
+        assert tree(self.target) == self.after, where
+        assert tree(self.source) == self.untouched
+
+
+@pytest.fixture
+def trial(warm: Warm, source: Path, tmp_path: Path, writer: Writer) -> Trial:
+    return Trial(warm, writer, source, tmp_path / "scratch")
+
+
+@each_writer
+@tried
+def test_killed(trial: Trial, tries: int) -> None:
+    for at in trial.steps(tries):
+        trial.fresh()
+        where = f"killed at step {at}: {trial.whole.steps[at - 1]}"
+        assert trial.run(at, "kill").code == -9, where
+        trial.check_visible()
+        if at % 2:
+            remove_leftovers(trial.target)
+            trial.check_old_or_new(where)
+        trial.check_next_run(where)
+
+
+@pytest.mark.parametrize("writer", [writer for writer in WRITERS if "overwrite" in writer.name], ids=lambda writer: writer.name)
+@tried
+def test_killed_and_killed_again(trial: Trial, tries: int) -> None:
+    """The run that undoes a killed one may be killed, too."""
+    for first in trial.steps(3)[-3:] if tries < 10 else trial.steps(tries)[-40::3]:
+        for second in range(1, 14, 5 if tries < 10 else 1):
+            trial.fresh()
+            trial.run(first, "kill")
+            trial.run(second, "kill")
+            trial.check_visible()
+            trial.check_next_run(f"killed at step {first}, then at {second}")
+
+
+@pytest.mark.parametrize("writer", [writer for writer in WRITERS if writer.arguments], ids=lambda writer: writer.name)
+@pytest.mark.parametrize(("action", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+@tried
+def test_signals(trial: Trial, action: str, code: int, tries: int) -> None:
+    for at in trial.steps(tries // 2)[tries < 10 :]:
+        trial.fresh()
+        outcome = trial.run(at, action)
+        where = f"{action} at step {at}: {trial.whole.steps[at - 1]}"
+        # A signal after the last name was given may find the run at its end.
+        assert outcome.code in (code, 0), (where, outcome.text)
+        assert "Traceback" not in outcome.text, where
+        trial.check_visible()
+        remove_leftovers(trial.target)
+        trial.check_old_or_new(where)
+
+
+@each_writer
+@tried
+def test_full_disk(trial: Trial, tries: int) -> None:
+    """Every operation that needs room is refused once."""
+    steps = [at for at in trial.steps(1000) if trial.whole.steps[at - 1].name in MAKES]
+    for at in steps[:: max(1, len(steps) // tries)]:
+        trial.fresh()
+        outcome = trial.run(at, "full")
+        where = f"no room at step {at}: {trial.whole.steps[at - 1]}"
+        if outcome.code:
+            assert outcome.code == 3, (where, outcome.text)
+            assert "No space left on device" in outcome.text
+            assert "Traceback" not in outcome.text
+        trial.check_old_or_new(where)
+        trial.check_next_run(where)
+
+
+@each_writer
+def test_order_on_disk(trial: Trial) -> None:
+    """For a loss of power: a file is synced after its last byte and before its name is given, and so are names before the run ends."""
+    synced: set[str] = set()
+    renamed: set[str] = set()
+    steps = trial.whole.steps
+    for step in steps:
+        name = step.path.removesuffix(".partial")
+        if step.name in ("write", "open", "fchmod"):
+            synced.discard(name)
+        elif step.name == "fsync":
+            synced.add(name)
+            renamed.discard(name)
+        elif step.name in ("rename", "link", "replace"):
+            if step.path.endswith((".log", ".index", ".timeindex", ".parquet")) and ".kolumn-" in step.path and "replaced" not in step.path:
+                assert step.path in synced, step
+            if ".kolumn-" not in step.path:
+                renamed.add(os.path.dirname(step.path))
+        if step == Step("unlink", step.path) and step.path.endswith("/journal"):
+            assert renamed == set(), "the journal goes before names are on disk"
+            return
+    raise AssertionError("no run without a journal")
+
+
+@each_writer
+def test_modes(trial: Trial) -> None:
+    """Others see nothing of what is staged, and of what has its name what the user's mask lets them see."""
+    mask = os.umask(0)
+    os.umask(mask)
+    written = [trial.target / name for name, data in files(trial.after).items() if data != trial.before.get(name)]
+    assert {oct(path.stat().st_mode & 0o777) for path in written} == {oct(0o666 & ~mask)}
+    trial.fresh()
+    writes = [at for at, step in enumerate(trial.whole.steps, 1) if step.name == "write" and not step.path.endswith("/journal.partial")]
+    trial.run(writes[-1], "kill")
+    (staging,) = trial.target.parent.rglob(".kolumn-*.partial")
+    inside = [staging, *staging.rglob("*")]
+    assert {oct(path.stat().st_mode & 0o777) for path in inside if path.is_dir()} == {oct(0o700)}
+    assert {oct(path.stat().st_mode & 0o777) for path in inside if path.name.endswith(".partial") and path.is_file()} == {oct(0o600)}

@@ -1,0 +1,249 @@
+"""Every file operation of a writer is a numbered step, at which a test lets something happen.
+
+A warm process has imported and compiled everything; for each run it forks a child. In the child the functions of `os` that change
+files are counted. At the step that a test names, the process is killed (half of a write is written before), gets a signal, or the
+operation fails. `fsync` is counted but not done: a kill does not need it, and the order of steps says whether it was asked for.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+COUNTED = ("open", "write", "fsync", "chmod", "fchmod", "mkdir", "rename", "replace", "link", "symlink", "unlink", "remove", "rmdir")
+MAKES = ("open", "write", "fsync", "mkdir", "rename", "replace", "link")
+"""Steps that a full disk, or one that fails, can refuse."""
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_STAGED = ".kolumn-"
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Something that writes below a target folder, by the command line's arguments or by a function.
+
+    Attributes
+    ----------
+    name : str
+    arguments : tuple of str
+        With ``{source}`` and ``{target}``.
+    function : callable, optional
+        In place of arguments, with both folders.
+    before : callable, optional
+        Brings the target into the state that the writer finds.
+    replaces : bool
+        Whether a second run over a complete target is right, too.
+    refuses : str
+        What it says otherwise.
+    """
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    function: Callable[[Path, Path], Any] | None = None
+    before: Callable[[Path, Path], Any] | None = None
+    replaces: bool = False
+    refuses: str = "is there already"
+
+    def run(self, source: Path, target: Path) -> int:
+        """Write, and return the exit code."""
+        from kolumn.cli import app
+        from kolumn.cli.ending import exit_code_of, prepare_process
+
+        if self.function is not None:
+            return exit_code_of(partial(self._call, source, target))
+        prepare_process()
+        arguments = [one.format(source=source, target=target) for one in self.arguments]
+        try:
+            app(arguments)
+        except SystemExit as end:
+            return int(end.code or 0)
+        return 0
+
+    def _call(self, source: Path, target: Path) -> int:
+        assert self.function is not None
+        self.function(source, target)
+        return 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """A file operation: what it is called, and the file, or the name that it makes."""
+
+    name: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: the exit code, negative for the signal that killed it, its steps, and what it said."""
+
+    code: int
+    steps: list[Step]
+    text: str
+
+
+def records(count: int) -> pa.Table:
+    """Records with keys that repeat."""
+    return pa.table(
+        {
+            "key": [b"key-%d" % (i % 7) for i in range(count)],
+            "value": [hashlib.sha256(b"%d" % i).digest() * 2 for i in range(count)],
+            "timestampMs": pa.array([1_700_000_000_000 + i for i in range(count)], pa.int64()),
+        }
+    )
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    """Files with what is in them, and folders, below a folder; leftovers too."""
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
+
+
+def files(found: dict[str, bytes | None], hidden: bool = False) -> dict[str, bytes]:
+    """The files of a tree that have their names, or with ``hidden`` those that nobody sees."""
+    return {name: data for name, data in found.items() if data is not None and (_STAGED in name) == hidden}
+
+
+class Steps:
+    """Counts operations in this process, and lets the action happen at one of them."""
+
+    def __init__(self, at: int, action: str, scratch: str) -> None:
+        self.at, self.action, self.scratch = at, action, scratch
+        self.done: list[Step] = []
+        self.names: dict[int, str] = {}
+
+    def install(self) -> None:
+        """Replace the functions; only for a process that ends soon."""
+        for name in COUNTED:
+            setattr(os, name, partial(self._step, name, getattr(os, name)))
+        sys.addaudithook(self._audit)
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event != "open" or not isinstance(arguments[0], str | bytes | os.PathLike) or not (arguments[2] or 0) & _WRITES:
+            return
+        name = os.fsdecode(arguments[0])
+        if name.startswith(self.scratch) and _STAGED not in name:
+            os._exit(96)  # a file is opened for writing under the name that it has for readers
+
+    def _step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        path = self._path(name, args)
+        # What is not below the target, like a cache or standard error, is no step; names in an open folder are relative.
+        if (name == "open" and not args[1] & _WRITES) or (not path.startswith(self.scratch) and "dir_fd" not in kwargs):
+            result = function(*args, **kwargs)
+            if name == "open":
+                self.names[result] = path
+            return result
+        self.done.append(Step(name, path))
+        if len(self.done) == self.at:
+            self._act(name, function, args)
+        if name == "fsync":
+            return None
+        result = function(*args, **kwargs)
+        if name == "open":
+            self.names[result] = path
+        return result
+
+    def _act(self, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        if self.action == "kill":
+            if name == "write":
+                function(args[0], args[1][: len(args[1]) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif self.action in ("SIGTERM", "SIGINT"):
+            os.kill(os.getpid(), signal.Signals[self.action])
+        elif self.action == "full" and name in MAKES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _path(self, name: str, args: tuple[Any, ...]) -> str:
+        if isinstance(args[0], int):
+            return self.names.get(args[0], "")
+        return os.fspath(args[1] if name in ("rename", "replace", "link", "symlink") else args[0])
+
+
+class Warm:
+    """The process whose children run writers."""
+
+    def __enter__(self) -> "Warm":
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        command = [sys.executable, "-W", "ignore", "-c", "from kit.faults import serve; serve()"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+        self._process.stdout.close()
+
+    def run(self, writer: Writer, source: Path, target: Path, at: int = 0, action: str = "") -> Outcome:
+        """Run a writer; at the step with this number, from 1 on, the action happens."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        request = pickle.dumps((writer.name, str(source), str(target), at, action))
+        self._process.stdin.write(struct.pack(">q", len(request)) + request)
+        self._process.stdin.flush()
+        (size,) = struct.unpack(">q", self._process.stdout.read(8))
+        outcome: Outcome = pickle.loads(self._process.stdout.read(size))
+        assert outcome.code != 96, "a file was opened for writing under its final name"
+        return outcome
+
+
+def serve() -> None:
+    """What the warm process does: each writer once, then requests from standard input."""
+    from faults.writers import WRITERS, make_source
+
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    by_name = {writer.name: writer for writer in WRITERS}
+    with tempfile.TemporaryDirectory() as folder:
+        source = make_source(Path(folder, "source"))
+        for writer in WRITERS:
+            target = Path(folder, writer.name)
+            if writer.before is not None:
+                writer.before(source, target)
+            assert writer.run(source, target) == 0, writer.name
+    while len(head := sys.stdin.buffer.read(8)) == 8:
+        name, source_name, target_name, at, action = pickle.loads(sys.stdin.buffer.read(struct.unpack(">q", head)[0]))
+        outcome = _forked(by_name[name], Path(source_name), Path(target_name), at, action)
+        answer = pickle.dumps(outcome)
+        answers.write(struct.pack(">q", len(answer)) + answer)
+        answers.flush()
+
+
+def _forked(writer: Writer, source: Path, target: Path, at: int, action: str) -> Outcome:
+    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as counted:
+        child = os.fork()
+        if child == 0:
+            code = 97
+            try:
+                os.dup2(said.fileno(), 1)
+                os.dup2(said.fileno(), 2)
+                steps = Steps(at, action, str(target.parent))
+                steps.install()
+                code = writer.run(source, target)
+                counted.write(json.dumps([(step.name, step.path) for step in steps.done]).encode())
+                counted.flush()
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                with suppress(OSError, ValueError):
+                    sys.stderr.flush()
+                os._exit(code)
+        status = os.waitpid(child, 0)[1]
+        for file in (said, counted):
+            file.seek(0)
+        steps_done = [Step(*one) for one in json.loads(counted.read() or b"[]")]
+        return Outcome(os.waitstatus_to_exitcode(status), steps_done, said.read().decode(errors="replace"))
