@@ -1,6 +1,7 @@
 """The command line: what it prints, its exit codes, and that Parquet files are whole or not there."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import kolumn
-from kolumn.cli.cat import _shown
+from kit.rows_as_lines import shown
+from kolumn.compile_ahead import GROUPS
 
 CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 TOPIC = CORPUS / "upgraded" / "upgraded-gzip-0"
@@ -38,7 +40,7 @@ def test_help_is_quick_and_needs_no_decoder():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     out = run("--help")
     assert out.returncode == 0
-    for name in ("verify", "inspect", "cat", "stats", "to-parquet", "convert", "compact", "clean", "space", "doctor"):
+    for name in ("verify", "inspect", "cat", "stats", "to-parquet", "convert", "compact", "clean", "space", "doctor", "warmup"):
         assert name in out.stdout
     assert run("--version").stdout == f"kolumn {kolumn.__version__}\n"
 
@@ -79,8 +81,10 @@ def test_damage_ends_cat_with_the_message_of_the_library(damaged):
         kolumn.read(damaged)
     out = run("cat", damaged)
     assert out.returncode == 1
-    assert out.stderr == f"kolumn: {caught.value}\n"
-    assert run("cat", "--errors", "skip", damaged).returncode == 0
+    said = str(caught.value).replace("errors='skip'", "--errors skip")
+    assert out.stderr == f"kolumn: {said}\n"
+    assert "--errors skip" in said
+    assert run("cat", "--errors", "skip", damaged).returncode == 1
 
 
 def test_inspect_json_is_the_batch_table():
@@ -89,17 +93,17 @@ def test_inspect_json_is_the_batch_table():
     assert len(run("inspect", "--limit", 2, TOPIC).stdout.splitlines()) == 3
 
 
-def test_cat_json_says_how_bytes_are_shown():
+def test_cat_json_says_how_bytes_areshown():
     lines = [json.loads(line) for line in run("cat", "--json", "--include-headers", "--limit", 200, TOPIC).stdout.splitlines()]
     rows = kolumn.read(TOPIC, include_headers=True).slice(0, 200).to_pylist()
     assert len(lines) == len(rows)
     for line, row in zip(lines, rows, strict=True):
         assert line["offset"] == row["offset"]
         for name in ("key", "value"):
-            assert line[name] == (None if row[name] is None else _shown(row[name])[0])
-            assert line.get(f"{name}Encoding") == (None if row[name] is None else _shown(row[name])[1])
+            assert line[name] == (None if row[name] is None else shown(row[name])[0])
+            assert line.get(f"{name}Encoding") == (None if row[name] is None else shown(row[name])[1])
         assert [h["key"] for h in line["headers"]] == [h["key"] for h in row["headers"]]
-    assert _shown(b"\xff") == ("/w==", "base64")
+    assert shown(b"\xff") == ("/w==", "base64")
 
 
 def test_cat_range_and_text():
@@ -179,6 +183,35 @@ def test_doctor():
     assert found["cpu"]["gzip"].startswith("ISA-L")
     assert found["cpu"]["zstd"].startswith("libzstd")
     assert "CRC-32C" in run("doctor").stdout
+    assert "Kolumn" in found["spark"]["workers' Python"]
+
+
+def test_doctor_and_warmup_say_whether_machine_code_is_there(tmp_path):
+    environment = {**os.environ, "KOLUMN_CACHE_DIR": str(tmp_path)}
+    found = json.loads(run("doctor", "--json", env=environment).stdout)["cpu"]
+    assert found["machine code"] == "not there for reading and writing: compiled on first use, or by `kolumn warmup`"
+    folder = Path(found["machine code cache"])
+    assert folder.parent == tmp_path
+    folder.mkdir()
+    for group in GROUPS:
+        (folder / f"{group}.ready").touch(mode=0o644)
+    assert json.loads(run("doctor", "--json", env=environment).stdout)["cpu"]["machine code"] == "there"
+    assert run("warmup", env=environment).stdout.startswith("nothing to do, all ")
+    assert json.loads(run("warmup", "--json", env=environment).stdout)["folder"] == str(folder)
+
+
+def test_compilation_is_shown_on_a_terminal_alone():
+    """On a pseudo-terminal the line and the bar are there; in a file, nothing."""
+    program = "from kolumn.cli.compiling import compiling\nwith compiling('compiling it', 2) as step: step(1); step(1)"
+    main, other = os.openpty()
+    subprocess.run([sys.executable, "-c", program], stderr=other, check=True)
+    os.close(other)
+    shown = os.read(main, 1 << 16).decode()
+    os.close(main)
+    assert shown.startswith("kolumn: compiling it")
+    assert "2/2" in shown
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout + done.stderr == ""
 
 
 def test_convert_says_what_is_lost_before_and_after(tmp_path):

@@ -1,31 +1,50 @@
 """The command line. Every command imports what it needs when it runs, so that help comes at once."""
 
-from typing import Annotated
+import re
+import sys
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from kolumn import __version__
-from kolumn.cli import cat, columns, compact, convert, doctor, inspect, space, stats, to_parquet, verify
+from kolumn.cli import cat, columns, compact, convert, doctor, inspect, space, stats, to_parquet, verify, warmup
+from kolumn.cli.ending import FAILED, OK, exit_code_of, prepare_process
 
 app = typer.Typer(
     name="kolumn",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Raw Apache Kafka log segments in, columns out: no broker, no consumer, in spite of damage.",
-    epilog="Exit codes: 0 all is well, 1 damage was found, 2 wrong arguments, 3 something can't be read.",
+    epilog="Exit codes: 0 all is well, 1 damage was found, 2 wrong arguments, 3 it could not be done (something can't be read or "
+    "written), 130 interrupted, 143 terminated. Whatever ends a command, no half file has its final name.",
 )
-app.command("verify")(verify.verify)
-app.command("inspect")(inspect.inspect)
-app.command("cat")(cat.cat)
-app.command("stats")(stats.stats)
-app.command("to-parquet")(to_parquet.to_parquet)
-app.command("convert")(convert.convert)
-app.command("compact")(compact.compact)
-app.command("clean")(compact.clean)
-app.command("space")(space.space)
-app.command("columns")(columns.columns)
-app.command("doctor")(doctor.doctor)
+
+
+class _Command(TyperCommand):
+    """A command whose usage line has its arguments as their metavars say them: Typer puts ``{…}...`` around each."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [re.sub(r"^[{\[](.*)[}\]]\.\.\.$", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
+
+
+for _name, _function in {
+    "verify": verify.verify,
+    "inspect": inspect.inspect,
+    "cat": cat.cat,
+    "stats": stats.stats,
+    "to-parquet": to_parquet.to_parquet,
+    "convert": convert.convert,
+    "compact": compact.compact,
+    "clean": compact.clean,
+    "space": space.space,
+    "columns": columns.columns,
+    "doctor": doctor.doctor,
+    "warmup": warmup.warmup,
+}.items():
+    app.command(_name, cls=_Command)(_function)
 
 
 def _version(wanted: bool) -> None:
@@ -43,4 +62,14 @@ def options(
 
 def main() -> None:
     """Entry point of the ``kolumn`` script."""
-    app()
+    prepare_process()
+    sys.exit(exit_code_of(_run))
+
+
+def _run() -> int:
+    """Exit code of the command that the arguments name, or of what Typer does itself, like help."""
+    try:
+        app()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else OK if end.code is None else FAILED
+    return OK

@@ -1,8 +1,12 @@
 """``kolumn cat``: the records of segments."""
 
-import base64
-from datetime import datetime
-from typing import Annotated, Any
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,22 +21,33 @@ from kolumn.cli.common import (
     IncludeHeaders,
     IsolationLevel,
     Json,
+    MaxBatchBytes,
+    MaxRatio,
     Partition,
+    Replicas,
     Sources,
     StartOffset,
     StartTimestamp,
     Topic,
     command,
-    moment,
-    print_json,
+    limits,
+    size_of,
 )
+from kolumn.cli.left_out import say
+from kolumn.cli.progress import progress
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_AHEAD = 2
+"""Blocks that wait for each thread."""
 
 
 @command
 def cat(
     sources: Sources,
     json: Json = False,
-    limit: Annotated[int | None, typer.Option(min=0, help="Stop after so many records.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Stop after so many records.")] = None,
     columns: Columns = None,
     include_headers: IncludeHeaders = False,
     include_control: IncludeControl = False,
@@ -42,11 +57,14 @@ def cat(
     end_timestamp: EndTimestamp = None,
     isolation_level: IsolationLevel = "read_uncommitted",
     errors: Errors = "raise",
+    replicas: Replicas = "raise",
     check_crcs: CheckCrcs = True,
+    max_batch_bytes: MaxBatchBytes = None,
+    max_ratio: MaxRatio = None,
     format: Format = "kafka",
     topic: Topic = None,
     partition: Partition = None,
-) -> None:
+) -> int:
     """Print records, as text or as JSON lines.
 
     Keys, values and header values are shown as UTF-8 where they are UTF-8, else as base64, and it says which: `value` comes
@@ -55,70 +73,50 @@ def cat(
     Example: `kolumn cat --json --start-timestamp 2026-01-31T12:00 orders-3 | jq .value`
     """
     import kolumn
+    from kolumn.cli.json_lines import json_lines
+    from kolumn.cli.text_lines import text_lines
     from kolumn.options import column_list
 
-    left = limit
-    reader = kolumn.scan(
-        sources,
-        columns=None if columns is None else column_list(columns),
-        include_headers=include_headers,
-        include_control=include_control,
-        start_offset=start_offset,
-        end_offset=end_offset,
-        start_timestamp=moment(start_timestamp),
-        end_timestamp=moment(end_timestamp),
-        isolation_level=isolation_level,
-        errors=errors,
-        check_crcs=check_crcs,
-        format=format,
-        topic=topic,
-        partition=partition,
-    )
-    for batch in reader:
-        if left is not None:
-            batch = batch.slice(0, left)
-            left -= batch.num_rows
-        for row in batch.to_pylist():
-            if json:
-                print_json(_encoded(row))
-            else:
-                print(_text(row))
-        if left == 0:
+    skipped = kolumn.Skipped()
+    # On a terminal a bar would run through the records.
+    with progress("printing", lambda: size_of(sources)) if not sys.stdout.isatty() else nullcontext() as advance:
+        reader = kolumn.scan(
+            sources, columns=None if columns is None else column_list(columns), include_headers=include_headers,
+            include_control=include_control, start_offset=start_offset, end_offset=end_offset, start_timestamp=start_timestamp,
+            end_timestamp=end_timestamp, isolation_level=isolation_level, errors=errors, replicas=replicas, check_crcs=check_crcs,
+            format=format, topic=topic, partition=partition, on_damage=skipped, on_progress=advance, **limits(max_batch_bytes, max_ratio),
+        )  # fmt: skip
+        for lines in _lines(reader if limit is None else _first(reader, limit), json_lines if json else text_lines):
+            sys.stdout.buffer.write(lines)
+    return say(skipped)
+
+
+def _first(batches: "Iterable[pa.RecordBatch]", limit: int) -> "Iterator[pa.RecordBatch]":
+    for batch in batches:
+        yield batch.slice(0, limit)
+        limit -= min(limit, batch.num_rows)
+        if not limit:
             return
 
 
-def _shown(value: bytes) -> tuple[str, str]:
-    """Text of some bytes, and how it stands for them."""
-    try:
-        return value.decode("utf-8"), "utf-8"
-    except UnicodeDecodeError:
-        return base64.b64encode(value).decode("ascii"), "base64"
+def _lines(batches: "Iterable[pa.RecordBatch]", lines_of: Callable[..., Any]) -> Iterator[Any]:
+    """Records as lines, blocks of them side by side: what turns columns into text lets other threads run."""
+    from kolumn.cli.shown import blocks, data_of
 
+    def work(block: "pa.RecordBatch") -> Any:
+        return data_of(lines_of(block), block.num_rows)
 
-def _encoded(row: dict[str, Any]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, bytes):
-            result[name], result[f"{name}Encoding"] = _shown(value)
-        elif name == "headers":
-            result[name] = [_encoded(header) for header in value]
-        else:
-            result[name] = value
-    return result
-
-
-def _text(row: dict[str, Any]) -> str:
-    return "  ".join(f"{name}={_cell(value)}" for name, value in row.items())
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bytes):
-        text, encoding = _shown(value)
-        return repr(text) if encoding == "utf-8" else f"base64:{text}"
-    if isinstance(value, datetime):
-        return value.isoformat(timespec="milliseconds")
-    if isinstance(value, list):
-        return "[" + ", ".join(f"{header['key']}: {_cell(header['value'])}" for header in value) + "]"
-    return str(value)
+    threads = len(os.sched_getaffinity(0))
+    pending: deque[Future[Any]] = deque()
+    with ThreadPoolExecutor(threads, thread_name_prefix="kolumn-cat") as pool:
+        try:
+            for batch in batches:
+                for block in blocks(batch):
+                    pending.append(pool.submit(work, block))
+                    if len(pending) > _AHEAD * threads:
+                        yield pending.popleft().result()
+        except Exception:
+            # What was read before the damage is printed before it is told.
+            yield from (future.result() for future in pending)
+            raise
+        yield from (future.result() for future in pending)

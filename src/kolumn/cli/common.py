@@ -1,28 +1,38 @@
-"""What the commands share: arguments, exit codes, output."""
+"""What the commands share: arguments and output; how they end is in `ending.py`."""
 
 import json
-import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
-from functools import wraps
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
-OK, DAMAGE, USAGE, FAILED = 0, 1, 2, 3
-"""Exit codes: nothing wrong, damage found, wrong arguments, the source can't be read."""
+from kolumn.cli.ending import DAMAGE, FAILED, OK, USAGE, command
+from kolumn.cli.tables import print_table
+
+__all__ = ["DAMAGE", "FAILED", "OK", "USAGE", "command", "print_json", "print_table", "sources_and_target"]
 
 Sources = Annotated[
     list[str], typer.Argument(metavar="SOURCE...", help="Segment files, topic-partition directories, log directories, or globs of those.")
 ]
+Paths = Annotated[
+    list[str],
+    typer.Argument(metavar="SOURCE... [TARGET]", help="Sources as elsewhere; without --output the last one is the target."),
+]
+Output = Annotated[str | None, typer.Option("--output", "-o", metavar="TARGET", help="The target; all arguments are sources then.")]
 Json = Annotated[bool, typer.Option("--json", help="For programs: JSON on standard output, one object a line.")]
 Topic = Annotated[str | None, typer.Option(help="Topic, in place of what the directory's name says.")]
 Partition = Annotated[int | None, typer.Option(help="Partition, in place of what the directory's name says.")]
 CheckCrcs = Annotated[bool, typer.Option("--check-crcs/--no-check-crcs", help="Compare checksums before a batch is looked into.")]
 Format = Annotated[str, typer.Option(help="'kafka', or a draft: 'enriched', 'kip98-draft', 'v3-compact', 'kip87'.")]
-Errors = Annotated[str, typer.Option(help="'raise' stops at the first damage, 'skip' goes on behind it.")]
+Errors = Annotated[str, typer.Option(help="'raise' stops at the first damage, 'skip' goes on after it.")]
+Replicas = Annotated[
+    str,
+    typer.Option(
+        help="Directories of one partition with the same offsets: 'raise' an error, read the 'first' alone, or 'merge' them, each "
+        "offset once, damage filled from the others."
+    ),
+]
 Columns = Annotated[str | None, typer.Option(help="Record columns, comma-separated; `kolumn columns` lists them.")]
 StartOffset = Annotated[int | None, typer.Option(help="First offset.")]
 EndOffset = Annotated[int | None, typer.Option(help="Offset to stop before.")]
@@ -30,44 +40,20 @@ StartTimestamp = Annotated[str | None, typer.Option(help="First timestamp: ms si
 EndTimestamp = Annotated[str | None, typer.Option(help="Timestamp to stop before, likewise.")]
 IsolationLevel = Annotated[str, typer.Option(help="'read_committed' leaves out aborted transactions, and all from the first open one on.")]
 IncludeHeaders = Annotated[bool, typer.Option("--include-headers", help="Record headers too.")]
+MaxBatchBytes = Annotated[int | None, typer.Option(min=1, help="Largest inflated size of one batch; by default 2 GiB.")]
+MaxRatio = Annotated[
+    float | None, typer.Option(help="Largest ratio of inflated to compressed size of a batch above 64 MiB; by default 1032.")
+]
 IncludeControl = Annotated[bool, typer.Option("--include-control", help="Records of control batches too.")]
 
 
-def command(function: Callable[..., int | None]) -> Callable[..., None]:
-    """Turn errors into one line on standard error and the right exit code; the function's result is the exit code."""
-
-    @wraps(function)
-    def run(*args: Any, **kwargs: Any) -> None:
-        from kolumn.errors import ArgumentError, CorruptBatchError, KolumnError
-
-        try:
-            code = function(*args, **kwargs) or OK
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # Whoever read the output has enough; keep Python from complaining at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = OK
-        except KolumnError as error:
-            typer.echo(f"kolumn: {error}", err=True)
-            code = DAMAGE if isinstance(error, CorruptBatchError) else USAGE if isinstance(error, ArgumentError) else FAILED
-        raise typer.Exit(code)
-
-    return run
-
-
-def moment(text: str | None) -> int | datetime | None:
-    """Milliseconds or ISO 8601."""
-    if text is None:
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is neither ms since 1970 nor ISO 8601") from None
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+def sources_and_target(paths: list[str], output: str | None) -> tuple[list[str], str]:
+    """What to read and where to write: ``--output`` is the target, or the last argument."""
+    if output is not None:
+        return paths, output
+    if len(paths) < 2:
+        raise typer.BadParameter("name at least one source, and the target with --output or as the last argument")
+    return paths[:-1], paths[-1]
 
 
 def print_json(value: Any) -> None:
@@ -81,29 +67,19 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def print_table(title: str, names: list[str], rows: list[list[Any]]) -> None:
-    """A table for people; plain text where standard output is no terminal."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(soft_wrap=False) if sys.stdout.isatty() else Console(width=240, no_color=True)
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for name in names:
-        numeric = all(row[names.index(name)] is None or isinstance(row[names.index(name)], int | float) for row in rows)
-        table.add_column(name, justify="right" if numeric and rows else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
-    console.print(table)
+def counted(number: int, name: str) -> str:
+    """How many there are of something: ``1 segment``, ``2 segments``, ``2 batches``."""
+    return f"{number} {name}{'' if number == 1 else 'es' if name.endswith('ch') else 's'}"
 
 
-@contextmanager
-def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Progress bar over bytes on standard error, where that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+def limits(max_batch_bytes: int | None, max_ratio: float | None) -> dict[str, Any]:
+    """Those limits that were given: the others keep the library's defaults."""
+    given = {"max_batch_bytes": max_batch_bytes, "max_ratio": max_ratio}
+    return {name: value for name, value in given.items() if value is not None}
 
-    console = Console(stderr=True)
-    parts = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*parts, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda done: bar.advance(task, done)
+
+def size_of(sources: list[str]) -> int:
+    """Bytes of the segments of some sources."""
+    from kolumn.source import find_segments
+
+    return sum(segment.size for segment in find_segments(sources))

@@ -1,19 +1,42 @@
 """``kolumn compact`` and ``kolumn clean``: what a broker's cleaners would leave."""
 
-from typing import Annotated
+import os
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kolumn.cli.common import CheckCrcs, Errors, Format, Json, Partition, Topic, command, print_json
-from kolumn.cli.convert import Paths
+from kolumn.cli.common import (
+    CheckCrcs,
+    Errors,
+    Format,
+    Json,
+    MaxBatchBytes,
+    MaxRatio,
+    Output,
+    Partition,
+    Paths,
+    Replicas,
+    Topic,
+    command,
+    counted,
+    limits,
+    print_json,
+    size_of,
+    sources_and_target,
+)
+from kolumn.cli.left_out import counts_of, say_of
+from kolumn.cli.progress import progress
+
+if TYPE_CHECKING:
+    from kolumn.compaction.compact import Compaction
 
 Now = Annotated[int | None, typer.Option(help="Time of the round, ms since 1970; by default the present.")]
-_TOO_FEW = "name at least one source, and the target folder last"
 
 
 @command
 def compact(
     paths: Paths,
+    output: Output = None,
     delete_retention_ms: Annotated[int, typer.Option(min=0, help="How long tombstones stay: delete.retention.ms.")] = 86_400_000,
     now: Now = None,
     first_dirty_offset: Annotated[int, typer.Option(min=0, help="Where the last round ended.")] = 0,
@@ -21,38 +44,56 @@ def compact(
     merge_bytes: Annotated[int | None, typer.Option(help="Put compressed message sets together up to this size.")] = None,
     json: Json = False,
     errors: Errors = "raise",
+    replicas: Replicas = "raise",
     check_crcs: CheckCrcs = True,
+    max_batch_bytes: MaxBatchBytes = None,
+    max_ratio: MaxRatio = None,
     format: Format = "kafka",
     topic: Topic = None,
     partition: Partition = None,
-) -> None:
+) -> int:
     """Compact topic-partitions as Kafka's log cleaner does: the last record of each key stays.
 
     Example: `kolumn compact --include-active /mnt/dead-broker/accounts-* compacted/`
     """
-    if len(paths) < 2:
-        raise typer.BadParameter(_TOO_FEW)
+    sources, target = sources_and_target(paths, output)
     import kolumn
 
-    done = kolumn.compact(
-        paths[:-1], paths[-1], format=format, delete_retention_ms=delete_retention_ms, now=now, first_dirty_offset=first_dirty_offset,
-        include_active=include_active, merge_bytes=merge_bytes, errors=errors, check_crcs=check_crcs, topic=topic, partition=partition,
-    )  # fmt: skip
+    # Each segment is read twice: for the last record of each key, and to be written.
+    with progress("compacting", lambda: 2 * size_of(sources)) as advance:
+        done = kolumn.compact(
+            sources, target, format=format, delete_retention_ms=delete_retention_ms, now=now, first_dirty_offset=first_dirty_offset,
+            include_active=include_active, merge_bytes=merge_bytes, errors=errors, replicas=replicas, check_crcs=check_crcs,
+            topic=topic, partition=partition, on_progress=advance, **limits(max_batch_bytes, max_ratio),
+        )  # fmt: skip
     if json:
         counts = {"records": done.records, "retained": done.retained, "bytes": done.bytes, "retainedBytes": done.retained_bytes}
-        print_json({"segments": done.segments, **counts, "damaged": len(done.damage)})
-        return
-    for error in done.damage:
-        typer.echo(f"left out: {error}", err=True)
-    typer.echo(f"{done.retained} of {done.records} records stay, {done.retained_bytes} of {done.bytes} bytes", err=True)
+        print_json({"segments": done.segments, **counts, **counts_of(done), "copied": done.copied})
+        return say_of(done)
+    if done.copied:
+        typer.echo(_copied(done, include_active), err=True)
+    if len(done.segments) > done.copied:
+        typer.echo(f"{done.retained} of {done.records} records stay, {done.retained_bytes} of {done.bytes} bytes", err=True)
+    return say_of(done)
+
+
+def _copied(done: "Compaction", include_active: bool) -> str:
+    number = done.copied
+    active = 0 if include_active else len({os.path.dirname(path) for path in done.segments})
+    said = f"{counted(number, 'active segment' if number <= active else 'segment')} copied as {'it is' if number == 1 else 'they are'}"
+    if number > active:
+        return f"{said}: {'transactions in them' if include_active else 'they are active, or transactions in them'} are not decided yet"
+    return f"{said}; --include-active compacts {'it' if number == 1 else 'them'}"
 
 
 @command
 def clean(
     paths: Paths,
     retention_ms: Annotated[int, typer.Option(min=0, help="How long records stay: retention.ms.")],
+    output: Output = None,
     now: Now = None,
     json: Json = False,
+    replicas: Replicas = "raise",
     format: Format = "kafka",
     topic: Topic = None,
     partition: Partition = None,
@@ -61,16 +102,19 @@ def clean(
 
     Example: `kolumn clean --retention-ms 604800000 /mnt/dead-broker/clicks-0 week/`
     """
-    if len(paths) < 2:
-        raise typer.BadParameter(_TOO_FEW)
+    sources, target = sources_and_target(paths, output)
     import kolumn
 
-    done = kolumn.clean(paths[:-1], paths[-1], retention_ms=retention_ms, now=now, format=format, topic=topic, partition=partition)
+    with progress("cleaning", None):
+        done = kolumn.clean(
+            sources, target, retention_ms=retention_ms, now=now, replicas=replicas, format=format, topic=topic, partition=partition
+        )
     if json:
         print_json({"segments": done.segments, "dropped": done.dropped, "cut": done.cut})
         return
     for path in done.dropped:
         typer.echo(f"dropped: {path}", err=True)
     for path, size in done.cut.items():
-        typer.echo(f"cut: {path}: {size} bytes", err=True)
-    typer.echo(f"{len(done.segments)} segments stay", err=True)
+        typer.echo(f"cut: {path}: {counted(size, 'byte')}", err=True)
+    stay = "stays" if len(done.segments) == 1 else "stay"
+    typer.echo(f"{counted(len(done.segments), 'segment')} {stay}", err=True)

@@ -4,14 +4,32 @@ from typing import Annotated
 
 import typer
 
-from kolumn.cli.common import CheckCrcs, Errors, Json, Partition, Topic, command, print_json
-
-Paths = Annotated[list[str], typer.Argument(metavar="SOURCE... TARGET", help="Sources as elsewhere; the last one is the target.")]
+from kolumn.cli.common import (
+    CheckCrcs,
+    Errors,
+    Json,
+    MaxBatchBytes,
+    MaxRatio,
+    Output,
+    Partition,
+    Paths,
+    Replicas,
+    Topic,
+    command,
+    counted,
+    limits,
+    print_json,
+    size_of,
+    sources_and_target,
+)
+from kolumn.cli.left_out import counts_of, say_of
+from kolumn.cli.progress import progress
 
 
 @command
 def convert(
     paths: Paths,
+    output: Output = None,
     to: Annotated[str, typer.Option(help="Format to write: 'kafka', 'enriched', 'kip98-draft', 'v3-compact' or 'kip87'.")] = "kafka",
     magic: Annotated[int | None, typer.Option(help="Of 'kafka' 0, 1 or 2 (the default); of a draft its own by default.")] = None,
     codec: Annotated[str | None, typer.Option(help="none, gzip, snappy, lz4 or zstd; by default each batch keeps its own.")] = None,
@@ -23,35 +41,38 @@ def convert(
     ] = False,
     json: Json = False,
     errors: Errors = "raise",
+    replicas: Replicas = "raise",
     check_crcs: CheckCrcs = True,
+    max_batch_bytes: MaxBatchBytes = None,
+    max_ratio: MaxRatio = None,
     topic: Topic = None,
     partition: Partition = None,
-) -> None:
+) -> int:
     """Rewrite segments in another format, one for each, offsets kept; say before what that may lose, and after what it lost.
 
-    The target is a `*.log` file for one segment, else a folder. Nothing is written over.
+    The target is a `*.log` file for one segment, else a folder. Nothing is written over; the segments appear together at the end.
 
     Example: `kolumn convert --magic 1 --codec lz4 --drop-transactions /data/orders-3 old/`
     """
-    if len(paths) < 2:
-        raise typer.BadParameter("name at least one source, and the target last")
+    sources, target = sources_and_target(paths, output)
     import kolumn
 
     may = kolumn.losses(source_format, to, magic)
     if may and not json:
         typer.echo(f"This format has no room for: {', '.join(may)}.", err=True)
-    done = kolumn.convert(
-        paths[:-1], paths[-1], format=to, magic=magic, codec=codec, level=level, source_format=source_format, timestamp=timestamp,
-        drop_transactions=drop_transactions, errors=errors, check_crcs=check_crcs, topic=topic, partition=partition,
-    )  # fmt: skip
+    with progress("converting", lambda: size_of(sources)) as advance:
+        done = kolumn.convert(
+            sources, target, format=to, magic=magic, codec=codec, level=level, source_format=source_format, timestamp=timestamp,
+            drop_transactions=drop_transactions, errors=errors, replicas=replicas, check_crcs=check_crcs, topic=topic, partition=partition,
+            on_progress=advance, **limits(max_batch_bytes, max_ratio),
+        )  # fmt: skip
     if json:
-        counts = {"batches": done.batches, "records": done.records, "copied": done.copied, "damaged": len(done.damage)}
+        counts = {"batches": done.batches, "records": done.records, "copied": done.copied, **counts_of(done)}
         print_json({"segments": done.segments, **counts, "mayLose": may, "lost": dict(done.lost)})
-        return
-    for error in done.damage:
-        typer.echo(f"left out: {error}", err=True)
+        return say_of(done)
     for name, count in sorted(done.lost.items()):
         typer.echo(f"lost: {name}: {count}", err=True)
-    typer.echo(
-        f"{done.records} records in {done.batches} batches, {done.copied} of them byte for byte, {len(done.segments)} segments", err=True
-    )
+    batches = counted(done.batches, "batch")
+    segments = counted(len(done.segments), "segment")
+    typer.echo(f"{counted(done.records, 'record')} in {batches}, {done.copied} of them byte for byte, {segments}", err=True)
+    return say_of(done)

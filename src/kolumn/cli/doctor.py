@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from importlib import metadata, resources
 from typing import Any
 
@@ -68,18 +69,21 @@ def _machine() -> dict[str, Any]:
 
 def _cpu() -> dict[str, Any]:
     try:
-        from kolumn.cache import cache_folder
+        from kolumn import compile_ahead
         from kolumn.cpu_fallback import libisal, libzstd
+        from kolumn.cpu_fallback.compile import folder
         from kolumn.cpu_fallback.crc import KIND
     except ImportError as error:
         return {"backend": f"can't run: {error}"}
-    folder = cache_folder()
+    place = folder()
+    missing = [group for group in compile_ahead.GROUPS if not compile_ahead.is_ready(group)]
     return {
         "backend": "can run",
         "CRC-32C": _checksums(KIND),
         "gzip": "ISA-L of the package isal" if libisal.available() else "package isal (its ISA-L can't be called directly: slower)",
         "zstd": libzstd.name() or "package zstandard (no libzstd that can be called directly: slower)",
-        "machine code cache": str(folder) if folder else "none: no writable folder, set KOLUMN_CACHE_DIR",
+        "machine code cache": str(place) if place else "none: no folder that only you can write to, set KOLUMN_CACHE_DIR",
+        "machine code": f"not there for {' and '.join(missing)}: compiled on first use, or by `kolumn warmup`" if missing else "there",
     }
 
 
@@ -117,4 +121,21 @@ def _spark() -> dict[str, Any]:
             version = (answer.stderr or answer.stdout).splitlines()[0]
         except (OSError, subprocess.SubprocessError, IndexError) as error:
             version = f"{java} does not run: {error}"
-    return {"data source": "can run" if _version("pyspark") else "can't run: pip install 'kolumn[spark]'", "java": version}
+    if _version("pyspark") is None:
+        return {"data source": "can't run: pip install 'kolumn[spark]'", "java": version}
+    return {"data source": "can run", "java": version, "workers' Python": _workers_python()}
+
+
+def _workers_python() -> str:
+    """What a session that is started now would have its workers run."""
+    try:
+        from kolumn.spark_plugin.workers_python import lacks_kolumn, of_workers
+    except ImportError as error:
+        return f"pyspark does not import: {error}"
+    python = of_workers()
+    wrong = lacks_kolumn(python)
+    if wrong is None:
+        return f"{shutil.which(python)}: Kolumn is there"
+    if "PYSPARK_PYTHON" in os.environ:
+        return f"{wrong}: set PYSPARK_PYTHON={sys.executable}"
+    return f"{wrong}: local sessions take {sys.executable} after register(spark), for others set PYSPARK_PYTHON"

@@ -4,7 +4,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kolumn.cli.common import CheckCrcs, Errors, Json, Partition, Topic, command, print_json, print_table
+from kolumn.cli.common import (
+    OK,
+    CheckCrcs,
+    Errors,
+    Json,
+    MaxBatchBytes,
+    MaxRatio,
+    Partition,
+    Replicas,
+    Topic,
+    command,
+    limits,
+    print_json,
+    print_table,
+    size_of,
+)
+from kolumn.cli.left_out import counts, say, short_name
+from kolumn.cli.progress import progress
 
 if TYPE_CHECKING:
     from kolumn.accounting.formats import Space
@@ -20,10 +37,13 @@ def space(
     codec: Annotated[str | None, typer.Option(help="Codec of all formats; by default each batch keeps its own.")] = None,
     source_format: Annotated[str, typer.Option(help="'kafka', or the draft that the source has.")] = "kafka",
     errors: Errors = "skip",
+    replicas: Replicas = "raise",
     check_crcs: CheckCrcs = True,
+    max_batch_bytes: MaxBatchBytes = None,
+    max_ratio: MaxRatio = None,
     topic: Topic = None,
     partition: Partition = None,
-) -> None:
+) -> int:
     """Say what segments take as they are and would take in each format, and what the bytes are for. Nothing is written.
 
     Without a source: what messages of 1 KiB with keys of 100 bytes take beyond that, in format 1 and in the sets of the KIP-98
@@ -33,21 +53,26 @@ def space(
     """
     if not sources:
         _draft_table(json)
-        return
+        return OK
     import kolumn
 
-    options = {"errors": errors, "check_crcs": check_crcs, "topic": topic, "partition": partition}
-    found = kolumn.space(sources, codec=codec, source_format=source_format, **options)
+    skipped = kolumn.Skipped()
+    with progress("accounting", lambda: size_of(sources)) as advance:
+        found = kolumn.space(
+            sources, codec=codec, source_format=source_format, errors=errors, replicas=replicas, check_crcs=check_crcs, topic=topic,
+            partition=partition, on_damage=skipped, on_progress=advance, **limits(max_batch_bytes, max_ratio),
+        )  # fmt: skip
     if picture is not None:
         from kolumn.accounting.picture import draw
 
-        draw(found, picture)
+        draw(found, picture, ", ".join(map(short_name, sources)))
     if json:
         for one in found:
-            print_json(_row(one) | {"lost": dict(one.lost)})
-        return
+            print_json(_row(one) | {"lost": dict(one.lost)} | counts(skipped))
+        return say(skipped)
     rows = [_row(one) for one in found]
     print_table("", list(rows[0]), [list(row.values()) for row in rows])
+    return say(skipped)
 
 
 def _row(one: "Space") -> dict[str, Any]:

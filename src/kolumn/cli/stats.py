@@ -2,7 +2,27 @@
 
 from typing import Any
 
-from kolumn.cli.common import CheckCrcs, Errors, Format, Json, Partition, Sources, Topic, command, print_json, print_table, progress
+from kolumn.cli.common import (
+    CheckCrcs,
+    Errors,
+    Format,
+    Json,
+    MaxBatchBytes,
+    MaxRatio,
+    Partition,
+    Replicas,
+    Sources,
+    Topic,
+    command,
+    limits,
+    print_json,
+    print_table,
+    size_of,
+)
+from kolumn.cli.left_out import say
+from kolumn.cli.progress import progress
+
+_IN_JSON_ALONE = ("damagedStretches", "damagedBytes", "recordsLost")
 
 
 @command
@@ -10,35 +30,39 @@ def stats(
     sources: Sources,
     json: Json = False,
     errors: Errors = "skip",
+    replicas: Replicas = "raise",
     check_crcs: CheckCrcs = True,
+    max_batch_bytes: MaxBatchBytes = None,
+    max_ratio: MaxRatio = None,
     format: Format = "kafka",
     topic: Topic = None,
     partition: Partition = None,
-) -> None:
+) -> int:
     """Count what each partition holds: records, offsets, times, sizes, codecs, formats, producers.
 
     Control records are not counted. Damaged batches are left out (`kolumn verify` lists them).
 
     Example: `kolumn stats /var/lib/kafka/data`
     """
+    from kolumn.damage import Skipped
     from kolumn.statistics import collect
 
-    options = {"errors": errors, "check_crcs": check_crcs, "format": format}
-    with progress("decoding", _size(sources)) as advance:
-        rows = collect(sources, topic, partition, advance, **options)
+    skipped = Skipped()
+    with progress("decoding", lambda: size_of(sources)) as advance:
+        rows = collect(
+            sources, topic, partition, skipped, errors=errors, replicas=replicas, check_crcs=check_crcs, format=format, on_progress=advance,
+            **limits(max_batch_bytes, max_ratio),
+        )  # fmt: skip
     if json:
         for row in rows:
             print_json(row)
-        return
-    names = list(rows[0]) if rows else []
-    print_table("", names, [[_cell(row[name]) for name in names] for row in rows])
+        return say(skipped)
+    names = [name for name in rows[0] if name not in _IN_JSON_ALONE] if rows else []
+    print_table("", names, [[_cell(name, row[name]) for name in names] for row in rows])
+    return say(skipped)
 
 
-def _size(sources: list[str]) -> int:
-    from kolumn.source import find_segments
-
-    return sum(segment.size for segment in find_segments(sources))
-
-
-def _cell(value: Any) -> Any:
-    return ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
+def _cell(name: str, value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return ", ".join(f"{'v' if name == 'magic' else ''}{key}: {count}" for key, count in value.items())

@@ -1,6 +1,29 @@
 """``kolumn verify``: is anything damaged."""
 
-from kolumn.cli.common import DAMAGE, OK, CheckCrcs, Format, Json, Partition, Sources, Topic, command, print_json, print_table
+from typing import TYPE_CHECKING, Any
+
+from kolumn.cli.common import (
+    DAMAGE,
+    OK,
+    CheckCrcs,
+    Format,
+    Json,
+    MaxBatchBytes,
+    MaxRatio,
+    Partition,
+    Sources,
+    Topic,
+    command,
+    counted,
+    limits,
+    print_json,
+    print_table,
+    size_of,
+)
+from kolumn.cli.progress import progress
+
+if TYPE_CHECKING:
+    from kolumn.report import Report
 
 
 @command
@@ -9,37 +32,70 @@ def verify(
     json: Json = False,
     check_crcs: CheckCrcs = True,
     format: Format = "kafka",
+    max_batch_bytes: MaxBatchBytes = None,
+    max_ratio: MaxRatio = None,
     topic: Topic = None,
     partition: Partition = None,
 ) -> int:
     """Check every checksum and every record, and list what is damaged.
 
-    A truncated last entry and a zero-filled tail are normal for a segment that was being written: they are reported and are
-    no damage. Exit code 1 if anything is damaged.
+    A truncated last entry and a zero-filled tail are normal for an active segment, the last one of its directory: they are
+    reported and are no damage. In a segment that is followed by another one they are damage. Remarks tell of offsets that are
+    not there, for a reason that may be right: compaction, retention. Exit code 1 if anything is damaged or no segment.
 
     Example: `kolumn verify /mnt/dead-broker/orders-3`
     """
     import kolumn
 
-    report = kolumn.verify(sources, check_crcs=check_crcs, format=format, topic=topic, partition=partition)
+    with progress("verifying", lambda: size_of(sources)) as advance:
+        report = kolumn.verify(
+            sources, check_crcs=check_crcs, format=format, topic=topic, partition=partition, on_progress=advance,
+            **limits(max_batch_bytes, max_ratio),
+        )  # fmt: skip
     segments, damage, remarks = (found.to_pylist() for found in (report.segments, report.damage, report.remarks))
     if json:
         totals = {"ok": report.ok, "batches": report.batches, "records": report.records, "bytes": report.bytes}
         totals["inflatedByCpu"] = report.inflated_by_cpu
         print_json({**totals, "segments": segments, "damage": damage, "remarks": remarks})
         return OK if report.ok else DAMAGE
-    tails = [[s["segment"], s["tail"], s["tailBytes"]] for s in segments if s["tail"]]
+    from kolumn.errors import MEANING, Code
+
+    not_a_segment = "{}: expected {}".format(*MEANING[Code.NOT_A_SEGMENT])
+    foreign = [one for one in damage if one["reason"].startswith(not_a_segment)]
+    damage = [one for one in damage if one not in foreign]
+    _print_tables([s for s in segments if s["tail"]], damage, remarks)
+    for one in foreign:
+        print(f"{one['segment']}: not a Kafka log segment: {one['reason'].rpartition('found ')[2]}")
+    if len(foreign) < len(segments):
+        read = f"{counted(report.batches, 'intact batch')}, {counted(report.records, 'record')}, {counted(report.bytes, 'byte')}"
+        by_cpu = f", {report.inflated_by_cpu} inflated by the CPU for the GPU" if report.inflated_by_cpu else ""
+        print(f"{_verdict(report, len(damage), len(foreign))}: {counted(len(segments), 'segment')}, {read}{by_cpu}")
+    return OK if report.ok else DAMAGE
+
+
+def _verdict(report: "Report", damaged: int, foreign: int) -> str:
+    parts = []
+    if damaged:
+        parts.append(counted(damaged, "damaged stretch"))
+    if foreign:
+        parts.append(f"{counted(foreign, 'file')} that {'is' if foreign == 1 else 'are'} no segment")
+    if parts:
+        return " and ".join(parts)
+    verdict = "OK" if report.batches or not report.bytes else "NO BATCH"
+    verdict = "EMPTY" if not report.bytes else verdict
+    return f"{verdict}, with {counted(report.remarks.num_rows, 'remark')}" if report.remarks.num_rows else verdict
+
+
+def _print_tables(tails: list[dict[str, Any]], damage: list[dict[str, Any]], remarks: list[dict[str, Any]]) -> None:
     if tails:
-        print_table("Tails of active segments (no damage)", ["segment", "tail", "bytes"], tails)
+        rows = [[one["segment"], one["tail"], one["tailBytes"]] for one in tails]
+        print_table("Tails of active segments (no damage)", ["segment", "tail", "bytes"], rows)
         print()
     if damage:
         names = ["segment", "position", "size", "baseOffset", "lastOffset", "recordsLost", "reason"]
         print_table("Damage", names, [[row[name] for name in names] for row in damage])
         print()
     if remarks:
-        print_table("Remarks (no damage)", list(remarks[0]), [list(row.values()) for row in remarks])
+        names = ["segment", "position", "kind", "remark", "evidence"]
+        print_table("Remarks (no damage)", names, [[row[name] for name in names] for row in remarks])
         print()
-    verdict = "OK" if report.ok else f"{len(damage)} damaged stretch{'es' if len(damage) > 1 else ''}"
-    by_cpu = f", {report.inflated_by_cpu} inflated by the CPU for the GPU" if report.inflated_by_cpu else ""
-    print(f"{verdict}: {len(segments)} segments, {report.batches} intact batches{by_cpu}, {report.records} records, {report.bytes} bytes")
-    return OK if report.ok else DAMAGE

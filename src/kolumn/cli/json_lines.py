@@ -1,0 +1,80 @@
+"""Records as JSON lines, as `json.dumps` would have them.
+
+Bytes come with what stands for them: ``"value": "…", "valueEncoding": "utf-8"`` or ``"base64"``. A null has no encoding.
+"""
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kolumn.cli.shown import TEXT, Part, bytes_as_text, bytes_of, constant, join_lists, joined, times_as_text, with_null
+
+
+def json_lines(batch: pa.RecordBatch) -> Part:
+    """The lines of some records."""
+    members = [_member(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
+    return joined(["{", *_between(members), "}\n"])
+
+
+def _between(members: list[list[Part]]) -> list[Part]:
+    return [part for i, member in enumerate(members) for part in ([", "] if i else []) + member]
+
+
+def _member(name: str, column: pa.Array) -> list[Part]:
+    """``"name": value`` of each row."""
+    kind = column.type
+    if pa.types.is_list(kind):
+        return [f"{_text(name)}: [", _headers(column), "]"]
+    if pa.types.is_binary(kind):
+        return [_binary(name, column)] if column.null_count else _binary_parts(name, column)
+    if (value := constant(column)) is not None and not pa.types.is_timestamp(kind):
+        return [f"{_text(name)}: {_text(value.as_py())}"]
+    return [f"{_text(name)}: ", _value(column)]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _binary_parts(name: str, column: pa.Array) -> list[Part]:
+    shown, other = bytes_as_text(column)
+    encoding: Part = "utf-8" if other is None else pc.if_else(other, pa.scalar("base64", TEXT), pa.scalar("utf-8", TEXT))
+    return [f'{_text(name)}: "', _escaped(shown), f'", {_text(f"{name}Encoding")}: "', encoding, '"']
+
+
+def _binary(name: str, column: pa.Array) -> Part:
+    return with_null(joined(_binary_parts(name, column)), f"{_text(name)}: null")
+
+
+def _value(column: pa.Array) -> Part:
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        found = times_as_text(column, '"')
+    elif pa.types.is_string(kind):
+        found = joined(['"', _escaped(column.cast(TEXT)), '"'])
+    else:
+        found = column.cast(TEXT)
+    return with_null(found, "null")
+
+
+def _escaped(text: pa.LargeStringArray) -> pa.LargeStringArray:
+    data = bytes_of(text)
+    # The backslash first: the escapes of the others begin with one.
+    found = [byte for byte in (ord("\\"), ord('"')) if (data == byte).any()]
+    control = data < 0x20
+    if control.any():
+        found += np.unique(data[control]).tolist()
+    for byte in found:
+        text = pc.replace_substring(text, chr(byte), json.dumps(chr(byte))[1:-1])
+    return text
+
+
+def _headers(column: pa.ListArray) -> Part:
+    headers = column.flatten()
+    if not len(headers):
+        return ""
+    key, value = headers.field("key"), headers.field("value")
+    return join_lists(column, joined(["{", *_between([_member("key", key), _member("value", value)]), "}"]), ", ")

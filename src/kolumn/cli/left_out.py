@@ -1,0 +1,52 @@
+"""What a command says of damage that it left out."""
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from kolumn.cli.common import DAMAGE, OK
+
+if TYPE_CHECKING:
+    from kolumn.damage import Skipped
+
+_PLACES = 6
+
+
+def say(skipped: "Skipped") -> int:
+    """One line on standard error, if there is anything to say. Returns the exit code."""
+    if not skipped.stretches:
+        return OK
+    typer.echo(f"{skipped} ({_places(skipped)}); `kolumn verify` lists {'it' if skipped.stretches == 1 else 'them'}", err=True)
+    return DAMAGE
+
+
+def counts(skipped: "Skipped") -> dict[str, int]:
+    """For summaries in JSON. ``recordsLost`` counts those stretches of which something tells how many records they held."""
+    return {"damagedStretches": skipped.stretches, "damagedBytes": skipped.bytes, "recordsLost": skipped.records}
+
+
+def say_of(done: Any) -> int:
+    """The same for what a conversion or compaction left out, a stretch in a line before it."""
+    from kolumn.storage import shown
+
+    for piece in done.skipped.damage:
+        typer.echo(f"left out: {shown(piece.segment)}: position {piece.position}: {piece.reason}", err=True)
+    return say(done.skipped)
+
+
+def counts_of(done: Any) -> dict[str, int]:
+    """Summary of a conversion or compaction."""
+    return {"damaged": len(done.damage)} | counts(done.skipped)
+
+
+def short_name(path: str) -> str:
+    """Name of a segment and of its folder."""
+    return "/".join(path.rstrip("/").split("/")[-2:])
+
+
+def _places(skipped: "Skipped") -> str:
+    found: dict[str, list[str]] = {}
+    for piece in skipped.damage[:_PLACES]:
+        found.setdefault(short_name(piece.segment), []).append(str(piece.position))
+    more = [f"and {skipped.stretches - _PLACES} more"] if skipped.stretches > _PLACES else []
+    return "; ".join([f"{name} at {', '.join(positions)}" for name, positions in found.items()] + more)

@@ -1,0 +1,30 @@
+"""Messages of the library in the words of the command line: ``errors='skip'`` is ``--errors skip`` there."""
+
+import ast
+import re
+import shlex
+from collections.abc import Iterable
+
+_IN_THE_LIBRARY = {"to": "format"}
+"""Options that have another name there."""
+
+_VALUE = r"""'[^']*'|"[^"]*"|-?[\w.]+"""
+# Names in paths, topic=orders/partition=3, are no options.
+_BEFORE, _AFTER = r"(?<![\w/.-])", r"(?![\w/=])"
+
+
+def in_shell_words(text: str, parameters: Iterable[str]) -> str:
+    """The text with those names of parameters that a command has as options."""
+    for parameter in parameters:
+        name, option = _IN_THE_LIBRARY.get(parameter, parameter), f"--{parameter.replace('_', '-')}"
+        text = re.sub(rf"{_BEFORE}{name}=({_VALUE}){_AFTER}", lambda match, option=option: _given(option, match[1]), text)  # type: ignore[misc]
+        if "_" in name:
+            text = re.sub(rf"{_BEFORE}{name}{_AFTER}", option, text)
+    return text
+
+
+def _given(option: str, value: str) -> str:
+    if value == "True":
+        return option
+    quoted = value.startswith(("'", '"'))
+    return f"{option} {shlex.quote(ast.literal_eval(value)) if quoted else value}"

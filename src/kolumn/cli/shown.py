@@ -1,0 +1,113 @@
+"""Record columns as text, column by column: a loop over records in Python costs ten times more than to decode them."""
+
+import binascii
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+TEXT = pa.large_string()
+BLOCK_ROWS = 32768
+BLOCK_BYTES = 16 << 20
+"""Records and bytes that become text at a time: text is several times larger than what it shows."""
+
+Part: TypeAlias = str | pa.LargeStringArray
+"""Text that each row has: the same in all of them, or one for each."""
+
+_YEAR_1, _YEAR_10000 = -62_135_596_800_000, 253_402_300_800_000
+
+# RE2 matches bytes where a column has no encoding. Unicode's table 3-7: no surrogates, nothing overlong, nothing above U+10FFFF.
+_UTF8 = (
+    r"(?s)\A(?:[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}|\xed[\x80-\x9f][\x80-\xbf]"
+    r"|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2})*\z"
+)
+
+
+def blocks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch in parts that are small enough to become text."""
+    rows = min(BLOCK_ROWS, max(1, BLOCK_BYTES * batch.num_rows // max(1, batch.nbytes)))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def joined(parts: Iterable[Part]) -> Part:
+    """Parts one after the other; null where one of them is."""
+    merged: list[Part] = []
+    for part in parts:
+        if isinstance(part, str) and merged and isinstance(merged[-1], str):
+            merged[-1] += part
+        else:
+            merged.append(part)
+    if len(merged) < 2:
+        return merged[0] if merged else ""
+    arguments = [pa.scalar(part, TEXT) if isinstance(part, str) else part for part in merged]
+    return pc.binary_join_element_wise(*arguments, pa.scalar("", TEXT))
+
+
+def with_null(part: Part, null: str) -> Part:
+    """A part with ``null`` where it is null."""
+    return part if isinstance(part, str) or not part.null_count else part.fill_null(null)
+
+
+def data_of(lines: Part, rows: int) -> Any:
+    """Bytes of lines, one after the other."""
+    return (lines * rows).encode() if isinstance(lines, str) else memoryview(bytes_of(lines))
+
+
+def constant(column: pa.Array) -> Any:
+    """The one value of a column that has no other, as a scalar; None where values differ."""
+    if not len(column) or column.null_count not in (0, len(column)):
+        return None
+    first = column[0]
+    return first if not first.is_valid or pc.all(pc.equal(column, first)).as_py() else None
+
+
+def bytes_as_text(column: pa.Array) -> tuple[pa.LargeStringArray, pa.BooleanArray | None]:
+    """Binary values as text: UTF-8 where they are UTF-8, else base64; and which are base64, None for none of them."""
+    try:
+        return column.cast(pa.large_binary()).cast(TEXT), None
+    except pa.ArrowInvalid:
+        pass
+    column = column.cast(pa.large_binary())
+    other = pc.fill_null(pc.invert(pc.match_substring_regex(column, _UTF8)), False)
+    encoded = [binascii.b2a_base64(value, newline=False).decode("ascii") for value in column.filter(other).to_pylist()]
+    text = pc.if_else(other, pa.scalar(None, pa.large_binary()), column).cast(TEXT)
+    return pc.replace_with_mask(text, other, pa.array(encoded, TEXT)), other
+
+
+def times_as_text(column: pa.Array, quote: str) -> Part:
+    """Timestamps as ``2026-01-31T12:00:00.000Z`` between quotes; as a number of ms where no calendar of four-digit years has them."""
+    ms = column.cast(pa.timestamp("ms"), safe=False)
+    number = ms.cast(pa.int64())
+    strange = pc.or_(pc.less(number, _YEAR_1), pc.greater_equal(number, _YEAR_10000))
+    has_strange = pc.any(strange).as_py()
+    usual = pc.if_else(strange, pa.scalar(None, ms.type), ms) if has_strange else ms
+    text = joined([quote, pc.binary_replace_slice(usual.cast(TEXT), 10, 11, "T"), f"Z{quote}"])
+    return pc.if_else(strange, number.cast(TEXT), text) if has_strange else text
+
+
+def bytes_of(text: pa.LargeStringArray) -> Any:
+    """All bytes of a column, as a uint8 array; those of nulls may be among them."""
+    _, offsets, data = text.buffers()
+    if data is None:
+        return np.empty(0, np.uint8)
+    bounds = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
+    return np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]]
+
+
+def rewritten(shown: pa.LargeStringArray, text: pa.LargeStringArray, pattern: str, rewrite: Callable[[str], str]) -> pa.LargeStringArray:
+    """``shown`` with ``rewrite`` of each value of ``text`` in which the pattern occurs, one by one."""
+    chosen = pc.fill_null(pc.match_substring_regex(text, pattern), False)
+    return pc.replace_with_mask(shown, chosen, pa.array([rewrite(value) for value in text.filter(chosen).to_pylist()], TEXT))
+
+
+def join_lists(column: pa.ListArray, elements: Part, separator: str) -> pa.LargeStringArray:
+    """The text of each list from the text of the elements of all of them."""
+    counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    offsets = np.zeros(len(column) + 1, np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    if isinstance(elements, str):
+        elements = pa.array([elements] * int(offsets[-1]), TEXT)
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), elements), pa.scalar(separator, TEXT))

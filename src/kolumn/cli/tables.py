@@ -1,0 +1,66 @@
+"""Tables for people: as wide as they have to be, or one line for each cell where a terminal is too narrow."""
+
+import shutil
+import sys
+from typing import Any
+
+
+def print_table(title: str, names: list[str], rows: list[list[Any]]) -> None:
+    """Print a table; plain text where standard output is no terminal. No cell is ever folded."""
+    print("\n".join(layout(title, names, rows, terminal_width())))
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal; None where standard output is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def fits(names: list[str], rows: list[list[Any]], width: int | None) -> bool:
+    """Whether a table needs no more columns than that."""
+    return width is None or sum(_widths(names, _cells(rows))) + 2 * (len(names) - 1) <= width
+
+
+def layout(title: str, names: list[str], rows: list[list[Any]], width: int | None) -> list[str]:
+    """Lines of a table, for a terminal of so many columns or, without a width, for anything else."""
+    lines = [title] if title else []
+    return lines + (_grid(names, rows, width is not None) if fits(names, rows, width) else _blocks(names, rows))
+
+
+def printable(text: str) -> str:
+    """Text that moves no cursor and that every encoding has room for: names of files may hold anything."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def _grid(names: list[str], rows: list[list[Any]], bold: bool) -> list[str]:
+    cells = _cells(rows)
+    widths = _widths(names, cells)
+    right = [bool(rows) and all(isinstance(row[i], int | float | None) for row in rows) for i in range(len(names))]
+    head, *lines = ("  ".join(map(_padded, line, widths, right)).rstrip() for line in (names, *cells))
+    return [f"\x1b[1m{head}\x1b[0m" if bold else head, *lines]
+
+
+def _blocks(names: list[str], rows: list[list[Any]]) -> list[str]:
+    width = max(map(len, names))
+    lines: list[str] = []
+    for row in _cells(rows):
+        lines += ([""] if lines else []) + [f"{name:{width}}  {cell}" for name, cell in zip(names, row, strict=True) if cell]
+    return lines
+
+
+def _cells(rows: list[list[Any]]) -> list[list[str]]:
+    return [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
+
+
+def _widths(names: list[str], cells: list[list[str]]) -> list[int]:
+    return [max(map(_width, column)) for column in zip(names, *cells, strict=True)]
+
+
+def _width(text: str) -> int:
+    from rich.cells import cell_len
+
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def _padded(text: str, width: int, right: bool) -> str:
+    blanks = " " * (width - _width(text))
+    return blanks + text if right else text + blanks

@@ -1,0 +1,71 @@
+"""Records as lines of text: ``name=value``, values as Python's literals, two spaces between columns."""
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kolumn.cli.shown import TEXT, Part, bytes_as_text, bytes_of, constant, join_lists, joined, rewritten, times_as_text, with_null
+
+_UNPRINTABLE = r"[^ -~]"
+# What Python's repr does not put between single quotes as it is; letters that are not ASCII may be, but only Python knows which.
+_NOT_PLAIN = r"[^ -&(-\[\]-~]"
+
+
+def text_lines(batch: pa.RecordBatch) -> Part:
+    """The lines of some records."""
+    parts: list[Part] = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        parts += [f"{'  ' if parts else ''}{name}=", _cell(column)]
+    return joined([*parts, "\n"])
+
+
+def name(text: str) -> str:
+    """A name as it is, or as Python's literal where that could move a terminal's cursor."""
+    return text if text.isprintable() else repr(text)
+
+
+def _plain(value: Any) -> str:
+    return "null" if value is None else name(value) if isinstance(value, str) else str(value)
+
+
+def _cell(column: pa.Array) -> Part:
+    kind = column.type
+    if pa.types.is_list(kind):
+        return joined(["[", _headers(column), "]"])
+    if pa.types.is_binary(kind):
+        return with_null(_binary(column), "null")
+    if pa.types.is_timestamp(kind):
+        return with_null(times_as_text(column, ""), "null")
+    if (value := constant(column)) is not None:
+        return _plain(value.as_py())
+    if pa.types.is_boolean(kind):
+        return with_null(pc.if_else(column, pa.scalar("True", TEXT), pa.scalar("False", TEXT)), "null")
+    return with_null(_names(column) if pa.types.is_string(kind) else column.cast(TEXT), "null")
+
+
+def _names(column: pa.StringArray) -> pa.LargeStringArray:
+    text = column.cast(TEXT)
+    return text if _printable(bytes_of(text)) else rewritten(text, text, _UNPRINTABLE, name)
+
+
+def _printable(data: Any) -> bool:
+    """Whether bytes are printable ASCII."""
+    return not len(data) or bool(data.min() >= 0x20 and data.max() < 0x7F)
+
+
+def _binary(column: pa.BinaryArray) -> Part:
+    text, other = bytes_as_text(column)
+    quoted = joined(["'", text, "'"])
+    data = bytes_of(text)
+    if not _printable(data) or (data == ord("'")).any() or (data == ord("\\")).any():
+        quoted = rewritten(quoted, text, _NOT_PLAIN, repr)
+    return quoted if other is None else pc.if_else(other, joined(["base64:", text]), quoted)
+
+
+def _headers(column: pa.ListArray) -> Part:
+    headers = column.flatten()
+    if not len(headers):
+        return ""
+    key, value = _names(headers.field("key")), with_null(_binary(headers.field("value")), "null")
+    return join_lists(column, joined([key, ": ", value]), ", ")

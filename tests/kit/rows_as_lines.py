@@ -1,0 +1,75 @@
+"""What `kolumn cat` prints, written for one record at a time: the reference for the columns."""
+
+import base64
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+_FIRST, _AFTER = -62_135_596_800_000_000, 253_402_300_800_000_000
+
+
+def json_lines(batch: pa.RecordBatch) -> str:
+    return "".join(json.dumps(_encoded(row), ensure_ascii=False) + "\n" for row in _rows(batch))
+
+
+def text_lines(batch: pa.RecordBatch) -> str:
+    return "".join("  ".join(f"{name}={_cell(value)}" for name, value in row.items()) + "\n" for row in _rows(batch))
+
+
+class Moment(int):
+    """Microseconds since 1970."""
+
+    def __str__(self) -> str:
+        """As a time of a calendar with four-digit years, else in ms."""
+        if not _FIRST <= self < _AFTER:
+            return str(int(self) // 1000)
+        ms = int(self) // 1000
+        moment = datetime.fromtimestamp(ms // 1000, UTC).replace(microsecond=ms % 1000 * 1000, tzinfo=None)
+        return moment.isoformat(timespec="milliseconds") + "Z"
+
+
+def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    columns = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_timestamp(column.type):
+            columns[name] = [None if value is None else Moment(value) for value in column.cast(pa.int64()).to_pylist()]
+        else:
+            columns[name] = column.to_pylist()
+    return [{name: values[i] for name, values in columns.items()} for i in range(batch.num_rows)]
+
+
+def shown(value: bytes) -> tuple[str, str]:
+    """Text of some bytes, and how it stands for them."""
+    try:
+        return value.decode("utf-8"), "utf-8"
+    except UnicodeDecodeError:
+        return base64.b64encode(value).decode("ascii"), "base64"
+
+
+def _encoded(row: dict[str, Any]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, bytes):
+            result[name], result[f"{name}Encoding"] = shown(value)
+        elif name == "headers":
+            result[name] = [_encoded(header) for header in value]
+        elif isinstance(value, Moment):
+            result[name] = str(value) if _FIRST <= value < _AFTER else int(str(value))
+        else:
+            result[name] = value
+    return result
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bytes):
+        text, encoding = shown(value)
+        return repr(text) if encoding == "utf-8" else f"base64:{text}"
+    if isinstance(value, list):
+        return "[" + ", ".join(f"{_cell(header['key'])}: {_cell(header['value'])}" for header in value) + "]"
+    if isinstance(value, str):
+        return value if value.isprintable() else repr(value)
+    return str(value)

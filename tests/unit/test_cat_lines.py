@@ -1,0 +1,110 @@
+"""`kolumn cat` formats columns; a reference formats one record at a time. Both say the same of the same records."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kit import rows_as_lines
+from kolumn.cli import shown
+from kolumn.cli.json_lines import json_lines
+from kolumn.cli.text_lines import text_lines
+from kolumn.schema import RECORD_COLUMNS
+
+CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
+FORMATTERS = [(json_lines, rows_as_lines.json_lines), (text_lines, rows_as_lines.text_lines)]
+
+BYTES = [
+    *(None, b"", b"plain", b"it's", b'"quoted"', b"'both\"", b"back\\slash", b"\\\"'", b"\x7f", "übel 漢字 😀".encode()),
+    *(bytes([byte]) for byte in range(32)),
+    *(b"\xff", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82", b"ok\xff", b"\x80", b"\xf0\x9f\x98\x80"),
+    *("\u2028\u2029\u200b\u00ad\ufeff\u0085".encode(), b"a\nb\tc\r\0", b"%s {} \\u0041 \\n", b"x" * 1000),
+]
+NAMES = [None, "", "orders", "it's", 'a"b', "back\\slash", "漢字", "\x1b[31mred", "line\nbreak", "\u200b", "soft\u00ad"]
+MOMENTS = [None, 0, -1000, 1_760_000_000_010_000, -62_135_596_800_000_000, -62_135_596_801_000_000, 253_402_300_799_999_000]
+MOMENTS += [253_402_300_800_000_000, 2**62 // 1000 * 1000, -(2**62) // 1000 * 1000]
+
+
+def column(rng: random.Random, kind: pa.DataType, rows: int, nulls: bool) -> pa.Array:
+    def pick(values: list[Any]) -> Any:
+        return rng.choice(values if nulls else [value for value in values if value is not None])
+
+    if pa.types.is_list(kind):
+        headers = [[{"key": pick(NAMES) or "", "value": pick(BYTES)} for _ in range(rng.choice((0, 0, 1, 3)))] for _ in range(rows)]
+        return pa.array(headers, kind)
+    if pa.types.is_timestamp(kind):
+        return pa.array([pick(MOMENTS) for _ in range(rows)], pa.int64()).cast(kind)
+    values = {pa.binary(): BYTES, pa.string(): NAMES, pa.bool_(): [None, True, False]}.get(kind, [None, -1, 0, 1, 127])
+    return pa.array([pick(values) for _ in range(rows)], kind)
+
+
+def records(seed: int, rows: int) -> pa.RecordBatch:
+    """Records in which each column may be of one value, without nulls, or of everything."""
+    rng = random.Random(seed)
+    columns = {name: column(rng, kind, rows, rng.random() < 0.7) for name, kind in RECORD_COLUMNS.items()}
+    for name in columns:
+        if rows and rng.random() < 0.2:
+            columns[name] = columns[name].take(pa.array([0] * rows))
+    names = rng.sample(list(columns), rng.randint(1, len(columns)))
+    return pa.RecordBatch.from_arrays([columns[name] for name in names], names)
+
+
+def printed(formatter: Any, batch: pa.RecordBatch) -> str:
+    return b"".join(bytes(shown.data_of(formatter(block), block.num_rows)) for block in shown.blocks(batch)).decode()
+
+
+@pytest.mark.parametrize(("formatter", "reference"), FORMATTERS)
+def test_columns_say_what_records_say(formatter: Any, reference: Any) -> None:
+    for seed in range(60):
+        batch = records(seed, seed % 23)
+        for part in (batch, batch.slice(3), batch.slice(2, 5)):
+            assert printed(formatter, part) == reference(part), seed
+
+
+@pytest.mark.parametrize(("formatter", "reference"), FORMATTERS)
+def test_every_value_alone(formatter: Any, reference: Any) -> None:
+    """What one value needs does not depend on its neighbours."""
+    for value in BYTES:
+        headers = [[{"key": "a", "value": value}, {"key": "", "value": b"\xff"}]]
+        batch = pa.RecordBatch.from_arrays(
+            [pa.array([value], pa.binary()), pa.array(headers, RECORD_COLUMNS["headers"])], ["value", "headers"]
+        )
+        assert printed(formatter, batch) == reference(batch), value
+
+
+@pytest.mark.parametrize(("formatter", "reference"), FORMATTERS)
+def test_many_bytes_that_are_nearly_utf8(formatter: Any, reference: Any) -> None:
+    rng = random.Random(7)
+    alphabet = bytes(
+        (0x41, 0x22, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF3, 0xF4, 0xF5, 0xFF)
+    )
+    values = [bytes(rng.choices(alphabet, k=rng.randrange(6))) for _ in range(20_000)]
+    batch = pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], ["value"])
+    assert printed(formatter, batch) == reference(batch)
+
+
+@pytest.mark.parametrize(("formatter", "reference"), FORMATTERS)
+@pytest.mark.parametrize("case", ["upgraded", "transactional", "v2-java", "v0"])
+def test_records_of_real_brokers(formatter: Any, reference: Any, case: str) -> None:
+    for batch in kolumn.scan(CORPUS / case, columns=list(RECORD_COLUMNS), include_control=True):
+        assert printed(formatter, batch) == reference(batch)
+
+
+def test_blocks_are_bounded_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array([b"x" * 1000] * 100, pa.binary())], ["value"])
+    assert [block.num_rows for block in shown.blocks(batch)] == [100]
+    monkeypatch.setattr(shown, "BLOCK_ROWS", 30)
+    assert [block.num_rows for block in shown.blocks(batch)] == [30, 30, 30, 10]
+    monkeypatch.setattr(shown, "BLOCK_BYTES", 5000)
+    assert all(block.num_rows <= 5 for block in shown.blocks(batch))
+    assert printed(json_lines, batch) == rows_as_lines.json_lines(batch)
+
+
+def test_times_have_one_width_and_sort_as_text() -> None:
+    moments = pa.array([1_760_000_020_000_000, 1_760_000_020_010_000], pa.int64()).cast(RECORD_COLUMNS["timestamp"])
+    lines = printed(json_lines, pa.RecordBatch.from_arrays([moments], ["timestamp"])).splitlines()
+    assert [json.loads(line)["timestamp"] for line in lines] == ["2025-10-09T08:53:40.000Z", "2025-10-09T08:53:40.010Z"]

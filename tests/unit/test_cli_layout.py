@@ -1,0 +1,153 @@
+"""How the command line lays out what it says: tables, usage lines, progress; on terminals of some width and elsewhere."""
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import kolumn
+from kolumn.cli import app, progress
+from kolumn.cli.shell_words import in_shell_words
+from kolumn.cli.tables import layout
+
+CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
+TRANSACTIONAL = CORPUS / "transactional" / "txn-open-0"
+
+
+def on_terminal(columns: int, *args: object) -> list[str]:
+    """Lines that a command prints on a terminal."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    command = [sys.executable, "-c", "from kolumn.cli import main; main()", *map(str, args)]
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL, env=environment) as process:
+        os.close(theirs)
+        printed = b""
+        while True:
+            try:
+                printed += (piece := os.read(ours, 65536))
+            except OSError:
+                break
+            if not piece:
+                break
+    os.close(ours)
+    assert process.returncode == 0
+    return printed.decode().replace("\x1b[1m", "").replace("\x1b[0m", "").split("\r\n")
+
+
+def test_a_table_is_as_wide_as_it_has_to_be() -> None:
+    rows = [["orders", 3, "x" * 400], ["漢字", None, ""]]
+    assert layout("title", ["topic", "n", "reason"], rows, None) == ["title", "topic   n  reason", f"orders  3  {'x' * 400}", "漢字"]
+
+
+def test_a_table_that_does_not_fit_becomes_blocks() -> None:
+    rows = [["orders", 3, "r" * 70], ["payments", None, "b"]]
+    assert layout("", ["topic", "n", "reason"], rows, 79) == [
+        "topic   orders", "n       3", f"reason  {'r' * 70}", "", "topic   payments", "reason  b",
+    ]  # fmt: skip
+    # Two blanks between columns: 8 + 2 + 1 + 2 + 70.
+    assert layout("", ["topic", "n", "reason"], rows, 83)[0].endswith("reason\x1b[0m")
+    assert layout("", ["topic", "n", "reason"], rows, 82)[0] == "topic   orders"
+
+
+def test_what_a_name_may_hold_moves_no_cursor_and_has_a_form() -> None:
+    lines = layout("", ["topic"], [["\x1b[2Jgone"], ["bad-\udcff"], ["[bold]"]], None)
+    assert lines == ["topic", r"\x1b[2Jgone", r"bad-\udcff", "[bold]"]
+
+
+def test_stats_and_inspect_fit_eighty_columns() -> None:
+    lines = on_terminal(80, "stats", TRANSACTIONAL)
+    assert "magic           v2: " in "\n".join(lines)
+    assert max(map(len, lines)) <= 80
+    lines = on_terminal(80, "inspect", CORPUS / "transactional")
+    assert max(map(len, lines)) <= 80
+    (title,) = [line for line in lines if line.startswith("txn-open-0/00000000000000000000.log, magic 2, ")]
+    assert lines[lines.index(title) + 1].split()[:4] == ["position", "size", "offsets", "count"]
+    wide = on_terminal(200, "inspect", TRANSACTIONAL)
+    assert wide[0].startswith("segment ")
+    assert len(wide) == kolumn.batches(TRANSACTIONAL).num_rows + 2
+
+
+def test_options_in_messages_of_the_library() -> None:
+    names = ["errors", "drop_transactions", "max_ratio", "topic", "partition"]
+    for text, said in {
+        "Read with errors='skip' to": "Read with --errors skip to",
+        'topic="a b" is': "--topic 'a b' is",
+        "With drop_transactions=True the": "With --drop-transactions the",
+        "max_ratio=-1.5: expected": "--max-ratio -1.5: expected",
+        "Raise max_batch_bytes or max_ratio if": "Raise max_batch_bytes or --max-ratio if",
+        "lake/topic=orders/partition=3/a.parquet is there": "lake/topic=orders/partition=3/a.parquet is there",
+        "topic=orders/partition=3/a.parquet is there": "topic=orders/partition=3/a.parquet is there",
+        "/data/max_ratio/x.log: errors": "/data/max_ratio/x.log: errors",
+    }.items():
+        assert in_shell_words(text, names) == said
+    assert in_shell_words("format='csv': expected", ["to", "source_format"]) == "--to csv: expected"
+
+
+def test_help_and_usage() -> None:
+    for command, usage in {
+        "cat": "cat [OPTIONS] SOURCE...",
+        "space": "space [OPTIONS] [SOURCE...]",
+        "doctor": "doctor [OPTIONS]",
+    }.items():
+        out = CliRunner().invoke(app, [command, "-h"])
+        assert out.exit_code == 0
+        assert any(line.rstrip().endswith(usage) for line in out.stdout.splitlines()), command
+
+
+def test_limits_have_a_letter() -> None:
+    for command in ("cat", "inspect"):
+        out = CliRunner().invoke(app, [command, "--json", "-n", "3", str(TRANSACTIONAL)])
+        assert (out.exit_code, len(out.stdout.splitlines())) == (0, 3)
+
+
+def test_compaction_says_what_it_left_as_it_is(tmp_path: Path) -> None:
+    source = CORPUS / "compacted" / "compact-none-0" / "00000000000000000000.log"
+    (tmp_path / "compact-none-0").mkdir()
+    (tmp_path / "compact-none-0" / source.name).write_bytes(source.read_bytes())
+    out = CliRunner().invoke(app, ["compact", str(tmp_path / "compact-none-0"), str(tmp_path / "out")])
+    assert (out.exit_code, out.stderr) == (0, "1 active segment copied as it is; --include-active compacts it\n")
+    out = CliRunner().invoke(app, ["compact", "--include-active", str(tmp_path / "compact-none-0"), str(tmp_path / "all")])
+    assert " records stay, " in out.stderr
+    assert "copied" not in out.stderr
+
+
+def test_one_is_no_plural(tmp_path: Path) -> None:
+    source = CORPUS / "compacted" / "compact-none-0" / "00000000000000000000.log"
+    out = CliRunner().invoke(app, ["to-parquet", str(source), str(tmp_path / "lake")])
+    assert " records in 1 file below " in out.stderr
+    out = CliRunner().invoke(app, ["convert", str(source), str(tmp_path / "one.log")])
+    assert out.stderr.endswith(", 1 segment\n")
+
+
+@pytest.mark.parametrize("total", [100, None])
+def test_a_bar_comes_after_some_patience(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], total: int | None) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    with progress.progress("soon done", total) as advance:
+        advance(50)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
+    printed, deadline = "", time.monotonic() + 60
+    with progress.progress("decoding", total) as advance:
+        advance(50)
+        while "decoding" not in printed:
+            assert time.monotonic() < deadline
+            printed += capsys.readouterr().err
+            time.sleep(0.01)
+
+
+def test_no_bar_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "0")
+    monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
+    with progress.progress("decoding", 100) as advance:
+        advance(50)
+        time.sleep(0.05)
+    assert capsys.readouterr() == ("", "")

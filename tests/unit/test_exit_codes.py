@@ -1,0 +1,163 @@
+"""How commands end: exit codes, outputs that can't be written, names that are not UTF-8, targets that are none."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import kolumn
+from kolumn.errors import ArgumentError
+from kolumn.parquet import write_parquet
+
+TOPIC = Path(__file__).resolve().parent.parent / "data" / "corpus" / "upgraded" / "upgraded-gzip-0"
+NAME = os.fsdecode(b"bad-\xfftopic-0")
+PRINTING = [
+    ("verify", TOPIC), ("inspect", TOPIC), ("cat", TOPIC), ("cat", "--json", "--limit", "1", TOPIC), ("stats", TOPIC), ("space",),
+    ("columns",), ("doctor",), ("--help",), ("--version",),
+]  # fmt: skip
+
+
+def run(*args: object, shell: str = "", **kwargs: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from kolumn.cli import main; main()", *map(str, args)]
+    if shell:
+        command = ["sh", "-c", f'"$@" {shell}', "sh", *command]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **kwargs)
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Path:
+    """A topic directory whose name is not UTF-8."""
+    folder = tmp_path / NAME
+    shutil.copytree(TOPIC, folder)
+    return folder
+
+
+@pytest.mark.parametrize("args", PRINTING, ids=lambda args: " ".join(str(one) for one in args[:2] if one != TOPIC))
+def test_output_that_cannot_be_written(args: tuple[object, ...]) -> None:
+    out = run(*args, shell="> /dev/full")
+    assert (out.returncode, out.stderr) == (3, "kolumn: output cannot be written: No space left on device\n")
+
+
+def test_closed_output() -> None:
+    out = run("verify", TOPIC, shell=">&-")
+    assert (out.returncode, out.stderr) == (3, "kolumn: output cannot be written: Bad file descriptor\n")
+
+
+def test_closed_output_is_no_matter_where_nothing_is_printed(tmp_path: Path) -> None:
+    assert run("to-parquet", TOPIC, tmp_path / "lake", shell=">&- <&-").returncode == 0
+    assert sum(pq.ParquetFile(path).metadata.num_rows for path in (tmp_path / "lake").rglob("*.parquet")) == 1000
+
+
+def test_damage_and_an_output_that_cannot_be_written(tmp_path: Path) -> None:
+    data = bytearray((TOPIC / "00000000000000000000.log").read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "a.log").write_bytes(data)
+    assert run("verify", tmp_path / "a.log").returncode == 1
+    assert run("verify", tmp_path / "a.log", shell="> /dev/full").returncode == 3
+
+
+def test_a_reader_that_has_enough() -> None:
+    out = run("cat", TOPIC, shell="| head -n 1; echo done")
+    assert (out.stdout.count("\n"), out.stderr) == (2, "")
+
+
+@pytest.mark.parametrize("name", ["verify", "inspect", "cat", "stats", "space"])
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
+def test_names_that_are_no_text(odd: Path, name: str, form: tuple[str, ...]) -> None:
+    out = run(name, *form, odd)
+    assert (out.returncode, out.stderr) == (0, "")
+    if form:
+        assert [json.loads(line) for line in out.stdout.splitlines()]
+    if name in ("inspect", "cat", "stats"):
+        assert r"bad-\xfftopic" in out.stdout.replace(r"\\", "\\")
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        (("to-parquet",), "topic=bad-%FFtopic/partition=0/00000000000000000000.parquet"),
+        (("convert", "--json"), f"{NAME}/00000000000000000000.log"),
+        (("compact",), f"{NAME}/00000000000000000000.log"),
+        (("clean", "--retention-ms", "9999999999999"), f"{NAME}/00000000000000000000.log"),
+    ],
+)
+def test_names_that_are_no_text_are_written(odd: Path, tmp_path: Path, name: tuple[str, ...], made: str) -> None:
+    out = run(*name, odd, "-o", tmp_path / "out")
+    assert (out.returncode, "Traceback" in out.stderr) == (0, False)
+    assert (tmp_path / "out" / made).is_file()
+    if "--json" in name:
+        assert [Path(path) for path in json.loads(out.stdout)["segments"]] == [tmp_path / "out" / made]
+
+
+def test_the_library_reads_names_that_are_no_text(odd: Path) -> None:
+    table = kolumn.read(odd, columns=["topic", "segment", "offset"])
+    assert set(table["topic"].to_pylist()) == {r"bad-\xfftopic"}
+    assert table["segment"][0].as_py().endswith(r"/bad-\xfftopic-0/00000000000000000000.log")
+    assert kolumn.verify(odd).ok
+
+
+def test_a_missing_name_that_is_no_text(tmp_path: Path) -> None:
+    out = run("verify", tmp_path / NAME)
+    assert (out.returncode, "Traceback" in out.stderr) == (2, False)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_parquet_never_goes_into_a_data_folder(tmp_path: Path, nested: bool) -> None:
+    """Most likely the target was forgotten, and the last source taken for it."""
+    for name in ("orders-0", "orders-1"):
+        shutil.copytree(TOPIC, tmp_path / name)
+    before = sorted(tmp_path.rglob("*"))
+    last = tmp_path if nested else tmp_path / "orders-1"
+    out = run("to-parquet", tmp_path / "orders-0", last)
+    assert out.returncode == 2
+    assert f"{last} holds segments of Kafka's" in out.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", [("convert",), ("compact",), ("clean", "--retention-ms", "0")])
+def test_segments_never_go_into_another_partition(tmp_path: Path, name: tuple[str, ...]) -> None:
+    for one in ("orders-0", "orders-1"):
+        shutil.copytree(TOPIC, tmp_path / one)
+    out = run(*name, tmp_path / "orders-0", tmp_path / "orders-1")
+    assert out.returncode == 2
+    assert "holds segments of Kafka's" in out.stderr
+
+
+def test_parquet_and_urls() -> None:
+    with pytest.raises(ArgumentError, match=r"s3://lake: .*kolumn\.spark_plugin\.export"):
+        list(write_parquet([], "s3://lake", None, 1, "zstd", False))  # type: ignore[arg-type]
+
+
+def test_output_option_needs_no_second_argument(tmp_path: Path) -> None:
+    assert run("convert", TOPIC, "--output", tmp_path / "out").returncode == 0
+    assert run("to-parquet", TOPIC).returncode == 2
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+def test_signals(number: signal.Signals, code: int) -> None:
+    """A signal while the log is read; `tests/faults` has those while files are written."""
+    script = (
+        "import kolumn.cli.verify, kolumn, sys, time\n"
+        "kolumn.verify = lambda *a, **k: (print('reading', flush=True), time.sleep(60))\n"
+        f"from kolumn.cli import main; sys.argv = ['kolumn', 'verify', {str(TOPIC)!r}]; main()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "reading\n"
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in said) == (code, False)
+
+
+def test_nohup_is_respected() -> None:
+    script = (
+        "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "from kolumn.cli.ending import prepare_process; prepare_process(); print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "True\n"

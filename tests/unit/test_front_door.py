@@ -1,0 +1,115 @@
+"""What `kolumn.read` and its like take: sources, times, payloads; and what they tell while they read."""
+
+import io
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kit.encoder import Record, batch
+from kolumn.errors import ArgumentError
+
+CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
+TOPIC = CORPUS / "v2-java" / "java-zstd-0"
+DAY = datetime(2025, 10, 9, tzinfo=UTC)
+
+
+class Odd(os.PathLike):  # type: ignore[type-arg]
+    """A path of bytes."""
+
+    def __fspath__(self) -> bytes:
+        return b"dir"
+
+
+@pytest.mark.parametrize(
+    "source", [b"dir", bytearray(b"dir"), None, 5, 1.5, True, [None], [TOPIC, 5], [b"dir"], Odd(), io.BytesIO(b""), {5: "a"}]
+)
+def test_what_is_no_source(source: Any) -> None:
+    for function in (kolumn.read, kolumn.scan, kolumn.batches, kolumn.verify):
+        with pytest.raises(ArgumentError, match=r"expected a path as str or os.PathLike, or a list of paths, found "):
+            function(source)
+
+
+def test_an_open_file_is_no_source() -> None:
+    """Its lines are not the names of files."""
+    for mode in ("rb", "r"):
+        with open(__file__, mode) as file, pytest.raises(ArgumentError, match="expected a path"):
+            kolumn.read(file)
+
+
+def test_what_is_a_source() -> None:
+    rows = kolumn.read(TOPIC).num_rows
+    assert rows
+    for source in (str(TOPIC), [TOPIC], (str(TOPIC),), {TOPIC}, iter([TOPIC]), (path for path in [TOPIC])):
+        assert kolumn.read(source).num_rows == rows
+    with pytest.raises(ArgumentError, match="no source given"):
+        kolumn.read([])
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_segments_further_down(tmp_path: Path, levels: int) -> None:
+    folder = tmp_path.joinpath("x", *"abc"[:levels], "orders-0")
+    folder.mkdir(parents=True)
+    (folder / f"{0:020}.log").write_bytes(batch([Record(0, b"key", b"value", 0)]))
+    pattern = os.path.join(tmp_path, "x", *"*" * levels)
+    with pytest.raises(ArgumentError) as caught:
+        kolumn.read(tmp_path / "x")
+    assert "nor in topic-partition directories one level below it; there are some further down: name " in str(caught.value)
+    assert str(caught.value).endswith(repr(pattern))
+    assert kolumn.read(pattern).num_rows == 1
+    (folder / f"{0:020}.log").unlink()
+    with pytest.raises(ArgumentError, match=r"one level below it$"):
+        kolumn.read(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    "text", ["2025-10-09", "2025-10-09T00:00", "2025-10-09T00:00:00.000Z", "2025-10-09T02:00+02:00", str(int(DAY.timestamp() * 1000))]
+)
+def test_times_as_text(tmp_path: Path, text: str) -> None:
+    path, ms = tmp_path / "a.log", int(DAY.timestamp() * 1000)
+    path.write_bytes(batch([Record(k, b"key", b"value", ms + k - 2) for k in range(5)]))
+    for moment in (text, DAY, ms):
+        assert kolumn.read(path, start_timestamp=moment)["offset"].to_pylist() == [2, 3, 4]
+        assert kolumn.read(path, end_timestamp=moment)["offset"].to_pylist() == [0, 1]
+
+
+@pytest.mark.parametrize("moment", ["yesterday", "", "2025-13-01", 1.5, True, b"2025"])
+def test_what_is_no_time(moment: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"start_timestamp=.*: expected ms since 1970 as an int, a datetime, or ISO 8601 text"):
+        kolumn.read(TOPIC, start_timestamp=moment)
+
+
+@pytest.mark.parametrize(("binary", "text"), [("contiguous", pa.string()), ("view", pa.string_view())])
+def test_payload_as_strings(tmp_path: Path, binary: str, text: pa.DataType) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(batch([Record(0, "schlüssel".encode(), b"value", 0, ((b"h", b"1"), (b"n", None))), Record(1, None, b"\xff", 0)]))
+    plain = kolumn.read(path, include_headers=True, binary=binary)
+    found = kolumn.read(path, include_headers=True, binary=binary, payload="string")
+    assert (found.schema.field("key").type, found.schema.field("value").type) == (text, text)
+    assert found["key"].to_pylist() == ["schlüssel", None]
+    assert found["headers"].to_pylist()[0] == [{"key": "h", "value": "1"}, {"key": "n", "value": None}]
+    # The bytes are not looked at.
+    assert [column.view(plain.schema.field("value").type) for column in found["value"].chunks] == plain["value"].chunks
+    assert found.drop(["key", "value", "headers"]).equals(plain.drop(["key", "value", "headers"]))
+    assert kolumn.scan(path, payload="string").schema.field("value").type == pa.string()
+    with pytest.raises(ArgumentError, match="payload='text': expected binary or string"):
+        kolumn.read(path, payload="text")
+
+
+def test_progress_is_told_as_bytes_are_read(tmp_path: Path) -> None:
+    size = sum(path.stat().st_size for path in TOPIC.glob("*.log"))
+    reads = [(kolumn.read, {}), (kolumn.read, {"threads": 1}), (kolumn.read, {"chunk_bytes": 4096, "threads": 2})]
+    for function, options in [*reads, (kolumn.batches, {}), (kolumn.verify, {}), (kolumn.space, {})]:
+        told: list[int] = []
+        function(TOPIC, on_progress=told.append, **options)
+        assert sum(told) == size, (function, options)
+        assert len(told) > 4 or options.get("chunk_bytes") is None
+    for function, times in ((kolumn.convert, 1), (kolumn.compact, 2)):
+        told = []
+        options = {"include_active": True} if function is kolumn.compact else {}
+        function(TOPIC, tmp_path / function.__name__, on_progress=told.append, **options)
+        assert sum(told) == times * size
