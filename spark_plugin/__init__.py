@@ -15,10 +15,11 @@ if find_spec("pyspark") is None:
     raise MissingError("kolumn.spark_plugin needs pyspark: pip install 'kolumn[spark]'")
 
 from kolumn.spark_plugin.damage import DamageSource
-from kolumn.spark_plugin.export import export
 from kolumn.spark_plugin.frames import read_segments
+from kolumn.spark_plugin.parquet_export import export
 from kolumn.spark_plugin.rewrite import compact, convert
 from kolumn.spark_plugin.source import RecordSource
+from kolumn.spark_plugin.workers_python import use_this_python, use_this_python_to_find_formats
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +33,17 @@ def register(spark: "SparkSession") -> None:
     Parameters
     ----------
     spark : SparkSession
-        The formats stay registered for the life of the session; a second call changes nothing.
+        The formats stay registered for the life of the session; a second call changes nothing. Workers of a local session run this
+        Python, unless PYSPARK_PYTHON names another one.
+
+    Raises
+    ------
+    MissingError
+        PYSPARK_PYTHON names a Python without Kolumn.
     """
+    use_this_python(spark)
     for source in (RecordSource, DamageSource):
         spark.dataSource.register(source)
+
+
+use_this_python_to_find_formats()

@@ -8,15 +8,15 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kolumn.api import segments_of
 from kolumn.batch_table import batch_tables
 from kolumn.errors import ArgumentError
+from kolumn.replicas.ranges import whole_ranges
 from kolumn.schema import BATCH_SCHEMA
-from kolumn.source import Range
 from kolumn.spark_plugin.bounds import Bounds, bounds, resolve
 from kolumn.spark_plugin.options import ReadOptions
 from kolumn.spark_plugin.schema import arrow_schema, conform, spark_schema
-from kolumn.spark_plugin.splits import Split, narrowed, pack
+from kolumn.spark_plugin.session import THREADS
+from kolumn.spark_plugin.splits import Split, narrowed, pack, segments_by_partition
 
 PAYLOAD_RATIO = 16
 """How much more of a log a task takes when it reads headers alone: to walk 16 KiB batches takes a sixteenth of the time to decode them."""
@@ -38,10 +38,10 @@ class BatchTableReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Whole segments, many in one split."""
         options = self.options
-        groups = options.wanted.choose(segments_of(options.paths, options.decode))
+        groups = segments_by_partition(options)
         starts, ends = resolve(options.start, groups, options.decode), resolve(options.end, groups, options.decode)
         limits = bounds(starts, ends, groups, options.fail_on_data_loss)
-        whole = (Range.whole(segment) for segments in groups.values() for segment in segments)
+        whole = (one for segments in groups.values() for one in whole_ranges(segments, replace(options.decode, threads=THREADS)))
         target = options.split_bytes * (1 if options.decode.check_crcs else PAYLOAD_RATIO)
         return [Split(group, limits) for group in pack(whole, target)] or [Split(())]
 
@@ -52,7 +52,7 @@ class BatchTableReader(DataSourceReader):
         for one in partition.ranges:
             limit = partition.bounds.get((one.segment.topic, one.segment.partition), (None, None))
             decode = narrowed(self.options, limit).decode
-            for entries in batch_tables(one.segment, decode):
+            for entries in batch_tables(one, decode):
                 for batch in _within(entries, (decode.start_offset, decode.end_offset)).to_batches():
                     yield from conform(batch, schema)
 

@@ -7,6 +7,7 @@ from kolumn.cpu_fallback.walk import check
 from kolumn.errors import KolumnError
 from kolumn.formats import table
 from kolumn.options import Options
+from kolumn.replicas.copies import copies
 from kolumn.segment_file import SegmentFile
 from kolumn.source import Segment
 from kolumn.spark_plugin.positions import EARLIEST, LATEST, Key, Position
@@ -28,11 +29,13 @@ def log_start(segments: list[Segment]) -> int | None:
 
 
 def log_end(segments: list[Segment]) -> int:
-    """The offset behind the last complete entry of a partition; reads the headers of its last segment.
+    """The offset behind the last complete entry of a partition; reads the headers of the last segment, of each copy where it has several.
 
     An entry whose checksum is wrong at the very end counts as half written: a file that was allocated in advance has room for
     all of it before it has the bytes. Of a partition without entries this is where its last segment begins.
     """
+    for folders in copies(segments).values():
+        return max(log_end(own) for own in folders.values())
     for segment in reversed(segments):
         last = _last_offset(segment)
         if last is not None:
@@ -83,8 +86,8 @@ def _compare(key: Key, start: int, end: int, segments: list[Segment], fail: bool
             lost(f"{key[0]}-{key[1]}: offset {offset} was asked for, and the log ends at {behind}", fail)
 
 
-def lost(what: str, fail: bool) -> None:
+def lost(what: str, fail: bool, option: str = "failOnDataLoss=false") -> None:
     """Raise or note that offsets are gone: deleted by retention, truncated, or never there."""
     if fail:
-        raise KolumnError(f"{what}. Data may have been lost; failOnDataLoss=false reads what is there")
-    logger.warning("%s. Going on with what is there, as failOnDataLoss=false says", what)
+        raise KolumnError(f"{what}. Data may have been lost; {option} reads what is there")
+    logger.warning("%s. Going on with what is there, as %s says", what, option)

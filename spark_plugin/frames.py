@@ -12,15 +12,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from kolumn.decode import scan_ranges
 from kolumn.errors import ArgumentError
 from kolumn.schema import RECORD_COLUMNS, record_schema
 from kolumn.spark_plugin.gpu_task import use_gpu
 from kolumn.spark_plugin.options import SPLIT_BYTES, ReadOptions
-from kolumn.spark_plugin.reading import settle_in, warn
+from kolumn.spark_plugin.reading import read_task, warn
 from kolumn.spark_plugin.schema import arrow_schema, conform, spark_schema
 from kolumn.spark_plugin.session import by_job, slots
 from kolumn.spark_plugin.splits import plan_splits
+from kolumn.spark_plugin.workers_python import use_this_python
 
 Transform = Callable[[Any], Any]
 """From a decoded batch to what is passed on: both a pyarrow.RecordBatch, or both a cudf.DataFrame."""
@@ -74,7 +74,7 @@ def read_segments(
         An unknown option, a value that makes no sense, a source without segments, or one of ``transform`` and ``schema``
         without the other. What workers raise arrives as a PySparkException when the DataFrame is used.
     """
-    _check(payload, transform, schema, frame)
+    _check(spark, payload, transform, schema, frame)
     asked = ReadOptions.given(source, _size(split_bytes, transform), slots(spark), options)
     splits = [split.ranges for split in plan_splits(asked, by_job(spark))]
     wire = crossing_schema(asked.decode.columns) if schema is None else _typed(schema)
@@ -82,17 +82,17 @@ def read_segments(
     def work(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         expected = arrow_schema(wire)
         for number in (value.as_py() for batch in numbers for value in batch.column(0)):
-            for batch in scan_ranges(splits[number], asked.decode, damage=warn):
+            for batch in read_task([(splits[number], asked.decode)], warn):
                 found = [crossing(batch)] if transform is None else apply(transform, batch, expected, frame)
                 for part in found:
                     yield from conform(part, expected)
-        settle_in()
 
     crossed = spark.range(0, len(splits), 1, len(splits)).mapInArrow(work, wire)
     return crossed if transform is not None else crossed.select(*(_column(name, payload) for name in asked.decode.columns))
 
 
-def _check(payload: str, transform: Transform | None, schema: StructType | str | None, frame: str) -> None:
+def _check(spark: SparkSession, payload: str, transform: Transform | None, schema: StructType | str | None, frame: str) -> None:
+    use_this_python(spark)
     if payload not in _PAYLOADS:
         raise ArgumentError(f"payload={payload!r}: expected one of {', '.join(_PAYLOADS)}")
     if (transform is None) != (schema is None):

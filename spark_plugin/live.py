@@ -10,7 +10,7 @@ from kolumn.source import Range
 from kolumn.spark_plugin.bounds import Bounds
 from kolumn.spark_plugin.positions import Key
 from kolumn.spark_plugin.splits import Split
-from kolumn.storage import identity
+from kolumn.storage import current
 
 
 def clip(split: Split, limits: Mapping[Key, Bounds]) -> Iterator[Range]:
@@ -18,7 +18,7 @@ def clip(split: Split, limits: Mapping[Key, Bounds]) -> Iterator[Range]:
     for one in split.ranges:
         behind = limits[one.segment.topic, one.segment.partition][1]
         clipped = one if behind is None else replace(one, end=min(one.end, _position_of(one, behind)))
-        if clipped.end > clipped.start:
+        if clipped.end > clipped.start or not one.segment.size:
             yield clipped
 
 
@@ -33,12 +33,6 @@ def _position_of(one: Range, behind: int) -> int:
     return one.end
 
 
-def planned(split: Split) -> Split:
-    """Note which files a split was planned from."""
-    split.files = {one.segment.path: identity(one.segment.path) for one in split.ranges}
-    return split
-
-
 def check_planned(split: Split) -> None:
     """Compare the files of a split with those it was planned from.
 
@@ -48,8 +42,8 @@ def check_planned(split: Split) -> None:
         Where one is gone or is another file of the same name: positions in it mean nothing then, and records could be lost in
         silence. The query fails, and plans the same offsets anew from its checkpoint when it is started again.
     """
-    for path, number in split.files.items():
-        now = identity(path)
-        if now != number:
+    for segment in dict.fromkeys(one.segment for one in split.ranges):
+        path, now = segment.path, current(segment.path)
+        if now is None or (segment.identity is not None and segment.identity.is_another(now)):
             what = "is gone" if now is None else "has been replaced"
             raise KolumnError(f"{path}: {what} since this micro-batch was planned. Start the query again: it goes on from its checkpoint")

@@ -4,19 +4,31 @@
     _kolumn/<number>.intent.json     which staged files belong where, and the manifest to be; from here on the run only goes forward
     _kolumn/<number>.json            written last: the run is in
 
-A run that finds an intent without its manifest finishes it first, so a driver may die at any moment.
+A run that finds an intent without its manifest finishes it first, so a driver may die at any moment. Others may be able to write to a
+target: an intent moves files from an export's staging folder to an export's places, or it is refused.
 """
 
+import errno
+import fcntl
 import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pyarrow import fs
 
-from kolumn.errors import ArgumentError
+from kolumn.errors import ArgumentError, KolumnError
+from kolumn.staged_file import sync, writing
 
 FOLDER = "_kolumn"
 VERSION = 1
+
+_RUN = re.compile(r"[0-9a-f]{32}")
+_STAGED = re.compile(rf"{FOLDER}/staging/[0-9a-f]{{32}}/[0-9a-f]{{32}}\.parquet")
+_PLACE = re.compile(r"topic=[^/]+/partition=\d+/(?:day=[^/]+/)?\d{20}-[0-9a-f]{32}\.parquet")
 
 
 @dataclass
@@ -32,6 +44,8 @@ class Manifest:
     partitions : dict
         For each topic, for each partition (as text, as JSON has it): ``first`` offset and ``next``, the offset where the next
         run starts, and ``rows``.
+    topics : dict
+        The id of each topic, where the log says it.
     files : list of dict
         Of the last run: ``path`` below the target, ``topic``, ``partition``, ``rows``, ``first`` and ``last`` offset.
     """
@@ -41,6 +55,7 @@ class Manifest:
     partitions: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
     files: list[dict[str, Any]] = field(default_factory=list)
     version: int = VERSION
+    topics: dict[str, str] = field(default_factory=dict)
 
     def next_offset(self, topic: str, partition: int) -> int | None:
         """Where the next run starts in a partition; None for one that is not in yet."""
@@ -56,14 +71,14 @@ class Manifest:
             entry["first"] = min(entry["first"], file["first"])
             entry["next"] = max(entry["next"], file["last"] + 1)
             entry["rows"] += file["rows"]
-        return Manifest(self.number + 1, self.settings, partitions, files)
+        return Manifest(self.number + 1, self.settings, partitions, files, topics=self.topics)
 
 
 class Target:
     """A folder that holds an export, on any file system of pyarrow."""
 
     def __init__(self, files: fs.FileSystem, root: str) -> None:
-        self.files, self.root = files, root.rstrip("/")
+        self.files, self.root, self._locked = files, root.rstrip("/"), False
 
     def path(self, name: str) -> str:
         """A name below the target, as the file system spells it."""
@@ -73,6 +88,41 @@ class Target:
         """Where the attempts of a run write."""
         return self.path(f"{FOLDER}/staging/{run}")
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other exports away from the target; on file systems of this machine, which tell when a process that locks something is dead.
+
+        Raises
+        ------
+        KolumnError
+            Another export is writing to the target.
+        """
+        if not isinstance(self.files, fs.LocalFileSystem):
+            yield
+            return
+        made = not os.path.lexists(self.root)
+        with writing(self.root):
+            os.makedirs(self.root, exist_ok=True)
+            folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise KolumnError(f"{self.root}: another export is writing to it. Wait for its end, or name another target") from error
+            except OSError as error:
+                if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+                    raise
+            else:
+                self._locked = True
+            yield
+        finally:
+            os.close(folder)
+            self._locked = False
+            if made:
+                # For the lock alone, if nothing was written.
+                with suppress(OSError):
+                    os.rmdir(self.root)
+
     def open(self) -> Manifest:
         """The newest manifest, after what an earlier run left half published has been published."""
         listed = self.files.get_file_info(fs.FileSelector(self.path(FOLDER), allow_not_found=True))
@@ -81,7 +131,7 @@ class Target:
         for name in sorted(names):
             number = name.removesuffix(".intent.json")
             if number.isdigit() and f"{number}.json" not in names:
-                self._forward(self._read(name))
+                self._forward(self._checked(name, self._read(name)))
                 numbers.append(int(number))
         if not numbers:
             return Manifest()
@@ -95,6 +145,13 @@ class Target:
         intent = {"moves": moves, "manifest": asdict(manifest)}
         self._write(f"{manifest.number:08d}.intent.json", intent)
         self._forward(intent)
+
+    def sweep(self) -> None:
+        """Remove what runs staged that died before their intent; after `open`, and where the lock says that no other run is alive."""
+        listed = self.files.get_file_info(fs.FileSelector(self.path(f"{FOLDER}/staging"), allow_not_found=True)) if self._locked else []
+        for info in listed:
+            if info.type == fs.FileType.Directory and _RUN.fullmatch(info.base_name):
+                self.files.delete_dir(info.path)
 
     def pending(self) -> bool:
         """Whether a run is half published."""
@@ -111,11 +168,27 @@ class Target:
             if self.files.get_file_info(self.path(staged)).is_file:
                 self.files.create_dir(self.path(final).rpartition("/")[0], recursive=True)
                 self.files.move(self.path(staged), self.path(final))
+        for folder in {final.rpartition("/")[0] for final in intent["moves"].values()}:
+            to_disk(self.files, self.path(folder))
         self._write(_name(intent["manifest"]["number"]), intent["manifest"])
         self.files.delete_file(self.path(f"{FOLDER}/{intent['manifest']['number']:08d}.intent.json"))
         for staged in {name.rpartition("/")[0] for name in intent["moves"]}:
             if self.files.get_file_info(self.path(staged)).type != fs.FileType.NotFound:
                 self.files.delete_dir(self.path(staged))
+
+    def _checked(self, name: str, intent: dict[str, Any]) -> dict[str, Any]:
+        """An intent, if it can be one of an export. Whoever may write to a target could have put it there."""
+        moves, manifest = intent.get("moves"), intent.get("manifest")
+        wrong = None
+        if not isinstance(moves, dict) or not isinstance(manifest, dict) or manifest.get("number") != int(name.partition(".")[0]):
+            wrong = "it lacks its moves or its manifest"
+        else:
+            names = ((one, _STAGED) for one in moves), ((one, _PLACE) for one in moves.values())
+            wrong = next((one for some in names for one, known in some if not (isinstance(one, str) and known.fullmatch(one))), None)
+        if wrong is not None:
+            where = f"{self.path(FOLDER)}/{name}"
+            raise KolumnError(f"{where}: no export wrote this: {wrong!r}. Nothing was moved. Find out who put it there, and remove it")
+        return intent
 
     def _read(self, name: str) -> dict[str, Any]:
         with self.files.open_input_stream(self.path(f"{FOLDER}/{name}")) as stream:
@@ -128,7 +201,16 @@ class Target:
         self.files.create_dir(self.path(f"{FOLDER}/staging"), recursive=True)
         with self.files.open_output_stream(draft) as stream:
             stream.write(json.dumps(content, indent=1).encode())
+        to_disk(self.files, draft)
         self.files.move(draft, self.path(f"{FOLDER}/{name}"))
+        to_disk(self.files, self.path(FOLDER))
+
+
+def to_disk(files: fs.FileSystem, path: str) -> None:
+    """Bring a file, or the names in a folder, to disk where that is one of this machine's; other file systems have their own promises."""
+    if isinstance(files, fs.LocalFileSystem):
+        with writing(path):
+            sync(path)
 
 
 def _name(number: int) -> str:

@@ -37,6 +37,7 @@ _DECODE: dict[str, Rule] = {
     "includeControl": ("include_control", flag, "true or false"),
     "checkCrcs": ("check_crcs", flag, "true or false"),
     "errors": ("errors", str, "raise or skip"),
+    "replicas": ("replicas", str, "raise, first or merge"),
     "backend": ("backend", str, "the name of a backend"),
     "chunkBytes": ("chunk_bytes", int, "an integer"),
     "topic": ("topic", str, "a name"),
@@ -49,11 +50,11 @@ _OWN: dict[str, Rule] = {
     "path": ("path", str, "a path"),
     "paths": ("paths", paths, "a JSON array of paths"),
     "splitBytes": ("split_bytes", int, "an integer"),
-    "table": ("table", str.lower, "records or batches"),
+    "table": ("table", str.lower, "records, batches or remarks"),
 }
 _ALL = _DECODE | _OWN | KAFKA
 _KNOWN = {name.lower(): (name, *rule) for name, rule in _ALL.items()}
-_TABLES = ("records", "batches")
+_TABLES = ("records", "batches", "remarks")
 _DECODED = {field for field, _, _ in _DECODE.values()}
 
 
@@ -70,7 +71,7 @@ class ReadOptions:
         Whether the options say which columns there are (and a schema given by the user has to agree).
     decode : kolumn.options.Options
     table : str
-        "records" or "batches".
+        "records", "batches" or "remarks".
     wanted : Wanted
         Which topic partitions.
     start, end : Position, optional
@@ -124,7 +125,7 @@ class ReadOptions:
             raise ArgumentError("no path: name a segment file, a topic-partition directory, a log directory or a glob in load(...)")
         table = values.get("table", "records")
         if table not in _TABLES:
-            raise ArgumentError(f"option table: expected {' or '.join(_TABLES)}, found {table!r}")
+            raise ArgumentError(f"option table: expected {', '.join(_TABLES[:-1])} or {_TABLES[-1]}, found {table!r}")
         named = "columns" in values or values.get("include_headers", False)
         return cls(
             tuple(map(local, found)),

@@ -12,7 +12,7 @@ from typing import Any
 from kolumn.decode import scan_ranges
 from kolumn.errors import ArgumentError
 from kolumn.options import Options
-from kolumn.seek import select_ranges
+from kolumn.replicas.ranges import log_ranges
 from kolumn.source import Segment
 
 EARLIEST, LATEST = -2, -1
@@ -126,7 +126,8 @@ class Position:
 def first_offset_from(segments: list[Segment], time: int, decode: Options) -> int | None:
     """Offset of the first record of a partition, in the order of the log, that is not older than ``time`` (ms)."""
     narrow = replace(decode, columns=("offset",), start_timestamp=time, end_timestamp=None, start_offset=None, end_offset=None)
-    narrow = replace(narrow, include_control=True, isolation_level="read_uncommitted")
-    for batch in scan_ranges(select_ranges(segments, narrow), narrow):
+    # The driver plans, and must not open a GPU for that, whatever the tasks use.
+    narrow = replace(narrow, include_control=True, isolation_level="read_uncommitted", backend="cpu")
+    for batch in scan_ranges(log_ranges(segments, narrow), narrow):
         return int(batch.column("offset")[0].as_py())
     return None

@@ -1,30 +1,40 @@
 """How far a stream goes in one micro-batch: the offset behind its last record in each topic partition, under limits.
 
-In Spark's JSON an offset of a stream is ``{"topic": {"0": 23}}``, as in Spark's Kafka source: the next record to read.
+In Spark's JSON an offset of a stream is ``{"topic": {"0": 23}}``, as in Spark's Kafka source: the next record to read. Where the log says
+them, the ids of the topics stand beside them, under a name that no topic can have: ``{"@ids": {"topic": "CB7H1K6OSfK1-BrQJPzEKQ"}, …}``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kolumn import plan
 from kolumn.formats import table
 from kolumn.source import Segment
 
-Topics = dict[str, dict[str, int]]
+Topics = dict[str, dict[str, Any]]
 Pair = tuple[str, int]
+IDS = "@ids"
 
 
-def to_json(offsets: dict[Pair, int]) -> Topics:
+def to_json(offsets: dict[Pair, int], ids: Mapping[str, str] = {}) -> Topics:
     """Offsets as Spark keeps them in the checkpoint."""
-    found: Topics = {}
+    topics = {topic for topic, _ in offsets}
+    known = {topic: ids[topic] for topic in sorted(ids) if topic in topics}
+    found: Topics = {IDS: known} if known else {}
     for (topic, partition), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(partition)] = offset
     return found
 
 
 def from_json(offsets: Topics) -> dict[Pair, int]:
-    """The inverse of `to_json`."""
-    return {(topic, int(partition)): offset for topic, found in offsets.items() for partition, offset in found.items()}
+    """The offsets of `to_json`."""
+    topics = {topic: found for topic, found in offsets.items() if topic != IDS}
+    return {(topic, int(partition)): offset for topic, found in topics.items() for partition, offset in found.items()}
+
+
+def ids_of(offsets: Topics) -> dict[str, str]:
+    """The topic ids of `to_json`; none in a checkpoint that has none."""
+    return dict(offsets.get(IDS, {}))
 
 
 def limit_ends(

@@ -1,15 +1,23 @@
 """Staged segments become part of a log directory: all of them, or none where anything is wrong with one."""
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
+from pathlib import Path
 
 from kolumn import storage
+from kolumn.commit import Commit, remove_leftovers
 from kolumn.errors import ArgumentError, KolumnError
-from kolumn.source import Segment, find_segments
+from kolumn.source import LOG, SIDE_FILES, Segment, find_segments
 from kolumn.spark_plugin.bounds import log_end
-from kolumn.spark_plugin.staging import files_of
+from kolumn.spark_plugin.staging import adopt, files_of
+from kolumn.storage import Entry
+
+_OWN = (LOG, *SIDE_FILES)
+"""What Kolumn's writers write into a topic-partition."""
+_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,7 @@ def publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, for
     target : str
         The log directory, or its URL.
     staging : str
-        A folder on the same file system, for what ``overwrite`` replaces.
+        A folder on the same file system, for what ``overwrite`` replaces behind a URL.
     pieces : list of Piece
     overwrite : bool
         Whether the topic-partitions that are there go away, all of them.
@@ -46,10 +54,12 @@ def publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, for
     Raises
     ------
     ArgumentError
-        Offsets that overlap, between tasks or with what is there. Nothing has changed then.
+        Offsets that overlap, between tasks or with what is there, or files that ``overwrite`` would remove and that Kolumn did not
+        write. Nothing has changed then.
     KolumnError
         A file can't be moved. What was moved has been moved back.
     """
+    undo_dead(target)
     pieces = sorted((piece for piece in pieces if piece.last >= 0), key=lambda piece: (piece.name, piece.first))
     for name, group in groupby(pieces, key=lambda piece: piece.name):
         own = list(group)
@@ -61,8 +71,36 @@ def publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, for
                 )
         if not overwrite:
             _check_behind(storage.within(target, name), own[0], format)
-    moves = _replaced(target, staging) if overwrite else []
-    _move(moves + [move for piece in pieces for move in _files(piece, target)])
+    gone = _replaced(target) if overwrite else []
+    moves = [move for piece in pieces for move in _files(piece, target)]
+    if storage.is_url(target):
+        # Object stores move file by file.
+        kept = storage.within(staging, "replaced")
+        away = [(name, storage.within(kept, *name.rsplit("/", 2)[1:])) for name in gone]
+        _move(away + moves)
+    else:
+        move_all(target, moves, gone)
+
+
+def move_all(root: str, moves: list[tuple[str, str]], gone: Sequence[str] = ()) -> None:
+    """Give staged files their names below a folder, all or none, while others go.
+
+    On this machine whatever stops it is undone by the next job (`kolumn.commit`); behind a URL only an error is.
+    """
+    if storage.is_url(root):
+        _move(moves)
+        return
+    with Commit(Path(root)) as commit:
+        for name in gone:
+            commit.remove(Path(name))
+        for file, final in moves:
+            adopt(commit, file, final)
+
+
+def undo_dead(target: str) -> None:
+    """Undo what a job was doing when it died in its commit."""
+    if not storage.is_url(target):
+        remove_leftovers(Path(target))
 
 
 def end_of(folder: str, format: str) -> int | None:
@@ -79,14 +117,35 @@ def _check_behind(folder: str, piece: Piece, format: str) -> None:
         raise ArgumentError(f"{folder}: its log ends at offset {end}, and records from {piece.first} on were to be appended")
 
 
-def _replaced(target: str, staging: str) -> list[tuple[str, str]]:
-    """Topic-partitions that are there: object stores move file by file."""
-    folders = sorted({storage.parent(segment.path) for segment in _segments(target)})
-    places = [(folder, storage.within(staging, "replaced", storage.base_name(folder))) for folder in folders]
-    if not storage.is_url(target):
-        return places
-    files = [(file.name, place) for folder, place in places for file in storage.listing(folder)]
-    return [(name, storage.within(place, storage.base_name(name))) for name, place in files]
+def _replaced(target: str) -> list[str]:
+    """Files of all topic-partitions that are there, links to such as links.
+
+    Raises
+    ------
+    ArgumentError
+        Something among them is no file that Kolumn writes.
+    """
+    names: list[str] = []
+    foreign: list[str] = []
+    for folder in sorted({storage.parent(segment.path) for segment in _segments(target)}):
+        if storage.is_url(target):
+            there = storage.listing(folder)
+        elif os.path.samefile(folder, target):
+            raise ArgumentError(f"{target} holds segments itself: name a log directory, which has a folder for each topic-partition")
+        elif os.path.islink(folder):
+            names.append(folder)
+            continue
+        else:
+            there = [Entry(one.path, 0, one.is_symlink() or not one.is_file()) for one in os.scandir(folder)]
+        for one in there:
+            (names if not one.is_folder and one.name.endswith(_OWN) else foreign).append(one.name)
+    if foreign:
+        some = ", ".join(sorted(foreign)[:_NAMED])
+        raise ArgumentError(
+            f"{target}: overwrite removes every topic-partition, and {len(foreign)} files or folders in them are none that Kolumn writes: "
+            f"{some}: move them away, or name another target"
+        )
+    return names
 
 
 def _segments(target: str) -> list[Segment]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyspark
 
 from kolumn.errors import ArgumentError, MissingError
+from kolumn.ownership import objection
 from kolumn.spark_plugin.java import find_java
 
 GROUP, ARTIFACT, RELEASE, CLASSIFIER = "com.nvidia", "rapids-4-spark_2.13", "26.08.1", "cuda13"
@@ -71,6 +72,8 @@ def find_jar() -> Path:
     places = [Path(named)] if named else [_cache() / JAR, maven]
     for jar in places:
         if jar.is_file():
+            if jar == _cache() / JAR and (wrong := objection(_cache())) is not None:
+                raise MissingError(f"{jar} is not used, since somebody else could have put it there: {wrong}")
             return jar
     raise MissingError(
         f"{places[0]}: no jar of the RAPIDS Accelerator. kolumn.spark_plugin.rapids.fetch_jar() brings it ({GROUP}:{ARTIFACT}:{RELEASE}, "

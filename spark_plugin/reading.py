@@ -1,8 +1,8 @@
-"""One task: a split's ranges, decoded within the bounds of their topic partitions."""
+"""What a task does, whatever asked for it: it takes its GPU where one is asked for, and decodes ranges."""
 
 import gc
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import groupby
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from kolumn.backend import choose
-from kolumn.damage import Damage
+from kolumn.damage import Damage, Tally
 from kolumn.decode import scan_ranges
+from kolumn.options import Options
 from kolumn.source import Range
 from kolumn.spark_plugin.gpu_task import use_gpu
 from kolumn.spark_plugin.options import ReadOptions
@@ -32,13 +33,36 @@ def settle_in() -> None:
     gc.freeze()
 
 
-def read_split(split: Split, options: ReadOptions, damage: Callable[[Damage], None]) -> Iterator[pa.RecordBatch]:
-    """Decode a split; errors as `kolumn.decode.scan_ranges`."""
-    if choose(options.decode.backend) == "gpu":
-        use_gpu()
-    for key, ranges in groupby(split.ranges, _key):
-        yield from scan_ranges(ranges, narrowed(options, split.bounds.get(key, (None, None))).decode, damage=damage)
+def read_task(
+    parts: Iterable[tuple[Iterable[Range], Options]],
+    damage: Callable[[Damage], None],
+    tally: Callable[[Range, Tally], None] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Decode what a task is to read: the only way from a task to `kolumn.decode.scan_ranges`, whose errors it raises.
+
+    Parameters
+    ----------
+    parts : iterable of (iterable of Range, Options)
+        Ranges, and how they are decoded. Where that is on a GPU, it is the one that Spark gave to the task.
+    damage : callable
+        Is given each damage that ``errors="skip"`` leaves out.
+    tally : callable, optional
+        Is given each range and what was found in it.
+    """
+    for ranges, options in parts:
+        if choose(options.backend) == "gpu":
+            use_gpu()
+        yield from scan_ranges(ranges, options, damage=damage, tally=tally)
     settle_in()
+
+
+def read_split(
+    split: Split, options: ReadOptions, damage: Callable[[Damage], None], tally: Callable[[Range, Tally], None] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Decode a split within the bounds of its topic partitions."""
+    groups = groupby(split.ranges, _key)
+    parts = ((ranges, narrowed(options, split.bounds.get(key, (None, None))).decode) for key, ranges in groups)
+    yield from read_task(parts, damage, tally)
 
 
 def warn(damage: Damage) -> None:

@@ -22,9 +22,12 @@ from kolumn.errors import ArgumentError
 from kolumn.find_transactions import transactions_of_segment
 from kolumn.formats import table
 from kolumn.plan import headers
+from kolumn.replicas.copies import one_directory
 from kolumn.source import Segment
+from kolumn.spark_plugin.publish import move_all
 from kolumn.spark_plugin.session import by_job
 from kolumn.spark_plugin.staging import Staging, files_of
+from kolumn.spark_plugin.workers_python import use_this_python
 
 _TASKS_EACH = 4
 """Tasks for each slot: segments differ in size."""
@@ -53,8 +56,9 @@ def convert(spark: SparkSession, source: Any, target: str, **options: Any) -> Co
     Conversion
         The sum of all.
     """
+    use_this_python(spark)
     job = Job.of(**options)
-    items = _places(segments_of(source, job.options), target)
+    items = _places(job.chosen(segments_of(source, job.options)), target)
     found: dict[str, Any] = {}
     if job.drop_transactions:
         firsts = list({folder_of(segment): segment for segment, _ in items}.items())
@@ -87,10 +91,11 @@ def compact(spark: SparkSession, source: Any, target: str, *, include_active: bo
     Compaction
         The sum of all.
     """
+    use_this_python(spark)
     how = Settings.of(**options)
     if how.first_dirty:
         raise ArgumentError("first_dirty_offset: a round in Spark cleans whole partitions; leave it out, or use kolumn.compact")
-    segments = segments_of(source, how.options)
+    segments = one_directory(segments_of(source, how.options), "compact")
     places = dict(_places(segments, target))
     partitions = [list(own) for _, own in groupby(segments, key=folder_of)]
     plans = list(by_job(spark)(lambda own: plan_partition(own, how, include_active), partitions))
@@ -172,10 +177,10 @@ def _run(spark: SparkSession, target: str, items: list[Any], work: Callable[[Sta
     path = name_of(target)
     where = Staging(storage.parent(path) if path.endswith(".log") else path, "rewrite")
     try:
-        for one in spark.sparkContext.parallelize(items, min(len(items), slots)).map(partial(work, where)).collect():
-            storage.make_folder(storage.parent(one.place))
-            for file in files_of(one.folder):
-                storage.move(file, storage.beside(one.place, storage.base_name(file)))
+        done = spark.sparkContext.parallelize(items, min(len(items), slots)).map(partial(work, where)).collect()
+        files = [(file, storage.beside(one.place, storage.base_name(file))) for one in done for file in files_of(one.folder)]
+        move_all(where.root, files)
+        for one in done:
             count(one.result)
     finally:
         where.remove()

@@ -8,15 +8,18 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import StructType
 
 from kolumn.errors import ArgumentError
-from kolumn.schema import BATCH_SCHEMA, record_schema
+from kolumn.schema import BATCH_SCHEMA, REMARK_SCHEMA, record_schema
 from kolumn.spark_plugin.batches import BatchTableReader
 from kolumn.spark_plugin.options import ReadOptions
 from kolumn.spark_plugin.reading import read_split, warn
+from kolumn.spark_plugin.remarks import RemarkReader
 from kolumn.spark_plugin.schema import arrow_schema, check_schema, conform, spark_schema
 from kolumn.spark_plugin.splits import Split, plan_splits
 from kolumn.spark_plugin.stream import RecordStream
 from kolumn.spark_plugin.write import SegmentWriter
 from kolumn.spark_plugin.write_options import WriteOptions
+
+_TABLES = {"batches": BATCH_SCHEMA, "remarks": REMARK_SCHEMA}
 
 
 class RecordSource(DataSource):
@@ -34,14 +37,16 @@ class RecordSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns where the user gives no schema."""
-        if self.read_options.table == "batches":
-            return spark_schema(BATCH_SCHEMA)
+        if self.read_options.table in _TABLES:
+            return spark_schema(_TABLES[self.read_options.table])
         return spark_schema(record_schema(self.read_options.decode.columns))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of one DataFrame; Spark passes ``schema`` by name."""
         options = self.read_options.for_batch()
-        return BatchTableReader(options, schema) if options.table == "batches" else RecordReader(options, schema)
+        if options.table == "batches":
+            return BatchTableReader(options, schema)
+        return RemarkReader(options, schema) if options.table == "remarks" else RecordReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """The writer of one DataFrame."""

@@ -12,16 +12,17 @@ from itertools import chain
 from pyspark.sql.datasource import InputPartition
 
 from kolumn import plan
-from kolumn.api import segments_of
+from kolumn.api import live_segments
 from kolumn.find_transactions import with_transactions
 from kolumn.formats import table
 from kolumn.options import Options
-from kolumn.seek import select_ranges
+from kolumn.replicas.copies import one_log
+from kolumn.replicas.ranges import log_ranges
 from kolumn.source import Range, Segment
 from kolumn.spark_plugin.bounds import Bounds, bounds, resolve
 from kolumn.spark_plugin.options import ReadOptions
 from kolumn.spark_plugin.positions import Key
-from kolumn.spark_plugin.session import Run, by_threads
+from kolumn.spark_plugin.session import THREADS, Run, by_threads
 
 SMALLEST = 4 << 20
 """Bytes that are worth a task."""
@@ -35,8 +36,6 @@ class Split(InputPartition):
     ranges : tuple of Range
     bounds : dict
         First offset and the one behind the last for topic partitions that are not read as a whole.
-    files : dict
-        For a stream: the number (inode) of each file when it was planned.
     """
 
     def __init__(self, ranges: tuple[Range, ...], bounds: Mapping[Key, Bounds] = {}) -> None:
@@ -44,7 +43,6 @@ class Split(InputPartition):
         keys = {(one.segment.topic, one.segment.partition) for one in ranges}
         self.ranges = ranges
         self.bounds = {key: value for key, value in bounds.items() if key in keys and value != (None, None)}
-        self.files: dict[str, int | None] = {}
 
 
 def plan_splits(options: ReadOptions, run: Run = by_threads) -> list[Split]:
@@ -55,9 +53,23 @@ def plan_splits(options: ReadOptions, run: Run = by_threads) -> list[Split]:
     list of Split
         At least one: for an empty list Spark would make up a partition of its own.
     """
-    groups = options.wanted.choose(segments_of(options.paths, options.decode))
+    groups = segments_by_partition(options)
     starts, ends = resolve(options.start, groups, options.decode), resolve(options.end, groups, options.decode)
     return share(options, groups, bounds(starts, ends, groups, options.fail_on_data_loss), run) or [Split(())]
+
+
+def segments_by_partition(options: ReadOptions) -> dict[Key, list[Segment]]:
+    """The live segments of each topic partition that is wanted; those of all its copies, where they are to be merged.
+
+    Raises
+    ------
+    ArgumentError
+        As `kolumn.replicas.copies.one_log`; and for a topic or partition that is named and is not there.
+    """
+    groups = options.wanted.choose(live_segments(options.paths, options.decode))
+    if options.decode.replicas == "merge":
+        return groups
+    return {key: one_log(segments, options.decode) for key, segments in groups.items()}
 
 
 def even(size: int, split_bytes: int, slots: int | None) -> int:
@@ -86,40 +98,33 @@ def _within(segments: list[Segment], limit: Bounds, options: ReadOptions) -> lis
     """Parts of the segments, without what lies before the first record that a range of offsets or times can want."""
     if limit == (0, 0):
         return []
-    return select_ranges(segments, narrowed(options, limit).decode)
+    return log_ranges(segments, replace(narrowed(options, limit).decode, threads=THREADS))
 
 
 def wanted(segments: list[Segment], options: Options, target: int, run: Run = by_threads) -> list[Range]:
     """Parts of about ``target`` bytes of what a range of offsets or times can want."""
-    parts = chain.from_iterable(run(partial(_cut, target=target, records=None), select_ranges(segments, options)))
+    chosen = log_ranges(segments, replace(options, threads=THREADS))
+    parts = chain.from_iterable(run(partial(_cut, target=target, records=None), chosen))
     return with_transactions([part for part, _ in parts], options)
 
 
 def narrowed(options: ReadOptions, limit: Bounds) -> ReadOptions:
     """The options, with the narrower of their own range of offsets and ``limit``."""
-    decode = options.decode
-    start = max((offset for offset in (decode.start_offset, limit[0]) if offset is not None), default=None)
-    end = min((offset for offset in (decode.end_offset, limit[1]) if offset is not None), default=None)
-    return replace(options, decode=replace(decode, start_offset=start, end_offset=end))
+    return replace(options, decode=options.decode.within(*limit))
 
 
 def _cut(chosen: Range, target: int, records: int | None) -> list[tuple[Range, int]]:
     """Parts of a range and, where it matters, how many offsets each has."""
-    parts = [(part, 0) for part in plan.cut(chosen.segment, target)] if records is None else _count(chosen.segment, target, records)
-    found = []
-    for part, count in parts:
-        if part.start >= chosen.start:
-            found.append((part, count))
-        elif part.end > chosen.start:
-            found.append((replace(chosen, end=part.end), count))
-    return found
+    if chosen.fault is not None:
+        return [(chosen, 0)]
+    return [(part, 0) for part in plan.cut(chosen, target)] if records is None else _count(chosen, target, records)
 
 
-def _count(segment: Segment, target: int, records: int) -> list[tuple[Range, int]]:
+def _count(chosen: Range, target: int, records: int) -> list[tuple[Range, int]]:
     """As `kolumn.plan.cut`, and with at most ``records`` offsets in a part, unless one entry has more."""
-    parts, rest, first = [], Range.whole(segment), (segment.base_offset or 0)
+    parts, rest, first = [], chosen, chosen.floor + 1
     last = rest.floor
-    for rows in plan.headers(segment):
+    for rows in plan.headers(chosen.segment, chosen.start, chosen.end):
         for position, offset in rows[:, (table.POSITION, table.LAST_OFFSET)].tolist():
             if position > rest.start and (position - rest.start >= target or offset - first >= records):
                 parts.append((replace(rest, end=position), last - rest.floor))

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from kolumn import parquet
-from kolumn.decode import scan_ranges
 from kolumn.options import Options
 from kolumn.schema import record_schema
 from kolumn.source import Range
-from kolumn.spark_plugin.reading import warn
+from kolumn.spark_plugin.manifest import to_disk
+from kolumn.spark_plugin.reading import read_task, warn
 
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 IN_THE_FOLDER = ("topic", "partition")
@@ -50,7 +50,7 @@ def write_job(job: Job, layout: Layout) -> Iterator[dict[str, Any]]:
     options = layout.options if job.start_offset is None else replace(layout.options, start_offset=job.start_offset)
     files: dict[str, _File] = {}
     try:
-        for batch in scan_ranges(job.ranges, options, damage=warn):
+        for batch in read_task([(job.ranges, options)], warn):
             for day, part in _days(batch) if layout.by_day else [("", batch)]:
                 if day not in files:
                     files[day] = _File(layout)
@@ -98,6 +98,7 @@ class _File:
         self._write()
         self.writer.close()
         self.stream.close()
+        to_disk(self.layout.files, f"{self.layout.staging}/{self.name}")
         return {"staged": self.name, "rows": self.rows, "first": self.first, "last": self.last}
 
     def abandon(self) -> None:

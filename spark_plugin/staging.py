@@ -1,5 +1,6 @@
 """A folder for what tasks have written, until the driver gives it its place; on the file system of the target."""
 
+import os
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -8,9 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from kolumn import storage
+from kolumn.commit import NO_LINKS, Commit
 from kolumn.encode.outgoing import send
-from kolumn.encode.segments import make_parent
 from kolumn.errors import KolumnError
+from kolumn.staged_file import make_folders, writing
 
 
 class Staging:
@@ -25,7 +27,7 @@ class Staging:
 
     Attributes
     ----------
-    name : str
+    root, name : str
 
     Raises
     ------
@@ -34,10 +36,13 @@ class Staging:
     """
 
     def __init__(self, target: str, name: str) -> None:
+        self.root = target
         self.name = storage.within(target, f".kolumn-{name}.{uuid.uuid4().hex}.partial")
         # Behind a URL folders come with what is in them: object stores have no others.
         if not storage.is_url(self.name):
-            _make(make_parent(Path(self.name)))
+            with writing(self.name):
+                make_folders(Path(self.name).parent)
+            _make(Path(self.name))
 
     @contextmanager
     def attempt(self) -> Iterator[tuple[Path, str]]:
@@ -77,9 +82,19 @@ def files_of(folder: str) -> list[str]:
     return sorted((one.name for one in storage.listing(folder)), key=storage.logs_last)
 
 
+def adopt(commit: Commit, file: str, final: str) -> None:
+    """Let a commit give a staged file its name; the file stays where it is until the job is over, or the commit fails."""
+    place = commit.place(Path(final))
+    with writing(final):
+        try:
+            os.link(file, place)
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            os.rename(file, place)
+
+
 def _make(folder: Path) -> Path:
-    try:
-        folder.mkdir()
-    except OSError as error:
-        raise KolumnError(f"{folder}: cannot be written: {error.strerror}") from error
+    with writing(folder):
+        folder.mkdir(mode=0o700)
     return folder

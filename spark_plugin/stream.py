@@ -10,18 +10,18 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kolumn.api import segments_of
 from kolumn.errors import ArgumentError
 from kolumn.find_transactions import transactions_of
 from kolumn.source import Segment
 from kolumn.spark_plugin.bounds import Bounds, log_end, log_start, lost
-from kolumn.spark_plugin.live import check_planned, clip, planned
+from kolumn.spark_plugin.live import check_planned, clip
 from kolumn.spark_plugin.options import ReadOptions
 from kolumn.spark_plugin.positions import EARLIEST, LATEST, Key, Position
-from kolumn.spark_plugin.progress import Pair, Topics, from_json, limit_ends, to_json
+from kolumn.spark_plugin.progress import Pair, Topics, from_json, ids_of, limit_ends, to_json
 from kolumn.spark_plugin.reading import read_split, warn
 from kolumn.spark_plugin.schema import arrow_schema, conform
-from kolumn.spark_plugin.splits import Split, share
+from kolumn.spark_plugin.splits import Split, segments_by_partition, share
+from kolumn.spark_plugin.topic_ids import created_anew, topic_ids
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as _AvailableNow
@@ -44,6 +44,8 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
             raise ArgumentError(f"option {options.end.option}: a stream has no end")
         if options.table != "records":
             raise ArgumentError("option table: a stream has records alone")
+        if options.decode.replicas == "merge":
+            raise ArgumentError("option replicas: a stream reads one copy of a growing log: replicas=first, or name one of the directories")
         self.options, self.spark_schema = options, schema
         self.target: dict[Pair, int] | None = None
         self.triggered = -math.inf
@@ -55,17 +57,22 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         named: dict[Key, list[Segment]] = dict(groups.items())
         found = start.resolve(named, self.options.decode)
         ends = {EARLIEST: _begin, LATEST: self._end}
-        return to_json({key: ends[found[key]](group) if found[key] in ends else found[key] for key, group in groups.items()})
+        resolved = {key: ends[found[key]](group) if found[key] in ends else found[key] for key, group in groups.items()}
+        return to_json(resolved, _ids(groups))
 
     def latestOffset(self, start: Topics | None = None, limit: Any = None) -> Topics:  # noqa: N802
         """Where the micro-batch from ``start`` ends. pyspark 4.1 gives neither argument."""
         groups = self._groups()
         ends = self._ends(groups) if self.target is None else self.target
+        ids = _ids(groups)
         if start is None:
-            return to_json(ends)
+            return to_json(ends, ids)
+        known = ids_of(start)
+        for what in created_anew(known, ids):
+            self._lost(what)
         # Spark passes on the one limit that it knows, or that there is none this time.
         limits = {} if type(limit).__name__ == "ReadAllAvailable" else dict(self.options.limits)
-        return to_json(self._next(from_json(start), ends, groups, limits))
+        return to_json(self._next(from_json(start), ends, groups, limits), known | ids)
 
     def _next(self, done: dict[Pair, int], ends: dict[Pair, int], groups: Groups, limits: dict[str, int]) -> dict[Pair, int]:
         for (topic, partition), offset in done.items():
@@ -111,6 +118,8 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
     def partitions(self, start: Topics, end: Topics) -> Sequence[InputPartition]:
         """Splits of the records with start <= offset < end: the same records at every try, whatever the segments are by then."""
         groups, starts = self._groups(), from_json(start)
+        for what in created_anew(ids_of(start) | ids_of(end), _ids(groups)):
+            self._lost(what)
         limits: dict[Key, Bounds] = {}
         for key, behind in from_json(end).items():
             begin, where = starts.get(key, 0), f"{key[0]}-{key[1]}"
@@ -124,7 +133,7 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
             if begin < behind:
                 limits[key] = (begin, behind)
         splits = share(self.options, {key: group for key, group in groups.items() if key in limits}, limits)
-        return [planned(Split(tuple(clip(split, limits)), limits)) for split in splits]
+        return [Split(tuple(clip(split, limits)), limits) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Decode one split."""
@@ -133,11 +142,10 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         check_planned(partition)
         for batch in read_split(partition, self.options, warn):
             yield from conform(batch, schema)
-        check_planned(partition)
 
     def _groups(self) -> Groups:
         """Live segments by topic partition; streams need Kafka's names, since offsets say which segments are new."""
-        found = self.options.wanted.choose(segments_of(self.options.paths, self.options.decode))
+        found = segments_by_partition(self.options)
         for key, segments in found.items():
             for segment in segments:
                 if None in key or segment.base_offset is None:
@@ -154,6 +162,10 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
             return end
         stable = transactions_of(segments, self.options.decode).last_stable_offset
         return end if stable is None else min(end, stable)
+
+
+def _ids(groups: Groups) -> dict[str, str]:
+    return topic_ids(segment for segments in groups.values() for segment in segments[:1])
 
 
 def _begin(segments: list[Segment]) -> int:

@@ -18,7 +18,7 @@ from kolumn.encode.table import check_columns
 from kolumn.encode.write import Writer
 from kolumn.errors import ArgumentError
 from kolumn.formats.layouts import ENRICHED_FORMAT, FORMAT_NAMES
-from kolumn.spark_plugin.publish import Piece, end_of, publish
+from kolumn.spark_plugin.publish import Piece, end_of, publish, undo_dead
 from kolumn.spark_plugin.schema import arrow_schema
 from kolumn.spark_plugin.staging import Staging
 from kolumn.spark_plugin.write_options import WriteOptions, check_topic
@@ -46,6 +46,8 @@ class SegmentWriter(DataSourceArrowWriter):
         if options.topic is None and "topic" not in schema.names:
             raise ArgumentError("no topic: give the DataFrame a column 'topic', or the write an option 'topic'")
         self.options, self.overwrite = options, overwrite
+        # Before anything asks where logs end.
+        undo_dead(options.path)
         self.staging = Staging(options.path, "write")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -77,8 +79,9 @@ class SegmentWriter(DataSourceArrowWriter):
             self.staging.remove()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Forget what the tasks have written."""
+        """Forget what the tasks have written, and undo a commit whose process died."""
         self.staging.remove()
+        undo_dead(self.options.path)
 
 
 class _Partition:

@@ -17,11 +17,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
 import kolumn.spark_plugin as plugin
+from kolumn.spark_plugin import parquet_export
 from kolumn.spark_plugin.java import use_java
 from kolumn.spark_plugin.staged import Job, Layout, write_job
-
-# What these functions need goes to the executors by value: this module is on no executor.
-export = sys.modules["kolumn.spark_plugin.export"]
 
 
 def session(package: str, home: Path) -> SparkSession:
@@ -86,7 +84,7 @@ def main(source: str, target: str, package: str) -> None:
     plugin.register(spark)
     rows = spark.read.format("kolumn").option("splitBytes", "100000").load(source).select("topic", "offset", "key", "value")
     pq.write_table(rows.toArrow(), f"{target}.rows.parquet")
-    export.write_job = writes_then_dies
+    parquet_export.write_job = writes_then_dies
     manifest = plugin.export(spark, source, target, split_bytes=100_000)
     killed = sorted(os.listdir(marks))
     spark.stop()

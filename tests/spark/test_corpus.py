@@ -35,12 +35,13 @@ COLUMNS = [*SAME, "segment", "topic", "partition", "timestamp"]
 
 
 def directories() -> list[Path]:
-    """Topic-partition directories of the repository's corpus and of the one that KOLUMN_CORPUS names."""
+    """Topic-partition directories of the repository's corpus and of the one that KOLUMN_CORPUS names; of copies, the latter's."""
     roots = [Path(__file__).resolve().parents[1] / "data" / "corpus"]
     if more := os.environ.get("KOLUMN_CORPUS"):
         roots.append(Path(more).resolve())
     suffix = ".expected.parquet"
-    return [path.with_name(path.name.removesuffix(suffix)) for root in roots for path in sorted(root.glob(f"*/*{suffix}"))]
+    found = {path.name: path.with_name(path.name.removesuffix(suffix)) for root in roots for path in sorted(root.glob(f"*/*{suffix}"))}
+    return list(found.values())
 
 
 def expected_segments(directory: Path) -> Iterator[tuple[str, pa.Table]]:

@@ -1,6 +1,5 @@
 """An export holds every record once: after retries, after a driver that died, and after a second run."""
 
-import importlib
 import json
 import os
 import shutil
@@ -18,11 +17,16 @@ from pyspark.sql import SparkSession
 import kolumn
 from kolumn.api import segments_of
 from kolumn.options import Options
-from kolumn.spark_plugin import export
+from kolumn.spark_plugin import export, parquet_export
 from kolumn.spark_plugin.manifest import Target
 
-module = importlib.import_module("kolumn.spark_plugin.export")
 pytestmark = pytest.mark.spark
+
+
+def replaced(path: Path, larger: Path) -> None:
+    """As a restored backup, or a broker that cleaned a segment and then got more."""
+    shutil.copy(larger, path.with_suffix(".new"))
+    os.replace(path.with_suffix(".new"), path)
 
 
 def exported(target: Path) -> pa.Table:
@@ -110,7 +114,7 @@ def test_a_run_that_died_while_publishing_is_finished_by_the_next(
             moved.append(final)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "Target", Dies)
+    monkeypatch.setattr(parquet_export, "Target", Dies)
     with pytest.raises(KeyboardInterrupt):
         export(spark, small_segments, str(tmp_path), split_bytes=30_000)
     assert len(moved) == 1
@@ -127,13 +131,13 @@ def test_a_run_that_died_while_publishing_is_finished_by_the_next(
 def test_an_attempt_that_fails_after_writing_is_not_counted(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
     """What a retried, killed or speculative attempt has written is in nobody's result, and goes with the staging folder."""
     place = Target(fs.LocalFileSystem(), str(tmp_path))
-    layout = module.Layout(place.files, place.staging("run"), Options.of(), False, 1000, "none")
-    (task,) = module.plan_tasks(
-        module.plan_jobs(segments_of([str(segment)], layout.options), layout.options, place.open(), 1 << 30), 1 << 30
+    layout = parquet_export.Layout(place.files, place.staging("run"), Options.of(), False, 1000, "none")
+    (task,) = parquet_export.plan_tasks(
+        parquet_export.plan_jobs(segments_of([str(segment)], layout.options), layout.options, place.open(), 1 << 30), 1 << 30
     )
-    attempts = [list(module.write_job(task[0], layout)) for _ in range(2)]
+    attempts = [list(parquet_export.write_job(task[0], layout)) for _ in range(2)]
     assert attempts[0][0]["staged"] != attempts[1][0]["staged"]
-    module._publish(place, place.open(), "run", attempts[1])
+    parquet_export._publish(place, place.open(), "run", attempts[1])
     assert exported(tmp_path)["offset"].equals(kolumn.read(segment)["offset"])
     assert hidden(tmp_path) == ["00000001.json"]
 
@@ -158,3 +162,139 @@ def test_two_copies_of_a_partition_are_refused(spark: SparkSession, segment: Pat
     shutil.copy(segment, copy)
     with pytest.raises(kolumn.ArgumentError, match="export one copy of a partition"):
         export(spark, [segment, copy], str(tmp_path / "target"))
+
+
+@pytest.mark.parametrize("change", ["replaced", "deleted"])
+def test_a_segment_that_is_another_one_when_the_tasks_come(
+    change: str, spark: SparkSession, small_segments: Path, segment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error, and a manifest that claims nothing: the records that were not read must be fetched by a later run."""
+    log, target = tmp_path / "log" / small_segments.name, tmp_path / "lake"
+    shutil.copytree(small_segments, log)
+    third = sorted(log.glob("*.log"))[2]
+    write = parquet_export._write
+
+    def changed(*args: object) -> object:
+        if change == "replaced":
+            replaced(third, segment)
+        else:
+            third.unlink()
+        return write(*args)  # type: ignore[arg-type]
+
+    assert segment.stat().st_size > third.stat().st_size
+    monkeypatch.setattr(parquet_export, "_write", changed)
+    expected = {"replaced": "was replaced by another file", "deleted": "was deleted"}[change]
+    with pytest.raises(PySparkException, match=f"{expected} after the source was looked at"):
+        export(spark, log, str(target), split_bytes=100_000)
+    assert not list(target.rglob("*.parquet"))
+    assert hidden(target) == []
+    monkeypatch.undo()
+    if change == "deleted":
+        for suffix in (".index", ".timeindex"):
+            third.with_suffix(suffix).unlink()
+        done = export(spark, log, str(target), split_bytes=100_000)
+        assert done.partitions["many-segments"]["0"]["rows"] == kolumn.read(log).num_rows
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        {"../victim/nothing": "x/y", "../secret.txt": "stolen.txt"},
+        {f"_kolumn/staging/{'0' * 32}/{'0' * 32}.parquet": "../../stolen.parquet"},
+        {f"_kolumn/staging/../{'0' * 32}.parquet": f"topic=t/partition=0/{0:020d}-{'0' * 32}.parquet"},
+        ["no", "moves"],
+    ],
+    ids=str,
+)
+def test_an_intent_that_no_export_wrote(spark: SparkSession, segment: Path, tmp_path: Path, moves: object) -> None:
+    """Whoever may write to a target must not decide what the next export moves and removes."""
+    target, secret = tmp_path / "lake", tmp_path / "secret.txt"
+    secret.write_text("mine")
+    (target / "_kolumn").mkdir(parents=True)
+    planted = target / "_kolumn" / "00000001.intent.json"
+    planted.write_text(json.dumps({"moves": moves, "manifest": {"number": 1}}))
+    with pytest.raises(kolumn.KolumnError, match="no export wrote this"):
+        export(spark, segment, str(target))
+    assert secret.read_text() == "mine"
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] in ([secret, planted], [planted, secret])
+
+
+def test_two_exports_to_one_target(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
+    """The second one is refused, and what the first one wrote stays."""
+    target = Target(fs.LocalFileSystem(), str(tmp_path / "lake"))
+    with target.alone(), pytest.raises(kolumn.KolumnError, match="another export is writing to it"):
+        export(spark, segment, target.root)
+    assert not (tmp_path / "lake").exists()
+    assert export(spark, segment, target.root).number == 1
+
+
+def test_what_a_killed_export_staged_is_removed(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
+    staged = tmp_path / "_kolumn" / "staging" / ("a" * 32)
+    staged.mkdir(parents=True)
+    (staged / f"{'b' * 32}.parquet").write_bytes(b"PAR1")
+    export(spark, segment, str(tmp_path))
+    assert hidden(tmp_path) == ["00000001.json"]
+
+
+def log_of(root: Path, first: int, rows: int, number: str | None = None) -> Path:
+    """A log of one topic with offsets from ``first`` on, as it is after it was created with an id."""
+    folder = root / "log" / "orders-0"
+    shutil.rmtree(folder, ignore_errors=True)
+    offsets = pa.array(range(first, first + rows), pa.int64())
+    kolumn.write(pa.table({"value": pa.array([b"v"] * rows, pa.binary()), "offset": offsets}), folder)
+    if number is not None:
+        (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {number}\n")
+    return folder.parent
+
+
+OLD, NEW = "CB7H1K6OSfK1-BrQJPzEKQ", "gMf8SHNYTfiX_aTsKKMsbQ"
+
+
+def test_a_log_that_does_not_go_on_where_the_target_ends(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Created anew, with fewer records; or cut by retention before its records were exported."""
+    target = tmp_path / "lake"
+    done = export(spark, log_of(tmp_path, 0, 600), str(target), columns=["offset"])
+    assert done.partitions["orders"]["0"]["next"] == 600
+    for first, rows, message in (
+        (0, 50, "orders-0: the target has the offsets up to 599, and the log ends at 50: the topic was created anew, or its log was cut"),
+        (700, 50, "orders-0: the target has the offsets up to 599, and the log begins at 700: those between were deleted"),
+    ):
+        log = log_of(tmp_path, first, rows)
+        with pytest.raises(kolumn.KolumnError, match=rf"{message}.*fail_on_data_loss=False reads what is there"):
+            export(spark, log, str(target), columns=["offset"])
+        assert hidden(target) == ["00000001.json"]
+    caplog.clear()
+    found = export(spark, log, str(target), columns=["offset"], fail_on_data_loss=False)
+    assert "the log begins at 700" in caplog.text
+    assert found.partitions["orders"]["0"] == {"first": 0, "next": 750, "rows": 650}
+    assert export(spark, log_of(tmp_path, 0, 50), str(target), columns=["offset"], fail_on_data_loss=False) == found
+    # At its end, or with that much again: nothing to say.
+    assert export(spark, log_of(tmp_path, 700, 50), str(target), columns=["offset"]) == found
+
+
+def test_a_damaged_end_is_no_missing_end(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
+    """With errors="skip" an export may have read more than the headers lead to."""
+    log, target = tmp_path / "log" / "java-zstd-0", tmp_path / "lake"
+    log.mkdir(parents=True)
+    data = bytearray(segment.read_bytes())
+    position = kolumn.batches(segment)["position"][5].as_py()
+    data[position + 8 : position + 12] = b"\x7f\xff\xff\xff"
+    (log / segment.name).write_bytes(data)
+    done = export(spark, log, str(target), columns=["offset"], errors="skip")
+    assert done.partitions["java-zstd"]["0"]["next"] == kolumn.read(segment)["offset"][-1].as_py() + 1
+    assert export(spark, log, str(target), columns=["offset"], errors="skip") == done
+
+
+def test_a_topic_with_another_id(spark: SparkSession, tmp_path: Path) -> None:
+    """Its log is longer than what was exported: offsets alone would not tell."""
+    target = str(tmp_path / "lake")
+    done = export(spark, log_of(tmp_path, 0, 100, OLD), target, columns=["offset"])
+    assert done.topics == {"orders": OLD}
+    assert export(spark, log_of(tmp_path, 0, 110, OLD), target, columns=["offset"]).partitions["orders"]["0"]["next"] == 110
+    with pytest.raises(kolumn.KolumnError, match=f"topic orders: its id was {OLD} and is {NEW}: it was deleted and created anew"):
+        export(spark, log_of(tmp_path, 0, 500, NEW), target, columns=["offset"])
+    gone_on = export(spark, log_of(tmp_path, 0, 500, NEW), target, columns=["offset"], fail_on_data_loss=False)
+    assert gone_on.topics == {"orders": NEW}
+    assert gone_on.partitions["orders"]["0"]["rows"] == 500
+    # A log without the file tells nothing.
+    assert export(spark, log_of(tmp_path, 0, 510), target, columns=["offset"]).topics == {"orders": NEW}

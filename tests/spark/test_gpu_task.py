@@ -1,16 +1,29 @@
 """Which GPU a task takes, and what a transform on cuDF is given, with stand-ins for the GPU packages: no machine here has one."""
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 
+import kolumn
+from kolumn.api import segments_of
 from kolumn.errors import ArgumentError, MissingError
+from kolumn.find_transactions import with_transactions
 from kolumn.kernels import device
-from kolumn.spark_plugin import gpu_task
-from kolumn.spark_plugin.frames import apply
+from kolumn.options import Options
+from kolumn.schema import record_schema
+from kolumn.source import Range
+from kolumn.spark_plugin import gpu_task, reading
+from kolumn.spark_plugin.bounds import resolve
+from kolumn.spark_plugin.frames import apply, read_segments
+from kolumn.spark_plugin.options import ReadOptions
+from kolumn.spark_plugin.schema import spark_schema
+from kolumn.spark_plugin.splits import Split
+from kolumn.spark_plugin.staged import Job, Layout, write_job
 
 
 @pytest.mark.parametrize(
@@ -114,3 +127,69 @@ def test_no_device(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["cupy"].cuda.runtime, "getDeviceCount", none)
     with pytest.raises(MissingError, match="CUDA has none: cudaErrorNoDevice"):
         gpu_task.use_gpu()
+
+
+class Reached(Exception):  # noqa: N818
+    """The task has asked for its GPU."""
+
+
+def take_nothing(*_: Any) -> None:
+    raise Reached
+
+
+class Stub:
+    """In place of a session: keeps the function that would be sent to the tasks."""
+
+    sparkContext = SimpleNamespace(defaultParallelism=1, master="yarn", pythonExec=sys.executable)  # noqa: N815
+    sent: Any = None
+
+    def range(self, *_: int) -> "Stub":
+        return self
+
+    def mapInArrow(self, work: Any, _: Any) -> "Stub":  # noqa: N802
+        self.sent = work
+        return self
+
+
+NUMBERS = pa.record_batch({"id": [0]})
+
+
+def test_every_door_takes_the_tasks_gpu(segment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read, `read_segments` and `export`: each asks for the GPU that Spark gave to the task, before it decodes anything."""
+    monkeypatch.setattr(reading, "use_gpu", take_nothing)
+    monkeypatch.setattr(reading, "scan_ranges", lambda *_, **__: pytest.fail("decoded before the GPU was taken"))
+    options = Options.of(backend="gpu")
+    (found,) = segments_of(segment, options)
+    split = Split((Range.whole(found),))
+    with pytest.raises(Reached):
+        next(reading.read_split(split, ReadOptions((str(segment),), 1 << 20, False, options), print))
+    stub: Any = Stub()
+    read_segments(stub, segment, transform=lambda batch: batch, schema=spark_schema(record_schema(["offset"])), backend="gpu")
+    with pytest.raises(Reached):
+        next(stub.sent([NUMBERS]))
+    layout = Layout(fs.LocalFileSystem(), str(tmp_path), options, False, 1000, "none")
+    with pytest.raises(Reached):
+        next(write_job(Job("t", 0, None, split.ranges), layout))
+
+
+def test_only_one_function_runs_tasks() -> None:
+    """A new door has to go through it."""
+    texts = {path.name: path.read_text() for path in Path(reading.__file__).parent.glob("*.py")}
+    users = {name for name, text in texts.items() if "scan_ranges(" in text}
+    assert users == {"reading.py", "positions.py", "jobs.py"}
+    # The last two plan, on the driver.
+    assert all('backend="cpu"' in texts[name] for name in users - {"reading.py"})
+
+
+def test_the_driver_opens_no_gpu(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "runtime", lambda: pytest.fail("a GPU was opened to plan"))
+    monkeypatch.setenv("KOLUMN_BACKEND", "gpu")
+    times = kolumn.read(segment, columns=["offset", "timestampMs"], backend="cpu")
+    middle = times["timestampMs"][times.num_rows // 2].as_py()
+    expected = next(offset for offset, time in zip(*times.to_pydict().values(), strict=True) if time >= middle)
+    for backend in ("gpu", "auto"):
+        asked = ReadOptions.of({"path": str(segment), "backend": backend, "startingTimestamp": str(middle)})
+        groups = asked.wanted.choose(segments_of(asked.paths, asked.decode))
+        assert resolve(asked.start, groups, asked.decode) == dict.fromkeys(groups, expected)
+        draft = Options.of(backend=backend, format="kip98-draft", isolation_level="read_committed", errors="skip")
+        assert len(with_transactions([Range.whole(one) for one in segments_of(segment, draft)], draft)) == 1

@@ -1,14 +1,20 @@
 """Splits cover every batch once, at batch boundaries, and small segments share one. No session is needed for that."""
 
+import os
 import pickle
+import shutil
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import InputPartition
 
 import kolumn
+from kolumn.errors import KolumnError
 from kolumn.source import Range, Segment
+from kolumn.spark_plugin import DamageSource, RecordSource
 from kolumn.spark_plugin.options import ReadOptions
 from kolumn.spark_plugin.schema import MAX_BYTES, MAX_ROWS, conform
 from kolumn.spark_plugin.splits import pack, plan_splits
@@ -85,3 +91,31 @@ def test_batches_are_cut_to_size() -> None:
     huge = pa.record_batch([pa.array([bytes(MAX_BYTES + 1)] * 2)], schema=schema)
     assert [part.num_rows for part in conform(huge, schema)] == [1, 1]
     assert list(conform(huge.slice(0, 0), schema)) == []
+
+
+def read(reader: Any, splits: list[InputPartition]) -> int:
+    """Rows of all splits."""
+    return sum(batch.num_rows for split in splits for batch in reader.read(split))
+
+
+@pytest.mark.parametrize("change", ["replaced", "deleted"])
+@pytest.mark.parametrize("table", ["records", "batches", "damage"])
+def test_tasks_read_the_files_that_were_planned(table: str, change: str, small_segments: Path, segment: Path, tmp_path: Path) -> None:
+    log = tmp_path / small_segments.name
+    shutil.copytree(small_segments, log)
+    options = {"path": str(log), "splitBytes": "50000"}
+    source = DamageSource(options) if table == "damage" else RecordSource(options | {"table": table})
+    reader = source.reader(schema=source.schema())
+    sent: list[InputPartition] = pickle.loads(pickle.dumps(reader.partitions()))
+    assert len(sent) > 1 or table == "batches"
+    third = sorted(log.glob("*.log"))[2]
+    third.rename(tmp_path / "kept")
+    if change == "replaced":
+        shutil.copy(segment, log / "new")
+        os.replace(log / "new", third)
+    with pytest.raises(KolumnError, match=f"was {change}.* after the source was looked at.* Run again"):
+        read(reader, sent)
+    # The same file under its name again: nothing has happened to it.
+    (tmp_path / "kept").replace(third)
+    expected = {"records": kolumn.read(log).num_rows, "batches": kolumn.batches(log).num_rows, "damage": 0}
+    assert read(reader, sent) == expected[table]

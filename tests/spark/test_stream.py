@@ -1,5 +1,6 @@
 """Streams of a log directory that grows: limits, restarts, half-written batches, segments that are gone."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,36 @@ def test_a_file_that_was_replaced_is_not_read_by_old_positions(tmp_path: Path) -
     assert rows(reader, {"t": {"0": 0}}, {"t": {"0": 20}}) == upto(0, 0, 20)
 
 
+OLD, NEW = "CB7H1K6OSfK1-BrQJPzEKQ", "gMf8SHNYTfiX_aTsKKMsbQ"
+
+
+def test_a_topic_that_was_created_anew(tmp_path: Path) -> None:
+    """With as many records as were read and more, so that only its id tells."""
+    write(tmp_path, 0, 0, 20)
+    metadata = tmp_path / "t-0" / "partition.metadata"
+    metadata.write_text(f"version: 0\ntopic_id: {OLD}\n")
+    reader = stream(tmp_path)
+    end = reader.latestOffset(reader.initialOffset(), None)
+    assert end == {"@ids": {"t": OLD}, "t": {"0": 20}}
+    assert rows(reader, reader.initialOffset(), end) == upto(0, 0, 20)
+    write(tmp_path, 0, 20, 30, base=0)
+    following = reader.latestOffset(end, None)
+    assert following == {"@ids": {"t": OLD}, "t": {"0": 30}}
+    metadata.write_text(f"version: 0\ntopic_id: {NEW}\n")
+    message = f"topic t: its id was {OLD} and is {NEW}: it was deleted and created anew"
+    with pytest.raises(KolumnError, match=message):
+        reader.latestOffset(end, None)
+    with pytest.raises(KolumnError, match=message):
+        reader.partitions(end, following)
+    on = stream(tmp_path, failOnDataLoss="false")
+    assert on.latestOffset(end, None) == {"@ids": {"t": NEW}, "t": {"0": 30}}
+    assert rows(on, end, following) == upto(0, 20, 30)
+    # A checkpoint of before ids were noted, and a log that says none.
+    assert stream(tmp_path).latestOffset({"t": {"0": 20}}, None) == {"@ids": {"t": NEW}, "t": {"0": 30}}
+    metadata.write_text("version: 0\n")
+    assert stream(tmp_path).latestOffset(end, None) == {"@ids": {"t": OLD}, "t": {"0": 30}}
+
+
 def test_a_stream_starts_at_the_end_and_needs_kafkas_names(tmp_path: Path) -> None:
     write(tmp_path, 0, 0, 20)
     options = ReadOptions.of({"path": str(tmp_path), "columns": "offset"})
@@ -162,7 +193,8 @@ def test_a_query_goes_on_from_its_checkpoint(query: Query) -> None:
         file.write(batch([Record(30, None, b"half")])[:40])
     query.run()
     assert query.rows() == upto(0, 0, 30) + upto(1, 0, 5)
-    # the first segment is deleted: all of it has been read
+    # the broker that wrote the half comes back, and cuts it off; the first segment is deleted: all of it has been read
+    os.truncate(active, active.stat().st_size - 40)
     (query.log / "t-0" / f"{0:020}.log").unlink()
     write(query.log, 0, 40, 50)
     query.run()

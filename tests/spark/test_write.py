@@ -1,6 +1,7 @@
 """``df.write.format("kolumn")``: segments from DataFrames, whole jobs or nothing."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,9 @@ from pyspark.sql import functions as sql
 import kolumn
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.spark_plugin.publish import Piece, publish
+from kolumn.spark_plugin.source import RecordSource
+from kolumn.spark_plugin.write import SegmentWriter
+from kolumn.spark_plugin.write_options import WriteOptions
 
 pytestmark = pytest.mark.spark
 
@@ -159,3 +163,92 @@ def test_a_move_that_fails_is_undone(tmp_path: Path, scheme: str) -> None:
 def _one(path: Path) -> Path:
     kolumn.write(pa.table({"value": ["x"]}), path)
     return path
+
+
+def _staged(folder: Path) -> Piece:
+    kolumn.write(pa.table({"value": ["new"]}), folder / "t-0")
+    return Piece("t", 0, str(folder / "t-0"), 0, 0)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "leader-epoch-checkpoint", "sub/deep.txt"])
+@ANYWHERE
+def test_overwrite_refuses_what_is_not_its_own(tmp_path: Path, scheme: str, name: str) -> None:
+    log = tmp_path / "log"
+    kolumn.write(pa.table({"value": ["old"]}), log / "payments-7")
+    (log / "payments-7" / name).parent.mkdir(exist_ok=True)
+    (log / "payments-7" / name).write_text("mine")
+    before = names(log)
+    piece = _staged(tmp_path / "staging")
+    with pytest.raises(ArgumentError, match=rf"1 files or folders in them are none that Kolumn writes: .*{name.partition('/')[0]}"):
+        publish(f"{scheme}{log}", f"{scheme}{tmp_path / 'staging'}", [piece], overwrite=True)
+    assert names(log) == before
+
+
+def test_overwrite_leaves_alone_what_a_link_leads_to(tmp_path: Path) -> None:
+    elsewhere, log = tmp_path / "elsewhere", tmp_path / "log"
+    kolumn.write(pa.table({"value": ["old"]}), elsewhere / "t-0")
+    log.mkdir()
+    (log / "t-0").symlink_to(elsewhere / "t-0")
+    publish(str(log), "", [_staged(tmp_path / "staging")], overwrite=True)
+    assert kolumn.read(log)["value"].to_pylist() == [b"new"]
+    assert not (log / "t-0").is_symlink()
+    assert kolumn.read(elsewhere)["value"].to_pylist() == [b"old"]
+
+
+def test_overwrite_refuses_a_partition_folder(tmp_path: Path) -> None:
+    kolumn.write(pa.table({"value": ["old"]}), tmp_path / "t-0")
+    with pytest.raises(ArgumentError, match="holds segments itself"):
+        publish(str(tmp_path / "t-0"), "", [_staged(tmp_path / "staging")], overwrite=True)
+    assert kolumn.read(tmp_path / "t-0")["value"].to_pylist() == [b"old"]
+
+
+def test_overwrite_with_nothing(tmp_path: Path) -> None:
+    kolumn.write(pa.table({"value": ["old"]}), tmp_path / "t-0")
+    publish(str(tmp_path), "", [], overwrite=True)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_commit_whose_process_is_killed_is_undone(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    """Spark commits in a Python worker, which the kernel may kill for memory, and answers with `abort`."""
+
+    class DyingWriter(SegmentWriter):
+        def commit(self, messages: Any) -> None:
+            import os
+            import signal
+
+            import kolumn.commit
+
+            named: list[Any] = []
+            real = kolumn.commit._name_new if mode == "append" else os.rename
+
+            def dies(*args: Any) -> None:
+                real(*args)
+                named.append(args)
+                if len(named) == 3:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            if mode == "append":
+                kolumn.commit._name_new = dies
+            else:
+                os.rename = dies
+            super().commit(messages)
+
+    class DyingSource(RecordSource):
+        @classmethod
+        def name(cls) -> str:
+            return "dying"
+
+        def writer(self, schema: Any, overwrite: bool) -> DyingWriter:
+            return DyingWriter(WriteOptions.of(self.options), schema, overwrite)
+
+    frame = spark.range(0, 30, 1, 3).select(sql.col("id").cast("string").alias("value"))
+    write(frame, tmp_path, topic="t")
+    before = names(tmp_path)
+    spark.dataSource.register(DyingSource)
+    with pytest.raises(Exception, match=r"(?s)Python worker|EOFException|crashed"):
+        frame.write.format("dying").mode(mode).option("topic", "t").save(str(tmp_path))
+    assert names(tmp_path) == before
+    assert kolumn.read(tmp_path).num_rows == 30
+    write(frame, tmp_path, mode=mode, topic="t")
+    assert kolumn.read(tmp_path).num_rows == (60 if mode == "append" else 30)

@@ -3,7 +3,7 @@
 import os
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -11,15 +11,18 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
-from kolumn.api import segments_of
+from kolumn.api import live_segments
 from kolumn.errors import ArgumentError
 from kolumn.options import Options
-from kolumn.spark_plugin.jobs import plan_jobs, plan_tasks
+from kolumn.spark_plugin.bounds import lost
+from kolumn.spark_plugin.jobs import GOES_ON, plan_jobs, plan_tasks
 from kolumn.spark_plugin.manifest import FOLDER, Manifest, Target
 from kolumn.spark_plugin.options import SPLIT_BYTES, ReadOptions
 from kolumn.spark_plugin.session import by_job, slots
 from kolumn.spark_plugin.splits import even
 from kolumn.spark_plugin.staged import Job, Layout, write_job
+from kolumn.spark_plugin.topic_ids import created_anew, topic_ids
+from kolumn.spark_plugin.workers_python import use_this_python
 
 _RESULT = pa.schema(
     [
@@ -47,13 +50,14 @@ def export(
     row_group_rows: int = 128 << 10,
     compression: str = "zstd",
     split_bytes: int = SPLIT_BYTES,
+    fail_on_data_loss: bool = True,
     **options: Any,
 ) -> Manifest:
     """Write the records that the target does not have yet to Parquet, in the workers.
 
-    Files are ``topic=…/partition=…/[day=…/]<first offset>-<…>.parquet`` below the target. The columns topic and partition (and day)
-    are in the names of the folders, where Spark and pyarrow find them; ``offset`` is always written. A file appears under its name
-    only when it is complete, and only for attempts that Spark counts as successful. One export at a time may run on a target.
+    Files are ``topic=…/partition=…/[day=…/]<first offset>-<…>.parquet`` below the target: topic, partition and day are in the names of
+    folders, ``offset`` is always written. A file gets its name when it is complete, and its attempt one that Spark counts as successful.
+    One export at a time writes to a target: on this machine's file systems a second one is refused.
 
     Parameters
     ----------
@@ -62,46 +66,52 @@ def export(
         As for `kolumn.read`; every segment needs a topic and a partition.
     target : str
         A folder, or a URI of a file system that pyarrow knows. Every worker has to reach it.
-    format : str
-        "parquet".
-    by_day : bool
-        A folder for each UTC day of the timestamps below each partition's.
-    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
-        What ``target`` is a path of.
-    row_group_rows : int
-        Rows of a row group, at most. Row groups are sorted by offset and have statistics of every column.
-    compression : str
-        A codec of Parquet, "none" for none.
+    format : "parquet"
+    by_day : bool, for folders of UTC days of the timestamps below each partition's
+    filesystem : pyarrow.fs.FileSystem or an fsspec one, optional: what ``target`` is a path of
+    row_group_rows, compression : int, str
+        Rows of a row group, at most, sorted by offset; a codec of Parquet, "none" for none.
     split_bytes : int
         How much of the log one task reads, at most, about; less where all tasks together would leave slots idle.
+    fail_on_data_loss : bool
+        Whether it is an error that a log does not go on where the target ends: it ends before, it begins later (retention), or its topic
+        was created anew (another id). With False that is a warning, and only later offsets are added.
     **options
         Attributes of `kolumn.options.Options`.
 
     Returns
     -------
     Manifest
-        Which offsets of which partitions are in, and the files that this run has added.
+        Which offsets of which partitions are in, and the files that this run added.
 
     Raises
     ------
     ArgumentError
         Options that make no sense or differ from those that the target was made with (``end_offset`` may differ), a segment
-        without topic or partition, two folders of one partition.
+        without topic or partition, two folders of one partition that overlap while ``replicas`` is "raise".
+    KolumnError
+        With ``fail_on_data_loss``; and another export is writing to the target.
     """
-    _check(format, compression, row_group_rows)
+    _check(spark, format, compression, row_group_rows)
     asked = ReadOptions.given(source, split_bytes, slots(spark), options)
     decode = Options.of(**(asdict(asked.decode) | {"columns": _columns(asked.decode.columns, by_day), "include_headers": False}))
-    place = _target(target, filesystem)
-    before = _continue(place.open(), place.root, decode, by_day)
-    run = uuid.uuid4().hex
+    place, run = _target(target, filesystem), uuid.uuid4().hex
     layout = Layout(place.files, place.staging(run), decode, by_day, row_group_rows, compression)
-    return _run(spark, asked, place, before, layout, run)
+    with place.alone():
+        return _run(spark, replace(asked, fail_on_data_loss=fail_on_data_loss), place, layout, run)
 
 
-def _run(spark: SparkSession, asked: ReadOptions, place: Target, before: Manifest, layout: Layout, run: str) -> Manifest:
-    segments = segments_of(asked.paths, layout.options)
+def _run(spark: SparkSession, asked: ReadOptions, place: Target, layout: Layout, run: str) -> Manifest:
+    before = _continue(place.open(), place.root, layout.options, layout.by_day)
+    place.sweep()
+    segments = live_segments(asked.paths, layout.options)
     target = even(sum(segment.size for segment in segments), asked.split_bytes, asked.slots)
-    tasks = list(plan_tasks(plan_jobs(segments, layout.options, before, target, by_job(spark)), target))
+    now = topic_ids(segments)
+    for what in created_anew(before.topics, now):
+        lost(what, asked.fail_on_data_loss, GOES_ON)
+    before.topics = before.topics | now
+    jobs = plan_jobs(segments, layout.options, before, target, by_job(spark), asked.fail_on_data_loss)
+    tasks = list(plan_tasks(jobs, target))
     if not tasks:
         return before
     try:
@@ -111,7 +121,8 @@ def _run(spark: SparkSession, asked: ReadOptions, place: Target, before: Manifes
         _tidy(place, run)
 
 
-def _check(format: str, compression: str, row_group_rows: int) -> None:
+def _check(spark: SparkSession, format: str, compression: str, row_group_rows: int) -> None:
+    use_this_python(spark)
     if format != "parquet":
         raise ArgumentError(f"format={format!r}: expected 'parquet'; the format of the log is always found out")
     if compression not in _CODECS:

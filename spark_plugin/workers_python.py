@@ -1,0 +1,97 @@
+"""Which Python Spark's workers run, and whether Kolumn is there.
+
+Spark takes PYSPARK_PYTHON, else ``python3`` of the PATH: another one than this, if this one's environment was not activated. What is
+looked for where:
+
+    a class that was registered, functions    driver's ``pythonExec``, with every task
+    ``format("kolumn")``, nothing registered  PYSPARK_DRIVER_PYTHON, PYSPARK_PYTHON or python3, as the JVM found them when it was started
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+
+from kolumn.errors import MissingError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NAMES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+_SECONDS = 60
+_ASK = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('kolumn') else 3)"
+
+
+def use_this_python(spark: "SparkSession") -> None:
+    """Have a local session's workers run the Python of this process, unless another one was asked for.
+
+    Workers on other machines are left alone: what is there can't be known from here.
+
+    Raises
+    ------
+    MissingError
+        Another one was asked for, and Kolumn is not there.
+    """
+    try:
+        context = spark.sparkContext
+    except PySparkException:
+        # Spark Connect: the server's Python is its own business.
+        return
+    if not str(context.master).startswith("local"):
+        return
+    if "PYSPARK_PYTHON" not in os.environ and context.getConf().get("spark.pyspark.python") is None:
+        context.pythonExec = sys.executable
+        return
+    if context.getConf().get("spark.submit.pyFiles") or context._python_includes:
+        # Kolumn may come with the job.
+        return
+    wrong = lacks_kolumn(context.pythonExec)
+    if wrong is not None:
+        raise MissingError(f"Spark's workers would run {wrong}. Set PYSPARK_PYTHON={sys.executable} before the session is started")
+
+
+def use_this_python_to_find_formats() -> None:
+    """To be called on import: where ``python3`` of the PATH would not find ``format("kolumn")``, the JVM to be started looks here.
+
+    Only where the environment names no Python: then there would be no such format.
+    """
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if main is not None and str(main.name).startswith("pyspark."):
+        # A worker.
+        return
+    if any(name in os.environ for name in (*_NAMES, "PYSPARK_GATEWAY_PORT")) or SparkContext._active_spark_context is not None:
+        return
+    if lacks_kolumn("python3") is not None:
+        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+
+@cache
+def lacks_kolumn(python: str) -> str | None:
+    """What is wrong with a Python, by its name or path; None if Kolumn is installed there."""
+    found = shutil.which(python)
+    if found is None:
+        return f"{python}, which is not there"
+    if _is_this(found):
+        return None
+    try:
+        done = subprocess.run([found, "-c", _ASK], stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{found}, which does not run: {error}"
+    return None if done.returncode == 0 else f"{found}, where Kolumn is not installed"
+
+
+def _is_this(python: str) -> bool:
+    """Whether a path is this Python. Those of virtual environments are links to the same file: their folders tell them apart."""
+    here, there = Path(sys.executable), Path(os.path.abspath(python))
+    return here.parent == there.parent and here.resolve() == there.resolve()
+
+
+def of_workers() -> str:
+    """The Python that a session would send to its workers if it was started now."""
+    return os.environ.get("PYSPARK_PYTHON", "python3")

@@ -1,0 +1,85 @@
+"""Copies of a partition through Spark: as `kolumn.read` merges them, however the bytes are shared out."""
+
+import shutil
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import kolumn
+from kolumn.spark_plugin import export, read_segments
+from kolumn.spark_plugin.options import ReadOptions
+from kolumn.spark_plugin.schema import spark_schema
+from kolumn.spark_plugin.splits import plan_splits
+from kolumn.spark_plugin.stream import RecordStream
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def copies(small_segments: Path, tmp_path: Path) -> list[str]:
+    """Two, in which every second batch is damaged: together whole."""
+    folders = [tmp_path / disk / small_segments.name for disk in ("b1", "b2")]
+    for turn, folder in enumerate(folders):
+        shutil.copytree(small_segments, folder)
+        for number, row in enumerate(kolumn.batches(folder).to_pylist()):
+            if number % 2 == turn:
+                path = Path(row["segment"])
+                data = bytearray(path.read_bytes())
+                data[row["position"] + row["size"] - 1] ^= 1
+                path.write_bytes(data)
+    return [str(folder) for folder in folders]
+
+
+def test_a_merge_is_what_python_reads(spark: SparkSession, copies: list[str], small_segments: Path, tmp_path: Path) -> None:
+    columns = ["offset", "key", "value", "timestamp"]
+    expected = kolumn.read(small_segments, columns=columns)
+    reader = spark.read.format("kolumn").option("replicas", "merge").option("columns", ",".join(columns))
+    assert reader.load(copies).toArrow().equals(expected)
+    cut = reader.option("splitBytes", "3000").load(copies)
+    assert cut.rdd.getNumPartitions() > 5
+    assert cut.toArrow().equals(expected)
+    few = reader.option("maxRecordsPerPartition", "50").load(copies)
+    assert few.toArrow().equals(expected)
+    start, end = expected["offset"][100].as_py(), expected["offset"][200].as_py()
+    ranged = reader.option("startOffset", start).option("endOffset", end).load(copies)
+    assert ranged.toArrow().equals(kolumn.read(small_segments, columns=columns, start_offset=start, end_offset=end))
+    frame = read_segments(spark, copies, replicas="merge", columns=columns, split_bytes=3000)
+    assert frame.toArrow().equals(expected)
+    assert spark.read.format("kolumn-damage").option("replicas", "merge").load(copies).count() == 0
+    entries = spark.read.format("kolumn").option("table", "batches").option("replicas", "merge").load(copies)
+    assert entries.count() == kolumn.batches(small_segments).num_rows
+    export(spark, copies, str(tmp_path / "lake"), replicas="merge", columns=columns)
+    found = ds.dataset(tmp_path / "lake", partitioning="hive", exclude_invalid_files=True).to_table(columns=columns).sort_by("offset")
+    assert found["offset"].equals(expected["offset"])
+    assert found["value"].equals(expected["value"])
+
+
+def test_copies_are_refused_or_the_first_is_read(spark: SparkSession, copies: list[str]) -> None:
+    with pytest.raises(PySparkException, match=r"replicas='merge' reads each offset once"):
+        spark.read.format("kolumn").load(copies).count()
+    first = spark.read.format("kolumn").option("replicas", "first").option("errors", "skip")
+    for source in (copies, copies[::-1]):
+        assert first.load(source).toArrow().equals(kolumn.read(source[0], errors="skip"))
+
+
+def test_positions_beyond_one_copy(copies: list[str]) -> None:
+    """A follower that lags does not say where the log ends."""
+    segments = sorted(Path(copies[1]).glob("*.log"))
+    segments[-1].unlink()
+    options = ReadOptions.of(
+        {"paths": f'["{copies[1]}", "{copies[0]}"]', "replicas": "merge", "endingOffsets": '{"many-segments":{"0":890}}'}
+    )
+    assert sum(len(split.ranges) for split in plan_splits(options)) > 0
+
+
+def test_a_stream_reads_one_copy(copies: list[str]) -> None:
+    texts = {"paths": f'["{copies[0]}", "{copies[1]}"]'}
+    schema = spark_schema(kolumn.read(copies[0], errors="skip").schema)
+    with pytest.raises(kolumn.ArgumentError, match="a stream reads one copy"):
+        RecordStream(ReadOptions.of(texts | {"replicas": "merge"}), schema)
+    with pytest.raises(kolumn.ArgumentError, match="copies of one partition"):
+        RecordStream(ReadOptions.of(texts), schema).latestOffset()
+    assert RecordStream(ReadOptions.of(texts | {"replicas": "first"}), schema).latestOffset()["many-segments"] == {"0": 900}
