@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from kolumn.broker import assign_offsets, for_fetch, mirror
     from kolumn.clean_by_age import Cleaning, clean
     from kolumn.compaction.compact import Compaction, compact
+    from kolumn.compile_ahead import Warmup, warmup
     from kolumn.conversion.convert import Conversion, convert, losses
+    from kolumn.damage import Damage, Skipped
     from kolumn.encode.write import write
-    from kolumn.read_cudf import read_cudf, read_pylibcudf
+    from kolumn.gpu_api import read_cudf, read_pylibcudf
     from kolumn.report import Report
 
 __version__ = "0.1.0"
@@ -23,12 +25,15 @@ __all__ = [
     "Compaction",
     "Conversion",
     "CorruptBatchError",
+    "Damage",
     "FormatError",
     "KolumnError",
     "LimitError",
     "MissingError",
     "Report",
+    "Skipped",
     "Space",
+    "Warmup",
     "assign_offsets",
     "batches",
     "clean",
@@ -43,6 +48,7 @@ __all__ = [
     "scan",
     "space",
     "verify",
+    "warmup",
     "write",
 ]
 
@@ -64,9 +70,13 @@ _LAZY = {
     "convert": "kolumn.conversion.convert",
     "losses": "kolumn.conversion.convert",
     "Conversion": "kolumn.conversion.convert",
-    "read_cudf": "kolumn.read_cudf",
-    "read_pylibcudf": "kolumn.read_cudf",
+    "read_cudf": "kolumn.gpu_api",
+    "read_pylibcudf": "kolumn.gpu_api",
     "Report": "kolumn.report",
+    "Damage": "kolumn.damage",
+    "Skipped": "kolumn.damage",
+    "warmup": "kolumn.compile_ahead",
+    "Warmup": "kolumn.compile_ahead",
 }
 
 
@@ -77,3 +87,8 @@ def __getattr__(name: str) -> Any:
         globals()[name] = value
         return value
     raise AttributeError(f"module 'kolumn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What is public: names that have not been used yet are not in the module's dictionary."""
+    return sorted([*__all__, "__version__"])

@@ -5,26 +5,34 @@ from typing import Any
 
 import pyarrow as pa
 
+from kolumn.backend import require
 from kolumn.batch_table import batch_tables
 from kolumn.damage import Tally
-from kolumn.decode import scan_ranges
+from kolumn.decode import OnDamage, scan_ranges
 from kolumn.find_transactions import with_transactions
 from kolumn.options import Options
-from kolumn.plan import without_replaced
-from kolumn.remarks import REMARKED, remarks
+from kolumn.payload import as_strings, check_payload, strings_of
+from kolumn.plan import with_twins, without_replaced
+from kolumn.remarks import REMARKED, Kind, Remark, null_values, remark_table
+from kolumn.replicas.copies import Overlap, one_log, overlaps
+from kolumn.replicas.ranges import log_ranges, whole_ranges
 from kolumn.report import Report, make_report
 from kolumn.schema import BATCH_SCHEMA, record_schema
-from kolumn.seek import select_ranges
 from kolumn.source import Range, Segment, find_segments
 
 
-def segments_of(source: Any, options: Options) -> list[Segment]:
-    """Live segments of a source."""
+def live_segments(source: Any, options: Options) -> list[Segment]:
+    """Live segments of a source, of all copies of a topic-partition that are in it."""
     found = find_segments(source, options.topic, options.partition)
-    return without_replaced([replace(segment, format=options.format) for segment in found])
+    return with_twins(without_replaced([replace(segment, format=options.format) for segment in found]))
 
 
-def scan(source: Any, **options: Any) -> pa.RecordBatchReader:
+def segments_of(source: Any, options: Options) -> list[Segment]:
+    """Live segments of a source, no offset of a topic-partition twice; errors as `kolumn.replicas.copies.one_log`."""
+    return one_log(live_segments(source, options), options)
+
+
+def scan(source: Any, *, on_damage: OnDamage | None = None, payload: str = "binary", **options: Any) -> pa.RecordBatchReader:
     """Stream the records of Kafka log segments as Arrow record batches.
 
     Memory is bounded: at most twice ``threads`` chunks of ``chunk_bytes`` are under way, whatever the size of the source.
@@ -32,7 +40,13 @@ def scan(source: Any, **options: Any) -> pa.RecordBatchReader:
     Parameters
     ----------
     source : str, PathLike or iterable of those
-        A segment file, a ``topic-partition`` directory, a log directory of many, a glob, or a list of those.
+        A segment file, a ``topic-partition`` directory, a log directory of many, a glob, or a list of those. Several directories of
+        one topic-partition are one log where their offsets do not overlap; else ``replicas`` says what to do.
+    on_damage : callable, optional
+        Is given a `kolumn.Damage` for each damaged stretch that ``errors="skip"`` leaves out; `kolumn.Skipped` collects and counts them.
+    payload : str
+        "binary": keys, values and headers' values as bytes. "string": as strings over the same bytes, which are not looked at: that they
+        are text is the caller's word.
     **options
         Attributes of `kolumn.options.Options`.
 
@@ -45,28 +59,36 @@ def scan(source: Any, **options: Any) -> pa.RecordBatchReader:
     Raises
     ------
     ArgumentError
-        An unknown option, a value that makes no sense, or a source without segments.
+        An unknown option, a value that makes no sense, a source without segments, or copies of a topic-partition that overlap while
+        ``replicas`` is "raise".
     MissingError
-        A GPU was asked for.
+        A GPU was asked for, and there is none, or a package is missing: at the call, before anything is read.
     CorruptBatchError, FormatError, LimitError
         While it is read, with ``errors="raise"``. A truncated last entry and a zero-filled tail are no errors.
     """
+    check_payload(payload)
     chosen = Options.of(**options)
-    ranges = with_transactions(select_ranges(segments_of(source, chosen), chosen), chosen)
-    return pa.RecordBatchReader.from_batches(record_schema(chosen.columns, chosen.binary), scan_ranges(ranges, chosen))
+    require(chosen.backend)
+    ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
+    schema, found = record_schema(chosen.columns, chosen.binary), scan_ranges(ranges, chosen, on_damage)
+    if payload == "string":
+        schema = as_strings(schema)
+        found = (strings_of(batch, schema) for batch in found)
+    return pa.RecordBatchReader.from_batches(schema, found)
 
 
-def read(source: Any, **options: Any) -> pa.Table:
+def read(source: Any, *, on_damage: OnDamage | None = None, payload: str = "binary", **options: Any) -> pa.Table:
     """Read the records of Kafka log segments into one Arrow table; parameters, columns and errors as `scan`."""
-    with scan(source, **options) as reader:
+    with scan(source, on_damage=on_damage, payload=payload, **options) as reader:
         return reader.read_all()
 
 
-def batches(source: Any, **options: Any) -> pa.Table:
+def batches(source: Any, *, on_damage: OnDamage | None = None, **options: Any) -> pa.Table:
     """List the entries of Kafka log segments: one row for each batch, or outermost message of formats 0 and 1.
 
     With ``check_crcs=False`` only headers are read and ``crcValid`` is null. A wrong checksum is reported in ``crcValid`` and is
-    no error here; an entry with an impossible length is. With ``errors="skip"`` the list goes on behind the damage, as `read` does.
+    no error here; an entry with an impossible length is. With ``errors="skip"`` the list goes on after the damage, as `read` does,
+    and ``on_damage`` is given a `kolumn.Damage` for each damaged stretch. Damage inside records, which are not decoded here, is not seen.
 
     Returns
     -------
@@ -74,7 +96,7 @@ def batches(source: Any, **options: Any) -> pa.Table:
         Columns of `kolumn.schema.BATCH_SCHEMA`, host memory.
     """
     chosen = Options.of(**options)
-    tables = [table for segment in segments_of(source, chosen) for table in batch_tables(segment, chosen)]
+    tables = [table for one in whole_ranges(live_segments(source, chosen), chosen) for table in batch_tables(one, chosen, on_damage)]
     return pa.concat_tables(tables) if tables else BATCH_SCHEMA.empty_table()
 
 
@@ -91,6 +113,7 @@ def verify(source: Any, **options: Any) -> Report:
     Report
     """
     asked = Options.of(**options)
+    require(asked.backend)
     columns = REMARKED if asked.format == "kip87" else ("offset",)
     everything = Options(columns=columns, include_control=True, errors="skip", binary="view", format=asked.format)
     chosen = replace(
@@ -102,11 +125,19 @@ def verify(source: Any, **options: Any) -> Report:
         max_batch_bytes=asked.max_batch_bytes,
         max_ratio=asked.max_ratio,
         trusted=asked.trusted,
+        on_progress=asked.on_progress,
     )
     found: list[tuple[Segment, Tally]] = []
-    whole = (Range.whole(segment) for segment in segments_of(source, asked))
-    remarked = []
-    for batch in scan_ranges(whole, chosen, tally=lambda one, tally: found.append((one.segment, tally))):
-        if columns is REMARKED and (made := remarks(batch)).num_rows:
+    segments = live_segments(source, asked)
+    remarked = [remark_table(map(_copies, overlaps(segments)))]
+    for batch in scan_ranges(map(Range.whole, segments), chosen, tally=lambda one, tally: found.append((one.segment, tally))):
+        if columns is REMARKED and (made := null_values(batch)).num_rows:
             remarked.append(made)
     return make_report(found, remarked)
+
+
+def _copies(overlap: Overlap) -> Remark:
+    one, other = overlap.folders
+    text = f"{overlap.topic}-{overlap.partition}: {one} and {other} both have offsets from {overlap.first} to {overlap.last}"
+    evidence = "a read of both needs replicas='merge' or replicas='first'; here each is verified by itself"
+    return Remark(one, 0, Kind.COPIES, overlap.first, overlap.last, text, evidence)

@@ -6,6 +6,7 @@
 import os
 from typing import Any
 
+from kolumn import compile_ahead
 from kolumn.errors import ArgumentError
 
 
@@ -44,7 +45,7 @@ def opened(backend: str) -> Any:
 
 
 def require(backend: str) -> None:
-    """Make sure that the backend can run here, before anything is read.
+    """Make sure that the backend can run here, and that its machine code is there, before anything is read.
 
     Raises
     ------
@@ -55,3 +56,5 @@ def require(backend: str) -> None:
         from kolumn.kernels.device import runtime
 
         runtime()
+    else:
+        compile_ahead.prepare()

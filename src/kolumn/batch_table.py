@@ -1,6 +1,7 @@
 """The batch table of a segment as an Arrow table."""
 
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,16 +10,17 @@ import pyarrow as pa
 from kolumn.chunk import Decoded, before_trouble
 from kolumn.codecs import NAMES
 from kolumn.cpu_fallback.walk import check
-from kolumn.damage import Tally, Trouble
-from kolumn.decode import at_stop
+from kolumn.damage import Tally, Trouble, damage_of_fault
+from kolumn.decode import OnDamage
 from kolumn.errors import Code
 from kolumn.formats import table
 from kolumn.options import Options
-from kolumn.plan import HEADER_WINDOW, chunks
-from kolumn.resync import Search
+from kolumn.plan import HEADER_WINDOW, Chunk, chunks
 from kolumn.schema import BATCH_SCHEMA
+from kolumn.segment_end import at_stop, compare_start, go_on
 from kolumn.segment_file import SegmentFile
-from kolumn.source import Range, Segment
+from kolumn.source import Range
+from kolumn.storage import shown
 
 _COLUMNS = {
     "position": table.POSITION,
@@ -40,43 +42,86 @@ _COLUMNS = {
 }
 
 
-def batch_tables(segment: Segment, options: Options) -> Iterator[pa.Table]:
-    """Entries of a segment in file order, some thousands at a time."""
-    with SegmentFile(segment) as file:
-        for rows in entry_rows(file, options):
+def batch_tables(one: Range, options: Options, on_damage: OnDamage | None = None) -> Iterator[pa.Table]:
+    """Entries of a range in file order, some thousands at a time; ``on_damage`` is given what ``errors="skip"`` passes over."""
+    if one.fault is not None and options.errors == "raise":
+        raise one.fault
+    found = Tally()
+    with SegmentFile(one.segment) as file:
+        for rows in _rows(file, options, found, one):
             yield _arrow(rows, file.path, options.check_crcs)
+    if on_damage is not None:
+        for piece in found.damage:
+            on_damage(piece)
 
 
-def entry_rows(file: SegmentFile, options: Options) -> Iterator[Any]:
-    """The same as rows of the batch table: int64, shape (n, `table.WIDTH`)."""
-    position, floor = 0, Range.whole(file.segment).floor
-    while position < file.size:
-        trouble = yield from _until_trouble(file, position, floor, options)
-        if trouble is None:
-            return
-        if options.errors == "raise":
-            raise trouble.error
-        following, floor = trouble.resume, trouble.floor
+def entry_rows(file: SegmentFile, options: Options, part: Range | None = None) -> Iterator[Any]:
+    """The same as rows of the batch table: int64, shape (n, `table.WIDTH`); of the whole segment where no part is named."""
+    yield from _rows(file, options, Tally(), part or Range.whole(file.segment))
+
+
+def _rows(file: SegmentFile, options: Options, found: Tally, one: Range) -> Iterator[Any]:
+    if one.fault is not None:
+        found.damage.append(damage_of_fault(one))
+        return
+    for chunk in entry_chunks(file, options, found, options.check_crcs, one):
+        rows = chunk.rows
+        if one.is_lost:
+            yield rows[rows[:, table.CODE] != Code.OK]
+        else:
+            yield rows[one.counts(rows[:, table.BASE_OFFSET], rows[:, table.LAST_OFFSET])] if one.is_bounded else rows
+
+
+def entry_chunks(file: SegmentFile, options: Options, found: Tally, payloads: bool = True, part: Range | None = None) -> Iterator[Chunk]:
+    """Entries of a segment chunk by chunk, with the bytes in which they were checked. Damaged ones are among the rows and have a code.
+
+    Parameters
+    ----------
+    file : SegmentFile
+    options : Options
+        ``errors``, ``check_crcs`` and ``chunk_bytes`` count.
+    found : Tally
+        Gets the damage and the tail that ``errors="skip"`` leaves out, as a read of the segment finds them.
+    payloads : bool
+        Load entries whole; without it, only their headers.
+    part : Range, optional
+        Of the segment; by default the whole.
+
+    Raises
+    ------
+    CorruptBatchError
+        The chain of entries is lost, with ``errors="raise"``.
+    """
+    one = part or Range.whole(file.segment)
+    position, floor = one.start, one.floor
+    while True:
+        rest = replace(one, start=position, floor=floor)
+        trouble = yield from _until_trouble(file, rest, options, found, payloads)
+        following = go_on(file, trouble, one.end, options.errors, found)
         if following is None:
-            following = Search(file).next_entry(trouble.position, floor)
-        position = file.size if following is None else following
+            return
+        position, floor = following
 
 
-def _until_trouble(file: SegmentFile, position: int, floor: int, options: Options) -> Generator[Any, None, Trouble | None]:
+def _until_trouble(file: SegmentFile, one: Range, options: Options, tally: Tally, payloads: bool) -> Generator[Chunk, None, Trouble | None]:
     """Entries up to the end or to where the chain of entries is lost; a length that leads astray is found out by checksums alone."""
-    window = options.chunk_bytes if options.check_crcs else HEADER_WINDOW
-    walk = chunks(file, position, file.size, window, options.check_crcs, check_crcs=options.check_crcs)
+    window = options.chunk_bytes if payloads else HEADER_WINDOW
+    walk, floor = chunks(file, one.start, one.end, window, payloads, check_crcs=options.check_crcs), one.floor
     while True:
         try:
             chunk = next(walk)
         except StopIteration as end:
-            return at_stop(file, end.value, floor, Tally())
+            return at_stop(file, end.value, floor, tally)
         rows, found = chunk.rows, Decoded()
         if options.check_crcs:
             check(chunk.source.ctypes.data, chunk.origin, rows)
-            if options.errors == "skip":
-                rows = rows[: len(before_trouble(file, chunk, rows, options, floor, found)) + (found.trouble is not None)]
-        yield rows
+        if payloads and options.errors == "skip":
+            rows = rows[: len(before_trouble(file, chunk, rows, options, floor, found)) + (found.trouble is not None)]
+        if len(rows):
+            compare_start(file, rows[0], options.errors, tally)
+        tally.damage += found.damage
+        yield replace(chunk, rows=rows, known=len(rows))
+        options.progress(int(rows[:, table.SIZE].sum()))
         if found.trouble is not None:
             return found.trouble
         floor = table.last_offset(rows[rows[:, table.CODE] == Code.OK], floor)
@@ -84,7 +129,7 @@ def _until_trouble(file: SegmentFile, position: int, floor: int, options: Option
 
 def _arrow(rows: Any, path: str, checked: bool) -> pa.Table:
     arrays = {name: _column(rows, column, BATCH_SCHEMA.field(name).type) for name, column in _COLUMNS.items()}
-    arrays["segment"] = pa.repeat(pa.scalar(path), len(rows))
+    arrays["segment"] = pa.repeat(pa.scalar(shown(path)), len(rows))
     codec = pa.DictionaryArray.from_arrays(pa.array(rows[:, table.CODEC], pa.int8(), mask=rows[:, table.CODEC] >= len(NAMES)), list(NAMES))
     arrays["codec"] = codec.cast(pa.string())
     arrays["crcValid"] = pa.array(rows[:, table.CODE] == Code.OK) if checked else pa.nulls(len(rows), pa.bool_())

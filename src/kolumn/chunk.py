@@ -140,14 +140,16 @@ def before_trouble(file: SegmentFile, chunk: Chunk, rows: Any, options: Options,
         position, size = int(row[table.POSITION]), int(row[table.SIZE])
         source, origin = chunk.bytes_of(file, row)
         error = header_error(file.path, row, source[position - origin :][:size])
-        resume = None
+        resume, alone = None, True
         if options.errors == "skip":
             search = Search(file)
             resume = search.true_end(position, position + size - 1, floor)
-            following_intact = i + 1 < len(rows) and rows[i + 1, table.CODE] == Code.OK
-            if resume is None and (following_intact or search.chain_holds(position, size, floor)):
-                result.damage.append(damage_of(row, error, size, floor))
-                continue
-        result.trouble = Trouble(position, floor, error, resume, row)
+            following = rows[i + 1] if i + 1 < len(rows) and rows[i + 1, table.CODE] == Code.OK else None
+            if resume is None and (on := search.after(row, floor, following)) is not None:
+                resume, alone = on
+                if resume == position + size:
+                    result.damage.append(damage_of(row, error, size, floor))
+                    continue
+        result.trouble = Trouble(position, floor, error, resume, row, alone=alone)
         return rows[:i]
     return rows

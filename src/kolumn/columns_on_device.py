@@ -8,6 +8,7 @@ from kolumn.errors import ArgumentError
 from kolumn.on_device import DeviceChunk, Part
 from kolumn.options import Options
 from kolumn.source import Segment
+from kolumn.storage import shown
 from kolumn.transactions import ABORTED, STATES, Transactions, end_of, states_of
 
 
@@ -72,7 +73,11 @@ class ResidentChunk(DeviceChunk):
             limit(options.start_offset, LOWEST), limit(options.end_offset, HIGHEST),
             limit(options.start_timestamp, LOWEST), limit(options.end_timestamp, HIGHEST), int(options.include_control),
         )  # fmt: skip
-        constants: dict[str, Any] = {"topic": segment.topic, "partition": segment.partition, "segment": segment.path}
+        constants: dict[str, Any] = {
+            "topic": None if segment.topic is None else shown(segment.topic),
+            "partition": segment.partition,
+            "segment": shown(segment.path),
+        }
         text, dropped = options.payload == "string", None
         if options.transactions is not None:
             constants["transaction"] = states_of(options.transactions, rows[run.part.good])

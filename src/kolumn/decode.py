@@ -12,12 +12,10 @@ import pyarrow as pa
 from kolumn.backend import choose, require
 from kolumn.chunk import Decoded, decode_chunk
 from kolumn.columns_on_device import ResidentOptions
-from kolumn.damage import Damage, Tally, Trouble
-from kolumn.errors import Code, CorruptBatchError
-from kolumn.formats import entry
+from kolumn.damage import Damage, Tally, Trouble, damage_of_fault
 from kolumn.options import Options
 from kolumn.plan import Chunk, Stop, chunks
-from kolumn.resync import Search
+from kolumn.segment_end import at_stop, compare_start, go_on
 from kolumn.segment_file import SegmentFile
 from kolumn.source import Range
 from kolumn.transactions import Transactions, settle, to_decode
@@ -45,11 +43,16 @@ def scan_ranges(
 
     Raises
     ------
+    MissingError
+        At the call: a GPU was asked for, and there is none.
     CorruptBatchError
         Damage, with ``errors="raise"``; everything before it has been given by then.
     """
     require(options.backend)
-    source = iter(ranges)
+    return _scan(iter(ranges), options, damage, tally)
+
+
+def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, tally: Any) -> Iterator[pa.RecordBatch]:
     if options.threads == 1:
         for one in source:
             yield from _finish(one, Tally(), options, None, damage, tally)
@@ -101,25 +104,26 @@ def _report(one: Range, found: Tally, damage: OnDamage | None, tally: Any) -> No
 
 def _range(one: Range, options: Options, pool: ThreadPoolExecutor | None, found: Tally) -> Iterator[pa.RecordBatch]:
     """Decode one range, start to end, going on behind damage where the options say so."""
+    if one.fault is not None:
+        if options.errors == "raise":
+            raise one.fault
+        found.damage.append(damage_of_fault(one))
+        return
+    if one.is_bounded:
+        options = options.within(one.first, one.behind)
     inner, transactions = to_decode(options, one.transactions), one.transactions
     if isinstance(options, ResidentOptions):
         # Settled where the columns are.
         inner, transactions = options.of_partition(transactions), None
     with SegmentFile(one.segment) as file:
         position, floor = one.start, one.floor
-        while position < one.end:
+        while True:
             decoded = _until_trouble(file, replace(one, start=position, floor=floor), inner, pool, found)
             trouble = yield from decoded if transactions is None else _settled(decoded, options, transactions)
-            if trouble is None:
-                return
-            if options.errors == "raise":
-                raise trouble.error
-            following = trouble.resume
+            following = go_on(file, trouble, one.end, options.errors, found)
             if following is None:
-                following = Search(file).next_entry(trouble.position, trouble.floor)
-            position = file.size if following is None else following
-            floor = trouble.floor
-            found.damage.append(trouble.damage(position))
+                return
+            position, floor = following
 
 
 def _settled(
@@ -150,10 +154,13 @@ def _until_trouble(
     for chunk, decoded in _in_order(plan, work, pool, options.threads):
         if decoded.undecided:
             decoded = decode_chunk(file, chunk, options, floor)
+        if one.start == 0:
+            compare_start(file, chunk.rows[0], options.errors, found)
         yield from decoded.batches
         if decoded.trouble is not None and decoded.trouble.floor < 0:
             decoded.trouble.floor = floor
         found.add(decoded)
+        options.progress(decoded.valid_bytes)
         if decoded.trouble is not None:
             return decoded.trouble
         floor = decoded.last_offset if decoded.last_offset >= 0 else floor
@@ -204,31 +211,3 @@ def _in_order(
     finally:
         for _, future in pending:
             future.cancel()
-
-
-def at_stop(file: SegmentFile, stop: Stop, floor: int, found: Tally) -> Trouble | None:
-    """What the end of the chain means: the end, a normal tail of an active segment, or damage."""
-    left = file.size - stop.position
-    if stop.code == Code.OK:
-        return None
-    if stop.code == Code.ZERO_TAIL and file.zeros_from(stop.position):
-        found.tail, found.tail_bytes = "zeros", left
-        return None
-    following = None
-    if stop.code == Code.TRUNCATED:
-        if left > entry.PREFIX:
-            following = Search(file).next_entry(stop.position, floor, truncated=True)
-        if following is None:
-            found.tail, found.tail_bytes = "truncated", left
-            return None
-    head = file.read(stop.position, min(stop.position + entry.PREFIX, file.size))
-    size = int.from_bytes(bytes(head[8:12]), "big", signed=True)
-    beyond = f", {size - left + entry.OVERHEAD} bytes more than there are, with intact batches behind" if following is not None else ""
-    error = CorruptBatchError(
-        file.path,
-        stop.position,
-        Code.BAD_LENGTH,
-        base_offset=int.from_bytes(bytes(head[:8]), "big", signed=True),
-        found=f"{size}{beyond}",
-    )
-    return Trouble(stop.position, floor, error, resume=following)

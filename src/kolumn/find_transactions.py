@@ -5,7 +5,7 @@ With side files (`side_files`) only the end of the log has to be walked: ``.txni
 Either way the log has the last word: an index entry counts only if its marker is where it says.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -27,16 +27,17 @@ from kolumn.source import Range, Segment, find_segments
 from kolumn.storage import base_name, beside, listing, parent, with_suffix
 from kolumn.transactions import Transactions, matter
 
-_ABORT, _COMMIT = 0, 1
-
 
 def with_transactions(ranges: list[Range], options: Options) -> list[Range]:
-    """Tell each range what became of the transactions of its topic-partition, where the options ask for that."""
+    """Tell each range what became of the transactions of its topic-partition, where the options ask for that and it is not known."""
     if not matter(options):
         return ranges
     found: dict[Any, Transactions] = {}
     settled = []
     for one in ranges:
+        if one.transactions is not None:
+            settled.append(one)
+            continue
         key = parent(one.segment.path) if one.segment.base_offset is not None else one.segment.path
         if key not in found:
             found[key] = transactions_of_segment(one.segment, options)
@@ -44,8 +45,8 @@ def with_transactions(ranges: list[Range], options: Options) -> list[Range]:
     return settled
 
 
-def _partition(segment: Segment) -> list[Segment]:
-    """All segments of the partition that a segment belongs to: a transaction may begin and end in its neighbours."""
+def neighbours(segment: Segment) -> list[Segment]:
+    """All segments of a segment's directory that are of its log: a transaction may begin and end in them."""
     if segment.base_offset is None:
         return [segment]
     found = [replace(one, format=segment.format) for one in find_segments(parent(segment.path) or ".")]
@@ -54,14 +55,24 @@ def _partition(segment: Segment) -> list[Segment]:
 
 def transactions_of_segment(segment: Segment, options: Options) -> Transactions:
     """Transactions of the partition that a segment belongs to."""
-    return transactions_of(_partition(segment), options)
+    return transactions_of(neighbours(segment), options)
 
 
 def transactions_of(segments: list[Segment], options: Options) -> Transactions:
     """Transactions of a partition's segments, in order of base offset."""
     if segments[0].format == layouts.FORMAT_NAMES[layouts.KIP98_FORMAT]:
-        return from_records(segments, options)
+        return from_records(map(Range.whole, segments), options)
     return from_side_files(segments, options) or from_headers(segments, options)
+
+
+def of_ranges(ranges: list[Range], options: Options) -> Transactions:
+    """Transactions of a log that is put together of the ranges of several copies, in order of offsets."""
+    if not ranges:
+        return Transactions()
+    segment = ranges[0].segment
+    if segment.format == layouts.FORMAT_NAMES[layouts.KIP98_FORMAT]:
+        return from_records(ranges, options)
+    return _from_headers(ranges, options, read_snapshot(_snapshot(segment, segment.base_offset or 0)) or {})
 
 
 def from_headers(segments: list[Segment], options: Options, start: int = 0) -> Transactions:
@@ -78,29 +89,41 @@ def from_headers(segments: list[Segment], options: Options, start: int = 0) -> T
     """
     first = start or (segments[0].base_offset or 0)
     begun = read_snapshot(_snapshot(segments[0], first)) or {}
+    return _from_headers(map(Range.whole, _behind(segments, start)), options, begun, start)
+
+
+def _from_headers(ranges: Iterable[Range], options: Options, begun: dict[int, int], start: int = 0) -> Transactions:
     aborted = []
-    for file, row in _transactional(_behind(segments, start), options):
+    for file, row in _transactional(ranges, options):
         producer, offset = int(row[table.PRODUCER_ID]), int(row[table.BASE_OFFSET])
         if offset < start:
             continue
         if row[table.CONTROL]:
             kind = _marker(file, row)
-            if kind in (_ABORT, _COMMIT):
+            if kind in (v2.ABORT, v2.COMMIT):
                 begin = begun.pop(producer, None)
-                if kind == _ABORT and begin is not None:
+                if kind == v2.ABORT and begin is not None:
                     aborted.append((producer, begin, offset))
         elif producer not in begun and _entry(file, row) is not None:
             begun[producer] = offset
     return Transactions(tuple(aborted), tuple(begun.items()))
 
 
-def from_records(segments: list[Segment], options: Options) -> Transactions:
+def from_records(ranges: Iterable[Range], options: Options) -> Transactions:
     """From all records: in the KIP-98 draft markers are single messages of a set, and headers do not tell them."""
     columns = ("producerId", "offset", "isControl", "controlType", "isTransactional")
-    walk = Options(columns=columns, include_control=True, errors=options.errors, check_crcs=options.check_crcs, format=segments[0].format)
+    # On the CPU: Spark's driver asks too, and must not open a GPU.
+    walk = Options(
+        columns=columns,
+        include_control=True,
+        errors=options.errors,
+        check_crcs=options.check_crcs,
+        format=options.format,
+        backend="cpu",
+    )
     begun: dict[int, int] = {}
     aborted = []
-    for batch in scan_ranges((Range.whole(segment) for segment in segments), walk):
+    for batch in scan_ranges(ranges, walk):
         for producer, offset, control, kind, transactional in zip(*(batch[name].to_pylist() for name in columns), strict=True):
             if control:
                 begin = begun.pop(producer, None)
@@ -144,12 +167,12 @@ def _behind(segments: list[Segment], offset: int) -> list[Segment]:
     return [one for one, end in zip(segments, [*ends, offset + 1], strict=True) if end > offset]
 
 
-def _transactional(segments: list[Segment], options: Options) -> Iterator[tuple[SegmentFile, Any]]:
+def _transactional(ranges: Iterable[Range], options: Options) -> Iterator[tuple[SegmentFile, Any]]:
     """Transactional batches, markers too, as rows of the batch table."""
     walk = Options(errors="skip", check_crcs=options.check_crcs and options.errors == "skip")
-    for segment in segments:
-        with SegmentFile(segment) as file:
-            for rows in entry_rows(file, walk):
+    for one in ranges:
+        with SegmentFile(one.segment) as file:
+            for rows in entry_rows(file, walk, one):
                 for row in rows[rows[:, table.TRANSACTIONAL] == 1]:
                     yield file, row
 
@@ -191,5 +214,5 @@ def _has_abort(segment: Segment, producer: int, offset: int) -> bool:
             for chunk in chunks(file, one.start, file.size, HEADER_WINDOW, payloads=False):
                 for row in chunk.rows[chunk.rows[:, table.BASE_OFFSET] >= offset]:
                     same = row[table.BASE_OFFSET] == offset and row[table.PRODUCER_ID] == producer and row[table.CONTROL] == 1
-                    return bool(same) and _marker(file, row) == _ABORT
+                    return bool(same) and _marker(file, row) == v2.ABORT
     return False

@@ -70,7 +70,7 @@ class DeviceChunk:
 
     def _sent(self) -> Any:
         if self.chunk.source is None and not self.chunk.rows[: self.chunk.known, table.CODEC].any():
-            source = self.device.load(self.file.path, self.origin, self.chunk.end())
+            source = self.device.load(self.file.opened_path, self.origin, self.chunk.end())
             if source is not None:
                 return source
         # Framings are found on the host; and it says why a file can't be read.

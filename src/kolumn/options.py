@@ -1,8 +1,8 @@
 """The options of `read`, `scan`, `batches` and `verify`, checked once."""
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ MIB = 1 << 20
 GPU_CHUNK_BYTES = 24 * MIB
 ALONE_CHUNK_BYTES = 16 * MIB
 """For one thread, which needs no pieces to share: every chunk costs some Python."""
+_TIME = "ms since 1970 as an int, a datetime, or ISO 8601 text such as '2026-01-31T12:00'"
 _MILLISECOND = timedelta(milliseconds=1)
 _CHOICES = {
     "format": layouts.FORMAT_NAMES,
@@ -22,6 +23,7 @@ _CHOICES = {
     "errors": ("raise", "skip"),
     "backend": ("auto", "cpu", "gpu"),
     "binary": ("contiguous", "view"),
+    "replicas": ("raise", "first", "merge"),
 }
 
 
@@ -41,7 +43,8 @@ class Options:
     start_offset, end_offset : int, optional
         Keep start <= offset < end.
     start_timestamp, end_timestamp : int, optional
-        Keep start <= timestamp < end, in ms; a record without a timestamp is outside of every range. Given as int or datetime.
+        Keep start <= timestamp < end, in ms; a record without a timestamp is outside of every range. Given as int, datetime, or ISO 8601
+        text; UTC where no time zone is said.
     isolation_level : str
         "read_uncommitted"; "read_committed" leaves out aborted transactions, and all from the first one on that is still open.
     include_control : bool
@@ -49,7 +52,11 @@ class Options:
     check_crcs : bool
         Compare checksums before a batch is looked into.
     errors : str
-        "raise" stops at the first damage, "skip" goes on behind it.
+        "raise" stops at the first damage, "skip" goes on after it.
+    replicas : str
+        What to do where several directories of the source have the same offsets of a topic-partition. "raise": an error; "first": read
+        the directory that comes first in the source alone; "merge": read each offset once, whatever copy has it intact. A merge reads
+        all copies twice, and compares checksums whatever ``check_crcs`` says.
     backend : str
         "auto", "cpu" or "gpu".
     binary : str
@@ -67,6 +74,8 @@ class Options:
     trusted : bool
         On a GPU, whether its library may inflate batches whose checksum is right. What it does with bytes that are broken all the same,
         or made to break it, is not defined; with False the CPU's codecs inflate.
+    on_progress : callable, optional
+        Is given the bytes of the entries that were read since it was called last. It is called in any thread.
     """
 
     format: str = "kafka"
@@ -80,6 +89,7 @@ class Options:
     include_control: bool = False
     check_crcs: bool = True
     errors: str = "raise"
+    replicas: str = "raise"
     backend: str = "auto"
     binary: str = "contiguous"
     chunk_bytes: int = 8 * MIB
@@ -89,6 +99,13 @@ class Options:
     max_batch_bytes: int = 2**31 - 1
     max_ratio: float = 1032.0
     trusted: bool = True
+    on_progress: Callable[[int], None] | None = None
+
+    def within(self, first: int | None, behind: int | None) -> "Options":
+        """The options, with the narrower of their own range of offsets and first <= offset < behind."""
+        start = max((offset for offset in (self.start_offset, first) if offset is not None), default=None)
+        end = min((offset for offset in (self.end_offset, behind) if offset is not None), default=None)
+        return replace(self, start_offset=start, end_offset=end)
 
     @classmethod
     def of(cls, **given: Any) -> "Options":
@@ -119,14 +136,19 @@ class Options:
             raise ArgumentError(f"max_ratio={given['max_ratio']!r}: expected a positive number")
         return cls(**values)
 
+    def progress(self, done: int) -> None:
+        """Say that so many bytes more were read."""
+        if self.on_progress is not None:
+            self.on_progress(done)
 
-def _integer(name: str, value: Any) -> int | None:
+
+def _integer(name: str, value: Any, expected: str = "an integer") -> int | None:
     if value is None:
         return None
     try:
-        return value.__index__() if not isinstance(value, bool) else _refuse(name, value, "an integer")
+        return value.__index__() if not isinstance(value, bool) else _refuse(name, value, expected)
     except AttributeError:
-        return _refuse(name, value, "an integer")
+        return _refuse(name, value, expected)
 
 
 def _positive(name: str, value: Any) -> int | None:
@@ -135,10 +157,23 @@ def _positive(name: str, value: Any) -> int | None:
 
 
 def _milliseconds(name: str, value: Any) -> int | None:
+    if isinstance(value, str):
+        value = _moment(name, value)
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _MILLISECOND
-    return _integer(name, value)
+    return _integer(name, value, _TIME)
+
+
+def _moment(name: str, text: str) -> int | datetime:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return _refuse(name, text, _TIME)
 
 
 def _refuse(name: str, value: Any, expected: str) -> Any:

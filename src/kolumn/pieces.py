@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.batch_table import entry_rows
+from kolumn.batch_table import entry_chunks
 from kolumn.cpu_fallback.batches import decode_run
 from kolumn.cpu_fallback.record_batch import record_batch
+from kolumn.damage import Damage, Tally, damage_of
+from kolumn.decode import OnDamage
 from kolumn.errors import ArgumentError, Code, CorruptBatchError
 from kolumn.explain import header_error, row_error
 from kolumn.formats import table
 from kolumn.on_host import runs_of
 from kolumn.options import Options
+from kolumn.plan import Chunk
 from kolumn.schema import unknown
 from kolumn.segment_file import SegmentFile
 from kolumn.source import Segment
@@ -27,7 +30,7 @@ COLUMNS = (
 """Record columns that say all that a log keeps of a record."""
 
 
-_GIVEN = ("errors", "check_crcs", "topic", "partition", "chunk_bytes", "max_batch_bytes", "max_ratio")
+_GIVEN = ("errors", "check_crcs", "topic", "partition", "chunk_bytes", "max_batch_bytes", "max_ratio", "replicas", "on_progress")
 
 
 def whole_options(format: str, **given: Any) -> Options:
@@ -78,16 +81,16 @@ class Piece:
         return self.source[start : start + int(self.rows[i, table.SIZE])]
 
 
-def pieces(segment: Segment, options: Options, damage: list[CorruptBatchError] | None = None) -> Iterator[Piece]:
-    """Entries of a segment in file order.
+def pieces(segment: Segment, options: Options, on_damage: OnDamage | None = None) -> Iterator[Piece]:
+    """Entries of a segment in file order. Each byte is read once.
 
     Parameters
     ----------
     segment : Segment
     options : Options
         Limits, checksums and ``errors``; ranges and columns have no effect.
-    damage : list, optional
-        Gets an error for each entry that ``errors="skip"`` leaves out.
+    on_damage : callable, optional
+        Is given each damaged stretch that ``errors="skip"`` leaves out, the same as `kolumn.verify` finds, when the segment is read.
 
     Raises
     ------
@@ -98,27 +101,27 @@ def pieces(segment: Segment, options: Options, damage: list[CorruptBatchError] |
         options, columns=COLUMNS, include_control=True, binary="contiguous",
         start_offset=None, end_offset=None, start_timestamp=None, end_timestamp=None,
     )  # fmt: skip
+    found = Tally()
     with SegmentFile(segment) as file:
-        for rows in entry_rows(file, chosen):
-            bad = np.flatnonzero(rows[:, table.CODE])
-            for i in bad.tolist():
-                start = int(rows[i, table.POSITION])
-                _note(header_error(file.path, rows[i], file.read(start, start + int(rows[i, table.SIZE]))), chosen, damage)
-            for part in np.split(rows, bad):
+        for chunk in entry_chunks(file, chosen, found):
+            bad = np.flatnonzero(chunk.rows[:, table.CODE])
+            if len(bad) and options.errors == "raise":
+                raise _header_error(file, chunk, chunk.rows[bad[0]])
+            for part in np.split(chunk.rows, bad):
                 good = part[part[:, table.CODE] == Code.OK]
                 for group in runs_of(good):
-                    yield _piece(file, group, chosen, damage)
+                    yield piece_of(chunk.source, chunk.origin, group, segment, chosen, found.damage)
+    if on_damage is not None:
+        for damage in sorted(found.damage, key=lambda one: one.position):
+            on_damage(damage)
 
 
-def _piece(file: SegmentFile, rows: Any, options: Options, damage: list[CorruptBatchError] | None) -> Piece:
-    start = int(rows[0, table.POSITION])
-    source = file.read(start, int(rows[-1, table.POSITION] + rows[-1, table.SIZE]))
-    return piece_of(source, start, rows, file.segment, options, damage)
+def _header_error(file: SegmentFile, chunk: Chunk, row: Any) -> CorruptBatchError:
+    start = int(row[table.POSITION]) - chunk.origin
+    return header_error(file.path, row, chunk.source[start : start + int(row[table.SIZE])])
 
 
-def piece_of(
-    source: Any, origin: int, rows: Any, segment: Segment, options: Options, damage: list[CorruptBatchError] | None = None
-) -> Piece:
+def piece_of(source: Any, origin: int, rows: Any, segment: Segment, options: Options, damage: list[Damage] | None = None) -> Piece:
     """Entries in memory with their records.
 
     Parameters
@@ -127,20 +130,19 @@ def piece_of(
         Bytes of the segment from ``origin`` on, padded.
     rows : int64 array of shape (n, `table.WIDTH`)
         Entries with right checksums.
-    segment, options, damage
+    segment, options
         As of `pieces`.
+    damage : list of Damage, optional
+        Gets the entries whose contents are wrong.
     """
     chosen = replace(options, columns=COLUMNS, include_control=True)
     run = decode_run(source, origin, rows, replace(chosen, errors="skip"), True)
     for i in np.flatnonzero(rows[:, table.CODE]).tolist():
-        _note(row_error(segment.path, rows[i], None, run.found.get(i, "")), options, damage)
+        error = row_error(segment.path, rows[i], None, run.found.get(i, ""))
+        if options.errors == "raise":
+            raise error
+        if damage is not None:
+            damage.append(damage_of(rows[i], error, int(rows[i, table.SIZE]), -1))
     batch = record_batch(run, rows, segment, chosen)
     good = rows[:, table.CODE] == Code.OK
     return Piece(rows[good], run.records[good], batch, source, origin)
-
-
-def _note(error: CorruptBatchError, options: Options, damage: list[CorruptBatchError] | None) -> None:
-    if options.errors == "raise":
-        raise error
-    if damage is not None:
-        damage.append(error)

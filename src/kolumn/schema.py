@@ -86,8 +86,19 @@ DAMAGE_SCHEMA = pa.schema(
 )
 """One row for each damaged stretch of a segment; offsets and ``recordsLost`` are null where the damage hides them."""
 
-REMARK_SCHEMA = pa.schema([("segment", pa.string()), ("position", pa.int64()), ("offset", pa.int64()), ("remark", pa.string())])
-"""One row for each record that is intact and should not have been written so."""
+REMARK_SCHEMA = pa.schema(
+    [
+        ("segment", pa.string()),
+        ("position", pa.int64()),
+        ("offset", pa.int64()),
+        ("remark", pa.string()),
+        ("kind", pa.string()),
+        ("lastOffset", pa.int64()),
+        ("evidence", pa.string()),
+    ]
+)
+"""One row for each thing that is no damage and that somebody should know; kinds: `kolumn.remarks.Kind`. ``offset`` and ``lastOffset``
+are the first and the last offset that it is about, ``evidence`` says what it was seen by."""
 
 SEGMENT_SCHEMA = pa.schema(
     [
@@ -98,9 +109,11 @@ SEGMENT_SCHEMA = pa.schema(
         ("records", pa.int64()),
         ("tail", pa.string()),
         ("tailBytes", pa.int64()),
+        ("state", pa.string()),
     ]
 )
-"""One row for each segment. ``tail`` is "truncated" or "zeros" for the normal states of an active segment, else null."""
+"""One row for each segment. ``state`` is "rolled", "active" (the last one of its directory), or "unknown" where names tell no offsets.
+``tail`` is "truncated" or "zeros" for the normal states of an active segment, else null."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

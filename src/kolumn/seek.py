@@ -24,9 +24,9 @@ from kolumn.segment_file import SegmentFile
 from kolumn.source import Range, Segment
 from kolumn.storage import parent, read_bytes, with_suffix
 
-_INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
+OFFSET_INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
 ENRICHED_INDEX = np.dtype([("offset", ">i4"), ("timestamp", ">i8"), ("position", ">i4")])
-_TIME_INDEX = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+TIME_INDEX = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 _STEP_BYTES = 1 << 20
 """Bytes between two index entries that are walked to prove the first; the default interval is 4 KiB."""
 
@@ -35,7 +35,8 @@ def select_ranges(segments: list[Segment], options: Options) -> list[Range]:
     """Ranges that hold every record of ``segments`` that the options' offset and timestamp ranges keep."""
     ranges = []
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        if not segment.size or _outside(segment, following, options):
+        # An empty segment that is rolled should not be empty: whoever reads it says so.
+        if (not segment.size and segment.state != "rolled" and not segment.orphans) or _outside(segment, following, options):
             continue
         ranges.append(_from_index(segment, options))
     return ranges
@@ -54,15 +55,15 @@ def _outside(segment: Segment, following: Segment | None, options: Options) -> b
 def _from_index(segment: Segment, options: Options) -> Range:
     whole = Range.whole(segment)
     base = segment.base_offset
-    if base is None or (options.start_offset is None and options.start_timestamp is None):
+    if base is None or not segment.size or (options.start_offset is None and options.start_timestamp is None):
         return whole
     enriched = segment.format == layouts.FORMAT_NAMES[layouts.ENRICHED_FORMAT]
-    index = read_index(segment, ".index", ENRICHED_INDEX if enriched else _INDEX)
+    index = read_index(segment, ".index", ENRICHED_INDEX if enriched else OFFSET_INDEX)
     if index is None:
         return whole
     target = options.start_offset if options.start_offset is not None else base
     timed = options.start_timestamp is not None and not enriched
-    time = read_index(segment, ".timeindex", _TIME_INDEX) if timed else None
+    time = read_index(segment, ".timeindex", TIME_INDEX) if timed else None
     with SegmentFile(segment) as file:
         if time is not None and options.start_timestamp is not None:
             target = max(target, _offset_before(file, base, index, time, options.start_timestamp))
@@ -81,7 +82,7 @@ def read_index(segment: Segment, suffix: str, kind: np.dtype) -> Any:
     zeros = np.flatnonzero(entries["offset"][1:] == 0)
     entries = entries[: zeros[0] + 1] if len(zeros) else entries
     # Offsets of the time index may repeat, everything else strictly grows.
-    growth = {"offset": 0 if kind == _TIME_INDEX else 1, "position": 1, "timestamp": 0 if kind == ENRICHED_INDEX else 1}
+    growth = {"offset": 0 if kind == TIME_INDEX else 1, "position": 1, "timestamp": 0 if kind == ENRICHED_INDEX else 1}
     grows = all((np.diff(entries[name].astype(np.int64)) >= growth[name]).all() for name in kind.names or ())
     return entries if len(entries) and grows and (entries["offset"] >= 0).all() else None
 

@@ -1,7 +1,6 @@
 """What each partition of a source holds, in numbers."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -9,10 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.api import segments_of
-from kolumn.decode import scan_ranges
+from kolumn.api import live_segments
+from kolumn.backend import require
+from kolumn.damage import Skipped
+from kolumn.decode import OnDamage, scan_ranges
 from kolumn.options import Options
+from kolumn.replicas.ranges import whole_ranges
 from kolumn.source import Range
+from kolumn.storage import shown
 
 _COLUMNS = ("offset", "timestampMs", "key", "value", "magic", "codec", "producerId")
 
@@ -34,7 +37,7 @@ class Totals:
     magics: Counter[int] = field(default_factory=Counter)
     codecs: Counter[str] = field(default_factory=Counter)
     producers: set[int] = field(default_factory=set)
-    damaged: int = 0
+    skipped: Skipped = field(default_factory=Skipped)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count a batch of records in."""
@@ -53,7 +56,7 @@ class Totals:
         """The totals as one row."""
         keys, values = self.records - self.null_keys, self.records - self.null_values
         return {
-            "topic": topic,
+            "topic": None if topic is None else shown(topic),
             "partition": partition,
             "segments": self.segments,
             "bytes": self.bytes,
@@ -70,25 +73,34 @@ class Totals:
             "meanKeyBytes": round(self.key_bytes / keys, 1) if keys else None,
             "meanValueBytes": round(self.value_bytes / values, 1) if values else None,
             "producers": len(self.producers),
-            "damaged": self.damaged,
+            "damaged": self.skipped.stretches,
+            "damagedStretches": self.skipped.stretches,
+            "damagedBytes": self.skipped.bytes,
+            "recordsLost": self.skipped.records,
         }
 
 
-def collect(source: Any, topic: str | None, partition: int | None, advance: Callable[[int], None], **options: Any) -> list[dict[str, Any]]:
-    """Totals of each partition of ``source``, in its order; ``advance`` is told the bytes of each segment that is done."""
+def collect(
+    source: Any, topic: str | None = None, partition: int | None = None, on_damage: OnDamage | None = None, **options: Any
+) -> list[dict[str, Any]]:
+    """Totals of each partition of ``source``, in its order; options and ``on_damage`` as of `kolumn.scan`."""
     chosen = Options.of(columns=list(_COLUMNS), topic=topic, partition=partition, **options)
+    require(chosen.backend)
     totals: dict[tuple[str | None, int | None], Totals] = {}
-    for segment in segments_of(source, chosen):
-        total = totals.setdefault((segment.topic, segment.partition), Totals())
-        total.segments += 1
-        total.bytes += segment.size
+    seen: set[str] = set()
+    for one in whole_ranges(live_segments(source, chosen), chosen):
+        total = totals.setdefault((one.segment.topic, one.segment.partition), Totals())
+        # A merge takes a segment in pieces.
+        total.segments += one.segment.path not in seen
+        seen.add(one.segment.path)
+        total.bytes += one.end - one.start
 
         def done(one: Range, found: Any, total: Totals = total) -> None:
             total.batches += found.batches
-            total.damaged += len(found.damage)
-            advance(one.segment.size)
+            for piece in found.damage:
+                total.skipped(piece)
 
-        for batch in scan_ranges([Range.whole(segment)], chosen, tally=done):
+        for batch in scan_ranges([one], chosen, on_damage, tally=done):
             total.add(batch)
     return [total.row(*name) for name, total in totals.items()]
 

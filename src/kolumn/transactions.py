@@ -17,7 +17,8 @@ from kolumn.options import Options
 
 COLUMN = "transaction"
 STATES = ("none", "committed", "aborted", "open")
-_NONE, _COMMITTED, ABORTED, _OPEN = range(4)
+NONE, COMMITTED, ABORTED, OPEN = range(4)
+"""States of a record, indices into `STATES`."""
 _NEEDED = ("offset", "producerId", "isTransactional")
 
 
@@ -44,7 +45,7 @@ class Transactions:
     @cached_property
     def _ranges(self) -> Any:
         """Aborted and open transactions as (producer id, first, last, state), by producer and first offset."""
-        rows = [(*one, ABORTED) for one in self.aborted] + [(*one, 2**63 - 1, _OPEN) for one in self.open]
+        rows = [(*one, ABORTED) for one in self.aborted] + [(*one, 2**63 - 1, OPEN) for one in self.open]
         return np.array(sorted(rows), np.int64).reshape(-1, 4)
 
     def states(self, producer: Any, offset: Any, transactional: Any) -> Any:
@@ -55,7 +56,7 @@ class Transactions:
         producer, offset : int64 array of n
         transactional : bool array of n
         """
-        states = np.where(transactional, _COMMITTED, _NONE)
+        states = np.where(transactional, COMMITTED, NONE)
         for mine in np.unique(producer[transactional]):
             ranges = self._ranges[self._ranges[:, 0] == mine]
             if len(ranges):

@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 import kolumn
 from kit import oracle
+from kit.drafts import bare_record, compact_batch, message_set, set_message
 from kit.encoder import Record, batch, control_batch, message, raw_batch, record_body, varint, with_crc, wrapper
 from kit.streams import GZIP, LZ4, SNAPPY, XERIAL, ZSTD, compress
 
@@ -162,3 +164,55 @@ def test_control_types(path: Path, kind: int) -> None:
     path.write_bytes(control_batch(100, kind))
     (row,) = kolumn.read(path, columns=["controlType"], include_control=True).to_pylist()
     assert row["controlType"] == (names[kind] if 0 <= kind < len(names) else "UNKNOWN")
+
+
+LARGEST = (1 << 63) - 1
+
+
+def kip98(records: list[Record]) -> bytes:
+    base = records[0].offset
+    return message_set(base, [set_message(record, base) for record in records], len(records))
+
+
+def compact(records: list[Record]) -> bytes:
+    base, bodies = records[0].offset, [bare_record(record, records[0].offset, T) for record in records]
+    return compact_batch(base, bodies, last_delta=len(records) - 1, base_timestamp=T, max_delta=0)
+
+
+BATCHES: dict[str, Callable[[list[Record]], bytes]] = {"kafka": batch, "kip98-draft": kip98, "v3-compact": compact}
+
+
+def wrapping(layout: str) -> tuple[bytes, bytes]:
+    """Twenty records of which the last just fits into 64 bits, and the same with ten that don't."""
+    twenty = [Record(i, b"k", b"v%d" % i, T) for i in range(20)]
+
+    def moved(base: int) -> bytes:
+        return struct.pack(">q", base) + BATCHES[layout](twenty)[8:]
+
+    return moved(LARGEST - 19), moved(LARGEST - 9)
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "streamed": {"threads": 1},
+    "planned ahead": {"threads": 2},
+    "general": {"threads": 1, "columns": ["offset", "headers"]},
+    "chunk by chunk": {"threads": 1, "chunk_bytes": 1},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", BATCHES)
+def test_offsets_do_not_wrap(name: str, way: str, tmp_path: Path) -> None:
+    """The base offset is not under the checksum: one with which the last offset passes 2^63 is damage."""
+    fits, wraps = wrapping(name)
+    path = tmp_path / "a.log"
+    path.write_bytes(fits)
+    assert kolumn.read(path, format=name, **WAYS[way])["offset"].to_pylist() == list(range(LARGEST - 19, LARGEST + 1))
+    first = BATCHES[name](records(100))
+    path.write_bytes(first + wraps)
+    with pytest.raises(kolumn.CorruptBatchError, match=r"last offset: .* 64 bits can hold, found a last offset that wraps") as caught:
+        kolumn.read(path, format=name, **WAYS[way])
+    assert caught.value.position == len(first)
+    assert kolumn.read(path, format=name, errors="skip", **WAYS[way])["offset"].to_pylist() == [100, 101, 102]
+    (damage,) = kolumn.verify(path, format=name).damage.to_pylist()
+    assert (damage["position"], damage["size"], damage["recordsLost"]) == (len(first), len(wraps), None)

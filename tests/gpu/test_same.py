@@ -5,6 +5,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import zstandard
 
@@ -12,7 +13,7 @@ import kolumn
 from kit.corpus import cases
 from kit.draft_segments import FORMATS, Maker
 from kit.emulated import Emulated
-from kit.encoder import raw_batch
+from kit.encoder import Record, batch, raw_batch
 from kit.outcome import COLUMNS, outcome
 from kolumn import on_device
 
@@ -152,3 +153,30 @@ def test_verify_and_scan(device: Emulated) -> None:
             assert reports[0].segments.equals(reports[1].segments)
             with kolumn.scan(case.directory, backend="gpu", errors="skip") as reader:
                 assert reader.read_all().equals(kolumn.read(case.directory, errors="skip", backend="cpu"))
+
+
+@ON_BOTH
+def test_offsets_that_would_wrap(where: str, tmp_path: Path, device: Emulated | None) -> None:
+    """Base offset 2^63 - 10 with 20 records."""
+    good, data = (batch([Record(i, b"k", b"v", 0) for i in range(20)]) for _ in range(2))
+    path = tmp_path / "a.log"
+    path.write_bytes(good + struct.pack(">q", (1 << 63) - 10) + data[8:])
+    assert "CorruptBatchError" in same(path)
+    assert len(same(path, errors="skip")) == 20
+
+
+def test_the_open_file_goes_past_the_host(device: Emulated, tmp_path: Path) -> None:
+    """Another library opens it, once for each chunk: what stands under its name by then does not matter."""
+    device.reads_files = True
+    path = tmp_path / "a.log"
+    path.write_bytes(b"".join(batch([Record(i, b"k", b"%06d" % i, 0)]) for i in range(2000)))
+    expected = kolumn.read(path, columns=["value"], backend="cpu")
+    with kolumn.scan(path, columns=["value"], backend="gpu", threads=1, chunk_bytes=20_000) as reader:
+        found = [reader.read_next_batch()]
+        other = tmp_path / "b.log"
+        other.write_bytes(b"".join(batch([Record(i, b"k", b"x%05d" % i, 0)]) for i in range(3000)))
+        other.replace(path)
+        launched = device.launched["load"]
+        found += list(reader)
+    assert device.launched["load"] > launched
+    assert pa.Table.from_batches(found) == expected

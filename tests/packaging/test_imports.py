@@ -127,5 +127,18 @@ def test_importing_is_light(name: str, heavy: set[str]) -> None:
     assert answer.stdout.split() == ["[]", "False"]
 
 
+def test_loading_the_decoder_does_not_load_pandas() -> None:
+    """It takes as long as all the rest; PyArrow imports it, where it is installed, for the first array of strings."""
+    program = "import sys, kolumn; kolumn.read; kolumn.write; kolumn.verify; sys.exit('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_what_is_public_is_listed() -> None:
+    program = "import kolumn; assert set(kolumn.__all__) < set(dir(kolumn)); print(*dir(kolumn))"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {"read", "warmup", "__version__"} <= set(answer.stdout.split())
+    assert not {"import_module", "Any", "TYPE_CHECKING"} & set(answer.stdout.split())
+
+
 def test_the_tests_use_the_linked_names() -> None:
     assert not LINKED & set(sys.modules)

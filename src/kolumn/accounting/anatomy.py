@@ -65,7 +65,7 @@ def _of_entry(piece: Piece, column: int) -> Any:
 def _batches(piece: Piece, layout: int) -> Counter[str]:
     rows, records, entries = piece.rows, piece.records, len(piece.rows)
     time = records["timestampMs"].to_numpy() - _of_entry(piece, table.BASE_TIMESTAMP)
-    time[_of_entry(piece, table.TIMESTAMP_TYPE) == 1] = 0
+    time[_of_entry(piece, table.TIMESTAMP_TYPE) == table.LOG_APPEND_TIME] = 0
     times, offsets = _varints(time), _varints(records["offset"].to_numpy() - _of_entry(piece, table.BASE_OFFSET))
     key, value, listed = (
         _lengths(records["key"]),

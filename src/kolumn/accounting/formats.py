@@ -14,6 +14,7 @@ from kolumn.conversion.regroup import regroup
 from kolumn.conversion.retarget import Changes
 from kolumn.cpu_fallback.address import PAD
 from kolumn.cpu_fallback.walk import walk
+from kolumn.decode import OnDamage
 from kolumn.encode.compress import codec_of
 from kolumn.encode.entries import Encoded
 from kolumn.encode.write import settings
@@ -55,7 +56,9 @@ class Space:
     codec: str = ""
 
 
-def space(source: Any, *, codec: str | None = None, source_format: str = "kafka", **options: Any) -> list[Space]:
+def space(
+    source: Any, *, codec: str | None = None, source_format: str = "kafka", on_damage: OnDamage | None = None, **options: Any
+) -> list[Space]:
     """Account for the bytes of segments, as they are and as each format would have them. Nothing is written.
 
     Parameters
@@ -66,6 +69,8 @@ def space(source: Any, *, codec: str | None = None, source_format: str = "kafka"
         Of the formats' batches; by default each keeps its own, but for zstd, which older formats do not have: gzip there.
     source_format : str
         How the source is to be read.
+    on_damage : callable, optional
+        As of `kolumn.scan`.
     **options
         ``errors``, ``check_crcs``, ``topic``, ``partition`` and limits, as of `kolumn.scan`.
 
@@ -85,7 +90,7 @@ def space(source: Any, *, codec: str | None = None, source_format: str = "kafka"
         if parent(segment.path) not in known:
             known[parent(segment.path)] = transactions_of_segment(segment, chosen)
         changes = [_changes(format, magic, known[parent(segment.path)]) for format, magic in TARGETS]
-        for piece in pieces(segment, chosen):
+        for piece in pieces(segment, chosen, on_damage):
             _add(found[0], anatomy(piece), piece.records.num_rows)
             for one, change in zip(found[1:], changes, strict=True):
                 for encoded in regroup(piece, change, _codec(piece, change, asked, one), one.lost):

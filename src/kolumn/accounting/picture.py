@@ -1,18 +1,22 @@
 """The account as a picture: a bar for each format, cut by what the bytes are for."""
 
+from io import BytesIO
 from pathlib import Path
 
 from kolumn.accounting.anatomy import PARTS
 from kolumn.accounting.formats import Space
+from kolumn.commit import Commit
 from kolumn.errors import ArgumentError, MissingError
+from kolumn.staged_file import StagedFile
 
 KINDS = (".svg", ".png", ".pdf")
 
 
-def draw(found: list[Space], path: str) -> None:
+def draw(found: list[Space], path: str, source: str = "") -> None:
     """Draw an account into a file.
 
-    What a codec saves is not drawn as a part: bars are as long as the entries are inflated, and a mark says how long with it.
+    What a codec saves is not drawn as a part: bars are as long as the entries are inflated, and a mark says how long with it. A bar says
+    what its format has no room for, which makes it short. ``source`` is for the title.
 
     Raises
     ------
@@ -20,6 +24,8 @@ def draw(found: list[Space], path: str) -> None:
         A file name that says no kind of picture.
     MissingError
         matplotlib is not installed.
+    KolumnError
+        The file can't be written.
     """
     if Path(path).suffix not in KINDS:
         raise ArgumentError(f"{path}: expected a name that ends in {', '.join(KINDS)}")
@@ -30,13 +36,26 @@ def draw(found: list[Space], path: str) -> None:
     figure = Figure(figsize=(10, 0.6 * len(found) + 1.6), layout="constrained")
     axes = figure.add_subplot()
     names = [one.format if one.magic is None else f"{one.format}, magic {one.magic}" for one in found]
-    left = [0] * len(found)
+    left = [0.0] * len(found)
     for part in PARTS[:-1]:
-        widths = [one.parts[part] for one in found]
+        widths = [one.parts[part] / 1e6 for one in found]
         axes.barh(names, widths, left=left, label=part)
         left = [start + width for start, width in zip(left, widths, strict=True)]
-    axes.plot([one.bytes for one in found], names, "k|", markersize=18, markeredgewidth=2, label="with the codec")
+    sizes = [one.bytes / 1e6 for one in found]
+    axes.plot(sizes, names, "k|", markersize=18, markeredgewidth=2, label="with the codec")
+    for number, (one, end) in enumerate(zip(found, left, strict=True)):
+        # A bar is also short because of what its format has no room for.
+        lost = [part for part in PARTS if part in one.lost]
+        if lost:
+            place = max(end, sizes[number]), number
+            axes.annotate(f"{' and '.join(lost)} lost", place, (6, 0), textcoords="offset points", va="center")
+    axes.margins(x=0.3)
+    axes.set_xlim(left=0)
     axes.invert_yaxis()
-    axes.set_xlabel("bytes")
+    axes.set_title(f"Where the bytes of {source or 'the segments'} go, in each format", wrap=True)
+    axes.set_xlabel("MB")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=5, frameon=False)
-    figure.savefig(path)
+    drawn = BytesIO()
+    figure.savefig(drawn, format=Path(path).suffix.removeprefix("."))
+    with Commit(Path(path).parent, replace=True) as commit, StagedFile(commit.place(Path(path))) as file:
+        file.write(drawn.getbuffer())

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from kolumn.api import read, segments_of
-from kolumn.backend import RESIDENT
+from kolumn.api import live_segments, read
+from kolumn.backend import RESIDENT, require
 from kolumn.columns_on_device import ResidentOptions
 from kolumn.decode import scan_ranges
 from kolumn.errors import ArgumentError
 from kolumn.find_transactions import with_transactions
 from kolumn.options import Options
-from kolumn.seek import select_ranges
+from kolumn.replicas.ranges import log_ranges
 from kolumn.transactions import matter
 
 
@@ -77,7 +77,8 @@ def _read(source: Any, payload: str, values: Any, options: dict[str, Any]) -> tu
         if values is not None:
             raise ArgumentError("value_format: transactions of kip98-draft are settled on the host; parse the values afterwards")
         return _by_host(source, payload, options)
-    ranges = with_transactions(select_ranges(segments_of(source, chosen), chosen), chosen)
+    require(chosen.backend)
+    ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
     tables = list(scan_ranges(ranges, resident))
     from kolumn.kernels.assemble import concatenate
 

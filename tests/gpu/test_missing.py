@@ -1,0 +1,40 @@
+"""Where a GPU is asked for and there is none, the call says so: before anything is read, and not with the first batch."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kolumn
+from kolumn import api, gpu_api, statistics
+from kolumn.decode import scan_ranges
+from kolumn.kernels import device
+from kolumn.options import Options
+from kolumn.parquet import write_parquet
+
+CALLS: dict[str, Callable[[Path], Any]] = {
+    "scan": lambda path: kolumn.scan(path, backend="gpu"),
+    "read": lambda path: kolumn.read(path, backend="gpu"),
+    "verify": lambda path: kolumn.verify(path, backend="gpu"),
+    "read_pylibcudf": kolumn.read_pylibcudf,
+    "statistics": lambda path: statistics.collect(path, None, None, print, backend="gpu"),
+    "ranges": lambda _: scan_ranges(iter([]), Options.of(backend="gpu")),
+    "parquet": lambda path: next(write_parquet([], str(path), Options.of(backend="gpu"), 1, "none", False)),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_the_call_says_it(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> int:
+        raise kolumn.MissingError("a GPU was asked for, and CUDA has none")
+
+    def touched(*_: Any) -> list[Any]:
+        pytest.fail("the source was looked at before the GPU was")
+
+    monkeypatch.setattr(device, "count", missing)
+    monkeypatch.setattr(device, "_local", type(device._local)())
+    for module in (api, gpu_api, statistics):
+        monkeypatch.setattr(module, "live_segments", touched)
+    with pytest.raises(kolumn.MissingError, match="a GPU was asked for"):
+        CALLS[call](tmp_path)

@@ -1,0 +1,77 @@
+"""One name, one thing: no public name is also a module's, and a state has a name where its owner gave it one."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "src" / "kolumn"
+FOLDERS = [PACKAGE, *(folder for folder in sorted(PACKAGE.iterdir()) if (folder / "__init__.py").is_file())]
+OWNERS = {
+    "codecs/__init__.py": {"NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"},
+    "transactions.py": {"COMMITTED", "ABORTED", "OPEN"},
+    "formats/v2.py": {"ABORT", "COMMIT"},
+    "formats/table.py": {"CREATE_TIME", "LOG_APPEND_TIME"},
+}
+"""Which module numbers which states."""
+
+
+def public(folder: Path) -> set[str]:
+    """What a package's `__init__.py` says it has."""
+    for statement in ast.parse((folder / "__init__.py").read_text()).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
+            return set(ast.literal_eval(statement.value))
+    return set()
+
+
+def modules(folder: Path) -> set[str]:
+    """Modules and packages in a package."""
+    return {path.stem for path in folder.glob("*.py")} | {path.name for path in folder.iterdir() if (path / "__init__.py").is_file()}
+
+
+def test_the_packages_are_seen() -> None:
+    assert {"kolumn", "spark_plugin", "formats", "kernels"} <= {folder.name for folder in FOLDERS}
+    assert "read_cudf" in public(PACKAGE)
+    assert "export" in public(PACKAGE / "spark_plugin")
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_no_public_name_is_a_module(folder: Path) -> None:
+    """Importing a module puts it into its package under its name, over whatever was there."""
+    assert public(folder) & modules(folder) == set()
+
+
+def test_functions_stay_functions() -> None:
+    """However the modules are imported: the first use of one name must not change what another one is."""
+    program = "import kolumn; names = [n for n in kolumn.__all__ if n[0].islower()]; [getattr(kolumn, n) for n in names[::-1]]"
+    check = f"{program}; print(sorted(n for n in names if not callable(getattr(kolumn, n))))"
+    assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def bare(path: Path, names: set[str]) -> Iterator[str]:
+    """Where a module gives one of the names a number of its own, or puts a number beside one."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            pairs = [(node.targets[0], node.value)]
+            if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(node.targets[0].elts, node.value.elts, strict=False))
+        elif isinstance(node, ast.Tuple) and len(node.elts) == 2:
+            pairs = [(node.elts[1], node.elts[0])]
+        else:
+            continue
+        for target, value in pairs:
+            name = ast.unparse(target).rpartition(".")[2].lstrip("_")
+            if name in names and isinstance(value, ast.Constant) and isinstance(value.value, int):
+                yield f"{path.name}:{node.lineno}: {ast.unparse(node)}"
+
+
+SOURCES = [path for folder in FOLDERS for path in sorted(folder.glob("*.py"))]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_states_go_by_the_names_of_their_owners(path: Path) -> None:
+    names = set().union(*(owned for owner, owned in OWNERS.items() if path != PACKAGE / owner))
+    assert list(bare(path, names)) == []
