@@ -14,7 +14,7 @@ What is known of a damaged entry decides how far to trust it:
 
 from typing import Any, NamedTuple
 
-from kolumn.claims import Claim, claim_of_bytes, claim_of_row, claim_without_magic, first_of, shapes
+from kolumn.claims import LARGEST_SPAN, Claim, claim_of_bytes, claim_of_row, claim_without_magic, first_of, shapes
 from kolumn.cpu_fallback.search import crc_match
 from kolumn.cpu_fallback.walk import HEADERS
 from kolumn.errors import Code
@@ -110,6 +110,8 @@ class Search(Runs):
 
     def _inside(self, stretch: Stretch, intact: Any) -> Chain | None:
         """Entries in a stretch that fit the gap of offsets before the ``intact`` one."""
+        if intact is not None:
+            stretch = stretch._replace(floor=max(stretch.floor, first_of(intact) - LARGEST_SPAN))
         self._budget = min(CRC_BUDGET, GAP_CRCS * (stretch.end - stretch.start))
         best = self._best(stretch)
         if best is None or intact is None or intact[table.BASE_OFFSET] != table.UNKNOWN or stretch.ceiling < first_of(intact):

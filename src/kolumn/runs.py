@@ -93,13 +93,14 @@ class Runs:
     def __init__(self, file: SegmentFile) -> None:
         self.file = file
         self._budget = CRC_BUDGET
+        self._lowest = file.segment.base_offset or 0
 
     def _best(self, stretch: Stretch) -> Chain | None:
         """The run of intact entries that fits best."""
         best: Chain | None = None
         seen: deque[Chain] = deque(maxlen=CHAIN_ENTRIES)
         for chain in self._chains(stretch):
-            before = [one for one in seen if one.last_offset < chain.first_offset]
+            before = [one for one in seen if 0 < chain.first_offset - one.last_offset <= LARGEST_SPAN]
             if before:
                 # Entries that come after others in file and offset confirm each other. Of two that exclude each other, the later one:
                 # copies are in the damaged entry's own bytes.
@@ -169,8 +170,9 @@ class Runs:
         ends_well = self._leads_to(position, last, stretch.end) or self._tail(position)
         if not stretch.exact:
             # Where nothing came before, and the header makes no sense, any offset goes on.
-            sure = entries > 1 or stretch.claim.following in (first, 0) or start < stretch.claimed_end < position
-            ends_well = ends_well or self._cut_entry(position, last, sure)
+            sure = entries > 1 or stretch.claim.following in (first, self._lowest) or start < stretch.claimed_end < position
+            near = stretch.claim.first is None or stretch.floor >= 0 or first - stretch.claim.last <= LARGEST_SPAN
+            ends_well = ends_well or (near and self._cut_entry(position, last, sure))
         return Chain(start, position, first, last, entries, ends_well, self._plausible(position, last))
 
     def _leads_to(self, position: int, floor: int, end: int) -> bool:

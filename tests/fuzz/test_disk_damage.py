@@ -17,8 +17,6 @@ COUNT = MUTANTS // 8
 """Each is read in many ways, which takes longer than what `test_mutants` does with one."""
 FIRST = int(os.environ.get("KOLUMN_FUZZ_SEED", "0"))
 EACH = 100
-JUDGED_OTHERWISE = 2000
-"""One mutant in so many may have lost an entry, as in `test_mutants`: seed 2728 does, with KOLUMN_CORPUS. Wrong records never pass."""
 
 
 @pytest.mark.timeout(4 * 3600)
@@ -26,10 +24,7 @@ def test_what_is_intact_comes_back() -> None:
     wrong = _many() if COUNT > 500 else _failures(range(FIRST, FIRST + COUNT))
     replay = " ".join(str(seed) for seed, _ in wrong)
     listing = "\n".join(f"seed {seed}: {text}" for seed, text in wrong)
-    lost = [text for _, text in wrong if ": lost: the entries" in text]
-    assert len(wrong) == len(lost) <= COUNT // JUDGED_OTHERWISE, (
-        f"{len(wrong)} of {COUNT} mutants:\n{listing}\nreplay in tests/: python -m kit.truth {replay}"
-    )
+    assert not wrong, f"{len(wrong)} of {COUNT} mutants:\n{listing}\nreplay in tests/: python -m kit.truth {replay}"
 
 
 def _failures(seeds: range) -> list[tuple[int, str]]:

@@ -193,13 +193,37 @@ def _belongs(loser: Group, winner: Group) -> bool:
         entries = part.examined.entries
         if part.examined.floor(row) >= winner.base or (row + 1 < len(entries) and winner.last >= entries[row + 1, BASE]):
             return False
+        if any(_has_room(part.examined, row, other.examined, at) for other, at in winner.members):
+            return False
     own = max(_touches(member, loser) for member in loser.members), len(folders)
+    if own[0]:
+        # Hardly any damage makes the very offset that comes next, or that the segment is named for.
+        return False
     other = max(_touches(member, winner) for member in (*winner.members, *loser.members)), len(others)
     if own != other:
         return own < other
     # The same bytes after the same offset: one of the two is damaged, and most damage leads far away.
     floors = ({part.examined.floor(row) for part, row in group.members} for group in (loser, winner))
     return bool(set.intersection(*floors)) and winner.base < loser.base
+
+
+def _has_room(examined: Examined, row: int, other: Examined, at: int) -> bool:
+    """Whether the damaged bytes before or after an entry are those of the other one, which is next to the same neighbour in its copy.
+
+    Then the log had the same records twice.
+    """
+    entries, others = examined.entries, other.entries
+    size = int(entries[row, SIZE])
+    if others[at, BASE] < entries[row, BASE]:
+        return examined.floor(row) == other.floor(at) and _gap(entries, row) >= _gap(others, at) + size
+    if row + 1 == len(entries) or at + 1 == len(others):
+        return False
+    return bool(entries[row + 1, BASE] == others[at + 1, BASE]) and _gap(entries, row + 1) >= _gap(others, at + 1) + size
+
+
+def _gap(entries: Any, row: int) -> int:
+    """Bytes between an entry and the intact one before it."""
+    return int(entries[row, POSITION]) - (int(entries[row - 1, POSITION] + entries[row - 1, SIZE]) if row else 0)
 
 
 def _touches(member: tuple[Part, int], group: Group) -> int:
