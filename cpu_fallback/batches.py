@@ -1,6 +1,8 @@
 """A run of batches in memory becomes one Arrow record batch: locate, inflate, index, fields, columns."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,14 +11,22 @@ import pyarrow as pa
 from kolumn.cpu_fallback.columns import Columns
 from kolumn.cpu_fallback.fields import fields
 from kolumn.cpu_fallback.index import count_headers, index
-from kolumn.cpu_fallback.inflate import inflate
+from kolumn.cpu_fallback.inflate import Share, inflate
 from kolumn.cpu_fallback.locate import locate
 from kolumn.cpu_fallback.put import COPY, SKIP, VIEW
-from kolumn.cpu_fallback.target import POSITIONS, ROWS
+from kolumn.cpu_fallback.target import KEY, POSITIONS, ROWS, VALUE
 from kolumn.errors import Code
 from kolumn.explain import record_found
 from kolumn.formats import layouts, table
-from kolumn.options import Options
+from kolumn.options import MIB, Options
+
+PACKED_BYTES = 2 * MIB
+"""Compressed bytes that are inflated at a time."""
+RUN_BYTES = 512 * MIB
+"""Plain bytes in one record batch: Arrow's binary offsets end at 2 GiB."""
+_EACH = 64
+"""About as many bytes does a record take in columns, beside its key and value."""
+_EVERYTHING = Share()
 
 
 @dataclass
@@ -29,7 +39,7 @@ class Run:
     at : int64 array
         How far each column is written.
     records : int64 array of n
-        Rows of each batch.
+        Rows of each batch, n the batches that are decoded.
     sources : list of pa.Buffer
         What views point into.
     found : dict
@@ -43,12 +53,47 @@ class Run:
     found: dict[int, str]
 
     @property
+    def bytes(self) -> int:
+        """Of the keys and values, and of what else is kept for each record."""
+        return int(self.at[KEY] + self.at[VALUE]) + _EACH * self.rows
+
+    @property
     def rows(self) -> int:
         """How many records there are."""
         return int(self.at[ROWS])
 
 
-def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: bool) -> Run:
+def runs(source: Any, origin: int, rows: Any, options: Options, need_key: bool, share: Share | None = None) -> Iterator[tuple[Run, Any]]:
+    """Decode entries, some at a time: their records, and their rows of the batch table, of which damaged ones get a code.
+
+    Parameters are those of `decode_run`. Without a ``share`` what is inflated at a time is limited by the options. It ends early where
+    ``share`` is too small for the next entry.
+    """
+    for some in _cut(rows):
+        left = some
+        while len(left):
+            run = decode_run(source, origin, left, options, need_key, share or Share(options.inflated_bytes))
+            done = len(run.records)
+            if not done:
+                return
+            yield run, left[:done]
+            left = left[done:]
+
+
+def _cut(rows: Any) -> Iterator[Any]:
+    """Cut entries into runs that are inflated and decoded together."""
+    packed = np.where(rows[:, table.CODEC] != 0, rows[:, table.SIZE], 0)
+    if packed.any():
+        group = (np.cumsum(packed) - packed) // PACKED_BYTES
+    else:
+        group = (np.cumsum(rows[:, table.SIZE]) - rows[:, table.SIZE]) // RUN_BYTES
+    bounds = [0, *(np.flatnonzero(np.diff(group)) + 1), len(rows)]
+    for start, stop in pairwise(bounds):
+        if stop > start:
+            yield rows[start:stop]
+
+
+def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: bool, share: Share = _EVERYTHING) -> Run:
     """Decode the entries of ``rows`` that have no code yet; entries that turn out to be damaged get one.
 
     Parameters
@@ -58,6 +103,8 @@ def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: 
     rows : int64 array of shape (n, `table.WIDTH`)
     need_key : bool
         Decode keys even if the key column is not asked for (control types are in them).
+    share : Share
+        How much may be inflated: the entries after that are left as they are, and `Run.records` is shorter than ``rows``.
     """
     n = len(rows)
     start, size, codec = (np.empty(n, np.int64) for _ in range(3))
@@ -68,8 +115,9 @@ def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: 
     found: dict[int, str] = {}
     arena = source
     if codec.any():
-        arena = _inflate(source, rows, start - origin, size, codec, payload, buffer, at_origin, options, found)
+        arena, n = _inflate(source, rows, start - origin, size, codec, payload, buffer, at_origin, options, found, share)
         sources.append(pa.py_buffer(arena))
+        rows, payload, size, buffer, at_origin = rows[:n], payload[:n], size[:n], buffer[:n], at_origin[:n]
     records, base = np.empty(n, np.int64), np.empty(n, np.int64)
     good = rows[:, table.CODE] == Code.OK
     format = layouts.FORMAT_NAMES.index(options.format)
@@ -80,7 +128,14 @@ def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: 
     keys, values = modes(options, mode, need_key)
     payload_bytes = int(size[good].sum())
     drafts = format not in (layouts.KAFKA, layouts.V3_FORMAT)
-    columns = Columns.of(int(records.sum()), payload_bytes, payload_bytes, headers, keys, values, want_headers, drafts)
+    try:
+        columns = Columns.of(int(records.sum()), payload_bytes, payload_bytes, headers, keys, values, want_headers, drafts)
+    except MemoryError:
+        if n > 1:
+            del arena, sources
+            return decode_run(source, origin, rows[: n // 2], options, need_key, share)
+        rows[0, table.CODE], found[0] = Code.TOO_LARGE, f"{records[0]} records of {payload_bytes} bytes, for which there is no memory"
+        records[0], columns = 0, Columns.of(0, 0, 0, 0, keys, values, want_headers, drafts)
     at = np.zeros(POSITIONS, np.int64)
     fields(rows, payload, size, base, buffer, at_origin, records, columns.target, at, headers, options.errors == "raise")
     for b in np.flatnonzero(good & (rows[:, table.CODE] != Code.OK)):
@@ -107,18 +162,21 @@ def _inflate(
     at_origin: Any,
     options: Options,
     found: dict[int, str],
-) -> Any:
-    """Inflate what has a codec and point ``payload``, ``size``, ``buffer`` and ``at_origin`` at the result."""
+    share: Share,
+) -> tuple[Any, int]:
+    """Inflate what has a codec and point ``payload``, ``size``, ``buffer`` and ``at_origin`` at the result; how many entries that are."""
     packed = np.flatnonzero(codec)
     result = inflate(
-        source, start[packed], size[packed], codec[packed], rows[packed, table.MAGIC], options.max_batch_bytes, options.max_ratio
+        source, start[packed], size[packed], codec[packed], rows[packed, table.MAGIC], options.max_batch_bytes, options.max_ratio, share
     )
-    payload[packed] = result.arena.ctypes.data + result.start
-    size[packed] = result.size
-    buffer[packed], at_origin[packed] = 1, result.start
+    n = len(rows) if result.done == len(packed) else int(packed[result.done])
+    packed = packed[: result.done]
+    payload[packed] = result.arena.ctypes.data + result.start[: result.done]
+    size[packed] = result.size[: result.done]
+    buffer[packed], at_origin[packed] = 1, result.start[: result.done]
     for i in np.flatnonzero(result.code):
         row = int(packed[i])
         rows[row, table.CODE], rows[row, table.WHERE] = result.code[i], result.where[i] - start[row]
         found[row] = result.found[int(i)]
         size[row] = 0
-    return result.arena
+    return result.arena, n

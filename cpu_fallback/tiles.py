@@ -16,10 +16,25 @@ from kolumn.cpu_fallback.address import PAD
 from kolumn.cpu_fallback.batches import Run, modes
 from kolumn.cpu_fallback.columns import Columns
 from kolumn.cpu_fallback.decoders import decoders
-from kolumn.cpu_fallback.inflate import inflate
+from kolumn.cpu_fallback.inflate import Share, inflate
 from kolumn.cpu_fallback.put import COPY, VIEW
 from kolumn.cpu_fallback.select import limits, wanted
-from kolumn.cpu_fallback.stream import ARENA, BLOCK, DONE, LIBRARY, WRONG, Room, Source, Span, append, hop, load, needs_library, stream
+from kolumn.cpu_fallback.stream import (
+    ARENA,
+    BLOCK,
+    DONE,
+    FULL,
+    LIBRARY,
+    WRONG,
+    Room,
+    Source,
+    Span,
+    append,
+    hop,
+    load,
+    needs_library,
+    stream,
+)
 from kolumn.cpu_fallback.target import KEY, POSITIONS, ROWS
 from kolumn.formats import table
 from kolumn.formats.v2 import HEADER, SMALLEST_RECORD
@@ -31,6 +46,8 @@ TILE = 4 << 20
 """Compressed bytes that go through a library at a time, at most."""
 INFLATED = 4 << 20
 """Bytes to which `stream` inflates one batch at most, unless views keep them; larger ones go through a library."""
+LATER = -1
+"""State after which the entries that are left have to wait: they would take too much memory."""
 SLACK = 1 << 16
 """Room for the batch with which a chunk goes over its size."""
 
@@ -43,7 +60,9 @@ class Part:
     rows: Any
 
 
-def stream_runs(file: SegmentFile, rows: Any, known: int, span: Span, options: Options, need_key: bool) -> tuple[list[Part] | None, int]:
+def stream_runs(
+    file: SegmentFile, rows: Any, known: int, span: Span, options: Options, need_key: bool, share: Share
+) -> tuple[list[Part] | None, int]:
     """Decode the entries of a chunk.
 
     Parameters
@@ -56,15 +75,17 @@ def stream_runs(file: SegmentFile, rows: Any, known: int, span: Span, options: O
         What to take behind the known ones.
     need_key : bool
         As for `batches.decode_run`.
+    share : Share
+        How much the chunk may take.
 
     Returns
     -------
     parts : list of Part or None
         None where anything is wrong with one of the entries.
     known : int
-        Rows that are filled.
+        Rows that are filled; those that are decoded, where there was no room for more.
     """
-    chunk = _Chunk(file, rows, known, span, options, need_key)
+    chunk = _Chunk(file, rows, known, span, options, need_key, share)
     parts = list(chunk.parts())
     return None if chunk.state == WRONG else parts, chunk.known
 
@@ -72,8 +93,10 @@ def stream_runs(file: SegmentFile, rows: Any, known: int, span: Span, options: O
 class _Chunk:
     """One chunk's way: where it is, and the memory that is being filled."""
 
-    def __init__(self, file: SegmentFile, rows: Any, known: int, span: Span, options: Options, need_key: bool) -> None:
-        self.file, self.rows, self.known, self.span, self.options = file, rows, known, span, options
+    def __init__(self, file: SegmentFile, rows: Any, known: int, span: Span, options: Options, need_key: bool, share: Share) -> None:
+        self.file, self.rows, self.known, self.span, self.options, self.share = file, rows, known, span, options, share
+        self.taken = 0
+        self.tile: tuple[int, Any, Any, Any, Any, Any] | None = None
         self.limits = limits(options)
         self.keep = options.binary == "view"
         self.modes = modes(options, VIEW if self.keep else COPY, need_key)
@@ -95,11 +118,14 @@ class _Chunk:
             row = self._fill(first)
             if self.state == WRONG:
                 return
-            done = self.state == DONE
+            done = self.state in (DONE, LATER)
             if row > first:
                 self._learn(first, row)
                 run = Run(self.columns, self.at[:POSITIONS], self.records[first:row], self.sources, {})
+                self.taken += run.bytes
                 yield Part(run, self.rows[first:row])
+            if self.state == LATER or (not done and self.taken >= self.share.bytes):
+                self.known, done = row, True
 
     def _begin(self, first: int) -> None:
         """New columns for what comes from row ``first`` on: of one size, so that their memory serves the next chunk too."""
@@ -142,6 +168,25 @@ class _Chunk:
 
     def _tile(self, row: int) -> tuple[int, int, int]:
         """Take the entries from ``row`` on through a library: results as of `stream`."""
+        if self.tile is None or self.tile[0] != row:
+            self.tile = None
+            state = self._inflate(row)
+            if self.tile is None:
+                return row, state, 0
+        _, rows, asked, origin, size, arena = self.tile
+        done, state, need = append(
+            rows, asked, origin + arena.ctypes.data, size, len(self.sources), origin,
+            self.records[row : row + len(rows)], self.target, self.at, self.limit,
+        )  # fmt: skip
+        self.inflated += int(size[:done].sum())
+        if self.keep:
+            self.sources.append(pa.py_buffer(arena))
+        # Columns that are full are no reason to inflate anything twice.
+        self.tile = (row + done, rows[done:], asked[done:], origin[done:], size[done:], arena) if state == FULL else None
+        return row + done, state, need
+
+    def _inflate(self, row: int) -> int:
+        """Make a tile of the entries from ``row`` on; a state that ends the chunk where that can't be."""
         self._look_ahead(row)
         sizes = self.rows[row : self.known, table.SIZE]
         fits = (self.rows[row : self.known, table.CODEC] == self.rows[row, table.CODEC]) & (np.cumsum(sizes) <= TILE)
@@ -149,26 +194,31 @@ class _Chunk:
         rows = self.rows[row:stop]
         window, _ = take(max(TILE, int(rows[0, table.SIZE])) + PAD)
         if not load(self.file.descriptor, rows, window.address, self.options.check_crcs):
-            return row, WRONG, 0
+            return WRONG
         asked = wanted(rows, self.options) & (rows[:, table.COUNT] != 0)
         taken = np.flatnonzero(asked)
         start, size = rows[taken, table.POSITION] - rows[0, table.POSITION] + HEADER, rows[taken, table.SIZE] - HEADER
+        left = Share(max(self.share.bytes - self._used(), 1), self.share.large and not row)
         result = inflate(
             np.frombuffer(window, np.uint8), start, size, rows[taken, table.CODEC], rows[taken, table.MAGIC],
-            self.options.max_batch_bytes, self.options.max_ratio,
+            self.options.max_batch_bytes, self.options.max_ratio, left,
         )  # fmt: skip
-        if result.code.any():
-            return row, WRONG, 0
+        if result.code[: result.done].any():
+            return WRONG
+        if result.done < len(taken):
+            # What there was no room for is the next tile, or the next chunk.
+            rows, asked, taken = rows[: taken[result.done]], asked[: taken[result.done]], taken[: result.done]
+        if not len(rows):
+            return LATER
         origin, size = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-        origin[taken], size[taken] = result.start, result.size
-        payload = origin + result.arena.ctypes.data
-        done, state, need = append(
-            rows, asked, payload, size, len(self.sources), origin, self.records[row:stop], self.target, self.at, self.limit
-        )
-        self.inflated += int(size[:done].sum())
-        if self.keep:
-            self.sources.append(pa.py_buffer(result.arena))
-        return row + done, state, need
+        origin[taken], size[taken] = result.start[: result.done], result.size[: result.done]
+        self.tile = row, rows, asked, origin, size, result.arena
+        return DONE
+
+    def _used(self) -> int:
+        """Bytes of memory that the chunk keeps already."""
+        now = Run(self.columns, self.at, self.records, self.sources, {})
+        return self.taken + now.bytes + (self.inflated if self.keep else 0)
 
     def _look_ahead(self, row: int) -> None:
         """Know the entries behind ``row`` too, as many as make a tile."""

@@ -40,6 +40,7 @@ _DECODE: dict[str, Rule] = {
     "replicas": ("replicas", str, "raise, first or merge"),
     "backend": ("backend", str, "the name of a backend"),
     "chunkBytes": ("chunk_bytes", int, "an integer"),
+    "memoryBytes": ("memory_bytes", int, "an integer"),
     "topic": ("topic", str, "a name"),
     "partition": ("partition", int, "an integer"),
     "maxBatchBytes": ("max_batch_bytes", int, "an integer"),

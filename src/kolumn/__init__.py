@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kolumn.errors import ArgumentError, CorruptBatchError, FormatError, KolumnError, LimitError, MissingError
+from kolumn.errors import ArgumentError, CorruptBatchError, FormatError, KolumnError, LimitError, MissingError, NoMemoryError
 
 if TYPE_CHECKING:
     from kolumn.accounting.formats import Space, space
@@ -30,6 +30,7 @@ __all__ = [
     "KolumnError",
     "LimitError",
     "MissingError",
+    "NoMemoryError",
     "Report",
     "Skipped",
     "Space",

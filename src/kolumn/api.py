@@ -35,7 +35,8 @@ def segments_of(source: Any, options: Options) -> list[Segment]:
 def scan(source: Any, *, on_damage: OnDamage | None = None, payload: str = "binary", **options: Any) -> pa.RecordBatchReader:
     """Stream the records of Kafka log segments as Arrow record batches.
 
-    Memory is bounded: at most twice ``threads`` chunks of ``chunk_bytes`` are under way, whatever the size of the source.
+    Memory is bounded: at most twice ``threads`` chunks are under way, and ``memory_bytes`` limits what they may inflate to together,
+    whatever the size of the source. One batch that is larger than a chunk's share is decoded when nothing else is.
 
     Parameters
     ----------

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.backend import opened
+from kolumn.cpu_fallback.inflate import Share
 from kolumn.cpu_fallback.select import wanted
 from kolumn.cpu_fallback.tiles import stream_runs
 from kolumn.damage import Damage, Trouble, damage_of
@@ -19,6 +20,9 @@ from kolumn.options import Options
 from kolumn.plan import Chunk
 from kolumn.resync import Search
 from kolumn.segment_file import SegmentFile
+
+STREAMED_BATCH = 16 << 20
+"""Larger batches are loaded first: the stream would hold their bytes twice."""
 
 
 @dataclass
@@ -41,6 +45,8 @@ class Decoded:
         Intact entries, the records in those that were decoded, and the bytes of the former.
     inflated_by_cpu : int
         Payloads that the codecs of the CPU inflated for a GPU.
+    rest : Chunk, optional
+        Entries that are left, since those before took the chunk's share of memory.
     """
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
@@ -52,29 +58,37 @@ class Decoded:
     records: int = 0
     valid_bytes: int = 0
     inflated_by_cpu: int = 0
+    rest: Chunk | None = None
 
 
-def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options, floor: int | None) -> Decoded:
+def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options, floor: int | None, alone: bool) -> Decoded:
     """Check and decode the entries of a chunk; runs in any thread.
 
-    ``floor`` is the last offset of the last intact entry before the chunk, -1 for none, None where that is not known yet.
+    ``floor`` is the last offset of the last intact entry before the chunk, -1 for none, None where that is not known yet. Unless the
+    chunk is ``alone``, an entry that takes more than its share of memory is left for later.
     """
     backend = opened(options.backend)
-    if chunk.source is None and backend is HostChunk and (result := _streamed(file, chunk, options)) is not None:
+    streams = chunk.source is None and backend is HostChunk and int(chunk.rows[: chunk.known, table.SIZE].max()) <= STREAMED_BATCH
+    if streams and (result := _streamed(file, chunk, options, alone)) is not None:
         return result
     with backend(file, chunk, options) as held:
-        return _by(held, file, chunk, options, floor)
+        return _by(held, file, chunk, options, floor, alone)
 
 
-def _streamed(file: SegmentFile, chunk: Chunk, options: Options) -> Decoded | None:
+def _streamed(file: SegmentFile, chunk: Chunk, options: Options, alone: bool) -> Decoded | None:
     assert chunk.span is not None
-    parts, chunk.known = stream_runs(file, chunk.rows, chunk.known, chunk.span, options, "controlType" in options.columns)
+    share = Share(options.inflated_bytes, alone)
+    parts, known = stream_runs(file, chunk.rows, chunk.known, chunk.span, options, "controlType" in options.columns, share)
+    result = Decoded()
+    if known < chunk.known:
+        result.rest = chunk.behind(known)
+    else:
+        chunk.known = known
     if parts is None:
         return None
-    result = Decoded()
     for part in parts:
         _give(part.run, part.rows, file, options, result, HostChunk.batch)
-    _count(chunk.rows[: chunk.known], {}, result)
+    _count(chunk.rows[:known], {}, result)
     return result
 
 
@@ -86,7 +100,7 @@ def _give(run: Any, rows: Any, file: SegmentFile, options: Options, result: Deco
             result.batches.append(batch)
 
 
-def _by(backend: Any, file: SegmentFile, chunk: Chunk, options: Options, floor: int | None) -> Decoded:
+def _by(backend: Any, file: SegmentFile, chunk: Chunk, options: Options, floor: int | None, alone: bool) -> Decoded:
     result = Decoded()
     rows = chunk.rows[: chunk.known]
     if options.check_crcs:
@@ -96,19 +110,31 @@ def _by(backend: Any, file: SegmentFile, chunk: Chunk, options: Options, floor: 
         return result
     good = rows[rows[:, table.CODE] == Code.OK]
     taken = good[wanted(good, options)]
-    errors = {}
-    for run, run_rows in backend.runs(taken, "controlType" in options.columns):
+    errors: dict[int, Any] = {}
+    done = inflated = 0
+    for run, run_rows in backend.runs(taken, "controlType" in options.columns, alone):
+        done, inflated = done + len(run_rows), inflated + run.bytes
         for i in np.flatnonzero(run_rows[:, table.CODE]):
             row = run_rows[i].copy()
             errors[int(row[table.POSITION])] = row_error(file.path, row, None, run.found.get(int(i), "")), row
         _give(run, run_rows, file, options, result, backend.batch)
-        if errors and options.errors == "raise":
+        if (errors and options.errors == "raise") or inflated >= options.inflated_bytes:
             break
+    if done < len(taken) and not (errors and options.errors == "raise"):
+        good = _cut(chunk, good, int(taken[done, table.POSITION]), result)
     _count(good, errors, result)
     result.inflated_by_cpu = backend.inflated_by_cpu
     if errors:
         _set_damage(errors, options, result)
     return result
+
+
+def _cut(chunk: Chunk, good: Any, position: int, result: Decoded) -> Any:
+    """Leave what begins at ``position`` or after it for later; the intact entries before it."""
+    result.rest = chunk.behind(int(np.searchsorted(chunk.rows[: chunk.known, table.POSITION], position)))
+    result.damage = [damage for damage in result.damage if damage.position < position]
+    result.trouble = None
+    return good[good[:, table.POSITION] < position]
 
 
 def _set_damage(errors: dict[int, Any], options: Options, result: Decoded) -> None:

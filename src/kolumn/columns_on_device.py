@@ -54,7 +54,7 @@ class ResidentOptions(Options):
 class ResidentChunk(DeviceChunk):
     """As `DeviceChunk`, but nothing is copied back."""
 
-    def runs(self, rows: Any, need_key: bool) -> Iterator[tuple[Any, Any]]:
+    def runs(self, rows: Any, need_key: bool, alone: bool = True) -> Iterator[tuple[Any, Any]]:
         """As `on_host.HostChunk.runs`."""
         for some, part in self.parts(rows):
             yield ResidentRun(part), some
@@ -95,6 +95,9 @@ class ResidentRun:
 
     def __init__(self, part: Part) -> None:
         self.part, self.found = part, part.found
+
+    bytes = 0
+    """On the host."""
 
     @property
     def rows(self) -> int:

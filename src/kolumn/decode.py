@@ -13,17 +13,16 @@ from kolumn.backend import choose, require
 from kolumn.chunk import Decoded, decode_chunk
 from kolumn.columns_on_device import ResidentOptions
 from kolumn.damage import Damage, Tally, Trouble, damage_of_fault
-from kolumn.options import Options
+from kolumn.errors import NoMemoryError
+from kolumn.options import AHEAD, Options
 from kolumn.plan import Chunk, Stop, chunks
 from kolumn.segment_end import at_stop, compare_start, go_on
 from kolumn.segment_file import SegmentFile
 from kolumn.source import Range
 from kolumn.transactions import Transactions, settle, to_decode
 
-AHEAD = 2
-"""Chunks under way for each thread."""
-
 OnDamage = Callable[[Damage], None]
+_Begun = tuple[list[pa.RecordBatch], Iterator[pa.RecordBatch]]
 
 
 def scan_ranges(
@@ -47,9 +46,21 @@ def scan_ranges(
         At the call: a GPU was asked for, and there is none.
     CorruptBatchError
         Damage, with ``errors="raise"``; everything before it has been given by then.
+    NoMemoryError
+        There is no memory for a chunk of entries. (For what a single one inflates to: LimitError.)
     """
     require(options.backend)
-    return _scan(iter(ranges), options, damage, tally)
+    return _within_memory(_scan(iter(ranges), options, damage, tally))
+
+
+def _within_memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Name what to do where there is no memory for a chunk, or for a thread."""
+    try:
+        yield from batches
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "new thread" not in str(error):
+            raise
+        raise NoMemoryError(f"out of memory: {error}: read with fewer threads, or a smaller chunk_bytes or memory_bytes") from error
 
 
 def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, tally: Any) -> Iterator[pa.RecordBatch]:
@@ -58,12 +69,12 @@ def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, ta
             yield from _finish(one, Tally(), options, None, damage, tally)
         return
     with ThreadPoolExecutor(options.threads, thread_name_prefix="kolumn") as pool:
-        pending: deque[tuple[Range, Tally, Future[list[pa.RecordBatch]] | None]] = deque()
+        pending: deque[tuple[Range, Tally, Future[_Begun] | None]] = deque()
 
         def submit(one: Range) -> None:
             found = Tally()
             small = one.end - one.start <= options.chunk_bytes
-            pending.append((one, found, pool.submit(_all, one, found, options) if small else None))
+            pending.append((one, found, pool.submit(_begin, one, found, options) if small else None))
 
         try:
             for one in islice(source, AHEAD * options.threads):
@@ -73,7 +84,8 @@ def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, ta
                 if future is None:
                     yield from _finish(one, found, options, pool, damage, tally)
                 else:
-                    yield from future.result()
+                    for batches in future.result():
+                        yield from batches
                     _report(one, found, damage, tally)
                 for one in islice(source, 1):
                     submit(one)
@@ -83,8 +95,17 @@ def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, ta
                     future.cancel()
 
 
-def _all(one: Range, found: Tally, options: Options) -> list[pa.RecordBatch]:
-    return list(_range(one, options, None, found))
+def _begin(one: Range, found: Tally, options: Options) -> _Begun:
+    """Decode a range as far as its share of memory goes, and what decodes the rest when nothing before it is left."""
+    source = _range(one, options, None, found)
+    batches, size = [], 0
+    for batch in source:
+        batches.append(batch)
+        # What is on a GPU takes nothing here.
+        size += getattr(batch, "nbytes", 0)
+        if size >= options.inflated_bytes:
+            return batches, source
+    return batches, iter(())
 
 
 def _finish(
@@ -120,7 +141,10 @@ def _range(one: Range, options: Options, pool: ThreadPoolExecutor | None, found:
         while True:
             decoded = _until_trouble(file, replace(one, start=position, floor=floor), inner, pool, found)
             trouble = yield from decoded if transactions is None else _settled(decoded, options, transactions)
-            following = go_on(file, trouble, one.end, options.errors, found)
+            try:
+                following = go_on(file, trouble, one.end, options.errors, found)
+            finally:
+                del trouble
             if following is None:
                 return
             position, floor = following
@@ -149,21 +173,26 @@ def _until_trouble(
 
     def work(chunk: Chunk) -> Decoded:
         # With threads a chunk is begun before it is known what the last offset before it is; damage at its beginning has to wait for that.
-        return decode_chunk(file, chunk, options, None if pool else floor)
+        return decode_chunk(file, chunk, options, None if pool else floor, pool is None)
 
     for chunk, decoded in _in_order(plan, work, pool, options.threads):
-        if decoded.undecided:
-            decoded = decode_chunk(file, chunk, options, floor)
         if one.start == 0:
             compare_start(file, chunk.rows[0], options.errors, found)
-        yield from decoded.batches
-        if decoded.trouble is not None and decoded.trouble.floor < 0:
-            decoded.trouble.floor = floor
-        found.add(decoded)
-        options.progress(decoded.valid_bytes)
-        if decoded.trouble is not None:
-            return decoded.trouble
-        floor = decoded.last_offset if decoded.last_offset >= 0 else floor
+        rest: Chunk | None = chunk
+        while rest is not None:
+            if decoded.undecided:
+                decoded = decode_chunk(file, rest, options, floor, True)
+            yield from decoded.batches
+            if decoded.trouble is not None and decoded.trouble.floor < 0:
+                decoded.trouble.floor = floor
+            found.add(decoded)
+            options.progress(decoded.valid_bytes)
+            if decoded.trouble is not None:
+                return decoded.trouble
+            floor = decoded.last_offset if decoded.last_offset >= 0 else floor
+            rest = decoded.rest
+            if rest is not None:
+                decoded = decode_chunk(file, rest, options, floor, True)
     assert plan.stop is not None
     return at_stop(file, plan.stop, floor, found)
 

@@ -173,11 +173,15 @@ class LimitError(CorruptBatchError):
     """Decoding would pass a limit on size."""
 
     def _advice(self) -> str:
-        return "Raise max_batch_bytes or max_ratio if the data are trusted, or read with errors='skip'."
+        return "Read with errors='skip', or raise max_batch_bytes or max_ratio if the data are trusted and memory is there."
 
 
 class MissingError(KolumnError):
     """A package or a device that the call needs is not there."""
+
+
+class NoMemoryError(KolumnError, MemoryError):
+    """There is no memory for what was asked."""
 
 
 class ArgumentError(KolumnError, ValueError):

@@ -87,7 +87,7 @@ class DeviceChunk:
 
     batch: Callable[..., Any] = staticmethod(record_batch)
 
-    def runs(self, rows: Any, need_key: bool) -> Iterator[tuple[Run, Any]]:
+    def runs(self, rows: Any, need_key: bool, alone: bool = True) -> Iterator[tuple[Run, Any]]:
         """As `on_host.HostChunk.runs`: records copied back to the host."""
         from kolumn.from_device import to_run
 

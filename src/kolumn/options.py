@@ -15,6 +15,10 @@ MIB = 1 << 20
 GPU_CHUNK_BYTES = 24 * MIB
 ALONE_CHUNK_BYTES = 16 * MIB
 """For one thread, which needs no pieces to share: every chunk costs some Python."""
+AHEAD = 2
+"""Chunks under way for each thread."""
+_SHARE = 8
+"""How many times its bytes a chunk may inflate to, unless ``memory_bytes`` says how much."""
 _TIME = "ms since 1970 as an int, a datetime, or ISO 8601 text such as '2026-01-31T12:00'"
 _MILLISECOND = timedelta(milliseconds=1)
 _CHOICES = {
@@ -65,6 +69,9 @@ class Options:
         Bytes of a segment that are read and decoded at a time; by default 8 MiB, 16 MiB in one thread, 24 MiB on a GPU.
     threads : int
         Chunks that are decoded at a time. Default: the cores of the machine.
+    memory_bytes : int, optional
+        Inflated bytes that are under way at a time, all threads together, and beside them one batch, if it alone is larger than the
+        share of a chunk. A thread has two chunks under way. Default: for each of them 8 times ``chunk_bytes``.
     topic, partition : optional
         In place of what the directory's name says.
     max_batch_bytes : int
@@ -94,6 +101,7 @@ class Options:
     binary: str = "contiguous"
     chunk_bytes: int = 8 * MIB
     threads: int = 1
+    memory_bytes: int | None = None
     topic: str | None = None
     partition: int | None = None
     max_batch_bytes: int = 2**31 - 1
@@ -106,6 +114,12 @@ class Options:
         start = max((offset for offset in (self.start_offset, first) if offset is not None), default=None)
         end = min((offset for offset in (self.end_offset, behind) if offset is not None), default=None)
         return replace(self, start_offset=start, end_offset=end)
+
+    @property
+    def inflated_bytes(self) -> int:
+        """What one chunk under way may inflate to; where the next batch is larger, it is decoded when nothing else is."""
+        under_way = AHEAD * self.threads if self.threads > 1 else 1
+        return max(self.memory_bytes // under_way, 1) if self.memory_bytes else _SHARE * max(self.chunk_bytes, MIB)
 
     @classmethod
     def of(cls, **given: Any) -> "Options":
@@ -132,6 +146,7 @@ class Options:
             chunk_bytes = GPU_CHUNK_BYTES
         for name, otherwise in (("chunk_bytes", chunk_bytes), ("max_batch_bytes", cls.max_batch_bytes)):
             values[name] = _positive(name, given.get(name)) or otherwise
+        values["memory_bytes"] = _positive("memory_bytes", given.get("memory_bytes"))
         if not given.get("max_ratio", 1) > 0:
             raise ArgumentError(f"max_ratio={given['max_ratio']!r}: expected a positive number")
         return cls(**values)

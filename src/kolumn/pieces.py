@@ -8,14 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.batch_table import entry_chunks
-from kolumn.cpu_fallback.batches import decode_run
+from kolumn.cpu_fallback.batches import Run, decode_run, runs
 from kolumn.cpu_fallback.record_batch import record_batch
 from kolumn.damage import Damage, Tally, damage_of
 from kolumn.decode import OnDamage
 from kolumn.errors import ArgumentError, Code, CorruptBatchError
 from kolumn.explain import header_error, row_error
 from kolumn.formats import table
-from kolumn.on_host import runs_of
 from kolumn.options import Options
 from kolumn.plan import Chunk
 from kolumn.schema import unknown
@@ -30,7 +29,18 @@ COLUMNS = (
 """Record columns that say all that a log keeps of a record."""
 
 
-_GIVEN = ("errors", "check_crcs", "topic", "partition", "chunk_bytes", "max_batch_bytes", "max_ratio", "replicas", "on_progress")
+_GIVEN = (
+    "errors",
+    "check_crcs",
+    "topic",
+    "partition",
+    "chunk_bytes",
+    "max_batch_bytes",
+    "max_ratio",
+    "memory_bytes",
+    "replicas",
+    "on_progress",
+)
 
 
 def whole_options(format: str, **given: Any) -> Options:
@@ -109,8 +119,8 @@ def pieces(segment: Segment, options: Options, on_damage: OnDamage | None = None
                 raise _header_error(file, chunk, chunk.rows[bad[0]])
             for part in np.split(chunk.rows, bad):
                 good = part[part[:, table.CODE] == Code.OK]
-                for group in runs_of(good):
-                    yield piece_of(chunk.source, chunk.origin, group, segment, chosen, found.damage)
+                for run, rows in runs(chunk.source, chunk.origin, good, replace(chosen, errors="skip"), True):
+                    yield _piece(run, rows, chunk.source, chunk.origin, segment, chosen, found.damage)
     if on_damage is not None:
         for damage in sorted(found.damage, key=lambda one: one.position):
             on_damage(damage)
@@ -137,12 +147,16 @@ def piece_of(source: Any, origin: int, rows: Any, segment: Segment, options: Opt
     """
     chosen = replace(options, columns=COLUMNS, include_control=True)
     run = decode_run(source, origin, rows, replace(chosen, errors="skip"), True)
+    return _piece(run, rows, source, origin, segment, chosen, damage)
+
+
+def _piece(run: Run, rows: Any, source: Any, origin: int, segment: Segment, options: Options, damage: list[Damage] | None) -> Piece:
     for i in np.flatnonzero(rows[:, table.CODE]).tolist():
         error = row_error(segment.path, rows[i], None, run.found.get(i, ""))
         if options.errors == "raise":
             raise error
         if damage is not None:
             damage.append(damage_of(rows[i], error, int(rows[i, table.SIZE]), -1))
-    batch = record_batch(run, rows, segment, chosen)
+    batch = record_batch(run, rows, segment, options)
     good = rows[:, table.CODE] == Code.OK
     return Piece(rows[good], run.records[good], batch, source, origin)

@@ -56,6 +56,11 @@ class Chunk:
         """Position behind the last entry that is known."""
         return int(self.rows[self.known - 1, table.POSITION] + self.rows[self.known - 1, table.SIZE])
 
+    def behind(self, count: int) -> "Chunk":
+        """The entries that are known after the first ``count``."""
+        rows, known = self.rows[count : self.known], self.known - count
+        return replace(self, rows=rows, known=known, origin=self.origin if self.source is not None else int(rows[0, table.POSITION]))
+
     def bytes_of(self, file: SegmentFile, row: Any) -> tuple[Any, int]:
         """Bytes in which an entry is, given its row of the batch table, and the position of the first of them."""
         if self.source is not None:

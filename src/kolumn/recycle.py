@@ -13,7 +13,7 @@ import pyarrow as pa
 
 SMALLEST = 1 << 17
 LARGEST = 1 << 25
-"""Sizes that are kept, bytes; others come from and go back to Arrow's memory pool."""
+"""Sizes that are kept, bytes; smaller ones come from and go back to Arrow's memory pool."""
 KEPT = 128 << 20
 """Bytes that may wait for use, in all."""
 
@@ -75,7 +75,11 @@ class _Lease:
 
 def take(size: int) -> tuple[pa.Buffer, memoryview]:
     """Memory for ``size`` bytes, not initialised: an Arrow buffer, and the same bytes to write to while that is alive."""
-    if not SMALLEST <= size <= LARGEST:
+    if size > LARGEST:
+        # By way of malloc, which hands these back to the system when they are free; Arrow's pool would keep their addresses.
+        array = np.empty(size, np.uint8)
+        return pa.foreign_buffer(array.ctypes.data, size, array), memoryview(array)
+    if size < SMALLEST:
         buffer = pa.allocate_buffer(size)
         return buffer, memoryview(buffer).cast("B")
     step = (1 << (size - 1).bit_length()) // 16

@@ -81,7 +81,11 @@ def go_on(file: SegmentFile, trouble: Trouble | None, end: int, errors: str, fou
     if trouble is None:
         return None
     if errors == "raise":
-        raise trouble.error
+        try:
+            raise trouble.error
+        finally:
+            # The error's traceback has this frame: it would keep what was read in memory until a collection.
+            del trouble
     following = trouble.resume
     if following is None:
         following = Search(file).next_entry(trouble.position, trouble.floor)

@@ -14,7 +14,12 @@ from kit import oracle
 from kit.differential import COLUMNS, STREAMED, rows_of
 from kit.disk_damage import Mutant, make, rows_at, undetectable
 
-OTHERS: list[dict[str, Any]] = [{"threads": 2}, {"threads": 3, "chunk_bytes": 500}, {"chunk_bytes": 100}, {"chunk_bytes": 3000}]
+OTHERS: list[dict[str, Any]] = [
+    {"threads": 2},
+    {"threads": 3, "chunk_bytes": 500},
+    {"chunk_bytes": 100},
+    {"threads": 3, "memory_bytes": 2000},
+]
 """Ways of reading that have to give the same as the plain one."""
 
 

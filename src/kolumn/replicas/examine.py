@@ -8,10 +8,9 @@ import numpy as np
 
 from kolumn.batch_table import entry_rows
 from kolumn.claims import LARGEST_SPAN
-from kolumn.cpu_fallback.batches import decode_run
+from kolumn.cpu_fallback.batches import runs
 from kolumn.errors import Code, CorruptBatchError
 from kolumn.formats import layouts, table
-from kolumn.on_host import runs_of
 from kolumn.options import Options
 from kolumn.replicas.sequence import fitting
 from kolumn.segment_end import absent_after
@@ -211,12 +210,10 @@ def _known(file: SegmentFile, rows: Any, options: Options) -> tuple[Any, Any]:
 
 
 def _inflated(file: SegmentFile, rows: Any, options: Options) -> Any:
-    done = []
-    for some in runs_of(rows):
-        some = some.copy()
-        start = int(some[0, table.POSITION])
-        source = file.read(start, int(some[-1, table.POSITION] + some[-1, table.SIZE]))
-        run = decode_run(source, start, some, options, False)
+    start = int(rows[0, table.POSITION])
+    source = file.read(start, int(rows[-1, table.POSITION] + rows[-1, table.SIZE]))
+    rows = rows.copy()
+    for run, some in runs(source, start, rows, options, False):
         counts = np.where(some[:, table.CODE] == Code.OK, run.records, 0)
         offsets = run.columns.int64(run.columns.offset, run.rows)
         full = np.flatnonzero(counts)
@@ -225,8 +222,7 @@ def _inflated(file: SegmentFile, rows: Any, options: Options) -> Any:
             some[full, table.BASE_OFFSET] = np.minimum.reduceat(offsets, first)
             some[full, table.LAST_OFFSET] = np.maximum.reduceat(offsets, first)
         some[:, table.COUNT] = counts
-        done.append(some)
-    return np.concatenate(done)
+    return rows
 
 
 def _stretches(found: Examined, rest: Any, good: Any) -> list[Stretch]:
