@@ -78,7 +78,7 @@ def take(size: int) -> tuple[pa.Buffer, memoryview]:
     if size > LARGEST:
         # By way of malloc, which hands these back to the system when they are free; Arrow's pool would keep their addresses.
         array = np.empty(size, np.uint8)
-        return pa.foreign_buffer(array.ctypes.data, size, array), memoryview(array)
+        return pa.foreign_buffer(array.ctypes.data, size, array), array.data
     if size < SMALLEST:
         buffer = pa.allocate_buffer(size)
         return buffer, memoryview(buffer).cast("B")
