@@ -15,6 +15,9 @@ from kit.looks import Looks, Operation
 from kolumn.errors import KolumnError
 from kolumn.source import find_segments
 
+STEPS = int(os.environ.get("KOLUMN_READ_STEPS", "15"))
+"""At how many steps the long test makes each change."""
+
 
 class Trials:
     """A log that is made anew for each run, and what each reader finds in each of its states."""
@@ -86,7 +89,7 @@ def some(steps: int, tries: int, where: str) -> list[int]:
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
-@pytest.mark.parametrize("tries", [3, pytest.param(10_000, marks=pytest.mark.slow, id="every")])
+@pytest.mark.parametrize("tries", [3, pytest.param(STEPS, marks=pytest.mark.slow, id="many")])
 def test_changed_at_a_step(trials: Trials, reader: Reader, tries: int) -> None:
     read = refused = 0
     for change in CHANGES:

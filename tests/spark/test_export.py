@@ -132,6 +132,7 @@ def test_an_attempt_that_fails_after_writing_is_not_counted(spark: SparkSession,
     """What a retried, killed or speculative attempt has written is in nobody's result, and goes with the staging folder."""
     place = Target(fs.LocalFileSystem(), str(tmp_path))
     layout = parquet_export.Layout(place.files, place.staging("run"), Options.of(), False, 1000, "none")
+    parquet_export.make_staging(place.files, layout.staging)
     (task,) = parquet_export.plan_tasks(
         parquet_export.plan_jobs(segments_of([str(segment)], layout.options), layout.options, place.open(), 1 << 30), 1 << 30
     )
