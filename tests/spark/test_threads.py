@@ -30,14 +30,14 @@ def in_threads(*functions: Callable[[], None]) -> list[BaseException | None]:
     return failed
 
 
-def writer(spark: SparkSession, path: Path, first: int, active: bool) -> Callable[[], None]:
+def writer(spark: SparkSession, path: Path, first: int, active: bool, topic: str = "") -> Callable[[], None]:
     frame = spark.range(first, first + 20, 1, 1).selectExpr("cast(id as string) as value")
 
     def write() -> None:
         if active:
             # What makes the session active in this thread, by Spark's public interface.
             spark.createDataFrame([], "nothing int")
-        frame.write.format("kolumn").mode("append").option("topic", f"t{first}").save(str(path))
+        frame.write.format("kolumn").mode("append").option("topic", topic or f"t{first}").save(str(path))
 
     return write
 
@@ -48,6 +48,21 @@ def test_writes_from_threads(spark: SparkSession, tmp_path: Path) -> None:
     found = sorted(int(value) for value in kolumn.read(tmp_path)["value"].to_pylist())
     assert found == [first + i for first in (0, 100, 200) for i in range(20)]
     assert {path.name for path in tmp_path.iterdir()} == {"t0-0", "t100-0", "t200-0"}
+
+
+def test_writes_to_one_partition_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    """A write that finds the log longer than when it began is refused as a whole."""
+    firsts = (0, 100, 200)
+    failed = in_threads(*(writer(spark, tmp_path, first, active=True, topic="t") for first in firsts))
+    for error in failed:
+        assert error is None or "were to be appended" in str(error) or "is there already" in str(error)
+    expected = [first + i for first, error in zip(firsts, failed, strict=True) if error is None for i in range(20)]
+    assert expected
+    found = kolumn.read(tmp_path)
+    assert sorted(int(value) for value in found["value"].to_pylist()) == expected
+    assert found["offset"].to_pylist() == list(range(len(expected)))
+    assert kolumn.verify(tmp_path).ok
+    assert [path.name for path in tmp_path.iterdir()] == ["t-0"]
 
 
 def test_spark_does_not_find_the_format_by_itself(spark: SparkSession, tmp_path: Path) -> None:
