@@ -15,6 +15,7 @@ from kit.looks import Looks, Operation
 from kolumn.errors import KolumnError
 from kolumn.source import find_segments
 
+FEW = 3
 STEPS = int(os.environ.get("KOLUMN_READ_STEPS", "15"))
 """At how many steps the long test makes each change."""
 
@@ -89,10 +90,11 @@ def some(steps: int, tries: int, where: str) -> list[int]:
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
-@pytest.mark.parametrize("tries", [3, pytest.param(STEPS, marks=pytest.mark.slow, id="many")])
+@pytest.mark.parametrize("tries", [FEW, pytest.param(STEPS, marks=pytest.mark.slow, id="many")])
 def test_changed_at_a_step(trials: Trials, reader: Reader, tries: int) -> None:
     read = refused = 0
-    for change in CHANGES:
+    # Half of them for each reader, where few steps are tried.
+    for change in list(CHANGES)[READERS.index(reader) % 2 :: 2] if tries == FEW else CHANGES:
         looks, found = trials.changed(reader, change, 0, apart=False)
         assert found == trials.states(reader, change)[0]
         for apart in (False, True)[: min(2, len(trials.states(reader, change)) - 1)]:
@@ -102,8 +104,8 @@ def test_changed_at_a_step(trials: Trials, reader: Reader, tries: int) -> None:
                 else:
                     refused += 1
     # A table in which nothing is ever read, or nothing ever refused, would prove nothing.
-    assert read > len(CHANGES) // 4
-    assert refused > len(CHANGES) // 4
+    assert read > len(CHANGES) // 8
+    assert refused > len(CHANGES) // 8
 
 
 MANY = 120

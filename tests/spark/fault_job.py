@@ -1,16 +1,19 @@
 """A Spark program in a process of its own, in which something goes wrong: ``fault_job.py <what> <log> <target> [<where>]``.
 
 * ``failing``: each task of an export and of a write fails once, when it has written.
-* ``slow``: two executors and speculation; the first attempt of a task goes on for longer than the job.
+* ``slow``: two hosts and speculation; the first attempt of a task goes on for longer than the job.
 * ``append``, ``overwrite``, ``export``: the driver, Java and the process that commits are killed at a step of the commit.
 """
 
 import json
 import os
 import signal
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +49,28 @@ def session(master: str, **settings: str) -> SparkSession:
     return spark
 
 
-def own_home(home: Path) -> None:
-    """Executors keep their files in a folder of Spark's home: not in the environment, then, but in a home that refers to it."""
-    home.mkdir()
-    for entry in Path(pyspark.__file__).parent.iterdir():
-        if entry.name != "work":
-            (home / entry.name).symlink_to(entry)
-    os.environ["SPARK_HOME"] = str(home)
+@contextmanager
+def two_hosts(folder: Path) -> Iterator[str]:
+    """A cluster with an executor on each of two hosts, for Spark makes no second attempt on the host of the first."""
+    use_java()
+    folder.mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    master, java = f"spark://127.0.0.1:{port}", [str(Path(pyspark.__file__).parent / "bin" / "spark-class")]
+    commands = [["master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0"]]
+    for host in ("127.0.0.2", "127.0.0.3"):
+        worker = ["worker.Worker", "--host", host, "-c", "1", "-m", "1g", "--webui-port", "0", "-d", str(folder / host), master]
+        commands.append(worker)
+    quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    started = [subprocess.Popen([*java, f"org.apache.spark.deploy.{name}", *rest], **quiet) for name, *rest in commands]
+    try:
+        yield master
+    finally:
+        for one in started:
+            one.terminate()
+        for one in started:
+            one.wait(60)
 
 
 def is_first(mark: str) -> bool:
@@ -172,15 +190,10 @@ def main(what: str, log: str, target: str, where: str = "") -> None:
     if what == "failing":
         run(session("local[2,4]"), log, target, fails)
     elif what == "slow":
-        # Spark starts no second attempts in a local session.
-        own_home(Path(f"{target}.home"))
-        settings = {"spark.speculation.interval": "100ms", "spark.speculation.quantile": "0.5", "spark.speculation.minTaskRuntime": "1s"}
-        run(
-            session("local-cluster[2,1,1024]", **{"spark.speculation": "true", "spark.executor.memory": "1g"}, **settings),
-            log,
-            target,
-            takes_long,
-        )
+        names = {"interval": "100ms", "quantile": "0.3", "multiplier": "0.1", "minTaskRuntime": "1s"}
+        settings = {"spark.speculation": "true", "spark.executor.memory": "1g"} | {f"spark.speculation.{k}": v for k, v in names.items()}
+        with two_hosts(Path(f"{target}.home")) as master:
+            run(session(master, **settings), log, target, takes_long)
     elif what == "export":
         parquet_export._target = lambda target, _: Target(EndingFiles(), os.path.abspath(target))
         plugin.export(session("local[2]"), log, target, split_bytes=1)

@@ -32,7 +32,7 @@ def log(tmp_path: Path) -> Path:
 def run(what: str, log: Path, target: Path, where: str = "") -> "subprocess.CompletedProcess[str]":
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, str(JOB), what, str(log), str(target), *filter(None, [where])]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, start_new_session=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, start_new_session=True, check=False)
     assert Path(f"{target}.done").exists() == (not where), done.stderr[-4000:]
     return done
 
