@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from kolumn.errors import MissingError
+from kolumn.staged_file import make_folders
 
 OLDEST = 17
 VECTOR = "jdk.incubator.vector"
@@ -81,9 +82,11 @@ def _wrap(java: Path) -> Path:
     script = home / "bin" / "java"
     text = _WRAPPER.format(module=VECTOR, java=shlex.quote(str(java)))
     if not script.is_file() or script.read_text() != text:
-        script.parent.mkdir(parents=True, exist_ok=True)
+        # What lies there is run, whatever the umask lets others do.
+        make_folders(script.parent, 0o755)
         # Another process may be about to start the old one: never leave half a script.
         fresh = script.with_name(f"java.{os.getpid()}")
+        fresh.touch(mode=0o700)
         fresh.write_text(text)
         fresh.chmod(0o755)
         fresh.replace(script)

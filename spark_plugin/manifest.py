@@ -130,8 +130,14 @@ class Target:
         numbers = sorted(int(stem) for stem in (name.removesuffix(".json") for name in names) if stem.isdigit())
         for name in sorted(names):
             number = name.removesuffix(".intent.json")
-            if number.isdigit() and f"{number}.json" not in names:
-                self._forward(self._checked(name, self._read(name)))
+            if not number.isdigit():
+                continue
+            intent = self._checked(name, self._read(name))
+            if f"{number}.json" in names:
+                # Killed when the manifest had its name: all but this is done.
+                self._clear(intent)
+            else:
+                self._forward(intent)
                 numbers.append(int(number))
         if not numbers:
             return Manifest()
@@ -171,6 +177,9 @@ class Target:
         for folder in {final.rpartition("/")[0] for final in intent["moves"].values()}:
             to_disk(self.files, self.path(folder))
         self._write(_name(intent["manifest"]["number"]), intent["manifest"])
+        self._clear(intent)
+
+    def _clear(self, intent: dict[str, Any]) -> None:
         self.files.delete_file(self.path(f"{FOLDER}/{intent['manifest']['number']:08d}.intent.json"))
         for staged in {name.rpartition("/")[0] for name in intent["moves"]}:
             if self.files.get_file_info(self.path(staged)).type != fs.FileType.NotFound:

@@ -20,7 +20,7 @@ from kolumn.spark_plugin.manifest import FOLDER, Manifest, Target
 from kolumn.spark_plugin.options import SPLIT_BYTES, ReadOptions
 from kolumn.spark_plugin.session import by_job, slots
 from kolumn.spark_plugin.splits import even
-from kolumn.spark_plugin.staged import Job, Layout, write_job
+from kolumn.spark_plugin.staged import Job, Layout, make_staging, write_job
 from kolumn.spark_plugin.topic_ids import created_anew, topic_ids
 from kolumn.spark_plugin.workers_python import use_this_python
 
@@ -115,6 +115,7 @@ def _run(spark: SparkSession, asked: ReadOptions, place: Target, layout: Layout,
     if not tasks:
         return before
     try:
+        make_staging(place.files, layout.staging)
         found = _write(spark, tasks, layout)
         return _publish(place, before, run, found) if found else before
     finally:

@@ -10,6 +10,7 @@ import pyspark
 from kolumn.errors import ArgumentError, MissingError
 from kolumn.ownership import objection
 from kolumn.spark_plugin.java import find_java
+from kolumn.staged_file import make_folders
 
 GROUP, ARTIFACT, RELEASE, CLASSIFIER = "com.nvidia", "rapids-4-spark_2.13", "26.08.1", "cuda13"
 JAR = f"{ARTIFACT}-{RELEASE}-{CLASSIFIER}.jar"
@@ -95,7 +96,7 @@ def fetch_jar() -> Path:
         if os.environ.get("KOLUMN_RAPIDS_JAR"):
             raise
     folder = _cache()
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folders(folder, 0o700)
     (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         settings, wanted = Path(scratch, "settings.xml"), Path(scratch, "ivy.xml")

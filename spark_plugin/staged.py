@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from kolumn import parquet
 from kolumn.options import Options
 from kolumn.schema import record_schema
 from kolumn.source import Range
-from kolumn.spark_plugin.manifest import to_disk
 from kolumn.spark_plugin.reading import read_task, warn
+from kolumn.staged_file import StagedFile, make_folders, writing
 
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 IN_THE_FOLDER = ("topic", "partition")
@@ -43,6 +44,17 @@ class Layout:
     by_day: bool
     row_group_rows: int
     compression: str
+
+
+def make_staging(files: fs.FileSystem, staging: str) -> None:
+    """Make the folder of a run's attempts, on the driver: a task that is still running when the run is over can't make it anew."""
+    if not isinstance(files, fs.LocalFileSystem):
+        files.create_dir(staging, recursive=True)
+        return
+    folder = Path(staging)
+    with writing(folder):
+        make_folders(folder.parent.parent)
+        make_folders(folder, 0o700)
 
 
 def write_job(job: Job, layout: Layout) -> Iterator[dict[str, Any]]:
@@ -76,8 +88,9 @@ class _File:
         self.layout = layout
         self.name = f"{uuid.uuid4().hex}.parquet"
         self.schema = record_schema(name for name in layout.options.columns if name not in IN_THE_FOLDER)
-        layout.files.create_dir(layout.staging, recursive=True)
-        self.stream = layout.files.open_output_stream(f"{layout.staging}/{self.name}")
+        path = f"{layout.staging}/{self.name}"
+        is_local = isinstance(layout.files, fs.LocalFileSystem)
+        self.stream: Any = StagedFile(Path(path)) if is_local else layout.files.open_output_stream(path)
         order = pq.SortingColumn(self.schema.get_field_index("offset"))
         self.writer = parquet.writer(self.stream, self.schema, layout.compression, sorting_columns=[order])
         self.waiting: list[pa.RecordBatch] = []
@@ -97,13 +110,18 @@ class _File:
         """Complete the file."""
         self._write()
         self.writer.close()
-        self.stream.close()
-        to_disk(self.layout.files, f"{self.layout.staging}/{self.name}")
+        if isinstance(self.stream, StagedFile):
+            self.stream.complete()
+        else:
+            self.stream.close()
         return {"staged": self.name, "rows": self.rows, "first": self.first, "last": self.last}
 
     def abandon(self) -> None:
         """Let go of the file; what an unfinished one leaves in the staging folder goes with that folder."""
-        if not self.stream.closed:
+        if isinstance(self.stream, StagedFile):
+            self.stream.abandon()
+            self.writer.close()
+        elif not self.stream.closed:
             self.writer.close()
             self.stream.close()
 

@@ -16,9 +16,12 @@ from typing import Any
 
 from pyarrow import fs
 
-_AT_FDCWD, _AT_EMPTY_PATH, _STATX_BTIME, _STATX_BYTES = -100, 0x1000, 0x800, 256
-_BTIME = struct.Struct("=qI")
-_BTIME_AT = 80
+_AT_FDCWD, _AT_EMPTY_PATH, _STATX_BASIC, _STATX_BTIME, _STATX_BYTES = -100, 0x1000, 0x7FF, 0x800, 256
+_STATX = struct.Struct("=I28xQQ32xqI20xqI12xII")
+"""Of ``struct statx``: mask, inode, size, when made (s, ns), when modified (s, ns), device (major, minor)."""
+_TAIL = 64
+_LOOKS = 5
+_NS = 1_000_000_000
 _TAGS = ("ETag", "etag", "generation", "created", "LastModified", "last_modified")
 """What file systems of fsspec call a version of an object, or the time of one that can only be replaced."""
 _OF_OBJECTS = ("s3", "gcs", "abfs")
@@ -42,6 +45,9 @@ class Identity:
         ns since 1970, where the file system notes it: a number of a file that was removed is given out again at once.
     tag : str, optional
         Version of an object behind a URL.
+    tail : bytes, optional
+        What the file ends with, without zeros at the end, which room that was allocated in advance has. In an active segment it tells
+        what is appended from what is written over.
     """
 
     size: int
@@ -50,6 +56,7 @@ class Identity:
     device: int | None = None
     born: int | None = None
     tag: str | None = None
+    tail: bytes | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(replace(self, device=None)) if self.device is not None else vars(self)
@@ -74,8 +81,44 @@ class Identity:
 
 
 def of_file(path: str, found: os.stat_result, descriptor: int | None = None) -> Identity:
-    """Identity of a file of this machine, from its `os.stat`; by ``descriptor`` of the one that is open."""
-    return Identity(found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev, _born(path, descriptor))
+    """Identity of a file of this machine, from its `os.stat`; by ``descriptor`` of the one that is open.
+
+    Where the system has a call that tells all at once, all is from that: between two calls another file may get the name.
+    """
+    buffer = _look(path, descriptor)
+    if buffer is None:
+        return Identity(found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev)
+    mask, inode, size, made, made_ns, modified, modified_ns, major, minor = _STATX.unpack_from(buffer)
+    born = made * _NS + made_ns if mask & _STATX_BTIME else None
+    return Identity(size, modified * _NS + modified_ns, inode, os.makedev(major, minor), born)
+
+
+def of_growing(path: str) -> Identity | None:
+    """Identity, with its tail, of a file of this machine to which something may be appended; None where it can't be opened."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        before = of_file(path, os.fstat(file), file)
+        for _ in range(_LOOKS):
+            tail = os.pread(file, _TAIL, max(before.size - _TAIL, 0))
+            now = of_file(path, os.fstat(file), file)
+            if now == before:
+                return replace(before, tail=tail.rstrip(b"\0"))
+            before = now
+        return before
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+
+
+def has_tail(file: int, identity: Identity) -> bool:
+    """Whether an open file of at least that size still has the bytes with which it ended."""
+    if not identity.tail:
+        return True
+    return os.pread(file, len(identity.tail), max(identity.size - _TAIL, 0)) == identity.tail
 
 
 def of_object(info: fs.FileInfo, kind: str, details: Mapping[str, Any]) -> Identity:
@@ -110,16 +153,16 @@ def _statx() -> Any:
     return found
 
 
-def _born(path: str, descriptor: int | None) -> int | None:
+def _look(path: str, descriptor: int | None) -> bytes | None:
+    """What the system says of a file, None where it lacks the call or anything that matters."""
     statx = _statx()
     if statx is None:
         return None
     buffer = ctypes.create_string_buffer(_STATX_BYTES)
     if descriptor is None:
-        failed = statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, buffer)
+        failed = statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BASIC | _STATX_BTIME, buffer)
     else:
-        failed = statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_BTIME, buffer)
-    if failed or not int.from_bytes(buffer.raw[:4], sys.byteorder) & _STATX_BTIME:
+        failed = statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_BASIC | _STATX_BTIME, buffer)
+    if failed or int.from_bytes(buffer.raw[:4], sys.byteorder) & _STATX_BASIC != _STATX_BASIC:
         return None
-    seconds, ns = _BTIME.unpack_from(buffer.raw, _BTIME_AT)
-    return int(seconds) * 1_000_000_000 + int(ns)
+    return buffer.raw

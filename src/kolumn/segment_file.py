@@ -11,7 +11,7 @@ from pyarrow import ArrowException
 from kolumn import storage
 from kolumn.errors import KolumnError
 from kolumn.formats import layouts
-from kolumn.identity import Identity, of_file
+from kolumn.identity import Identity, has_tail, of_file
 from kolumn.recycle import take
 from kolumn.source import Segment
 
@@ -77,7 +77,8 @@ class SegmentFile:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            if error is None:
+            # Bytes that changed while they were read look like damage.
+            if error is None or isinstance(error, KolumnError):
                 self._compare()
         finally:
             self._close()
@@ -100,6 +101,13 @@ class SegmentFile:
             raise _changed(self.path, "was deleted")
         if before.is_another(now):
             raise _changed(self.path, "was replaced by another file")
+        if now.size < before.size:
+            # Bytes before its end need not be those that were there: something may have been appended after the cut.
+            raise self._cut(now.size)
+        if now.size > before.size and self.segment.following is not None:
+            raise _changed(self.path, "grew, which no segment does that another one follows: it was written over")
+        if self._remote is None and not has_tail(self._file, before):
+            raise _changed(self.path, "was written over")
         for _ in range(_LOOKS):
             if not before.is_rewritten(now) or self._has_room(now.size):
                 return

@@ -152,6 +152,14 @@ def find_segments(source: Any, topic: str | None = None, partition: int | None =
     return unique
 
 
+def _as_it_is(segment: Segment) -> Segment:
+    """One that may be written to right now with its size, identity and tail from one look."""
+    if segment.following is not None or storage.is_url(segment.path):
+        return segment
+    now = storage.growing(segment.path)
+    return segment if now is None else replace(segment, size=now.size, identity=now)
+
+
 class Places:
     """Where segments that are named one by one stand in their directories; each directory is listed once."""
 
@@ -214,7 +222,7 @@ def _find(name: str, places: Places) -> list[Segment]:
             raise ArgumentError(f"{name}: no such file or directory")
         return [segment for one in caught for segment in _matched(one, places)]
     if not found.is_folder:
-        return [places.of(_segment(_checked(found)))]
+        return [_as_it_is(places.of(_segment(_checked(found))))]
     segments = _in_directory(found.name)
     if not segments:
         there = _further_down(found.name)
@@ -247,7 +255,7 @@ def _matched(found: Entry, places: Places) -> list[Segment]:
     """A glob often catches index files and checkpoints too: only directories and segments count."""
     if found.is_folder:
         return _in_directory(found.name)
-    return [places.of(_segment(found))] if found.is_regular and found.name.endswith((LOG, SWAP, ".checkpoint")) else []
+    return [_as_it_is(places.of(_segment(found)))] if found.is_regular and found.name.endswith((LOG, SWAP, ".checkpoint")) else []
 
 
 def _in_directory(folder: str, above: tuple[Any, ...] = ()) -> list[Segment]:
@@ -260,7 +268,8 @@ def _in_directory(folder: str, above: tuple[Any, ...] = ()) -> list[Segment]:
         one for one in entries if one.is_folder and (match := _PARTITION.fullmatch(storage.base_name(one.name))) and not match["state"]
     ]
     order = sorted(below, key=lambda child: _topic_partition(storage.base_name(child.name)))
-    return _segments_here(entries) + [segment for child in order for segment in _in_directory(child.name, (*above, real))]
+    own = [_as_it_is(one) for one in _segments_here(entries)]
+    return own + [segment for child in order for segment in _in_directory(child.name, (*above, real))]
 
 
 def _segments_here(entries: list[Entry]) -> list[Segment]:

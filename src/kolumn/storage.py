@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import stat
+import time
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -21,6 +22,11 @@ from kolumn.errors import ArgumentError, KolumnError, MissingError
 
 Identity = identity.Identity
 _COPIED = 8 << 20
+_ONE_CALL = 100
+"""Names that the system gives in one call, at least."""
+_LISTINGS = 20
+_TICK = 1_000_000_000
+"""ns: more than from one time that a file system may give to the next; some have whole seconds."""
 _URL = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<host>[^/]*))(?P<path>.*)", re.DOTALL)
 _WILD = re.compile(r"[*?\[]")
 
@@ -156,7 +162,8 @@ def look(name: str) -> Entry | None:
     try:
         if not is_url(name):
             found = os.stat(name)
-            return Entry(name, found.st_size, stat.S_ISDIR(found.st_mode), stat.S_ISREG(found.st_mode), identity.of_file(name, found))
+            now = identity.of_file(name, found)
+            return Entry(name, now.size, stat.S_ISDIR(found.st_mode), stat.S_ISREG(found.st_mode), now)
         system, path, root, top = _at(name)
         info = system.get_file_info(path)
         if info.type == fs.FileType.NotFound:
@@ -173,9 +180,8 @@ def listing(folder: str) -> list[Entry]:
     """Files and folders in a folder, sorted by name."""
     try:
         if not is_url(folder):
-            with os.scandir(folder) as found:
-                # Neither is a link to nothing, a device, a socket or a FIFO.
-                return sorted((_scanned(one) for one in found if one.is_file() or one.is_dir()), key=_name)
+            # Neither is a link to nothing, a device, a socket or a FIFO.
+            return sorted((_scanned(one) for one in _scan(folder) if one.is_file() or one.is_dir()), key=_name)
         system, path, root, top = _at(folder)
         infos = system.get_file_info(fs.FileSelector(path))
         details = _details(system, path, folder=True)
@@ -184,11 +190,31 @@ def listing(folder: str) -> list[Entry]:
         raise KolumnError(f"{folder}: cannot be listed: {error}") from error
 
 
+def _scan(folder: str) -> list["os.DirEntry[str]"]:
+    """What is in a folder of this machine at one moment.
+
+    The system lists a large one in several calls, and a file that gets another name between two of them may be in none, as when a broker
+    ends a compaction. The folder's time tells, unless it was changed in the same tick of the clock: then two listings have to agree.
+    """
+    before: set[str] | None = None
+    for _ in range(_LISTINGS):
+        at = os.stat(folder).st_mtime_ns
+        with os.scandir(folder) as found:
+            entries = list(found)
+        if len(entries) <= _ONE_CALL:
+            return entries
+        unchanged, names = at == os.stat(folder).st_mtime_ns, {one.name for one in entries}
+        if unchanged and (time.time_ns() - at > _TICK or names == before):
+            return entries
+        before = names
+    raise KolumnError(f"{folder}: cannot be listed: files in it got other names each of {_LISTINGS} times. Run again when it is quiet")
+
+
 def _scanned(one: "os.DirEntry[str]") -> Entry:
     if one.is_dir():
         return Entry(one.path, 0, True)
-    found = one.stat()
-    return Entry(one.path, found.st_size, False, identity=identity.of_file(one.path, found))
+    now = identity.of_file(one.path, one.stat())
+    return Entry(one.path, now.size, False, identity=now)
 
 
 def _name(entry: Entry) -> str:
@@ -242,6 +268,11 @@ def current(name: str) -> Identity | None:
             inner.invalidate_cache(parent(path))
     entry = look(name)
     return None if entry is None else entry.identity
+
+
+def growing(path: str) -> Identity | None:
+    """Identity of a file of this machine to which something may be appended; None where it can't be opened."""
+    return identity.of_growing(path)
 
 
 def real_folder(name: str) -> tuple[int, int] | None:

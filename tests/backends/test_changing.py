@@ -198,10 +198,10 @@ def test_allocated_in_advance(log: list[Path], monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_broker_is_appending_right_now(log: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """A file's time is new before its size is: one that looks as if it were written over is looked at again."""
-    (found,) = find_segments(log[0])
+    (found,) = find_segments(log[-1])
     later = found.identity.modified + 10**9 if found.identity and found.identity.modified else 0
-    os.utime(log[0], ns=(later, later))
-    monkeypatch.setattr("time.sleep", lambda _: appended(log[0]))
+    os.utime(log[-1], ns=(later, later))
+    monkeypatch.setattr("time.sleep", lambda _: appended(log[-1]))
     with SegmentFile(found):
         pass
 

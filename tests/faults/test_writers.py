@@ -48,8 +48,8 @@ class Trial:
             self.writer.before(self.source, self.target)
         return tree(self.target)
 
-    def run(self, at: int = 0, action: str = "") -> Outcome:
-        return self.warm.run(self.writer, self.source, self.target, at, action)
+    def run(self, at: int = 0, action: str = "", mask: int | None = None) -> Outcome:
+        return self.warm.run(self.writer, self.source, self.target, at, action, mask)
 
     def steps(self, tries: int) -> list[int]:
         """Numbers of steps, so many before the journal and so many from there on."""
@@ -172,16 +172,20 @@ def test_order_on_disk(trial: Trial) -> None:
 
 
 @each_writer
-def test_modes(trial: Trial) -> None:
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077], ids=oct)
+def test_modes(trial: Trial, mask: int) -> None:
     """Others see nothing of what is staged, and of what has its name what the user's mask lets them see."""
-    mask = os.umask(0)
-    os.umask(mask)
-    written = [trial.target / name for name, data in files(trial.after).items() if data != trial.before.get(name)]
-    assert {oct(path.stat().st_mode & 0o777) for path in written} == {oct(0o666 & ~mask)}
     trial.fresh()
+    assert trial.run(mask=mask).code == 0
+    written = [trial.target / name for name, data in files(tree(trial.target)).items() if data != trial.before.get(name)]
+    assert {oct(path.stat().st_mode & 0o777) for path in written} == {oct(0o666 & ~mask)}
     writes = [at for at, step in enumerate(trial.whole.steps, 1) if step.name == "write" and not step.path.endswith("/journal.partial")]
-    trial.run(writes[-1], "kill")
-    (staging,) = trial.target.parent.rglob(".kolumn-*.partial")
-    inside = [staging, *staging.rglob("*")]
-    assert {oct(path.stat().st_mode & 0o777) for path in inside if path.is_dir()} == {oct(0o700)}
-    assert {oct(path.stat().st_mode & 0o777) for path in inside if path.name.endswith(".partial") and path.is_file()} == {oct(0o600)}
+    # The first byte that is written, and the last.
+    for at in (writes[0], writes[-1]):
+        trial.fresh()
+        trial.run(at, "kill", mask=mask)
+        (staging,) = trial.target.parent.rglob(".kolumn-*.partial")
+        inside = [staging, *staging.rglob("*")]
+        assert {oct(path.stat().st_mode & 0o777) for path in inside if path.is_dir()} == {oct(0o700)}
+        drafts = [path for path in inside if path.name.endswith(".partial") and path.is_file()]
+        assert {oct(path.stat().st_mode & 0o777) for path in drafts} == {oct(0o600)}

@@ -188,11 +188,11 @@ class Warm:
         self._process.wait(60)
         self._process.stdout.close()
 
-    def run(self, writer: Writer, source: Path, target: Path, at: int = 0, action: str = "") -> Outcome:
-        """Run a writer; at the step with this number, from 1 on, the action happens."""
+    def run(self, writer: Writer, source: Path, target: Path, at: int = 0, action: str = "", mask: int | None = None) -> Outcome:
+        """Run a writer, with this umask; at the step with this number, from 1 on, the action happens."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        request = pickle.dumps((writer.name, str(source), str(target), at, action))
+        request = pickle.dumps((writer.name, str(source), str(target), at, action, mask))
         self._process.stdin.write(struct.pack(">q", len(request)) + request)
         self._process.stdin.flush()
         (size,) = struct.unpack(">q", self._process.stdout.read(8))
@@ -216,19 +216,20 @@ def serve() -> None:
                 writer.before(source, target)
             assert writer.run(source, target) == 0, writer.name
     while len(head := sys.stdin.buffer.read(8)) == 8:
-        name, source_name, target_name, at, action = pickle.loads(sys.stdin.buffer.read(struct.unpack(">q", head)[0]))
-        outcome = _forked(by_name[name], Path(source_name), Path(target_name), at, action)
+        name, source_name, target_name, at, action, mask = pickle.loads(sys.stdin.buffer.read(struct.unpack(">q", head)[0]))
+        outcome = _forked(by_name[name], Path(source_name), Path(target_name), at, action, mask)
         answer = pickle.dumps(outcome)
         answers.write(struct.pack(">q", len(answer)) + answer)
         answers.flush()
 
 
-def _forked(writer: Writer, source: Path, target: Path, at: int, action: str) -> Outcome:
+def _forked(writer: Writer, source: Path, target: Path, at: int, action: str, mask: int | None) -> Outcome:
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as counted:
         child = os.fork()
         if child == 0:
             code = 97
             try:
+                os.umask(os.umask(0) if mask is None else mask)
                 os.dup2(said.fileno(), 1)
                 os.dup2(said.fileno(), 2)
                 steps = Steps(at, action, str(target.parent))

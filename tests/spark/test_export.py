@@ -132,6 +132,7 @@ def test_an_attempt_that_fails_after_writing_is_not_counted(spark: SparkSession,
     """What a retried, killed or speculative attempt has written is in nobody's result, and goes with the staging folder."""
     place = Target(fs.LocalFileSystem(), str(tmp_path))
     layout = parquet_export.Layout(place.files, place.staging("run"), Options.of(), False, 1000, "none")
+    parquet_export.make_staging(place.files, layout.staging)
     (task,) = parquet_export.plan_tasks(
         parquet_export.plan_jobs(segments_of([str(segment)], layout.options), layout.options, place.open(), 1 << 30), 1 << 30
     )
@@ -234,6 +235,19 @@ def test_what_a_killed_export_staged_is_removed(spark: SparkSession, segment: Pa
     (staged / f"{'b' * 32}.parquet").write_bytes(b"PAR1")
     export(spark, segment, str(tmp_path))
     assert hidden(tmp_path) == ["00000001.json"]
+
+
+def test_an_export_that_was_killed_when_its_manifest_was_there(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
+    """Nothing is left to do but to remove its intent, which would keep what later runs stage."""
+    first = export(spark, segment, str(tmp_path))
+    staged = f"_kolumn/staging/{'a' * 32}/{'b' * 32}.parquet"
+    moves = {staged: f"topic=t/partition=0/{0:020d}-{'b' * 32}.parquet"}
+    (tmp_path / staged).parent.mkdir(parents=True)
+    content = json.loads((tmp_path / "_kolumn" / "00000001.json").read_text())
+    (tmp_path / "_kolumn" / "00000001.intent.json").write_text(json.dumps({"moves": moves, "manifest": content}))
+    assert export(spark, segment, str(tmp_path)) == first
+    assert hidden(tmp_path) == ["00000001.json"]
+    assert not list((tmp_path / "_kolumn" / "staging").iterdir())
 
 
 def log_of(root: Path, first: int, rows: int, number: str | None = None) -> Path:

@@ -1,0 +1,173 @@
+"""Whatever becomes of a log while it is read, and whenever: what was planned is read, or an error names the file; never fewer rows."""
+
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faults.changes import CHANGES, Others, make_log, table, write
+from faults.readers import READERS, Reader, Rows, fresh
+from kit.looks import Looks, Operation
+from kolumn.errors import KolumnError
+from kolumn.source import find_segments
+
+FEW = 3
+STEPS = int(os.environ.get("KOLUMN_READ_STEPS", "15"))
+"""At how many steps the long test makes each change."""
+
+
+class Trials:
+    """A log that is made anew for each run, and what each reader finds in each of its states."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.scratch, self.log = scratch, scratch / "log"
+        self.source = make_log(scratch / "source", scratch / "made")
+        self.others = Others(scratch / "others")
+        self._found: dict[tuple[str, str], list[Rows | None]] = {}
+
+    def restart(self, change: str) -> list[Operation]:
+        """The log as it was, and the parts of a change."""
+        shutil.rmtree(self.log, ignore_errors=True)
+        shutil.copytree(self.source, self.log)
+        return list(CHANGES[change](self.log, self.others))
+
+    def run(self, reader: Reader, before: Any) -> Rows:
+        return sorted(reader.read(reader.plan(before, self.log), self.log, fresh(self.scratch / "to")), key=repr)
+
+    def states(self, reader: Reader, change: str) -> list[Rows | None]:
+        """What is right after each part of a change, from none on; None where only an error is."""
+        if (reader.name, change) not in self._found:
+            operations = self.restart(change)
+            before = reader.before(self.log)
+            states: list[Rows | None] = [self.run(reader, before)]
+            for operation in operations:
+                operation()
+                try:
+                    states.append(self.run(reader, before))
+                except KolumnError:
+                    states.append(None)
+            self._found[reader.name, change] = states
+        return self._found[reader.name, change]
+
+    def changed(self, reader: Reader, change: str, at: int, apart: bool) -> tuple[Looks, Rows | KolumnError]:
+        """A run in which a change is made at a step."""
+        operations = self.restart(change)
+        before, looks = reader.before(self.log), Looks(self.log, at, operations, apart)
+        with pytest.MonkeyPatch.context() as patch:
+            looks.install(patch)
+            try:
+                return looks, self.run(reader, before)
+            except KolumnError as error:
+                return looks, error
+
+    def check(self, reader: Reader, change: str, at: int, apart: bool) -> bool:
+        """Whether there were rows."""
+        states = self.states(reader, change)
+        looks, found = self.changed(reader, change, at, apart)
+        where = f"{reader.name}, {change} at step {at}: {looks.steps[at - 1] if at <= len(looks.steps) else 'none'}"
+        if isinstance(found, KolumnError):
+            # Streams tell partitions that are gone from files that are.
+            assert str(self.log) in str(found) or "t-0: " in str(found), f"{where}: names no file: {found}"
+            return False
+        known = len(states) - 1 if looks.planned is None else looks.planned
+        right = [state for state in states[: known + 1] if state is not None]
+        assert any(found == state for state in right), f"{where}: {len(found)} rows, expected one of {[len(one) for one in right]}"
+        return True
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> Trials:
+    return Trials(tmp_path_factory.mktemp("reads"))
+
+
+def some(steps: int, tries: int, where: str) -> list[int]:
+    """Numbers of steps: every one, or so many, others for each reader and change."""
+    return sorted(random.Random(where).sample(range(1, steps + 1), min(tries, steps)))
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+@pytest.mark.parametrize("tries", [FEW, pytest.param(STEPS, marks=pytest.mark.slow, id="many")])
+def test_changed_at_a_step(trials: Trials, reader: Reader, tries: int) -> None:
+    read = refused = 0
+    # Half of them for each reader, where few steps are tried.
+    for change in list(CHANGES)[READERS.index(reader) % 2 :: 2] if tries == FEW else CHANGES:
+        looks, found = trials.changed(reader, change, 0, apart=False)
+        assert found == trials.states(reader, change)[0]
+        for apart in (False, True)[: min(2, len(trials.states(reader, change)) - 1)]:
+            for at in some(len(looks.steps), tries, f"{reader.name} {change}"):
+                if trials.check(reader, change, at, apart):
+                    read += 1
+                else:
+                    refused += 1
+    # A table in which nothing is ever read, or nothing ever refused, would prove nothing.
+    assert read > len(CHANGES) // 8
+    assert refused > len(CHANGES) // 8
+
+
+MANY = 120
+
+
+class Torn:
+    """A listing that takes two calls of the system: names up to the middle are read, then something happens, then the others are."""
+
+    def __init__(self, path: str, happens: list[Callable[[], None]], scandir: Callable[[str], Any]) -> None:
+        self._path, self._happens, self._scandir = path, happens, scandir
+
+    def __enter__(self) -> Iterator[Any]:
+        early = sorted(self._scandir(self._path), key=lambda one: one.name)
+        middle = early[len(early) // 2].name
+        for happens in self._happens[:1]:
+            happens()
+            self._happens.pop(0)
+        late = sorted(self._scandir(self._path), key=lambda one: one.name)
+        return iter([one for one in early if one.name < middle] + [one for one in late if one.name >= middle])
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+def many(folder: Path) -> Path:
+    """A partition of many segments, one of which the cleaner is about to put at its place."""
+    made = write(table(0, 1), folder.parent / "made" / "t-0").read_bytes()
+    folder.mkdir(parents=True)
+    for number in range(MANY):
+        (folder / f"{number:020}.log").write_bytes(made)
+    return folder
+
+
+@pytest.mark.parametrize("old", [True, False], ids=["old", "in-the-same-tick"])
+def test_a_name_changes_while_a_large_folder_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: bool) -> None:
+    """It gets a name that was passed already; the time of the folder may not tell, since it has the clock's tick."""
+    folder = many(tmp_path / "t-0")
+    swap = folder / f"{1:020}.log.swap"
+    swap.write_bytes((folder / f"{0:020}.log").read_bytes())
+    # Late among the names, and early afterwards.
+    swap = swap.rename(folder / "zzz")
+    scandir, stat = os.scandir, os.stat
+    times = stat(folder).st_mtime_ns if not old else 10**18
+
+    def renamed() -> None:
+        swap.rename(folder / f"{0:019}a.log")
+        if not old:
+            os.utime(folder, ns=(times, times))
+
+    os.utime(folder, ns=(times, times))
+    happens = [renamed]
+    monkeypatch.setattr(os, "scandir", lambda path: Torn(path, happens, scandir))
+    found = [one.path for one in find_segments(folder)]
+    assert happens == []
+    assert len(found) == MANY + 1
+
+
+def test_a_large_folder_that_never_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = many(tmp_path / "t-0")
+    numbers = iter(range(1000))
+    happens = [(lambda: (folder / f"new-{next(numbers)}").touch())] * 1000
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: Torn(path, happens, scandir))
+    with pytest.raises(KolumnError, match=rf"{folder}: cannot be listed: files in it got other names each of \d+ times"):
+        find_segments(folder)

@@ -1,0 +1,159 @@
+"""Every file operation of a reader is a numbered step, at which a test lets somebody else change the files.
+
+Operations are counted where Python does them: looks at names, listings, opens, reads, and each time that compiled code is handed
+a descriptor to read from. Changes are made by one thread while all others that come to a step wait.
+"""
+
+import builtins
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kolumn import identity, storage
+from kolumn.segment_file import SegmentFile
+
+BY_NAME = ("stat", "lstat", "open", "listdir")
+BY_FILE = ("fstat", "pread", "preadv", "close")
+Operation = Callable[[], Any]
+
+
+class Looks:
+    """Counts operations below a folder in this process, and makes a change at one of them.
+
+    Parameters
+    ----------
+    folder : Path
+    at : int
+        Number of the step before which the change is made, from 1 on; 0 for never.
+    operations : sequence of callable
+        The change, in parts.
+    apart : bool
+        Whether one part is made before each step from ``at`` on, in place of all before that one.
+
+    Attributes
+    ----------
+    steps : list of str
+    made : int
+        Parts that are made.
+    planned : int, optional
+        Parts that were made when the first segment was opened: from there on it is known what is to be read.
+    """
+
+    def __init__(self, folder: Path, at: int = 0, operations: Sequence[Operation] = (), apart: bool = False) -> None:
+        self.folder, self.at, self.operations, self.apart = str(folder), at, operations, apart
+        self.steps: list[str] = []
+        self.made = 0
+        self.planned: int | None = None
+        self._names: dict[int, str] = {}
+        self._lock = threading.RLock()
+        self._changing: int | None = None
+
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        """Replace the functions, until the patch is undone."""
+        scandir, opened, init = os.scandir, builtins.open, SegmentFile.__init__
+        look, descriptor = identity._look, SegmentFile.descriptor.fget
+        assert descriptor is not None
+        for name in BY_NAME:
+            patch.setattr(os, name, self._named(name, getattr(os, name)))
+        for name in BY_FILE:
+            patch.setattr(os, name, self._on_file(name, getattr(os, name)))
+
+        def scan(path: Any = ".") -> Any:
+            self.step("scandir", path)
+            return _Listing(scandir(path), self) if str(path).startswith(self.folder) else scandir(path)
+
+        def open_whole(path: Any, *args: Any, **kwargs: Any) -> Any:
+            self.step("open", path)
+            return opened(path, *args, **kwargs)
+
+        def look_at(path: str, file: int | None) -> Any:
+            self.step("statx", path)
+            return look(path, file)
+
+        def begin(file: SegmentFile, segment: Any) -> None:
+            with self._lock:
+                if self.planned is None and self._changing is None:
+                    self.planned = self.made
+            init(file, segment)
+
+        def handed(file: SegmentFile) -> int:
+            self.step("descriptor", file.path)
+            return int(descriptor(file))
+
+        patch.setattr(os, "scandir", scan)
+        patch.setattr(storage, "open", open_whole, raising=False)
+        patch.setattr(identity, "_look", look_at)
+        patch.setattr(SegmentFile, "__init__", begin)
+        patch.setattr(SegmentFile, "descriptor", property(handed))
+
+    def step(self, name: str, path: Any) -> None:
+        """Something is about to be done to a file."""
+        if self._changing == threading.get_ident() or not str(path).startswith(self.folder):
+            return
+        with self._lock:
+            self.steps.append(f"{name} {path}")
+            if self.at and len(self.steps) >= self.at and self.made < len(self.operations):
+                self._changing = threading.get_ident()
+                try:
+                    for operation in self.operations[self.made : self.made + 1 if self.apart else None]:
+                        operation()
+                        self.made += 1
+                finally:
+                    self._changing = None
+
+    def _named(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(path: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(path, int):
+                return function(path, *args, **kwargs)
+            self.step(name, path)
+            result = function(path, *args, **kwargs)
+            if name == "open":
+                self._names[result] = os.fspath(path)
+            return result
+
+        return call
+
+    def _on_file(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(file: int, *args: Any, **kwargs: Any) -> Any:
+            self.step(name, self._names.get(file, ""))
+            if name == "close":
+                self._names.pop(file, None)
+            return function(file, *args, **kwargs)
+
+        return call
+
+
+class _Listing:
+    """A listing whose entries are looked at one by one."""
+
+    def __init__(self, found: Any, looks: Looks) -> None:
+        self._found, self._looks = found, looks
+
+    def __enter__(self) -> Iterator[Any]:
+        return self._entries()
+
+    def __exit__(self, *error: object) -> None:
+        self._found.close()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._entries()
+
+    def _entries(self) -> Iterator[Any]:
+        for entry in list(self._found):
+            yield _Entry(entry, self._looks)
+
+
+class _Entry:
+    def __init__(self, entry: "os.DirEntry[str]", looks: Looks) -> None:
+        self._entry, self._looks = entry, looks
+
+    def stat(self) -> os.stat_result:
+        self._looks.step("stat", self._entry.path)
+        return self._entry.stat()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._entry, name)

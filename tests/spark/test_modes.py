@@ -1,0 +1,104 @@
+"""What Spark's tasks and drivers stage is for the user alone, whatever the umask; what has its name is as the umask says."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import fs
+
+import kolumn
+from kolumn.api import live_segments
+from kolumn.options import Options
+from kolumn.spark_plugin import java, parquet_export, staged
+from kolumn.spark_plugin.manifest import Target
+from kolumn.spark_plugin.schema import spark_schema
+from kolumn.spark_plugin.write import SegmentWriter
+from kolumn.spark_plugin.write_options import WriteOptions
+
+RECORDS = pa.RecordBatch.from_pydict({"value": pa.array([b"%d" % i for i in range(1000)], pa.binary())})
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
+def mask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def modes(folder: Path, folders: bool = False) -> set[str]:
+    """Of all files below a folder; or of the folders."""
+    return {oct(path.stat().st_mode & 0o777) for path in folder.rglob("*") if path.is_dir() == folders}
+
+
+def test_segments(tmp_path: Path, mask: int) -> None:
+    writer = SegmentWriter(
+        WriteOptions.of({"path": str(tmp_path / "log"), "topic": "t", "batchBytes": "200"}), spark_schema(RECORDS.schema), overwrite=False
+    )
+    during: list[set[str]] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield RECORDS
+        during.append(modes(tmp_path / "log"))
+
+    message = writer.write(batches())
+    assert during == [{"0o600"}]
+    staging = Path(writer.staging.name)
+    assert oct(staging.stat().st_mode & 0o777) == "0o700"
+    writer.commit([message])
+    assert modes(tmp_path / "log") == {oct(0o666 & ~mask)}
+    assert modes(tmp_path / "log", folders=True) == {oct(0o777 & ~mask)}
+
+
+def test_export(tmp_path: Path, mask: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    kolumn.write(RECORDS, tmp_path / "log" / "t-0")
+    target = Target(fs.LocalFileSystem(), str(tmp_path / "lake"))
+    run = "0a" * 16
+    layout = staged.Layout(target.files, target.staging(run), Options.of(columns=("offset", "value")), False, 10, "none")
+    folder, during, read = Path(layout.staging), [], staged.read_task
+
+    def watched(*args: Any) -> Iterator[pa.RecordBatch]:
+        yield from read(*args)
+        during.append(modes(folder))
+
+    monkeypatch.setattr(staged, "read_task", watched)
+    staged.make_staging(target.files, layout.staging)
+    jobs = parquet_export.plan_jobs(live_segments(tmp_path / "log", layout.options), layout.options, target.open(), 1 << 30)
+    found = [file for job in jobs for file in staged.write_job(job, layout)]
+    assert during == [{"0o600"}]
+    assert {oct(one.stat().st_mode & 0o777) for one in (folder, folder.parent)} == {"0o700"}
+    parquet_export._publish(target, target.open(), run, found)
+    assert modes(tmp_path / "lake") == {oct(0o666 & ~mask)}
+    with pytest.raises(kolumn.KolumnError, match="cannot be written: No such file or directory"):
+        # A straggler of a run that is over.
+        list(staged.write_job(next(iter(_again(tmp_path, layout, target))), layout))
+
+
+def _again(root: Path, layout: staged.Layout, target: Target) -> Iterator[staged.Job]:
+    return parquet_export.plan_jobs(live_segments(root / "log", layout.options), layout.options, parquet_export.Manifest(), 1 << 30)
+
+
+def test_the_script_that_starts_java(tmp_path: Path, mask: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is run: nobody else may write to it, or to a folder that is made for it."""
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "venv"))
+    home = java._wrap(Path("/bin/true"))
+    made = [home / "bin" / "java", home / "bin", home, home.parent, home.parent.parent]
+    assert not any(path.stat().st_mode & 0o022 for path in made)
+    assert os.access(home / "bin" / "java", os.X_OK)
+
+
+def test_a_link_that_was_put_among_what_is_staged(tmp_path: Path) -> None:
+    """Leftovers are removed: a link goes, and what it leads to stays."""
+    victim, target = tmp_path / "victim", Target(fs.LocalFileSystem(), str(tmp_path / "lake"))
+    victim.mkdir()
+    (victim / "file").write_text("mine")
+    link = Path(target.staging("0a" * 16))
+    link.parent.mkdir(parents=True)
+    link.symlink_to(victim)
+    with target.alone():
+        target.open()
+        target.sweep()
+    assert not link.is_symlink()
+    assert (victim / "file").read_text() == "mine"
