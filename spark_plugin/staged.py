@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from kolumn import parquet
+from kolumn.manifest import to_disk
 from kolumn.options import Options
 from kolumn.schema import record_schema
 from kolumn.source import Range
-from kolumn.spark_plugin.manifest import to_disk
 from kolumn.spark_plugin.reading import read_task, warn
 
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"

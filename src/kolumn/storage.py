@@ -323,6 +323,53 @@ def remove(url: str) -> None:
         raise KolumnError(f"{url}: cannot be removed: {_reason(error)}") from error
 
 
+def put(url: str, data: bytes) -> None:
+    """Write a small file behind a URL: whole, or not at all under this name, whatever its file system makes of a writer that dies."""
+    draft = f"{url}.partial"
+    make_folder(parent(url))
+    system, path, _, _ = _at(draft)
+    try:
+        with system.open_output_stream(path) as out:
+            out.write(data)
+    except (OSError, ArrowException) as error:
+        raise _unwritten(url, error) from error
+    move(draft, url)
+
+
+def file_system(name: str) -> tuple[fs.FileSystem, str]:
+    """The file system that a name is one of, and what it is called there."""
+    return _at(name)[:2] if is_url(name) else (fs.LocalFileSystem(), os.path.abspath(name))
+
+
+def forget(system: fs.FileSystem) -> None:
+    """Let go of what is remembered of a file system: another process may have changed it since."""
+    if (inner := _fsspec(system)) is not None:
+        inner.invalidate_cache()
+
+
+def newest(system: fs.FileSystem, path: str) -> float | None:
+    """When a file, or the newest one in a folder, was written, in seconds since 1970; None where nothing tells."""
+    infos = [system.get_file_info(path)]
+    if infos[0].type == fs.FileType.Directory:
+        infos += system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
+    inner = _fsspec(system)
+    files = [_modified(inner, one.path) if inner is not None else _seconds(one) for one in infos if one.is_file]
+    if None in files:
+        return None
+    return max((time for time in (*files, *map(_seconds, infos)) if time is not None), default=None)
+
+
+def _seconds(info: fs.FileInfo) -> float | None:
+    return None if info.mtime_ns is None else info.mtime_ns / 1e9
+
+
+def _modified(inner: Any, path: str) -> float | None:
+    try:
+        return float(inner.modified(path).timestamp())
+    except (OSError, NotImplementedError, AttributeError):
+        return None
+
+
 def _unwritten(name: str, error: Exception) -> KolumnError:
     return KolumnError(f"{name}: cannot be written: {_reason(error)}")
 
