@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ from kolumn.source import LOG, SIDE_FILES, Segment, find_segments
 from kolumn.spark_plugin.bounds import log_end
 from kolumn.spark_plugin.staging import adopt, files_of
 from kolumn.storage import Entry
+from kolumn.target_lock import committing
 
 _OWN = (LOG, *SIDE_FILES)
 """What Kolumn's writers write into a topic-partition."""
@@ -57,9 +59,14 @@ def publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, for
         Offsets that overlap, between tasks or with what is there, or files that ``overwrite`` would remove and that Kolumn did not
         write. Nothing has changed then.
     KolumnError
-        A file can't be moved, or staged ones are not there any more. What was moved has been moved back; behind a URL ``overwrite`` is
-        completed by the next job.
+        Another run is committing to the log directory, on this machine; a file can't be moved, or staged ones are not there any more.
+        What was moved has been moved back; behind a URL ``overwrite`` is completed by the next job.
     """
+    with nullcontext() if storage.is_url(target) else committing(Path(target)):
+        _publish(target, staging, pieces, overwrite, format)
+
+
+def _publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, format: str) -> None:
     recover(target, own=staging)
     pieces = sorted((piece for piece in pieces if piece.last >= 0), key=lambda piece: (piece.name, piece.first))
     for name, group in groupby(pieces, key=lambda piece: piece.name):

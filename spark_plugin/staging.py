@@ -1,10 +1,9 @@
 """A folder for what tasks have written, until the driver gives it its place; on the file system of the target."""
 
 import os
-import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,6 +11,7 @@ from kolumn import remote_commit, storage
 from kolumn.commit import NO_LINKS, Commit
 from kolumn.encode.outgoing import send
 from kolumn.job_owner import write_owner
+from kolumn.leftovers import remove_staging
 from kolumn.staged_file import make_folders, writing
 
 
@@ -71,16 +71,12 @@ class Staging:
     def remove(self) -> None:
         """Remove all of it, unless a later run needs it to complete a commit.
 
-        It is renamed first: Spark stops the other tasks of a failed job in its own time, and under the old name they make no more files.
-        Behind a URL such a task may leave some, which nobody takes for segments.
+        Behind a URL a task that Spark has not stopped yet may leave some, which nobody takes for segments.
         """
         if storage.is_url(self.name):
             remote_commit.discard(self.name)
-            return
-        doomed = f"{self.name}.removed"
-        with suppress(OSError):
-            Path(self.name).replace(doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
+        else:
+            remove_staging(Path(self.name))
 
 
 def files_of(folder: str) -> list[str]:

@@ -12,6 +12,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from kolumn.manifest import FOLDER, Target
 from kolumn.remote_commit import OLD_HOURS
 from kolumn.source import is_partition_folder
 
+_REMOVED = ".removed"
 _JOB = re.compile(r"\.kolumn-[a-z]+\.[0-9a-f]{32}\.partial(?:\.removed)?")
 
 
@@ -162,7 +164,7 @@ class _How:
 
     def _remote(self, root: str, name: str) -> tuple[str, str]:
         if remote_commit.pending(name):
-            moves = len(remote_commit.read(root, name)["moves"]) if self.dry_run else remote_commit.complete(root, name)
+            moves = len(remote_commit.read(name)["moves"]) if self.dry_run else remote_commit.complete(root, name)
             if not self.dry_run:
                 remote_commit.discard(name)
             return "completed", f"a run was interrupted while it gave {moves} files their names"
@@ -175,14 +177,14 @@ class _How:
         found = os.lstat(folder)
         if found.st_uid != os.geteuid() or found.st_mode & 0o022 or not stat.S_ISDIR(found.st_mode):
             return "left", "another user's, or others can write to it"
-        alive = None if folder.name.endswith(".removed") else job_owner.lives(folder)
+        alive = None if folder.name.endswith(_REMOVED) else job_owner.lives(folder)
         if alive:
             return "left", "its job lives"
         done = "removed", "staged files of a Spark job that is dead"
-        if alive is None and not folder.name.endswith(".removed"):
+        if alive is None and not folder.name.endswith(_REMOVED):
             done = self._by_age(*storage.file_system(str(folder)))
         if done[0] == "removed" and not self.dry_run:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_staging(folder)
         return done
 
     def _by_age(self, system: FileSystem, path: str) -> tuple[str, str]:
@@ -205,7 +207,19 @@ class _How:
                 for name, action, detail in target.settle(self.old, self.dry_run):
                     yield Leftover(storage.within(root, FOLDER, name), action, detail)
         except KolumnError as error:
-            yield Leftover(storage.within(root, FOLDER), "failed", str(error))
+            lives = isinstance(error.__cause__, BlockingIOError)
+            yield Leftover(storage.within(root, FOLDER), *(("left", "an export is writing") if lives else ("failed", str(error))))
+
+
+def remove_staging(folder: Path) -> None:
+    """Remove the staging folder of a job.
+
+    It is renamed first: tasks of a job that has failed are stopped in Spark's own time, and under the old name they make no more files.
+    """
+    doomed = folder if folder.name.endswith(_REMOVED) else folder.with_name(f"{folder.name}{_REMOVED}")
+    with suppress(OSError):
+        folder.replace(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
 
 
 def _span(seconds: float) -> str:

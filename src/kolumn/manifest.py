@@ -212,7 +212,7 @@ class Target:
         return {info.base_name for info in listed if info.is_file}
 
     def _intents(self) -> list[str]:
-        return sorted(name for name in self._names() if name.removesuffix(".intent.json").isdigit())
+        return sorted(name for name in self._names() if name.endswith(".intent.json") and name.partition(".")[0].isdigit())
 
     def _has(self, name: str) -> bool:
         return bool(self.files.get_file_info(self.path(name)).is_file)
@@ -222,10 +222,11 @@ class Target:
 
     def _finish(self, name: str) -> None:
         """Publish what an intent says, unless its manifest is there: then only its run's end is missing."""
+        intent = self._checked(name, self._read(name))
         if name.replace(".intent", "") in self._names():
-            self.files.delete_file(self.path(f"{FOLDER}/{name}"))
+            self._end(name, intent["moves"])
         else:
-            self._forward(self._checked(name, self._read(name)))
+            self._forward(intent)
         for draft in _drafts(name) & set(self._staged()):
             self._remove_staged(draft)
 
@@ -248,10 +249,13 @@ class Target:
         for folder in {final.rpartition("/")[0] for final in intent["moves"].values()}:
             to_disk(self.files, self.path(folder))
         self._write(_name(intent["manifest"]["number"]), intent["manifest"])
-        self.files.delete_file(self.path(f"{FOLDER}/{intent['manifest']['number']:08d}.intent.json"))
-        for staged in {name.rpartition("/")[0] for name in intent["moves"]}:
-            if self.files.get_file_info(self.path(staged)).type != fs.FileType.NotFound:
-                self.files.delete_dir(self.path(staged))
+        self._end(f"{intent['manifest']['number']:08d}.intent.json", intent["moves"])
+
+    def _end(self, name: str, moves: dict[str, str]) -> None:
+        """Remove an intent whose manifest is there, and what is left of what it moved."""
+        self.files.delete_file(self.path(f"{FOLDER}/{name}"))
+        for run in {staged.split("/")[2] for staged in moves}:
+            self.discard(run)
 
     def _checked(self, name: str, intent: dict[str, Any]) -> dict[str, Any]:
         """An intent, if it can be one of an export. Whoever may write to a target could have put it there."""

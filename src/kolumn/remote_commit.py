@@ -103,7 +103,7 @@ def complete(root: str, folder: str) -> int:
         No run wrote it, or a file can't be moved or removed.
     """
     try:
-        content = read(root, folder)
+        content = read(folder)
         logger.warning("%s: a run was interrupted in its commit; completing it", folder)
         _forward(root, folder, content)
     except KolumnError:
@@ -119,7 +119,7 @@ def withdraw(root: str, folder: str) -> None:
     with suppress(KolumnError):
         if not pending(folder):
             return
-        content = read(root, folder)
+        content = read(folder)
         if content["gone"]:
             return
         # Killed on this way back, the journal is still whole, and the next run goes forward.
@@ -142,24 +142,24 @@ def discard(folder: str) -> None:
             storage.remove(folder)
 
 
-def read(root: str, folder: str) -> dict[str, Any]:
+def read(folder: str) -> dict[str, Any]:
     """The journal of a run, checked: whoever may write to a target could have put it there."""
     name = storage.within(folder, JOURNAL)
-    wrong: Any = "it is none"
-    with suppress(ValueError, AttributeError, TypeError, KeyError):
+    try:
         content = json.loads(storage.read_bytes(name) or b"")
-        moves, gone = dict(content["moves"]), list(content["gone"])
+        version, moves, gone = content["version"], dict(content["moves"]), list(content["gone"])
         names = [*((one, _STAGED) for one in moves), *((one, _FINAL) for one in moves.values()), *((one, _GONE) for one in gone)]
-        wrong = next((one for one, known in names if not known.fullmatch(one)), None)
-        if wrong is None:
-            wrong = next((one for one, other in moves.items() if storage.base_name(one) != storage.base_name(other)), None)
-        if wrong is None and content["version"] != _VERSION:
-            raise ArgumentError(f"{name} has version {content['version']}, this Kolumn knows {_VERSION}: update it")
-        if wrong is None:
-            return {"version": _VERSION, "moves": moves, "gone": gone}
-    raise KolumnError(
-        f"{name}: no run of Kolumn's wrote this below {root}: {wrong!r}. Nothing was moved. Find out who put it there, and remove it"
-    )
+        wrong = [one for one, known in names if not known.fullmatch(one)]
+        wrong += [one for one, other in moves.items() if storage.base_name(one) != storage.base_name(other)]
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        wrong, version = [f"{type(error).__name__}: {error}"], _VERSION
+    if version != _VERSION:
+        raise KolumnError(f"{name} has version {version}, this Kolumn knows {_VERSION}: update it")
+    if wrong:
+        raise KolumnError(
+            f"{name}: no run of Kolumn's wrote this: {wrong[0]!r}. Nothing was moved. Find out who put it there, and remove it"
+        )
+    return {"version": version, "moves": moves, "gone": gone}
 
 
 def _forward(root: str, folder: str, content: dict[str, Any]) -> None:
