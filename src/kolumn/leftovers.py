@@ -138,9 +138,11 @@ class _How:
         """Deal with staging folders in a folder."""
         try:
             names = [one.name for one in storage.listing(root) if one.is_folder] if storage.look(root) is not None else []
-        except KolumnError:
-            # Whether it can be written to, the first file will tell.
+        except KolumnError as error:
             names = []
+            # Whether it can be written to, a run's first file will tell.
+            if not self.strict:
+                yield Leftover(root, "failed", str(error))
         for name in names:
             base = storage.base_name(name)
             if name == self.own or not (remote_commit.FOLDER.fullmatch(base) or _JOB.fullmatch(base)):

@@ -83,8 +83,10 @@ def commit(root: str, folder: str, moves: list[tuple[str, str]], gone: Iterable[
     storage.put(storage.within(folder, JOURNAL), json.dumps(content, indent=1).encode())
     try:
         _forward(root, folder, content)
-    except BaseException:
+    except BaseException as error:
         withdraw(root, folder)
+        if isinstance(error, KolumnError) and gone:
+            raise KolumnError(f"{error}. What replaces older files goes on with the next run below {root}, or with kolumn tidy") from error
         raise
 
 
@@ -178,19 +180,20 @@ def _forward(root: str, folder: str, content: dict[str, Any]) -> None:
 
 
 def _name(staged: str, final: str, replaces: bool) -> None:
-    there = storage.look(final)
-    if storage.look(staged) is None:
-        if there is None:
-            raise KolumnError(f"{final}: cannot be written: {staged} is not there any more: somebody has removed it")
-        return
-    if there is not None and not replaces and not _same(staged, final):
-        raise KolumnError(f"{final} is there already, and is not what {staged} has: another run has made it. Remove one of the two")
-    storage.make_folder(storage.parent(final))
     try:
+        there = storage.look(final)
+        if storage.look(staged) is None and there is not None:
+            return
+        if there is not None and not replaces and not _same(staged, final):
+            raise KolumnError(f"{final} is there already, and is not what {staged} has: another run has made it. Remove one of the two")
+        storage.make_folder(storage.parent(final))
         storage.move(staged, final)
     except KolumnError:
-        if storage.look(staged) is not None or storage.look(final) is None:
+        if storage.look(staged) is not None:
             raise
+        # Another run has given it its name meanwhile.
+        if storage.look(final) is None:
+            raise KolumnError(f"{final}: cannot be written: {staged} is not there any more: somebody has removed it") from None
 
 
 def _same(one: str, other: str) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import kolumn
+from faults import url_writers, writers
 from faults.url_writers import export
 from faults.writers import make_source
 from kit.faults import records, tree
@@ -261,6 +263,35 @@ def test_two_that_append_behind_a_url_at_once(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(KolumnError, match="is there already, and is not what"):
         kolumn.write(records(30), f"{url}/t-0")
     assert objects(tmp_path) == {f"t-0/{0:020}.log": other}
+
+
+@pytest.mark.parametrize("write", [url_writers.append, url_writers.overwrite], ids=["append", "overwrite"])
+def test_two_that_carry_out_one_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Any) -> None:
+    """Nobody can say behind a URL that a run is dead: another one may come between any two of its steps."""
+    source, expected, real, steps = make_source(tmp_path / "source"), [], storage.move, 0
+    writers.older_logs(source, tmp_path / "alone")
+    shutil.rmtree(tmp_path / "alone" / "orders-0")
+    shutil.copytree(tmp_path / "alone", tmp_path / "empty")
+
+    def move(name: str, place: str) -> None:
+        nonlocal steps
+        steps -= 1
+        if steps == 0:
+            with monkeypatch.context() as inside:
+                inside.setattr(storage, "move", real)
+                assert "completed" in [one.action for one in kolumn.tidy(f"objects://{target}")]
+        real(name, place)
+
+    write(source, tmp_path / "alone")
+    expected = objects(tmp_path / "alone")
+    monkeypatch.setattr(storage, "move", move)
+    # The first one is the journal's own.
+    for steps in range(2, 8):
+        target = tmp_path / f"target-{steps}"
+        shutil.copytree(tmp_path / "empty", target)
+        write(source, target)
+        assert steps <= 0
+        assert objects(target) == expected
 
 
 def test_two_commits_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

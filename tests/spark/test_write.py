@@ -297,12 +297,12 @@ spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "fals
 register(spark)
 
 def slow(batches):
-    for batch in batches:
+    for number, batch in enumerate(batches):
         yield batch
-        time.sleep(600)
+        # By then the first ones have come through what lies between the processes.
+        time.sleep(600 if number == 5 else 0)
 
-# Large enough for what lies between the processes.
-frame = spark.range(0, 40000, 1, 1).selectExpr("repeat('x', 1000) AS value").mapInArrow(slow, "value string")
+frame = spark.range(0, 80000, 1, 1).selectExpr("repeat('x', 1000) AS value").mapInArrow(slow, "value string")
 frame.write.format("kolumn").mode("append").option("topic", "t").save(sys.argv[1])
 """
 
