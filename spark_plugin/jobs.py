@@ -6,12 +6,12 @@ from itertools import groupby
 
 from kolumn.decode import scan_ranges
 from kolumn.errors import ArgumentError
+from kolumn.manifest import Manifest
 from kolumn.options import Options
 from kolumn.replicas.copies import copies, overlaps
 from kolumn.seek import select_ranges
 from kolumn.source import Segment
 from kolumn.spark_plugin.bounds import log_end, log_start, lost
-from kolumn.spark_plugin.manifest import Manifest
 from kolumn.spark_plugin.session import Run, by_threads
 from kolumn.spark_plugin.splits import pack, wanted
 from kolumn.spark_plugin.staged import Job

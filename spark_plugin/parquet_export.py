@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from kolumn.api import live_segments
 from kolumn.errors import ArgumentError
+from kolumn.manifest import FOLDER, Manifest, Target
 from kolumn.options import Options
 from kolumn.spark_plugin.bounds import lost
 from kolumn.spark_plugin.jobs import GOES_ON, plan_jobs, plan_tasks
-from kolumn.spark_plugin.manifest import FOLDER, Manifest, Target
 from kolumn.spark_plugin.options import SPLIT_BYTES, ReadOptions
 from kolumn.spark_plugin.session import by_job, slots
 from kolumn.spark_plugin.splits import even

@@ -2,18 +2,20 @@
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from pathlib import Path
 
-from kolumn import storage
-from kolumn.commit import Commit, remove_leftovers
+from kolumn import remote_commit, storage
+from kolumn.commit import Commit
 from kolumn.errors import ArgumentError, KolumnError
+from kolumn.leftovers import recover
 from kolumn.source import LOG, SIDE_FILES, Segment, find_segments
 from kolumn.spark_plugin.bounds import log_end
 from kolumn.spark_plugin.staging import adopt, files_of
 from kolumn.storage import Entry
+from kolumn.target_lock import committing
 
 _OWN = (LOG, *SIDE_FILES)
 """What Kolumn's writers write into a topic-partition."""
@@ -44,7 +46,7 @@ def publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, for
     target : str
         The log directory, or its URL.
     staging : str
-        A folder on the same file system, for what ``overwrite`` replaces behind a URL.
+        The job's folder, in the log directory.
     pieces : list of Piece
     overwrite : bool
         Whether the topic-partitions that are there go away, all of them.
@@ -57,9 +59,15 @@ def publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, for
         Offsets that overlap, between tasks or with what is there, or files that ``overwrite`` would remove and that Kolumn did not
         write. Nothing has changed then.
     KolumnError
-        A file can't be moved. What was moved has been moved back.
+        Another run is committing to the log directory, on this machine; a file can't be moved, or staged ones are not there any more.
+        What was moved has been moved back; behind a URL ``overwrite`` is completed by the next job.
     """
-    undo_dead(target)
+    with nullcontext() if storage.is_url(target) else committing(Path(target)):
+        _publish(target, staging, pieces, overwrite, format)
+
+
+def _publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, format: str) -> None:
+    recover(target, own=staging)
     pieces = sorted((piece for piece in pieces if piece.last >= 0), key=lambda piece: (piece.name, piece.first))
     for name, group in groupby(pieces, key=lambda piece: piece.name):
         own = list(group)
@@ -72,35 +80,22 @@ def publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, for
         if not overwrite:
             _check_behind(storage.within(target, name), own[0], format)
     gone = _replaced(target) if overwrite else []
-    moves = [move for piece in pieces for move in _files(piece, target)]
-    if storage.is_url(target):
-        # Object stores move file by file.
-        kept = storage.within(staging, "replaced")
-        away = [(name, storage.within(kept, *name.rsplit("/", 2)[1:])) for name in gone]
-        _move(away + moves)
-    else:
-        move_all(target, moves, gone)
+    move_all(target, staging, [move for piece in pieces for move in _files(piece, target)], gone)
 
 
-def move_all(root: str, moves: list[tuple[str, str]], gone: Sequence[str] = ()) -> None:
+def move_all(root: str, staging: str, moves: list[tuple[str, str]], gone: Sequence[str] = ()) -> None:
     """Give staged files their names below a folder, all or none, while others go.
 
-    On this machine whatever stops it is undone by the next job (`kolumn.commit`); behind a URL only an error is.
+    On this machine whatever stops it is undone by the next job (`kolumn.commit`), behind a URL it is completed (`kolumn.remote_commit`).
     """
     if storage.is_url(root):
-        _move(moves)
+        remote_commit.commit(root, staging, moves, gone)
         return
     with Commit(Path(root)) as commit:
         for name in gone:
             commit.remove(Path(name))
         for file, final in moves:
             adopt(commit, file, final)
-
-
-def undo_dead(target: str) -> None:
-    """Undo what a job was doing when it died in its commit."""
-    if not storage.is_url(target):
-        remove_leftovers(Path(target))
 
 
 def end_of(folder: str, format: str) -> int | None:
@@ -156,22 +151,9 @@ def _segments(target: str) -> list[Segment]:
 
 
 def _files(piece: Piece, target: str) -> list[tuple[str, str]]:
-    return [(name, storage.within(target, piece.name, storage.base_name(name))) for name in files_of(piece.folder)]
-
-
-def _move(moves: list[tuple[str, str]]) -> None:
-    done: list[tuple[str, str]] = []
-    try:
-        for source, place in moves:
-            storage.make_folder(storage.parent(place))
-            if storage.look(place) is not None:
-                raise KolumnError(f"{place} is there already")
-            storage.move(source, place)
-            done.append((source, place))
-    except BaseException:
-        for source, place in reversed(done):
-            storage.move(place, source)
-            # Only one that is empty; behind a URL an empty one is as good as none.
-            with suppress(OSError):
-                os.rmdir(storage.parent(place))
-        raise
+    """Where each file of a piece is, and where it goes."""
+    there = storage.look(piece.folder)
+    names = files_of(piece.folder) if there is not None and there.is_folder else []
+    if not any(storage.base_name(name) == f"{piece.first:020}{LOG}" for name in names):
+        raise KolumnError(f"{piece.folder}: segments of {piece.name} that were staged are not there any more: somebody has removed them")
+    return [(name, storage.within(target, piece.name, storage.base_name(name))) for name in names]

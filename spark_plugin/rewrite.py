@@ -21,6 +21,7 @@ from kolumn.encode.outgoing import name_of
 from kolumn.errors import ArgumentError
 from kolumn.find_transactions import transactions_of_segment
 from kolumn.formats import table
+from kolumn.leftovers import recover
 from kolumn.plan import headers
 from kolumn.replicas.copies import one_directory
 from kolumn.source import Segment
@@ -40,6 +41,9 @@ class _Done:
     place: str
     folder: str
     result: Any
+
+
+_Work = Callable[[Staging, Any], _Done]
 
 
 def convert(spark: SparkSession, source: Any, target: str, **options: Any) -> Conversion:
@@ -71,7 +75,7 @@ def convert(spark: SparkSession, source: Any, target: str, **options: Any) -> Co
             return _Done(place, name, job.segment(segment, folder / storage.base_name(place), found.get(folder_of(segment))))
 
     total = Conversion()
-    _run(spark, target, items, work, total.add)
+    _run(spark, target, [(items, work)], total.add)
     total.segments = [place for _, place in items]
     return total
 
@@ -118,8 +122,8 @@ def compact(spark: SparkSession, source: Any, target: str, *, include_active: bo
             copy_segment(segment, folder / storage.base_name(place))
             return _Done(place, name, Compaction())
 
-    _run(spark, target, list(enumerate(latest)), clean, total.add)
-    _run(spark, target, [(segment, places[segment]) for plan in plans for segment in plan.rest], copy, total.add)
+    as_they_are = [(segment, places[segment]) for plan in plans for segment in plan.rest]
+    _run(spark, target, [(list(enumerate(latest)), clean), (as_they_are, copy)], total.add)
     total.segments = list(places.values())
     return total
 
@@ -163,23 +167,32 @@ def _observed(plan: Plan) -> Iterator[frozenset[int]]:
 
 def _places(segments: list[Segment], target: str) -> list[tuple[Segment, str]]:
     items = list(targets(segments, target))
+    # Before anything asks what is there.
+    recover(_root(target))
     for _, place in items:
         if storage.look(place) is not None:
             raise ArgumentError(f"{place} is there already: name another target, or remove it")
     return items
 
 
-def _run(spark: SparkSession, target: str, items: list[Any], work: Callable[[Staging, Any], _Done], count: Callable[[Any], None]) -> None:
-    """Do the work in tasks, and give what they wrote its names when all are done; nothing is left of a failed job."""
-    if not items:
+def _root(target: str) -> str:
+    path = name_of(target)
+    return storage.parent(path) if path.endswith(".log") else path
+
+
+def _run(spark: SparkSession, target: str, jobs: list[tuple[list[Any], _Work]], count: Callable[[Any], None]) -> None:
+    """Do the work of each job in tasks, and give what they wrote its names when all are done; nothing is left of a failed job."""
+    if not any(items for items, _ in jobs):
         return
     slots = _TASKS_EACH * spark.sparkContext.defaultParallelism
-    path = name_of(target)
-    where = Staging(storage.parent(path) if path.endswith(".log") else path, "rewrite")
+    where = Staging(_root(target), "rewrite")
     try:
-        done = spark.sparkContext.parallelize(items, min(len(items), slots)).map(partial(work, where)).collect()
+        done: list[_Done] = []
+        for items, work in jobs:
+            if items:
+                done += spark.sparkContext.parallelize(items, min(len(items), slots)).map(partial(work, where)).collect()
         files = [(file, storage.beside(one.place, storage.base_name(file))) for one in done for file in files_of(one.folder)]
-        move_all(where.root, files)
+        move_all(where.root, where.name, files)
         for one in done:
             count(one.result)
     finally:

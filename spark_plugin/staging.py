@@ -1,17 +1,17 @@
 """A folder for what tasks have written, until the driver gives it its place; on the file system of the target."""
 
 import os
-import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kolumn import storage
+from kolumn import remote_commit, storage
 from kolumn.commit import NO_LINKS, Commit
 from kolumn.encode.outgoing import send
-from kolumn.errors import KolumnError
+from kolumn.job_owner import write_owner
+from kolumn.leftovers import remove_staging
 from kolumn.staged_file import make_folders, writing
 
 
@@ -24,6 +24,8 @@ class Staging:
         Path or URL of the folder that it is in; made, if it isn't there.
     name : str
         What the job does.
+    by_jvm : bool
+        Whether the job lives as long as the JVM that has started this process, and not as long as this process.
 
     Attributes
     ----------
@@ -35,14 +37,14 @@ class Staging:
         It can't be made.
     """
 
-    def __init__(self, target: str, name: str) -> None:
+    def __init__(self, target: str, name: str, by_jvm: bool = False) -> None:
         self.root = target
-        self.name = storage.within(target, f".kolumn-{name}.{uuid.uuid4().hex}.partial")
+        self.name = remote_commit.new_folder(target, name)
         # Behind a URL folders come with what is in them: object stores have no others.
         if not storage.is_url(self.name):
             with writing(self.name):
                 make_folders(Path(self.name).parent)
-            _make(Path(self.name))
+            write_owner(_make(Path(self.name)), by_jvm)
 
     @contextmanager
     def attempt(self) -> Iterator[tuple[Path, str]]:
@@ -61,20 +63,20 @@ class Staging:
             yield Path(folder), name
             send(Path(folder), name)
 
-    def remove(self) -> None:
-        """Remove all of it.
+    def withdraw(self) -> None:
+        """Take back the names that a commit behind a URL has given which did not come to its end."""
+        if storage.is_url(self.name):
+            remote_commit.withdraw(self.root, self.name)
 
-        It is renamed first: Spark stops the other tasks of a failed job in its own time, and under the old name they make no more files.
-        Behind a URL such a task may leave some, which nobody takes for segments.
+    def remove(self) -> None:
+        """Remove all of it, unless a later run needs it to complete a commit.
+
+        Behind a URL a task that Spark has not stopped yet may leave some, which nobody takes for segments.
         """
         if storage.is_url(self.name):
-            with suppress(KolumnError):
-                storage.remove(self.name)
-            return
-        doomed = f"{self.name}.removed"
-        with suppress(OSError):
-            Path(self.name).replace(doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
+            remote_commit.discard(self.name)
+        else:
+            remove_staging(Path(self.name))
 
 
 def files_of(folder: str) -> list[str]:

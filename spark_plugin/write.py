@@ -18,7 +18,8 @@ from kolumn.encode.table import check_columns
 from kolumn.encode.write import Writer
 from kolumn.errors import ArgumentError
 from kolumn.formats.layouts import ENRICHED_FORMAT, FORMAT_NAMES
-from kolumn.spark_plugin.publish import Piece, end_of, publish, undo_dead
+from kolumn.leftovers import recover
+from kolumn.spark_plugin.publish import Piece, end_of, publish
 from kolumn.spark_plugin.schema import arrow_schema
 from kolumn.spark_plugin.staging import Staging
 from kolumn.spark_plugin.write_options import WriteOptions, check_topic
@@ -47,8 +48,8 @@ class SegmentWriter(DataSourceArrowWriter):
             raise ArgumentError("no topic: give the DataFrame a column 'topic', or the write an option 'topic'")
         self.options, self.overwrite = options, overwrite
         # Before anything asks where logs end.
-        undo_dead(options.path)
-        self.staging = Staging(options.path, "write")
+        recover(options.path)
+        self.staging = Staging(options.path, "write", by_jvm=True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """One task: every attempt has a folder of its own."""
@@ -79,9 +80,10 @@ class SegmentWriter(DataSourceArrowWriter):
             self.staging.remove()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Forget what the tasks have written, and undo a commit whose process died."""
+        """Forget what the tasks have written, and undo a commit whose process died, or complete it where it was replacing files."""
+        self.staging.withdraw()
         self.staging.remove()
-        undo_dead(self.options.path)
+        recover(self.options.path)
 
 
 class _Partition:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kolumn.damage import Damage, Skipped
     from kolumn.encode.write import write
     from kolumn.gpu_api import read_cudf, read_pylibcudf
+    from kolumn.leftovers import Leftover, tidy
     from kolumn.report import Report
 
 __version__ = "0.1.0"
@@ -28,6 +29,7 @@ __all__ = [
     "Damage",
     "FormatError",
     "KolumnError",
+    "Leftover",
     "LimitError",
     "MissingError",
     "NoMemoryError",
@@ -48,6 +50,7 @@ __all__ = [
     "read_pylibcudf",
     "scan",
     "space",
+    "tidy",
     "verify",
     "warmup",
     "write",
@@ -74,6 +77,8 @@ _LAZY = {
     "read_cudf": "kolumn.gpu_api",
     "read_pylibcudf": "kolumn.gpu_api",
     "Report": "kolumn.report",
+    "tidy": "kolumn.leftovers",
+    "Leftover": "kolumn.leftovers",
     "Damage": "kolumn.damage",
     "Skipped": "kolumn.damage",
     "warmup": "kolumn.compile_ahead",

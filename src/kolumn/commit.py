@@ -31,6 +31,8 @@ from kolumn.staged_file import FILES, StagedFile, make_folders, open_to_others, 
 from kolumn.storage import logs_last
 
 REPLACED = "replaced"
+REDO = "redo.json"
+"""The journal of a run behind a URL (`kolumn.remote_commit`), which may be of a file system that this machine has too."""
 _LEFTOVER = re.compile(r"\.kolumn-[0-9a-f]{32}\.partial")
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 _TRIES = 100
@@ -172,6 +174,17 @@ def refuse_existing(final: Path, replace: bool = False) -> None:
             raise ArgumentError(f"{name} is there already: name another target, or remove it")
 
 
+def leftovers(root: Path) -> list[Path]:
+    """Staging folders of runs below a folder, dead or alive; of those that write below it as a path of this machine."""
+    try:
+        with os.scandir(root) as found:
+            names = sorted(one.name for one in found if _LEFTOVER.fullmatch(one.name))
+    except OSError:
+        # Whether it can be written to, the first file will tell.
+        return []
+    return [root / name for name in names if not os.path.lexists(root / name / REDO)]
+
+
 def remove_leftovers(root: Path) -> None:
     """Undo and remove what runs that are dead have left below a folder, this user's.
 
@@ -180,24 +193,38 @@ def remove_leftovers(root: Path) -> None:
     KolumnError
         What a run had named before it died can't be undone.
     """
+    for folder in leftovers(root):
+        settle(folder, root)
+
+
+def settle(folder: Path, root: Path, dry_run: bool = False) -> tuple[str, str]:
+    """Undo and remove what a run left, if it is dead: what was done, or with ``dry_run`` would be, and in which words to say it.
+
+    The first is "undone" where files had their names, "removed" where none had, or "left".
+
+    Raises
+    ------
+    KolumnError
+        As of `remove_leftovers`.
+    """
+    lock = _claim(folder, dry_run)
+    if isinstance(lock, str):
+        return "left", lock
     try:
-        with os.scandir(root) as found:
-            names = sorted(one.name for one in found if _LEFTOVER.fullmatch(one.name))
-    except OSError:
-        # Whether it can be written to, the first file will tell.
-        return
-    for name in names:
-        folder = root / name
-        lock = _claim(folder)
-        if lock is None:
-            continue
-        try:
+        files, _, removed = _journal(folder, root)
+        named = sum(identity is not None and _identity(root / name) == identity for name, identity in files.items())
+        gone = sum(os.path.lexists(folder / REPLACED / name) for name in (*files, *removed))
+        staged = sum(len(names) for _, _, names in os.walk(folder / FILES))
+        if not dry_run:
             _undo(folder, root)
             shutil.rmtree(folder, ignore_errors=True)
-        except OSError as error:
-            raise KolumnError(f"{folder}: what an interrupted run left cannot be undone: {error.strerror}: {error.filename}") from error
-        finally:
-            os.close(lock)
+    except OSError as error:
+        raise KolumnError(f"{folder}: what an interrupted run left cannot be undone: {error.strerror}: {error.filename}") from error
+    finally:
+        os.close(lock)
+    if named or gone:
+        return "undone", f"a killed run had given {named} of {len(files)} files their names and taken {gone} away"
+    return "removed", f"a killed run had staged {staged} files and named none"
 
 
 def _new_folder(root: Path) -> tuple[Path, int]:
@@ -225,20 +252,22 @@ def _new_folder(root: Path) -> tuple[Path, int]:
     raise KolumnError(f"{root}: no folder can be made in it that stays")
 
 
-def _claim(folder: Path) -> int | None:
-    """The lock of a folder whose run is dead; None for one that lives, is another user's, or can't be told dead."""
+def _claim(folder: Path, dry_run: bool = False) -> int | str:
+    """The lock of a folder whose run is dead; else why it is left: its run lives, it is another user's, or can't be told dead."""
     try:
         found = os.lstat(folder)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            return None
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError:
-        return None
+            return "another user's, or others can write to it"
+        if dry_run and not os.path.lexists(folder / "lock"):
+            return os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        lock = os.open(folder / "lock", os.O_RDWR | (0 if dry_run else os.O_CREAT) | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        return f"cannot be looked into: {error.strerror}"
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except OSError as error:
         os.close(lock)
-        return None
+        return "its run lives" if isinstance(error, BlockingIOError) else "its file system has no locks, so its run cannot be told dead"
     return lock
 
 

@@ -322,6 +322,11 @@ def _topic_partition(name: str) -> tuple[str, int]:
     return (match["topic"], int(match["partition"])) if match else ("", -1)
 
 
+def is_partition_folder(name: str) -> bool:
+    """Whether the last part of a name is one that a topic-partition's folder has."""
+    return _PARTITION.fullmatch(storage.base_name(name)) is not None
+
+
 def _base_offset(name: str) -> int | None:
     """From Kafka's segment names alone: a snapshot's name says where it ends."""
     digits, _, suffix = storage.base_name(name).partition(".")

@@ -140,14 +140,14 @@ def _stat(path: str) -> os.stat_result | None:
         return None
 
 
-def _fsspec(system: fs.FileSystem) -> Any:
+def fsspec_of(system: fs.FileSystem) -> Any:
     """The file system of fsspec that pyarrow calls, None where it calls none."""
     return getattr(getattr(system, "handler", None), "fs", None)
 
 
 def _details(system: fs.FileSystem, path: str, folder: bool) -> dict[str, dict[str, Any]]:
     """What fsspec says of a file, or of all in a folder, beyond what pyarrow passes on; by their paths."""
-    inner = _fsspec(system)
+    inner = fsspec_of(system)
     if inner is None:
         return {}
     try:
@@ -264,7 +264,7 @@ def current(name: str) -> Identity | None:
     """Which file has this name now; None where there is none."""
     if is_url(name):
         system, path, _, _ = _at(name)
-        if (inner := _fsspec(system)) is not None:
+        if (inner := fsspec_of(system)) is not None:
             inner.invalidate_cache(parent(path))
     entry = look(name)
     return None if entry is None else entry.identity
@@ -352,6 +352,30 @@ def remove(url: str) -> None:
         return
     except (OSError, ArrowException) as error:
         raise KolumnError(f"{url}: cannot be removed: {_reason(error)}") from error
+
+
+def put(url: str, data: bytes) -> None:
+    """Write a small file behind a URL: whole, or not at all under this name, whatever its file system makes of a writer that dies."""
+    draft = f"{url}.partial"
+    make_folder(parent(url))
+    system, path, _, _ = _at(draft)
+    try:
+        with system.open_output_stream(path) as out:
+            out.write(data)
+    except (OSError, ArrowException) as error:
+        raise _unwritten(url, error) from error
+    move(draft, url)
+
+
+def file_system(name: str) -> tuple[fs.FileSystem, str]:
+    """The file system that a name is one of, and what it is called there."""
+    return _at(name)[:2] if is_url(name) else (fs.LocalFileSystem(), os.path.abspath(name))
+
+
+def forget(system: fs.FileSystem) -> None:
+    """Let go of what is remembered of a file system: another process may have changed it since."""
+    if (inner := fsspec_of(system)) is not None:
+        inner.invalidate_cache()
 
 
 def _unwritten(name: str, error: Exception) -> KolumnError:

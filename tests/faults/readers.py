@@ -17,11 +17,11 @@ from pyarrow import fs
 
 import kolumn
 from kolumn.api import live_segments
+from kolumn.manifest import Manifest
 from kolumn.options import Options
 from kolumn.schema import BATCH_SCHEMA, record_schema
 from kolumn.spark_plugin.batches import BatchTableReader
 from kolumn.spark_plugin.jobs import plan_jobs, plan_tasks
-from kolumn.spark_plugin.manifest import Manifest
 from kolumn.spark_plugin.options import ReadOptions
 from kolumn.spark_plugin.schema import spark_schema
 from kolumn.spark_plugin.source import RecordReader, with_columns

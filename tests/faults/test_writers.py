@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import kolumn
 from faults.writers import WRITERS, make_source
 from kit.faults import MAKES, Outcome, Step, Warm, Writer, files, tree
 from kolumn.commit import remove_leftovers
@@ -96,8 +97,13 @@ def test_killed(trial: Trial, tries: int) -> None:
         assert trial.run(at, "kill").code == -9, where
         trial.check_visible()
         if at % 2:
-            remove_leftovers(trial.target)
+            found = tree(trial.target)
+            would = kolumn.tidy(trial.target, dry_run=True)
+            assert tree(trial.target) == found, where
+            assert kolumn.tidy(trial.target) == would, where
+            assert {one.action for one in would} <= {"undone", "removed"}, where
             trial.check_old_or_new(where)
+            assert kolumn.tidy(trial.target) == [], where
         trial.check_next_run(where)
 
 

@@ -203,14 +203,15 @@ class Warm:
 
 def serve() -> None:
     """What the warm process does: each writer once, then requests from standard input."""
+    from faults.url_writers import URL_WRITERS
     from faults.writers import WRITERS, make_source
 
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    by_name = {writer.name: writer for writer in WRITERS}
+    by_name = {writer.name: writer for writer in (*WRITERS, *URL_WRITERS)}
     with tempfile.TemporaryDirectory() as folder:
         source = make_source(Path(folder, "source"))
-        for writer in WRITERS:
+        for writer in by_name.values():
             target = Path(folder, writer.name)
             if writer.before is not None:
                 writer.before(source, target)

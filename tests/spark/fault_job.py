@@ -25,9 +25,9 @@ from pyspark.sql.types import StructType
 
 import kolumn.spark_plugin as plugin
 from kit.faults import Steps
+from kolumn.manifest import Target
 from kolumn.spark_plugin import parquet_export
 from kolumn.spark_plugin.java import use_java
-from kolumn.spark_plugin.manifest import Target
 from kolumn.spark_plugin.source import RecordSource
 from kolumn.spark_plugin.staged import Job, Layout, write_job
 from kolumn.spark_plugin.write import SegmentWriter

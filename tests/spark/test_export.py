@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 import kolumn
 from kolumn.api import segments_of
+from kolumn.manifest import Target
 from kolumn.options import Options
 from kolumn.spark_plugin import export, parquet_export
-from kolumn.spark_plugin.manifest import Target
 
 pytestmark = pytest.mark.spark
 

@@ -11,9 +11,9 @@ from pyarrow import fs
 
 import kolumn
 from kolumn.api import live_segments
+from kolumn.manifest import Target
 from kolumn.options import Options
 from kolumn.spark_plugin import java, parquet_export, staged
-from kolumn.spark_plugin.manifest import Target
 from kolumn.spark_plugin.schema import spark_schema
 from kolumn.spark_plugin.write import SegmentWriter
 from kolumn.spark_plugin.write_options import WriteOptions

@@ -1,5 +1,11 @@
 """``df.write.format("kolumn")``: segments from DataFrames, whole jobs or nothing."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +17,7 @@ from pyspark.sql import functions as sql
 
 import kolumn
 from kolumn.errors import ArgumentError, KolumnError
+from kolumn.remote_commit import new_folder
 from kolumn.spark_plugin.publish import Piece, publish
 from kolumn.spark_plugin.source import RecordSource
 from kolumn.spark_plugin.write import SegmentWriter
@@ -144,18 +151,20 @@ def test_offsets_of_two_tasks_must_not_overlap(spark: SparkSession, tmp_path: Pa
 
 @ANYWHERE
 def test_a_move_that_fails_is_undone(tmp_path: Path, scheme: str) -> None:
-    log, staging, pieces = f"{scheme}{tmp_path / 'log'}", f"{scheme}{tmp_path / 'staging'}", []
+    log, pieces = f"{scheme}{tmp_path / 'log'}", []
+    staging = f"{new_folder(log, 'write')}"
     for partition in (0, 1):
-        kolumn.write(kolumn.read(_one(tmp_path / f"source{partition}.log")), f"{staging}/t-{partition}")
-        pieces.append(Piece("t", partition, f"{staging}/t-{partition}", 0, 0))
-    (tmp_path / "log").mkdir()
+        attempt = f"{staging}/{'a' * 32}/t-{partition}"
+        kolumn.write(kolumn.read(_one(tmp_path / f"source{partition}.log")), attempt)
+        pieces.append(Piece("t", partition, attempt, 0, 0))
     (tmp_path / "log" / "t-1").write_text("a file where a folder has to be")
     with pytest.raises(KolumnError, match="t-1"):
         publish(log, staging, pieces, overwrite=False)
-    assert [
-        name for name in names(tmp_path / "log") if (tmp_path / "log" / name).is_file() or any((tmp_path / "log" / name).iterdir())
-    ] == ["t-1"]
-    assert len(list((tmp_path / "staging" / "t-0").iterdir())) == 3
+    found = [
+        path for path in (tmp_path / "log").iterdir() if not path.name.startswith(".kolumn-") and (path.is_file() or any(path.iterdir()))
+    ]
+    assert found == [tmp_path / "log" / "t-1"]
+    assert len(list((tmp_path / "log").glob(f".kolumn-*/{'a' * 32}/t-0/*"))) == 3
     with pytest.raises(ArgumentError, match="one task has the offsets 0 to 0, another 0 to 0"):
         publish(log, staging, [pieces[0], pieces[0]], overwrite=False)
 
@@ -168,6 +177,18 @@ def _one(path: Path) -> Path:
 def _staged(folder: Path) -> Piece:
     kolumn.write(pa.table({"value": ["new"]}), folder / "t-0")
     return Piece("t", 0, str(folder / "t-0"), 0, 0)
+
+
+@ANYWHERE
+def test_staged_files_that_somebody_removed(tmp_path: Path, scheme: str) -> None:
+    """Nothing is published without them, and nothing replaced."""
+    log = f"{scheme}{tmp_path / 'log'}"
+    kolumn.write(pa.table({"value": ["old"]}), tmp_path / "log" / "t-0")
+    before = names(tmp_path / "log")
+    staging = new_folder(log, "write")
+    with pytest.raises(KolumnError, match="t-0 that were staged are not there any more"):
+        publish(log, staging, [Piece("t", 0, f"{staging}/{'a' * 32}/t-0", 0, 9)], overwrite=True)
+    assert names(tmp_path / "log") == before
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "leader-epoch-checkpoint", "sub/deep.txt"])
@@ -208,47 +229,105 @@ def test_overwrite_with_nothing(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+class DyingWriter(SegmentWriter):
+    """Its process is killed when it has given three files their names, or taken them away."""
+
+    def commit(self, messages: Any) -> None:
+        import kolumn.commit
+        from kolumn import storage
+
+        done: list[Any] = []
+        owner, name = (storage, "move") if storage.is_url(self.options.path) else (os, "rename")
+        if owner is os and not self.overwrite:
+            owner, name = kolumn.commit, "_name_new"
+        real = getattr(owner, name)
+
+        def dies(*args: Any) -> None:
+            real(*args)
+            done.append(args)
+            if len(done) == 4:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        setattr(owner, name, dies)
+        super().commit(messages)
+
+
+class DyingSource(RecordSource):
+    @classmethod
+    def name(cls) -> str:
+        return "dying"
+
+    def writer(self, schema: Any, overwrite: bool) -> DyingWriter:
+        return DyingWriter(WriteOptions.of(self.options), schema, overwrite)
+
+
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_a_commit_whose_process_is_killed_is_undone(spark: SparkSession, tmp_path: Path, mode: str) -> None:
-    """Spark commits in a Python worker, which the kernel may kill for memory, and answers with `abort`."""
+@ANYWHERE
+def test_a_commit_whose_process_is_killed(spark: SparkSession, tmp_path: Path, mode: str, scheme: str) -> None:
+    """Spark commits in a Python worker, which the kernel may kill for memory, and answers with `abort`.
 
-    class DyingWriter(SegmentWriter):
-        def commit(self, messages: Any) -> None:
-            import os
-            import signal
+    The commit is undone, so that the job can be run again; behind a URL one that replaces files is completed.
+    """
 
-            import kolumn.commit
-
-            named: list[Any] = []
-            real = kolumn.commit._name_new if mode == "append" else os.rename
-
-            def dies(*args: Any) -> None:
-                real(*args)
-                named.append(args)
-                if len(named) == 3:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-            if mode == "append":
-                kolumn.commit._name_new = dies
-            else:
-                os.rename = dies
-            super().commit(messages)
-
-    class DyingSource(RecordSource):
-        @classmethod
-        def name(cls) -> str:
-            return "dying"
-
-        def writer(self, schema: Any, overwrite: bool) -> DyingWriter:
-            return DyingWriter(WriteOptions.of(self.options), schema, overwrite)
+    def content() -> list[str]:
+        return [name for name in names(tmp_path) if (tmp_path / name).is_file()]
 
     frame = spark.range(0, 30, 1, 3).select(sql.col("id").cast("string").alias("value"))
-    write(frame, tmp_path, topic="t")
-    before = names(tmp_path)
+    write(frame, f"{scheme}{tmp_path}", topic="t")
+    before = content()
+    more = spark.range(0, 40, 1, 3).select(sql.col("id").cast("string").alias("value"))
     spark.dataSource.register(DyingSource)
     with pytest.raises(Exception, match=r"(?s)Python worker|EOFException|crashed"):
-        frame.write.format("dying").mode(mode).option("topic", "t").save(str(tmp_path))
-    assert names(tmp_path) == before
-    assert kolumn.read(tmp_path).num_rows == 30
-    write(frame, tmp_path, mode=mode, topic="t")
-    assert kolumn.read(tmp_path).num_rows == (60 if mode == "append" else 30)
+        more.write.format("dying").mode(mode).option("topic", "t").save(f"{scheme}{tmp_path}")
+    assert content() == before
+    assert kolumn.read(tmp_path).num_rows == (40 if scheme and mode == "overwrite" else 30)
+    write(more, f"{scheme}{tmp_path}", mode=mode, topic="t")
+    assert kolumn.read(tmp_path).num_rows == (70 if mode == "append" else 40)
+    assert kolumn.tidy(f"{scheme}{tmp_path}") == []
+
+
+KILLED_JOB = """
+import sys, time
+from pyspark.sql import SparkSession
+from kolumn.spark_plugin import register
+from kolumn.spark_plugin.java import use_java
+
+use_java()
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1").getOrCreate()
+register(spark)
+
+def slow(batches):
+    for number, batch in enumerate(batches):
+        yield batch
+        # By then the first ones have come through what lies between the processes.
+        time.sleep(600 if number == 5 else 0)
+
+frame = spark.range(0, 80000, 1, 1).selectExpr("repeat('x', 1000) AS value").mapInArrow(slow, "value string")
+frame.write.format("kolumn").mode("append").option("topic", "t").save(sys.argv[1])
+"""
+
+
+def wait(done: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed(spark: SparkSession, tmp_path: Path) -> None:
+    """What its tasks had staged belongs to its JVM, and goes with the next job."""
+    target = tmp_path / "log"
+    frame = spark.range(0, 3, 1, 1).selectExpr("CAST(id AS string) AS value")
+    job = subprocess.Popen([sys.executable, "-c", KILLED_JOB, str(target)], start_new_session=True)
+    try:
+        wait(lambda: bool(list(target.glob(".kolumn-write.*/*/t-0/*"))))
+        write(frame, target, topic="t")
+        assert [(one.action, one.detail) for one in kolumn.tidy(target)] == [("left", "its job lives")]
+    finally:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+    wait(lambda: kolumn.tidy(target, dry_run=True)[0].action == "removed")
+    write(frame, target, topic="t")
+    assert sorted(path.name for path in target.iterdir()) == ["t-0"]
+    assert kolumn.read(target).num_rows == 6

@@ -1,7 +1,7 @@
-"""Where a run writes what is going to be called something: in its staging folder, or for a URL in a folder of this machine that is sent.
+"""Where a run writes what is going to be called something: in its staging folder, for a URL in a folder of this machine that is sent to it.
 
-On this machine all names of a run appear together, see `kolumn.commit`. Behind a URL a segment appears when it is complete, in the
-order of `storage.logs_last`: an index without its log is no segment.
+All names of a run appear together: on this machine by `kolumn.commit`, behind a URL by `kolumn.remote_commit`, there one after the
+other in the order of `storage.logs_last`: an index without its log is no segment.
 """
 
 import os
@@ -10,10 +10,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kolumn import storage
+from kolumn import remote_commit, storage
 from kolumn.commit import Commit, refuse_existing
 from kolumn.errors import ArgumentError, KolumnError
+from kolumn.leftovers import recover
 from kolumn.source import find_segments
+from kolumn.staged_file import FILES
 
 Place = Callable[[str], AbstractContextManager[Path]]
 """From a name to where it has to be written while the context is open: a segment file with its indexes, or a folder of such."""
@@ -29,8 +31,7 @@ def name_of(target: str | os.PathLike[str]) -> str:
 def outgoing(root: str, names: Iterable[str]) -> Iterator[Place]:
     """A run of a writer below a folder, which is made.
 
-    On this machine nothing has its name before the context ends, and nothing is left of one that ends with an error. Behind a URL
-    nothing of a name is there before all of it is written, and nothing stays there that was not sent whole.
+    Nothing has its name before the context ends, and nothing is left of one that ends with an error.
 
     Parameters
     ----------
@@ -46,11 +47,8 @@ def outgoing(root: str, names: Iterable[str]) -> Iterator[Place]:
         It can't be written.
     """
     if storage.is_url(root):
-        for name in names:
-            there = storage.look(name)
-            if there is not None and (not there.is_folder or storage.listing(name)):
-                raise ArgumentError(f"{name} is there already: name another target, or remove it")
-        yield _sent
+        with _remote(root, names) as place:
+            yield place
         return
     with Commit(Path(root)) as commit:
         for name in names:
@@ -96,15 +94,31 @@ def refuse_data_folder(target: str, directly: bool = False) -> None:
 
 
 @contextmanager
-def _sent(name: str) -> Iterator[Path]:
-    with TemporaryDirectory(prefix="kolumn-") as folder:
-        place = Path(folder, storage.base_name(name))
+def _remote(root: str, names: Iterable[str]) -> Iterator[Place]:
+    recover(root)
+    for name in names:
+        there = storage.look(name)
+        if there is not None and (not there.is_folder or storage.listing(name)):
+            raise ArgumentError(f"{name} is there already: name another target, or remove it")
+    folder, moves = remote_commit.new_folder(root), list[tuple[str, str]]()
+
+    @contextmanager
+    def place(name: str) -> Iterator[Path]:
+        below = storage.parent(name)
+        with TemporaryDirectory(prefix="kolumn-") as scratch:
+            yield Path(scratch, storage.base_name(name))
+            staged = storage.within(folder, FILES, *filter(None, [below[len(root) + 1 :]]))
+            moves.extend((one, f"{below}{one[len(staged) :]}") for one in send(Path(scratch), staged))
+
+    try:
         yield place
-        send(Path(folder), storage.parent(name))
+        remote_commit.commit(root, folder, moves)
+    finally:
+        remote_commit.discard(folder)
 
 
-def send(folder: Path, target: str) -> None:
-    """Copy the files below a folder to below a URL: all of them, or none where that fails."""
+def send(folder: Path, target: str) -> list[str]:
+    """Copy the files below a folder to below a URL, all of them, or none where that fails; what they are called there."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     sent: list[str] = []
     try:
@@ -116,3 +130,4 @@ def send(folder: Path, target: str) -> None:
             with suppress(KolumnError):
                 storage.remove(name)
         raise
+    return sent

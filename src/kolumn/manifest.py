@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -20,13 +21,17 @@ from typing import Any
 
 from pyarrow import fs
 
+from kolumn import storage
+from kolumn.age import newest_in
 from kolumn.errors import ArgumentError, KolumnError
+from kolumn.remote_commit import OLD_HOURS
 from kolumn.staged_file import sync, writing
 
 FOLDER = "_kolumn"
 VERSION = 1
 
 _RUN = re.compile(r"[0-9a-f]{32}")
+_DRAFT = re.compile(r"\d{8,}(?:\.intent)?\.json")
 _STAGED = re.compile(rf"{FOLDER}/staging/[0-9a-f]{{32}}/[0-9a-f]{{32}}\.parquet")
 _PLACE = re.compile(r"topic=[^/]+/partition=\d+/(?:day=[^/]+/)?\d{20}-[0-9a-f]{32}\.parquet")
 
@@ -85,7 +90,7 @@ class Target:
         return f"{self.root}/{name}"
 
     def staging(self, run: str) -> str:
-        """Where the attempts of a run write."""
+        """Where the attempts of a run write, or something else that is staged."""
         return self.path(f"{FOLDER}/staging/{run}")
 
     @contextmanager
@@ -125,20 +130,10 @@ class Target:
 
     def open(self) -> Manifest:
         """The newest manifest, after what an earlier run left half published has been published."""
-        listed = self.files.get_file_info(fs.FileSelector(self.path(FOLDER), allow_not_found=True))
-        names = {info.base_name for info in listed if info.is_file}
-        numbers = sorted(int(stem) for stem in (name.removesuffix(".json") for name in names) if stem.isdigit())
-        for name in sorted(names):
-            number = name.removesuffix(".intent.json")
-            if not number.isdigit():
-                continue
-            intent = self._checked(name, self._read(name))
-            if f"{number}.json" in names:
-                # Killed when the manifest had its name: all but this is done.
-                self._clear(intent)
-            else:
-                self._forward(intent)
-                numbers.append(int(number))
+        storage.forget(self.files)
+        for name in self._intents():
+            self._finish(name)
+        numbers = [int(stem) for stem in (name.removesuffix(".json") for name in self._names()) if stem.isdigit()]
         if not numbers:
             return Manifest()
         found = self._read(_name(max(numbers)))
@@ -147,22 +142,98 @@ class Target:
         return Manifest(**found)
 
     def publish(self, manifest: Manifest, moves: dict[str, str]) -> None:
-        """Make staged files part of the target, in a way that the next run can finish if this process dies on the way."""
+        """Make staged files part of the target, in a way that the next run can finish if this process dies on the way.
+
+        Raises
+        ------
+        KolumnError
+            Another export has written to the target meanwhile, or somebody has removed staged files. Nothing has changed then.
+        """
         intent = {"moves": moves, "manifest": asdict(manifest)}
-        self._write(f"{manifest.number:08d}.intent.json", intent)
+        name = f"{manifest.number:08d}.intent.json"
+        storage.forget(self.files)
+        lost = next((staged for staged in moves if not self._has(staged)), None)
+        if lost is not None:
+            raise KolumnError(f"{self.path(lost)} is not there any more: somebody has removed it. Nothing was exported: run it again")
+        if {name, _name(manifest.number)} & self._names():
+            raise self._not_alone()
+        self._write(name, intent)
+        # Without a lock two may have come here at the same time; the second one's intent is there now.
+        if not self._locked and self._read(name) != json.loads(json.dumps(intent)):
+            raise self._not_alone()
         self._forward(intent)
 
-    def sweep(self) -> None:
-        """Remove what runs staged that died before their intent; after `open`, and where the lock says that no other run is alive."""
-        listed = self.files.get_file_info(fs.FileSelector(self.path(f"{FOLDER}/staging"), allow_not_found=True)) if self._locked else []
-        for info in listed:
-            if info.type == fs.FileType.Directory and _RUN.fullmatch(info.base_name):
-                self.files.delete_dir(info.path)
+    def sweep(self, old: float = OLD_HOURS * 3600) -> None:
+        """Remove what runs staged that died before their intent; after `open`.
+
+        Where the lock says that no other run is alive that is all, else what is older than so many seconds.
+        """
+        for name in self._staged():
+            if self._left(name, old) == "":
+                self._remove_staged(name)
+
+    def settle(self, old: float, dry_run: bool) -> Iterator[tuple[str, str, str]]:
+        """Finish intents and remove what is left of staged files, and tell of each: its name, what was done, in words why."""
+        needed = set()
+        for name in self._intents():
+            moves = self._checked(name, self._read(name))["moves"]
+            needed |= {staged.split("/")[2] for staged in moves} | _drafts(name)
+            if not dry_run:
+                self._finish(name)
+            yield name, "completed", f"an export was interrupted while it gave {len(moves)} files their names"
+        for name in self._staged():
+            if name in needed:
+                continue
+            why = self._left(name, old)
+            if not why and not dry_run:
+                self._remove_staged(name)
+            yield f"staging/{name}", "left" if why else "removed", why or "staged by an export that is dead"
+
+    def _left(self, name: str, old: float) -> str:
+        """Why something that is staged is not removed; empty if it is."""
+        newest = None if self._locked else newest_in(self.files, self.staging(name))
+        if self._locked or (newest is not None and time.time() - newest >= old):
+            return ""
+        age = "nothing tells how old they are" if newest is None else f"the newest {(time.time() - newest) / 3600:.1f} h old"
+        return f"staged by an export that may live, {age}"
+
+    def _staged(self) -> list[str]:
+        """Folders of runs, and manifests and intents that were being written."""
+        listed = self.files.get_file_info(fs.FileSelector(self.path(f"{FOLDER}/staging"), allow_not_found=True))
+        return sorted(one.base_name for one in listed if (_DRAFT if one.is_file else _RUN).fullmatch(one.base_name))
+
+    def _remove_staged(self, name: str) -> None:
+        if _RUN.fullmatch(name):
+            self.files.delete_dir(self.staging(name))
+        else:
+            self.files.delete_file(self.staging(name))
+
+    def _names(self) -> set[str]:
+        listed = self.files.get_file_info(fs.FileSelector(self.path(FOLDER), allow_not_found=True))
+        return {info.base_name for info in listed if info.is_file}
+
+    def _intents(self) -> list[str]:
+        return sorted(name for name in self._names() if name.endswith(".intent.json") and name.partition(".")[0].isdigit())
+
+    def _has(self, name: str) -> bool:
+        return bool(self.files.get_file_info(self.path(name)).is_file)
+
+    def _not_alone(self) -> KolumnError:
+        return KolumnError(f"{self.root}: another export has written to it meanwhile. Nothing of this one is in it: run it again, alone")
+
+    def _finish(self, name: str) -> None:
+        """Publish what an intent says, unless its manifest is there: then only its run's end is missing."""
+        intent = self._checked(name, self._read(name))
+        if name.replace(".intent", "") in self._names():
+            self._end(name, intent["moves"])
+        else:
+            self._forward(intent)
+        for draft in _drafts(name) & set(self._staged()):
+            self._remove_staged(draft)
 
     def pending(self) -> bool:
         """Whether a run is half published."""
-        listed = self.files.get_file_info(fs.FileSelector(self.path(FOLDER), allow_not_found=True))
-        return any(info.base_name.endswith(".intent.json") for info in listed)
+        return bool(self._intents())
 
     def discard(self, run: str) -> None:
         """Forget what a run has staged."""
@@ -171,19 +242,21 @@ class Target:
 
     def _forward(self, intent: dict[str, Any]) -> None:
         for staged, final in intent["moves"].items():
-            if self.files.get_file_info(self.path(staged)).is_file:
+            if self._has(staged):
                 self.files.create_dir(self.path(final).rpartition("/")[0], recursive=True)
                 self.files.move(self.path(staged), self.path(final))
+            elif not self._has(final):
+                raise KolumnError(f"{self.path(final)}: its records are lost: {self.path(staged)} was removed before it had this name")
         for folder in {final.rpartition("/")[0] for final in intent["moves"].values()}:
             to_disk(self.files, self.path(folder))
         self._write(_name(intent["manifest"]["number"]), intent["manifest"])
-        self._clear(intent)
+        self._end(f"{intent['manifest']['number']:08d}.intent.json", intent["moves"])
 
-    def _clear(self, intent: dict[str, Any]) -> None:
-        self.files.delete_file(self.path(f"{FOLDER}/{intent['manifest']['number']:08d}.intent.json"))
-        for staged in {name.rpartition("/")[0] for name in intent["moves"]}:
-            if self.files.get_file_info(self.path(staged)).type != fs.FileType.NotFound:
-                self.files.delete_dir(self.path(staged))
+    def _end(self, name: str, moves: dict[str, str]) -> None:
+        """Remove an intent whose manifest is there, and what is left of what it moved."""
+        self.files.delete_file(self.path(f"{FOLDER}/{name}"))
+        for run in {staged.split("/")[2] for staged in moves}:
+            self.discard(run)
 
     def _checked(self, name: str, intent: dict[str, Any]) -> dict[str, Any]:
         """An intent, if it can be one of an export. Whoever may write to a target could have put it there."""
@@ -224,3 +297,8 @@ def to_disk(files: fs.FileSystem, path: str) -> None:
 
 def _name(number: int) -> str:
     return f"{number:08d}.json"
+
+
+def _drafts(intent: str) -> set[str]:
+    """What an intent and its manifest are called while they are written."""
+    return {intent, intent.replace(".intent", "")}

@@ -1,0 +1,41 @@
+"""``kolumn tidy``: what interrupted runs have left below a target."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from kolumn.cli.common import FAILED, OK, Json, command, print_json
+
+
+@command
+def tidy(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="What a writer was given to write to: a folder, or its URL.")],
+    older_than_hours: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Age from which staged files go where nothing tells whether their run lives, as behind URLs; by default 24."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    json: Json = False,
+) -> int:
+    """Complete or undo what interrupted runs have left, in a target and in the topic-partition folders in it.
+
+    Every writer does that for its own target when it runs again. Nothing that Kolumn did not write is touched, and what runs that
+    live have staged is left. Exit code 3 if something could not be done.
+
+    Example: `kolumn tidy s3://backup/kafka`
+    """
+    import kolumn
+
+    age = {} if older_than_hours is None else {"older_than_hours": older_than_hours}
+    found = kolumn.tidy(target, dry_run=dry_run, **age)
+    for one in found:
+        if json:
+            print_json(asdict(one))
+        else:
+            typer.echo(f"would be {one}" if dry_run and one.action not in ("left", "failed") else str(one))
+    if not found and not json:
+        typer.echo("nothing to tidy")
+    return FAILED if any(one.action == "failed" for one in found) else OK

@@ -1,0 +1,153 @@
+"""Writers to an object store, and exports: killed at any step, each row is there once after the next run or after `kolumn.tidy`."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kolumn
+from faults.url_writers import URL_WRITERS
+from faults.writers import make_source
+from kit.faults import MAKES, Outcome, Warm, Writer
+from kit.object_store import objects
+
+each_writer = pytest.mark.parametrize("writer", URL_WRITERS, ids=lambda writer: writer.name)
+tried = pytest.mark.parametrize("tries", [5, pytest.param(1000, marks=pytest.mark.slow, id="every")])
+_RUN = re.compile(r"[0-9a-f]{32}")
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Warm]:
+    with Warm() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_source(tmp_path_factory.mktemp("source") / "log")
+
+
+def visible(target: Path) -> dict[str, bytes]:
+    """What readers see, and manifests; runs have random names."""
+    found = {
+        name: data for name, data in objects(target).items() if "/staging/" not in name and not name.startswith((".kolumn-", "orders-0/."))
+    }
+    return {_RUN.sub("run", name): _RUN.sub("run", data.decode("latin-1")).encode("latin-1") for name, data in found.items()}
+
+
+class Trial:
+    """A writer with a target that is made anew for each run, and what is right in it."""
+
+    def __init__(self, warm: Warm, writer: Writer, source: Path, scratch: Path) -> None:
+        self.warm, self.writer, self.source = warm, writer, source
+        self.target = scratch / "target"
+        self.url = str(self.target) if writer.name == "export" else f"objects://{self.target}"
+        self.before = self.fresh()
+        self.whole = self.run()
+        assert self.whole.code == 0, self.whole.text
+        self.after = visible(self.target)
+        assert self.after != self.before
+        assert objects(self.target).keys() - self.hidden() == objects(self.target).keys()
+
+    def fresh(self) -> dict[str, bytes]:
+        shutil.rmtree(self.target.parent, ignore_errors=True)
+        self.target.mkdir(parents=True)
+        if self.writer.before is not None:
+            self.writer.before(self.source, self.target)
+        return visible(self.target)
+
+    def hidden(self) -> set[str]:
+        return {name for name in objects(self.target) if ".kolumn-" in name or "/staging/" in name or name.endswith(".intent.json")}
+
+    def run(self, at: int = 0, action: str = "") -> Outcome:
+        return self.warm.run(self.writer, self.source, self.target, at, action)
+
+    def steps(self, tries: int) -> list[int]:
+        """Numbers of steps, so many before the journal and so many from there on."""
+        count = len(self.whole.steps)
+        names = next(i for i, step in enumerate(self.whole.steps, 1) if step.path.endswith(("/redo.json", ".intent.json")))
+        some = [*range(1, names, max(1, names // tries)), *range(names, count, max(1, (count - names) // (2 * tries))), count]
+        return sorted(set(some))
+
+    def check_no_loss(self, where: str) -> None:
+        """What is visible is old or new, and nothing that is to stay is missing."""
+        found = visible(self.target)
+        for name, data in found.items():
+            assert data in (self.before.get(name), self.after.get(name)) or name.endswith(".intent.json"), f"{where}: {name}"
+        assert self.before.items() & self.after.items() <= found.items(), where
+
+    def check_tidy(self, where: str) -> None:
+        """Old or new, and nothing is left, nor found twice."""
+        before = objects(self.target)
+        said = [str(one).split(": ", 1)[1] for one in kolumn.tidy(self.url, older_than_hours=0, dry_run=True)]
+        assert objects(self.target) == before
+        done = kolumn.tidy(self.url, older_than_hours=0)
+        assert [str(one).split(": ", 1)[1] for one in done] == said
+        assert {one.action for one in done} <= {"completed", "removed"}, where
+        assert visible(self.target) in (self.before, self.after), where
+        assert self.hidden() == set(), where
+        assert kolumn.tidy(self.url, older_than_hours=0) == []
+
+    def check_next_run(self, where: str) -> None:
+        done = visible(self.target)
+        again = self.run()
+        if again.code != 0:
+            # The killed run was complete, or has been completed.
+            assert again.code == 2, again.text
+            assert self.writer.refuses in again.text
+            assert not self.writer.replaces, (where, done)
+        assert visible(self.target) == self.after, where
+        assert not [name for name in self.hidden() if name.endswith((".intent.json", "/redo.json"))], where
+
+
+@pytest.fixture
+def trial(warm: Warm, source: Path, tmp_path: Path, writer: Writer) -> Trial:
+    return Trial(warm, writer, source, tmp_path / "scratch")
+
+
+@each_writer
+@tried
+def test_killed(trial: Trial, tries: int) -> None:
+    for number, at in enumerate(trial.steps(tries)):
+        for tidied in (False, True) if tries > 10 else (bool(number % 2),):
+            trial.fresh()
+            where = f"killed at step {at}: {trial.whole.steps[at - 1]}"
+            assert trial.run(at, "kill").code == -9, where
+            trial.check_no_loss(where)
+            if tidied:
+                trial.check_tidy(where)
+            trial.check_next_run(where)
+            trial.check_tidy(where)
+
+
+@each_writer
+@tried
+def test_killed_and_killed_again(trial: Trial, tries: int) -> None:
+    """The run that completes a killed one may be killed, too."""
+    for first in trial.steps(3)[-4:] if tries < 10 else trial.steps(tries)[-40::3]:
+        for second in range(1, 20, 9 if tries < 10 else 2):
+            trial.fresh()
+            trial.run(first, "kill")
+            trial.run(second, "kill")
+            trial.check_no_loss(f"killed at step {first}, then at {second}")
+            trial.check_next_run(f"killed at step {first}, then at {second}")
+
+
+@each_writer
+@tried
+def test_errors(trial: Trial, tries: int) -> None:
+    """Every operation that needs room is refused once: nothing has changed, or where files are replaced, the next run goes on."""
+    steps = [at for at in trial.steps(1000) if trial.whole.steps[at - 1].name in MAKES]
+    for at in steps[:: max(1, len(steps) // tries)]:
+        trial.fresh()
+        outcome = trial.run(at, "full")
+        where = f"no room at step {at}: {trial.whole.steps[at - 1]}"
+        assert outcome.code in (0, 3), (where, outcome.text)
+        assert "Traceback" not in outcome.text
+        trial.check_no_loss(where)
+        if not trial.writer.replaces:
+            assert visible(trial.target) == (trial.after if outcome.code == 0 else trial.before), where
+        trial.check_next_run(where)
+        trial.check_tidy(where)
