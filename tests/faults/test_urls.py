@@ -1,5 +1,9 @@
-"""Writers to an object store, and exports: killed at any step, each row is there once after the next run or after `kolumn.tidy`."""
+"""Writers to an object store, and exports: killed at any step, each row is there once after the next run or after `kolumn.tidy`.
 
+KOLUMN_FAULT_STEPS sets at how many steps the long tests try: 1000 are all.
+"""
+
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -14,7 +18,9 @@ from kit.faults import MAKES, Outcome, Warm, Writer
 from kit.object_store import objects
 
 each_writer = pytest.mark.parametrize("writer", URL_WRITERS, ids=lambda writer: writer.name)
-tried = pytest.mark.parametrize("tries", [5, pytest.param(1000, marks=pytest.mark.slow, id="every")])
+tried = pytest.mark.parametrize(
+    "tries", [5, pytest.param(int(os.environ.get("KOLUMN_FAULT_STEPS", "12")), marks=pytest.mark.slow, id="more")]
+)
 _RUN = re.compile(r"[0-9a-f]{32}")
 
 
@@ -127,7 +133,7 @@ def test_killed(trial: Trial, tries: int) -> None:
 def test_killed_and_killed_again(trial: Trial, tries: int) -> None:
     """The run that completes a killed one may be killed, too."""
     for first in trial.steps(3)[-4:] if tries < 10 else trial.steps(tries)[-40::3]:
-        for second in range(1, 20, 9 if tries < 10 else 2):
+        for second in range(1, 20, 9 if tries < 10 else 2 if tries > 100 else 6):
             trial.fresh()
             trial.run(first, "kill")
             trial.run(second, "kill")
