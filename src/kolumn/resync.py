@@ -136,7 +136,7 @@ class Search(Runs):
         size = self.file.size
         claim = claim_of_bytes(self._head(position), size - position, self.file.format, floor)
         end = self._claimed_end(position)
-        best = self._best(Stretch(position + 1, size, size, claim.last if claim.exact else floor, claim=claim, claimed_end=end))
+        best = self._best(Stretch(position + 1, size, size, claim.last if claim.exact else floor, claim=claim, sure=floor, claimed_end=end))
         if best is None:
             return None
         crosses = best.first_offset == claim.following and best.start < end < best.stop

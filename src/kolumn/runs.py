@@ -21,6 +21,8 @@ CHAIN_BYTES = 32 << 20
 """How much of the chain behind a candidate is looked at."""
 CRC_BUDGET = 1 << 30
 """Bytes that may be checksummed in one search: bounds the time that hostile bytes can take."""
+RELATIVE = 1 << 20
+"""Messages in a wrapper of format 1 at most: their offsets count from its first one's."""
 OPEN = (1 << 63) - 1
 """Upper bound of offsets where no entry follows."""
 
@@ -42,6 +44,8 @@ class Stretch(NamedTuple):
         Runs of entries have to lead to ``end`` as well.
     claim : Claim
         Of the damaged entry.
+    sure : int, optional
+        Last offset before them, -1 for none, where ``floor`` is what the damaged entry claims.
     claimed_end : int
         Where it ends by its length: what lies in a value ends before.
     """
@@ -54,6 +58,7 @@ class Stretch(NamedTuple):
     exact: bool = False
     strict: bool = False
     claim: Claim = Claim(-1)
+    sure: int | None = None
     claimed_end: int = -1
 
 
@@ -144,6 +149,8 @@ class Runs:
 
     def _chain(self, position: int, stretch: Stretch) -> Chain | None:
         start, first, last, entries, leftover = position, 0, stretch.floor, 0, stretch.claim.first is None
+        # Of a log whose offsets nothing tells, the claim of a damaged entry does not tell them either.
+        anywhere = stretch.sure == -1 and self.file.segment.base_offset is None
         while entries < CHAIN_ENTRIES and position - start < CHAIN_BYTES:
             if position == stretch.end:
                 return Chain(start, position, first, last, entries)
@@ -151,9 +158,10 @@ class Runs:
             if row is None or row[table.CODE] != Code.OK:
                 break
             low, high = first_of(row), table.last_offset(row.reshape(1, -1), 0)
-            if low <= last or high >= stretch.ceiling or (last >= 0 and low - last > LARGEST_SPAN):
+            far = last >= 0 and low - last > LARGEST_SPAN and (entries > 0 or not anywhere)
+            if low <= last or high >= stretch.ceiling or far:
                 break
-            leftover = leftover and row[table.LAYOUT] == layouts.LEGACY and row[table.MAGIC] == 1
+            leftover = leftover and row[table.LAYOUT] == layouts.LEGACY and row[table.MAGIC] == 1 and (entries > 0 or low < RELATIVE)
             if leftover and row[table.BASE_OFFSET] == table.UNKNOWN:
                 # The first wrapper after messages: where it does not continue them, they are what is left of another wrapper, whose
                 # header is gone, with offsets that count from that one's first.
