@@ -157,6 +157,49 @@ def test_signals(number: signal.Signals, code: int) -> None:
     assert (process.returncode, "Traceback" in said) == (code, False)
 
 
+READING = """
+import kolumn, kolumn.cli, kolumn.decode, signal, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+decode_chunk = kolumn.decode.decode_chunk
+def slow(*arguments):
+    print("reading", file=sys.stderr, flush=True)
+    time.sleep(0.3)
+    return decode_chunk(*arguments)
+kolumn.decode.decode_chunk = slow
+path = sys.argv[1]
+"""
+CALLS = {
+    "read": "kolumn.read(path, chunk_bytes=100, threads=1)",
+    "read by threads": "kolumn.read(path, chunk_bytes=100, threads=3)",
+    "scan by threads": "[None for _ in kolumn.scan(path, chunk_bytes=100, threads=3)]",
+    "verify": "kolumn.verify(path, chunk_bytes=100, threads=2)",
+    "cat": "sys.argv = ['kolumn', 'cat', path]; kolumn.cli.main()",
+    "stats": "sys.argv = ['kolumn', 'stats', path]; kolumn.cli.main()",
+    "verify on the command line": "sys.argv = ['kolumn', 'verify', path]; kolumn.cli.main()",
+}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("call", CALLS)
+def test_signals_while_chunks_are_decoded(call: str, number: signal.Signals) -> None:
+    """Python's own interrupt in the API, one line and an exit code from commands; nothing hangs, with threads neither."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", READING + CALLS[call], str(TOPIC)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "reading\n"
+        process.send_signal(number)
+        said = process.stderr.read()
+        code = process.wait(60)
+    if "cli" in CALLS[call]:
+        assert code == 128 + number
+        assert "Traceback" not in said
+    else:
+        assert code == -number
+        assert ("KeyboardInterrupt" in said) == (number == signal.SIGINT)
+
+
 def test_nohup_is_respected() -> None:
     script = (
         "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
