@@ -17,6 +17,8 @@ from kolumn.parquet import write_parquet
 
 TOPIC = Path(__file__).resolve().parent.parent / "data" / "corpus" / "upgraded" / "upgraded-gzip-0"
 NAME = os.fsdecode(b"bad-\xfftopic-0")
+NOTICED = "signal.signal(signal.SIGHUP, signal.SIG_DFL); signal.signal(signal.SIGINT, signal.default_int_handler)"
+"""Under nohup, and in the background of a shell, where tests may run, processes ignore these from their start."""
 PRINTING = [
     ("verify", TOPIC), ("inspect", TOPIC), ("cat", TOPIC), ("cat", "--json", "--limit", "1", TOPIC), ("stats", TOPIC), ("space",),
     ("columns",), ("doctor",), ("--help",), ("--version",),
@@ -143,9 +145,8 @@ def test_output_option_needs_no_second_argument(tmp_path: Path) -> None:
 def test_signals(number: signal.Signals, code: int) -> None:
     """A signal while the log is read; `tests/faults` has those while files are written."""
     script = (
-        # Under nohup, as some runners start their tests, one of the signals would be ignored.
         "import kolumn.cli.verify, kolumn, signal, sys, time\n"
-        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+        f"{NOTICED}\n"
         "kolumn.verify = lambda *a, **k: (print('reading', flush=True), time.sleep(60))\n"
         f"from kolumn.cli import main; sys.argv = ['kolumn', 'verify', {str(TOPIC)!r}]; main()"
     )
@@ -157,9 +158,9 @@ def test_signals(number: signal.Signals, code: int) -> None:
     assert (process.returncode, "Traceback" in said) == (code, False)
 
 
-READING = """
+READING = f"""
 import kolumn, kolumn.cli, kolumn.decode, signal, sys, time
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+{NOTICED}
 decode_chunk = kolumn.decode.decode_chunk
 def slow(*arguments):
     print("reading", file=sys.stderr, flush=True)
