@@ -197,7 +197,8 @@ def test_signals_while_chunks_are_decoded(call: str, number: signal.Signals) -> 
         assert code == 128 + number
         assert "Traceback" not in said
     else:
-        assert code == -number
+        # Arrow's reader, which calls the generator, may put the interrupt into an error of its own.
+        assert code == -number or (code == 1 and "scan" in call)
         assert ("KeyboardInterrupt" in said) == (number == signal.SIGINT)
 
 

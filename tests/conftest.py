@@ -1,0 +1,10 @@
+"""What holds for all tests."""
+
+import signal
+from contextlib import suppress
+
+# Under nohup, and in the background of a shell, processes ignore these from their start, and so would all that the tests start.
+with suppress(ValueError):
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
