@@ -123,7 +123,7 @@ def test_messages_name_options_as_they_are_typed(damaged: Path, tmp_path: Path) 
     (tmp_path / "big-0").mkdir()
     (tmp_path / "big-0" / f"{0:020}.log").write_bytes(batch([Record(0, b"key", b"value" * 1000, TIME)], codec=1))
     said = run("cat", "--max-batch-bytes", "100", tmp_path / "big-0").stderr
-    assert "Raise --max-batch-bytes or --max-ratio if the data are trusted, or read with --errors skip." in said
+    assert "Read with --errors skip, or raise --max-batch-bytes or --max-ratio if the data are trusted and memory is there." in said
 
 
 def test_batches_and_space_tell_what_is_damaged(damaged: Path) -> None:
