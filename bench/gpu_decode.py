@@ -17,9 +17,9 @@ from bench import data, machine
 from kolumn.errors import MissingError
 from kolumn.formats import layouts, table
 from kolumn.options import Options
-from kolumn.plan import chunks
-from kolumn.segment_file import SegmentFile
-from kolumn.source import find_segments
+from kolumn.plan.chunks import chunks
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import find_segments
 
 COPIES = 16
 """Segments of 64 MiB in the bytes on the device: 1 GiB."""
@@ -27,7 +27,7 @@ TURNS = 7
 
 
 def main(folder: Path | None = None) -> None:
-    from kolumn.kernels import device
+    from kolumn.kernels.machine import device
 
     try:
         runtime = device.runtime()
@@ -59,8 +59,9 @@ def best_ms(runtime: Any, step: Callable[[], Any]) -> dict[str, float]:
 
 def resident(runtime: Any) -> dict[str, Any]:
     """Steps over 1 GiB of uncompressed batches on the device, and the copy that brings it there."""
-    from kolumn.kernels.cuda import page_locked
-    from kolumn.kernels.decode import bad_checksums, binary, decode
+    from kolumn.kernels.columns.binary import binary
+    from kolumn.kernels.decode import bad_checksums, decode
+    from kolumn.kernels.machine.cuda import page_locked
 
     one = np.fromfile(data.segment("none"), np.uint8)
     size = len(one)

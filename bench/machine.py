@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from kolumn.cpu_fallback import libzstd
+from kolumn.cpu_fallback.inflate import libzstd
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"

@@ -26,7 +26,7 @@ from pyspark.sql import functions as sql
 
 from bench import data, machine
 from kolumn.spark_plugin import export, read_segments, register
-from kolumn.spark_plugin.java import use_java
+from kolumn.spark_plugin.session.java import use_java
 
 SEGMENTS, TURNS = 12, 6
 TARGETS = {"value": 0.8, "all columns": 0.5, "transform": 2.0, "export": 3.0}

@@ -16,17 +16,17 @@ from numba import types
 from numba.extending import register_jitable
 
 from kolumn.codecs import GZIP, NONE, ZSTD
-from kolumn.cpu_fallback.address import borrowed
-from kolumn.cpu_fallback.arrays import Flags, Int64s, Table
-from kolumn.cpu_fallback.decoders import Decoders
-from kolumn.cpu_fallback.fields import batch_records
-from kolumn.cpu_fallback.inflate import RATIO_FLOOR
-from kolumn.cpu_fallback.put import COPY, NEXT_BLOCK
-from kolumn.cpu_fallback.scalars import compiled
-from kolumn.cpu_fallback.select import Limits, keeps
-from kolumn.cpu_fallback.target import KEY, POSITIONS, ROWS, VALUE, Target
-from kolumn.cpu_fallback.unpack import unpack
-from kolumn.cpu_fallback.walk import fill
+from kolumn.cpu_fallback.check.select import Limits, keeps
+from kolumn.cpu_fallback.check.walk import fill
+from kolumn.cpu_fallback.fields.put import COPY, NEXT_BLOCK
+from kolumn.cpu_fallback.fields.records import batch_records
+from kolumn.cpu_fallback.fields.target import KEY, POSITIONS, ROWS, VALUE, Target
+from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR
+from kolumn.cpu_fallback.inflate.decoders import Decoders
+from kolumn.cpu_fallback.inflate.unpack import unpack
+from kolumn.cpu_fallback.machine.address import borrowed
+from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
+from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.errors import Code
 from kolumn.formats import crc, layouts, table, v2
 from kolumn.formats.entry import entry, magic_at

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from kolumn.spark_plugin import register
-from kolumn.spark_plugin.java import use_java
+from kolumn.spark_plugin.session.java import use_java
 
 HERE = Path(__file__).resolve().parent
 CORPUS = HERE.parent / "tests" / "data" / "corpus"

@@ -1,109 +1,18 @@
-"""Kernels as machine code, ahead of time: ``python -m kolumn.kernels.build FOLDER`` needs no GPU and no driver.
+"""All kernels as machine code, ahead of time: ``python -m kolumn.kernels.build FOLDER`` needs no GPU and no driver."""
 
-    kernel ──▶ PTX by numba-cuda ──▶ entry renamed to kolumn_<name> ──▶ cubin by ptxas, for each architecture
-
-What lies in the package's folder ``compiled`` is used as it is, so that a worker needs neither compiler: the cubin of the device's
-architecture, else the PTX, which the driver translates. Where there is neither, the kernel is compiled on first use and kept in
-the cache folder of the machine code.
-"""
-
-import os
-import re
-import subprocess
 import sys
-import sysconfig
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from importlib.resources import files
+from collections.abc import Iterable
 from pathlib import Path
-from shutil import which
-from types import SimpleNamespace
 
-from numba import types
-
-from kolumn.cache import cache_folder, fingerprint
-from kolumn.errors import MissingError
-from kolumn.kernels.kernel import KERNELS, Kernel
-
-ARCHITECTURES = (80, 90, 100)
-SOURCES = ("scalar.py", "errors.py", "kernels", "formats", "codecs")
-"""What can end up in a kernel; constants do as well as functions."""
-OLDEST = 80
-"""Architecture of the PTX: newer ones take it too."""
+from kolumn.kernels.columns import table  # noqa: F401 (defines kernels)
+from kolumn.kernels.machine.image import ARCHITECTURES, OLDEST, cubin, ptx
+from kolumn.kernels.machine.kernel import KERNELS, Kernel
+from kolumn.kernels.values import columns  # noqa: F401 (defines kernels)
 
 
 def load_all() -> dict[str, Kernel]:
     """Every kernel there is."""
-    from kolumn.kernels import table, values  # noqa: F401
-
     return KERNELS
-
-
-def ptx(kernel: Kernel, arch: int) -> str:
-    """PTX of a kernel for an architecture."""
-    from numba import cuda
-
-    arguments = types.NamedUniTuple(types.int64, len(kernel.args._fields), kernel.args)
-    capability = divmod(arch, 10)
-    with _no_device(capability):
-        text, _ = cuda.compile(kernel.shell(), types.void(types.int64, arguments), device=False, cc=capability, output="ptx", abi="numba")
-    (mangled,) = re.findall(r"\.entry (\w+)\(", text)
-    return str(text.replace(mangled, kernel.entry))
-
-
-@contextmanager
-def _no_device(capability: tuple[int, int]) -> Iterator[None]:
-    """numba-cuda asks the current device for what a function calls, even if it is told the architecture: answer in its place."""
-    from numba.cuda import dispatcher
-
-    asked = dispatcher.get_current_device
-    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
-    try:
-        yield
-    finally:
-        dispatcher.get_current_device = asked
-
-
-def assembler() -> str:
-    """Path of ptxas.
-
-    Raises
-    ------
-    MissingError
-        It is not there.
-    """
-    packaged = Path(sysconfig.get_paths()["purelib"], "nvidia", "cu13", "bin", "ptxas")
-    found = str(packaged) if packaged.exists() else which("ptxas")
-    if found is None:
-        raise MissingError("ptxas is not there: pip install nvidia-cuda-nvcc, or put a CUDA toolkit on the PATH")
-    return found
-
-
-def cubin(source: Path, target: Path, arch: int) -> str:
-    """Machine code of a PTX file; returns what ptxas says of registers and spills."""
-    command = [assembler(), "-v", f"-arch=sm_{arch}", str(source), "-o", str(target)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise MissingError(f"ptxas: {done.stderr.strip()}")
-    return done.stderr
-
-
-def image(kernel: Kernel, arch: int) -> Path:
-    """File with the code of a kernel for a device: shipped, or compiled now."""
-    shipped = Path(str(files("kolumn.kernels"))) / "compiled"
-    for name in (f"{kernel.name}.sm_{arch}.cubin", f"{kernel.name}.ptx"):
-        if (shipped / name).is_file():
-            return shipped / name
-    folder = cache_folder()
-    if folder is None:
-        raise MissingError("no writable cache folder for compiled kernels: set KOLUMN_CACHE_DIR")
-    place = folder / fingerprint(*SOURCES) / f"{kernel.name}.sm_{arch}.ptx"
-    if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        draft = place.with_name(f"{place.name}.{os.getpid()}")
-        draft.write_text(ptx(kernel, arch))
-        draft.replace(place)
-    return place
 
 
 def build(folder: Path, names: Iterable[str] | None = None) -> None:

@@ -21,8 +21,8 @@ from numba import cuda
 from numba.extending import register_jitable
 
 from kolumn.formats import crc, layouts, table
-from kolumn.kernels.kernel import WARP, blocks
-from kolumn.kernels.words import load64, loadu32, store32
+from kolumn.kernels.machine.kernel import WARP, blocks
+from kolumn.kernels.machine.words import load64, loadu32, store32
 
 ROW = 4 * WARP
 _STEPS, _LANES, _PADS = 4 * 256, WARP, ROW

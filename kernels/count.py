@@ -14,9 +14,9 @@ from numba.extending import register_jitable
 
 from kolumn.errors import Code
 from kolumn.formats import inner, layouts, table, v2, v3_compact
-from kolumn.kernels.batches import field
-from kolumn.kernels.kernel import thread_per_item
-from kolumn.kernels.words import load64, store32, store64
+from kolumn.kernels.machine.batches import field
+from kolumn.kernels.machine.kernel import thread_per_item
+from kolumn.kernels.machine.words import load64, store32, store64
 
 _OK = int(Code.OK)
 _LAYOUT, _CODEC, _COUNT, _MAGIC = table.LAYOUT, table.CODEC, table.COUNT, table.MAGIC

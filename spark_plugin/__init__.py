@@ -14,12 +14,12 @@ from kolumn.errors import MissingError
 if find_spec("pyspark") is None:
     raise MissingError("kolumn.spark_plugin needs pyspark: pip install 'kolumn[spark]'")
 
-from kolumn.spark_plugin.damage import DamageSource
-from kolumn.spark_plugin.frames import read_segments
-from kolumn.spark_plugin.parquet_export import export
-from kolumn.spark_plugin.rewrite import compact, convert
+from kolumn.spark_plugin.parquet_export.export import export
+from kolumn.spark_plugin.read.damage import DamageSource
+from kolumn.spark_plugin.read.frames import read_segments
+from kolumn.spark_plugin.session.workers_python import use_this_python, use_this_python_to_find_formats
 from kolumn.spark_plugin.source import RecordSource
-from kolumn.spark_plugin.workers_python import use_this_python, use_this_python_to_find_formats
+from kolumn.spark_plugin.write.rewrite import compact, convert
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,15 +9,15 @@ from pyspark.sql.types import StructType
 
 from kolumn.errors import ArgumentError
 from kolumn.schema import BATCH_SCHEMA, REMARK_SCHEMA, record_schema
-from kolumn.spark_plugin.batches import BatchTableReader
-from kolumn.spark_plugin.options import ReadOptions
-from kolumn.spark_plugin.reading import read_split, warn
-from kolumn.spark_plugin.remarks import RemarkReader
-from kolumn.spark_plugin.schema import arrow_schema, check_schema, conform, spark_schema
-from kolumn.spark_plugin.splits import Split, plan_splits
-from kolumn.spark_plugin.stream import RecordStream
-from kolumn.spark_plugin.write import SegmentWriter
-from kolumn.spark_plugin.write_options import WriteOptions
+from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.write import WriteOptions
+from kolumn.spark_plugin.read.batches import BatchTableReader
+from kolumn.spark_plugin.read.remarks import RemarkReader
+from kolumn.spark_plugin.read.schema import arrow_schema, check_schema, conform, spark_schema
+from kolumn.spark_plugin.read.splits import Split, plan_splits
+from kolumn.spark_plugin.read.task import read_split, warn
+from kolumn.spark_plugin.stream.reader import RecordStream
+from kolumn.spark_plugin.write.writer import SegmentWriter
 
 _TABLES = {"batches": BATCH_SCHEMA, "remarks": REMARK_SCHEMA}
 

@@ -8,16 +8,16 @@ from kolumn.errors import ArgumentError, CorruptBatchError, FormatError, KolumnE
 if TYPE_CHECKING:
     from kolumn.accounting.formats import Space, space
     from kolumn.api import batches, read, scan, verify
-    from kolumn.broker import assign_offsets, for_fetch, mirror
-    from kolumn.clean_by_age import Cleaning, clean
+    from kolumn.commit.leftovers import Leftover, tidy
+    from kolumn.compaction.by_age import Cleaning, clean
     from kolumn.compaction.compact import Compaction, compact
-    from kolumn.compile_ahead import Warmup, warmup
+    from kolumn.conversion.broker import assign_offsets, for_fetch, mirror
     from kolumn.conversion.convert import Conversion, convert, losses
-    from kolumn.damage import Damage, Skipped
+    from kolumn.cpu_fallback.machine.compile_ahead import Warmup, warmup
+    from kolumn.damage.findings import Damage, Skipped
     from kolumn.encode.write import write
     from kolumn.gpu_api import read_cudf, read_pylibcudf
-    from kolumn.leftovers import Leftover, tidy
-    from kolumn.report import Report
+    from kolumn.verification.report import Report
 
 __version__ = "0.1.0"
 __all__ = [
@@ -62,11 +62,11 @@ _LAZY = {
     "batches": "kolumn.api",
     "verify": "kolumn.api",
     "write": "kolumn.encode.write",
-    "assign_offsets": "kolumn.broker",
-    "for_fetch": "kolumn.broker",
-    "mirror": "kolumn.broker",
-    "clean": "kolumn.clean_by_age",
-    "Cleaning": "kolumn.clean_by_age",
+    "assign_offsets": "kolumn.conversion.broker",
+    "for_fetch": "kolumn.conversion.broker",
+    "mirror": "kolumn.conversion.broker",
+    "clean": "kolumn.compaction.by_age",
+    "Cleaning": "kolumn.compaction.by_age",
     "space": "kolumn.accounting.formats",
     "Space": "kolumn.accounting.formats",
     "compact": "kolumn.compaction.compact",
@@ -76,13 +76,13 @@ _LAZY = {
     "Conversion": "kolumn.conversion.convert",
     "read_cudf": "kolumn.gpu_api",
     "read_pylibcudf": "kolumn.gpu_api",
-    "Report": "kolumn.report",
-    "tidy": "kolumn.leftovers",
-    "Leftover": "kolumn.leftovers",
-    "Damage": "kolumn.damage",
-    "Skipped": "kolumn.damage",
-    "warmup": "kolumn.compile_ahead",
-    "Warmup": "kolumn.compile_ahead",
+    "Report": "kolumn.verification.report",
+    "tidy": "kolumn.commit.leftovers",
+    "Leftover": "kolumn.commit.leftovers",
+    "Damage": "kolumn.damage.findings",
+    "Skipped": "kolumn.damage.findings",
+    "warmup": "kolumn.cpu_fallback.machine.compile_ahead",
+    "Warmup": "kolumn.cpu_fallback.machine.compile_ahead",
 }
 
 

@@ -6,19 +6,19 @@ from typing import Any
 import pyarrow as pa
 
 from kolumn.backend import require
-from kolumn.batch_table import batch_tables
-from kolumn.damage import Tally
-from kolumn.decode import OnDamage, scan_ranges
-from kolumn.find_transactions import with_transactions
+from kolumn.damage.remarks import REMARKED, Kind, Remark, null_values, remark_table
+from kolumn.decode.pipeline import OnDamage, scan_ranges
+from kolumn.decode.result import Tally
+from kolumn.entries.replaced import with_twins, without_replaced
+from kolumn.log.batch_table import batch_tables
+from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
-from kolumn.payload import as_strings, check_payload, strings_of
-from kolumn.plan import with_twins, without_replaced
-from kolumn.remarks import REMARKED, Kind, Remark, null_values, remark_table
 from kolumn.replicas.copies import Overlap, one_log, overlaps
 from kolumn.replicas.ranges import log_ranges, whole_ranges
-from kolumn.report import Report, make_report
 from kolumn.schema import BATCH_SCHEMA, record_schema
-from kolumn.source import Range, Segment, find_segments
+from kolumn.source.payloads import as_strings, check_payload, strings_of
+from kolumn.source.segments import Range, Segment, find_segments
+from kolumn.verification.report import Report, make_report
 
 
 def live_segments(source: Any, options: Options) -> list[Segment]:

@@ -4,9 +4,8 @@
 """
 
 import os
-from typing import Any
 
-from kolumn import compile_ahead
+from kolumn.cpu_fallback.machine import compile_ahead
 from kolumn.errors import ArgumentError
 
 
@@ -29,21 +28,6 @@ RESIDENT = "gpu, resident"
 """Name, inside of Kolumn, of the backend whose columns stay on the GPU."""
 
 
-def opened(backend: str) -> Any:
-    """Class of the chunks of a backend: `on_host.HostChunk`, `on_device.DeviceChunk` or `columns_on_device.ResidentChunk`."""
-    if backend == RESIDENT:
-        from kolumn.columns_on_device import ResidentChunk
-
-        return ResidentChunk
-    if choose(backend) == "gpu":
-        from kolumn.on_device import DeviceChunk
-
-        return DeviceChunk
-    from kolumn.on_host import HostChunk
-
-    return HostChunk
-
-
 def require(backend: str) -> None:
     """Make sure that the backend can run here, and that its machine code is there, before anything is read.
 
@@ -53,7 +37,7 @@ def require(backend: str) -> None:
         A GPU was asked for, and there is none, or a package is missing.
     """
     if choose(backend) == "gpu":
-        from kolumn.kernels.device import runtime
+        from kolumn.kernels.machine.device import runtime
 
         runtime()
     else:

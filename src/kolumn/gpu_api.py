@@ -4,13 +4,13 @@ from typing import Any
 
 from kolumn.api import live_segments, read
 from kolumn.backend import RESIDENT, require
-from kolumn.columns_on_device import ResidentOptions
-from kolumn.decode import scan_ranges
+from kolumn.decode.device.resident import ResidentOptions
+from kolumn.decode.pipeline import scan_ranges
 from kolumn.errors import ArgumentError
-from kolumn.find_transactions import with_transactions
+from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.replicas.ranges import log_ranges
-from kolumn.transactions import matter
+from kolumn.transactions.states import matter
 
 
 def read_pylibcudf(
@@ -80,7 +80,7 @@ def _read(source: Any, payload: str, values: Any, options: dict[str, Any]) -> tu
     require(chosen.backend)
     ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
     tables = list(scan_ranges(ranges, resident))
-    from kolumn.kernels.assemble import concatenate
+    from kolumn.kernels.columns.assemble import concatenate
 
     return concatenate(tables, resident), names
 
@@ -90,20 +90,20 @@ def _values(format: str | None, schema: Any, skip: int, separator: str) -> Any:
         if schema is not None or skip or separator != ",":
             raise ArgumentError("value_schema, value_skip and value_separator go with value_format")
         return None
-    from kolumn.kernels.value_schema import Values
+    from kolumn.kernels.values.schema import Values
 
     return Values.of(format, schema, skip, separator)
 
 
 def read_cudf(source: Any, **options: Any) -> Any:
     """The same as a cudf.DataFrame; parameters and errors as `read_pylibcudf`."""
-    from kolumn.kernels.frame import from_pylibcudf
+    from kolumn.kernels.columns.frame import from_pylibcudf
 
     return from_pylibcudf(*read_pylibcudf(source, **options))
 
 
 def _by_host(source: Any, payload: str, options: dict[str, Any]) -> tuple[Any, list[str]]:
-    from kolumn.kernels.assemble import from_arrow
+    from kolumn.kernels.columns.assemble import from_arrow
 
     table = read(source, **{**options, "binary": "contiguous"})
     return from_arrow(table, payload), table.column_names

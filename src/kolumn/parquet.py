@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kolumn.backend import require
-from kolumn.commit import Commit
-from kolumn.decode import OnDamage, scan_ranges
+from kolumn.commit.run import Commit
+from kolumn.commit.staged_file import StagedFile
+from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.encode.outgoing import name_of, refuse_data_folder
 from kolumn.errors import ArgumentError
 from kolumn.options import Options
 from kolumn.schema import record_schema
-from kolumn.source import Range, Segment
-from kolumn.staged_file import StagedFile
-from kolumn.storage import base_name, is_url, parent
+from kolumn.source.segments import Range, Segment
+from kolumn.source.storage import base_name, is_url, parent
 
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 
@@ -35,7 +35,7 @@ def write_parquet(
     """Write one file for each segment that has records, and yield its ranges and record count when the file is complete.
 
     Of copies that are merged, a file has the offsets from the segment on that it is named after, whichever copies they come from.
-    Files get their names when the iterator ends, all together (`kolumn.commit`); nothing is left of a run that fails.
+    Files get their names when the iterator ends, all together (`kolumn.commit.run`); nothing is left of a run that fails.
 
     Raises
     ------

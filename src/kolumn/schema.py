@@ -97,8 +97,8 @@ REMARK_SCHEMA = pa.schema(
         ("evidence", pa.string()),
     ]
 )
-"""One row for each thing that is no damage and that somebody should know; kinds: `kolumn.remarks.Kind`. ``offset`` and ``lastOffset``
-are the first and the last offset that it is about, ``evidence`` says what it was seen by."""
+"""One row for each remark: something that is no damage and that a person should know. Kinds: `kolumn.damage.remarks.Kind`. ``offset`` and
+``lastOffset`` are the first and the last offset concerned; ``evidence`` names what shows it."""
 
 SEGMENT_SCHEMA = pa.schema(
     [

@@ -17,16 +17,16 @@ from pyarrow import fs
 
 import kolumn
 from kolumn.api import live_segments
-from kolumn.manifest import Manifest
+from kolumn.commit.manifest import Manifest
 from kolumn.options import Options
 from kolumn.schema import BATCH_SCHEMA, record_schema
-from kolumn.spark_plugin.batches import BatchTableReader
-from kolumn.spark_plugin.jobs import plan_jobs, plan_tasks
-from kolumn.spark_plugin.options import ReadOptions
-from kolumn.spark_plugin.schema import spark_schema
+from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.parquet_export.jobs import plan_jobs, plan_tasks
+from kolumn.spark_plugin.parquet_export.staged import Layout, write_job
+from kolumn.spark_plugin.read.batches import BatchTableReader
+from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.source import RecordReader, with_columns
-from kolumn.spark_plugin.staged import Layout, write_job
-from kolumn.spark_plugin.stream import RecordStream
+from kolumn.spark_plugin.stream.reader import RecordStream
 
 COLUMNS = ("topic", "partition", "offset", "value")
 CHUNK = 700

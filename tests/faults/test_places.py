@@ -12,9 +12,9 @@ import pytest
 import kolumn
 from faults.writers import WRITERS, make_source
 from kit.faults import files, records, tree
-from kolumn.commit import Commit, remove_leftovers
+from kolumn.commit.run import Commit, remove_leftovers
+from kolumn.commit.staged_file import StagedFile
 from kolumn.errors import ArgumentError, KolumnError
-from kolumn.staged_file import StagedFile
 
 COMMANDS = {
     "convert": ("--codec", "none"),

@@ -13,7 +13,7 @@ from faults.changes import CHANGES, Others, make_log, table, write
 from faults.readers import READERS, Reader, Rows, fresh
 from kit.looks import Looks, Operation
 from kolumn.errors import KolumnError
-from kolumn.source import find_segments
+from kolumn.source.segments import find_segments
 
 FEW = 3
 STEPS = int(os.environ.get("KOLUMN_READ_STEPS", "15"))

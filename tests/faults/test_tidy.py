@@ -17,12 +17,14 @@ from faults.url_writers import export
 from faults.writers import make_source
 from kit.faults import records, tree
 from kit.object_store import objects
-from kolumn import job_owner, remote_commit, storage, target_lock
-from kolumn.commit import Commit
+from kolumn.commit import job_owner, target_lock
+from kolumn.commit import remote as remote_commit
+from kolumn.commit.leftovers import recover
+from kolumn.commit.manifest import Manifest, Target
+from kolumn.commit.run import Commit
+from kolumn.commit.staged_file import StagedFile
 from kolumn.errors import ArgumentError, KolumnError
-from kolumn.leftovers import recover
-from kolumn.manifest import Manifest, Target
-from kolumn.staged_file import StagedFile
+from kolumn.source import storage
 
 RUN = "0123456789abcdef" * 2
 
@@ -87,7 +89,7 @@ def test_what_a_spark_job_staged(tmp_path: Path, owner: dict[str, Any] | None, h
 
 def test_the_owner_is_a_jvm_where_one_is_above(tmp_path: Path) -> None:
     """Spark's data sources run in processes that end before the job does."""
-    script = f"from kolumn import job_owner; from pathlib import Path; job_owner.write_owner(Path({str(tmp_path)!r}), True)"
+    script = f"from kolumn.commit import job_owner; from pathlib import Path; job_owner.write_owner(Path({str(tmp_path)!r}), True)"
     java = tmp_path / "java"
     java.symlink_to("/bin/sh")
     command = f'{sys.executable} -c "{script}"; read line'
@@ -296,7 +298,7 @@ def test_two_that_carry_out_one_journal(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_two_commits_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one waits for the first, and is refused after a minute; it asks where logs end after that."""
-    publish = pytest.importorskip("kolumn.spark_plugin.publish")
+    publish = pytest.importorskip("kolumn.spark_plugin.write.publish")
     monkeypatch.setattr(target_lock, "WAIT_S", 0.2)
     pieces = []
     for name, rows in (("one", 10), ("two", 20)):

@@ -10,7 +10,7 @@ import pytest
 import kolumn
 from faults.writers import WRITERS, make_source
 from kit.faults import MAKES, Outcome, Step, Warm, Writer, files, tree
-from kolumn.commit import remove_leftovers
+from kolumn.commit.run import remove_leftovers
 
 each_writer = pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.name)
 tried = pytest.mark.parametrize("tries", [4, pytest.param(1000, marks=pytest.mark.slow, id="every")])

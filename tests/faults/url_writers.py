@@ -12,9 +12,10 @@ import kolumn
 from faults.writers import YOUNG, older_logs, one_is_there
 from kit import object_store
 from kit.faults import Writer
-from kolumn import remote_commit, storage
+from kolumn.commit import remote as remote_commit
+from kolumn.commit.manifest import FOLDER, Target
 from kolumn.encode.outgoing import send
-from kolumn.manifest import FOLDER, Target
+from kolumn.source import storage
 
 assert object_store.ObjectStore.protocol == "objects"
 URL = "objects://{target}"
@@ -30,7 +31,7 @@ def write_segment(source: Path, target: Path) -> None:
 
 def _publish(source: Path, target: Path, overwrite: bool) -> None:
     """The end of a Spark job: what its tasks have sent gets its names."""
-    from kolumn.spark_plugin.publish import Piece, publish
+    from kolumn.spark_plugin.write.publish import Piece, publish
 
     url = f"objects://{target}"
     staging, pieces = remote_commit.new_folder(url, "write"), []

@@ -52,7 +52,7 @@ def older_parquet(source: Path, target: Path) -> None:
 
 def _publish(source: Path, target: Path, overwrite: bool) -> None:
     """The end of a Spark job: what its tasks have staged gets its names."""
-    from kolumn.spark_plugin.publish import Piece, publish
+    from kolumn.spark_plugin.write.publish import Piece, publish
 
     pieces = []
     for partition in (0, 1):

@@ -10,7 +10,7 @@ from kit.emulated import Emulated, HostMemory, run_loops
 from kit.fuzz import MUTANTS
 from kit.mutate import make_segment, mutate
 from kit.outcome import COLUMNS, outcome
-from kolumn.kernels import device
+from kolumn.kernels.machine import device
 
 COUNT = max(150, MUTANTS // 100)
 

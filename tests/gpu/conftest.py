@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from kit.emulated import Emulated, HostMemory, run_loops
-from kolumn.kernels import device as current
+from kolumn.kernels.machine import device as current
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from kit.device_columns import resident, to_arrow
 from kit.draft_segments import FORMATS, Maker
 from kit.emulated import Emulated
 from kit.outcome import COLUMNS
-from kolumn.kernels.assemble import _check_size, to_pylibcudf
-from kolumn.kernels.table import Column, DeviceTable
+from kolumn.kernels.columns.assemble import _check_size, to_pylibcudf
+from kolumn.kernels.columns.table import Column, DeviceTable
 
 
 def as_bytes(array: Any) -> list[Any]:

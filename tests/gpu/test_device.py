@@ -74,7 +74,7 @@ def test_a_small_pool_is_enough(tmp_path: Path) -> None:
     """More than the pool holds goes through it, chunk by chunk."""
     import rmm.mr
 
-    from kolumn.kernels import device
+    from kolumn.kernels.machine import device
 
     device.runtime()
     number = device.opened()

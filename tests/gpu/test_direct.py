@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kolumn.kernels import direct
+from kolumn.kernels.machine import direct
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 import kolumn
-from kolumn import api, gpu_api, statistics
-from kolumn.decode import scan_ranges
-from kolumn.kernels import device
+from kolumn import api, gpu_api
+from kolumn.accounting import statistics
+from kolumn.decode.pipeline import scan_ranges
+from kolumn.kernels.machine import device
 from kolumn.options import Options
 from kolumn.parquet import write_parquet
 

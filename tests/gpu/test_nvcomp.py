@@ -6,7 +6,7 @@ import pytest
 
 from kolumn.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME
 from kolumn.errors import MissingError
-from kolumn.kernels.nvcomp import NAMES, Decompressor
+from kolumn.kernels.machine.nvcomp import NAMES, Decompressor
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from kit.draft_segments import FORMATS, Maker
 from kit.emulated import Emulated
 from kit.encoder import Record, batch, raw_batch
 from kit.outcome import COLUMNS, outcome
-from kolumn import on_device
+from kolumn.decode.device import chunk as on_device
 
 SEGMENTS = [(case, segment) for case in cases() for segment in case.segments]
 ON_BOTH = pytest.mark.parametrize(

@@ -14,10 +14,9 @@ import pytest
 import kolumn
 from kit.device_columns import resident, to_arrow
 from kit.emulated import Emulated
-from kolumn.kernels.device import runtime
-from kolumn.kernels.lines import MARKER
-from kolumn.kernels.value_schema import Values
-from kolumn.kernels.values import make_lines
+from kolumn.kernels.machine.device import runtime
+from kolumn.kernels.values.lines import MARKER, make_lines
+from kolumn.kernels.values.schema import Values
 
 SCHEMA = {
     "type": "record",
@@ -182,11 +181,11 @@ def test_lines_of_json(tmp_path: Path, device: Emulated) -> None:
 
 def _values_of(path: Path) -> list[Any]:
     """Where the values of a segment are, on the device."""
-    from kolumn.on_device import DeviceChunk
+    from kolumn.decode.device.chunk import DeviceChunk
     from kolumn.options import Options
-    from kolumn.plan import chunks
-    from kolumn.segment_file import SegmentFile
-    from kolumn.source import find_segments
+    from kolumn.plan.chunks import chunks
+    from kolumn.source.segment_file import SegmentFile
+    from kolumn.source.segments import find_segments
 
     (segment,) = find_segments(str(path))
     with SegmentFile(segment) as file:

@@ -7,12 +7,12 @@ import pyarrow as pa
 
 from kolumn.api import segments_of
 from kolumn.backend import RESIDENT
-from kolumn.columns_on_device import ResidentOptions
-from kolumn.decode import scan_ranges
-from kolumn.find_transactions import with_transactions
-from kolumn.kernels.table import Column, DeviceTable
+from kolumn.decode.device.resident import ResidentOptions
+from kolumn.decode.pipeline import scan_ranges
+from kolumn.kernels.columns.table import Column, DeviceTable
+from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
-from kolumn.seek import select_ranges
+from kolumn.plan.seek import select_ranges
 
 TYPES = {
     "int64": pa.int64(), "int32": pa.int32(), "int16": pa.int16(), "int8": pa.int8(), "uint8": pa.uint8(), "uint16": pa.uint16(),

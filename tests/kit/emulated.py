@@ -13,10 +13,11 @@ from isal import isal_zlib
 from numba import njit
 
 from kolumn.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME, gzip
-from kolumn.kernels import check, direct
-from kolumn.kernels.hop import hop
-from kolumn.kernels.kernel import WARP, Kernel
-from kolumn.kernels.runtime import PAD
+from kolumn.kernels import check
+from kolumn.kernels.fields.hop import hop
+from kolumn.kernels.machine import direct
+from kolumn.kernels.machine.kernel import WARP, Kernel
+from kolumn.kernels.machine.runtime import PAD
 
 _FILL = 0xA5
 """What memory holds that nobody has written: zeros would hide that."""

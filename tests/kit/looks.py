@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from kolumn import identity, storage
-from kolumn.segment_file import SegmentFile
+from kolumn.source import identity, storage
+from kolumn.source.segment_file import SegmentFile
 
 BY_NAME = ("stat", "lstat", "open", "listdir")
 BY_FILE = ("fstat", "pread", "preadv", "close")

@@ -27,12 +27,13 @@ from kit.emulated import Emulated, HostMemory, run_loops
 from kit.encoder import Record, batch
 from kit.mutate import make_segment, mutate
 from kit.outcome import COLUMNS, outcome
-from kolumn.kernels import check, decode, device, hop, kernel
-from kolumn.kernels.decode import Payloads
-from kolumn.kernels.kernel import KERNELS, WARP, Kernel
-from kolumn.kernels.lines import mark
-from kolumn.kernels.value_schema import Values
-from kolumn.kernels.values import make_lines
+from kolumn.kernels import check, decode
+from kolumn.kernels.fields import hop
+from kolumn.kernels.fields.decoded import Payloads
+from kolumn.kernels.machine import device, kernel
+from kolumn.kernels.machine.kernel import KERNELS, WARP, Kernel
+from kolumn.kernels.values.lines import make_lines, mark
+from kolumn.kernels.values.schema import Values
 
 BLOCK = 2 * WARP
 MOST_BYTES = 2000

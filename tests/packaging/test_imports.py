@@ -1,51 +1,16 @@
 """Who may import whom: the rules that keep the rooms apart, read from the source and tried in a fresh interpreter."""
 
-import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parents[2] / "src" / "kolumn"
+from kit.source_tree import LINKED, imports, modules
+
 CUDA = {"cudf", "cupy", "cuda", "kvikio", "nvcomp", "nvidia", "pylibcudf", "rmm"}
 # The command line shows and draws; nothing else needs these.
 TERMINAL = {"rich", "typer"}
-LINKED = {"kernels", "cpu_fallback", "spark_plugin"}
-
-
-def modules() -> list[Path]:
-    """Every module, by its path in the package."""
-    # glob, unlike rglob, can be told to go through the three links on every Python.
-    folders = [PACKAGE, *(folder for folder in PACKAGE.iterdir() if folder.is_dir() and folder.name != "__pycache__")]
-    return sorted(path.relative_to(PACKAGE) for folder in folders for path in folder.glob("*.py"))
-
-
-def imports(module: Path, *, top_only: bool = False) -> Iterator[str]:
-    """Full dotted names of what a module imports; with ``top_only`` only what importing it runs."""
-    tree = ast.parse((PACKAGE / module).read_text())
-    nodes = list(ast.walk(tree))
-    if top_only:
-        nodes = [node for statement in tree.body for node in _executed(statement)]
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module}: relative import in line {node.lineno}"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def _executed(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Nodes that run on import: not the bodies of functions, nor what only type checkers see."""
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-        return
-    if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING":
-        return
-    yield statement
-    for child in ast.iter_child_nodes(statement):
-        if isinstance(child, ast.stmt):
-            yield from _executed(child)
 
 
 def roots(module: Path) -> set[str]:
@@ -58,7 +23,7 @@ def is_in(name: str, *packages: str) -> bool:
 
 def test_the_tree_is_seen() -> None:
     found = {str(path) for path in modules()}
-    assert {"__init__.py", "errors.py", "formats/varint.py", "cpu_fallback/compile.py", "spark_plugin/source.py"} <= found
+    assert {"__init__.py", "errors.py", "formats/varint.py", "cpu_fallback/machine/compile.py", "spark_plugin/source.py"} <= found
 
 
 @pytest.mark.parametrize("module", modules(), ids=str)
@@ -83,9 +48,12 @@ def test_formats_know_no_file(module: Path) -> None:
     assert [name for name in imports(module) if not is_in(name, *allowed)] == []
 
 
-def test_source_knows_no_format() -> None:
-    names = [name for name in imports(Path("source.py")) if is_in(name, "kolumn")]
-    assert [name for name in names if not is_in(name, "kolumn.errors", "kolumn.storage")] == []
+@pytest.mark.parametrize("module", [path for path in modules() if path.parts[0] == "source"], ids=str)
+def test_source_knows_no_format(module: Path) -> None:
+    """Side files have checksums; and a segment file is told the format that it was read in."""
+    names = [name for name in imports(module) if is_in(name, "kolumn")]
+    known = ("kolumn.source", "kolumn.errors", "kolumn.arrow", "kolumn.formats.layouts", "kolumn.cpu_fallback.machine.checksum")
+    assert [name for name in names if not is_in(name, *known)] == []
 
 
 @pytest.mark.parametrize(("room", "other"), [("kernels", "cpu_fallback"), ("cpu_fallback", "kernels")])

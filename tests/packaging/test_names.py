@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parents[2] / "src" / "kolumn"
-FOLDERS = [PACKAGE, *(folder for folder in sorted(PACKAGE.iterdir()) if (folder / "__init__.py").is_file())]
+from kit.source_tree import PACKAGE, packages
+from kit.source_tree import modules as every_module
+
+FOLDERS = [PACKAGE / path for path in packages()]
 OWNERS = {
     "codecs/__init__.py": {"NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"},
-    "transactions.py": {"COMMITTED", "ABORTED", "OPEN"},
+    "transactions/states.py": {"COMMITTED", "ABORTED", "OPEN"},
     "formats/v2.py": {"ABORT", "COMMIT"},
     "formats/table.py": {"CREATE_TIME", "LOG_APPEND_TIME"},
 }
@@ -68,7 +70,7 @@ def bare(path: Path, names: set[str]) -> Iterator[str]:
                 yield f"{path.name}:{node.lineno}: {ast.unparse(node)}"
 
 
-SOURCES = [path for folder in FOLDERS for path in sorted(folder.glob("*.py"))]
+SOURCES = [PACKAGE / path for path in every_module()]
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))

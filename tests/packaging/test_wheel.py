@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kit.source_tree import modules
+
 ROOT = Path(__file__).resolve().parents[2]
 LINKED = ("kernels", "cpu_fallback", "spark_plugin")
 
@@ -31,12 +33,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def test_wheel_holds_the_tree(wheel: zipfile.ZipFile) -> None:
-    source = ROOT / "src" / "kolumn"
-    modules = {path.relative_to(source) for path in source.glob("*.py")}
-    for folder in (path for path in source.iterdir() if path.is_dir()):
-        modules |= {path.relative_to(source) for path in folder.rglob("*.py")}
     others = {"py.typed", "spark_plugin/discover_gpus.sh", "kernels/compiled/sizes.sm_90.cubin"}
-    expected = {f"kolumn/{path}" for path in modules} | {"pyspark_kolumn.py"} | {f"kolumn/{name}" for name in others}
+    expected = {f"kolumn/{path}" for path in modules()} | {"pyspark_kolumn.py"} | {f"kolumn/{name}" for name in others}
     assert {name for name in wheel.namelist() if ".dist-info/" not in name} == expected
 
 

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
 import kolumn.spark_plugin as plugin
-from kolumn.spark_plugin import parquet_export
-from kolumn.spark_plugin.java import use_java
-from kolumn.spark_plugin.staged import Job, Layout, write_job
+from kolumn.spark_plugin.parquet_export import export as parquet_export
+from kolumn.spark_plugin.parquet_export.staged import Job, Layout, write_job
+from kolumn.spark_plugin.session.java import use_java
 
 
 def session(package: str, home: Path) -> SparkSession:

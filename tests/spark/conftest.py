@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kolumn.spark_plugin import register
-from kolumn.spark_plugin.java import use_java
+from kolumn.spark_plugin.session.java import use_java
 
 # Every Java started here lives for seconds or minutes: the optimizing compiler costs more than it gives back.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")

@@ -25,13 +25,13 @@ from pyspark.sql.types import StructType
 
 import kolumn.spark_plugin as plugin
 from kit.faults import Steps
-from kolumn.manifest import Target
-from kolumn.spark_plugin import parquet_export
-from kolumn.spark_plugin.java import use_java
+from kolumn.commit.manifest import Target
+from kolumn.spark_plugin.options.write import WriteOptions
+from kolumn.spark_plugin.parquet_export import export as parquet_export
+from kolumn.spark_plugin.parquet_export.staged import Job, Layout, write_job
+from kolumn.spark_plugin.session.java import use_java
 from kolumn.spark_plugin.source import RecordSource
-from kolumn.spark_plugin.staged import Job, Layout, write_job
-from kolumn.spark_plugin.write import SegmentWriter
-from kolumn.spark_plugin.write_options import WriteOptions
+from kolumn.spark_plugin.write.writer import SegmentWriter
 
 ROWS, TASKS = 60, 3
 SLOW = 120

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from kolumn.spark_plugin import rapids, read_segments, register
-from kolumn.spark_plugin.java import use_java
+from kolumn.spark_plugin.session.java import use_java
 
 SPLIT = 50_000
 """Several splits: with one, Spark plans no exchange."""

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
 from kolumn.spark_plugin import read_segments
-from kolumn.spark_plugin.java import use_java
+from kolumn.spark_plugin.session.java import use_java
 
 
 def main(path: str, scratch: str) -> None:

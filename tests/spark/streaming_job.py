@@ -5,7 +5,7 @@ import sys
 from pyspark.sql import SparkSession
 
 from kolumn.spark_plugin import register
-from kolumn.spark_plugin.java import use_java
+from kolumn.spark_plugin.session.java import use_java
 
 
 def main(log: str, out: str, checkpoint: str, offsets: str) -> None:

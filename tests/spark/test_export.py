@@ -16,9 +16,10 @@ from pyspark.sql import SparkSession
 
 import kolumn
 from kolumn.api import segments_of
-from kolumn.manifest import Target
+from kolumn.commit.manifest import Target
 from kolumn.options import Options
-from kolumn.spark_plugin import export, parquet_export
+from kolumn.spark_plugin import export
+from kolumn.spark_plugin.parquet_export import export as parquet_export
 
 pytestmark = pytest.mark.spark
 

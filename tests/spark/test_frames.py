@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 import kolumn
 from kolumn.schema import RECORD_COLUMNS
 from kolumn.spark_plugin import read_segments
-from kolumn.spark_plugin.frames import crossing, crossing_schema
-from kolumn.spark_plugin.schema import spark_schema
+from kolumn.spark_plugin.read.frames import crossing, crossing_schema
+from kolumn.spark_plugin.read.schema import spark_schema
 
 pytestmark = pytest.mark.spark
 
@@ -108,8 +108,8 @@ def test_many_segments_are_planned_by_a_job(
     paths = [str(segment), str(small_segments)]
     by_threads = read_segments(spark, paths, columns=["offset"], split_bytes=30_000)
     jobs = len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
-    monkeypatch.setattr("kolumn.spark_plugin.session.MANY", 3)
-    monkeypatch.setattr("kolumn.spark_plugin.session.ThreadPoolExecutor", None)
+    monkeypatch.setattr("kolumn.spark_plugin.session.session.MANY", 3)
+    monkeypatch.setattr("kolumn.spark_plugin.session.session.ThreadPoolExecutor", None)
     frame = read_segments(spark, paths, columns=["offset"], split_bytes=30_000)
     assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(None)) == jobs + 1
     assert frame.collect() == by_threads.collect()

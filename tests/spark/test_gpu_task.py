@@ -12,18 +12,19 @@ from pyarrow import fs
 import kolumn
 from kolumn.api import segments_of
 from kolumn.errors import ArgumentError, MissingError
-from kolumn.find_transactions import with_transactions
-from kolumn.kernels import device
+from kolumn.kernels.machine import device
+from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.schema import record_schema
-from kolumn.source import Range
-from kolumn.spark_plugin import gpu_task, reading
-from kolumn.spark_plugin.bounds import resolve
-from kolumn.spark_plugin.frames import apply, read_segments
-from kolumn.spark_plugin.options import ReadOptions
-from kolumn.spark_plugin.schema import spark_schema
-from kolumn.spark_plugin.splits import Split
-from kolumn.spark_plugin.staged import Job, Layout, write_job
+from kolumn.source.segments import Range
+from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.parquet_export.staged import Job, Layout, write_job
+from kolumn.spark_plugin.read import task as reading
+from kolumn.spark_plugin.read.bounds import resolve
+from kolumn.spark_plugin.read.frames import apply, read_segments
+from kolumn.spark_plugin.read.schema import spark_schema
+from kolumn.spark_plugin.read.splits import Split
+from kolumn.spark_plugin.session import gpu_task
 
 
 @pytest.mark.parametrize(

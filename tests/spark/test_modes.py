@@ -11,12 +11,14 @@ from pyarrow import fs
 
 import kolumn
 from kolumn.api import live_segments
-from kolumn.manifest import Target
+from kolumn.commit.manifest import Target
 from kolumn.options import Options
-from kolumn.spark_plugin import java, parquet_export, staged
-from kolumn.spark_plugin.schema import spark_schema
-from kolumn.spark_plugin.write import SegmentWriter
-from kolumn.spark_plugin.write_options import WriteOptions
+from kolumn.spark_plugin.options.write import WriteOptions
+from kolumn.spark_plugin.parquet_export import export as parquet_export
+from kolumn.spark_plugin.parquet_export import staged
+from kolumn.spark_plugin.read.schema import spark_schema
+from kolumn.spark_plugin.session import java
+from kolumn.spark_plugin.write.writer import SegmentWriter
 
 RECORDS = pa.RecordBatch.from_pydict({"value": pa.array([b"%d" % i for i in range(1000)], pa.binary())})
 

@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 
 import kolumn
 from kolumn.errors import ArgumentError, MissingError
-from kolumn.spark_plugin import rapids, rapids_jar
-from kolumn.spark_plugin.rapids_plan import parse
+from kolumn.spark_plugin import rapids
+from kolumn.spark_plugin.rapids import jar as rapids_jar
+from kolumn.spark_plugin.rapids.plan import parse
 
 TOPIC = Path(__file__).resolve().parents[1] / "data" / "corpus" / "v2-java" / "java-zstd-0"
 
@@ -136,7 +137,7 @@ def test_a_jar_that_cannot_be_fetched(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.delenv("KOLUMN_RAPIDS_JAR", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("kolumn.spark_plugin.rapids_jar.find_java", lambda: tmp_path / "java")
+    monkeypatch.setattr("kolumn.spark_plugin.rapids.jar.find_java", lambda: tmp_path / "java")
     with pytest.raises(MissingError, match="classifier cuda13, could not be fetched: no network"):
         rapids.fetch_jar()
     assert list((tmp_path / ".cache/kolumn/jars").iterdir()) == []

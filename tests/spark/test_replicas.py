@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 import kolumn
 from kolumn.spark_plugin import export, read_segments
-from kolumn.spark_plugin.options import ReadOptions
-from kolumn.spark_plugin.schema import spark_schema
-from kolumn.spark_plugin.splits import plan_splits
-from kolumn.spark_plugin.stream import RecordStream
+from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.read.schema import spark_schema
+from kolumn.spark_plugin.read.splits import plan_splits
+from kolumn.spark_plugin.stream.reader import RecordStream
 
 pytestmark = pytest.mark.spark
 

@@ -13,11 +13,11 @@ from pyspark.sql.datasource import InputPartition
 
 import kolumn
 from kolumn.errors import KolumnError
-from kolumn.source import Range, Segment
+from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin import DamageSource, RecordSource
-from kolumn.spark_plugin.options import ReadOptions
-from kolumn.spark_plugin.schema import MAX_BYTES, MAX_ROWS, conform
-from kolumn.spark_plugin.splits import pack, plan_splits
+from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.read.schema import MAX_BYTES, MAX_ROWS, conform
+from kolumn.spark_plugin.read.splits import pack, plan_splits
 
 
 def ranges(*sizes: int) -> list[Range]:

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from kit.encoder import Record, batch
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.schema import record_schema
-from kolumn.spark_plugin.options import ReadOptions
-from kolumn.spark_plugin.schema import spark_schema
+from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.source import with_columns
-from kolumn.spark_plugin.stream import RecordStream
+from kolumn.spark_plugin.stream.reader import RecordStream
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kit.encoder import Record, batch
 from kolumn.spark_plugin.source import RecordSource, with_columns
-from kolumn.spark_plugin.stream import RecordStream
+from kolumn.spark_plugin.stream.reader import RecordStream
 
 pytestmark = pytest.mark.spark
 

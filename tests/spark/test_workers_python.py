@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 import kolumn
 from kolumn.errors import MissingError
-from kolumn.spark_plugin import workers_python
+from kolumn.spark_plugin.session import workers_python
 
 JOB = Path(__file__).with_name("workers_python_job.py")
 

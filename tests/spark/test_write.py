@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 import kolumn
+from kolumn.commit.remote import new_folder
 from kolumn.errors import ArgumentError, KolumnError
-from kolumn.remote_commit import new_folder
-from kolumn.spark_plugin.publish import Piece, publish
+from kolumn.spark_plugin.options.write import WriteOptions
 from kolumn.spark_plugin.source import RecordSource
-from kolumn.spark_plugin.write import SegmentWriter
-from kolumn.spark_plugin.write_options import WriteOptions
+from kolumn.spark_plugin.write.publish import Piece, publish
+from kolumn.spark_plugin.write.writer import SegmentWriter
 
 pytestmark = pytest.mark.spark
 
@@ -233,13 +233,13 @@ class DyingWriter(SegmentWriter):
     """Its process is killed when it has given three files their names, or taken them away."""
 
     def commit(self, messages: Any) -> None:
-        import kolumn.commit
-        from kolumn import storage
+        import kolumn.commit.run
+        from kolumn.source import storage
 
         done: list[Any] = []
         owner, name = (storage, "move") if storage.is_url(self.options.path) else (os, "rename")
         if owner is os and not self.overwrite:
-            owner, name = kolumn.commit, "_name_new"
+            owner, name = kolumn.commit.run, "_name_new"
         real = getattr(owner, name)
 
         def dies(*args: Any) -> None:
@@ -290,7 +290,7 @@ KILLED_JOB = """
 import sys, time
 from pyspark.sql import SparkSession
 from kolumn.spark_plugin import register
-from kolumn.spark_plugin.java import use_java
+from kolumn.spark_plugin.session.java import use_java
 
 use_java()
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1").getOrCreate()

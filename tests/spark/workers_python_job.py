@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from kolumn.errors import MissingError
 from kolumn.spark_plugin import read_segments, register
-from kolumn.spark_plugin.java import use_java
+from kolumn.spark_plugin.session.java import use_java
 
 
 def main(path: str) -> None:

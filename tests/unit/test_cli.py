@@ -13,7 +13,7 @@ import pytest
 
 import kolumn
 from kit.rows_as_lines import shown
-from kolumn.compile_ahead import GROUPS
+from kolumn.cpu_fallback.machine.compile_ahead import GROUPS
 
 CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 TOPIC = CORPUS / "upgraded" / "upgraded-gzip-0"

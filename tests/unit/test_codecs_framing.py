@@ -9,8 +9,8 @@ import pytest
 
 from kolumn.codecs import DEFLATE, END, LZ4_BLOCK, SNAPPY_BLOCK, STORED, ZSTD_FRAME, flaws, gzip, lz4, snappy, zstd
 from kolumn.codecs.xxh32 import xxh32
-from kolumn.cpu_fallback import blocks
-from kolumn.cpu_fallback.compile import compiled
+from kolumn.cpu_fallback.inflate import blocks
+from kolumn.cpu_fallback.machine.compile import compiled
 
 MODULES = {1: gzip, 2: snappy, 3: lz4, 4: zstd}
 LZ4_JAVA = bytes.fromhex("04224d18 60 40 82")  # magic, FLG: version 1 and independent blocks, BD: 64 KiB, header checksum

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from kolumn.codecs import xxh32
-from kolumn.cpu_fallback.inflate import PAD, Inflated, inflate
+from kolumn.cpu_fallback.inflate.arena import PAD, Inflated, inflate
 from kolumn.errors import Code
 
 XERIAL = bytes.fromhex("82534e4150505900 00000001 00000001")

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import kolumn
-from kolumn import compile_ahead
-from kolumn.compile_lock import locked
+from kolumn.cpu_fallback.machine import compile_ahead
+from kolumn.cpu_fallback.machine.compile_lock import locked
 
 CORPUS = Path(__file__).resolve().parents[1] / "data" / "corpus"
 LONG = 300
@@ -26,7 +26,7 @@ LONG = 300
 SMALL = """
 import json, os, signal, sys
 from contextlib import contextmanager
-from kolumn import compile_ahead, compilers
+from kolumn.cpu_fallback.machine import compile_ahead, compilers
 
 @contextmanager
 def announce(text, steps):
@@ -56,7 +56,8 @@ def marks(cache: Path) -> set[str]:
 
 def test_every_loop_is_in_a_group() -> None:
     folder = Path(kolumn.__file__).parent / "cpu_fallback"
-    with_loops = {path.stem for path in folder.glob("*.py") if re.search(r"^@compiled$", path.read_text(), re.MULTILINE)}
+    modules = [path for path in folder.rglob("*.py") if re.search(r"^@compiled$", path.read_text(), re.MULTILINE)]
+    with_loops = {".".join(path.relative_to(folder).with_suffix("").parts) for path in modules}
     listed = [name for modules in compile_ahead.GROUPS.values() for name in modules]
     assert sorted(listed) == sorted(with_loops)
 
@@ -67,8 +68,8 @@ import json, sys
 from pathlib import Path
 import pyarrow as pa
 import kolumn
-from kolumn.cpu_fallback.arrays import signature
-from kolumn.cpu_fallback.compile import LOOPS
+from kolumn.cpu_fallback.machine.arrays import signature
+from kolumn.cpu_fallback.machine.loops import LOOPS
 corpus, scratch = map(Path, sys.argv[1:])
 sources = [str(path) for path in corpus.glob("*/*-0")]
 for source in sources:
@@ -124,14 +125,14 @@ def test_annotations_are_what_loops_are_called_with(tmp_path: Path) -> None:
     called, wrong = json.loads(answer.stdout)
     assert wrong == {}
     # The sets of enriched messages are always put together anew, so nothing measures those that are given.
-    never = ["kolumn.cpu_fallback.encode_tagged:measure"]
-    assert sorted({name for group in compile_ahead.GROUPS for name in compile_ahead.loops(group)} - set(called)) == never
+    never = ["kolumn.cpu_fallback.encode.tagged:measure"]
+    assert sorted({name for group in compile_ahead.GROUPS for name in compile_ahead.loops_of(group)} - set(called)) == never
 
 
 def test_the_first_compiles_for_all(tmp_path: Path) -> None:
     """Of two processes that begin together one compiles, and the other waits for it, and says so."""
     program = "print(json.dumps(compile_ahead._ensure('reading')))"
-    both = [start(program, tmp_path, reading=("index", "timestamps")) for _ in range(2)]
+    both = [start(program, tmp_path, reading=("count", "columns.timestamps")) for _ in range(2)]
     told = [[json.loads(line) for line in finish(process)] for process in both]
     assert sorted(lines[-1] for lines in told) == [0, 3]
     compiling = [text for lines in told for text, *_ in lines[:-1] if text.startswith("compiling machine code for reading, once")]
@@ -140,11 +141,11 @@ def test_the_first_compiles_for_all(tmp_path: Path) -> None:
     # All is there now: nothing is announced, nor compiled by a call.
     call = """
 import numpy as np
-from kolumn.cpu_fallback.timestamps import microseconds
+from kolumn.cpu_fallback.columns.timestamps import microseconds
 microseconds(np.frombuffer(bytes(8), np.int64), np.zeros(1, np.int64), 0)
 print(sum(microseconds.stats.cache_misses.values()))
 """
-    assert finish(start(call, tmp_path, reading=("index", "timestamps"))) == ["0"]
+    assert finish(start(call, tmp_path, reading=("count", "columns.timestamps"))) == ["0"]
     modes = {path.stat().st_mode & 0o022 for path in [tmp_path, *tmp_path.rglob("*")]}
     assert modes == {0}
 
@@ -152,11 +153,11 @@ print(sum(microseconds.stats.cache_misses.values()))
 def test_a_call_has_its_group_compiled(tmp_path: Path) -> None:
     call = """
 import numpy as np
-from kolumn.cpu_fallback.timestamps import microseconds
+from kolumn.cpu_fallback.columns.timestamps import microseconds
 microseconds(np.frombuffer(bytes(8), np.int64), np.zeros(1, np.int64), 0)
 print(sum(microseconds.stats.cache_misses.values()))
 """
-    *announced, misses = finish(start(call, tmp_path, reading=("timestamps", "columns"), writing=("restride",)))
+    *announced, misses = finish(start(call, tmp_path, reading=("columns.timestamps", "columns.columns"), writing=("encode.restride",)))
     assert [json.loads(line)[1] for line in announced] == [2]
     assert misses == "0"
     assert marks(tmp_path) == {"reading.ready"}
@@ -224,7 +225,7 @@ class Waited:
 
 def test_waiting_for_another_process(tmp_path: Path) -> None:
     holder = """
-from kolumn.compile_lock import locked
+from kolumn.cpu_fallback.machine.compile_lock import locked
 from pathlib import Path
 with locked(Path(sys.argv[1]), None) as told:
     told(2, 5)
@@ -246,9 +247,9 @@ def test_without_a_folder_the_process_compiles_itself(tmp_path: Path) -> None:
     program = """
 import warnings
 warnings.simplefilter("ignore")
-from kolumn.cpu_fallback import compile
-compile.folder = lambda: None
-from kolumn.cpu_fallback.timestamps import microseconds
+from kolumn.cpu_fallback.machine import loops
+loops.folder = compile_ahead.folder = lambda: None
+from kolumn.cpu_fallback.columns.timestamps import microseconds
 import numpy as np
 target = np.zeros(1, np.int64)
 microseconds(np.frombuffer(b"\\1" + bytes(7), np.int64), target, 0)
@@ -258,7 +259,7 @@ try:
 except Exception as error:
     print(type(error).__name__, "KOLUMN_CACHE_DIR" in str(error))
 """
-    announced, result, error = finish(start(program, tmp_path, reading=("timestamps",)))
+    announced, result, error = finish(start(program, tmp_path, reading=("columns.timestamps",)))
     assert json.loads(announced) == ["compiling machine code in this process and for it alone", 0]
     assert result == "1000 True"
     assert error == "MissingError True"
@@ -268,20 +269,20 @@ except Exception as error:
 def test_broken_machine_code_is_compiled_anew(tmp_path: Path) -> None:
     call = """
 import numpy as np
-from kolumn.cpu_fallback.timestamps import microseconds
+from kolumn.cpu_fallback.columns.timestamps import microseconds
 microseconds(np.frombuffer(bytes(8), np.int64), np.zeros(1, np.int64), 0)
 print(sum(microseconds.stats.cache_misses.values()))
 """
-    finish(start("compile_ahead.prepare()", tmp_path, reading=("timestamps",)))
+    finish(start("compile_ahead.prepare()", tmp_path, reading=("columns.timestamps",)))
     for path in tmp_path.glob("*/*.nb?"):
         path.write_bytes(path.read_bytes()[:100])
-    assert finish(start(call, tmp_path, reading=("timestamps",)))[-1] == "1"
-    assert finish(start(call, tmp_path, reading=("timestamps",))) == ["0"]
+    assert finish(start(call, tmp_path, reading=("columns.timestamps",)))[-1] == "1"
+    assert finish(start(call, tmp_path, reading=("columns.timestamps",))) == ["0"]
 
 
 def test_warmup_says_what_it_did(tmp_path: Path) -> None:
     program = "done = compile_ahead.warmup(); print(json.dumps([done.loops, done.compiled, str(done.folder)])); print(done)"
-    groups = {"reading": ("timestamps",), "writing": ("restride",)}
+    groups = {"reading": ("columns.timestamps",), "writing": ("encode.restride",)}
     first = finish(start(program, tmp_path, **groups))
     (folder,) = tmp_path.iterdir()
     assert json.loads(first[-2]) == [3, 3, str(folder)]

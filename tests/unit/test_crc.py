@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from numba import njit
 
-from kolumn.cpu_fallback import checksum
-from kolumn.cpu_fallback import crc as chosen
-from kolumn.cpu_fallback.fold import folding, widest
-from kolumn.cpu_fallback.scalars import compiled
+from kolumn.cpu_fallback.machine import checksum
+from kolumn.cpu_fallback.machine import crc as chosen
+from kolumn.cpu_fallback.machine.fold import folding, widest
+from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.formats import crc
 
 BYTES = np.frombuffer(random.Random(5).randbytes(70_000), np.uint8).copy()
@@ -47,7 +47,7 @@ def test_every_way(kind: str) -> None:
     """The environment chooses when the module is imported, and code that was compiled for another choice is not taken for it."""
     script = (
         "import test_crc; test_crc.test_lengths_and_alignments()\n"
-        "from kolumn.cpu_fallback import compile, crc; print(crc.KIND, compile._fingerprint().rpartition('-')[2])"
+        "from kolumn.cpu_fallback.machine import crc, loops; print(crc.KIND, loops.version().rpartition('-')[2])"
     )
     environment = {**os.environ, "KOLUMN_CRC": kind, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)

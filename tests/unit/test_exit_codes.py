@@ -159,14 +159,15 @@ def test_signals(number: signal.Signals, code: int) -> None:
 
 
 READING = f"""
-import kolumn, kolumn.cli, kolumn.decode, signal, sys, time
+import kolumn, kolumn.cli, kolumn.decode.pipeline, os, signal, sys, time
 {NOTICED}
-decode_chunk = kolumn.decode.decode_chunk
+decode_chunk = kolumn.decode.pipeline.decode_chunk
 def slow(*arguments):
-    print("reading", file=sys.stderr, flush=True)
+    # In one call: threads must not mix their lines.
+    os.write(2, b"reading\\n")
     time.sleep(0.3)
     return decode_chunk(*arguments)
-kolumn.decode.decode_chunk = slow
+kolumn.decode.pipeline.decode_chunk = slow
 path = sys.argv[1]
 """
 CALLS = {

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kolumn import cache
-from kolumn.ownership import file_objection, objection
+from kolumn.machine_code import cache
+from kolumn.machine_code.ownership import file_objection, objection
 
 NOBODY = 65534
 
@@ -42,9 +42,9 @@ def test_others_may_write(folder: Path, mode: int) -> None:
 
 def test_a_group_may_write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.chmod(0o770)
-    monkeypatch.setattr("kolumn.ownership._is_private", lambda gid: False)
+    monkeypatch.setattr("kolumn.machine_code.ownership._is_private", lambda gid: False)
     assert "other users" in str(objection(folder))
-    monkeypatch.setattr("kolumn.ownership._is_private", lambda gid: True)
+    monkeypatch.setattr("kolumn.machine_code.ownership._is_private", lambda gid: True)
     assert objection(folder) is None
 
 
@@ -160,12 +160,12 @@ def test_planted_machine_code_does_not_run(folder: Path, tmp_path: Path) -> None
     bang = tmp_path / "bang"
     planted = f"""
 import pickle
-from kolumn.cpu_fallback import compile
+from kolumn.cpu_fallback.machine import loops
 from test_ownership import Bomb
 from pathlib import Path
-place = Path({str(folder)!r}, compile._fingerprint())
+place = Path({str(folder)!r}, loops.version())
 place.mkdir()
-from kolumn.cpu_fallback.timestamps import microseconds
+from kolumn.cpu_fallback.columns.timestamps import microseconds
 name = microseconds._cache._impl.filename_base if hasattr(microseconds._cache, "_impl") else None
 (place / f"{{name}}.nbi").write_bytes(pickle.dumps(Bomb(Path({str(bang)!r}))))
 (place / "reading.ready").touch()
@@ -174,7 +174,7 @@ name = microseconds._cache._impl.filename_base if hasattr(microseconds._cache, "
     subprocess.run([sys.executable, "-c", planted], env={**os.environ, "PYTHONPATH": path}, check=True)
     (index,) = folder.glob("*/*.nbi")
     assert "timestamps.microseconds" in index.name
-    used = "import kolumn; from kolumn.cpu_fallback import compile; print(kolumn.read({!r}).num_rows, compile.folder())"
+    used = "import kolumn; from kolumn.cpu_fallback.machine import loops; print(kolumn.read({!r}).num_rows, loops.folder())"
     segment = Path(__file__).resolve().parents[1] / "data" / "corpus" / "upgraded" / "upgraded-gzip-0"
     environment = {**os.environ, "PYTHONPATH": path, "KOLUMN_CACHE_DIR": str(folder), "XDG_CACHE_HOME": str(own_cache(tmp_path))}
     answer = subprocess.run([sys.executable, "-c", used.format(str(segment))], env=environment, capture_output=True, text=True, check=True)
@@ -188,11 +188,11 @@ name = microseconds._cache._impl.filename_base if hasattr(microseconds._cache, "
 
 def own_cache(tmp_path: Path) -> Path:
     """A cache folder with the machine code that the tests use already."""
-    from kolumn.cpu_fallback import compile
+    from kolumn.cpu_fallback.machine import loops
 
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
-    place = compile.folder()
+    place = loops.folder()
     assert place is not None
     (home / "kolumn").symlink_to(place.parent)
     return home

@@ -5,7 +5,7 @@ from pathlib import Path
 import crc32c
 import pytest
 
-from kolumn.side_files import read_snapshot, read_txnindex
+from kolumn.source.side_files import read_snapshot, read_txnindex
 
 ENTRY = bytes.fromhex(
     "0000"  # version 0

@@ -9,8 +9,8 @@ import pytest
 
 import kolumn
 from kolumn.errors import ArgumentError, MissingError
-from kolumn.source import find_segments
-from kolumn.storage import _file_system
+from kolumn.source.segments import find_segments
+from kolumn.source.storage import _file_system
 
 
 def test_links_to_nothing_are_passed_over(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from kit.oracle import _text
-from kolumn import utf8
+from kolumn.arrow import utf8
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from kolumn.codecs import NONE
 from kolumn.formats import layouts, table
-from kolumn.pieces import Piece
+from kolumn.log.pieces import Piece
 
 PARTS = ("keys", "values", "headers", "offsets", "timestamps", "lengths", "crc", "producer", "attributes", "compression")
 """What bytes are for. ``headers`` are those of records; ``lengths`` counts too, and where varints are longer than they need be that too;

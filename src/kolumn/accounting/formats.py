@@ -12,19 +12,19 @@ from kolumn.codecs import NAMES, ZSTD
 from kolumn.conversion.losses import Losses
 from kolumn.conversion.regroup import regroup
 from kolumn.conversion.retarget import Changes
-from kolumn.cpu_fallback.address import PAD
-from kolumn.cpu_fallback.walk import walk
-from kolumn.decode import OnDamage
+from kolumn.cpu_fallback.check.walk import walk
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.decode.pipeline import OnDamage
 from kolumn.encode.compress import codec_of
 from kolumn.encode.entries import Encoded
 from kolumn.encode.write import settings
-from kolumn.find_transactions import transactions_of_segment
 from kolumn.formats import layouts, table
+from kolumn.log.pieces import Piece, piece_of, pieces, whole_options
+from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
-from kolumn.pieces import Piece, piece_of, pieces, whole_options
-from kolumn.source import Segment
-from kolumn.storage import parent
-from kolumn.transactions import Transactions
+from kolumn.source.segments import Segment
+from kolumn.source.storage import parent
+from kolumn.transactions.states import Transactions
 
 TARGETS = (("kafka", 0), ("kafka", 1), ("kafka", 2), ("enriched", 1), ("kip98-draft", 2), ("v3-compact", 3), ("kip87", 2))
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from kolumn.accounting.anatomy import PARTS
 from kolumn.accounting.formats import Space
-from kolumn.commit import Commit
+from kolumn.commit.run import Commit
+from kolumn.commit.staged_file import StagedFile
 from kolumn.errors import ArgumentError, MissingError
-from kolumn.staged_file import StagedFile
 
 KINDS = (".svg", ".png", ".pdf")
 

@@ -80,6 +80,6 @@ def limits(max_batch_bytes: int | None, max_ratio: float | None) -> dict[str, An
 
 def size_of(sources: list[str]) -> int:
     """Bytes of the segments of some sources."""
-    from kolumn.source import find_segments
+    from kolumn.source.segments import find_segments
 
     return sum(segment.size for segment in find_segments(sources))

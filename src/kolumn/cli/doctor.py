@@ -69,10 +69,10 @@ def _machine() -> dict[str, Any]:
 
 def _cpu() -> dict[str, Any]:
     try:
-        from kolumn import compile_ahead
-        from kolumn.cpu_fallback import libisal, libzstd
-        from kolumn.cpu_fallback.compile import folder
-        from kolumn.cpu_fallback.crc import KIND
+        from kolumn.cpu_fallback.inflate import libisal, libzstd
+        from kolumn.cpu_fallback.machine import compile_ahead
+        from kolumn.cpu_fallback.machine.crc import KIND
+        from kolumn.cpu_fallback.machine.loops import folder
     except ImportError as error:
         return {"backend": f"can't run: {error}"}
     place = folder()
@@ -129,7 +129,7 @@ def _spark() -> dict[str, Any]:
 def _workers_python() -> str:
     """What a session that is started now would have its workers run."""
     try:
-        from kolumn.spark_plugin.workers_python import lacks_kolumn, of_workers
+        from kolumn.spark_plugin.session.workers_python import lacks_kolumn, of_workers
     except ImportError as error:
         return f"pyspark does not import: {error}"
     python = of_workers()

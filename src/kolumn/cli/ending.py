@@ -26,7 +26,7 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
         from kolumn.cli.compiling import compiling
-        from kolumn.compile_ahead import announce_by
+        from kolumn.cpu_fallback.machine.compile_ahead import announce_by
 
         announce_by(compiling)
         options = tuple(signature(function).parameters)

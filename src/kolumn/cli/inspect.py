@@ -26,7 +26,7 @@ from kolumn.cli.progress import progress
 from kolumn.cli.tables import fits, terminal_width
 
 if TYPE_CHECKING:
-    from kolumn.damage import Damage
+    from kolumn.damage.findings import Damage
 
 _NAMES = ["segment", "position", "size", "offsets", "count", "magic", "codec", "crc", "producer", "sequence", "epoch", "flags"]
 _OFTEN_SAME = ("magic", "codec", "epoch")

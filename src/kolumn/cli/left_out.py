@@ -7,7 +7,7 @@ import typer
 from kolumn.cli.common import DAMAGE, OK
 
 if TYPE_CHECKING:
-    from kolumn.damage import Skipped
+    from kolumn.damage.findings import Skipped
 
 _PLACES = 6
 
@@ -27,7 +27,7 @@ def counts(skipped: "Skipped") -> dict[str, int]:
 
 def say_of(done: Any) -> int:
     """The same for what a conversion or compaction left out, a stretch in a line before it."""
-    from kolumn.storage import shown
+    from kolumn.source.storage import shown
 
     for piece in done.skipped.damage:
         typer.echo(f"left out: {shown(piece.segment)}: position {piece.position}: {piece.reason}", err=True)

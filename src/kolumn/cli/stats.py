@@ -44,8 +44,8 @@ def stats(
 
     Example: `kolumn stats /var/lib/kafka/data`
     """
-    from kolumn.damage import Skipped
-    from kolumn.statistics import collect
+    from kolumn.accounting.statistics import collect
+    from kolumn.damage.findings import Skipped
 
     skipped = Skipped()
     with progress("decoding", lambda: size_of(sources)) as advance:

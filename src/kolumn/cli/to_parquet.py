@@ -65,8 +65,8 @@ def to_parquet(
     """
     sources, target = sources_and_target(paths, output)
     from kolumn.api import live_segments
-    from kolumn.damage import Skipped
-    from kolumn.find_transactions import with_transactions
+    from kolumn.damage.findings import Skipped
+    from kolumn.log.transactions import with_transactions
     from kolumn.options import Options, column_list
     from kolumn.parquet import write_parquet
     from kolumn.replicas.ranges import log_ranges

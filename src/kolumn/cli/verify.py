@@ -23,7 +23,7 @@ from kolumn.cli.common import (
 from kolumn.cli.progress import progress
 
 if TYPE_CHECKING:
-    from kolumn.report import Report
+    from kolumn.verification.report import Report
 
 
 @command

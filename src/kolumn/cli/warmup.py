@@ -8,7 +8,7 @@ from kolumn.cli.common import Json, command, print_json
 @command
 def warmup(json: Json = False) -> None:
     """Compile all machine code now instead of on first use, and say where it is kept: KOLUMN_CACHE_DIR, else your cache folder."""
-    from kolumn.compile_ahead import warmup
+    from kolumn.cpu_fallback.machine.compile_ahead import warmup
 
     done = warmup()
     if json:

@@ -12,25 +12,25 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.api import segments_of
+from kolumn.commit.staged_file import StagedFile
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.compaction.retention import Producers, Round
 from kolumn.compaction.rewrite import fate, rewrite
 from kolumn.conversion.convert import root_of, targets
-from kolumn.damage import Skipped
+from kolumn.damage.findings import Skipped
 from kolumn.encode.outgoing import Place, outgoing
 from kolumn.encode.segments import SegmentFiles
+from kolumn.entries.headers import headers
 from kolumn.errors import ArgumentError, CorruptBatchError
-from kolumn.find_transactions import transactions_of
 from kolumn.formats import layouts, table
+from kolumn.log.pieces import pieces, whole_options
+from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
-from kolumn.pieces import pieces, whole_options
-from kolumn.plan import headers
 from kolumn.replicas.copies import one_directory
-from kolumn.segment_file import SegmentFile
-from kolumn.source import SIDE_FILES, Segment
-from kolumn.staged_file import StagedFile
-from kolumn.storage import modified_ms, parent, read_bytes, with_suffix
-from kolumn.transactions import Transactions
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import SIDE_FILES, Segment
+from kolumn.source.storage import modified_ms, parent, read_bytes, with_suffix
+from kolumn.transactions.states import Transactions
 
 DAY_MS = 86_400_000
 _COPIED = 8 << 20

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.formats import layouts, table
-from kolumn.pieces import Piece
-from kolumn.transactions import ABORTED, Transactions
+from kolumn.log.pieces import Piece
+from kolumn.transactions.states import ABORTED, Transactions
 
 
 @dataclass

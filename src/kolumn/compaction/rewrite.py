@@ -15,7 +15,7 @@ from kolumn.encode.encoders import encoder
 from kolumn.encode.entries import Encoded, Settings
 from kolumn.encode.table import take_apart
 from kolumn.formats import layouts, table
-from kolumn.pieces import Piece
+from kolumn.log.pieces import Piece
 
 _COPY, _REBUILD, _EMPTY, _DROP, _MERGE = range(5)
 _LARGEST = 2**31 - 1

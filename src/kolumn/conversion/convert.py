@@ -14,21 +14,21 @@ from kolumn.conversion.losses import Losses, possible
 from kolumn.conversion.regroup import regroup
 from kolumn.conversion.restride import restride
 from kolumn.conversion.retarget import Changes
-from kolumn.damage import Skipped
+from kolumn.damage.findings import Skipped
 from kolumn.encode.compress import codec_of
 from kolumn.encode.entries import Encoded, Settings
 from kolumn.encode.outgoing import name_of, outgoing, parent_of, refuse_data_folder
 from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError, CorruptBatchError
-from kolumn.find_transactions import transactions_of_segment
 from kolumn.formats import layouts, table
+from kolumn.log.pieces import Piece, pieces, whole_options
+from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
-from kolumn.pieces import Piece, pieces, whole_options
 from kolumn.replicas.copies import one_directory
-from kolumn.source import Segment
-from kolumn.storage import base_name, is_url, parent, within
-from kolumn.transactions import Transactions
+from kolumn.source.segments import Segment
+from kolumn.source.storage import base_name, is_url, parent, within
+from kolumn.transactions.states import Transactions
 
 _COMPACT = (layouts.V3, layouts.V3_BARE)
 

@@ -17,7 +17,7 @@ from kolumn.encode.entries import Encoded, Settings
 from kolumn.encode.table import take_apart
 from kolumn.errors import ArgumentError
 from kolumn.formats import layouts, table
-from kolumn.pieces import Piece
+from kolumn.log.pieces import Piece
 
 _HEADED = (*layouts.BATCHES, layouts.KIP98)
 """Layouts whose header stays true when records are missing."""

@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from kolumn.cpu_fallback.address import PAD
-from kolumn.cpu_fallback.encode_batches import compact_headers, seal
-from kolumn.cpu_fallback.restride import plain_attributes
-from kolumn.cpu_fallback.restride import restride as rewrite
+from kolumn.cpu_fallback.encode.batches import compact_headers, seal
+from kolumn.cpu_fallback.encode.restride import plain_attributes
+from kolumn.cpu_fallback.encode.restride import restride as rewrite
+from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.encode.entries import Encoded, Settings
 from kolumn.formats import layouts, table, v2
-from kolumn.pieces import Piece
+from kolumn.log.pieces import Piece
 
 
 def restride(piece: Piece, how: Settings) -> Encoded:

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from kolumn.conversion import losses
 from kolumn.conversion.losses import Losses, holds
-from kolumn.cpu_fallback.message_flags import CONTROL_TYPES, KIP98_TYPES
+from kolumn.decode.host.message_flags import CONTROL_TYPES, KIP98_TYPES
 from kolumn.encode.entries import Settings
 from kolumn.formats import layouts, table
-from kolumn.transactions import ABORTED, OPEN, Transactions
+from kolumn.transactions.states import ABORTED, OPEN, Transactions
 
 _PRODUCER = {"producerId": -1, "producerEpoch": -1, "sequence": -1}
 

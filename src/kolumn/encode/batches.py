@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from kolumn.cpu_fallback.encode_batches import compact_headers, fill, measure, seal, split
+from kolumn.cpu_fallback.encode.batches import compact_headers, fill, measure, seal, split
 from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
 from kolumn.encode.table import Input
 from kolumn.formats import layouts, table, v2

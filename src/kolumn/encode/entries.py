@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.arrow.recycle import take
 from kolumn.codecs import NONE
-from kolumn.cpu_fallback.address import PAD
+from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.encode.compress import compress, level_of
 from kolumn.encode.table import ABSENT, Input
 from kolumn.errors import ArgumentError
 from kolumn.formats import table
-from kolumn.recycle import take
 
 _LARGEST_SEQUENCE = 2**31 - 1
 _LARGEST_ENTRY = 2**31 - 1

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kolumn.codecs import NONE, ZSTD
-from kolumn.cpu_fallback.encode_messages import fill, measure, split, wrap
+from kolumn.cpu_fallback.encode.messages import fill, measure, split, wrap
 from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
 from kolumn.encode.table import ABSENT, Input
 from kolumn.errors import ArgumentError

@@ -1,6 +1,6 @@
 """Where a run writes what is going to be called something: in its staging folder, for a URL in a folder of this machine that is sent to it.
 
-All names of a run appear together: on this machine by `kolumn.commit`, behind a URL by `kolumn.remote_commit`, there one after the
+All names of a run appear together: on this machine by `kolumn.commit.run`, behind a URL by `kolumn.commit.remote`, there one after the
 other in the order of `storage.logs_last`: an index without its log is no segment.
 """
 
@@ -10,12 +10,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kolumn import remote_commit, storage
-from kolumn.commit import Commit, refuse_existing
+from kolumn.commit import remote as remote_commit
+from kolumn.commit.leftovers import recover
+from kolumn.commit.run import Commit, refuse_existing
+from kolumn.commit.staged_file import FILES
 from kolumn.errors import ArgumentError, KolumnError
-from kolumn.leftovers import recover
-from kolumn.source import find_segments
-from kolumn.staged_file import FILES
+from kolumn.source import storage
+from kolumn.source.segments import find_segments
 
 Place = Callable[[str], AbstractContextManager[Path]]
 """From a name to where it has to be written while the context is open: a segment file with its indexes, or a folder of such."""

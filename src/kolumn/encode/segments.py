@@ -17,10 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from kolumn.commit.staged_file import StagedFile, final_name, make_folders, writing
 from kolumn.encode.entries import Encoded
 from kolumn.errors import ArgumentError
 from kolumn.formats import table
-from kolumn.staged_file import StagedFile, final_name, make_folders, writing
 
 _LARGEST_RELATIVE = 2**31 - 1
 _DIGITS = 20

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from kolumn.codecs import ZSTD
-from kolumn.cpu_fallback.encode_sets import fill, measure, seal, split
+from kolumn.cpu_fallback.encode.sets import fill, measure, seal, split
 from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
 from kolumn.encode.table import Input
 from kolumn.errors import ArgumentError

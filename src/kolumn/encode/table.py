@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.cpu_fallback.payloads import Payloads, Records
+from kolumn.cpu_fallback.encode.payloads import Payloads, Records
 from kolumn.errors import ArgumentError
 from kolumn.schema import HEADERS, RECORD_COLUMNS
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kolumn.codecs import NONE
-from kolumn.cpu_fallback.encode_tagged import WRAPPER_TAGS, fill, measure, split, wrap
+from kolumn.cpu_fallback.encode.tagged import WRAPPER_TAGS, fill, measure, split, wrap
 from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
 from kolumn.encode.messages import check
 from kolumn.encode.table import Input

@@ -16,7 +16,7 @@ from kolumn.encode.table import check_columns, take_apart
 from kolumn.errors import ArgumentError
 from kolumn.formats import layouts
 from kolumn.schema import unknown
-from kolumn.storage import within
+from kolumn.source.storage import within
 
 ROWS = 1 << 16
 """Rows that are encoded at a time, about, and bytes of keys and values."""

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.damage import Damage
-from kolumn.decode import scan_ranges
+from kolumn.damage.findings import Damage
+from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.replicas.examine import EPOCH, POSITION, SIZE, Examined
-from kolumn.source import Range
+from kolumn.source.segments import Range
 
 _COLUMNS = ("offset", "position", "timestampMs", "key", "value")
 

@@ -7,15 +7,15 @@ from itertools import combinations
 
 import numpy as np
 
-from kolumn import storage
-from kolumn.batch_table import entry_rows
-from kolumn.claims import LARGEST_SPAN
+from kolumn.entries.last_offsets import with_last_offsets
 from kolumn.errors import ArgumentError
 from kolumn.formats import table
-from kolumn.last_offsets import with_last_offsets
+from kolumn.log.batch_table import entry_rows
 from kolumn.options import Options
-from kolumn.segment_file import SegmentFile
-from kolumn.source import Segment, with_neighbours
+from kolumn.recovery.claims import LARGEST_SPAN
+from kolumn.source import storage
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import Segment, with_neighbours
 
 Key = tuple[str, int]
 """Topic and partition."""

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from kolumn.batch_table import entry_rows
-from kolumn.claims import LARGEST_SPAN
-from kolumn.cpu_fallback.batches import runs
+from kolumn.decode.host.run import runs
+from kolumn.decode.segment_end import absent_after
 from kolumn.errors import Code, CorruptBatchError
 from kolumn.formats import layouts, table
+from kolumn.log.batch_table import entry_rows
 from kolumn.options import Options
+from kolumn.recovery.claims import LARGEST_SPAN
 from kolumn.replicas.sequence import fitting
-from kolumn.segment_end import absent_after
-from kolumn.segment_file import SegmentFile
-from kolumn.source import Segment
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import Segment
 
 POSITION, SIZE, BASE, LAST, COUNT, CRC, EPOCH, WRAPS, WIDTH = range(9)
 """Columns of `Examined.entries`; WRAPS is 1 for wrappers around messages."""

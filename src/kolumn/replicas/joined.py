@@ -7,7 +7,7 @@ import numpy as np
 
 from kolumn.replicas.examine import BASE, LAST, POSITION, SIZE, WIDTH, Examined, Stretch
 from kolumn.replicas.window import BEHIND, LANE, LOW, ROW, WHOLE, Part
-from kolumn.source import Range, Segment
+from kolumn.source.segments import Range, Segment
 
 
 class Joined:

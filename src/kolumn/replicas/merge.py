@@ -24,7 +24,7 @@ from kolumn.replicas.examine import BASE, COUNT, HIGHEST, LAST, SIZE, Examined, 
 from kolumn.replicas.joined import Filled, Joined
 from kolumn.replicas.tails import Tail, unhealed
 from kolumn.replicas.window import Part, resolve
-from kolumn.source import Range, Segment
+from kolumn.source.segments import Range, Segment
 
 logger = logging.getLogger(__name__)
 

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from kolumn.find_transactions import neighbours, of_ranges, transactions_of
+from kolumn.log.transactions import neighbours, of_ranges, transactions_of
 from kolumn.options import Options
+from kolumn.plan.seek import select_ranges
 from kolumn.replicas.copies import Copies, Key, copies, in_order, linked, one_log
 from kolumn.replicas.merge import Merged, merge, trimmed
-from kolumn.seek import select_ranges
-from kolumn.source import Range, Segment
-from kolumn.storage import base_name
-from kolumn.transactions import Transactions, matter
+from kolumn.source.segments import Range, Segment
+from kolumn.source.storage import base_name
+from kolumn.transactions.states import Transactions, matter
 
 Select = Callable[[list[Segment], Options], list[Range]]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from kolumn.replicas.examine import BASE, SIZE, Examined, Stretch
 from kolumn.replicas.window import Part
-from kolumn.segment_file import SegmentFile
+from kolumn.source.segment_file import SegmentFile
 
 _BLOCK = 1 << 20
 

@@ -1,0 +1,48 @@
+"""Which entries can hold a row that the options ask for, by their headers alone."""
+
+from typing import Any, NamedTuple
+
+from numba.extending import register_jitable
+
+from kolumn.cpu_fallback.machine.arrays import Flags, Table
+from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.formats import layouts, table
+
+_MAGIC, _CODEC, _CONTROL, _UNKNOWN = table.MAGIC, table.CODEC, table.CONTROL, table.UNKNOWN
+_LAYOUT, _ENRICHED = table.LAYOUT, layouts.ENRICHED
+_BASE_OFFSET, _LAST_OFFSET, _MAX_TIMESTAMP = table.BASE_OFFSET, table.LAST_OFFSET, table.MAX_TIMESTAMP
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+
+
+class Limits(NamedTuple):
+    """Options as compiled code takes them; `LOWEST` and `HIGHEST` where there is no limit."""
+
+    check_crcs: bool
+    include_control: bool
+    start_offset: int
+    end_offset: int
+    start_timestamp: int
+
+
+@register_jitable
+def keeps(limit: Limits, row: Any) -> bool:
+    """Whether the entry of a row can hold records within the limits."""
+    if row[_CONTROL] != 0 and not limit.include_control:
+        return False
+    # A wrapper's offset equals its last record's only with relative inner offsets: in format 1, and never when it is 0.
+    messages = layouts.holds_messages(row[_LAYOUT])
+    tells = row[_CODEC] == 0 or not messages or row[_LAYOUT] == _ENRICHED or (row[_MAGIC] >= 1 and row[_LAST_OFFSET] != 0)
+    if row[_LAST_OFFSET] < limit.start_offset and tells and row[_LAST_OFFSET] != _UNKNOWN:
+        return False
+    if limit.end_offset != HIGHEST and row[_BASE_OFFSET] >= limit.end_offset and row[_BASE_OFFSET] != _UNKNOWN:
+        return False
+    # The largest timestamp of a batch is under its CRC and set by the broker; in a wrapper it may be the last record's.
+    return messages or row[_MAX_TIMESTAMP] >= limit.start_timestamp
+
+
+@compiled
+def select(limit: Limits, rows: Table, wanted: Flags) -> None:
+    """Set a flag for each entry whose row says that it can hold records within the limits."""
+    for b in range(rows.shape[0]):
+        wanted[b] = keeps(limit, rows[b])

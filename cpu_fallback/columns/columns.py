@@ -1,0 +1,218 @@
+"""Arrow columns on the CPU: memory for a run of batches, handed to `fields` as addresses, and put together afterwards."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.arrow import utf8
+from kolumn.arrow.recycle import take
+from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW, Payloads
+from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target
+from kolumn.cpu_fallback.machine.address import PAD, store32
+from kolumn.cpu_fallback.machine.scalars import compiled
+
+_VIEW = 16
+
+
+@compiled
+def store_zero(address: int) -> None:
+    """Begin a column of offsets."""
+    store32(address, 0)
+
+
+def allocate(size: int) -> pa.Buffer:
+    """Arrow memory of ``size`` bytes and the padding that wide copies need; not initialised."""
+    return take(size + PAD)[0]
+
+
+def used(buffer: pa.Buffer, size: int) -> pa.Buffer:
+    """The first ``size`` bytes of a buffer; copied where they would keep much more memory than they need."""
+    if size + PAD >= buffer.size // 2:
+        return buffer.slice(0, size)
+    kept, target = take(size + PAD)
+    target[:size] = memoryview(buffer).cast("B")[:size]
+    return kept.slice(0, size)
+
+
+def ones(rows: int) -> pa.Buffer:
+    """Validity bitmap of ``rows`` rows without a null."""
+    buffer, view = take((rows + 7) // 8 + PAD)
+    view[:] = b"\xff" * len(view)
+    return buffer
+
+
+def bitmap(valid: pa.Buffer, rows: int) -> tuple[pa.Buffer | None, int]:
+    """A validity bitmap as Arrow wants it and its null count; no bitmap where nothing is null."""
+    whole = np.frombuffer(valid, np.uint8, (rows + 7) // 8)
+    if (whole == 0xFF).all():
+        return None, 0
+    nulls = rows - int(np.unpackbits(whole, count=rows, bitorder="little").sum())
+    return (valid.slice(0, len(whole)), nulls) if nulls else (None, 0)
+
+
+@dataclass
+class BinaryColumn:
+    """Memory of one column of keys or values.
+
+    Attributes
+    ----------
+    mode : int
+        SKIP, COPY or VIEW.
+    arena, ends, valid, views : pa.Buffer, optional
+        As `Payloads` has their addresses.
+    """
+
+    mode: int
+    arena: pa.Buffer | None = None
+    ends: pa.Buffer | None = None
+    valid: pa.Buffer | None = None
+    views: pa.Buffer | None = None
+
+    @classmethod
+    def of(cls, mode: int, rows: int, payload_bytes: int) -> "BinaryColumn":
+        """Memory for at most ``rows`` payloads of ``payload_bytes`` together."""
+        if mode == SKIP:
+            return cls(SKIP)
+        if mode == VIEW:
+            return cls(VIEW, valid=ones(rows), views=allocate(rows * _VIEW))
+        ends = allocate(4 * (rows + 1))
+        store_zero(ends.address)
+        return cls(COPY, allocate(payload_bytes), ends, ones(rows))
+
+    @property
+    def null_bytes(self) -> Any:
+        """The validity bitmap as an array of bytes."""
+        return np.frombuffer(memoryview(self.valid), np.uint8) if self.valid is not None else np.empty(0, np.uint8)
+
+    @property
+    def payloads(self) -> Payloads:
+        """The addresses, for compiled code."""
+        return Payloads(self.mode, *(0 if b is None else b.address for b in (self.arena, self.ends, self.valid, self.views)))
+
+    def array(self, kind: pa.DataType, rows: int, used_bytes: int, sources: list[pa.Buffer]) -> pa.Array:
+        """Arrow array of the first ``rows`` payloads. Copies nothing; views keep ``sources`` alive."""
+        mask, nulls = bitmap(self.valid, rows)
+        if self.mode == VIEW:
+            assert self.views is not None
+            return pa.Array.from_buffers(kind, rows, [mask, used(self.views, rows * _VIEW), *sources], nulls)
+        assert self.ends is not None
+        assert self.arena is not None
+        buffers = [mask, used(self.ends, 4 * (rows + 1)), used(self.arena, used_bytes)]
+        if pa.types.is_binary_view(kind):
+            return pa.Array.from_buffers(pa.binary(), rows, buffers, nulls).cast(kind)
+        return pa.Array.from_buffers(kind, rows, buffers, nulls)
+
+
+@dataclass
+class Columns:
+    """Memory of the columns of a run of batches.
+
+    Attributes
+    ----------
+    offset, timestamp : pa.Buffer
+        int64; ms.
+    attributes, seconds : ndarray
+        As `Target` has their addresses; empty where messages have none.
+    key, value, header_key, header_value : BinaryColumn
+    header_ends : pa.Buffer, optional
+    """
+
+    offset: pa.Buffer
+    timestamp: pa.Buffer
+    attributes: Any
+    seconds: Any
+    key: BinaryColumn
+    value: BinaryColumn
+    header_ends: pa.Buffer | None = None
+    header_key: BinaryColumn = field(default_factory=lambda: BinaryColumn(SKIP))
+    header_value: BinaryColumn = field(default_factory=lambda: BinaryColumn(SKIP))
+
+    @classmethod
+    def of(
+        cls,
+        rows: int,
+        key_bytes: int,
+        value_bytes: int,
+        headers: int,
+        keys: int,
+        values: int,
+        want_headers: bool,
+        drafts: bool = False,
+    ) -> "Columns":
+        """New memory.
+
+        Parameters
+        ----------
+        rows, key_bytes, value_bytes, headers : int
+            How much there is at most; headers are no larger than values.
+        keys, values : int
+            SKIP, COPY or VIEW.
+        want_headers, drafts : bool
+            Whether there are headers to keep, whether messages have attributes of their own.
+        """
+        columns = cls(
+            allocate(8 * rows),
+            allocate(8 * rows),
+            np.zeros(rows if drafts else 0, np.uint8),
+            np.full(rows if drafts else 0, -1, np.int64),
+            BinaryColumn.of(keys, rows, key_bytes),
+            BinaryColumn.of(values, rows, value_bytes),
+        )
+        if want_headers:
+            columns.header_ends = allocate(4 * (rows + 1))
+            store_zero(columns.header_ends.address)
+            columns.header_key, columns.header_value = (BinaryColumn.of(COPY, headers, value_bytes if headers else 0) for _ in range(2))
+        return columns
+
+    @property
+    def target(self) -> Target:
+        """The addresses, for compiled code."""
+        ends = 0 if self.header_ends is None else self.header_ends.address
+        return Target(
+            self.offset.address,
+            self.timestamp.address,
+            self.key.payloads,
+            self.value.payloads,
+            ends,
+            self.header_key.payloads,
+            self.header_value.payloads,
+            self.attributes.ctypes.data if len(self.attributes) else 0,
+            self.seconds.ctypes.data if len(self.seconds) else 0,
+        )
+
+    @property
+    def value_nulls(self) -> Any:
+        """Flags of the rows whose value is null."""
+        return np.unpackbits(self.value.null_bytes, axis=None, bitorder="little") == 0
+
+    def int64(self, buffer: pa.Buffer, rows: int) -> Any:
+        """NumPy view of an int64 column."""
+        return np.frombuffer(buffer, np.int64, rows)
+
+    def headers_array(self, kind: pa.DataType, at: Any) -> pa.Array:
+        """List array of the headers; key bytes that are no UTF-8 become U+FFFD, as Java decodes them."""
+        entry = kind.value_type
+        count, rows = int(at[HEADERS]), int(at[ROWS])
+        raw = self.header_key.array(pa.binary(), count, int(at[HEADER_KEY]), [])
+        keys = _as_text(raw)
+        values = self.header_value.array(pa.binary(), count, int(at[HEADER_VALUE]), [])
+        structs = pa.StructArray.from_arrays([keys, values], fields=list(entry))
+        assert self.header_ends is not None
+        return pa.Array.from_buffers(kind, rows, [None, used(self.header_ends, 4 * (rows + 1))], 0, children=[structs])
+
+    def key_array(self, kind: pa.DataType, at: Any, sources: list[pa.Buffer]) -> pa.Array:
+        """Keys as an Arrow array."""
+        return self.key.array(kind, int(at[ROWS]), int(at[KEY]), sources)
+
+    def value_array(self, kind: pa.DataType, at: Any, sources: list[pa.Buffer]) -> pa.Array:
+        """Values as an Arrow array."""
+        return self.value.array(kind, int(at[ROWS]), int(at[VALUE]), sources)
+
+
+def _as_text(raw: pa.Array) -> pa.Array:
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([utf8.decode(key) for key in raw.to_pylist()], pa.string())

@@ -1,0 +1,81 @@
+"""How many rows a run of batches will give: what has to be allocated before `fields` writes."""
+
+from kolumn.cpu_fallback.machine.arrays import Int64s, Table
+from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.errors import Code
+from kolumn.formats import inner, layouts, table, v2, v3_compact
+
+_OK = int(Code.OK)
+_RECORD_COUNT, _RECORDS_MISSING = int(Code.RECORD_COUNT), int(Code.RECORDS_MISSING)
+_MAGIC, _CODEC, _COUNT, _CODE, _RECORD, _WHERE = table.MAGIC, table.CODEC, table.COUNT, table.CODE, table.RECORD, table.WHERE
+_BASE_OFFSET, _LAST_OFFSET, _LAYOUT = table.BASE_OFFSET, table.LAST_OFFSET, table.LAYOUT
+_SMALLEST_RECORD, _SMALLEST_BARE = v2.SMALLEST_RECORD, v3_compact.SMALLEST_RECORD
+_V3_BARE, _KIP98 = layouts.V3_BARE, layouts.KIP98
+
+
+@compiled
+def index(rows: Table, payload: Int64s, size: Int64s, format: int, check_crcs: bool, records: Int64s, base: Int64s) -> None:
+    """Count the records of each batch without a code; batches whose count can't be true get one.
+
+    Parameters
+    ----------
+    rows : int64 array of shape (n, `table.WIDTH`)
+    payload, size : int64 arrays of n
+        Address and bytes of the (inflated) records or inner messages.
+    format : int
+        Of `layouts`.
+    check_crcs : bool
+        Compare the CRC-32 of inner messages too.
+    records : int64 array of n
+        Out: how many rows the batch gives at most.
+    base : int64 array of n
+        Out: what is added to the inner offsets of a wrapper.
+    """
+    for b in range(rows.shape[0]):
+        row = rows[b]
+        records[b] = 0
+        base[b] = 0
+        if row[_CODE] != _OK:
+            continue
+        if row[_LAYOUT] == _KIP98:
+            row[_CODE], records[b], where = inner.set_messages(payload[b], size[b], check_crcs)
+            if row[_CODE] != _OK:
+                row[_RECORD], row[_WHERE], records[b] = records[b], where, 0
+        elif not layouts.holds_messages(row[_LAYOUT]):
+            smallest = _SMALLEST_BARE if row[_LAYOUT] == _V3_BARE else _SMALLEST_RECORD
+            if row[_COUNT] < 0:
+                row[_CODE] = _RECORD_COUNT
+            elif row[_COUNT] > size[b] // smallest:
+                row[_CODE] = _RECORDS_MISSING
+            else:
+                records[b] = row[_COUNT]
+        elif row[_CODEC] == 0:
+            records[b] = 1
+        else:
+            highest = layouts.highest_inner_magic(format, row[_LAYOUT])
+            count, last, code, where = inner.inner_messages(payload[b], size[b], row[_LAYOUT], highest, check_crcs)
+            if code == _OK:
+                code, base[b] = inner.base_of(row[_LAYOUT], row[_MAGIC], row[_BASE_OFFSET], row[_LAST_OFFSET], row[_COUNT], last, count)
+                where = -1
+            row[_CODE] = code
+            if code == _OK:
+                records[b] = count
+            else:
+                row[_RECORD], row[_WHERE] = count, where
+
+
+@compiled
+def count_headers(rows: Table, payload: Int64s, size: Int64s, records: Int64s) -> int:
+    """Upper bound of the record headers in the batches that `index` let through (messages have none)."""
+    total = 0
+    for b in range(rows.shape[0]):
+        if rows[b, _CODE] == _OK and layouts.has_castagnoli(rows[b, _LAYOUT]):
+            at = 0
+            skip = layouts.attribute_bytes(rows[b, _LAYOUT])
+            for _ in range(records[b]):
+                result = v2.fields(payload[b], at, size[b], skip)
+                if result[0] != _OK:
+                    break
+                at = result[1]
+                total += result[9]
+    return total

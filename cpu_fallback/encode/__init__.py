@@ -1,0 +1,1 @@
+"""The reverse: compiled loops that write batches and messages."""

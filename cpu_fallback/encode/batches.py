@@ -1,0 +1,165 @@
+"""Records become batches of formats 2 and 3: where each batch begins, its records' bytes, its header. The loops of `kolumn.encode`."""
+
+from numba.extending import register_jitable
+
+from kolumn.cpu_fallback.encode.payloads import Payloads, Records, copy_payload, payload
+from kolumn.cpu_fallback.machine.address import load32, load64, store32
+from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
+from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.formats import crc, layouts, memory, table, v2, v3_compact
+from kolumn.formats.varint import put_varint, varint_size
+
+_HEADER, _CRC_FROM = v2.HEADER, v2.CRC_FROM
+_POSITION, _SIZE, _LAYOUT, _V2 = table.POSITION, table.SIZE, table.LAYOUT, layouts.V2
+_BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
+_LARGEST_DELTA = 2**31 - 1
+
+
+@register_jitable
+def _headers(records: Records, row: int) -> tuple[int, int]:
+    if records.header_ends == 0:
+        return 0, 0
+    return load32(records.header_ends + 4 * row), load32(records.header_ends + 4 * row + 4)
+
+
+@register_jitable
+def _fixed_size(records: Records, row: int, skip: int) -> int:
+    """Bytes of a record's body but for its two deltas; ``skip`` are those of its attributes."""
+    first, stop = _headers(records, row)
+    size = (
+        skip + v2.payload_size(payload(records.key, row)[1]) + v2.payload_size(payload(records.value, row)[1]) + varint_size(stop - first)
+    )
+    for i in range(first, stop):
+        size += v2.payload_size(payload(records.header_key, i)[1]) + v2.payload_size(payload(records.header_value, i)[1])
+    return size
+
+
+@compiled
+def split(records: Records, skip: int, cut: Flags, batch_bytes: int, batch_records: int, body: int, first: Int64s, size: Int64s) -> int:
+    """Say which records make a batch, and how large everything becomes.
+
+    Parameters
+    ----------
+    skip : int
+        Bytes of a record's attributes.
+    cut : bool array of rows
+        Where a batch has to begin whatever its size.
+    batch_bytes, batch_records : int
+        What a batch has at most, its header and its records uncompressed, unless one record alone has more.
+    body : int
+        Out: address of an int32 for each row, the size of the record's body.
+    first, size : int64 arrays of rows
+        Out: first row and payload size of each batch.
+
+    Returns
+    -------
+    int
+        How many batches.
+    """
+    count, used, base, time = 0, 0, 0, 0
+    for row in range(records.rows):
+        fixed, offset, moment = _fixed_size(records, row, skip), load64(records.offset + 8 * row), load64(records.timestamp + 8 * row)
+        inner = fixed + varint_size(moment - time) + varint_size(offset - base)
+        whole = varint_size(inner) + inner
+        if (
+            count == 0
+            or cut[row]
+            or used + whole > batch_bytes
+            or row - first[count - 1] >= batch_records
+            or offset - base > _LARGEST_DELTA
+        ):
+            if count > 0:
+                size[count - 1] = used - _HEADER
+            first[count] = row
+            count += 1
+            base, time = offset, moment
+            inner = fixed + 2
+            whole = varint_size(inner) + inner
+            used = _HEADER
+        used += whole
+        store32(body + 4 * row, inner)
+    if count > 0:
+        size[count - 1] = used - _HEADER
+    return count
+
+
+@compiled
+def measure(records: Records, skip: int, first: Int64s, stop: int, rows: Table, body: int, size: Int64s) -> None:
+    """Sizes of batches that are given: fills ``body`` and ``size`` as `split` does, deltas counting from what ``rows`` say."""
+    for b in range(first.shape[0]):
+        size[b] = 0
+        for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
+            time = load64(records.timestamp + 8 * row) - rows[b, _BASE_TIMESTAMP]
+            offset = load64(records.offset + 8 * row) - rows[b, _BASE_OFFSET]
+            inner = _fixed_size(records, row, skip) + varint_size(time) + varint_size(offset)
+            store32(body + 4 * row, inner)
+            size[b] += varint_size(inner) + inner
+
+
+@register_jitable(forceinline=True)
+def _put(column: Payloads, row: int, to: int) -> int:
+    """Write a payload with its length in front; returns the address behind it."""
+    source, length = payload(column, row)
+    to = put_varint(0, to, length)
+    if length <= 0:
+        return to
+    copy_payload(to, source, length, column.stop)
+    return to + length
+
+
+@compiled
+def fill(records: Records, skip: int, first: Int64s, stop: int, rows: Table, body: int, to: Int64s) -> None:
+    """Write the records of batches.
+
+    Parameters
+    ----------
+    skip : int
+        Bytes of a record's attributes.
+    rows : int64 array of shape (n, `table.WIDTH`)
+        Of the batch table: what deltas count from.
+    first, stop
+        First rows of the batches, and the row behind the last one.
+    body : int
+        Address of the bodies' sizes, as `split` gives them.
+    to : int64 array
+        Address for the first record of each batch; up to 31 bytes behind the last one are overwritten.
+    """
+    for b in range(first.shape[0]):
+        start, end, at = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
+        base, time = rows[b, _BASE_OFFSET], rows[b, _BASE_TIMESTAMP]
+        for row in range(start, end):
+            offset, moment = load64(records.offset + 8 * row), load64(records.timestamp + 8 * row)
+            at = v2.put_record(0, at, load32(body + 4 * row), moment - time, offset - base, skip)
+            at = _put(records.value, row, _put(records.key, row, at))
+            begin, behind = _headers(records, row)
+            at = put_varint(0, at, behind - begin)
+            for i in range(begin, behind):
+                at = _put(records.header_value, i, _put(records.header_key, i, at))
+
+
+@compiled
+def seal(buf: int, rows: Table) -> None:
+    """Write the headers of batches whose payloads are in place, and then their checksums.
+
+    Parameters
+    ----------
+    buf : int
+        Address of the bytes that `table.POSITION` counts in.
+    rows : int64 array of shape (n, `table.WIDTH`)
+        `table.SIZE` and what the header holds.
+    """
+    for b in range(rows.shape[0]):
+        pos, size = rows[b, _POSITION], rows[b, _SIZE]
+        if rows[b, _LAYOUT] == _V2:
+            v2.put_header(buf, pos, size, rows[b])
+            memory.put32(buf, pos + 17, crc.crc32c(buf, pos + _CRC_FROM, pos + size))
+        else:
+            at = v3_compact.put_header(buf, pos, size, rows[b])
+            memory.put32(buf, at, crc.crc32c(buf, at + 4, pos + size))
+
+
+@compiled
+def compact_headers(rows: Table, payload: Int64s, size: Int64s) -> None:
+    """Bytes of the headers of format 3 batches whose records have ``payload`` bytes, into ``size``."""
+    for b in range(rows.shape[0]):
+        size[b] = v3_compact.header_size(rows[b], payload[b])

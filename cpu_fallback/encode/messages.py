@@ -1,0 +1,93 @@
+"""Records become messages of formats 0 and 1, alone or as the contents of wrappers, and the wrappers around them."""
+
+from numba.extending import register_jitable
+
+from kolumn.cpu_fallback.encode.payloads import Payloads, Records, copy_payload, payload
+from kolumn.cpu_fallback.machine.address import load8, load64
+from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
+from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.formats import crc, legacy, memory, table
+
+_CRC_FROM = legacy.CRC_FROM
+_POSITION, _SIZE, _LAST_OFFSET, _CODEC = table.POSITION, table.SIZE, table.LAST_OFFSET, table.CODEC
+_TIMESTAMP_TYPE, _MAX_TIMESTAMP, _BASE_OFFSET = table.TIMESTAMP_TYPE, table.MAX_TIMESTAMP, table.BASE_OFFSET
+
+
+@compiled
+def split(records: Records, magic: int, cut: Flags, batch_bytes: int, batch_records: int, first: Int64s, size: Int64s) -> int:
+    """Say which records make a set of messages, and how many bytes it has; parameters as of `encode_batches.split`."""
+    count = 0
+    for row in range(records.rows):
+        whole = legacy.message_size(magic, payload(records.key, row)[1], payload(records.value, row)[1])
+        if count == 0 or cut[row] or size[count - 1] + whole > batch_bytes or row - first[count - 1] >= batch_records:
+            first[count] = row
+            size[count] = 0
+            count += 1
+        size[count - 1] += whole
+    return count
+
+
+@register_jitable(forceinline=True)
+def put_sized(column: Payloads, row: int, to: int) -> int:
+    """Write a payload with its length in front, four bytes; returns the address behind it."""
+    source, length = payload(column, row)
+    memory.put32(0, to, length)
+    if length > 0:
+        copy_payload(to + 4, source, length, column.stop)
+    return to + 4 + max(length, 0)
+
+
+@register_jitable
+def seal_message(pos: int, end: int) -> None:
+    """Write the checksum of the message at an address."""
+    memory.put32(0, pos + 12, crc.crc32(0, pos + _CRC_FROM, end))
+
+
+@compiled
+def measure(records: Records, magic: int, first: Int64s, stop: int, size: Int64s) -> None:
+    """Sizes of sets that are given, into ``size``."""
+    for b in range(first.shape[0]):
+        size[b] = 0
+        for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
+            size[b] += legacy.message_size(magic, payload(records.key, row)[1], payload(records.value, row)[1])
+
+
+@compiled
+def fill(records: Records, magic: int, marks: int, first: Int64s, stop: int, rows: Table, to: Int64s) -> None:
+    """Write the messages of sets.
+
+    Parameters
+    ----------
+    marks : int
+        Address of a uint8 for each row that is added to its attributes, 0 for none.
+    rows : int64 array of shape (n, `table.WIDTH`)
+        Of the batch table. With a codec, offsets count from its base offset, but for format 0.
+    first, stop, to
+        As of `encode_batches.fill`.
+    """
+    for b in range(first.shape[0]):
+        start, end, pos = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
+        base = rows[b, _BASE_OFFSET] if rows[b, _CODEC] != 0 and magic > 0 else 0
+        attributes = max(rows[b, _TIMESTAMP_TYPE], 0) << 3
+        for row in range(start, end):
+            size = legacy.message_size(magic, payload(records.key, row)[1], payload(records.value, row)[1])
+            offset, timestamp = load64(records.offset + 8 * row) - base, load64(records.timestamp + 8 * row)
+            mark = load8(marks + row) if marks else 0
+            at = legacy.put_message(0, pos, size, magic, offset, attributes | mark, timestamp)
+            put_sized(records.value, row, put_sized(records.key, row, at))
+            seal_message(pos, pos + size)
+            pos += size
+
+
+@compiled
+def wrap(buf: int, rows: Table, magic: int) -> None:
+    """Write wrappers around sets that are in place, where there is a codec; parameters as of `encode_batches.seal`."""
+    for b in range(rows.shape[0]):
+        if rows[b, _CODEC] == 0:
+            continue
+        pos, size = buf + rows[b, _POSITION], rows[b, _SIZE]
+        attributes = rows[b, _CODEC] | (max(rows[b, _TIMESTAMP_TYPE], 0) << 3)
+        at = legacy.put_message(0, pos, size, magic, rows[b, _LAST_OFFSET], attributes, rows[b, _MAX_TIMESTAMP])
+        memory.put32(0, at, -1)
+        memory.put32(0, at + 4, pos + size - at - 8)
+        seal_message(pos, pos + size)

@@ -1,0 +1,66 @@
+"""Columns of an Arrow table as compiled encoders see them, and how a payload gets from there into an entry."""
+
+from typing import NamedTuple
+
+from numba.extending import register_jitable
+
+from kolumn.cpu_fallback.machine.address import STEP, copy_padded, load8, load32, store8
+
+
+class Payloads(NamedTuple):
+    """A binary column of Arrow; addresses.
+
+    Attributes
+    ----------
+    ends : int
+        Of the first row's 32-bit offset into the data.
+    data, stop : int
+        Of the data, and behind its last byte.
+    valid, bit : int
+        Of the validity bitmap, 0 where nothing is null, and the first row's bit in it.
+    """
+
+    ends: int
+    data: int
+    stop: int
+    valid: int
+    bit: int
+
+
+class Records(NamedTuple):
+    """What is to be encoded; addresses of the first row.
+
+    ``header_ends`` are 32-bit offsets into the headers' columns, 0 where no record has headers; ``offset`` and ``timestamp``
+    (ms, -1 for none) are int64.
+    """
+
+    rows: int
+    key: Payloads
+    value: Payloads
+    header_ends: int
+    header_key: Payloads
+    header_value: Payloads
+    offset: int
+    timestamp: int
+
+
+@register_jitable(forceinline=True)
+def payload(column: Payloads, row: int) -> tuple[int, int]:
+    """Address and length of a payload; the length of null is -1."""
+    start = load32(column.ends + 4 * row)
+    if column.valid != 0:
+        bit = column.bit + row
+        if (load8(column.valid + (bit >> 3)) >> (bit & 7)) & 1 == 0:
+            return column.data, -1
+    return column.data + start, load32(column.ends + 4 * row + 4) - start
+
+
+@register_jitable(forceinline=True)
+def copy_payload(to: int, source: int, length: int, stop: int) -> None:
+    """Copy the bytes of a payload out of a column whose memory ends at ``stop``; behind ``to`` are `STEP` bytes to spare."""
+    if source + length + STEP <= stop:
+        copy_padded(to, source, length)
+    else:
+        # Whole steps would read behind the column's memory.
+        for i in range(length):
+            store8(to + i, load8(source + i))

@@ -1,0 +1,97 @@
+"""Records become the message sets of `formats.kip98_draft`."""
+
+from numba.extending import register_jitable
+
+from kolumn.cpu_fallback.encode.payloads import Payloads, Records, copy_payload, payload
+from kolumn.cpu_fallback.machine.address import load8, load64, store32
+from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
+from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.formats import crc, kip98_draft, memory, table
+from kolumn.formats.varint import uvarint_size
+
+_HEADER, _CRC_FROM = kip98_draft.HEADER, kip98_draft.CRC_FROM
+_POSITION, _SIZE, _BASE_OFFSET = table.POSITION, table.SIZE, table.BASE_OFFSET
+_LARGEST_DELTA = 2**31 - 2
+
+
+@register_jitable
+def _body(records: Records, row: int, delta: int) -> int:
+    return kip98_draft.body_size(delta, payload(records.key, row)[1], payload(records.value, row)[1])
+
+
+@compiled
+def split(records: Records, cut: Flags, batch_bytes: int, batch_records: int, body: int, first: Int64s, size: Int64s) -> int:
+    """Say which records make a set, and how large everything becomes; parameters as of `encode_batches.split`."""
+    count, used, base = 0, 0, 0
+    for row in range(records.rows):
+        offset = load64(records.offset + 8 * row)
+        inner = _body(records, row, min(offset - base, _LARGEST_DELTA))
+        whole = uvarint_size(inner) + inner
+        full = count == 0 or used + whole > batch_bytes or row - first[count - 1] >= batch_records
+        if full or cut[row] or offset - base > _LARGEST_DELTA:
+            if count > 0:
+                size[count - 1] = used - _HEADER
+            first[count] = row
+            count += 1
+            base = offset
+            inner = _body(records, row, 0)
+            whole = uvarint_size(inner) + inner
+            used = _HEADER
+        used += whole
+        store32(body + 4 * row, inner)
+    if count > 0:
+        size[count - 1] = used - _HEADER
+    return count
+
+
+@compiled
+def measure(records: Records, first: Int64s, stop: int, rows: Table, body: int, size: Int64s) -> None:
+    """Sizes of sets that are given: fills ``body`` and ``size`` as `split` does, deltas counting from what ``rows`` say."""
+    for b in range(first.shape[0]):
+        size[b] = 0
+        for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
+            inner = _body(records, row, load64(records.offset + 8 * row) - rows[b, _BASE_OFFSET])
+            store32(body + 4 * row, inner)
+            size[b] += uvarint_size(inner) + inner
+
+
+@register_jitable(forceinline=True)
+def _put(column: Payloads, row: int, to: int) -> int:
+    source, length = payload(column, row)
+    if length > 0:
+        copy_payload(to, source, length, column.stop)
+    return to + max(length, 0)
+
+
+@compiled
+def fill(records: Records, control: int, first: Int64s, stop: int, rows: Table, to: Int64s) -> None:
+    """Write the messages of sets.
+
+    Parameters
+    ----------
+    control : int
+        Address of a uint8 for each row, 1 for control messages; 0 where there are none.
+    first, stop, rows, to
+        As of `encode_batches.fill`.
+    """
+    for b in range(first.shape[0]):
+        start, end, at = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
+        for row in range(start, end):
+            delta, moment = load64(records.offset + 8 * row) - rows[b, _BASE_OFFSET], load64(records.timestamp + 8 * row)
+            key_length, value_length = payload(records.key, row)[1], payload(records.value, row)[1]
+            inner = kip98_draft.body_size(delta, key_length, value_length)
+            marked = load8(control + row) if control else 0
+            body = at + uvarint_size(inner)
+            at = kip98_draft.put_message(0, at, inner, marked, moment, delta, key_length, value_length)
+            at = _put(records.value, row, _put(records.key, row, at))
+            memory.put32(0, at, crc.crc32(0, body, at))
+            at += 4
+
+
+@compiled
+def seal(buf: int, rows: Table) -> None:
+    """Write the headers of sets whose payloads are in place, and then their checksums; parameters as of `encode_batches.seal`."""
+    for b in range(rows.shape[0]):
+        pos, size = rows[b, _POSITION], rows[b, _SIZE]
+        kip98_draft.put_header(buf, pos, size, rows[b])
+        memory.put32(buf, pos + 12, crc.crc32(buf, pos + _CRC_FROM, pos + size))

@@ -1,0 +1,106 @@
+"""Records become the messages of `formats.enriched`, alone or as the contents of wrappers, and the wrappers around them."""
+
+from numba.extending import register_jitable
+
+from kolumn.cpu_fallback.encode.messages import put_sized, seal_message
+from kolumn.cpu_fallback.encode.payloads import Records, payload
+from kolumn.cpu_fallback.machine.address import load8, load32, load64
+from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
+from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.formats import enriched, memory, table
+
+_HONOURED, _NON_KEYED = enriched.HONOURED, enriched.NON_KEYED
+_BROKER_TIMESTAMP, _NUM_MESSAGES = enriched.BROKER_TIMESTAMP, enriched.NUM_MESSAGES
+_POSITION, _SIZE, _CODEC, _COUNT = table.POSITION, table.SIZE, table.CODEC, table.COUNT
+_BASE_OFFSET, _MAX_TIMESTAMP, _ATTRIBUTES = table.BASE_OFFSET, table.MAX_TIMESTAMP, table.ATTRIBUTES
+_TIME_BYTES, _COUNT_BYTES = 9, 5
+WRAPPER_TAGS = _TIME_BYTES + _COUNT_BYTES
+"""Bytes of a wrapper's tags."""
+
+
+@register_jitable
+def _size(records: Records, tagged: int, row: int) -> int:
+    return enriched.message_size(_TIME_BYTES if load8(tagged + row) else 0, payload(records.key, row)[1], payload(records.value, row)[1])
+
+
+@compiled
+def split(records: Records, tagged: int, cut: Flags, batch_bytes: int, batch_records: int, first: Int64s, size: Int64s) -> int:
+    """Say which records make a set of messages, and how many bytes it has.
+
+    ``tagged`` is the address of a uint8 for each row: whether it gets a broker timestamp. The others are as of `encode_batches.split`.
+    """
+    count = 0
+    for row in range(records.rows):
+        whole = _size(records, tagged, row)
+        if count == 0 or cut[row] or size[count - 1] + whole > batch_bytes or row - first[count - 1] >= batch_records:
+            first[count] = row
+            size[count] = 0
+            count += 1
+        size[count - 1] += whole
+    return count
+
+
+@compiled
+def measure(records: Records, tagged: int, first: Int64s, stop: int, size: Int64s) -> None:
+    """Sizes of sets that are given, into ``size``."""
+    for b in range(first.shape[0]):
+        size[b] = 0
+        for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
+            size[b] += _size(records, tagged, row)
+
+
+@register_jitable
+def _put_time(at: int, timestamp: int) -> int:
+    memory.store8(0, at, _BROKER_TIMESTAMP)
+    memory.put64(0, at + 1, timestamp)
+    return at + _TIME_BYTES
+
+
+@compiled
+def fill(records: Records, tagged: int, kinds: int, seconds: int, first: Int64s, stop: int, rows: Table, to: Int64s) -> None:
+    """Write the messages of sets.
+
+    Parameters
+    ----------
+    tagged, kinds, seconds : int
+        Addresses, for each row: of a uint8, whether it gets a broker timestamp; of a uint8, its type; of an int32, its timestamp.
+    rows : int64 array of shape (n, `table.WIDTH`)
+        Of the batch table: with a codec, offsets count from its base offset. `table.ATTRIBUTES` becomes the wrapper's.
+    first, stop, to
+        As of `encode_batches.fill`.
+    """
+    for b in range(first.shape[0]):
+        start, end, pos = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
+        base = rows[b, _BASE_OFFSET] if rows[b, _CODEC] != 0 else 0
+        keyed = False
+        for row in range(start, end):
+            size, tag_bytes = _size(records, tagged, row), _TIME_BYTES if load8(tagged + row) else 0
+            offset = load64(records.offset + 8 * row) - base
+            at = enriched.put_message(0, pos, size, offset, load8(kinds + row), load32(seconds + 4 * row), tag_bytes)
+            if tag_bytes:
+                at = _put_time(at, load64(records.timestamp + 8 * row))
+            put_sized(records.value, row, put_sized(records.key, row, at))
+            seal_message(pos, pos + size)
+            keyed = keyed or payload(records.key, row)[1] >= 0
+            pos += size
+        rows[b, _ATTRIBUTES] = rows[b, _CODEC] | _HONOURED | (0 if keyed else _NON_KEYED)
+
+
+@compiled
+def wrap(buf: int, rows: Table) -> None:
+    """Write wrappers around sets that are in place, where there is a codec; parameters as of `encode_batches.seal`."""
+    for b in range(rows.shape[0]):
+        if rows[b, _CODEC] == 0:
+            continue
+        pos, size, time = buf + rows[b, _POSITION], rows[b, _SIZE], rows[b, _MAX_TIMESTAMP]
+        seconds = time // 1000
+        if seconds < -1 or seconds > 0x7FFFFFFF:
+            seconds = -1
+        at = enriched.put_message(0, pos, size, rows[b, _BASE_OFFSET], rows[b, _ATTRIBUTES], seconds, WRAPPER_TAGS)
+        at = _put_time(at, time)
+        memory.store8(0, at, _NUM_MESSAGES)
+        memory.put32(0, at + 1, rows[b, _COUNT])
+        at += _COUNT_BYTES
+        memory.put32(0, at, -1)
+        memory.put32(0, at + 4, pos + size - at - 8)
+        seal_message(pos, pos + size)

@@ -1,0 +1,49 @@
+"""The records of a batch that `v2.plain_fields` can read, in a loop so small that what it needs stays in registers."""
+
+from typing import Any
+
+from numba.extending import register_jitable
+
+from kolumn.cpu_fallback.fields.target import Target, put_record
+from kolumn.formats import table, v2
+
+_BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
+_MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
+
+
+@register_jitable(forceinline=True)
+def plain_records(
+    row: Any,
+    buf: int,
+    where: int,
+    end: int,
+    buffer: int,
+    origin: int,
+    last: int,
+    skip: int,
+    to: Target,
+    n: int,
+    key: int,
+    value: int,
+    header: int,
+) -> tuple[int, int, int, int]:
+    """Decode records from ``where`` on into the rows from ``n`` to ``last`` until one is not plain: where it is, n, key, value.
+
+    Names are those of `fields.batch_records`.
+    """
+    # Addresses alone: positions would take a register more.
+    at, end, moved = buf + where, buf + end, origin - buf
+    offset, timestamp, keep = row[_BASE_OFFSET], row[_BASE_TIMESTAMP], -1
+    if row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME:
+        timestamp, keep = row[_MAX_TIMESTAMP], 0
+    while n < last:
+        stop, time_delta, offset_delta, key_at, key_length, value_at, value_length = v2.plain_fields(0, at, end, skip)
+        if stop < 0:
+            break
+        key, value = put_record(
+            to, n, offset + offset_delta, timestamp + (time_delta & keep), header, buffer, moved,
+            key_at, key_length, value_at, value_length, key, value,
+        )  # fmt: skip
+        n += 1
+        at = stop
+    return at - buf, n, key, value

@@ -1,0 +1,108 @@
+"""One key, value or header payload into its Arrow column: copied into an arena, or as a view into the source."""
+
+from typing import NamedTuple
+
+from numba.extending import register_jitable
+
+from kolumn.cpu_fallback.machine.address import STEP, copy32, load64, prefetch, set_bit, store32, store64
+
+SKIP, COPY, VIEW = 0, 1, 2
+"""What a column does with its payloads."""
+
+_INLINE = 12
+LINE = 64
+"""Bytes of a cache line."""
+AHEAD = 2048
+"""How far in front of a write its memory is asked for: no core waits for lines that it is about to write over."""
+NEXT_BLOCK = 1 << 18
+"""How far behind a payload that a view points to its memory is asked for: the next ones are read or inflated to there."""
+
+
+class Payloads(NamedTuple):
+    """Where one binary column goes; addresses, 0 where the mode has no use for one.
+
+    ``ends`` has rows + 1 int32, ``views`` 16 bytes for each row. ``valid`` is a bitmap of ones, in which nulls clear their bit.
+    """
+
+    mode: int
+    arena: int = 0
+    ends: int = 0
+    valid: int = 0
+    views: int = 0
+
+
+@register_jitable(forceinline=True)
+def put(column: Payloads, source: int, buffer: int, offset: int, length: int, row: int, used: int) -> int:
+    """Append one payload as row ``row``; returns how many bytes of the arena are then used.
+
+    Parameters
+    ----------
+    source : int
+        Address of the payload.
+    buffer, offset : int
+        The same place as a view says it: number of the buffer, position in it.
+    length : int
+        Bytes; negative for null.
+    """
+    if column.mode == COPY:
+        if length > 0:
+            _copy(column.arena + used, source, length)
+            used += length
+        elif length < 0:
+            set_bit(column.valid, row, 0)
+        store32(column.ends + 4 * row + 4, used)
+    else:
+        # Not all lines of a long one: asking for many at once costs more than it saves.
+        prefetch(source + NEXT_BLOCK)
+        if length > LINE:
+            prefetch(source + NEXT_BLOCK + LINE)
+        _view(column.views + 16 * row, source, buffer, offset, length)
+        if length < 0:
+            set_bit(column.valid, row, 0)
+    return used
+
+
+@register_jitable(forceinline=True)
+def _copy(to: int, source: int, length: int) -> None:
+    """Copy a payload line by line; up to 63 bytes beyond are read and written."""
+    done = 0
+    while done < length:
+        prefetch(to + done + AHEAD)
+        copy32(to + done, source + done)
+        copy32(to + done + STEP, source + done + STEP)
+        done += LINE
+
+
+@register_jitable(forceinline=True)
+def _view(to: int, source: int, buffer: int, offset: int, length: int) -> None:
+    """Write a view, 16 bytes, little-endian (Arrow's BinaryView).
+
+    length i32 | up to twelve bytes of data, rest 0          up to 12 bytes
+    length i32 | first four bytes | buffer i32 | offset i32  longer
+    """
+    if length <= 0:
+        store64(to, 0)
+        store64(to + 8, 0)
+        return
+    low = load64(source)
+    if length > _INLINE:
+        store64(to, length | (low << 32))
+        store64(to + 8, buffer | (offset << 32))
+        return
+    rest = 0
+    if length < 4:
+        low &= (1 << (8 * length)) - 1
+    elif length > 4:
+        rest = load64(source + 4)
+        if length < _INLINE:
+            rest &= (1 << (8 * (length - 4))) - 1
+    store64(to, length | (low << 32))
+    store64(to + 8, rest)
+
+
+@register_jitable
+def forget(column: Payloads, first: int, stop: int) -> None:
+    """Take rows [first, stop) back: their nulls, that is; everything else is written over."""
+    if column.mode != SKIP:
+        for row in range(first, stop):
+            set_bit(column.valid, row, 1)

@@ -1,0 +1,163 @@
+"""Records become columns: hop, fields and gather in one pass over the payload bytes while they are in the cache.
+
+Batches are written densely in file order. A batch that turns out to be damaged gets its code, and the write positions go
+back to where the batch began.
+"""
+
+from typing import Any
+
+from numba.extending import register_jitable
+
+from kolumn.cpu_fallback.fields.draft_fields import set_messages, tagged_messages
+from kolumn.cpu_fallback.fields.plain_records import plain_records
+from kolumn.cpu_fallback.fields.put import forget, put
+from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target, put_record
+from kolumn.cpu_fallback.machine.address import store8
+from kolumn.cpu_fallback.machine.arrays import Int64s, Table
+from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.errors import Code
+from kolumn.formats import kip87, layouts, legacy, memory, table, v2
+
+_OK, _RECORD_END, _RECORD_LENGTH = int(Code.OK), int(Code.RECORD_END), int(Code.RECORD_LENGTH)
+_RECORDS_MISSING, _RECORDS_REMAIN = int(Code.RECORDS_MISSING), int(Code.RECORDS_REMAIN)
+_LAYOUT, _CODEC, _CODE, _RECORD, _WHERE = table.LAYOUT, table.CODEC, table.CODE, table.RECORD, table.WHERE
+_BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
+_MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
+_TOMBSTONE_MAGIC, _TOMBSTONE, _FLAGGED = kip87.MAGIC, kip87.TOMBSTONE, kip87.FLAGGED
+_ENRICHED, _KIP98 = layouts.ENRICHED, layouts.KIP98
+
+
+@compiled
+def fields(
+    rows: Table,
+    payload: Int64s,
+    size: Int64s,
+    base: Int64s,
+    buffer: Int64s,
+    origin: Int64s,
+    records: Int64s,
+    to: Target,
+    at: Int64s,
+    headers: int,
+    stop_at_error: bool,
+) -> None:
+    """Decode all batches without a code.
+
+    Parameters
+    ----------
+    rows, payload, size, base, records
+        As `index` takes and leaves them; ``records`` becomes the number of rows written for each batch.
+    buffer, origin : int64 arrays of n
+        For views: number of the buffer that holds the payload, and the payload's position in it.
+    to : Target
+    at : int64 array of `POSITIONS`
+        In and out: how far each column is written.
+    headers : int
+        How many record headers there is room for.
+    stop_at_error : bool
+        Leave the batches behind the first damaged one alone.
+    """
+    for b in range(rows.shape[0]):
+        if rows[b, _CODE] == _OK:
+            first = at[ROWS]
+            layout = rows[b, _LAYOUT]
+            if layouts.has_castagnoli(layout):
+                skip = layouts.attribute_bytes(layout)
+                code, record, where = batch_records(rows[b], payload[b], size[b], buffer[b], origin[b], records[b], skip, to, at)
+            elif layout == _KIP98:
+                code, record, where = set_messages(rows[b], payload[b], size[b], buffer[b], origin[b], to, at)
+            elif layout == _ENRICHED:
+                code, record, where = tagged_messages(rows[b], payload[b], size[b], buffer[b], origin[b], records[b], base[b], to, at)
+            else:
+                code, record, where = _messages(rows[b], payload[b], size[b], buffer[b], origin[b], records[b], base[b], to, at)
+            if code == _OK:
+                records[b] = at[ROWS] - first
+                continue
+            rows[b, _CODE], rows[b, _RECORD], rows[b, _WHERE] = code, record, where
+            forget(to.key, first, first + records[b])
+            forget(to.value, first, first + records[b])
+            if to.attributes:
+                for row in range(first, first + records[b]):
+                    store8(to.attributes + row, 0)
+            if headers:
+                forget(to.header_value, at[HEADERS], headers)
+        if stop_at_error:
+            records[b:] = 0
+            return
+        records[b] = 0
+
+
+@register_jitable(forceinline=True)
+def batch_records(
+    row: Any, buf: int, end: int, buffer: int, origin: int, count: int, skip: int, to: Target, at: Any
+) -> tuple[int, int, int]:
+    """Records of a batch of format 2, or 3 with ``skip`` as `v2.fields` has it: (code, record, position of the offence).
+
+    ``at`` moves on only if all are right.
+    """
+    n, key, value = at[ROWS], at[KEY], at[VALUE]
+    header, header_key, header_value = at[HEADERS], at[HEADER_KEY], at[HEADER_VALUE]
+    offset, timestamp, append_timestamp = row[_BASE_OFFSET], row[_BASE_TIMESTAMP], row[_MAX_TIMESTAMP]
+    append_time = row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME
+    where, first, last = 0, n, n + count
+    while n < last:
+        where, n, key, value = plain_records(row, buf, where, end, buffer, origin, last, skip, to, n, key, value, header)
+        if n == last:
+            break
+        code, stop, time_delta, offset_delta, key_at, key_length, value_at, value_length, header_at, header_count = v2.fields(
+            buf, where, end, skip
+        )
+        if code != _OK:
+            # Bytes that end where a record should begin: the batch holds fewer than its header says.
+            missing = code == _RECORD_LENGTH and where == end
+            return _RECORDS_MISSING if missing else code, n - first, stop
+        for _ in range(header_count):
+            code, after, hk, hk_length, hv, hv_length = v2.record_header(buf, header_at, stop)
+            if code != _OK:
+                return code, n - first, header_at
+            if to.header_ends:
+                header_key = put(to.header_key, buf + hk, 0, 0, hk_length, header, header_key)
+                header_value = put(to.header_value, buf + hv, 0, 0, hv_length, header, header_value)
+                header += 1
+            header_at = after
+        if header_at != stop:
+            return _RECORD_END, n - first, where
+        key, value = put_record(
+            to, n, offset + offset_delta, append_timestamp if append_time else timestamp + time_delta, header, buffer, origin - buf,
+            buf + key_at, key_length, buf + value_at, value_length, key, value,
+        )  # fmt: skip
+        n += 1
+        where = stop
+    if where != end and count > 0:
+        return _RECORDS_REMAIN, count, where
+    at[ROWS], at[KEY], at[VALUE] = n, key, value
+    at[HEADERS], at[HEADER_KEY], at[HEADER_VALUE] = header, header_key, header_value
+    return _OK, -1, -1
+
+
+@register_jitable(forceinline=True)
+def _messages(row: Any, buf: int, end: int, buffer: int, origin: int, count: int, base: int, to: Target, at: Any) -> tuple[int, int, int]:
+    """A format 0 or 1 message, or the inner messages of a wrapper that `index` has walked: results as `_batch`."""
+    n, key, value = at[ROWS], at[KEY], at[VALUE]
+    append_time = row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME
+    where = 0
+    for record in range(count):
+        stop = end
+        if row[_CODEC] != 0:
+            _, stop = legacy.inner(buf, where, end)
+        code, wrong, timestamp, key_at, key_length, value_at, value_length = legacy.message(buf, where, stop)
+        if code != _OK:
+            return code, record, wrong
+        # A wrapper's append time stands for all inner messages that have a timestamp at all.
+        if append_time and memory.load8(buf, where + 16) >= 1:
+            timestamp = row[_MAX_TIMESTAMP]
+        if to.attributes and memory.load8(buf, where + 16) == _TOMBSTONE_MAGIC:
+            store8(to.attributes + n, (memory.load8(buf, where + 17) & _TOMBSTONE) | _FLAGGED)
+        key, value = put_record(
+            to, n, memory.i64_at(buf, where) + base, timestamp, at[HEADERS], buffer, origin - buf,
+            buf + key_at, key_length, buf + value_at, value_length, key, value,
+        )  # fmt: skip
+        n += 1
+        where = stop
+    at[ROWS], at[KEY], at[VALUE] = n, key, value
+    return _OK, -1, -1

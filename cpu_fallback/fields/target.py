@@ -1,0 +1,71 @@
+"""Where decoded records go, as compiled loops see it."""
+
+from typing import NamedTuple
+
+from numba.extending import register_jitable
+
+from kolumn.cpu_fallback.fields.put import SKIP, Payloads, put
+from kolumn.cpu_fallback.machine.address import store32, store64
+
+ROWS, KEY, VALUE, HEADERS, HEADER_KEY, HEADER_VALUE = range(6)
+"""Write positions in the array ``at``: rows, bytes of keys and values, headers, bytes of their keys and values."""
+POSITIONS = 6
+
+
+class Target(NamedTuple):
+    """Where the columns of a run of batches go; all addresses.
+
+    ``offset`` and ``timestamp`` (ms) are int64, ``header_ends`` the int32 list offsets, 0 where headers are not wanted. Formats whose
+    messages have attributes of their own put them into the uint8 ``attributes``, zeros to begin with, 0 where they are not wanted;
+    ``seconds`` (int64) is the timestamp of an enriched message.
+    """
+
+    offset: int
+    timestamp: int
+    key: Payloads
+    value: Payloads
+    header_ends: int
+    header_key: Payloads
+    header_value: Payloads
+    attributes: int
+    seconds: int
+
+
+@register_jitable(forceinline=True)
+def put_record(
+    to: Target,
+    n: int,
+    offset: int,
+    timestamp: int,
+    headers: int,
+    buffer: int,
+    moved: int,
+    key_at: int,
+    key_length: int,
+    value_at: int,
+    value_length: int,
+    key: int,
+    value: int,
+) -> tuple[int, int]:
+    """Write row ``n``, but for its headers; returns how many bytes of keys and of values are then used.
+
+    Parameters
+    ----------
+    headers : int
+        Headers up to and with this record's.
+    buffer, moved : int
+        For views: number of the buffer that holds the payloads, and what makes a position in it of an address.
+    key_at, value_at : int
+        Addresses; a negative length is null.
+    key, value : int
+        Bytes of keys and of values so far.
+    """
+    store64(to.offset + 8 * n, offset)
+    store64(to.timestamp + 8 * n, timestamp)
+    if to.key.mode != SKIP:
+        key = put(to.key, key_at, buffer, key_at + moved, key_length, n, key)
+    if to.value.mode != SKIP:
+        value = put(to.value, value_at, buffer, value_at + moved, value_length, n, value)
+    if to.header_ends:
+        store32(to.header_ends + 4 * n + 4, headers)
+    return key, value

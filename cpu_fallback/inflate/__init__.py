@@ -1,0 +1,1 @@
+"""Stage 2 on the CPU: payloads are located and decompressed."""

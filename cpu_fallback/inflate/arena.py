@@ -1,0 +1,391 @@
+"""Inflate: many compressed payloads in, one arena of their bytes out.
+
+    payloads ──▶ frame (compiled) ──▶ table of blocks ──▶ decoder of the library, block by block ──▶ arena, without gaps
+
+A payload that is broken, or larger than allowed, gives a code and no bytes, and leaves the others alone. One of more than `LARGE` bytes is
+measured before memory is taken for it: it is inflated twice, the first time into nothing.
+"""
+
+import threading
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import cramjam
+import numpy as np
+import zstandard
+from isal import isal_zlib
+
+from kolumn.arrow.recycle import take
+from kolumn.codecs import DEFLATE, LZ4_BLOCK, NAMES, SNAPPY_BLOCK, STORED, ZSTD_FRAME, flaws
+from kolumn.cpu_fallback.inflate.blocks import BOUND, KIND, PAYLOAD, SOURCE, STOP, frame, member_end
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.errors import Code
+
+RATIO_FLOOR = 64 << 20
+"""Payloads that inflate to no more than this are not held to ``max_ratio``."""
+LARGE = 16 << 20
+"""Payloads that inflate to more than this are measured first."""
+UNBOUNDED = 1 << 62
+ONE_GO = 1 << 20
+"""Largest bound of a zstd frame for which a buffer of that size is simply made."""
+STEP = 64 << 10
+PACKED, PIECE = 256 << 10, 4 << 20
+"""Bytes that a streaming decoder takes and gives at a time."""
+LZ4_LARGEST = 4 << 20
+"""Of a block of lz4."""
+_FAILURES: Any = (cramjam.DecompressionError, zstandard.ZstdError, isal_zlib.error)
+_local = threading.local()
+
+
+@dataclass
+class Inflated:
+    """Result of `inflate`.
+
+    Attributes
+    ----------
+    arena : ndarray of uint8
+        Inflated bytes, at least `PAD` more than are used.
+    start, size : ndarray of int64
+        Where in ``arena`` the bytes of each payload lie; size 0 for a failed one.
+    code : ndarray of int64
+        `Code`: OK, BAD_STREAM, TOO_LARGE or BAD_CODEC.
+    where : ndarray of int64
+        Position in the source buffer that is to blame for a failed payload.
+    found : dict of int to str
+        For each failed payload, what was found there.
+    done : int
+        How many payloads, from the first on, were dealt with. What the arrays say of the others means nothing.
+    """
+
+    arena: np.ndarray
+    start: np.ndarray
+    size: np.ndarray
+    code: np.ndarray
+    where: np.ndarray
+    found: dict[int, str] = field(default_factory=dict)
+    done: int = 0
+
+
+@dataclass(frozen=True)
+class Share:
+    """What may be inflated at a time.
+
+    Attributes
+    ----------
+    bytes : int
+        No payload is begun after so many.
+    large : bool
+        Whether one payload alone may take more, if it is the first one.
+    """
+
+    bytes: int = UNBOUNDED
+    large: bool = True
+
+
+_EVERYTHING = Share()
+
+
+class _LargerError(Exception):
+    """More came out than was to be taken."""
+
+
+class FlawError(Exception):
+    """A flaw that shows only while inflating."""
+
+    def __init__(self, flaw: int, where: int) -> None:
+        self.flaw, self.where = flaw, where
+
+
+def inflate(
+    buf: np.ndarray,
+    start: np.ndarray,
+    size: np.ndarray,
+    codec: np.ndarray,
+    magic: np.ndarray,
+    max_bytes: int,
+    max_ratio: float,
+    share: Share = _EVERYTHING,
+) -> Inflated:
+    """Inflate the payloads ``buf[start : start + size]``. Copies; releases the GIL while a library or compiled code works.
+
+    Parameters
+    ----------
+    buf : ndarray of uint8
+        Has `PAD` readable bytes behind the last payload.
+    start, size : ndarray of int64
+    codec, magic : ndarray of int
+        Codec id and format of the batch of each payload.
+    max_bytes : int
+        Largest inflated size of one payload.
+    max_ratio : float
+        Largest ratio of inflated to compressed size, above `RATIO_FLOOR`.
+    share : Share
+        How much to inflate; by default everything.
+
+    Notes
+    -----
+    Memory follows what really comes out of the decoders, or what the compressed bytes can at most hold, never a length
+    that the stream merely claims.
+    """
+    start, size, codec, magic = (np.ascontiguousarray(x, np.int64) for x in (start, size, codec, magic))
+    limit = np.minimum(float(max_bytes), np.maximum(RATIO_FLOOR, max_ratio * size)).astype(np.int64)
+    table, flaw, where, careful = frame(buf, start, size, codec, magic, np.minimum(limit, min(LARGE, share.bytes)))
+    run = _Run(buf, size, table, limit, flaw, where, careful, share)
+    done = len(start)
+    for first, last, slow in _stretches(table, careful, share.bytes):
+        payload = int(table[first, PAYLOAD])
+        if run.at >= share.bytes or (slow and not run.careful(first, last)):
+            done = payload
+            break
+        if not slow:
+            run.fast(first, last)
+    return run.result(start, codec, done)
+
+
+def _stretches(table: np.ndarray, careful: np.ndarray, share: int) -> list[tuple[int, int, bool]]:
+    """Runs of rows that can go through fast and hardly pass ``share``, and the rows of each payload that could be large."""
+    if not len(table):
+        return []
+    payload = table[:, PAYLOAD]
+    slow = careful[payload]
+    begins = np.flatnonzero(np.diff(payload, prepend=-1))
+    bound = np.cumsum(np.where(slow, 0, table[:, BOUND]))
+    passed = np.repeat(bound[begins] // share, np.diff(np.append(begins, len(table))))
+    new = np.diff(np.where(slow, payload, -1), prepend=-2) != 0
+    new[begins] |= np.diff(passed[begins], prepend=-1) != 0
+    edges = [*np.flatnonzero(new).tolist(), len(table)]
+    return [(first, last, bool(slow[first])) for first, last in pairwise(edges)]
+
+
+class _Run:
+    """One call's way through its table of blocks."""
+
+    def __init__(self, buf: Any, size: Any, table: Any, limit: Any, flaw: Any, where: Any, careful: Any, share: Share) -> None:
+        self.source, self.address, self.size = memoryview(buf), int(buf.ctypes.data), size
+        self.table, self.limit, self.flaw, self.where, self.share = table, limit, flaw, where, share
+        self._unwanted: memoryview | None = None
+        self.count = np.zeros(len(table), np.int64)
+        self.words: dict[int, str] = {}
+        self.at = 0
+        sure = table[~careful[table[:, PAYLOAD]]]
+        claimed, packed = int(sure[:, BOUND].sum()), int((sure[:, STOP] - sure[:, SOURCE]).sum())
+        self.arena: Any = np.empty(0, np.uint8)
+        self.out: Any = None
+        self._make(min(claimed, 6 * packed + (1 << 20), share.bytes + LARGE) + PAD)
+
+    def _make(self, capacity: int, used: int = 0) -> None:
+        buffer, out = take(capacity)
+        if used:
+            out[:used] = self.out[:used]
+        self.arena, self.out = np.frombuffer(buffer, np.uint8), out
+
+    def _room(self, count: int, begun: int = 0) -> memoryview:
+        """The arena, with room for ``count`` bytes behind ``self.at``, of which ``begun`` are written."""
+        if self.at + count + PAD > len(self.arena):
+            self._make(max(self.at + count, len(self.arena) + min(len(self.arena), LARGE)) + PAD, self.at + begun)
+        return self.out
+
+    def fast(self, first: int, last: int) -> None:
+        """Rows [first, last), of which no payload can pass its limit."""
+        while first < last:
+            try:
+                first = self._blocks(first, last)
+            except FlawError as failure:
+                first = self._fail(self.failed, failure.flaw, failure.where)
+            except (_LargerError, *_FAILURES):
+                first = self._fail(self.failed, flaws.CONTENT, int(self.table[self.failed, SOURCE]))
+
+    def _blocks(self, first: int, last: int) -> int:
+        columns = self.table[first:last]
+        kinds, sources, stops, bounds = (columns[:, c].tolist() for c in (KIND, SOURCE, STOP, BOUND))
+        source, out, at, ready = self.source, self.out, self.at, len(self.arena) - PAD
+        lz4, snappy, zstd = cramjam.lz4.decompress_block_into, cramjam.snappy.decompress_raw_into, _zstd().decompress
+        counts: list[int] = []
+        done = counts.append
+        try:
+            for kind, begin, stop, bound in zip(kinds, sources, stops, bounds, strict=True):
+                reach = at + bound
+                if reach > ready and kind < ZSTD_FRAME and kind != DEFLATE:
+                    self.at = at
+                    out, ready = self._room(bound), len(self.arena) - PAD
+                if kind == LZ4_BLOCK:
+                    count = lz4(source[begin:stop], out[at:reach], bound)
+                elif kind == SNAPPY_BLOCK:
+                    count = snappy(source[begin:stop], out[at:reach]) if bound else self._nothing(begin, stop)
+                elif kind == STORED:
+                    out[at:reach] = source[begin:stop]
+                    count = bound
+                elif kind == ZSTD_FRAME and 0 < bound <= ONE_GO:
+                    piece = zstd(source[begin:stop], bound)
+                    count = len(piece)
+                    if at + count > ready:
+                        self.at = at
+                        out, ready = self._room(count), len(self.arena) - PAD
+                    out[at : at + count] = piece
+                else:
+                    self.at = at
+                    count = self._streamed(kind, begin, stop, bound)
+                    out, ready = self.out, len(self.arena) - PAD
+                at += count
+                done(count)
+        except Exception:
+            self.failed = first + len(counts)
+            raise
+        finally:
+            self.at = at
+            self.count[first : first + len(counts)] = counts
+        return last
+
+    def careful(self, first: int, last: int) -> bool:
+        """Rows [first, last), all of the one payload that could be large; False where this call has no room for it."""
+        begin, limit, total = self.at, int(self.limit[self.table[first, PAYLOAD]]), 0
+        if begin and self.share.bytes - begin < LARGE:
+            return False
+        try:
+            try:
+                self._each(first, last, min(limit, LARGE, self.share.bytes))
+                return True
+            except _LargerError:
+                self.at, self.count[first:last] = begin, 0
+            total = self._each(first, last, limit, keep=False)
+            if begin + total > self.share.bytes and (begin or not self.share.large):
+                return False
+            # A block of lz4 may need room for more than comes out of it.
+            self._make(begin + total + LZ4_LARGEST + PAD, begin)
+            self._each(first, last, total)
+        except _LargerError:
+            self._too_large(first, limit, f"more than {limit} bytes")
+        except MemoryError:
+            self._too_large(first, total, f"{total} bytes, for which there is no memory")
+        except FlawError as failure:
+            self._fail(self.failed, failure.flaw, failure.where)
+        except _FAILURES:
+            self._fail(self.failed, flaws.CONTENT, int(self.table[self.failed, SOURCE]))
+        return True
+
+    def _too_large(self, first: int, count: int, words: str) -> None:
+        size = int(self.size[self.table[first, PAYLOAD]])
+        self._fail(
+            first, flaws.TOO_LARGE, int(self.table[first, SOURCE]), f"{words}, {count // max(size, 1)} times the {size} it is stored in"
+        )
+
+    def _each(self, first: int, last: int, most: int, keep: bool = True) -> int:
+        """Rows [first, last) of one payload: how many bytes came out. Without ``keep`` they are counted only.
+
+        Raises
+        ------
+        _LargerError
+            There are more than ``most``.
+        """
+        total = 0
+        for row in range(first, last):
+            self.failed = row
+            kind, bound, source, stop = (int(self.table[row, c]) for c in (KIND, BOUND, SOURCE, STOP))
+            if kind in (STORED, SNAPPY_BLOCK) and total + bound > most:
+                raise _LargerError
+            if kind in (DEFLATE, ZSTD_FRAME):
+                count = self._streamed(kind, source, stop, most - total, keep)
+            elif keep:
+                at = self.at
+                self._blocks(row, row + 1)
+                self.at, count = at, self.at - at
+            elif kind == LZ4_BLOCK:
+                count = cramjam.lz4.decompress_block_into(self.source[source:stop], self._scratch(bound), bound)
+            else:
+                count = bound
+            if keep:
+                self.count[row] = count
+                self.at += count
+            total += count
+            if total > most:
+                raise _LargerError
+        return total
+
+    def _scratch(self, size: int) -> memoryview:
+        """Memory for what nobody wants."""
+        if self._unwanted is None or len(self._unwanted) < size:
+            self._unwanted = take(size)[1]
+        return self._unwanted[:size]
+
+    def _fail(self, row: int, flaw: int, where: int, words: str = "") -> int:
+        """Take back what the payload of ``row`` has written; the row behind its last one."""
+        payload = self.table[row, PAYLOAD]
+        first, last = (int(np.searchsorted(self.table[:, PAYLOAD], payload, side)) for side in ("left", "right"))
+        self.at -= int(self.count[first : row + 1].sum())
+        self.count[first:last] = 0
+        self.flaw[payload], self.where[payload], self.words[int(payload)] = flaw, where, words
+        return last
+
+    def _nothing(self, begin: int, stop: int) -> int:
+        """A snappy block of size 0 is its preamble alone."""
+        if min(self.source[begin : stop - 1], default=0x80) < 0x80 or self.source[stop - 1] != 0:
+            raise FlawError(flaws.CONTENT, begin)
+        return 0
+
+    def _streamed(self, kind: int, begin: int, stop: int, limit: int, keep: bool = True) -> int:
+        return (self._members if kind == DEFLATE else self._stream)(begin, stop, limit, keep)
+
+    def _stream(self, begin: int, stop: int, limit: int, keep: bool) -> int:
+        """Zstd frame [begin, stop) of unknown or great size, into the arena from ``self.at`` on: the bytes that it gave."""
+        total, want = 0, STEP
+        with _zstd().stream_reader(self.source[begin:stop], read_across_frames=False) as reader:
+            while True:
+                piece = reader.read(want)
+                if not piece:
+                    return total
+                total = self._put(piece, total, limit, keep)
+                want = min(2 * want, PIECE)
+
+    def _members(self, begin: int, stop: int, limit: int, keep: bool) -> int:
+        """Gzip members from the deflate stream at ``begin`` on, into the arena from ``self.at`` on: the bytes that they gave."""
+        total, step = 0, PACKED
+        while begin < stop:
+            decoder, crc, count, waiting = isal_zlib.decompressobj(-15), 0, 0, b""
+            while not decoder.eof:
+                chunk = waiting or self.source[begin : min(begin + step, stop)]
+                piece = decoder.decompress(chunk, PIECE)
+                if not len(chunk) and not piece and not decoder.eof:
+                    raise FlawError(flaws.CUT, stop)
+                begin += 0 if waiting else len(chunk)
+                waiting = decoder.unconsumed_tail
+                total = self._put(piece, total, limit, keep)
+                crc = isal_zlib.crc32(piece, crc)
+                count += len(piece)
+                step = min(2 * step, PACKED)
+            flaw, begin = member_end(self.address, begin - len(decoder.unused_data), stop, crc, count)
+            if flaw:
+                raise FlawError(flaw, begin)
+            # What is left over of a chunk is copied, so chunks start small where many members may follow.
+            step = 4096
+        return total
+
+    def _put(self, piece: bytes, total: int, limit: int, keep: bool) -> int:
+        """Bytes that a decoder gave after ``total`` others of its stream, into the arena; how many there are now."""
+        count = len(piece)
+        if total + count > limit:
+            raise _LargerError
+        if keep:
+            out, at = self._room(total + count, total), self.at + total
+            out[at : at + count] = piece
+        return total + count
+
+    def result(self, start: np.ndarray, codec: np.ndarray, done: int) -> Inflated:
+        payloads = len(start)
+        sums = np.bincount(self.table[:, PAYLOAD], weights=self.count, minlength=payloads).astype(np.int64)
+        ends = np.cumsum(sums)
+        code = np.zeros(payloads, np.int64)
+        found = {}
+        for i in np.flatnonzero(self.flaw[:done]).tolist():
+            flaw = int(self.flaw[i])
+            code[i] = {flaws.TOO_LARGE: Code.TOO_LARGE, flaws.CODEC: Code.BAD_CODEC}.get(flaw, Code.BAD_STREAM)
+            name = NAMES[codec[i]] if 0 <= codec[i] < len(NAMES) else f"codec {codec[i]}"
+            found[i] = f"{name}: {self.words.get(i) or f'{flaws.TEXT[flaw]} at byte {self.where[i] - start[i]} of the payload'}"
+        return Inflated(self.arena, ends - sums, sums, code, self.where, found, done)
+
+
+def _zstd() -> zstandard.ZstdDecompressor:
+    """This thread's decompressor: one must not be shared."""
+    if not hasattr(_local, "zstd"):
+        _local.zstd = zstandard.ZstdDecompressor()
+    return _local.zstd

@@ -1,0 +1,104 @@
+"""The blocks of many payloads as one table, found by the framing functions of `kolumn.codecs`, compiled."""
+
+import numpy as np
+
+from kolumn.codecs import END, GZIP, LZ4, NONE, SNAPPY, STORED, ZSTD, flaws, gzip, lz4, snappy, xxh32, zstd
+from kolumn.cpu_fallback.machine import scalars  # noqa: F401 (formats first)
+from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
+from kolumn.cpu_fallback.machine.compile import compiled
+from kolumn.machine_code.scalar import scalar
+
+scalar(xxh32, lz4, snappy, zstd, gzip)
+
+PAYLOAD, KIND, SOURCE, STOP, BOUND = range(5)
+COLUMNS = 5
+CODEC = flaws.CODEC
+
+
+@compiled
+def _frame(
+    buf: int,
+    start: Int64s,
+    size: Int64s,
+    codec: Int64s,
+    magic: Int64s,
+    limit: Int64s,
+    first: int,
+    row: int,
+    table: Table,
+    flaw: Int64s,
+    where: Int64s,
+    careful: Flags,
+) -> tuple[int, int]:
+    """Fill the table from payload ``first`` and row ``row`` on; stops at a payload whose blocks find no room."""
+    for i in range(first, len(start)):
+        at, end, c = start[i], start[i] + size[i], codec[i]
+        mark, total, state, wrong = row, 0, 0, 0
+        if c == LZ4:
+            wrong, at, state = lz4.header(buf, at, end, magic[i])
+        elif c == SNAPPY:
+            wrong, at, state = snappy.header(buf, at, end, magic[i])
+        elif c == GZIP:
+            wrong, at, state = gzip.header(buf, at, end, magic[i])
+        elif c != ZSTD and c != NONE:
+            wrong = CODEC
+        while wrong == 0:
+            if c == LZ4:
+                wrong, at, source, stop, bound, kind = lz4.block(buf, at, end, state)
+            elif c == SNAPPY:
+                wrong, at, source, stop, bound, kind = snappy.block(buf, at, end, state)
+            elif c == ZSTD:
+                wrong, at, source, stop, bound, kind = zstd.block(buf, at, end, state)
+            elif c == GZIP:
+                wrong, at, source, stop, bound, kind = gzip.block(buf, at, end, state)
+            else:
+                wrong, source, stop, bound, kind = 0, at, end, end - at, STORED
+                at = end
+            if wrong != 0 or kind == END:
+                break
+            if row == len(table):
+                return i, mark
+            table[row, 0], table[row, 1], table[row, 2], table[row, 3], table[row, 4] = i, kind, source, stop, bound
+            row += 1
+            total += bound
+            if total > limit[i]:
+                careful[i] = True
+            if (c == SNAPPY and state == snappy.RAW) or c in (GZIP, NONE):
+                break
+        if wrong != 0:
+            flaw[i] = wrong
+            where[i] = at
+            careful[i] = False
+            row = mark
+    return len(start), row
+
+
+@compiled
+def member_end(buf: int, at: int, end: int, crc: int, size: int) -> tuple[int, int]:
+    """`gzip.following` for one member."""
+    return gzip.following(buf, at, end, crc, size)
+
+
+def frame(
+    buf: np.ndarray, start: np.ndarray, size: np.ndarray, codec: np.ndarray, magic: np.ndarray, limit: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Blocks of all payloads that are framed well.
+
+    Returns
+    -------
+    table : ndarray of int64, shape (blocks, COLUMNS)
+    flaw, where : ndarray of int64
+        Per payload; no block of a payload with a flaw is in the table.
+    careful : ndarray of bool
+        Payloads whose blocks could inflate to more than ``limit``.
+    """
+    flaw, where, careful = np.zeros(len(start), np.int64), np.zeros(len(start), np.int64), np.zeros(len(start), np.bool_)
+    table = np.empty((len(start) + int(size.sum()) // 8192 + 16, COLUMNS), np.int64)
+    payload, rows = 0, 0
+    while True:
+        payload, rows = _frame(buf.ctypes.data, start, size, codec, magic, limit, payload, rows, table, flaw, where, careful)
+        if payload == len(start):
+            return table[:rows], flaw, where, careful
+        larger = np.empty((2 * len(table), COLUMNS), np.int64)
+        larger[:rows] = table[:rows]
+        table = larger

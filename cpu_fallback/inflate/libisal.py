@@ -1,0 +1,74 @@
+"""ISA-L's inflate, which the package ``isal`` exports."""
+
+import ctypes
+import zlib
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.cpu_fallback.machine.shared_object import address, load
+
+PLACE = "isal.isal_zlib"
+
+
+class Head(ctypes.Structure):
+    """How a ``struct inflate_state`` of igzip_lib.h begins. Behind it are tables and settings that are the library's own."""
+
+    _fields_ = (
+        ("next_out", ctypes.c_void_p),
+        ("avail_out", ctypes.c_uint32),
+        ("total_out", ctypes.c_uint32),
+        ("next_in", ctypes.c_void_p),
+        ("read_in", ctypes.c_uint64),
+        ("avail_in", ctypes.c_uint32),
+    )
+
+
+NEXT_OUT, AVAIL_OUT = Head.next_out.offset, Head.avail_out.offset
+NEXT_IN, AVAIL_IN = Head.next_in.offset, Head.avail_in.offset
+STATE_BYTES = 256 << 10
+"""More than a state takes, which is less than half of it."""
+
+
+class State:
+    """An ``inflate_state`` and the address of ``isal_inflate_stateless``; both 0 where there is no library."""
+
+    function, state = 0, 0
+
+    def __init__(self) -> None:
+        library = _library()
+        if library is not None:
+            self.memory = ctypes.create_string_buffer(STATE_BYTES)
+            self.state, self.function = ctypes.addressof(self.memory), address(library.isal_inflate_stateless)
+            library.isal_inflate_init(ctypes.byref(self.memory))
+
+
+def available() -> bool:
+    """Whether the library can be called."""
+    return _library() is not None
+
+
+@lru_cache(maxsize=1)
+def _library() -> Any:
+    try:
+        library = load(PLACE)
+        return library if _as_told(library) else None
+    except (OSError, AttributeError):
+        return None
+
+
+def _as_told(library: Any) -> bool:
+    """Whether a state begins as `Head` says: tried here, before records are trusted to it."""
+    data = bytes(range(256)) * 2
+    deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    stream = deflate.compress(data) + deflate.flush()
+    source, target = np.frombuffer(stream + b"more", np.uint8), np.zeros(len(data) + PAD, np.uint8)
+    memory = ctypes.create_string_buffer(STATE_BYTES)
+    state, head = ctypes.byref(memory), Head.from_buffer(memory)
+    library.isal_inflate_init(state)
+    head.next_in, head.avail_in = source.ctypes.data, len(source)
+    head.next_out, head.avail_out = target.ctypes.data, len(target)
+    done = library.isal_inflate_stateless(state) == 0 and target[: len(data)].tobytes() == data
+    return done and head.next_in == source.ctypes.data + len(stream) and head.next_out == target.ctypes.data + len(data)

@@ -1,0 +1,61 @@
+"""libzstd, from where its functions can be called."""
+
+import ctypes
+from functools import lru_cache
+from typing import Any
+
+import zstandard
+
+from kolumn.cpu_fallback.machine.shared_object import address, load
+
+PLACES = ("backports.zstd._zstd", "libzstd.so.1", "zstandard._cffi")
+"""Modules and a system's library that export libzstd. The last is built without libzstd's assembly for Huffman codes: slower."""
+
+_MAJOR, _MINOR, _PATCH = zstandard.ZSTD_VERSION
+# Older ones take damaged payloads that this one refuses: what is read must not depend on the machine.
+_OLDEST = 10000 * _MAJOR + 100 * _MINOR + _PATCH
+
+
+class Context:
+    """A ``ZSTD_DCtx``, freed with this object, and the address of ``ZSTD_decompressDCtx``; both 0 where there is no library."""
+
+    function, state = 0, 0
+
+    def __init__(self) -> None:
+        _, self.library = _library()
+        if self.library is not None:
+            self.state = self.library.ZSTD_createDCtx() or 0
+            self.function = address(self.library.ZSTD_decompressDCtx) if self.state else 0
+
+    def __del__(self) -> None:
+        if self.state:
+            self.library.ZSTD_freeDCtx(self.state)
+
+
+def name() -> str:
+    """Version and place of the library; empty where there is none."""
+    place, library = _library()
+    if library is None:
+        return ""
+    number = library.ZSTD_versionNumber()
+    return f"libzstd {number // 10000}.{number // 100 % 100}.{number % 100} of {place}"
+
+
+@lru_cache(maxsize=1)
+def _library() -> tuple[str, Any]:
+    """Place and library, its functions as they are called here; None where none can be loaded or shows what it has."""
+    for place in PLACES:
+        library = _load(place)
+        if library is not None:
+            return place, library
+    return "", None
+
+
+def _load(place: str) -> Any:
+    try:
+        library = load(place)
+        library.ZSTD_createDCtx.restype = ctypes.c_void_p
+        library.ZSTD_freeDCtx.argtypes = (ctypes.c_void_p,)
+        return library if library.ZSTD_decompressDCtx and library.ZSTD_versionNumber() >= _OLDEST else None
+    except (OSError, AttributeError):
+        return None

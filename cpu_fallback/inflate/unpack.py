@@ -1,0 +1,283 @@
+"""Payloads inflated by compiled code, so that a batch stays in the cache: lz4 and snappy here, gzip and zstd by `decoders`.
+
+What these decoders take is a part of what the libraries take, with the same result; for everything else they give up, and
+`inflate` lets the library decide. They write at most to their stop, look back at most to their target, and copy in whole
+steps: source and target need `PAD` bytes behind their ends.
+
+Text gives elements of a few bytes whose kind cannot be predicted, so the usual snappy element is decoded without a branch on
+its kind, and the next one's first bytes are loaded before this one's are copied.
+"""
+
+from numba.extending import register_jitable
+
+from kolumn.codecs import END, GZIP, LZ4, SNAPPY, STORED, ZSTD, gzip, lz4, snappy, zstd
+from kolumn.cpu_fallback.inflate import blocks  # noqa: F401 (the framings as compiled functions first)
+from kolumn.cpu_fallback.inflate.decoders import Decoder, Decoders
+from kolumn.cpu_fallback.inflate.libisal import AVAIL_IN, AVAIL_OUT, NEXT_IN, NEXT_OUT
+from kolumn.cpu_fallback.machine.address import PAD, call, copy16, copy32, copy_padded, load8, load64, select, store8, store32, store64
+from kolumn.formats import crc
+from kolumn.formats.memory import u32_little_at
+
+GIVEN_UP = -1
+"""In place of a size: not a payload, an unusual one, or one that does not fit."""
+
+_GZIP, _LZ4, _SNAPPY, _ZSTD, _STORED, _END = GZIP, LZ4, SNAPPY, ZSTD, STORED, END
+_NEXT_IN, _AVAIL_IN, _NEXT_OUT, _AVAIL_OUT = NEXT_IN, AVAIL_IN, NEXT_OUT, AVAIL_OUT
+_FAST = PAD
+"""Bytes that must be left in source and target where copies come before checks."""
+
+# Rules of liblz4 for the end of a block: a match ends this much before its end, and does not begin later than that.
+_LAST_LITERALS, _LAST_INPUT, _LAST_MATCH = 5, 8, 12
+
+
+@register_jitable
+def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int, libraries: Decoders) -> int:
+    """Inflate a payload.
+
+    Parameters
+    ----------
+    codec, magic : int
+        Of the batch.
+    buf : int
+        Address of the payload.
+    end : int
+        Bytes of the payload.
+    target, stop : int
+        Addresses between which the inflated bytes have to lie.
+    libraries : Decoders
+        For gzip and zstd.
+
+    Returns
+    -------
+    int
+        Inflated bytes, or `GIVEN_UP`.
+    """
+    if codec == _ZSTD:
+        return _zstd_frames(libraries.zstd, buf, end, target, stop)
+    if codec == _GZIP:
+        return _gzip_members(libraries.deflate, buf, end, target, stop)
+    if codec == _LZ4:
+        flaw, at, state = lz4.header(buf, 0, end, magic)
+    else:
+        flaw, at, state = snappy.header(buf, 0, end, magic)
+    to = target
+    while flaw == 0:
+        if codec == _LZ4:
+            flaw, at, first, last, bound, kind = lz4.block(buf, at, end, state)
+        else:
+            flaw, at, first, last, bound, kind = snappy.block(buf, at, end, state)
+        if flaw != 0:
+            break
+        if kind == _END:
+            return to - target
+        if to + bound > stop:
+            return GIVEN_UP
+        if kind == _STORED:
+            copy_padded(to, buf + first, bound)
+            size = bound
+        elif codec == _LZ4:
+            size = lz4_block(buf + first, buf + last, to, to + bound)
+        else:
+            size = snappy_block(buf + first, buf + last, to, to + bound)
+        if size == GIVEN_UP:
+            return GIVEN_UP
+        to += size
+        if codec == _SNAPPY and state == snappy.RAW:
+            return to - target
+    return GIVEN_UP
+
+
+@register_jitable
+def _gzip_members(library: Decoder, buf: int, end: int, target: int, stop: int) -> int:
+    """The members of a payload, each by one call."""
+    flaw, at, _ = gzip.header(buf, 0, end, 0)
+    # Most payloads end with their size, so the usual one that has no room is not begun.
+    if flaw == 0 and u32_little_at(buf, end - 4) > stop - target:
+        return GIVEN_UP
+    to = target
+    while flaw == 0:
+        store64(library.state + _NEXT_IN, buf + at)
+        store32(library.state + _AVAIL_IN, end - at)
+        store64(library.state + _NEXT_OUT, to)
+        store32(library.state + _AVAIL_OUT, stop - to)
+        # An int: the word's upper half means nothing.
+        if call(library.function, (library.state,)) & 0xFFFFFFFF != 0:
+            return GIVEN_UP
+        at = load64(library.state + _NEXT_IN) - buf
+        size = load64(library.state + _NEXT_OUT) - to
+        flaw, at = gzip.following(buf, at, end, crc.crc32(to, 0, size), size)
+        to += size
+        if flaw == 0 and at == end:
+            return to - target
+    return GIVEN_UP
+
+
+@register_jitable
+def _zstd_frames(library: Decoder, buf: int, end: int, target: int, stop: int) -> int:
+    """The frames of a payload, each by one call.
+
+    A frame that could inflate to more than its window is left alone: only where the window holds all of it does a decoder that
+    looks back into the target itself take just what Java's stream takes.
+    """
+    at, to = 0, target
+    while True:
+        flaw, at, first, last, bound, kind = zstd.block(buf, at, end, 0)
+        if flaw != 0:
+            return GIVEN_UP
+        if kind == _END:
+            return to - target
+        _, _, window, _ = zstd.frame_header(buf, first, last)
+        if bound > window:
+            return GIVEN_UP
+        size = call(library.function, (library.state, to, min(bound, stop - to), buf + first, last - first))
+        # A size_t, whose greatest values are errors: negative here.
+        if size < 0:
+            return GIVEN_UP
+        to += size
+
+
+@register_jitable
+def lz4_block(at: int, end: int, target: int, stop: int) -> int:
+    """Inflate the lz4 block at addresses [at, end) to ``target``; returns the bytes, or `GIVEN_UP`.
+
+    token (literals - 15 max | match - 4, 15 max) | literals | offset u16 | more of the match's length ...
+    """
+    to = target
+    while at < end:
+        # The usual sequence: few literals, a short match that does not reach into itself.
+        while at < end - _FAST and to < stop - _FAST:
+            token = load8(at)
+            length, match = token >> 4, (token & 15) + 4
+            offset = load64(at + 1 + length) & 0xFFFF
+            source = to + length - offset
+            if length == 15 or match == 19 or offset < match or source < target:
+                break
+            copy16(to, at + 1)
+            to += length
+            copy32(to, source)
+            to += match
+            at += length + 3
+        token = load8(at)
+        at += 1
+        length, match = token >> 4, token & 15
+        if length == 15:
+            length, at = _more(length, at, end)
+        if length > end - at or length > stop - to:
+            return GIVEN_UP
+        copy32(to, at)
+        if length > 32:
+            copy_padded(to + 32, at + 32, length - 32)
+        at += length
+        to += length
+        if at == end:
+            return to - target
+        if end - at < _LAST_INPUT or stop - to < _LAST_MATCH:
+            return GIVEN_UP
+        offset = load64(at) & 0xFFFF
+        at += 2
+        if match == 15:
+            match, at = _more(match, at, end)
+            if end - at < _LAST_LITERALS:
+                return GIVEN_UP
+        match += 4
+        if offset == 0 or offset > to - target or match > stop - to - _LAST_LITERALS:
+            return GIVEN_UP
+        _repeat(to, offset, match)
+        to += match
+    return GIVEN_UP
+
+
+@register_jitable
+def _more(length: int, at: int, end: int) -> tuple[int, int]:
+    """A length that goes on in further bytes; larger than any block where they never end."""
+    while at < end:
+        byte = load8(at)
+        at += 1
+        length += byte
+        if byte < 0xFF:
+            return length, at
+    return 1 << 40, at
+
+
+@register_jitable
+def snappy_block(at: int, end: int, target: int, stop: int) -> int:
+    """Inflate the raw snappy block at addresses [at, end), whose size is known, to exactly [target, stop), or `GIVEN_UP`."""
+    while load8(at) >= 0x80:
+        at += 1
+    at += 1
+    to = target
+    word = load64(at)
+    while at < end - _FAST and to < stop - _FAST:
+        # kind 0: literals, length 6 bits | 1: copy, length 3 bits, offset 3 + 8 bits | 2: copy, length 6 bits, offset 16 bits
+        tag = word & 0xFF
+        kind, six = tag & 3, tag >> 2
+        literal = kind == 0
+        step = select(literal, six + 2, kind + 1)
+        following = load64(at + step)
+        short = kind == 1
+        length = select(short, 4 + (six & 7), six + 1)
+        offset = select(short, (six >> 3) << 8 | (word >> 8) & 0xFF, (word >> 8) & 0xFFFF)
+        source = select(literal, at + 1, to - offset)
+        if kind == 3 or (six >= 60 if literal else (offset < length or source < target)):
+            at, to = _snappy_element(at, end, to, target, stop)
+            if at == GIVEN_UP:
+                return GIVEN_UP
+            word = load64(at)
+            continue
+        copy32(to, source)
+        if length > 32:
+            copy32(to + 32, source + 32)
+        to += length
+        at += step
+        word = following
+    while at < end:
+        at, to = _snappy_element(at, end, to, target, stop)
+        if at == GIVEN_UP:
+            return GIVEN_UP
+    return to - target if at == end and to == stop else GIVEN_UP
+
+
+@register_jitable
+def _snappy_element(at: int, end: int, to: int, target: int, stop: int) -> tuple[int, int]:
+    """One element of any kind, every bound checked: where the next one is and goes; `GIVEN_UP` first if it is not sound."""
+    word = load64(at)
+    kind, six = word & 3, (word & 0xFF) >> 2
+    if kind == 0:
+        at += 1
+        length = six + 1
+        if six >= 60:
+            length = ((word >> 8) & ((1 << (8 * (six - 59))) - 1)) + 1
+            at += six - 59
+        if length > end - at or length > stop - to:
+            return GIVEN_UP, to
+        copy_padded(to, at, length)
+        return at + length, to + length
+    if kind == 1:
+        length, offset, size = 4 + (six & 7), (six >> 3) << 8 | (word >> 8) & 0xFF, 2
+    elif kind == 2:
+        length, offset, size = six + 1, (word >> 8) & 0xFFFF, 3
+    else:
+        length, offset, size = six + 1, (word >> 8) & 0xFFFFFFFF, 5
+    if size > end - at or offset == 0 or offset > to - target or length > stop - to:
+        return GIVEN_UP, to
+    _repeat(to, offset, length)
+    return at + size, to + length
+
+
+@register_jitable
+def _repeat(target: int, offset: int, length: int) -> None:
+    """Copy ``length`` bytes from ``offset`` bytes before ``target``, which they may reach into."""
+    if offset >= 32 or offset >= length:
+        copy_padded(target, target - offset, length)
+        return
+    # After some single bytes the pattern stands there often enough to be copied from 16 bytes back or more.
+    back = offset
+    while back < 16:
+        back += offset
+    done = 0
+    while done < back - offset and done < length:
+        store8(target + done, load8(target + done - offset))
+        done += 1
+    while done < length:
+        copy16(target + done, target + done - back)
+        done += 16

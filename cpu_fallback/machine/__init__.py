@@ -1,0 +1,1 @@
+"""Below the stages: addresses, checksums, compiled code and C libraries."""

@@ -1,0 +1,30 @@
+"""Checksums of bytes that Python holds, at the speed of compiled code."""
+
+from typing import Any
+
+import numpy as np
+
+from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.formats import crc
+
+
+@compiled
+def _crc32c(buf: int, at: int, end: int) -> int:
+    return crc.crc32c(buf, at, end)
+
+
+@compiled
+def _crc32(buf: int, at: int, end: int) -> int:
+    return crc.crc32(buf, at, end)
+
+
+def crc32c(data: Any, at: int) -> int:
+    """CRC-32C of ``data`` from byte ``at`` on: bytes, or an array of uint8."""
+    held = np.frombuffer(data, np.uint8)
+    return int(_crc32c(held.ctypes.data, at, len(held)))
+
+
+def crc32(data: Any, at: int) -> int:
+    """CRC-32, likewise."""
+    held = np.frombuffer(data, np.uint8)
+    return int(_crc32(held.ctypes.data, at, len(held)))

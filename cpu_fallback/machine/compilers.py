@@ -1,0 +1,140 @@
+"""Processes that compile loops of `kolumn.cpu_fallback`: names go to them, and each says when a loop's machine code is kept."""
+
+import json
+import os
+import queue
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import IO
+
+from kolumn.cpu_fallback.machine.arrays import signature
+from kolumn.cpu_fallback.machine.loops import LOOPS
+
+MOST = 4
+"""Processes at a time: each takes some 300 MB, and the longest loop takes as long as four need for the others."""
+
+# The path comes by the pipe, since it need not be what the environment makes of it. -P: nothing comes from the working folder.
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.stdin.readline()); from kolumn.cpu_fallback.machine.compilers import serve; serve()"
+)
+
+
+class FailedError(Exception):
+    """A compiler ended before it was done."""
+
+
+class _Compiler:
+    def __init__(self, cache: Path) -> None:
+        environment = {**os.environ, "KOLUMN_CACHE_DIR": str(cache)}
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-P", "-c", _PROGRAM]
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment)
+        self.give(json.dumps([str(Path(__file__).parents[3]), *(place for place in sys.path if place)]))
+
+    @property
+    def answers(self) -> IO[bytes]:
+        assert self.process.stdout is not None
+        return self.process.stdout
+
+    def give(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n".encode())
+        self.process.stdin.flush()
+
+    def answer(self) -> int:
+        """What it says to a name: 1 if it had to compile, 0 if the code was there."""
+        line = self.answers.readline()
+        if line:
+            return int(line)
+        code = self.process.wait()
+        if code == -signal.SIGINT:
+            # Ctrl-C at a terminal goes to all processes; this one may wait in a thread that does not notice.
+            raise KeyboardInterrupt
+        raise FailedError(f"a process that compiles ended with exit code {code}")
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            with suppress(OSError):
+                assert pipe is not None
+                pipe.close()
+
+
+def compile_all(cache: Path, names: list[str]) -> Iterator[int]:
+    """Compile loops into a cache folder, those that are named first first.
+
+    Yields
+    ------
+    int
+        For each loop that is done: 1 if it had to be compiled, 0 if it was there.
+
+    Raises
+    ------
+    FailedError
+        A process ended before it was done.
+    OSError
+        A process could not be started.
+    KeyboardInterrupt
+        All compilers are killed, as by anything else that ends this.
+    """
+    waiting = deque(names)
+    started: list[_Compiler] = []
+    with selectors.DefaultSelector() as events:
+        try:
+            for _ in range(min(MOST, len(os.sched_getaffinity(0)), len(names))):
+                started.append(_Compiler(cache))
+                started[-1].give(waiting.popleft())
+                events.register(started[-1].answers, selectors.EVENT_READ, started[-1])
+            while events.get_map():
+                for key, _ in events.select():
+                    new = key.data.answer()
+                    if waiting:
+                        key.data.give(waiting.popleft())
+                    else:
+                        events.unregister(key.fileobj)
+                    yield new
+        finally:
+            for compiler in started:
+                compiler.end()
+
+
+_serving = False
+
+
+def is_one() -> bool:
+    """Whether this process is a compiler."""
+    return _serving
+
+
+def serve() -> None:
+    """Be a compiler: as long as the parent is there."""
+    global _serving
+    _serving = True
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    names: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(names,), daemon=True).start()
+    answers = os.dup(1)
+    # What else is printed must not be taken for an answer.
+    os.dup2(2, 1)
+    while True:
+        name = names.get()
+        import_module(name.split(":")[0])
+        loop = LOOPS[name]
+        loop.compile(signature(loop.py_func))
+        os.write(answers, b"1\n" if loop.stats.cache_misses else b"0\n")
+
+
+def _receive(names: "queue.SimpleQueue[str]") -> None:
+    for line in sys.stdin:
+        names.put(line.strip())
+    os._exit(0)

@@ -1,0 +1,144 @@
+"""Checksums at the speed of the CPU: by carry-less multiplication or CRC-32C's own instruction, else by tables.
+
+SSE4.2's instruction takes 8 bytes a cycle but has a latency of three, so where there are no wide multiplications, long runs are cut into
+three streams of equal length, which are joined by multiplying with x^(8 * length) modulo the polynomial (four 256-entry tables):
+
+    |<---- LONG ---->|<---- LONG ---->|<---- LONG ---->|        crc = shift(shift(a) ^ b) ^ c
+          a                b                c
+"""
+
+import os
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, overload, register_jitable
+
+from kolumn.cpu_fallback.machine.address import load64
+from kolumn.cpu_fallback.machine.fold import folding, has, widest
+from kolumn.formats import crc, memory
+
+LONG = 1344
+SHORT = 168
+_CHOICE = os.environ.get("KOLUMN_CRC", "fold")
+"""KOLUMN_CRC: "portable" for tables alone, "instruction" without multiplications."""
+INSTRUCTION = _CHOICE != "portable" and has("sse4.2")
+"""Whether CRC-32C may use the CPU's instruction."""
+WIDTH = widest() if INSTRUCTION and _CHOICE == "fold" else 0
+"""Bytes that one instruction multiplies, 0 for none."""
+KIND = f"fold{WIDTH}" if WIDTH else "instruction" if INSTRUCTION else "portable"
+_NARROW, _AT_ONCE = 16, 4
+_LEAST = 2 * _NARROW
+
+
+@intrinsic
+def _crc_step(typing: Any, register: Any, word: Any) -> Any:
+    """CRC-32C register after eight bytes, by the ``crc32`` instruction."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        name = "llvm.x86.sse42.crc32.64.64"
+        word = ir.IntType(64)
+        step = builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(word, [word, word]), name)
+        return builder.call(step, args)
+
+    return types.int64(types.int64, types.int64), emit
+
+
+_OVER_LONG = crc.shift_tables(LONG, crc.CASTAGNOLI)
+_OVER_SHORT = crc.shift_tables(SHORT, crc.CASTAGNOLI)
+
+
+@register_jitable
+def _shift(t: np.ndarray, register: int) -> int:
+    return t[0, register & 0xFF] ^ t[1, (register >> 8) & 0xFF] ^ t[2, (register >> 16) & 0xFF] ^ t[3, (register >> 24) & 0xFF]
+
+
+@register_jitable
+def _three_streams(register: int, at: int, end: int, size: int, t: np.ndarray) -> tuple[int, int]:
+    while at + 3 * size <= end:
+        second, third = 0, 0
+        for i in range(at, at + size, 8):
+            register = _crc_step(register, load64(i))
+            second = _crc_step(second, load64(i + size))
+            third = _crc_step(third, load64(i + 2 * size))
+        register = _shift(t, _shift(t, register) ^ second) ^ third
+        at += 3 * size
+    return register, at
+
+
+@register_jitable
+def _by_instruction(register: int, at: int, end: int) -> int:
+    register, at = _three_streams(register, at, end, LONG, _OVER_LONG)
+    register, at = _three_streams(register, at, end, SHORT, _OVER_SHORT)
+    return _rest(register, at, end)
+
+
+@register_jitable
+def _rest(register: int, at: int, end: int) -> int:
+    while at + 8 <= end:
+        register = _crc_step(register, load64(at))
+        at += 8
+    while at < end:
+        register = crc.CRC32C[0, (register ^ memory.load8(0, at)) & 0xFF] ^ (register >> 8)
+        at += 1
+    return register
+
+
+_fold_castagnoli = folding(WIDTH or _NARROW, _AT_ONCE, crc.CASTAGNOLI)
+_fold_ieee = folding(WIDTH or _NARROW, _AT_ONCE, crc.IEEE)
+_fold_little = folding(_NARROW, 1, crc.IEEE)
+_BLOCK = _AT_ONCE * (WIDTH or _NARROW)
+
+
+@register_jitable
+def _castagnoli_by_folding(register: int, at: int, end: int) -> int:
+    blocks = (end - at) // _BLOCK
+    if blocks > 0:
+        words = _fold_castagnoli(register, at, blocks)
+        register = 0
+        for word in words:
+            register = _crc_step(register, word)
+        at += blocks * _BLOCK
+    return _rest(register, at, end)
+
+
+@register_jitable
+def _by_table(words: Any) -> int:
+    """IEEE register of zero after some words."""
+    register = 0
+    for word in words:
+        register = crc.eight_bytes(crc.CRC32, (register ^ word) & 0xFFFFFFFF, (word >> 32) & 0xFFFFFFFF)
+    return register
+
+
+@register_jitable
+def _ieee_by_folding(register: int, at: int, end: int) -> int:
+    blocks = (end - at) // _BLOCK
+    if blocks > 0:
+        register = _by_table(_fold_ieee(register, at, blocks))
+        at += blocks * _BLOCK
+    if end - at >= _LEAST:
+        blocks = (end - at) // _NARROW
+        register = _by_table(_fold_little(register, at, blocks))
+        at += blocks * _NARROW
+    return crc.crc_bytes(crc.CRC32, register, 0, at, end)
+
+
+if INSTRUCTION:
+    # Narrow multiplications are no faster than the instruction.
+    _castagnoli = _castagnoli_by_folding if WIDTH > _NARROW else _by_instruction
+
+    @overload(crc.crc32c)
+    def _crc32c(buf, at, end):  # type: ignore[no-untyped-def]
+        return lambda buf, at, end: _castagnoli(0xFFFFFFFF, buf + at, buf + end) ^ 0xFFFFFFFF
+
+else:
+    register_jitable(crc.crc32c)
+
+
+if WIDTH:
+
+    @overload(crc.crc32, target="cpu")
+    def _crc32(buf, at, end):  # type: ignore[no-untyped-def]
+        return lambda buf, at, end: _ieee_by_folding(0xFFFFFFFF, buf + at, buf + end) ^ 0xFFFFFFFF

@@ -1,0 +1,7 @@
+"""Makes the scalar functions of every format known to the compiler; every module with compiled loops imports this one."""
+
+import kolumn.machine_code.scalar  # noqa: F401
+from kolumn.cpu_fallback.machine import crc
+from kolumn.cpu_fallback.machine.compile import compiled
+
+__all__ = ["compiled", "crc"]

@@ -1,0 +1,1 @@
+"""Stage 5 on a GPU: columns, and which rows are kept."""

@@ -1,0 +1,246 @@
+"""Records on the device become the columns of a table, which stay there. `kolumn.kernels.columns.assemble` makes pylibcudf's of them."""
+
+from collections.abc import Iterable
+from collections.abc import Sequence as Sequence_
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kolumn.codecs import NAMES
+from kolumn.formats import table
+from kolumn.kernels.columns.binary import binary, bitmap_of, headers_of
+from kolumn.kernels.columns.flags import CONTROL_NAMES, DraftTimes, Label, Marks, Sequence, draft_times, label, marks, sequence
+from kolumn.kernels.columns.keep import RowLimits, keep
+from kolumn.kernels.columns.steps import Microseconds, Repeat, microseconds, repeat
+from kolumn.kernels.fields.decoded import Payloads, Records
+from kolumn.kernels.machine.runtime import Memory, Runtime
+
+_FIELDS = {
+    "timestampType": (table.TIMESTAMP_TYPE, "int32"),
+    "producerId": (table.PRODUCER_ID, "int64"),
+    "producerEpoch": (table.PRODUCER_EPOCH, "int16"),
+    "leaderEpoch": (table.LEADER_EPOCH, "int32"),
+    "isTransactional": (table.TRANSACTIONAL, "bool"),
+    "magic": (table.MAGIC, "int8"),
+    "position": (table.POSITION, "int64"),
+}
+"""Columns that repeat a field of the batch table, and their types."""
+WIDTHS = {
+    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1,
+    "float64": 8, "float32": 4, "bool": 1, "timestamp": 8,
+}  # fmt: skip
+
+
+@dataclass
+class Column:
+    """A column on the device.
+
+    Attributes
+    ----------
+    kind : str
+        One of `WIDTHS`, "string", "bytes" (a list of uint8), "list" or "struct".
+    rows : int
+    data : Memory, optional
+        Of the types in `WIDTHS`, and the bytes of strings.
+    bitmap : Memory, optional
+        Validity in words of 32 rows; None where nothing is null.
+    nulls : int
+    children : tuple of Column
+        Of strings the int32 offsets; of bytes and lists these and what they hold; of structs the fields.
+    """
+
+    kind: str
+    rows: int
+    data: Memory | None = None
+    bitmap: Memory | None = None
+    nulls: int = 0
+    children: tuple["Column", ...] = ()
+
+
+@dataclass
+class DeviceTable:
+    """Columns of one chunk's records, and what of the pieces they are made of has to stay."""
+
+    names: tuple[str, ...]
+    columns: list[Any]
+    num_rows: int
+
+    def replaced(self, names: list[str], more: dict[str, Any]) -> "DeviceTable":
+        """A table of these names, of whose columns some come from elsewhere: more of `Column`, or pylibcudf's own."""
+        own = dict(zip(self.names, self.columns, strict=True))
+        return DeviceTable(tuple(names), [more[name] if name in more else own[name] for name in names], self.num_rows)
+
+
+class TableBuilder:
+    """Makes the columns of some records.
+
+    Parameters
+    ----------
+    device : Runtime
+    records : Records
+    constants : dict
+        "topic", "partition" and "segment", None for null.
+    text : bool
+        Keys, values and headers' values as strings; else as lists of uint8.
+    limits : RowLimits
+        Which rows to keep.
+    dropped : bool array of n, optional
+        Batches of which none is kept.
+    states : sequence of str, optional
+        Names for the column ``transaction``; ``constants["transaction"]`` has a number of each batch (int64 array).
+    """
+
+    def __init__(
+        self,
+        device: Runtime,
+        records: Records,
+        constants: dict[str, Any],
+        text: bool,
+        limits: RowLimits,
+        dropped: Any = None,
+        states: Sequence_[str] = (),
+    ) -> None:
+        self.device, self.constants, self.text = device, constants, text
+        self.records, self.states = records, states
+        control = self._marks[0]
+        kept = keep(device, records, control, limits, dropped)
+        if kept is not records:
+            self.records = kept
+            del self._marks
+
+    def table(self, names: Iterable[str]) -> DeviceTable:
+        """The columns of these names."""
+        names = tuple(names)
+        return DeviceTable(names, [self.column(name) for name in names], self.records.rows)
+
+    def column(self, name: str) -> Column:
+        """One column."""
+        records = self.records
+        if name in _FIELDS:
+            number, kind = _FIELDS[name]
+            return self._repeated(records.batches.address + 8 * number, 8 * table.WIDTH, kind)
+        if name in ("key", "value"):
+            return self._binary(records.key if name == "key" else records.value, self.text)
+        if name in ("offset", "timestampMs"):
+            return Column("int64", records.rows, records.offset if name == "offset" else records.timestamp)
+        if name in ("isControl", "tombstone"):
+            return Column("bool", records.rows, self._marks[0 if name == "isControl" else 1])
+        if name in ("topic", "segment"):
+            return self._labelled(self.device.zeros(4 * records.rows), [self.constants[name]])
+        made = {
+            "timestamp": self._timestamp,
+            "headers": self._headers,
+            "partition": self._partition,
+            "transaction": self._transaction,
+            "sequence": self._sequence,
+            "codec": lambda: self._labelled(self._numbers(table.CODEC), list(NAMES)),
+            "controlType": lambda: self._labelled(self._marks[2], list(CONTROL_NAMES)),
+            "timestampSeconds": lambda: self._draft_times[0],
+            "brokerTimestampMs": lambda: self._draft_times[1],
+        }
+        return made[name]()
+
+    @cached_property
+    def _marks(self) -> tuple[Memory, Memory, Memory]:
+        device, records, n = self.device, self.records, self.records.rows
+        found = device.empty(n), device.empty(n), device.empty(4 * n)
+        args = Marks(
+            records.batches.address, records.owner.address, records.key.at.address, records.key.length.address,
+            records.value.length.address, _address(records.attributes), *(one.address for one in found),
+        )  # fmt: skip
+        device.launch(marks, n, args)
+        return found
+
+    @cached_property
+    def _draft_times(self) -> tuple[Column, Column]:
+        device, records, n = self.device, self.records, self.records.rows
+        seconds, broker, seconds_length, broker_length = (device.empty(width * n) for width in (4, 8, 4, 4))
+        args = DraftTimes(
+            records.batches.address, records.owner.address, records.timestamp.address, _address(records.attributes),
+            _address(records.seconds), seconds.address, seconds_length.address, broker.address, broker_length.address,
+        )  # fmt: skip
+        device.launch(draft_times, n, args)
+        return self._nullable("int32", seconds, seconds_length), self._nullable("int64", broker, broker_length)
+
+    def _nullable(self, kind: str, data: Memory, lengths: Memory) -> Column:
+        return nullable(self.device, kind, data, lengths, self.records.rows)
+
+    def _repeated(self, source: int, stride: int, kind: str) -> Column:
+        n, width = self.records.rows, WIDTHS[kind]
+        target = self.device.empty(width * n)
+        self.device.launch(repeat, n, Repeat(source, stride, self.records.owner.address, target.address, width))
+        return Column(kind, n, target)
+
+    def _numbers(self, column: int) -> Memory:
+        numbers = self._repeated(self.records.batches.address + 8 * column, 8 * table.WIDTH, "int32").data
+        assert numbers is not None
+        return numbers
+
+    def _timestamp(self) -> Column:
+        n = self.records.rows
+        target, lengths = self.device.empty(8 * n), self.device.empty(4 * n)
+        self.device.launch(microseconds, n, Microseconds(self.records.timestamp.address, target.address, lengths.address))
+        return self._nullable("timestamp", target, lengths)
+
+    def _partition(self) -> Column:
+        partition, batches = self.constants["partition"], len(self.records.first) - 1
+        numbers = self.device.upload(np.full((2, batches), [[partition or 0], [0 if partition is not None else -1]], np.int64))
+        column, null = (self._repeated(numbers.address + 8 * batches * k, 8, "int32") for k in range(2))
+        assert column.data is not None
+        assert null.data is not None
+        return self._nullable("int32", column.data, null.data)
+
+    def _transaction(self) -> Column:
+        numbers = self.device.upload(np.ascontiguousarray(self.constants["transaction"], np.int64))
+        repeated = self._repeated(numbers.address, 8, "int32").data
+        assert repeated is not None
+        return self._labelled(repeated, list(self.states))
+
+    def _sequence(self) -> Column:
+        records, n = self.records, self.records.rows
+        target = self.device.empty(4 * n)
+        args = Sequence(records.batches.address, records.owner.address, records.offset.address, target.address)
+        self.device.launch(sequence, n, args)
+        return Column("int32", n, target)
+
+    def _labelled(self, numbers: Memory, names: list[str | None]) -> Column:
+        """A column of strings: a name for each number."""
+        device, n = self.device, self.records.rows
+        encoded = [(name or "").encode() for name in names]
+        lengths = np.array([-1 if name is None else len(data) for name, data in zip(names, encoded, strict=True)], np.int32)
+        text = device.upload(np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
+        begins = np.cumsum([0, *map(len, encoded)])[:-1]
+        where, sizes = device.upload(text.address + begins.astype(np.int64)), device.upload(lengths)
+        rows = Payloads(device.empty(8 * n), device.empty(4 * n), n)
+        device.launch(label, n, Label(numbers.address, where.address, sizes.address, rows.at.address, rows.length.address))
+        return self._binary(rows, True)
+
+    def _binary(self, payloads: Payloads, text: bool) -> Column:
+        return bytes_column(self.device, payloads, text)
+
+    def _headers(self) -> Column:
+        ends, keys, values = headers_of(self.device, self.records)
+        entries = Column("struct", keys.count, children=(self._binary(keys, True), self._binary(values, self.text)))
+        return Column("list", self.records.rows, children=(Column("int32", self.records.rows + 1, ends), entries))
+
+
+def nullable(device: Runtime, kind: str, data: Memory, lengths: Memory, rows: int, children: tuple[Column, ...] = ()) -> Column:
+    """A column whose rows are null where a length (int32) is negative."""
+    bitmap, nulls = bitmap_of(device, lengths, rows)
+    return Column(kind, rows, data, bitmap if nulls else None, nulls, children)
+
+
+def bytes_column(device: Runtime, payloads: Payloads, text: bool) -> Column:
+    """Payloads copied into a column of strings, or of lists of uint8."""
+    made = binary(device, payloads)
+    mask = made.bitmap if made.nulls else None
+    ends = Column("int32", made.rows + 1, made.ends)
+    if text:
+        return Column("string", made.rows, made.data, mask, made.nulls, (ends,))
+    return Column("bytes", made.rows, None, mask, made.nulls, (ends, Column("uint8", made.size, made.data)))
+
+
+def _address(memory: Memory | None) -> int:
+    return memory.address if memory is not None else 0

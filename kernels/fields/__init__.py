@@ -1,0 +1,1 @@
+"""Stage 4 on a GPU: where each record begins, and its fields."""

@@ -1,0 +1,1 @@
+"""Below the stages: devices, memory, kernels as machine code, nvCOMP."""

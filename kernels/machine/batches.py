@@ -1,0 +1,46 @@
+"""What all kernels know of a run of batches: its table, and where the records of each batch lie."""
+
+from typing import Any, NamedTuple
+
+from numba.extending import register_jitable
+
+from kolumn.formats import table
+from kolumn.kernels.machine.words import load64
+
+_WIDTH = table.WIDTH
+
+
+class Batches(NamedTuple):
+    """A run of batches on the device; addresses of int64 columns with a row for each batch.
+
+    The arguments of `count`, `hop` and `fields` begin with these.
+
+    Attributes
+    ----------
+    rows : int
+        The batch table, of shape (n, `table.WIDTH`).
+    payload, size : int
+        Address and bytes of the records or messages, inflated.
+    first : int
+        n + 1 row numbers: where each batch's rows begin.
+    base : int
+        What is added to inner offsets.
+    bad : int
+        int32, zeros to begin with: 1 where something in the batch is wrong. Which record and why, the CPU finds out.
+    format : int
+        Of `layouts`.
+    """
+
+    rows: int
+    payload: int
+    size: int
+    first: int
+    base: int
+    bad: int
+    format: int
+
+
+@register_jitable
+def field(a: Any, b: int, column: int) -> int:
+    """A field of a row of the batch table: ``a`` is a kernel's arguments, of which ``rows`` is its address."""
+    return load64(a.rows + 8 * (_WIDTH * b + column))

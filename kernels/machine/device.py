@@ -1,0 +1,111 @@
+"""The device of this process, and the one memory pool that cuDF, CuPy and Kolumn share on it."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kolumn.arrow.recycle import allocate_by
+from kolumn.errors import MissingError
+from kolumn.kernels.machine.runtime import Runtime
+
+_local = threading.local()
+_lock = threading.Lock()
+_given: list[Runtime] = []
+_opened: list[int] = []
+_pinned: list[bool] = []
+SHARE = 0.8
+"""Of the memory of a device that nobody has opened: the rest is for what allocates by itself."""
+
+ADVICE = "pip install 'kolumn[gpu]', and see `kolumn doctor`"
+
+
+def count() -> int:
+    """How many devices CUDA sees in this process.
+
+    Raises
+    ------
+    MissingError
+        CuPy is not there, there is no driver, or no device.
+    """
+    try:
+        import cupy
+    except ImportError as error:
+        raise MissingError(f"a GPU was asked for: {error}; {ADVICE}") from error
+    try:
+        found = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise MissingError(f"a GPU was asked for, and CUDA has none: {error}; {ADVICE}") from error
+    return int(found)
+
+
+def open_device(device: int, share: float) -> None:
+    """Make a device current, with a pool that takes at most ``share`` of its memory and grows to it by need.
+
+    Raises
+    ------
+    MissingError
+        RMM is not there.
+    """
+    try:
+        import cupy
+        import rmm.mr
+        from rmm.allocators.cupy import rmm_cupy_allocator
+    except ImportError as error:
+        raise MissingError(f"a GPU was asked for: {error}; {ADVICE}") from error
+    cupy.cuda.Device(device).use()
+    _, total = cupy.cuda.runtime.memGetInfo()
+    pool = rmm.mr.LimitingResourceAdaptor(rmm.mr.CudaAsyncMemoryResource(), int(share * total))
+    rmm.mr.set_per_device_resource(device, pool)
+    cupy.cuda.set_allocator(rmm_cupy_allocator)
+    _share_with_numba()
+    _opened[:] = [device]
+
+
+def _share_with_numba() -> None:
+    """Let arrays that a caller makes with Numba come from the same pool."""
+    from numba import cuda
+    from rmm.allocators.numba import RMMNumbaManager
+
+    cuda.set_memory_manager(RMMNumbaManager)
+
+
+def runtime() -> Runtime:
+    """The device as this thread sees it, opened on first use.
+
+    Raises
+    ------
+    MissingError
+        There is no device, or a package is missing.
+    """
+    if _given:
+        return _given[-1]
+    if not hasattr(_local, "runtime"):
+        count()
+        from kolumn.kernels.machine.cuda import CudaRuntime, page_locked, use
+
+        with _lock:
+            if not _opened:
+                open_device(0, SHARE)
+            if not _pinned:
+                allocate_by(page_locked)
+                _pinned.append(True)
+        # Each thread of a process has a current device of its own.
+        use(_opened[0])
+        _local.runtime = CudaRuntime()
+    found: Runtime = _local.runtime
+    return found
+
+
+def opened() -> int:
+    """Number of the device that this process has opened."""
+    return _opened[0]
+
+
+@contextmanager
+def using(runtime: Runtime) -> Iterator[None]:
+    """Let all threads use a runtime for a while: an emulated device, in tests."""
+    _given.append(runtime)
+    try:
+        yield
+    finally:
+        _given.pop()

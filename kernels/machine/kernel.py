@@ -1,0 +1,106 @@
+"""What a kernel is: a body, the arguments that it takes, and how threads share its items.
+
+A body is a scalar function like those of the formats. It says what one thread does for item ``i`` of ``n``, and takes its
+arguments as a named tuple of 64-bit integers, addresses mostly, so that a kernel is launched with plain numbers:
+
+    thread_per_item   body(i, args)                      thread t does item t
+    warp_per_item     body(i, lane, lanes, args)         ``lanes`` neighbouring threads, at most a warp, do an item together
+    blocks            body(args)                         the kernel looks after its threads itself
+
+Three things run a body: `shell` under the compiler for CUDA, `shell` in Numba's simulator, and a plain loop on the CPU, with
+which tests compare whole corpora.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from numba import cuda
+from numba.extending import register_jitable
+
+import kolumn.machine_code.scalar  # noqa: F401 (the formats as compiled functions first)
+
+WARP = 32
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel.
+
+    Attributes
+    ----------
+    name : str
+    body : callable
+    args : type
+        A named tuple of integers; the launch passes ``n`` and its fields, in order.
+    lanes : int
+        Threads for each item; 0 where the body looks after its threads itself.
+    block : int
+        Threads in a block.
+    registers : int
+        What it may use of each thread's on sm_90: 65,536 / (block * blocks that should fit).
+    """
+
+    name: str
+    body: Callable[..., None]
+    args: Any
+    lanes: int
+    block: int
+    registers: int
+
+    def grid(self, n: int) -> int:
+        """Blocks for ``n`` items; a kernel that looks after its threads itself takes a warp for each."""
+        return max(1, -(-n * (self.lanes or WARP) // self.block))
+
+    @property
+    def entry(self) -> str:
+        """Name in compiled code."""
+        return f"kolumn_{self.name}"
+
+    def shell(self) -> Callable[..., None]:
+        """The function to compile for CUDA, or to run in the simulator: finds the item, and calls the body."""
+        body, lanes = self.body, self.lanes
+
+        def whole(n: int, args: Any) -> None:
+            body(n, args)
+
+        def one_thread(n: int, args: Any) -> None:
+            i = cuda.grid(1)
+            if i < n:
+                body(i, args)
+
+        def some_lanes(n: int, args: Any) -> None:
+            at = cuda.grid(1)
+            i = at // lanes
+            if i < n:
+                body(i, at % lanes, lanes, args)
+
+        return (whole, one_thread, some_lanes)[min(lanes, 2)]
+
+
+KERNELS: dict[str, Kernel] = {}
+"""All kernels, by name, once the modules that define them are imported."""
+
+
+def _define(function: Callable[..., None], args: Any, lanes: int, block: int, registers: int) -> Kernel:
+    kernel = Kernel(function.__name__, function, args, lanes, block, registers)
+    if kernel.name in KERNELS:
+        raise ValueError(f"two kernels are called {kernel.name}: their machine code is kept under this name")
+    KERNELS[kernel.name] = kernel
+    register_jitable(function)
+    return kernel
+
+
+def thread_per_item(args: Any, block: int = 256, registers: int = 128) -> Callable[[Callable[..., None]], Kernel]:
+    """Define a kernel with a thread for each item."""
+    return lambda function: _define(function, args, 1, block, registers)
+
+
+def warp_per_item(args: Any, lanes: int = WARP, block: int = 256, registers: int = 64) -> Callable[[Callable[..., None]], Kernel]:
+    """Define a kernel in which neighbouring threads share an item and need nothing from each other."""
+    return lambda function: _define(function, args, lanes, block, registers)
+
+
+def blocks(args: Any, block: int = 256, registers: int = 64) -> Callable[[Callable[..., None]], Kernel]:
+    """Define a kernel that finds its items itself."""
+    return lambda function: _define(function, args, 0, block, registers)

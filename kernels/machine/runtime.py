@@ -1,0 +1,76 @@
+"""What the pipeline needs of a device: memory, copies, launches and running sums. `kolumn.kernels.machine.cuda` is the real one."""
+
+from typing import Any, Protocol
+
+from kolumn.kernels.machine.kernel import Kernel
+
+PAD = 256
+"""Bytes that every piece of device memory has behind those that were asked for; it begins at a multiple of as many."""
+
+
+class Memory(Protocol):
+    """A piece of device memory, freed with the object."""
+
+    @property
+    def address(self) -> int:
+        """Of its first byte."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that were asked for."""
+
+
+class Runtime(Protocol):
+    """A device as one thread sees it: everything happens in the order of the calls, and downloads wait for it.
+
+    Attributes
+    ----------
+    kept : dict
+        What stays on the device for calls to come, by name.
+    reads_files : bool
+        Whether `load` goes past the host's memory. Else bytes are better read by the host.
+    """
+
+    kept: dict[str, Memory]
+    reads_files: bool
+
+    def empty(self, size: int) -> Memory:
+        """Memory, not initialised."""
+
+    def zeros(self, size: int) -> Memory:
+        """Memory of zeros."""
+
+    def upload(self, data: Any) -> Memory:
+        """Copy a C-contiguous NumPy array to the device."""
+
+    def load(self, path: str, start: int, end: int) -> Memory | None:
+        """Copy bytes [start, end) of a file to the device; they need not begin where its memory does. None where that did not work."""
+
+    def download(self, memory: Memory, size: int, start: int = 0) -> Any:
+        """Copy bytes to the host: uint8 array of ``size``."""
+
+    def launch(self, kernel: Kernel, n: int, args: Any) -> None:
+        """Run a kernel for ``n`` items, if there are any."""
+
+    def synchronize(self) -> None:
+        """Wait for everything that was asked for."""
+
+    def running_sum(self, memory: Memory, count: int, width: int) -> None:
+        """Replace ``count`` integers of ``width`` bytes, 4 or 8, by their running sum."""
+
+    def inflate(self, kind: int, sources: Any, sizes: Any, room: Any, targets: Any) -> tuple[Any, Any]:
+        """Inflate blocks of a kind of `kolumn.codecs`.
+
+        Parameters
+        ----------
+        kind : int
+        sources, sizes, room, targets : int64 arrays of n
+            Device addresses and bytes of the blocks, room for and device address of what they inflate to.
+
+        Returns
+        -------
+        sizes : int64 array of n
+            Bytes that came out.
+        fine : bool array of n
+            Whether the block was inflated whole, as far as the library can tell.
+        """

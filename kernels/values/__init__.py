@@ -1,0 +1,1 @@
+"""Typed columns from the values of records."""

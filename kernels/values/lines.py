@@ -1,0 +1,113 @@
+"""Values as lines of text, for readers that take lines of JSON: a thread per record makes its own, whatever its value is.
+
+    value    {"a": 1,\\n "b": 2}        line    {"ok":1,"a": 1,  "b": 2}         line feeds become spaces
+    value    {}                        line    {"ok":1}
+    value    12, or nothing            line    {}
+
+A reader that gives null for what it can't read then has a row for each value; where the marker is null, the value was no object.
+
+Bound: the values' bytes, read once and written once, a byte a step.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+from kolumn.formats import memory
+from kolumn.kernels.fields.decoded import Payloads
+from kolumn.kernels.machine.kernel import thread_per_item
+from kolumn.kernels.machine.runtime import Memory, Runtime
+from kolumn.kernels.machine.words import load32, load64, store8, store32
+
+MARKER = "kolumn.ok"
+_MARK = f'{{"{MARKER}":1'.encode()
+MARK_BYTES = len(_MARK)
+_MARK_BYTES = MARK_BYTES
+_OPENING, _CLOSING, _COMMA, _LINE_FEED, _RETURN, _SPACE, _TAB = 0x7B, 0x7D, 0x2C, 10, 13, 32, 9
+
+
+def mark() -> bytes:
+    """What each line of an object begins with."""
+    return _MARK
+
+
+class Lines(NamedTuple):
+    """Arguments of `line_sizes` and `lines`; addresses.
+
+    ``at`` (int64) and ``length`` (int32) say where values are, ``ends`` (int32 of n + 1) where their lines go in ``target``; ``mark`` is
+    `mark`.
+    """
+
+    at: int
+    length: int
+    ends: int
+    target: int
+    mark: int
+
+
+@register_jitable
+def _object(buf: int, length: int) -> tuple[int, int]:
+    """Where an object begins behind white space, -1 if none does, and what follows its brace: position of the first other byte."""
+    at = 0
+    while at < length and _is_space(memory.load8(buf, at)):
+        at += 1
+    if at >= length or memory.load8(buf, at) != _OPENING:
+        return -1, 0
+    after = at + 1
+    while after < length and _is_space(memory.load8(buf, after)):
+        after += 1
+    return at, after
+
+
+@register_jitable
+def _is_space(byte: int) -> bool:
+    return byte in (_SPACE, _LINE_FEED, _RETURN, _TAB)
+
+
+@thread_per_item(Lines)
+def line_sizes(i: int, a: Lines) -> None:
+    """Bytes of line ``i``, for a running sum."""
+    buf, length = load64(a.at + 8 * i), load32(a.length + 4 * i)
+    begin, after = _object(buf, length)
+    size = 3
+    if begin >= 0:
+        comma = 0 if after < length and memory.load8(buf, after) == _CLOSING else 1
+        size = _MARK_BYTES + comma + length - begin
+    store32(a.ends + 4 * (i + 1), size)
+
+
+@thread_per_item(Lines)
+def lines(i: int, a: Lines) -> None:
+    """Write line ``i``."""
+    buf, length = load64(a.at + 8 * i), load32(a.length + 4 * i)
+    to, stop = a.target + load32(a.ends + 4 * i), a.target + load32(a.ends + 4 * (i + 1)) - 1
+    begin, after = _object(buf, length)
+    if begin < 0:
+        store8(to, _OPENING)
+        store8(to + 1, _CLOSING)
+        store8(stop, _LINE_FEED)
+        return
+    for k in range(_MARK_BYTES):
+        store8(to + k, memory.load8(a.mark, k))
+    to += _MARK_BYTES
+    if not (after < length and memory.load8(buf, after) == _CLOSING):
+        store8(to, _COMMA)
+        to += 1
+    for k in range(begin + 1, length):
+        byte = memory.load8(buf, k)
+        store8(to, _SPACE if byte in (_LINE_FEED, _RETURN) else byte)
+        to += 1
+    store8(stop, _LINE_FEED)
+
+
+def make_lines(device: Runtime, values: Payloads) -> tuple[Memory, int]:
+    """Values as lines of JSON, one for each, and their bytes."""
+    n = values.count
+    ends, text = device.zeros(4 * (n + 1)), device.upload(np.frombuffer(mark(), np.uint8))
+    device.launch(line_sizes, n, Lines(values.at.address, values.length.address, ends.address, 0, text.address))
+    device.running_sum(ends, n + 1, 4)
+    total = int(device.download(ends, 4, 4 * n).view(np.int32)[0])
+    target = device.empty(total)
+    device.launch(lines, n, Lines(values.at.address, values.length.address, ends.address, target.address, text.address))
+    return target, total

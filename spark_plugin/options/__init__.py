@@ -1,0 +1,1 @@
+"""What Spark hands over as text, checked."""

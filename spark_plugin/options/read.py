@@ -1,0 +1,201 @@
+"""What Spark hands over as text, read: option names in any case, values by the type that each option has."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any
+
+from kolumn.errors import ArgumentError
+from kolumn.options import Options
+from kolumn.spark_plugin.options.kafka import (
+    BROKERS,
+    KAFKA,
+    LIMITS,
+    MAX_TRIGGER_DELAY_MS,
+    is_ignored,
+    path_of_brokers,
+    position,
+    report_ignored,
+    wanted,
+)
+from kolumn.spark_plugin.options.positions import EARLIEST, LATEST, Position, Wanted
+from kolumn.spark_plugin.options.values import Rule, column_list, flag, instant, local, paths, refuse_table
+
+SPLIT_BYTES = 128 << 20
+
+# Option of Spark -> (option of kolumn.options, how to read the text, what is asked for)
+_DECODE: dict[str, Rule] = {
+    "format": ("format", str, "the name of a format"),
+    "columns": ("columns", column_list, "names of columns with commas between"),
+    "includeHeaders": ("include_headers", flag, "true or false"),
+    "startOffset": ("start_offset", int, "an integer"),
+    "endOffset": ("end_offset", int, "an integer"),
+    "startTimestamp": ("start_timestamp", instant, "milliseconds since 1970, or a time in ISO 8601"),
+    "endTimestamp": ("end_timestamp", instant, "milliseconds since 1970, or a time in ISO 8601"),
+    "isolationLevel": ("isolation_level", str, "the name of a level"),
+    "includeControl": ("include_control", flag, "true or false"),
+    "checkCrcs": ("check_crcs", flag, "true or false"),
+    "errors": ("errors", str, "raise or skip"),
+    "replicas": ("replicas", str, "raise, first or merge"),
+    "backend": ("backend", str, "the name of a backend"),
+    "chunkBytes": ("chunk_bytes", int, "an integer"),
+    "memoryBytes": ("memory_bytes", int, "an integer"),
+    "topic": ("topic", str, "a name"),
+    "partition": ("partition", int, "an integer"),
+    "maxBatchBytes": ("max_batch_bytes", int, "an integer"),
+    "maxRatio": ("max_ratio", float, "a number"),
+    "trusted": ("trusted", flag, "true or false"),
+}
+_OWN: dict[str, Rule] = {
+    "path": ("path", str, "a path"),
+    "paths": ("paths", paths, "a JSON array of paths"),
+    "splitBytes": ("split_bytes", int, "an integer"),
+    "table": ("table", str.lower, "records, batches or remarks"),
+}
+_ALL = _DECODE | _OWN | KAFKA
+_KNOWN = {name.lower(): (name, *rule) for name, rule in _ALL.items()}
+_TABLES = ("records", "batches", "remarks")
+_DECODED = {field for field, _, _ in _DECODE.values()}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Everything that one ``load`` asks for.
+
+    Attributes
+    ----------
+    paths : tuple of str
+    split_bytes : int
+        How much of the log one task reads, about.
+    names_columns : bool
+        Whether the options say which columns there are (and a schema given by the user has to agree).
+    decode : kolumn.options.Options
+    table : str
+        "records", "batches" or "remarks".
+    wanted : Wanted
+        Which topic partitions.
+    start, end : Position, optional
+        From where and up to where; None where nothing is said.
+    fail_on_data_loss : bool
+        Whether offsets that are asked for and are no longer there are an error.
+    min_partitions, max_records : int, optional
+        At least so many tasks; at most so many offsets for one, unless a single batch has more.
+    limits : dict
+        Most ``offsets``, ``bytes`` and ``files`` of a micro-batch, those that are given.
+    least, delay_ms : int
+        A micro-batch waits until there are so many offsets, but no longer than that; 0 does not wait.
+    slots : int, optional
+        How many tasks run at a time; a data source is planned without a session and does not know.
+    checks_crcs : bool
+        Whether checkCrcs=true was said, and is not only the default.
+    """
+
+    paths: tuple[str, ...]
+    split_bytes: int
+    names_columns: bool
+    decode: Options
+    table: str = "records"
+    wanted: Wanted = field(default_factory=Wanted)
+    start: Position | None = None
+    end: Position | None = None
+    fail_on_data_loss: bool = True
+    min_partitions: int | None = None
+    max_records: int | None = None
+    limits: tuple[tuple[str, int], ...] = ()
+    checks_crcs: bool = False
+    least: int = 0
+    delay_ms: int = MAX_TRIGGER_DELAY_MS
+    slots: int | None = None
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str]) -> "ReadOptions":
+        """Read the options of a data source.
+
+        Raises
+        ------
+        ArgumentError
+            For a name that is unknown, a value that cannot be read, and a missing path.
+        """
+        refuse_table(texts)
+        report_ignored(name for name in texts if is_ignored(name))
+        values = dict(_read(name, text) for name, text in texts.items() if not is_ignored(name))
+        found = values.pop("paths", ()) + ((values.pop("path"),) if "path" in values else ())
+        found = found or path_of_brokers({name.lower(): text for name, text in texts.items()}.get(BROKERS))
+        if not found:
+            raise ArgumentError("no path: name a segment file, a topic-partition directory, a log directory or a glob in load(...)")
+        table = values.get("table", "records")
+        if table not in _TABLES:
+            raise ArgumentError(f"option table: expected {', '.join(_TABLES[:-1])} or {_TABLES[-1]}, found {table!r}")
+        named = "columns" in values or values.get("include_headers", False)
+        return cls(
+            tuple(map(local, found)),
+            _positive("splitBytes", values.get("split_bytes", SPLIT_BYTES)),
+            named,
+            # A task is one of many on its machine: Spark, not Kolumn, decides how many cores are busy.
+            Options.of(**{name: value for name, value in values.items() if name in _DECODED}, **_isolation(values), threads=1),
+            table,
+            wanted(values),
+            position(values, "starting"),
+            position(values, "ending"),
+            values.get("fail_on_data_loss", True),
+            _positive("minPartitions", values.get("min_partitions")),
+            _positive("maxRecordsPerPartition", values.get("max_records")),
+            tuple((kind, _positive(name, values[kind])) for name, kind in LIMITS.items() if kind in values),
+            values.get("check_crcs", False),
+            _positive("minOffsetsPerTrigger", values.get("least")) or 0,
+            values.get("delay", MAX_TRIGGER_DELAY_MS),
+        )
+
+    @classmethod
+    def given(cls, source: Any, split_bytes: int, slots: int | None, values: Mapping[str, Any]) -> "ReadOptions":
+        """A source and keyword options as `kolumn.read` takes them.
+
+        Raises
+        ------
+        ArgumentError
+            As `kolumn.options.Options.of`, and for ``binary``, which is no choice in Spark.
+        """
+        if "binary" in values:
+            raise ArgumentError("option 'binary' is about Arrow tables in Python: Spark has one binary type; leave it out")
+        paths = (source,) if isinstance(source, str | os.PathLike) else source
+        named = bool("columns" in values or values.get("include_headers", False))
+        decode = Options.of(**(dict(values) | {"threads": 1}))
+        return cls(tuple(local(os.fspath(path)) for path in paths), _positive("splitBytes", split_bytes), named, decode, slots=slots)
+
+    def only(self, columns: tuple[str, ...]) -> "ReadOptions":
+        """The same read with other columns."""
+        return replace(self, decode=Options.of(**(asdict(self.decode) | {"columns": columns, "include_headers": False})))
+
+    def for_batch(self) -> "ReadOptions":
+        """The same, checked for what a batch read cannot mean: to begin at the end of the log or to end at its beginning."""
+        if self.start is not None:
+            self.start.refuse(LATEST, "a batch read cannot start at the end of the log (latest, -1)")
+        if self.end is not None:
+            self.end.refuse(EARLIEST, "a batch read cannot end at the beginning of the log (earliest, -2)")
+        return self
+
+
+def _isolation(values: dict[str, Any]) -> dict[str, str]:
+    """``kafka.isolation.level``, where our own name for it is not given too and says otherwise."""
+    kafka, own = values.get("kafka_isolation"), values.get("isolation_level")
+    if kafka is not None and own is not None and kafka != own:
+        raise ArgumentError(f"kafka.isolation.level={kafka!r} and isolationLevel={own!r} contradict each other: give one of the two")
+    return {"isolation_level": kafka} if kafka is not None and own is None else {}
+
+
+def _positive(name: str, value: Any) -> Any:
+    if value is not None and value < 1:
+        raise ArgumentError(f"option {name}: expected at least 1, found {value}")
+    return value
+
+
+def _read(name: str, text: str) -> tuple[str, Any]:
+    if name.lower() not in _KNOWN:
+        (near,) = get_close_matches(name.lower(), _KNOWN, n=1, cutoff=0)
+        raise ArgumentError(f"unknown option {name!r}, did you mean {_KNOWN[near][0]!r}? Options are {', '.join(_ALL)}")
+    spelled, field, read, expected = _KNOWN[name.lower()]
+    try:
+        return field, read(text)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ArgumentError(f"option {spelled}: expected {expected}, found {text!r}") from error

@@ -1,0 +1,113 @@
+"""How the text of an option becomes a value; what cannot be read raises ValueError, KeyError, TypeError or AttributeError."""
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from kolumn.errors import ArgumentError
+from kolumn.options import column_list
+from kolumn.source.storage import plain
+
+__all__ = [
+    "Rule",
+    "assignment",
+    "column_list",
+    "delay_ms",
+    "flag",
+    "instant",
+    "local",
+    "offsets",
+    "paths",
+    "pattern",
+    "refuse_table",
+    "strategy",
+    "times",
+]
+
+_UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+Rule = tuple[str, Callable[[str], Any], str]
+"""The name that a value is kept under, how its text is read, and what to ask for where it cannot be."""
+
+
+def refuse_table(texts: Mapping[str, str]) -> None:
+    """Say of CREATE TABLE at once what would come out at the first query: Spark keeps the options of such a table to itself.
+
+    Raises
+    ------
+    ArgumentError
+        The options are those of a table in a catalog.
+    """
+    if {"provider", "owner"} <= {name.lower() for name in texts}:
+        raise ArgumentError(
+            "CREATE TABLE: Spark (4.1 to 4.3) does not pass a table's options on to sources written in Python, so that its queries would "
+            "know no path. CREATE TEMPORARY VIEW ... USING kolumn OPTIONS (path '...') works"
+        )
+
+
+def flag(text: str) -> bool:
+    """``true`` or ``false``."""
+    return {"true": True, "false": False}[text.strip().lower()]
+
+
+def instant(text: str) -> int | datetime:
+    """Milliseconds since 1970, or a date and time in ISO 8601."""
+    try:
+        return int(text)
+    except ValueError:
+        return datetime.fromisoformat(text)
+
+
+def delay_ms(text: str) -> int:
+    """A time with a unit, milliseconds without one (``JavaUtils.timeStringAs`` of Spark)."""
+    match = re.fullmatch(r"(-?\d+)\s*([a-z]*)", text.strip().lower())
+    return int(match[1]) * _UNITS_MS[match[2]]  # type: ignore[index]
+
+
+def paths(text: str) -> tuple[str, ...]:
+    """As ``load([...])`` passes a list on: a JSON array."""
+    return tuple(json.loads(text))
+
+
+def pattern(text: str) -> str:
+    """A regular expression for whole names of topics."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
+def strategy(text: str) -> bool:
+    """Whether a start behind the last record means the end of the log."""
+    return {"error": False, "latest": True}[text.strip().lower()]
+
+
+def assignment(text: str) -> tuple[tuple[str, int], ...]:
+    """``{"topic": [0, 1]}``."""
+    return tuple((topic, int(partition)) for topic, partitions in json.loads(text).items() for partition in partitions)
+
+
+def times(text: str) -> dict[tuple[str, int], int]:
+    """``{"topic": {"0": 1700000000000}}``."""
+    return {(topic, int(partition)): int(value) for topic, values in json.loads(text).items() for partition, value in values.items()}
+
+
+def offsets(text: str) -> str | dict[tuple[str, int], int]:
+    """``earliest``, ``latest`` or ``{"topic": {"0": 23, "1": -2}}``."""
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        return word
+    named = times(text)
+    if min(named.values(), default=0) < -2:
+        raise ValueError(text)
+    return named
+
+
+def local(path: str) -> str:
+    """A path that means the same in every worker, whatever folder it runs in; ``file:`` as Spark writes it is left out."""
+    path = plain(path)
+    return path if "://" in path else os.path.abspath(path)

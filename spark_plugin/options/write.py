@@ -1,0 +1,103 @@
+"""What ``df.write.format("kolumn")`` is told: options of `kolumn.write` in camelCase, and where the records go."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from kolumn.encode.entries import Settings
+from kolumn.encode.outgoing import name_of
+from kolumn.encode.write import settings
+from kolumn.errors import ArgumentError
+from kolumn.spark_plugin.options.values import Rule, local, refuse_table
+
+_RULES: dict[str, Rule] = {
+    "path": ("path", str, "a path"),
+    "format": ("format", str, "the name of a format"),
+    "magic": ("magic", int, "an integer"),
+    "codec": ("codec", str, "the name of a codec"),
+    "level": ("level", int, "an integer"),
+    "batchBytes": ("batch_bytes", int, "an integer"),
+    "batchRecords": ("batch_records", int, "an integer"),
+    "segmentBytes": ("segment_bytes", int, "an integer"),
+    "indexIntervalBytes": ("index_interval_bytes", int, "an integer"),
+    "topic": ("topic", str, "a name"),
+    "partition": ("partition", int, "an integer"),
+}
+_KNOWN = {name.lower(): (name, *rule) for name, rule in _RULES.items()}
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """Everything that one ``save`` asks for.
+
+    Attributes
+    ----------
+    path : str
+        The log directory, or its URL.
+    how : Settings
+    segment_bytes, index_interval_bytes : int
+        As of `kolumn.write`.
+    topic, partition
+        Of all records, where the columns of those names don't say it.
+    """
+
+    path: str
+    how: Settings
+    segment_bytes: int
+    index_interval_bytes: int
+    topic: str | None
+    partition: int | None
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str]) -> "WriteOptions":
+        """Read the options of a data source.
+
+        Raises
+        ------
+        ArgumentError
+            For a name that is unknown, a value that makes no sense, and a missing path.
+        """
+        refuse_table(texts)
+        values = dict(_read(name, text) for name, text in texts.items())
+        if "path" not in values:
+            raise ArgumentError("no path: name a log directory in save(...)")
+        how = settings(
+            values.get("format", "kafka"), values.get("magic"), values.get("codec", "none"), values.get("level"),
+            values.get("batch_bytes", 16384), values.get("batch_records"),
+        )  # fmt: skip
+        for name in ("segment_bytes", "index_interval_bytes"):
+            if values.get(name, 1) < 1:
+                raise ArgumentError(f"{name}={values[name]}: expected at least 1")
+        topic, partition = values.get("topic"), values.get("partition")
+        if topic is not None:
+            check_topic(topic)
+        path = name_of(local(values["path"]))
+        sizes = values.get("segment_bytes", 1 << 30), values.get("index_interval_bytes", 4096)
+        return cls(path, how, *sizes, topic, partition)
+
+
+def check_topic(name: Any) -> str:
+    """A name that Kafka would take (``Topic.validate``): it becomes the name of a folder.
+
+    Raises
+    ------
+    ArgumentError
+        It is none.
+    """
+    if not isinstance(name, str) or not _TOPIC.fullmatch(name) or name in (".", ".."):
+        raise ArgumentError(f"topic {name!r}: expected 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'")
+    return name
+
+
+def _read(name: str, text: str) -> tuple[str, Any]:
+    if name.lower() not in _KNOWN:
+        (near,) = get_close_matches(name.lower(), _KNOWN, n=1, cutoff=0)
+        raise ArgumentError(f"unknown option {name!r}, did you mean {_KNOWN[near][0]!r}? Options of a write are {', '.join(_RULES)}")
+    spelled, field, read, expected = _KNOWN[name.lower()]
+    try:
+        return field, read(text)
+    except ValueError as error:
+        raise ArgumentError(f"option {spelled}: expected {expected}, found {text!r}") from error

@@ -1,0 +1,191 @@
+"""`export`: the workers write Parquet themselves, and every record is in the target once, whatever happens to tasks."""
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyarrow import fs
+from pyspark.sql import SparkSession
+
+from kolumn.api import live_segments
+from kolumn.commit.manifest import FOLDER, Manifest, Target
+from kolumn.errors import ArgumentError
+from kolumn.options import Options
+from kolumn.spark_plugin.options.read import SPLIT_BYTES, ReadOptions
+from kolumn.spark_plugin.parquet_export.jobs import GOES_ON, plan_jobs, plan_tasks
+from kolumn.spark_plugin.parquet_export.staged import Job, Layout, make_staging, write_job
+from kolumn.spark_plugin.read.bounds import lost
+from kolumn.spark_plugin.read.splits import even
+from kolumn.spark_plugin.read.topic_ids import created_anew, topic_ids
+from kolumn.spark_plugin.session.session import by_job, slots
+from kolumn.spark_plugin.session.workers_python import use_this_python
+
+_RESULT = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("day", pa.string()),
+        ("staged", pa.string()),
+        ("rows", pa.int64()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+    ]
+)
+_RESULT_DDL = "topic string, partition int, day string, staged string, rows bigint, first bigint, last bigint"
+_CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+
+
+def export(
+    spark: SparkSession,
+    source: Any,
+    target: str,
+    format: str = "parquet",
+    *,
+    by_day: bool = False,
+    filesystem: Any = None,
+    row_group_rows: int = 128 << 10,
+    compression: str = "zstd",
+    split_bytes: int = SPLIT_BYTES,
+    fail_on_data_loss: bool = True,
+    **options: Any,
+) -> Manifest:
+    """Write the records that the target does not have yet to Parquet, in the workers.
+
+    Files are ``topic=…/partition=…/[day=…/]<first offset>-<…>.parquet`` below the target: topic, partition and day are in the names of
+    folders, ``offset`` is always written. A file gets its name when it is complete, and its attempt one that Spark counts as successful.
+    One export at a time writes to a target: on this machine's file systems a second one is refused.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    source : str, PathLike or iterable of those
+        As for `kolumn.read`; every segment needs a topic and a partition.
+    target : str
+        A folder, or a URI of a file system that pyarrow knows. Every worker has to reach it.
+    format : "parquet"
+    by_day : bool, for folders of UTC days of the timestamps below each partition's
+    filesystem : pyarrow.fs.FileSystem or an fsspec one, optional: what ``target`` is a path of
+    row_group_rows, compression : int, str
+        Rows of a row group, at most, sorted by offset; a codec of Parquet, "none" for none.
+    split_bytes : int
+        How much of the log one task reads, at most, about; less where all tasks together would leave slots idle.
+    fail_on_data_loss : bool
+        Whether it is an error that a log does not go on where the target ends: it ends before, it begins later (retention), or its topic
+        was created anew (another id). With False that is a warning, and only later offsets are added.
+    **options
+        Attributes of `kolumn.options.Options`.
+
+    Returns
+    -------
+    Manifest
+        Which offsets of which partitions are in, and the files that this run added.
+
+    Raises
+    ------
+    ArgumentError
+        Options that make no sense or differ from those that the target was made with (``end_offset`` may differ), a segment
+        without topic or partition, two folders of one partition that overlap while ``replicas`` is "raise".
+    KolumnError
+        With ``fail_on_data_loss``; and another export is writing to the target.
+    """
+    _check(spark, format, compression, row_group_rows)
+    asked = ReadOptions.given(source, split_bytes, slots(spark), options)
+    decode = Options.of(**(asdict(asked.decode) | {"columns": _columns(asked.decode.columns, by_day), "include_headers": False}))
+    place, run = _target(target, filesystem), uuid.uuid4().hex
+    layout = Layout(place.files, place.staging(run), decode, by_day, row_group_rows, compression)
+    with place.alone():
+        return _run(spark, replace(asked, fail_on_data_loss=fail_on_data_loss), place, layout, run)
+
+
+def _run(spark: SparkSession, asked: ReadOptions, place: Target, layout: Layout, run: str) -> Manifest:
+    before = _continue(place.open(), place.root, layout.options, layout.by_day)
+    place.sweep()
+    segments = live_segments(asked.paths, layout.options)
+    target = even(sum(segment.size for segment in segments), asked.split_bytes, asked.slots)
+    now = topic_ids(segments)
+    for what in created_anew(before.topics, now):
+        lost(what, asked.fail_on_data_loss, GOES_ON)
+    before.topics = before.topics | now
+    jobs = plan_jobs(segments, layout.options, before, target, by_job(spark), asked.fail_on_data_loss)
+    tasks = list(plan_tasks(jobs, target))
+    if not tasks:
+        return before
+    try:
+        make_staging(place.files, layout.staging)
+        found = _write(spark, tasks, layout)
+        return _publish(place, before, run, found) if found else before
+    finally:
+        _tidy(place, run)
+
+
+def _check(spark: SparkSession, format: str, compression: str, row_group_rows: int) -> None:
+    use_this_python(spark)
+    if format != "parquet":
+        raise ArgumentError(f"format={format!r}: expected 'parquet'; the format of the log is always found out")
+    if compression not in _CODECS:
+        raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(_CODECS)}")
+    if row_group_rows < 1:
+        raise ArgumentError(f"row_group_rows={row_group_rows}: expected at least 1")
+
+
+def _columns(columns: tuple[str, ...], by_day: bool) -> tuple[str, ...]:
+    needed = ("offset", "timestamp") if by_day else ("offset",)
+    return (*columns, *(name for name in needed if name not in columns))
+
+
+def _target(target: str, filesystem: Any) -> Target:
+    if filesystem is None:
+        if "://" not in target:
+            return Target(fs.LocalFileSystem(), os.path.abspath(target))
+        return Target(*fs.FileSystem.from_uri(target))
+    if not isinstance(filesystem, fs.FileSystem):
+        filesystem = fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+    return Target(filesystem, target)
+
+
+def _continue(manifest: Manifest, root: str, decode: Options, by_day: bool) -> Manifest:
+    """Every run of a target has to mean the same records and columns, or 'new' means nothing."""
+    names = ("columns", "start_offset", "start_timestamp", "end_timestamp", "isolation_level", "include_control", "topic", "partition")
+    settings = {name: list(value) if isinstance(value := getattr(decode, name), tuple) else value for name in names} | {"by_day": by_day}
+    for name in manifest.settings:
+        if manifest.settings[name] != settings[name]:
+            raise ArgumentError(
+                f"{root} was made with {name}={manifest.settings[name]!r}, now it is {settings[name]!r}: "
+                "give what it was made with, or another target"
+            )
+    manifest.settings = settings
+    return manifest
+
+
+def _write(spark: SparkSession, tasks: list[list[Job]], layout: Layout) -> list[dict[str, Any]]:
+    """Run the tasks; what comes back is what the successful attempts have written, each task's once."""
+
+    def work(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (value.as_py() for batch in numbers for value in batch.column(0)):
+            for job in tasks[number]:
+                yield pa.RecordBatch.from_pylist(list(write_job(job, layout)), schema=_RESULT)
+
+    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(work, _RESULT_DDL)
+    return [row.asDict() for row in frame.collect()]
+
+
+def _publish(place: Target, before: Manifest, run: str, found: list[dict[str, Any]]) -> Manifest:
+    moves, files = {}, []
+    for one in found:
+        folder = f"topic={quote(one['topic'], safe=' ')}/partition={one['partition']}" + (f"/day={one['day']}" if one["day"] else "")
+        final = f"{folder}/{one['first']:020d}-{one['staged']}"
+        moves[f"{FOLDER}/staging/{run}/{one['staged']}"] = final
+        files.append({"path": final} | {name: one[name] for name in ("topic", "partition", "rows", "first", "last")})
+    after = before.after(sorted(files, key=lambda file: file["path"]))
+    place.publish(after, moves)
+    return after
+
+
+def _tidy(place: Target, run: str) -> None:
+    """A run whose intent is written still needs its staged files; one without has failed or is done."""
+    if not place.pending():
+        place.discard(run)

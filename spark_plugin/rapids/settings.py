@@ -1,0 +1,172 @@
+"""The settings of a session with the RAPIDS Accelerator, and what it makes of a plan."""
+
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+
+from kolumn.errors import ArgumentError
+from kolumn.spark_plugin.rapids.jar import check_spark, find_jar
+from kolumn.spark_plugin.rapids.plan import Explanation, parse
+from kolumn.spark_plugin.session.gpu_task import SHARE, WORKERS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CLUSTERS = ("standalone", "yarn", "kubernetes")
+DISCOVERY = "discover_gpus.sh"
+
+_ALWAYS = {
+    "spark.plugins": "com.nvidia.spark.SQLPlugin",
+    # The accelerator takes timestamps in UTC alone, and wants both ends to agree.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+    "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
+    # Its Python daemon imports what Spark 4.2 has moved: every worker would fail to start.
+    "spark.rapids.sql.python.gpu.enabled": "false",
+    # mapInArrow with strings falls back to the CPU otherwise.
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+    # `explain` says it, and says it once.
+    "spark.rapids.sql.explain": "NONE",
+}
+
+
+def configure(
+    builder: "SparkSession.Builder",
+    *,
+    jar: str | Path | None = None,
+    cluster: str | None = None,
+    cores: int = 8,
+    jvm_share: float = 0.5,
+    python_share: float = 0.3,
+    concurrent_tasks: int = 2,
+    pinned: str = "2g",
+    explain_only: bool = False,
+) -> "SparkSession.Builder":
+    """Give a session every setting that the RAPIDS Accelerator needs.
+
+    Parameters
+    ----------
+    builder : SparkSession.Builder
+        Before ``getOrCreate``: these are settings for the start. ``spark.jars`` and the Java options are set and not added to:
+        what else you need there, give afterwards and together with what is here.
+    jar : str or Path, optional
+        By default what `jar.find_jar` finds.
+    cluster : str, optional
+        None for a local session, else "standalone", "yarn" or "kubernetes": each executor has one GPU then, and a script says which.
+    cores : int
+        Cores of an executor: so many tasks share its GPU. Only for a cluster.
+    jvm_share : float
+        Part of the GPU's memory that is the JVM's pool.
+    python_share : float
+        Part of the GPU's memory for all Python workers of an executor together; each takes its part of that
+        (`gpu_task.use_gpu`). The rest is for CUDA's contexts.
+    concurrent_tasks : int
+        JVM tasks that use the GPU at a time.
+    pinned : str
+        Pinned host memory for copies; the executors' memory overhead grows by it.
+    explain_only : bool
+        Plan for a GPU and run on the CPU.
+
+    Returns
+    -------
+    SparkSession.Builder
+        The same.
+
+    Raises
+    ------
+    ArgumentError
+        A version of Spark that the jar refuses, an unknown cluster, shares that leave nothing for the contexts.
+    MissingError
+        No jar.
+    """
+    _check(cluster, cores, jvm_share, python_share)
+    settings: dict[str, bool | float | int | str | None] = {
+        **_ALWAYS,
+        "spark.jars": str(find_jar() if jar is None else jar),
+        "spark.rapids.memory.pinnedPool.size": pinned,
+        "spark.rapids.sql.concurrentGpuTasks": str(concurrent_tasks),
+        "spark.rapids.sql.mode": "explainOnly" if explain_only else "executeOnGPU",
+        **_shares(jvm_share, python_share),
+        **({} if cluster is None else _cluster(cluster, cores, pinned)),
+    }
+    return builder.config(map=settings)
+
+
+def _check(cluster: str | None, cores: int, jvm_share: float, python_share: float) -> None:
+    check_spark(pyspark.__version__)
+    if cluster is not None and cluster not in CLUSTERS:
+        raise ArgumentError(f"cluster={cluster!r}: expected None for a local session, or one of {', '.join(CLUSTERS)}")
+    if min(jvm_share, python_share) < 0 or jvm_share + python_share > 0.95:
+        raise ArgumentError(f"jvm_share={jvm_share}, python_share={python_share}: expected at most 0.95 together, the rest is for contexts")
+    if cores < 1:
+        raise ArgumentError(f"cores={cores}: expected at least 1")
+
+
+def _shares(jvm: float, python: float) -> dict[str, str]:
+    return {
+        "spark.rapids.memory.gpu.allocFraction": str(jvm),
+        "spark.rapids.memory.gpu.maxAllocFraction": str(jvm),
+        "spark.rapids.memory.gpu.minAllocFraction": str(min(0.25, jvm)),
+        f"spark.executorEnv.{SHARE}": str(python),
+    }
+
+
+def _cluster(cluster: str, cores: int, pinned: str) -> dict[str, str]:
+    script = str(files("kolumn.spark_plugin") / DISCOVERY)
+    settings = {
+        "spark.executor.cores": str(cores),
+        "spark.executor.resource.gpu.amount": "1",
+        "spark.task.resource.gpu.amount": _part(cores),
+        f"spark.executorEnv.{WORKERS}": str(cores),
+        # Pinned memory and the Arrow batches of Python workers are outside of the heap.
+        "spark.executor.memoryOverhead": f"{_mebibytes(pinned) + 1024 * cores}m",
+    }
+    if cluster == "yarn":
+        # Executors find the script in their working folder.
+        settings |= {"spark.files": script, "spark.executor.resource.gpu.discoveryScript": f"./{DISCOVERY}"}
+    else:
+        # The package is at the same place in the image, or on each worker.
+        settings["spark.executor.resource.gpu.discoveryScript"] = script
+    if cluster == "kubernetes":
+        settings["spark.executor.resource.gpu.vendor"] = "nvidia.com"
+    return settings
+
+
+def _part(cores: int) -> str:
+    """One of so many parts, rounded down: Spark would fit one task less on a GPU otherwise."""
+    return f"{10**6 // cores / 10**6:.6f}"
+
+
+def _mebibytes(size: str) -> int:
+    units = {"m": 1, "g": 1024}
+    if size[-1:] not in units or not size[:-1].isdigit():
+        raise ArgumentError(f"pinned={size!r}: expected a size such as 512m or 2g")
+    return int(size[:-1]) * units[size[-1]]
+
+
+def explain(df: "DataFrame") -> Explanation:
+    """Say which parts of a plan would run on the GPU and why the others would not. Runs nothing.
+
+    Parameters
+    ----------
+    df : DataFrame
+        Of a session that was started with the settings of `configure`, ``explain_only`` or not.
+
+    Returns
+    -------
+    Explanation
+        Printed, it says it in words.
+
+    Raises
+    ------
+    ArgumentError
+        The session was started without the accelerator.
+    """
+    session = df.sparkSession
+    if session.conf.get("spark.plugins", "") != _ALWAYS["spark.plugins"]:
+        raise ArgumentError("this session has no RAPIDS Accelerator: start it with kolumn.spark_plugin.rapids.configure(builder)")
+    gateway = session._jvm
+    assert gateway is not None
+    return parse(gateway.com.nvidia.spark.rapids.ExplainPlan.explainPotentialGpuPlan(df._jdf, "ALL"))

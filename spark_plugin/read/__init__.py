@@ -1,0 +1,1 @@
+"""Batch reads: splits on the driver, and what a task does."""

@@ -1,0 +1,93 @@
+"""Where the log of a topic partition begins and ends now, and whether the offsets that are asked for are still there."""
+
+import logging
+
+from kolumn.cpu_fallback.check.checksums import check
+from kolumn.entries.headers import headers
+from kolumn.errors import KolumnError
+from kolumn.formats import table
+from kolumn.options import Options
+from kolumn.replicas.copies import copies
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import Segment
+from kolumn.spark_plugin.options.positions import EARLIEST, LATEST, Key, Position
+
+logger = logging.getLogger(__name__)
+
+Bounds = tuple[int | None, int | None]
+"""First offset and the one behind the last; None for no bound."""
+
+
+def resolve(position: Position | None, groups: dict[Key, list[Segment]], decode: Options) -> dict[Key, int]:
+    """Offsets of a position that may not have been given."""
+    return {} if position is None else position.resolve(groups, decode)
+
+
+def log_start(segments: list[Segment]) -> int | None:
+    """The earliest offset, as the first segment's name says it; None where that is no base offset."""
+    return min((s.base_offset for s in segments if s.base_offset is not None), default=None)
+
+
+def log_end(segments: list[Segment]) -> int:
+    """The offset behind the last complete entry of a partition; reads the headers of the last segment, of each copy where it has several.
+
+    An entry whose checksum is wrong at the very end counts as half written: a file that was allocated in advance has room for
+    all of it before it has the bytes. Of a partition without entries this is where its last segment begins.
+    """
+    for folders in copies(segments).values():
+        return max(log_end(own) for own in folders.values())
+    for segment in reversed(segments):
+        last = _last_offset(segment)
+        if last is not None:
+            return last + 1
+    return segments[-1].base_offset or 0
+
+
+def _last_offset(segment: Segment) -> int | None:
+    entries = [row for rows in headers(segment) for row in rows[-2:]]
+    with SegmentFile(segment) as file:
+        for row in reversed(entries[-2:]):
+            start, size = int(row[table.POSITION]), int(row[table.SIZE])
+            alone = row.reshape(1, -1).copy()
+            check(file.read(start, start + size).ctypes.data, start, alone)
+            if not alone[0, table.CODE]:
+                return int(row[table.LAST_OFFSET])
+    # Two damaged entries in a row are damage, not a write under way: let the read say so.
+    return int(entries[-1][table.LAST_OFFSET]) if entries else None
+
+
+def bounds(starts: dict[Key, int], ends: dict[Key, int], groups: dict[Key, list[Segment]], fail: bool) -> dict[Key, Bounds]:
+    """The bounds of each partition, compared with what is there.
+
+    Raises
+    ------
+    KolumnError
+        For an offset outside of the log, if ``fail``; otherwise it is a line in the log, and what is there is read.
+    """
+    found: dict[Key, Bounds] = {}
+    for key, segments in groups.items():
+        start, end = starts.get(key, EARLIEST), ends.get(key, LATEST)
+        if start == LATEST or end == EARLIEST:
+            # The end as a start, and the beginning as an end: nothing is read.
+            found[key] = (0, 0)
+            continue
+        if max(start, end) >= 0:
+            _compare(key, start, end, segments, fail)
+        found[key] = (None if start < 0 else start, None if end < 0 else end)
+    return found
+
+
+def _compare(key: Key, start: int, end: int, segments: list[Segment], fail: bool) -> None:
+    first, behind = log_start(segments), log_end(segments)
+    if start >= 0 and first is not None and start < first:
+        lost(f"{key[0]}-{key[1]}: offset {start} was asked for, and the log begins at {first}", fail)
+    for offset in (start, end):
+        if offset > behind:
+            lost(f"{key[0]}-{key[1]}: offset {offset} was asked for, and the log ends at {behind}", fail)
+
+
+def lost(what: str, fail: bool, option: str = "failOnDataLoss=false") -> None:
+    """Raise or note that offsets are gone: deleted by retention, truncated, or never there."""
+    if fail:
+        raise KolumnError(f"{what}. Data may have been lost; {option} reads what is there")
+    logger.warning("%s. Going on with what is there, as %s says", what, option)

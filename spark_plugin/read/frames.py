@@ -1,0 +1,191 @@
+"""Records by ``mapInArrow``: the route on which RAPIDS takes Arrow batches from the workers straight into GPU memory.
+
+RAPIDS takes neither binary columns nor structs there. So payloads cross as strings, which are the same buffers under another
+name, and become binary last; headers cross as a list of keys and a list of values.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+
+from kolumn.errors import ArgumentError
+from kolumn.schema import RECORD_COLUMNS, record_schema
+from kolumn.spark_plugin.options.read import SPLIT_BYTES, ReadOptions
+from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
+from kolumn.spark_plugin.read.splits import plan_splits
+from kolumn.spark_plugin.read.task import read_task, warn
+from kolumn.spark_plugin.session.gpu_task import use_gpu
+from kolumn.spark_plugin.session.session import by_job, slots
+from kolumn.spark_plugin.session.workers_python import use_this_python
+
+Transform = Callable[[Any], Any]
+"""From a decoded batch to what is passed on: both a pyarrow.RecordBatch, or both a cudf.DataFrame."""
+
+KEYS, VALUES = "headerKeys", "headerValues"
+_PAYLOADS = ("binary", "string")
+_FRAMES = ("arrow", "cudf")
+
+
+def read_segments(
+    spark: SparkSession,
+    source: Any,
+    *,
+    payload: str = "binary",
+    transform: Transform | None = None,
+    schema: StructType | str | None = None,
+    frame: str = "arrow",
+    split_bytes: int | None = None,
+    **options: Any,
+) -> DataFrame:
+    """Read Kafka log segments into a DataFrame whose rows can enter a GPU without ever having been JVM rows.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    source : str, PathLike or iterable of those
+        As for `kolumn.read`. Segments are found and splits planned now, on the driver, from headers alone.
+    payload : str
+        "binary": key and value have the type of Spark's Kafka source. "string": they stay strings that hold the same bytes,
+        valid UTF-8 or not; RAPIDS can then group and join by them.
+    transform : callable, optional
+        Is given each decoded batch (a pyarrow.RecordBatch with the columns asked for, key and value binary) in the worker, and
+        returns the batch to pass on. A batch is a piece of a task: what it aggregates has to be aggregated again in Spark.
+    frame : str
+        "arrow", or "cudf": ``transform`` takes and returns a cudf.DataFrame on the task's GPU, keys and values as strings.
+    schema : StructType or str, optional
+        Columns of what ``transform`` returns, as DDL or as a StructType; columns are matched by name and cast where safe.
+    split_bytes : int
+        How much of the log one task reads, at most, about: 128 MiB, with ``transform`` 512, since little leaves the worker.
+    **options
+        Attributes of `kolumn.options.Options`; ``binary`` has no effect on a DataFrame and is refused.
+
+    Returns
+    -------
+    DataFrame
+        Lazy. Rows are in the order of the log within each task.
+
+    Raises
+    ------
+    ArgumentError
+        An unknown option, a value that makes no sense, a source without segments, or one of ``transform`` and ``schema``
+        without the other. What workers raise arrives as a PySparkException when the DataFrame is used.
+    """
+    _check(spark, payload, transform, schema, frame)
+    asked = ReadOptions.given(source, _size(split_bytes, transform), slots(spark), options)
+    splits = [split.ranges for split in plan_splits(asked, by_job(spark))]
+    wire = crossing_schema(asked.decode.columns) if schema is None else _typed(schema)
+
+    def work(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        expected = arrow_schema(wire)
+        for number in (value.as_py() for batch in numbers for value in batch.column(0)):
+            for batch in read_task([(splits[number], asked.decode)], warn):
+                found = [crossing(batch)] if transform is None else apply(transform, batch, expected, frame)
+                for part in found:
+                    yield from conform(part, expected)
+
+    crossed = spark.range(0, len(splits), 1, len(splits)).mapInArrow(work, wire)
+    return crossed if transform is not None else crossed.select(*(_column(name, payload) for name in asked.decode.columns))
+
+
+def _check(spark: SparkSession, payload: str, transform: Transform | None, schema: StructType | str | None, frame: str) -> None:
+    use_this_python(spark)
+    if payload not in _PAYLOADS:
+        raise ArgumentError(f"payload={payload!r}: expected one of {', '.join(_PAYLOADS)}")
+    if (transform is None) != (schema is None):
+        raise ArgumentError("transform and schema go together: schema names the columns that transform returns")
+    if frame not in _FRAMES:
+        raise ArgumentError(f"frame={frame!r}: expected one of {', '.join(_FRAMES)}")
+
+
+def _size(split_bytes: int | None, transform: Transform | None) -> int:
+    return split_bytes if split_bytes is not None else SPLIT_BYTES if transform is None else 4 * SPLIT_BYTES
+
+
+def crossing_schema(columns: Iterable[str]) -> StructType:
+    """Spark types in which record columns leave a worker: no binary, no structs."""
+    known = spark_schema(record_schema(columns))
+    fields = []
+    for field in known:
+        if field.name == "headers":
+            fields += [StructField(name, ArrayType(StringType())) for name in (KEYS, VALUES)]
+        else:
+            fields.append(StructField(field.name, StringType() if is_payload(field.name) else field.dataType))
+    return StructType(fields)
+
+
+def crossing(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Record columns as `crossing_schema` has them; all bytes stay where they are, unread."""
+    arrays: dict[str, pa.Array] = {}
+    for name in batch.schema.names:
+        column = batch.column(name)
+        if name == "headers":
+            arrays[KEYS] = _member(column, "key")
+            arrays[VALUES] = _member(column, "value").view(pa.list_(pa.string()))
+        else:
+            arrays[name] = column.view(pa.string()) if is_payload(name) else column
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def is_payload(name: str) -> bool:
+    """Whether a record column holds a producer's bytes."""
+    return bool(RECORD_COLUMNS[name] == pa.binary())
+
+
+def _member(headers: pa.ListArray, name: str) -> pa.ListArray:
+    """One field of a list of structs, as a list with the same buffers of validity and offsets."""
+    values = headers.values.field(name)
+    kind = pa.list_(pa.field("element", values.type))
+    return pa.ListArray.from_buffers(kind, len(headers), headers.buffers()[:2], headers.null_count, headers.offset, [values])
+
+
+def _column(name: str, payload: str) -> Column:
+    if name == "headers":
+        kafka = f"transform(arrays_zip({KEYS}, {VALUES}), x -> struct(x.{KEYS} AS key, CAST(x.{VALUES} AS BINARY) AS value))"
+        return sql.expr(kafka).alias(name)
+    column = sql.col(name)
+    return column.cast("binary").alias(name) if is_payload(name) and payload == "binary" else column
+
+
+def _typed(schema: StructType | str) -> StructType:
+    if isinstance(schema, StructType):
+        return schema
+    parsed = StructType.fromDDL(schema)
+    if not isinstance(parsed, StructType):
+        raise ArgumentError(f"schema={schema!r}: expected columns with types, as 'name type, ...'")
+    return parsed
+
+
+def apply(transform: Transform, batch: pa.RecordBatch, expected: pa.Schema, frame: str) -> list[pa.RecordBatch]:
+    """What ``transform`` makes of a batch, in the worker.
+
+    Raises
+    ------
+    ArgumentError
+        It returned something else than it was given, or other columns than ``expected``.
+    """
+    if frame == "arrow":
+        given = transform(batch)
+        if not isinstance(given, pa.RecordBatch):
+            raise ArgumentError(f"transform has to return a pyarrow.RecordBatch, it returned {type(given).__name__}")
+        found = [given]
+    else:
+        found = _on_gpu(transform, batch)
+    names = found[0].schema.names
+    if set(names) != set(expected.names) or len(names) != len(expected):
+        raise ArgumentError(f"transform returned the columns {names}, the schema has {expected.names}")
+    return found
+
+
+def _on_gpu(transform: Transform, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    use_gpu()
+    from kolumn.kernels.columns.frame import from_cudf, to_cudf
+
+    frame = to_cudf(batch)
+    given = transform(frame)
+    if type(given) is not type(frame):
+        raise ArgumentError(f"transform has to return a cudf.DataFrame, it returned {type(given).__name__}")
+    return from_cudf(given)

@@ -1,0 +1,156 @@
+"""Splits: which bytes of which segments one task reads. Planned from headers alone; a split holds ranges, never bytes.
+
+A segment that is not larger than a split is not even opened. The headers of the others are read by several threads, or by a Spark
+job where there are thousands and a session is at hand: Spark plans Python sources in one worker without a session.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+
+from pyspark.sql.datasource import InputPartition
+
+from kolumn.api import live_segments
+from kolumn.entries.headers import cut, headers
+from kolumn.formats import table
+from kolumn.log.transactions import with_transactions
+from kolumn.options import Options
+from kolumn.replicas.copies import one_log
+from kolumn.replicas.ranges import log_ranges
+from kolumn.source.segments import Range, Segment
+from kolumn.spark_plugin.options.positions import Key
+from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.read.bounds import Bounds, bounds, resolve
+from kolumn.spark_plugin.session.session import THREADS, Run, by_threads
+
+SMALLEST = 4 << 20
+"""Bytes that are worth a task."""
+
+
+class Split(InputPartition):
+    """What one task reads: ranges of whole batches, in the order of the log.
+
+    Attributes
+    ----------
+    ranges : tuple of Range
+    bounds : dict
+        First offset and the one behind the last for topic partitions that are not read as a whole.
+    """
+
+    def __init__(self, ranges: tuple[Range, ...], bounds: Mapping[Key, Bounds] = {}) -> None:
+        super().__init__(ranges)
+        keys = {(one.segment.topic, one.segment.partition) for one in ranges}
+        self.ranges = ranges
+        self.bounds = {key: value for key, value in bounds.items() if key in keys and value != (None, None)}
+
+
+def plan_splits(options: ReadOptions, run: Run = by_threads) -> list[Split]:
+    """Find the segments and share them out.
+
+    Returns
+    -------
+    list of Split
+        At least one: for an empty list Spark would make up a partition of its own.
+    """
+    groups = segments_by_partition(options)
+    starts, ends = resolve(options.start, groups, options.decode), resolve(options.end, groups, options.decode)
+    return share(options, groups, bounds(starts, ends, groups, options.fail_on_data_loss), run) or [Split(())]
+
+
+def segments_by_partition(options: ReadOptions) -> dict[Key, list[Segment]]:
+    """The live segments of each topic partition that is wanted; those of all its copies, where they are to be merged.
+
+    Raises
+    ------
+    ArgumentError
+        As `kolumn.replicas.copies.one_log`; and for a topic or partition that is named and is not there.
+    """
+    groups = options.wanted.choose(live_segments(options.paths, options.decode))
+    if options.decode.replicas == "merge":
+        return groups
+    return {key: one_log(segments, options.decode) for key, segments in groups.items()}
+
+
+def even(size: int, split_bytes: int, slots: int | None) -> int:
+    """How much of ``size`` bytes one task reads, where ``slots`` tasks run at a time (None: not known): none idles in the last round.
+
+    As Spark's own file sources, which also give a slot no less than 4 MiB (``spark.sql.files.openCostInBytes``).
+    """
+    if slots is None:
+        return split_bytes
+    rounds = max(1, -(-size // (slots * split_bytes)))
+    return min(split_bytes, max(SMALLEST, -(-size // (slots * rounds))))
+
+
+def share(options: ReadOptions, groups: dict[Key, list[Segment]], limits: Mapping[Key, Bounds], run: Run = by_threads) -> list[Split]:
+    """Share out what lies within the bounds of each topic partition."""
+    chosen = [one for key, segments in groups.items() for one in _within(segments, limits.get(key, (None, None)), options)]
+    target = even(sum(one.end - one.start for one in chosen), options.split_bytes, options.slots)
+    if options.min_partitions is not None:
+        target = max(1, min(target, sum(one.end - one.start for one in chosen) // options.min_partitions))
+    counts = dict(chain.from_iterable(run(partial(_cut, target=target, records=options.max_records), chosen)))
+    packed = pack(with_transactions(list(counts), options.decode), target, counts, options.max_records)
+    return [Split(group, limits) for group in packed]
+
+
+def _within(segments: list[Segment], limit: Bounds, options: ReadOptions) -> list[Range]:
+    """Parts of the segments, without what lies before the first record that a range of offsets or times can want."""
+    if limit == (0, 0):
+        return []
+    return log_ranges(segments, replace(narrowed(options, limit).decode, threads=THREADS))
+
+
+def wanted(segments: list[Segment], options: Options, target: int, run: Run = by_threads) -> list[Range]:
+    """Parts of about ``target`` bytes of what a range of offsets or times can want."""
+    chosen = log_ranges(segments, replace(options, threads=THREADS))
+    parts = chain.from_iterable(run(partial(_cut, target=target, records=None), chosen))
+    return with_transactions([part for part, _ in parts], options)
+
+
+def narrowed(options: ReadOptions, limit: Bounds) -> ReadOptions:
+    """The options, with the narrower of their own range of offsets and ``limit``."""
+    return replace(options, decode=options.decode.within(*limit))
+
+
+def _cut(chosen: Range, target: int, records: int | None) -> list[tuple[Range, int]]:
+    """Parts of a range and, where it matters, how many offsets each has."""
+    if chosen.fault is not None:
+        return [(chosen, 0)]
+    return [(part, 0) for part in cut(chosen, target)] if records is None else _count(chosen, target, records)
+
+
+def _count(chosen: Range, target: int, records: int) -> list[tuple[Range, int]]:
+    """As `kolumn.entries.headers.cut`, and with at most ``records`` offsets in a part, unless one entry has more."""
+    parts, rest, first = [], chosen, chosen.floor + 1
+    last = rest.floor
+    for rows in headers(chosen.segment, chosen.start, chosen.end):
+        for position, offset in rows[:, (table.POSITION, table.LAST_OFFSET)].tolist():
+            if position > rest.start and (position - rest.start >= target or offset - first >= records):
+                parts.append((replace(rest, end=position), last - rest.floor))
+                rest, first = replace(rest, start=position, floor=last), last + 1
+            last = offset
+    return [*parts, (rest, last - rest.floor)]
+
+
+def pack(
+    ranges: Iterable[Range],
+    target: int,
+    counts: Mapping[Range, int] = {},
+    records: int | None = None,
+) -> Iterator[tuple[Range, ...]]:
+    """Put neighbours together up to ``target`` bytes: a task costs as much to start as a few MiB cost to read.
+
+    With ``records``, a task has no more of the offsets that ``counts`` says either.
+    """
+    group: list[Range] = []
+    size = count = 0
+    for part in ranges:
+        length, offsets = part.end - part.start, counts.get(part, 0)
+        if group and (size + length > target or (records is not None and count + offsets > records)):
+            yield tuple(group)
+            group, size, count = [], 0, 0
+        group.append(part)
+        size, count = size + length, count + offsets
+    if group:
+        yield tuple(group)

@@ -1,0 +1,1 @@
+"""The session and its workers: Java, Python, and the GPU of a task."""

@@ -1,0 +1,49 @@
+"""Splits of a log that is being written: without what is half written, and only of the files that were planned."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from kolumn.entries.headers import headers
+from kolumn.errors import KolumnError
+from kolumn.formats import table
+from kolumn.source.segments import Range
+from kolumn.source.storage import current
+from kolumn.spark_plugin.options.positions import Key
+from kolumn.spark_plugin.read.bounds import Bounds
+from kolumn.spark_plugin.read.splits import Split
+
+
+def clip(split: Split, limits: Mapping[Key, Bounds]) -> Iterator[Range]:
+    """The ranges of a split, ending where the entries begin that are no longer wanted: the last of those may be half written."""
+    for one in split.ranges:
+        behind = limits[one.segment.topic, one.segment.partition][1]
+        clipped = one if behind is None else replace(one, end=min(one.end, _position_of(one, behind)))
+        if clipped.end > clipped.start or not one.segment.size:
+            yield clipped
+
+
+def _position_of(one: Range, behind: int) -> int:
+    for rows in headers(one.segment):
+        columns = (table.POSITION, table.SIZE, table.BASE_OFFSET, table.LAST_OFFSET)
+        for position, size, base, last in rows[:, columns].tolist():
+            if position >= one.start and base >= behind:
+                return int(position)
+            if position >= one.start and last >= behind - 1:
+                return int(position + size)
+    return one.end
+
+
+def check_planned(split: Split) -> None:
+    """Compare the files of a split with those it was planned from.
+
+    Raises
+    ------
+    KolumnError
+        Where one is gone or is another file of the same name: positions in it mean nothing then, and records could be lost in
+        silence. The query fails, and plans the same offsets anew from its checkpoint when it is started again.
+    """
+    for segment in dict.fromkeys(one.segment for one in split.ranges):
+        path, now = segment.path, current(segment.path)
+        if now is None or (segment.identity is not None and segment.identity.is_another(now)):
+            what = "is gone" if now is None else "has been replaced"
+            raise KolumnError(f"{path}: {what} since this micro-batch was planned. Start the query again: it goes on from its checkpoint")

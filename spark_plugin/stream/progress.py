@@ -1,0 +1,115 @@
+"""How far a stream goes in one micro-batch: the offset behind its last record in each topic partition, under limits.
+
+In Spark's JSON an offset of a stream is ``{"topic": {"0": 23}}``, as in Spark's Kafka source: the next record to read. Where the log says
+them, the ids of the topics stand beside them, under a name that no topic can have: ``{"@ids": {"topic": "CB7H1K6OSfK1-BrQJPzEKQ"}, …}``.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kolumn.entries.headers import headers
+from kolumn.formats import table
+from kolumn.source.segments import Segment
+
+Topics = dict[str, dict[str, Any]]
+Pair = tuple[str, int]
+IDS = "@ids"
+
+
+def to_json(offsets: dict[Pair, int], ids: Mapping[str, str] = {}) -> Topics:
+    """Offsets as Spark keeps them in the checkpoint."""
+    topics = {topic for topic, _ in offsets}
+    known = {topic: ids[topic] for topic in sorted(ids) if topic in topics}
+    found: Topics = {IDS: known} if known else {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found
+
+
+def from_json(offsets: Topics) -> dict[Pair, int]:
+    """The offsets of `to_json`."""
+    topics = {topic: found for topic, found in offsets.items() if topic != IDS}
+    return {(topic, int(partition)): offset for topic, found in topics.items() for partition, offset in found.items()}
+
+
+def ids_of(offsets: Topics) -> dict[str, str]:
+    """The topic ids of `to_json`; none in a checkpoint that has none."""
+    return dict(offsets.get(IDS, {}))
+
+
+def limit_ends(
+    groups: dict[Pair, list[Segment]], starts: dict[Pair, int], ends: dict[Pair, int], limits: dict[str, int]
+) -> dict[Pair, int]:
+    """The ends of a micro-batch from ``starts`` that goes to ``ends`` at most.
+
+    Parameters
+    ----------
+    groups : dict
+        The live segments of each topic partition.
+    limits : dict
+        Any of ``offsets``, ``bytes`` and ``files``; all that are given hold. ``offsets`` are shared in proportion to what each
+        partition has, as Spark's Kafka source does, ``bytes`` evenly. Every limit lets at least one batch, or record, pass.
+    """
+    found = dict(ends)
+    if "offsets" in limits:
+        found = _by_offsets(starts, found, limits["offsets"])
+    if "files" in limits:
+        found = _by_files(groups, starts, found, limits["files"])
+    if "bytes" in limits:
+        busy = [key for key in found if found[key] > starts[key]]
+        for key in busy:
+            found[key] = _by_bytes(groups[key], starts[key], found[key], max(1, limits["bytes"] // len(busy)))
+    return found
+
+
+def _by_offsets(starts: dict[Pair, int], ends: dict[Pair, int], most: int) -> dict[Pair, int]:
+    total = sum(ends[key] - starts[key] for key in ends)
+    if total <= most:
+        return ends
+    found, left = dict(starts), most
+    # The largest first: what rounding down leaves over goes to those that have most to catch up.
+    for key in sorted(ends, key=lambda key: starts[key] - ends[key]):
+        waiting = ends[key] - starts[key]
+        share = min(left, waiting, max(1, most * waiting // total))
+        found[key] += share
+        left -= share
+    return found
+
+
+def _by_files(groups: dict[Pair, list[Segment]], starts: dict[Pair, int], ends: dict[Pair, int], most: int) -> dict[Pair, int]:
+    """Up to the end of so many segments, one of each partition in turn; the partition with most to catch up comes first."""
+    stops = {key: _boundaries(groups[key], starts[key], ends[key]) for key in ends if ends[key] > starts[key]}
+    found, order = dict(starts), sorted(stops, key=lambda key: starts[key] - ends[key])
+    while most and any(stops.values()):
+        for key in order:
+            if most and stops[key]:
+                found[key] = stops[key].pop(0)
+                most -= 1
+    return found
+
+
+def _boundaries(segments: Iterable[Segment], start: int, end: int) -> list[int]:
+    bases = sorted(s.base_offset for s in segments if s.base_offset is not None)
+    return [base for base in bases if start < base < end] + [end]
+
+
+def _by_bytes(segments: list[Segment], start: int, end: int, most: int) -> int:
+    """The offset behind the last of the batches from ``start`` on that fit into ``most`` bytes."""
+    taken, reached = 0, start
+    for segment, behind in zip(segments, [*(s.base_offset for s in segments[1:]), None], strict=True):
+        if behind is not None and behind <= start:
+            continue
+        for size, last in _entries(segment):
+            if last < start:
+                continue
+            if taken and taken + size > most:
+                return min(end, reached)
+            taken, reached = taken + size, last + 1
+            if reached >= end:
+                return end
+    return end
+
+
+def _entries(segment: Segment) -> Iterable[tuple[Any, Any]]:
+    for rows in headers(segment):
+        yield from rows[:, (table.SIZE, table.LAST_OFFSET)].tolist()

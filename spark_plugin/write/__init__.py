@@ -1,0 +1,1 @@
+"""Segments written by tasks, published by the driver."""

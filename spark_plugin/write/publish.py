@@ -1,0 +1,160 @@
+"""Staged segments become part of a log directory: all of them, or none where anything is wrong with one."""
+
+import os
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from pathlib import Path
+
+from kolumn.commit import remote as remote_commit
+from kolumn.commit.leftovers import recover
+from kolumn.commit.run import Commit
+from kolumn.commit.target_lock import committing
+from kolumn.errors import ArgumentError, KolumnError
+from kolumn.source import storage
+from kolumn.source.segments import LOG, SIDE_FILES, Segment, find_segments
+from kolumn.source.storage import Entry
+from kolumn.spark_plugin.read.bounds import log_end
+from kolumn.spark_plugin.write.staging import adopt, files_of
+
+_OWN = (LOG, *SIDE_FILES)
+"""What Kolumn's writers write into a topic-partition."""
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Segments of one topic-partition that one task has written: a staged folder, and their first and last offset."""
+
+    topic: str
+    partition: int
+    folder: str
+    first: int
+    last: int
+
+    @property
+    def name(self) -> str:
+        """Of the topic-partition's folder."""
+        return f"{self.topic}-{self.partition}"
+
+
+def publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, format: str = "kafka") -> None:
+    """Move staged segments to their places.
+
+    Parameters
+    ----------
+    target : str
+        The log directory, or its URL.
+    staging : str
+        The job's folder, in the log directory.
+    pieces : list of Piece
+    overwrite : bool
+        Whether the topic-partitions that are there go away, all of them.
+    format : str
+        Of the logs.
+
+    Raises
+    ------
+    ArgumentError
+        Offsets that overlap, between tasks or with what is there, or files that ``overwrite`` would remove and that Kolumn did not
+        write. Nothing has changed then.
+    KolumnError
+        Another run is committing to the log directory, on this machine; a file can't be moved, or staged ones are not there any more.
+        What was moved has been moved back; behind a URL ``overwrite`` is completed by the next job.
+    """
+    with nullcontext() if storage.is_url(target) else committing(Path(target)):
+        _publish(target, staging, pieces, overwrite, format)
+
+
+def _publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, format: str) -> None:
+    recover(target, own=staging)
+    pieces = sorted((piece for piece in pieces if piece.last >= 0), key=lambda piece: (piece.name, piece.first))
+    for name, group in groupby(pieces, key=lambda piece: piece.name):
+        own = list(group)
+        for one, other in pairwise(own):
+            if other.first <= one.last:
+                raise ArgumentError(
+                    f"{name}: one task has the offsets {one.first} to {one.last}, another {other.first} to {other.last}. "
+                    'Bring a partition into one task, or cut it by offsets: df.repartition("topic", "partition")'
+                )
+        if not overwrite:
+            _check_behind(storage.within(target, name), own[0], format)
+    gone = _replaced(target) if overwrite else []
+    move_all(target, staging, [move for piece in pieces for move in _files(piece, target)], gone)
+
+
+def move_all(root: str, staging: str, moves: list[tuple[str, str]], gone: Sequence[str] = ()) -> None:
+    """Give staged files their names below a folder, all or none, while others go.
+
+    Whatever stops it, the next job undoes it on this machine (`kolumn.commit.run`) and completes it at a URL (`kolumn.commit.remote`).
+    """
+    if storage.is_url(root):
+        remote_commit.commit(root, staging, moves, gone)
+        return
+    with Commit(Path(root)) as commit:
+        for name in gone:
+            commit.remove(Path(name))
+        for file, final in moves:
+            adopt(commit, file, final)
+
+
+def end_of(folder: str, format: str) -> int | None:
+    """Where the log of a topic-partition ends; None where there is none."""
+    there = storage.look(folder)
+    if there is None or not there.is_folder or not any(one.name.endswith(".log") for one in storage.listing(folder)):
+        return None
+    return log_end([replace(segment, format=format) for segment in find_segments(folder)])
+
+
+def _check_behind(folder: str, piece: Piece, format: str) -> None:
+    end = end_of(folder, format)
+    if end is not None and piece.first < end:
+        raise ArgumentError(f"{folder}: its log ends at offset {end}, and records from {piece.first} on were to be appended")
+
+
+def _replaced(target: str) -> list[str]:
+    """Files of all topic-partitions that are there, links to such as links.
+
+    Raises
+    ------
+    ArgumentError
+        Something among them is no file that Kolumn writes.
+    """
+    names: list[str] = []
+    foreign: list[str] = []
+    for folder in sorted({storage.parent(segment.path) for segment in _segments(target)}):
+        if storage.is_url(target):
+            there = storage.listing(folder)
+        elif os.path.samefile(folder, target):
+            raise ArgumentError(f"{target} holds segments itself: name a log directory, which has a folder for each topic-partition")
+        elif os.path.islink(folder):
+            names.append(folder)
+            continue
+        else:
+            there = [Entry(one.path, 0, one.is_symlink() or not one.is_file()) for one in os.scandir(folder)]
+        for one in there:
+            (names if not one.is_folder and one.name.endswith(_OWN) else foreign).append(one.name)
+    if foreign:
+        some = ", ".join(sorted(foreign)[:_NAMED])
+        raise ArgumentError(
+            f"{target}: overwrite removes every topic-partition, and {len(foreign)} files or folders in them are none that Kolumn writes: "
+            f"{some}: move them away, or name another target"
+        )
+    return names
+
+
+def _segments(target: str) -> list[Segment]:
+    try:
+        return find_segments(target)
+    except ArgumentError:
+        return []
+
+
+def _files(piece: Piece, target: str) -> list[tuple[str, str]]:
+    """Where each file of a piece is, and where it goes."""
+    there = storage.look(piece.folder)
+    names = files_of(piece.folder) if there is not None and there.is_folder else []
+    if not any(storage.base_name(name) == f"{piece.first:020}{LOG}" for name in names):
+        raise KolumnError(f"{piece.folder}: segments of {piece.name} that were staged are not there any more: somebody has removed them")
+    return [(name, storage.within(target, piece.name, storage.base_name(name))) for name in names]

@@ -1,0 +1,199 @@
+"""`convert` and `compact` of thousands of segments: a task writes a segment into a folder of its own, the driver moves what is complete."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import max as highest
+
+from kolumn.api import segments_of
+from kolumn.commit.leftovers import recover
+from kolumn.compaction.compact import Compaction, Plan, Settings, clean_segment, copy_segment, folder_of, last_keys, plan_partition
+from kolumn.compaction.latest import LatestOffsets
+from kolumn.conversion.convert import Conversion, Job, targets
+from kolumn.encode.outgoing import name_of
+from kolumn.entries.headers import headers
+from kolumn.errors import ArgumentError
+from kolumn.formats import table
+from kolumn.log.transactions import transactions_of_segment
+from kolumn.replicas.copies import one_directory
+from kolumn.source import storage
+from kolumn.source.segments import Segment
+from kolumn.spark_plugin.session.session import by_job
+from kolumn.spark_plugin.session.workers_python import use_this_python
+from kolumn.spark_plugin.write.publish import move_all
+from kolumn.spark_plugin.write.staging import Staging, files_of
+
+_TASKS_EACH = 4
+"""Tasks for each slot: segments differ in size."""
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What one attempt of a task wrote: the segment's place, the folder with its files, and the result."""
+
+    place: str
+    folder: str
+    result: Any
+
+
+_Work = Callable[[Staging, Any], _Done]
+
+
+def convert(spark: SparkSession, source: Any, target: str, **options: Any) -> Conversion:
+    """`kolumn.convert` as a Spark job, a task for some segments.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    source, target, **options
+        As of `kolumn.convert`; a path means the same to workers and driver, or name a URL.
+
+    Returns
+    -------
+    Conversion
+        The sum of all.
+    """
+    use_this_python(spark)
+    job = Job.of(**options)
+    items = _places(job.chosen(segments_of(source, job.options)), target)
+    found: dict[str, Any] = {}
+    if job.drop_transactions:
+        firsts = list({folder_of(segment): segment for segment, _ in items}.items())
+        states = by_job(spark)(lambda one: transactions_of_segment(one[1], job.options), firsts)
+        found = {folder: state for (folder, _), state in zip(firsts, states, strict=True)}
+
+    def work(where: Staging, item: tuple[Segment, str]) -> _Done:
+        segment, place = item
+        with where.attempt() as (folder, name):
+            return _Done(place, name, job.segment(segment, folder / storage.base_name(place), found.get(folder_of(segment))))
+
+    total = Conversion()
+    _run(spark, target, [(items, work)], total.add)
+    total.segments = [place for _, place in items]
+    return total
+
+
+def compact(spark: SparkSession, source: Any, target: str, *, include_active: bool = False, **options: Any) -> Compaction:
+    """`kolumn.compact` as Spark jobs: keys are shuffled to find the last offset of each, segments rewritten where they were read.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    source, target, include_active, **options
+        As of `kolumn.compact`, but for ``first_dirty_offset``: a round begins at the beginning. A path means the same to workers and
+        driver, or name a URL.
+
+    Returns
+    -------
+    Compaction
+        The sum of all.
+    """
+    use_this_python(spark)
+    how = Settings.of(**options)
+    if how.first_dirty:
+        raise ArgumentError("first_dirty_offset: a round in Spark cleans whole partitions; leave it out, or use kolumn.compact")
+    segments = one_directory(segments_of(source, how.options), "compact")
+    places = dict(_places(segments, target))
+    partitions = [list(own) for _, own in groupby(segments, key=folder_of)]
+    plans = list(by_job(spark)(lambda own: plan_partition(own, how, include_active), partitions))
+    tasks = [(plan, i) for plan in plans for i in range(len(plan.dirty))]
+    total = Compaction()
+    latest = _latest(spark, tasks, how)
+    observed = [one for plan in plans for one in _observed(plan)]
+
+    def clean(where: Staging, item: tuple[int, Any]) -> _Done:
+        number, offsets = item
+        plan, i = tasks[number]
+        segment, round = plan.dirty[i], plan.round(how, LatestOffsets.of(offsets), observed[number])
+        place = places[segment]
+        with where.attempt() as (folder, name):
+            return _Done(place, name, clean_segment(segment, folder / storage.base_name(place), round, plan.legacy_deletes[i], how))
+
+    def copy(where: Staging, item: tuple[Segment, str]) -> _Done:
+        segment, place = item
+        with where.attempt() as (folder, name):
+            copy_segment(segment, folder / storage.base_name(place))
+            return _Done(place, name, Compaction())
+
+    as_they_are = [(segment, places[segment]) for plan in plans for segment in plan.rest]
+    _run(spark, target, [(list(enumerate(latest)), clean), (as_they_are, copy)], total.add)
+    total.segments = list(places.values())
+    return total
+
+
+def _latest(spark: SparkSession, tasks: list[tuple[Plan, int]], how: Settings) -> list[Any]:
+    """Last offsets in each dirty segment, sorted, as int64 arrays: the keys are shuffled, the driver gets offsets alone."""
+    if not tasks:
+        return []
+    folders = sorted({folder_of(plan.dirty[i]) for plan, i in tasks})
+
+    def keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                plan, i = tasks[number]
+                own, found = folders.index(folder_of(plan.dirty[i])), LatestOffsets()
+                for part, offsets in last_keys(plan.dirty[i], plan.round(how, found), how):
+                    found.add(part, offsets)
+                for chunk in found.table().to_batches():
+                    folder = pa.repeat(pa.scalar(own, pa.int32()), chunk.num_rows)
+                    yield pa.RecordBatch.from_arrays([folder, *chunk.columns], names=["folder", "key", "offset"])
+
+    rows = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(keys, "folder int, key binary, offset bigint")
+    last = rows.groupBy("folder", "key").agg(highest("offset").alias("offset")).select("folder", "offset").toArrow()
+    by_folder = {own: np.sort(last.filter(pc.equal(last["folder"], own))["offset"].to_numpy()) for own in range(len(folders))}
+    return [by_folder[folders.index(folder_of(plan.dirty[i]))] for plan, i in tasks]
+
+
+def _observed(plan: Plan) -> Iterator[frozenset[int]]:
+    """For each dirty segment: producers of whose current transaction a batch lies before it."""
+    seen: set[int] = set()
+    for segment in plan.dirty:
+        yield frozenset(seen)
+        for rows in headers(segment):
+            for row in rows[(rows[:, table.TRANSACTIONAL] | rows[:, table.CONTROL]) == 1]:
+                producer = int(row[table.PRODUCER_ID])
+                if row[table.CONTROL]:
+                    seen.discard(producer)
+                else:
+                    seen.add(producer)
+
+
+def _places(segments: list[Segment], target: str) -> list[tuple[Segment, str]]:
+    items = list(targets(segments, target))
+    # Before anything asks what is there.
+    recover(_root(target))
+    for _, place in items:
+        if storage.look(place) is not None:
+            raise ArgumentError(f"{place} is there already: name another target, or remove it")
+    return items
+
+
+def _root(target: str) -> str:
+    path = name_of(target)
+    return storage.parent(path) if path.endswith(".log") else path
+
+
+def _run(spark: SparkSession, target: str, jobs: list[tuple[list[Any], _Work]], count: Callable[[Any], None]) -> None:
+    """Do the work of each job in tasks, and give what they wrote its names when all are done; nothing is left of a failed job."""
+    if not any(items for items, _ in jobs):
+        return
+    slots = _TASKS_EACH * spark.sparkContext.defaultParallelism
+    where = Staging(_root(target), "rewrite")
+    try:
+        done: list[_Done] = []
+        for items, work in jobs:
+            if items:
+                done += spark.sparkContext.parallelize(items, min(len(items), slots)).map(partial(work, where)).collect()
+        files = [(file, storage.beside(one.place, storage.base_name(file))) for one in done for file in files_of(one.folder)]
+        move_all(where.root, where.name, files)
+        for one in done:
+            count(one.result)
+    finally:
+        where.remove()

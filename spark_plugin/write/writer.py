@@ -1,0 +1,147 @@
+"""``df.write.format("kolumn")``: tasks write segments into a folder of their own, the driver moves those of the successful ones."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from kolumn.commit.leftovers import recover
+from kolumn.encode.segments import SegmentFiles
+from kolumn.encode.table import check_columns
+from kolumn.encode.write import Writer
+from kolumn.errors import ArgumentError
+from kolumn.formats.layouts import ENRICHED_FORMAT, FORMAT_NAMES
+from kolumn.source.storage import within
+from kolumn.spark_plugin.options.write import WriteOptions, check_topic
+from kolumn.spark_plugin.read.schema import arrow_schema
+from kolumn.spark_plugin.write.publish import Piece, end_of, publish
+from kolumn.spark_plugin.write.staging import Staging
+
+_SORTED = 'df.repartition("topic", "partition").sortWithinPartitions("offset") brings the records of a partition together, in order'
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task has written."""
+
+    pieces: list[Piece]
+
+
+class SegmentWriter(DataSourceArrowWriter):
+    """Writes one DataFrame as ``<path>/<topic>-<partition>/<base offset>.log``, with indexes.
+
+    Records without a column ``partition``, and without that option, go to the partition that has the number of their task. Without a column
+    ``offset`` they are numbered from the end of the partition's log on.
+    """
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        check_columns(arrow_schema(schema))
+        if options.topic is None and "topic" not in schema.names:
+            raise ArgumentError("no topic: give the DataFrame a column 'topic', or the write an option 'topic'")
+        self.options, self.overwrite = options, overwrite
+        # Before anything asks where logs end.
+        recover(options.path)
+        self.staging = Staging(options.path, "write", by_jvm=True)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """One task: every attempt has a folder of its own."""
+        context = TaskContext.get()
+        task = context.partitionId() if context is not None else 0
+        open_now: dict[tuple[str, int], _Partition] = {}
+        with self.staging.attempt() as (folder, name), ExitStack() as stack:
+            for batch in iterator:
+                for key, part in _by_partition(batch, self.options, task):
+                    if key not in open_now:
+                        open_now[key] = stack.enter_context(_Partition(folder, key, self.options, self._next_offset(key)))
+                    open_now[key].add(part)
+            for one in open_now.values():
+                one.finish()
+        return Written([one.piece(name) for one in open_now.values()])
+
+    def _next_offset(self, key: tuple[str, int]) -> int:
+        folder = within(self.options.path, f"{key[0]}-{key[1]}")
+        end = None if self.overwrite else end_of(folder, FORMAT_NAMES[self.options.how.format])
+        return end or 0
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Move what the tasks have written to its place, on the driver."""
+        pieces = [piece for message in messages if isinstance(message, Written) for piece in message.pieces]
+        try:
+            publish(self.options.path, self.staging.name, pieces, self.overwrite, FORMAT_NAMES[self.options.how.format])
+        finally:
+            self.staging.remove()
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Forget what the tasks have written, and undo a commit whose process died, or complete it where it was replacing files."""
+        self.staging.withdraw()
+        self.staging.remove()
+        recover(self.options.path)
+
+
+class _Partition:
+    """The segments of one topic-partition in one task."""
+
+    def __init__(self, folder: Path, key: tuple[str, int], options: WriteOptions, next_offset: int) -> None:
+        self.key = key
+        enriched = options.how.format == ENRICHED_FORMAT
+        self.files = SegmentFiles(folder / f"{key[0]}-{key[1]}", options.segment_bytes, options.index_interval_bytes, enriched)
+        self.writer = Writer(self.files, options.how, next_offset)
+        self.schema: pa.Schema | None = None
+
+    def __enter__(self) -> "_Partition":
+        self.files.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.files.__exit__(*error)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Write some records."""
+        self.schema = batch.schema
+        self._add(pa.Table.from_batches([batch]), last=False)
+
+    def finish(self) -> None:
+        """Write the records that are waiting for a batch to become full."""
+        assert self.schema is not None
+        self._add(self.schema.empty_table(), last=True)
+
+    def _add(self, table: pa.Table, last: bool) -> None:
+        try:
+            self.writer.add(table, last)
+        except ArgumentError as error:
+            hint = f". {_SORTED}" if "offsets have to increase" in str(error) else ""
+            raise ArgumentError(f"{self.key[0]}-{self.key[1]}: {error}{hint}") from error
+
+    def piece(self, folder: str) -> Piece:
+        """What is in the attempt's folder after the end."""
+        first = int(self.files.paths[0].stem) if self.files.paths else 0
+        return Piece(*self.key, within(folder, f"{self.key[0]}-{self.key[1]}"), first, self.files.last_offset)
+
+
+def _by_partition(batch: pa.RecordBatch, options: WriteOptions, task: int) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:
+    """The rows of each topic-partition, in their order."""
+    topics, topic_of = _values(batch, "topic", options.topic)
+    partitions, partition_of = _values(batch, "partition", options.partition if options.partition is not None else task)
+    pairs = topic_of * len(partitions) + partition_of
+    for pair in np.unique(pairs).tolist():
+        topic, partition = topics[pair // len(partitions)], partitions[pair % len(partitions)]
+        if partition is None or partition < 0:
+            raise ArgumentError(f"partition {partition}: expected a number from 0 on in column 'partition'")
+        mine = pairs == pair
+        yield (check_topic(topic), int(partition)), batch if mine.all() else batch.filter(pa.array(mine))
+
+
+def _values(batch: pa.RecordBatch, name: str, given: Any) -> tuple[list[Any], Any]:
+    """The distinct values of a column, and which one each row has; without the column, ``given``."""
+    if name not in batch.schema.names:
+        return [given], np.zeros(batch.num_rows, np.int64)
+    encoded = pc.dictionary_encode(batch.column(name), null_encoding="encode")
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)

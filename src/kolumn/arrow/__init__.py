@@ -1,0 +1,1 @@
+"""Memory and rows of Arrow data."""

@@ -1,0 +1,304 @@
+"""What an export has put into its target: numbered manifests, and how a run becomes part of the target or leaves no trace.
+
+    _kolumn/staging/<run>/…          files of attempts, good and bad; readers of Parquet pass over names with an underscore
+    _kolumn/<number>.intent.json     which staged files belong where, and the manifest to be; from here on the run only goes forward
+    _kolumn/<number>.json            written last: the run is in
+
+A run that finds an intent without its manifest finishes it first, so a driver may die at any moment. Others may be able to write to a
+target: an intent moves files from an export's staging folder to an export's places, or it is refused.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pyarrow import fs
+
+from kolumn.commit.age import newest_in
+from kolumn.commit.remote import OLD_HOURS
+from kolumn.commit.staged_file import sync, writing
+from kolumn.errors import ArgumentError, KolumnError
+from kolumn.source import storage
+
+FOLDER = "_kolumn"
+VERSION = 1
+
+_RUN = re.compile(r"[0-9a-f]{32}")
+_DRAFT = re.compile(r"\d{8,}(?:\.intent)?\.json")
+_STAGED = re.compile(rf"{FOLDER}/staging/[0-9a-f]{{32}}/[0-9a-f]{{32}}\.parquet")
+_PLACE = re.compile(r"topic=[^/]+/partition=\d+/(?:day=[^/]+/)?\d{20}-[0-9a-f]{32}\.parquet")
+
+
+@dataclass
+class Manifest:
+    """The state of a target.
+
+    Attributes
+    ----------
+    number : int
+        Runs that have added something.
+    settings : dict
+        What has to be the same in every run: columns, ranges, partitioning.
+    partitions : dict
+        For each topic, for each partition (as text, as JSON has it): ``first`` offset and ``next``, the offset where the next
+        run starts, and ``rows``.
+    topics : dict
+        The id of each topic, where the log says it.
+    files : list of dict
+        Of the last run: ``path`` below the target, ``topic``, ``partition``, ``rows``, ``first`` and ``last`` offset.
+    """
+
+    number: int = 0
+    settings: dict[str, Any] = field(default_factory=dict)
+    partitions: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    files: list[dict[str, Any]] = field(default_factory=list)
+    version: int = VERSION
+    topics: dict[str, str] = field(default_factory=dict)
+
+    def next_offset(self, topic: str, partition: int) -> int | None:
+        """Where the next run starts in a partition; None for one that is not in yet."""
+        known = self.partitions.get(topic, {}).get(str(partition))
+        return None if known is None else known["next"]
+
+    def after(self, files: list[dict[str, Any]]) -> "Manifest":
+        """The manifest when these files are in too."""
+        partitions = {topic: {number: dict(entry) for number, entry in numbers.items()} for topic, numbers in self.partitions.items()}
+        for file in files:
+            new = {"first": file["first"], "next": file["last"] + 1, "rows": 0}
+            entry = partitions.setdefault(file["topic"], {}).setdefault(str(file["partition"]), new)
+            entry["first"] = min(entry["first"], file["first"])
+            entry["next"] = max(entry["next"], file["last"] + 1)
+            entry["rows"] += file["rows"]
+        return Manifest(self.number + 1, self.settings, partitions, files, topics=self.topics)
+
+
+class Target:
+    """A folder that holds an export, on any file system of pyarrow."""
+
+    def __init__(self, files: fs.FileSystem, root: str) -> None:
+        self.files, self.root, self._locked = files, root.rstrip("/"), False
+
+    def path(self, name: str) -> str:
+        """A name below the target, as the file system spells it."""
+        return f"{self.root}/{name}"
+
+    def staging(self, run: str) -> str:
+        """Where the attempts of a run write, or something else that is staged."""
+        return self.path(f"{FOLDER}/staging/{run}")
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other exports away from the target; on file systems of this machine, which tell when a process that locks something is dead.
+
+        Raises
+        ------
+        KolumnError
+            Another export is writing to the target.
+        """
+        if not isinstance(self.files, fs.LocalFileSystem):
+            yield
+            return
+        made = not os.path.lexists(self.root)
+        with writing(self.root):
+            os.makedirs(self.root, exist_ok=True)
+            folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise KolumnError(f"{self.root}: another export is writing to it. Wait for its end, or name another target") from error
+            except OSError as error:
+                if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+                    raise
+            else:
+                self._locked = True
+            yield
+        finally:
+            os.close(folder)
+            self._locked = False
+            if made:
+                # For the lock alone, if nothing was written.
+                with suppress(OSError):
+                    os.rmdir(self.root)
+
+    def open(self) -> Manifest:
+        """The newest manifest, after what an earlier run left half published has been published."""
+        storage.forget(self.files)
+        for name in self._intents():
+            self._finish(name)
+        numbers = [int(stem) for stem in (name.removesuffix(".json") for name in self._names()) if stem.isdigit()]
+        if not numbers:
+            return Manifest()
+        found = self._read(_name(max(numbers)))
+        if found.get("version") != VERSION:
+            raise ArgumentError(f"{self.root}: its manifest has version {found.get('version')}, this Kolumn knows {VERSION}: update it")
+        return Manifest(**found)
+
+    def publish(self, manifest: Manifest, moves: dict[str, str]) -> None:
+        """Make staged files part of the target, in a way that the next run can finish if this process dies on the way.
+
+        Raises
+        ------
+        KolumnError
+            Another export has written to the target meanwhile, or somebody has removed staged files. Nothing has changed then.
+        """
+        intent = {"moves": moves, "manifest": asdict(manifest)}
+        name = f"{manifest.number:08d}.intent.json"
+        storage.forget(self.files)
+        lost = next((staged for staged in moves if not self._has(staged)), None)
+        if lost is not None:
+            raise KolumnError(f"{self.path(lost)} is not there any more: somebody has removed it. Nothing was exported: run it again")
+        if {name, _name(manifest.number)} & self._names():
+            raise self._not_alone()
+        self._write(name, intent)
+        # Without a lock two may have come here at the same time; the second one's intent is there now.
+        if not self._locked and self._read(name) != json.loads(json.dumps(intent)):
+            raise self._not_alone()
+        self._forward(intent)
+
+    def sweep(self, old: float = OLD_HOURS * 3600) -> None:
+        """Remove what runs staged that died before their intent; after `open`.
+
+        Where the lock says that no other run is alive that is all, else what is older than so many seconds.
+        """
+        for name in self._staged():
+            if self._left(name, old) == "":
+                self._remove_staged(name)
+
+    def settle(self, old: float, dry_run: bool) -> Iterator[tuple[str, str, str]]:
+        """Finish intents and remove what is left of staged files, and tell of each: its name, what was done, in words why."""
+        needed = set()
+        for name in self._intents():
+            moves = self._checked(name, self._read(name))["moves"]
+            needed |= {staged.split("/")[2] for staged in moves} | _drafts(name)
+            if not dry_run:
+                self._finish(name)
+            yield name, "completed", f"an export was interrupted while it gave {len(moves)} files their names"
+        for name in self._staged():
+            if name in needed:
+                continue
+            why = self._left(name, old)
+            if not why and not dry_run:
+                self._remove_staged(name)
+            yield f"staging/{name}", "left" if why else "removed", why or "staged by an export that is dead"
+
+    def _left(self, name: str, old: float) -> str:
+        """Why something that is staged is not removed; empty if it is."""
+        newest = None if self._locked else newest_in(self.files, self.staging(name))
+        if self._locked or (newest is not None and time.time() - newest >= old):
+            return ""
+        age = "nothing tells how old they are" if newest is None else f"the newest {(time.time() - newest) / 3600:.1f} h old"
+        return f"staged by an export that may live, {age}"
+
+    def _staged(self) -> list[str]:
+        """Folders of runs, and manifests and intents that were being written."""
+        listed = self.files.get_file_info(fs.FileSelector(self.path(f"{FOLDER}/staging"), allow_not_found=True))
+        return sorted(one.base_name for one in listed if (_DRAFT if one.is_file else _RUN).fullmatch(one.base_name))
+
+    def _remove_staged(self, name: str) -> None:
+        if _RUN.fullmatch(name):
+            self.files.delete_dir(self.staging(name))
+        else:
+            self.files.delete_file(self.staging(name))
+
+    def _names(self) -> set[str]:
+        listed = self.files.get_file_info(fs.FileSelector(self.path(FOLDER), allow_not_found=True))
+        return {info.base_name for info in listed if info.is_file}
+
+    def _intents(self) -> list[str]:
+        return sorted(name for name in self._names() if name.endswith(".intent.json") and name.partition(".")[0].isdigit())
+
+    def _has(self, name: str) -> bool:
+        return bool(self.files.get_file_info(self.path(name)).is_file)
+
+    def _not_alone(self) -> KolumnError:
+        return KolumnError(f"{self.root}: another export has written to it meanwhile. Nothing of this one is in it: run it again, alone")
+
+    def _finish(self, name: str) -> None:
+        """Publish what an intent says, unless its manifest is there: then only its run's end is missing."""
+        intent = self._checked(name, self._read(name))
+        if name.replace(".intent", "") in self._names():
+            self._end(name, intent["moves"])
+        else:
+            self._forward(intent)
+        for draft in _drafts(name) & set(self._staged()):
+            self._remove_staged(draft)
+
+    def pending(self) -> bool:
+        """Whether a run is half published."""
+        return bool(self._intents())
+
+    def discard(self, run: str) -> None:
+        """Forget what a run has staged."""
+        if self.files.get_file_info(self.staging(run)).type != fs.FileType.NotFound:
+            self.files.delete_dir(self.staging(run))
+
+    def _forward(self, intent: dict[str, Any]) -> None:
+        for staged, final in intent["moves"].items():
+            if self._has(staged):
+                self.files.create_dir(self.path(final).rpartition("/")[0], recursive=True)
+                self.files.move(self.path(staged), self.path(final))
+            elif not self._has(final):
+                raise KolumnError(f"{self.path(final)}: its records are lost: {self.path(staged)} was removed before it had this name")
+        for folder in {final.rpartition("/")[0] for final in intent["moves"].values()}:
+            to_disk(self.files, self.path(folder))
+        self._write(_name(intent["manifest"]["number"]), intent["manifest"])
+        self._end(f"{intent['manifest']['number']:08d}.intent.json", intent["moves"])
+
+    def _end(self, name: str, moves: dict[str, str]) -> None:
+        """Remove an intent whose manifest is there, and what is left of what it moved."""
+        self.files.delete_file(self.path(f"{FOLDER}/{name}"))
+        for run in {staged.split("/")[2] for staged in moves}:
+            self.discard(run)
+
+    def _checked(self, name: str, intent: dict[str, Any]) -> dict[str, Any]:
+        """An intent, if it can be one of an export. Whoever may write to a target could have put it there."""
+        moves, manifest = intent.get("moves"), intent.get("manifest")
+        wrong = None
+        if not isinstance(moves, dict) or not isinstance(manifest, dict) or manifest.get("number") != int(name.partition(".")[0]):
+            wrong = "it lacks its moves or its manifest"
+        else:
+            names = ((one, _STAGED) for one in moves), ((one, _PLACE) for one in moves.values())
+            wrong = next((one for some in names for one, known in some if not (isinstance(one, str) and known.fullmatch(one))), None)
+        if wrong is not None:
+            where = f"{self.path(FOLDER)}/{name}"
+            raise KolumnError(f"{where}: no export wrote this: {wrong!r}. Nothing was moved. Find out who put it there, and remove it")
+        return intent
+
+    def _read(self, name: str) -> dict[str, Any]:
+        with self.files.open_input_stream(self.path(f"{FOLDER}/{name}")) as stream:
+            found: dict[str, Any] = json.loads(stream.read())
+        return found
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
+        """Under its name only when it is complete."""
+        draft = self.path(f"{FOLDER}/staging/{name}")
+        self.files.create_dir(self.path(f"{FOLDER}/staging"), recursive=True)
+        with self.files.open_output_stream(draft) as stream:
+            stream.write(json.dumps(content, indent=1).encode())
+        to_disk(self.files, draft)
+        self.files.move(draft, self.path(f"{FOLDER}/{name}"))
+        to_disk(self.files, self.path(FOLDER))
+
+
+def to_disk(files: fs.FileSystem, path: str) -> None:
+    """Bring a file, or the names in a folder, to disk where that is one of this machine's; other file systems have their own promises."""
+    if isinstance(files, fs.LocalFileSystem):
+        with writing(path):
+            sync(path)
+
+
+def _name(number: int) -> str:
+    return f"{number:08d}.json"
+
+
+def _drafts(intent: str) -> set[str]:
+    """What an intent and its manifest are called while they are written."""
+    return {intent, intent.replace(".intent", "")}

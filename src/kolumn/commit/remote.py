@@ -1,0 +1,214 @@
+"""The commit of a run whose target is behind a URL: a journal that is carried out, by the run or by whoever comes after it.
+
+    <root>/.kolumn-<run>.partial/     no reader takes a hidden folder for a topic-partition or for data
+        …/…          what is written
+        redo.json    written when all of that is complete: which file gets which name, and which older files go
+
+Without the journal nothing has changed but what is in this folder. With it the run only goes forward: files get their names, older
+files go, the journal goes, the folder goes. Each of these steps may be made twice, even by two runs at once, so nobody needs to know
+whether the first one is dead: object stores have no locks. Others may be able to write to a target: a journal gives segments' names
+to a run's own files and removes segments of topic-partitions, or it is refused.
+"""
+
+import json
+import logging
+import re
+import uuid
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from kolumn.commit.run import REDO
+from kolumn.errors import ArgumentError, KolumnError
+from kolumn.source import storage
+from kolumn.source.segments import LOG, SIDE_FILES
+
+JOURNAL = REDO
+FOLDER = re.compile(r"\.kolumn-(?:[a-z]+\.)?[0-9a-f]{32}\.partial")
+_SEGMENT = rf"[^/]+(?:{'|'.join(map(re.escape, (LOG, *SIDE_FILES)))})"
+_NAME = r"(?!\.{1,2}/|\.kolumn-)[^/]+/"
+_STAGED = re.compile(rf"(?:files|[0-9a-f]{{32}})/(?:{_NAME})?{_SEGMENT}", re.DOTALL)
+_FINAL = re.compile(rf"(?:{_NAME})?{_SEGMENT}", re.DOTALL)
+_GONE = re.compile(rf"{_NAME}{_SEGMENT}", re.DOTALL)
+OLD_HOURS = 24.0
+"""From when on staged files whose run can't be told dead are taken to be left. No job should be without a new one for so long."""
+_VERSION = 1
+_BLOCK = 8 << 20
+
+logger = logging.getLogger("kolumn")
+
+
+def new_folder(root: str, job: str = "") -> str:
+    """Name of a staging folder below a root, for a job of this name; object stores have no empty folders, so nothing is made."""
+    return storage.within(root, f".kolumn-{f'{job}.' if job else ''}{uuid.uuid4().hex}.partial")
+
+
+def commit(root: str, folder: str, moves: list[tuple[str, str]], gone: Iterable[str] = ()) -> None:
+    """Give staged files their names, while others go.
+
+    Parameters
+    ----------
+    root : str
+    folder : str
+        The run's staging folder, in the root.
+    moves : list of (str, str)
+        Names of staged files and what they are going to be called, in the order in which they may appear.
+    gone : iterable of str
+        Files that go, or are replaced.
+
+    Raises
+    ------
+    ArgumentError
+        Something has a name already. Nothing has changed then.
+    KolumnError
+        A file can't be moved or removed. Where nothing is replaced nothing has changed; else the journal stays, and the next run below
+        the same root goes on.
+    """
+    gone = list(gone)
+    replaced = set(gone)
+    for place in {storage.parent(final) for _, final in moves}:
+        there = storage.look(place)
+        if there is not None and not there.is_folder:
+            raise KolumnError(f"{place}: cannot be written: it is a file, and a folder was to be there")
+    for _, final in moves:
+        if final not in replaced and storage.look(final) is not None:
+            raise ArgumentError(f"{final} is there already: another run has made it meanwhile")
+    content = {
+        "version": _VERSION,
+        "moves": {_below(folder, staged): _below(root, final) for staged, final in moves},
+        "gone": [_below(root, name) for name in gone],
+    }
+    if not moves and not gone:
+        return
+    storage.put(storage.within(folder, JOURNAL), json.dumps(content, indent=1).encode())
+    try:
+        _forward(root, folder, content)
+    except BaseException as error:
+        withdraw(root, folder)
+        if isinstance(error, KolumnError) and gone:
+            raise KolumnError(f"{error}. What replaces older files goes on with the next run below {root}, or with kolumn tidy") from error
+        raise
+
+
+def pending(folder: str) -> bool:
+    """Whether a staging folder has a journal."""
+    storage.forget(storage.file_system(folder)[0])
+    return storage.look(storage.within(folder, JOURNAL)) is not None
+
+
+def complete(root: str, folder: str) -> int:
+    """Carry out the journal of a run, dead or not, and return how many files it gives names.
+
+    Raises
+    ------
+    KolumnError
+        No run wrote it, or a file can't be moved or removed.
+    """
+    try:
+        content = read(folder)
+        logger.warning("%s: a run was interrupted in its commit; completing it", folder)
+        _forward(root, folder, content)
+    except KolumnError:
+        if pending(folder):
+            raise
+        # Its run lives, and has come to its end meanwhile.
+        return 0
+    return len(content["moves"])
+
+
+def withdraw(root: str, folder: str) -> None:
+    """Take the names back that a run which failed has given. What replaces older files stays: a later run completes it."""
+    with suppress(KolumnError):
+        if not pending(folder):
+            return
+        content = read(folder)
+        if content["gone"]:
+            return
+        # Killed on this way back, the journal is still whole, and the next run goes forward.
+        for staged, final in reversed(content["moves"].items()):
+            draft, place = storage.within(folder, staged), storage.within(root, final)
+            if storage.look(place) is None:
+                continue
+            if storage.look(draft) is None:
+                storage.make_folder(storage.parent(draft))
+                storage.move(place, draft)
+            elif _same(draft, place):
+                storage.remove(place)
+        storage.remove(storage.within(folder, JOURNAL))
+
+
+def discard(folder: str) -> None:
+    """Remove a staging folder as far as that can be done, unless its journal is still there: a later run needs it."""
+    with suppress(KolumnError):
+        if not pending(folder):
+            storage.remove(folder)
+
+
+def read(folder: str) -> dict[str, Any]:
+    """The journal of a run, checked: whoever may write to a target could have put it there."""
+    name = storage.within(folder, JOURNAL)
+    try:
+        content = json.loads(storage.read_bytes(name) or b"")
+        version, moves, gone = content["version"], dict(content["moves"]), list(content["gone"])
+        names = [*((one, _STAGED) for one in moves), *((one, _FINAL) for one in moves.values()), *((one, _GONE) for one in gone)]
+        wrong = [one for one, known in names if not known.fullmatch(one)]
+        wrong += [one for one, other in moves.items() if storage.base_name(one) != storage.base_name(other)]
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        wrong, version = [f"{type(error).__name__}: {error}"], _VERSION
+    if version != _VERSION:
+        raise KolumnError(f"{name} has version {version}, this Kolumn knows {_VERSION}: update it")
+    if wrong:
+        raise KolumnError(
+            f"{name}: no run of Kolumn's wrote this: {wrong[0]!r}. Nothing was moved. Find out who put it there, and remove it"
+        )
+    return {"version": version, "moves": moves, "gone": gone}
+
+
+def _forward(root: str, folder: str, content: dict[str, Any]) -> None:
+    """Every step may have been made before, or be made by another run at the same time."""
+    moves: dict[str, str] = content["moves"]
+    for staged, final in moves.items():
+        _name(storage.within(folder, staged), storage.within(root, final), final in content["gone"])
+    for name in set(content["gone"]) - set(moves.values()):
+        if not pending(folder):
+            # Another run has completed all of this, and what has the name by now may be newer.
+            return
+        there = storage.look(storage.within(root, name))
+        if there is not None and not there.is_folder:
+            storage.remove(there.name)
+    storage.remove(storage.within(folder, JOURNAL))
+
+
+def _name(staged: str, final: str, replaces: bool) -> None:
+    try:
+        there = storage.look(final)
+        if storage.look(staged) is None and there is not None:
+            return
+        if there is not None and not replaces and not _same(staged, final):
+            raise KolumnError(f"{final} is there already, and is not what {staged} has: another run has made it. Remove one of the two")
+        storage.make_folder(storage.parent(final))
+        storage.move(staged, final)
+    except KolumnError:
+        if storage.look(staged) is not None:
+            raise
+        # Another run has given it its name meanwhile.
+        if storage.look(final) is None:
+            raise KolumnError(f"{final}: cannot be written: {staged} is not there any more: somebody has removed it") from None
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two files have the same bytes: where moving is copying and removing, a killed run leaves both."""
+    here, there = storage.look(one), storage.look(other)
+    if here is None or there is None or here.size != there.size:
+        return False
+    with storage.open_input(one) as first, storage.open_input(other) as second:
+        while data := first.read(_BLOCK):
+            if data != second.read(_BLOCK):
+                return False
+    return True
+
+
+def _below(root: str, name: str) -> str:
+    top, whole = (re.sub(r"(?<=[^:/])/{2,}", "/", one) for one in (root, name))
+    assert whole.startswith(f"{top}/")
+    return whole[len(top) + 1 :]

@@ -1,0 +1,158 @@
+"""Files on their way to disk: written under a name that no reader takes, synced, then called what they are to be called.
+
+Every file that Kolumn makes on this machine is a `StagedFile`. It lies in a folder of a `kolumn.commit.run.Commit`, or of a Spark job.
+"""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kolumn.errors import KolumnError
+
+PARTIAL = ".partial"
+FILES = "files"
+"""Folder in a staging folder in which files lie as they are going to lie below the target."""
+_BUFFER = 1 << 18
+_STAGED = re.compile(r"\.kolumn-(?:[a-z]+\.)?[0-9a-f]{32}\.partial/(?:files|[0-9a-f]{32})/")
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
+
+
+def final_name(path: str | os.PathLike[str]) -> str:
+    """What a staged file is going to be called, for messages; other names stay."""
+    return _STAGED.sub("", os.fspath(path)).removesuffix(PARTIAL)
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn an `OSError` into a `KolumnError` that names the file as it is going to be called."""
+    try:
+        yield
+    except OSError as error:
+        raise KolumnError(f"{final_name(path)}: cannot be written: {error.strerror or error}") from error
+
+
+class StagedFile:
+    """A file that is being written: with mode 0600, and ``.partial`` at the end of its name until it is complete and on disk.
+
+    As a context it is complete at the end, unless there is an error. It has what `pyarrow.PythonFile` needs to write into it.
+
+    Parameters
+    ----------
+    path : Path
+        Its name when it is complete, in a folder that is there.
+
+    Raises
+    ------
+    KolumnError
+        From any method: it can't be written. The message has the name without the staging folder, and the reason.
+    """
+
+    closed = False
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._draft = path.with_name(f"{path.name}{PARTIAL}")
+        self._waiting = bytearray()
+        with writing(path):
+            self._file = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self.complete()
+        finally:
+            self.abandon()
+
+    def write(self, data: Any) -> int:
+        """Write bytes, anything with a contiguous buffer, and return how many."""
+        view = memoryview(data)
+        if view.nbytes == 0:
+            return 0
+        if len(self._waiting) + view.nbytes > _BUFFER:
+            self.flush()
+        if view.nbytes > _BUFFER:
+            self._out(view.cast("B"))
+        else:
+            self._waiting += view.cast("B")
+        return view.nbytes
+
+    def flush(self) -> None:
+        """Hand what waits to the operating system."""
+        waiting, self._waiting = self._waiting, bytearray()
+        self._out(memoryview(waiting))
+
+    def complete(self) -> None:
+        """Bring the file to disk and give it its name, with the mode that the user's umask asks for."""
+        self.flush()
+        with writing(self.path):
+            os.fchmod(self._file, 0o666 & ~umask())
+            os.fsync(self._file)
+            self._close()
+            os.rename(self._draft, self.path)
+
+    def abandon(self) -> None:
+        """Let go of the file; unless it is complete it stays a partial one. What is written from here on, like a footer, is thrown away."""
+        with suppress(OSError):
+            self._close()
+
+    def _close(self) -> None:
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def _out(self, view: memoryview) -> None:
+        with writing(self.path):
+            while view.nbytes and self._file >= 0:
+                view = view[os.write(self._file, view) :]
+
+
+def umask() -> int:
+    """The process's mask, without setting it where that can be done: other threads make files too."""
+    with suppress(OSError, StopIteration), open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        return int(next(line for line in status if line.startswith("Umask:")).split()[1], 8)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def open_to_others(folder: Path) -> None:
+    """Give a staged folder the mode that the user's umask asks for; the bit that hands the group down stays."""
+    os.chmod(folder, (0o777 & ~umask()) | (os.stat(folder).st_mode & stat.S_ISGID))
+
+
+def sync(path: str | os.PathLike[str]) -> None:
+    """Bring a file, or the names in a folder, to disk. Some network file systems can't sync folders: they do when they make names."""
+    is_folder = os.path.isdir(path)
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if not is_folder or error.errno not in _NO_FOLDER_SYNC:
+            raise
+    finally:
+        os.close(file)
+
+
+def make_folders(folder: Path, mode: int = 0o777) -> list[Path]:
+    """Make a folder and those that it is in, and return those that were not there, outermost first; `OSError` where that fails."""
+    made: list[Path] = []
+    for one in (*reversed(folder.parents), folder):
+        if one.is_dir():
+            continue
+        try:
+            os.mkdir(one, mode)
+        except FileExistsError as error:
+            if not one.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(one)) from error
+        else:
+            made.append(one)
+    return made

@@ -1,0 +1,188 @@
+"""`clean`: old records go by age, from the head of the log, as the enriched format's document has it.
+
+segment 0      segment 1                    segment 2
+|--- old ---|  |--- old ---|--- young ---|  |--- young ---|
+  dropped        cut here ^                    stays
+"""
+
+import os
+import time
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kolumn.api import segments_of
+from kolumn.compaction.compact import copy_segment, folder_of
+from kolumn.conversion.convert import root_of, targets
+from kolumn.encode.entries import Encoded
+from kolumn.encode.outgoing import outgoing
+from kolumn.encode.segments import SegmentFiles
+from kolumn.entries.last_offsets import with_last_offsets
+from kolumn.errors import ArgumentError
+from kolumn.formats import layouts, table
+from kolumn.log.batch_table import entry_rows
+from kolumn.log.pieces import whole_options
+from kolumn.options import Options
+from kolumn.plan.chunks import HEADER_WINDOW, chunks
+from kolumn.plan.seek import ENRICHED_INDEX, read_index
+from kolumn.replicas.copies import one_directory
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import Segment
+from kolumn.source.storage import modified_ms
+
+_COPIED = 8 << 20
+
+
+@dataclass
+class Cleaning:
+    """What a cleaning by age did.
+
+    Attributes
+    ----------
+    segments, dropped : list of str
+        The segments that it wrote, and those of the source that are gone as a whole.
+    cut : dict of str to int
+        Bytes that a segment of the source lost at its head.
+    """
+
+    segments: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    cut: dict[str, int] = field(default_factory=dict)
+
+
+def clean(
+    source: Any,
+    target: str | os.PathLike[str],
+    *,
+    retention_ms: int,
+    now: int | None = None,
+    format: str = "enriched",
+    index_interval_bytes: int = 4096,
+    **options: Any,
+) -> Cleaning:
+    """Drop what is older than a topic's retention from the head of its partitions, the active segment included.
+
+    Whole segments go while their last time is old. In the first that stays the index is searched for the first young entry, and the
+    file is cut there; records behind it stay whatever their times. Indexes are hints: the headers between two of its entries have
+    the last word, and where there is no sane index with times, as in shipped formats, the headers alone. Entries without a
+    timestamp are as old as their neighbours in front; a segment without any is as old as its file.
+
+    Parameters
+    ----------
+    source
+        As of `kolumn.scan`, with whole topic-partitions.
+    target : str or PathLike
+        As of `kolumn.compact`; segments keep their names.
+    retention_ms, now : int
+        ``retention.ms`` of the topic, and the time in ms since 1970, by default the present.
+    format, index_interval_bytes
+        As of `kolumn.write`.
+    **options
+        ``topic``, ``partition``, as of `kolumn.scan`.
+
+    Returns
+    -------
+    Cleaning
+
+    Raises
+    ------
+    ArgumentError
+        Options that make no sense, a target that is there.
+    KolumnError
+        The target can't be written. Nothing is left there then, as after an `ArgumentError`.
+    """
+    if retention_ms < 0:
+        raise ArgumentError(f"retention_ms={retention_ms}: expected 0 or more")
+    chosen = whole_options(format, **options)
+    limit = (int(time.time() * 1000) if now is None else now) - retention_ms
+    places = dict(targets(one_directory(segments_of(source, chosen), "clean"), target))
+    return _clean(places, target, limit, index_interval_bytes)
+
+
+def _clean(places: dict[Segment, str], target: str | os.PathLike[str], limit: int, interval: int) -> Cleaning:
+    done = Cleaning()
+    with outgoing(root_of(target), places.values()) as place:
+        for _, own in groupby(places, key=folder_of):
+            young = False
+            for segment in own:
+                start = 0 if young else _first_young(segment, limit)
+                if start is None:
+                    done.dropped.append(segment.path)
+                    continue
+                young = True
+                done.segments.append(places[segment])
+                if start:
+                    done.cut[segment.path] = start
+                with place(places[segment]) as path:
+                    _from(segment, start, path, interval)
+    return done
+
+
+def _first_young(segment: Segment, limit: int) -> int | None:
+    """Position of the first entry that is not older than ``limit``; None where all are, and the segment is not empty.
+
+    Where damage breaks the chain of entries, and a young one is found after it, that is the last entry before the damage: whether
+    what is damaged is old can't be told.
+    """
+    with SegmentFile(segment) as file:
+        start, timed = _old_head(file, limit), False
+        last, end = start, start
+        for chunk in chunks(file, start, file.size, HEADER_WINDOW, payloads=False):
+            times = chunk.rows[:, table.MAX_TIMESTAMP]
+            hits = np.flatnonzero(times >= limit)
+            if len(hits):
+                return int(chunk.rows[hits[0], table.POSITION])
+            timed |= bool((times != -1).any())
+            last, end = int(chunk.rows[-1, table.POSITION]), chunk.end()
+        if end < file.size and _is_young_after(file, end, limit):
+            return last
+        if timed or start:
+            return None
+    return None if segment.size and modified_ms(segment.path) < limit else 0
+
+
+def _is_young_after(file: SegmentFile, position: int, limit: int) -> bool:
+    """Whether an entry after damage is young; a tail has none."""
+    headers = entry_rows(file, Options(format=file.segment.format, check_crcs=False, errors="skip"))
+    return any(((rows[:, table.POSITION] >= position) & (rows[:, table.MAX_TIMESTAMP] >= limit)).any() for rows in headers)
+
+
+def _old_head(file: SegmentFile, limit: int) -> int:
+    """Position of the last entry up to which all are old as the index of an enriched segment says it, and the log agrees."""
+    segment = file.segment
+    if file.format != layouts.ENRICHED_FORMAT or segment.base_offset is None:
+        return 0
+    index = read_index(segment, ".index", ENRICHED_INDEX)
+    if index is None:
+        return 0
+    at = int(np.searchsorted(index["timestamp"], limit, side="left")) - 1
+    if at < 0:
+        return 0
+    position, highest = int(index["position"][at]), int(index["timestamp"][at])
+    found = False
+    for chunk in chunks(file, 0, min(position + 1, file.size), HEADER_WINDOW, payloads=False):
+        rows = chunk.rows
+        if (rows[:, table.MAX_TIMESTAMP] > highest).any():
+            return 0
+        found = bool(rows[-1, table.POSITION] == position and rows[-1, table.BASE_OFFSET] == segment.base_offset + int(index["offset"][at]))
+    return position if found else 0
+
+
+def _from(segment: Segment, start: int, place: Path, interval: int) -> None:
+    """The segment from an entry on, with new indexes; as it is, where that is its first."""
+    if start == 0:
+        copy_segment(segment, place)
+        return
+    enriched = segment.format == layouts.FORMAT_NAMES[layouts.ENRICHED_FORMAT]
+    with SegmentFile(segment) as file, SegmentFiles(place, 1 << 30, interval, enriched) as files:
+        end = start
+        for chunk in chunks(file, start, file.size, _COPIED):
+            rows = with_last_offsets(file, chunk.rows).copy()
+            first, end = int(rows[0, table.POSITION]), int(rows[-1, table.POSITION] + rows[-1, table.SIZE])
+            data = chunk.source[first - chunk.origin : end - chunk.origin]
+            rows[:, table.POSITION] -= first
+            files.append(Encoded(data, rows))
+        files.append_tail(file.read(end, file.size)[: file.size - end])

@@ -1,0 +1,300 @@
+"""What a broker does to entries that are produced and fetched, and a mirror to those that it passes on (KIP-31, ``LogValidator``).
+
+On bytes in memory, as they are in requests: nothing here reads files.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.codecs import NONE
+from kolumn.conversion.convert import part
+from kolumn.conversion.losses import Losses
+from kolumn.conversion.regroup import regroup
+from kolumn.conversion.retarget import Changes
+from kolumn.cpu_fallback.check.checksums import check
+from kolumn.cpu_fallback.check.walk import walk
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.cpu_fallback.machine.checksum import crc32
+from kolumn.damage.explain import header_error
+from kolumn.encode.entries import Settings
+from kolumn.encode.write import settings
+from kolumn.errors import ArgumentError, Code, CorruptBatchError
+from kolumn.formats import enriched, layouts, memory, table
+from kolumn.formats.entry import SMALLEST
+from kolumn.log.pieces import Piece, piece_of
+from kolumn.options import Options
+from kolumn.source.segments import Segment
+
+_IN_REQUEST = Segment("<entries>", None, None, None, 0)
+_CHOICES = ("reassign", "reject")
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Entries as a broker writes them to its log.
+
+    Attributes
+    ----------
+    data : bytes
+    next_offset : int
+        Behind the last record.
+    in_place : int
+        Entries of which offsets alone were changed, eight bytes each; their checksums do not cover those.
+    inflations, compressions : int
+        How many payloads went through a codec, either way.
+    """
+
+    data: bytes
+    next_offset: int
+    in_place: int
+    inflations: int
+    compressions: int
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Entries as a broker sends them to a consumer.
+
+    Attributes
+    ----------
+    data : bytes
+    zero_copy : bool
+        Whether they are the bytes of the log.
+    lost : Losses
+        What the conversion lost, as of `kolumn.convert`.
+    """
+
+    data: bytes
+    zero_copy: bool
+    lost: Losses
+
+
+@dataclass(frozen=True)
+class Mirrored:
+    """Enriched entries as a mirror sends them to another cluster.
+
+    Attributes
+    ----------
+    data : bytes
+    passed_on : int
+        Wrappers without keys, which went on as they were but for a bit.
+    inflations, compressions : int
+        How many payloads went through a codec, either way.
+    """
+
+    data: bytes
+    passed_on: int
+    inflations: int
+    compressions: int
+
+
+def assign_offsets(
+    entries: bytes,
+    next_offset: int,
+    *,
+    magic: int | None = None,
+    format: str = "kafka",
+    noncontiguous: str = "reassign",
+    timestamp: int | None = None,
+) -> Assignment:
+    """Give entries that a producer sent their offsets, in the log's message format.
+
+    Batches, messages and enriched wrappers that stay in their format get an offset and nothing else, and are not inflated, but for
+    enriched wrappers that do not say how many messages they have. Wrappers of format 1 are inflated once, to see that their inner
+    offsets are 0, 1, 2 …; then they too get an offset and nothing else. Wrappers of format 0 are always written anew, with
+    absolute offsets.
+
+    Parameters
+    ----------
+    entries : bytes
+        One behind the other; offsets in them have no meaning but relative to each other.
+    next_offset : int
+        Of the first record.
+    magic : int, optional
+        ``message.format.version`` of the log: entries of another format are converted. By default each keeps its own.
+    format : str
+        "kafka" or a draft.
+    noncontiguous : str
+        Wrappers with other inner offsets, as mirrors of compacted topics send them: "reassign" writes them anew, which is what
+        KIP-31 chose, "reject" raises.
+    timestamp : int, optional
+        The broker's time in ms for records that have none and are converted to a format that has, as LogAppendTime; else they get -1.
+
+    Returns
+    -------
+    Assignment
+
+    Raises
+    ------
+    ArgumentError
+        Options that make no sense, rejected offsets, records that the log's format can't hold.
+    CorruptBatchError, FormatError, LimitError
+        Damaged entries; offsets are given to all of them or none.
+    """
+    if noncontiguous not in _CHOICES:
+        raise ArgumentError(f"noncontiguous={noncontiguous!r}: expected one of {', '.join(_CHOICES)}")
+    if next_offset < 0:
+        raise ArgumentError(f"next_offset={next_offset}: expected 0 or more")
+    source, rows, options = _walked(entries, format)
+    assigner = _Assigner(source, options, next_offset, format, magic, noncontiguous, timestamp)
+    data = b"".join(assigner.entry(row) for row in rows)
+    return Assignment(data, assigner.next, assigner.in_place, assigner.inflations, assigner.compressions)
+
+
+def for_fetch(entries: bytes, magic: int, format: str = "kafka") -> Fetched:
+    """Entries of a log for a consumer that knows formats up to ``magic``.
+
+    Where all of them are of such a format, the bytes are sent as they are; else those above are converted down, offsets kept.
+    Transactional batches are refused below format 2.
+    """
+    source, rows, options = _walked(entries, format)
+    lost = Losses()
+    if not (rows[:, table.MAGIC] > magic).any():
+        return Fetched(bytes(entries), True, lost)
+    how = settings(format, magic, "none", None, 1, None)
+    parts = []
+    for row in rows:
+        start, end = int(row[table.POSITION]), int(row[table.POSITION] + row[table.SIZE])
+        if row[table.MAGIC] <= magic:
+            parts.append(bytes(source[start:end]))
+            continue
+        if row[table.TRANSACTIONAL] and not row[table.CONTROL]:
+            raise ArgumentError(f"base offset {row[table.BASE_OFFSET]}: the batch is transactional, and magic {magic} has no transactions")
+        piece = piece_of(source, 0, row.reshape(1, -1).copy(), _IN_REQUEST, options)
+        parts += [bytes(one.data) for one in regroup(piece, Changes(how, None, None), None, lost)]
+    return Fetched(b"".join(parts), False, lost)
+
+
+def mirror(entries: bytes) -> Mirrored:
+    """Enriched entries for another cluster.
+
+    Where a wrapper says that none of its messages has a key, its payload is passed on as it is, and its relative offsets are no longer
+    honoured: the other cluster's broker gives it an offset, and its messages count from that without holes. Other wrappers
+    are inflated, since a mirror needs keys to find partitions, and written anew with offsets 0, 1, 2 …
+
+    Raises
+    ------
+    CorruptBatchError, FormatError, LimitError
+        Damaged entries.
+    """
+    name = layouts.FORMAT_NAMES[layouts.ENRICHED_FORMAT]
+    source, rows, options = _walked(entries, name)
+    assigner = _Assigner(source, options, 0, name, None, _CHOICES[0], None)
+    parts, passed_on = [], 0
+    for row in rows:
+        start, assigner.next = int(row[table.POSITION]), 0
+        data = bytearray(source[start : start + int(row[table.SIZE])])
+        if row[table.LAYOUT] != layouts.ENRICHED or row[table.CODEC] == NONE:
+            parts.append(bytes(data))
+        elif row[table.ATTRIBUTES] & enriched.NON_KEYED:
+            data[17] &= ~enriched.HONOURED
+            memory.put32(data, 12, crc32(data, enriched.CRC_FROM))
+            parts.append(bytes(data))
+            passed_on += 1
+        else:
+            parts.append(assigner.rewritten(row))
+    return Mirrored(b"".join(parts), passed_on, assigner.inflations, assigner.compressions)
+
+
+def _walked(entries: bytes, format: str) -> tuple[Any, Any, Options]:
+    """The entries in padded memory, their rows of the batch table with checksums compared, and how to decode them."""
+    options = Options.of(format=format)
+    source = np.zeros(len(entries) + PAD, np.uint8)
+    source[: len(entries)] = np.frombuffer(entries, np.uint8)
+    rows = np.empty((len(entries) // (SMALLEST + 12) + 1, table.WIDTH), np.int64)
+    end, number = len(entries), layouts.FORMAT_NAMES.index(format)
+    count, position, code, _ = walk(source.ctypes.data, 0, end, end, end, 0, number, True, True, rows)
+    if code != Code.OK:
+        raise CorruptBatchError(_IN_REQUEST.path, int(position), Code.BAD_LENGTH, found=f"{end - position} bytes left")
+    rows = rows[:count]
+    check(source.ctypes.data, 0, rows)
+    for row in rows[rows[:, table.CODE] != Code.OK]:
+        raise header_error(_IN_REQUEST.path, row, source[row[table.POSITION] : row[table.POSITION] + row[table.SIZE]])
+    return source, rows, options
+
+
+class _Assigner:
+    """Goes through the entries of a request."""
+
+    def __init__(
+        self, source: Any, options: Options, next: int, format: str, magic: int | None, noncontiguous: str, timestamp: int | None
+    ) -> None:
+        self.source, self.options, self.next = source, options, next
+        self.how: Settings | None = None if magic is None else settings(format, magic, "none", None, 2**31 - 1, None)
+        self.format, self.noncontiguous, self.timestamp = format, noncontiguous, timestamp
+        self.in_place = self.inflations = self.compressions = 0
+
+    def entry(self, row: Any) -> bytes:
+        """An entry with its offsets."""
+        how = self.how or settings(self.format, int(row[table.MAGIC]), "none", None, 2**31 - 1, None)
+        layout, wrapped = int(row[table.LAYOUT]), row[table.CODEC] != NONE
+        same = layouts.same_layout(layout, how.layout) and row[table.MAGIC] == how.magic
+        if same and not layouts.holds_messages(layout):
+            return self._patched(row, 0, int(row[table.LAST_OFFSET] - row[table.BASE_OFFSET]) + 1)
+        if same and not wrapped:
+            return self._patched(row, 0, 1)
+        if same and layout == layouts.ENRICHED and row[table.COUNT] > 0:
+            return self._patched(row, 0, int(row[table.COUNT]))
+        piece = self._inflated(row)
+        count = int(piece.counts[0])
+        if same and layout == layouts.ENRICHED:
+            return self._patched(row, 0, count)
+        if same and how.magic > 0 and self._contiguous(piece):
+            return self._patched(row, count - 1, count)
+        return self._written(piece, how)
+
+    def rewritten(self, row: Any) -> bytes:
+        """A wrapper inflated and written anew."""
+        return self._written(self._inflated(row), settings(self.format, int(row[table.MAGIC]), "none", None, 2**31 - 1, None))
+
+    def _patched(self, row: Any, first: int, count: int) -> bytes:
+        """The entry as it is but for its offset, which is ``first`` behind the next one."""
+        start = int(row[table.POSITION])
+        data = bytearray(self.source[start : start + int(row[table.SIZE])])
+        memory.put64(data, 0, self.next + first)
+        self.next += count
+        self.in_place += 1
+        return bytes(data)
+
+    def _inflated(self, row: Any) -> Piece:
+        """The entry with its records; their offsets are the inner ones, since the wrapper's is made blank."""
+        alone, start = row.reshape(1, -1).copy(), int(row[table.POSITION])
+        if layouts.holds_messages(int(row[table.LAYOUT])) and row[table.CODEC] != NONE:
+            alone[0, table.LAST_OFFSET] = 0
+            self.source[start : start + 8] = 0
+        self.inflations += int(row[table.CODEC] != NONE)
+        return piece_of(self.source, 0, alone, _IN_REQUEST, self.options)
+
+    def _contiguous(self, piece: Piece) -> bool:
+        inner = piece.records["offset"].to_numpy()
+        wrong = np.flatnonzero(inner != np.arange(len(inner)))
+        if not len(wrong):
+            return True
+        if self.noncontiguous == "reject":
+            at = int(wrong[0])
+            raise ArgumentError(
+                f"position {piece.rows[0, table.POSITION]}: inner offset {inner[at]} where {at} was expected: a message set of a compacted "
+                "topic; noncontiguous='reassign' takes it"
+            )
+        return False
+
+    def _written(self, piece: Piece, how: Settings) -> bytes:
+        """The entry written anew."""
+        count = int(piece.counts[0])
+        offsets = pa.array(np.arange(self.next, self.next + count), pa.int64())
+        records = piece.records.set_column(piece.records.schema.get_field_index("offset"), "offset", offsets)
+        rows = piece.rows.copy()
+        rows[:, table.BASE_OFFSET], rows[:, table.LAST_OFFSET] = self.next, self.next + count - 1
+        self.next += count
+        self.compressions += int(rows[0, table.CODEC] != NONE)
+        changed = replace(piece, records=records, rows=rows)
+        made = regroup(part(changed, 0, 1), Changes(how, self.timestamp, None), None, Losses())
+        return b"".join(_bytes(made))
+
+
+def _bytes(made: Iterator[Any]) -> Iterator[bytes]:
+    return (bytes(one.data) for one in made)

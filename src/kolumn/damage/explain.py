@@ -1,0 +1,88 @@
+"""From a code in the batch table to an error that says what was expected and what was found."""
+
+from typing import Any
+
+from kolumn.cpu_fallback.machine.checksum import crc32, crc32c
+from kolumn.errors import Code, CorruptBatchError, error_kind
+from kolumn.formats import layouts, memory, table
+from kolumn.formats.varint import uvarint32, varint32, varint64
+
+_VARINTS = {
+    Code.RECORD_LENGTH,
+    Code.OFFSET_DELTA,
+    Code.KEY_LENGTH,
+    Code.VALUE_LENGTH,
+    Code.HEADER_COUNT,
+    Code.HEADER_KEY,
+    Code.HEADER_VALUE,
+    Code.RECORD_END,
+}
+
+_OF_ATTRIBUTES = {Code.BAD_CODEC, Code.CODEC_NOT_ALLOWED, Code.MESSAGE_TYPE}
+
+
+def header_error(path: str, row: Any, entry: Any) -> CorruptBatchError:
+    """Error for a row whose header or checksum is wrong; ``entry`` is the entry's bytes."""
+    code = Code(int(row[table.CODE]))
+    expected, found = None, ""
+    if code == Code.BAD_CRC:
+        stored = int(row[table.CRC])
+        checksum = crc32c if layouts.has_castagnoli(int(row[table.LAYOUT])) else crc32
+        computed = checksum(entry, int(row[table.CRC_FROM]))
+        expected, found = f"the stored checksum 0x{stored:08x}", f"0x{computed:08x} over the {len(entry)} bytes of the batch"
+    elif code == Code.BAD_MAGIC:
+        found = str(int(row[table.MAGIC]))
+    elif code in (Code.BAD_LENGTH, Code.MESSAGE_SIZE):
+        found = str(int(row[table.SIZE]) - 12)
+    elif code == Code.LAST_OFFSET:
+        found = "a last offset that wraps to below the base offset"
+    return row_error(path, row, expected, found)
+
+
+def row_error(path: str, row: Any, expected: str | None, found: str) -> CorruptBatchError:
+    """Error for the code of a row of the batch table."""
+    code = Code(int(row[table.CODE]))
+    base = int(row[table.BASE_OFFSET])
+    record = int(row[table.RECORD])
+    if not found and code in _OF_ATTRIBUTES:
+        found = str(int(row[table.CODEC] if code != Code.MESSAGE_TYPE else row[table.ATTRIBUTES] & 15))
+    return error_kind(code)(
+        path,
+        int(row[table.POSITION]),
+        code,
+        base_offset=None if base == table.UNKNOWN else base,
+        record=None if record < 0 else record,
+        expected=expected,
+        found=found,
+    )
+
+
+def record_found(row: Any, payload: Any) -> str:
+    """What stands in the records' bytes where a row's code says that something is wrong there."""
+    code, where, record = Code(int(row[table.CODE])), int(row[table.WHERE]), int(row[table.RECORD])
+    end = len(payload)
+    if code in (Code.RECORD_COUNT, Code.RECORDS_MISSING):
+        held = f", {record} in the payload of {end} bytes" if record >= 0 else f" of a payload of {end} bytes"
+        return f"{int(row[table.COUNT])} in the header{held}"
+    if code == Code.RECORDS_REMAIN:
+        return f"{int(row[table.COUNT])} in the header and {end - where} bytes behind them"
+    if code == Code.TAG_COUNT:
+        return f"{int(row[table.COUNT])} in the tag, {record} in the payload"
+    if code == Code.INNER_OFFSET:
+        return f"{int(row[table.LAST_OFFSET])} in the wrapper"
+    if where < 0 or where >= end:
+        return f"the end of the {end} bytes"
+    if code == Code.TIMESTAMP_DELTA:
+        value, after = varint64(payload, where, end)
+    elif code in _VARINTS and not layouts.holds_messages(int(row[table.LAYOUT])):
+        unsigned = row[table.LAYOUT] == layouts.KIP98
+        value, after = (uvarint32 if unsigned else varint32)(payload, where, end)
+    elif code in (Code.INNER_MAGIC, Code.INNER_COMPRESSED, Code.MESSAGE_TYPE):
+        value, after = memory.load8(payload, where), where + 1
+    elif code == Code.RECORD_CRC:
+        return f"0x{memory.u32_at(payload, where):08x} stored, and another one over its bytes"
+    elif where + 4 <= end:
+        value, after = memory.i32_at(payload, where), where + 4
+    else:
+        return f"{end - where} bytes left"
+    return f"{value if after >= 0 else 'a malformed varint'} at byte {where} of {end}"

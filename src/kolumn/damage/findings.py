@@ -1,0 +1,157 @@
+"""What is known of damage, and what was found in a range."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kolumn.errors import Code, CorruptBatchError
+from kolumn.formats import table
+from kolumn.source.segments import Range
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A stretch of a segment that gave no records.
+
+    Attributes
+    ----------
+    segment : str
+    position, size : int
+        Bytes.
+    base_offset, last_offset : int, optional
+        As the damaged header says it, where that makes sense.
+    reason : str
+    records_lost : int, optional
+        None where nothing tells.
+    error : CorruptBatchError, optional
+        What a read with ``errors="raise"`` raises there.
+    """
+
+    segment: str
+    position: int
+    size: int
+    base_offset: int | None
+    last_offset: int | None
+    reason: str
+    records_lost: int | None
+    error: CorruptBatchError | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass
+class Skipped:
+    """What a read with ``errors="skip"`` left out. Give it to `kolumn.read` or `scan` as ``on_damage`` and look at it afterwards.
+
+    Attributes
+    ----------
+    damage : list of Damage
+        Each damaged stretch, in the order in which it was met: the same rows as in the damage table of `kolumn.verify`.
+    """
+
+    damage: list[Damage] = field(default_factory=list)
+
+    def __call__(self, piece: Damage) -> None:
+        """Note one damaged stretch."""
+        self.damage.append(piece)
+
+    @property
+    def errors(self) -> list[CorruptBatchError]:
+        """The error of each damaged stretch, as a read with ``errors="raise"`` raises it for the first one."""
+        return [piece.error for piece in self.damage if piece.error is not None]
+
+    @property
+    def stretches(self) -> int:
+        """Number of damaged stretches."""
+        return len(self.damage)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes in them."""
+        return sum(piece.size for piece in self.damage)
+
+    @property
+    def records(self) -> int:
+        """Records lost in those stretches whose number of records is known."""
+        return sum(piece.records_lost or 0 for piece in self.damage)
+
+    @property
+    def uncounted(self) -> int:
+        """Stretches of which nothing tells how many records they held."""
+        return sum(piece.records_lost is None for piece in self.damage)
+
+    def __str__(self) -> str:
+        if not self.damage:
+            return "nothing left out"
+        stretches = "1 damaged stretch" if self.stretches == 1 else f"{self.stretches} damaged stretches"
+        records = "1 record" if self.records == 1 else f"{self.records} records"
+        if self.uncounted:
+            records = f"at least {records}" if self.records else "an unknown number of records"
+        return f"{stretches} left out: {self.bytes} byte{'' if self.bytes == 1 else 's'}, {records}"
+
+
+@dataclass
+class Trouble:
+    """The chain of entries can't be followed from ``position`` on.
+
+    Attributes
+    ----------
+    position, floor : int
+        Where, and the last good offset before it.
+    error : CorruptBatchError
+    resume : int, optional
+        Where it goes on, if that is known already.
+    row : int64 array, optional
+        Of the damaged entry, where its header was read.
+    lost : tuple of int, optional
+        First and last offset that are lost, where neighbours or index files tell them.
+    alone : bool
+        Nothing else was lost with it, if ``resume`` is known.
+    """
+
+    position: int
+    floor: int
+    error: CorruptBatchError
+    resume: int | None = None
+    row: Any = None
+    lost: tuple[int, int] | None = None
+    alone: bool = True
+
+    def damage(self, end: int) -> Damage:
+        """The damage, now that it is known to end at ``end``; an intact entry that begins before the damage leaves no bytes of it."""
+        size = max(end - self.position, 0)
+        if self.row is not None:
+            return damage_of(self.row, self.error, size, self.floor, whole=self.resume is not None and self.alone)
+        if self.lost is not None:
+            return Damage(self.error.segment, self.position, size, *self.lost, reason(self.error), None, self.error)
+        base = self.error.base_offset
+        known = base is not None and base > self.floor
+        return Damage(self.error.segment, self.position, size, base if known else None, None, reason(self.error), None, self.error)
+
+
+def damage_of(row: Any, error: CorruptBatchError, size: int, floor: int, whole: bool = True) -> Damage:
+    """Damage of one entry from its row of the batch table; ``whole`` says that nothing else was lost with it."""
+    base, last, count = (int(row[column]) for column in (table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT))
+    starts, ends = base != table.UNKNOWN, last != table.UNKNOWN
+    base, last = base if starts else last, last if ends else base
+    sane = row[table.CODE] != Code.BAD_MAGIC and floor < base <= last
+    lost = count if whole and sane and count >= 0 and (count <= last - base + 1 or not ends) else None
+    return Damage(
+        error.segment,
+        int(row[table.POSITION]),
+        size,
+        base if sane and starts else None,
+        last if sane and ends else None,
+        reason(error),
+        lost,
+        error,
+    )
+
+
+def damage_of_fault(one: Range) -> Damage:
+    """Damage of a range that an error stands for."""
+    error = one.fault
+    return Damage(error.segment, one.start, one.end - one.start, None, None, reason(error), None, error)
+
+
+def reason(error: CorruptBatchError) -> str:
+    """What is wrong, in a few words."""
+    record = "" if error.record is None else f"record {error.record}: "
+    return f"{record}{error.field}: expected {error.expected}" + (f", found {error.found}" if error.found else "")

@@ -1,0 +1,87 @@
+"""What `kolumn.verify` remarks: no damage, and yet something that somebody should know."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kolumn.schema import REMARK_SCHEMA
+from kolumn.source.storage import shown
+
+REMARKED = ("segment", "position", "offset", "value", "tombstone")
+"""Columns of KIP-87 records that are looked at."""
+
+
+class Kind(StrEnum):
+    """What a remark is about."""
+
+    OFFSET_GAP = "offset-gap"
+    """Offsets are absent between two segments, or before the first batch of one. Compaction, retention or a lost file can be why."""
+    EMPTY_SEGMENT = "empty-segment"
+    """A rolled segment has no bytes, and no index file says that it had any. Compaction can be why."""
+    ENDS_EARLY = "ends-early"
+    """Files beside the active segment know of offsets that the log does not have. They may have been copied later than the log."""
+    ZERO_TAIL = "zero-tail"
+    """A rolled segment has all its offsets, and zeros after them: it was allocated in advance and not trimmed."""
+    COPIES = "copies"
+    """Directories of one topic-partition have the same offsets: replicas. Each is verified by itself."""
+    NULL_VALUE = "null-value"
+    """KIP-87: a record without a value has no tombstone bit."""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One row of the table of remarks.
+
+    Attributes
+    ----------
+    segment : str
+    position : int
+        Bytes: where in the segment.
+    kind : Kind
+    offset, last_offset : int, optional
+        The first and the last offset that it is about.
+    remark : str
+        What is the case.
+    evidence : str
+        What it was seen by.
+    """
+
+    segment: str
+    position: int
+    kind: Kind
+    offset: int | None
+    last_offset: int | None
+    remark: str
+    evidence: str
+
+    def row(self) -> dict[str, object]:
+        """Values of `schema.REMARK_SCHEMA`."""
+        return {
+            "segment": shown(self.segment),
+            "position": self.position,
+            "offset": self.offset,
+            "remark": shown(self.remark),
+            "kind": str(self.kind),
+            "lastOffset": self.last_offset,
+            "evidence": shown(self.evidence),
+        }
+
+
+def remark_table(remarks: Iterable[Remark]) -> pa.Table:
+    """Remarks as an Arrow table."""
+    return pa.Table.from_pylist([one.row() for one in remarks], REMARK_SCHEMA)
+
+
+def null_values(batch: pa.RecordBatch) -> pa.Table:
+    """Remarks about a batch of KIP-87 records with the columns `REMARKED`."""
+    rows = np.flatnonzero(np.asarray(pc.and_not(pc.is_null(batch["value"]), batch["tombstone"])))
+    found = pa.Table.from_batches([batch.select(["segment", "position", "offset"])]).take(pa.array(rows)).to_pylist()
+    text = "the record has no value and no tombstone bit"
+    evidence = "KIP-87 forbids to write it; readers of formats 0 and 1 take it for a tombstone"
+    return remark_table(
+        Remark(one["segment"], one["position"], Kind.NULL_VALUE, one["offset"], one["offset"], text, evidence) for one in found
+    )

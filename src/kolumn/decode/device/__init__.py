@@ -1,0 +1,1 @@
+"""A chunk on a GPU: the same stages by kernels; the CPU explains the errors that they detect."""

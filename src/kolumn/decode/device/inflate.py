@@ -1,0 +1,212 @@
+"""Compressed payloads of a chunk on a GPU: framed on the host, inflated in place on the device, the rest by the CPU's codecs.
+
+    payloads ──▶ frame (host) ──▶ blocks by kind ──▶ nvCOMP, a call for each kind ──▶ slots ──▶ payloads
+                     └──────────▶ what nvCOMP can't do, or did not do right ──▶ codecs of the CPU ──▶ copied to the device
+
+A block gets a slot of the size that it can inflate to. Where all blocks of a payload but the last fill theirs, the payload lies
+there in one piece; else its blocks are moved together.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kolumn.codecs import DEFLATE, SNAPPY_BLOCK, STORED, ZSTD_FRAME
+from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR, inflate
+from kolumn.cpu_fallback.inflate.blocks import BOUND, COLUMNS, KIND, PAYLOAD, SOURCE, STOP, frame
+from kolumn.errors import Code
+from kolumn.formats import layouts, memory, table
+from kolumn.options import Options
+
+_MEMBER = re.compile(rb"\x1f\x8b\x08")
+_COUNT_BYTES, _TRAILER_BYTES = 4, 8
+_LEAST_CHECKED = 4
+"""The kernel for checksums takes no fewer bytes."""
+_ZSTD_CHECKSUM, _ZSTD_SIZED = 0x04, 0xE0
+"""Bits of a zstd frame's descriptor: it has a content checksum; it may have a content size."""
+
+
+@dataclass
+class Inflated:
+    """Inflated payloads.
+
+    Attributes
+    ----------
+    address, size : int64 arrays of n
+        On the device.
+    kept : list
+        Memory that they are in.
+    by_cpu : int
+        How many went through the codecs of the CPU.
+    """
+
+    address: Any
+    size: Any
+    kept: list[Any] = field(default_factory=list)
+    by_cpu: int = 0
+
+
+@dataclass
+class Plan:
+    """How the payloads of some entries are going to be inflated.
+
+    Attributes
+    ----------
+    start, size, codec : int64 arrays of n
+        Positions in the host's buffer; what has codec 0 is as it is.
+    blocks : int64 array of shape (blocks, `cpu_fallback.blocks.COLUMNS`)
+    bound : int64 array of n
+        Bytes that each can inflate to, as far as that is known; of plain ones their size.
+    on_cpu : bool array of n
+        Payloads for the codecs of the CPU.
+    """
+
+    start: Any
+    size: Any
+    codec: Any
+    blocks: Any
+    bound: Any
+    on_cpu: Any
+
+
+def plan(host: Any, start: Any, size: Any, codec: Any, rows: Any, options: Options) -> Plan:
+    """Find the blocks, and which payloads nvCOMP can't do: broken or suspiciously large ones, gzip of several members."""
+    packed = np.flatnonzero(codec)
+    on_cpu, bound = np.zeros(len(start), bool), size.copy()
+    blocks = np.empty((0, COLUMNS), np.int64)
+    if len(packed):
+        limit = np.minimum(float(options.max_batch_bytes), np.maximum(RATIO_FLOOR, options.max_ratio * size[packed])).astype(np.int64)
+        blocks, flaw, _, careful = frame(host, start[packed], size[packed], codec[packed], rows[packed, table.MAGIC], limit)
+        blocks[:, PAYLOAD] = packed[blocks[:, PAYLOAD]]
+        on_cpu[packed] = (flaw != 0) | careful | (not options.trusted)
+        on_cpu[_hard_gzip(host, start, blocks)] = True
+        # nvCOMP does not compare the content checksum, and neither do we: hardly a client writes one.
+        frames = blocks[blocks[:, KIND] == ZSTD_FRAME]
+        on_cpu[frames[host[frames[:, SOURCE] + 4] & _ZSTD_CHECKSUM != 0, PAYLOAD]] = True
+        bound[packed] = np.bincount(blocks[:, PAYLOAD], weights=blocks[:, BOUND], minlength=len(start)).astype(np.int64)[packed]
+        on_cpu[packed] |= bound[packed] > limit
+        bound[on_cpu] = 4 * size[on_cpu]
+        blocks = blocks[~on_cpu[blocks[:, PAYLOAD]]]
+    return Plan(start, size, codec, blocks, bound, on_cpu)
+
+
+def _hard_gzip(host: Any, start: Any, blocks: Any) -> Any:
+    """Let blocks of deflate streams stand for their members, and give the payloads that may have several, or very small ones."""
+    gzip = blocks[:, KIND] == DEFLATE
+    blocks[gzip, SOURCE] = start[blocks[gzip, PAYLOAD]]
+    blocks[gzip, BOUND] = [memory.u32_little_at(host, int(stop) - _COUNT_BYTES) for stop in blocks[gzip, STOP]]
+    bytes_ = memoryview(host)
+    hard = [
+        bound < _LEAST_CHECKED or _MEMBER.search(bytes_, begin + 3, stop) is not None
+        for begin, stop, bound in blocks[gzip][:, (SOURCE, STOP, BOUND)].tolist()
+    ]
+    return blocks[gzip, PAYLOAD][hard]
+
+
+class Inflater:
+    """Inflates what a plan says.
+
+    Parameters
+    ----------
+    device : kernels.runtime.Runtime
+    host : uint8 array
+        Bytes of the chunk, in host memory.
+    source : int
+        Device address of the first of them.
+    todo : Plan
+    options : Options
+    """
+
+    def __init__(self, device: Any, host: Any, source: int, todo: Plan, options: Options) -> None:
+        self.device, self.host, self.source, self.todo, self.options = device, host, source, todo, options
+
+    def part(self, piece: slice, rows: Any, found: dict[int, str]) -> Inflated:
+        """Inflate the payloads of the entries ``piece``, whose rows of the batch table are ``rows``.
+
+        Entries whose stream is broken get a code in ``rows``, and words in ``found``.
+        """
+        todo = self.todo
+        result = Inflated(self.source + todo.start[piece], todo.size[piece].copy())
+        blocks = todo.blocks[(todo.blocks[:, PAYLOAD] >= piece.start) & (todo.blocks[:, PAYLOAD] < piece.stop)]
+        slow = todo.on_cpu[piece].copy()
+        if len(blocks):
+            slow[self._on_device(blocks, blocks[:, PAYLOAD] - piece.start, result)] = True
+        self.on_cpu(piece, np.flatnonzero(slow & (rows[:, table.CODE] == Code.OK)), rows, found, result)
+        return result
+
+    def _on_device(self, blocks: Any, of: Any, result: Inflated) -> Any:
+        """Inflate blocks, and give the numbers of the payloads that did not come out right."""
+        device, bound = self.device, blocks[:, BOUND]
+        slots = np.cumsum(bound) - bound
+        arena = device.empty(int(bound.sum()))
+        sizes, fine = bound.copy(), np.ones(len(blocks), bool)
+        for kind in np.unique(blocks[:, KIND]).tolist():
+            those = np.flatnonzero(blocks[:, KIND] == kind)
+            begin = self.source + blocks[those, SOURCE]
+            if kind == STORED:
+                device_copy(device, begin, sizes[those], arena.address + slots[those])
+            else:
+                length = blocks[those, STOP] - blocks[those, SOURCE]
+                sizes[those], fine[those] = device.inflate(kind, begin, length, bound[those], arena.address + slots[those])
+                fine[those] &= (sizes[those] == bound[those]) | ~self._sized(kind, blocks[those])
+                if kind == DEFLATE:
+                    fine[those] &= self._right(arena.address + slots[those], sizes[those], blocks[those, STOP])
+        packed, first = np.unique(of, return_index=True)
+        last = np.append(first[1:], len(of)) - 1
+        ends = np.cumsum(sizes)
+        total = ends[last] - ends[first] + sizes[first]
+        result.address[packed], result.size[packed] = arena.address + slots[first], total
+        result.kept.append(arena)
+        # A slot that is not full with another block of the payload behind it.
+        gap = np.flatnonzero((sizes != bound) & ~np.isin(np.arange(len(of)), last))
+        if len(gap):
+            moved = device.empty(int(sizes.sum()))
+            device_copy(device, arena.address + slots, sizes, moved.address + ends - sizes)
+            result.address[packed] = moved.address + ends[first] - sizes[first]
+            result.kept.append(moved)
+        return np.unique(of[~fine])
+
+    def _sized(self, kind: int, blocks: Any) -> Any:
+        """Flags of the blocks that say how many bytes they inflate to."""
+        if kind == ZSTD_FRAME:
+            return self.host[blocks[:, SOURCE] + 4] & _ZSTD_SIZED != 0
+        return np.full(len(blocks), kind in (DEFLATE, SNAPPY_BLOCK))
+
+    def _right(self, address: Any, size: Any, stop: Any) -> Any:
+        """Flags of the gzip members whose CRC-32 is that of what came out, which nvCOMP does not look at."""
+        from kolumn.kernels.decode import bad_checksums
+
+        whole = np.flatnonzero(size >= _LEAST_CHECKED)
+        rows = np.zeros((len(whole), table.WIDTH), np.int64)
+        rows[:, table.POSITION], rows[:, table.SIZE], rows[:, table.LAYOUT] = address[whole], size[whole], layouts.LEGACY
+        rows[:, table.CRC] = [memory.u32_little_at(self.host, end - _TRAILER_BYTES) for end in stop[whole].tolist()]
+        right = np.zeros(len(size), bool)
+        right[whole] = ~bad_checksums(self.device, 0, rows)
+        return right
+
+    def on_cpu(self, piece: slice, slow: Any, rows: Any, found: dict[int, str], result: Inflated) -> None:
+        """Inflate those of the entries ``piece`` whose numbers are ``slow`` by the codecs of the CPU."""
+        if not len(slow):
+            return
+        self.todo.on_cpu[piece][slow] = True
+        start, size, codec = (one[piece][slow] for one in (self.todo.start, self.todo.size, self.todo.codec))
+        done = inflate(self.host, start, size, codec, rows[slow, table.MAGIC], self.options.max_batch_bytes, self.options.max_ratio)
+        arena = self.device.upload(done.arena[: int(done.size.sum())])
+        result.address[slow], result.size[slow] = arena.address + done.start, done.size
+        result.kept.append(arena)
+        result.by_cpu += len(slow)
+        for i in np.flatnonzero(done.code):
+            row = int(slow[i])
+            rows[row, table.CODE], rows[row, table.WHERE] = done.code[i], done.where[i] - start[i]
+            found[row] = done.found[int(i)]
+
+
+def device_copy(device: Any, source: Any, size: Any, target: Any) -> None:
+    """Copy pieces within the device; ``target`` are addresses of one piece of memory without gaps, or of slots."""
+    from kolumn.kernels.columns.gather import Copy, copy
+
+    where = device.upload(np.ascontiguousarray(np.stack([source, target, size]), np.int64))
+    n = len(source)
+    device.launch(copy, n, Copy(where.address, where.address + 8 * n, where.address + 16 * n))

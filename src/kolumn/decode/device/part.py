@@ -1,0 +1,32 @@
+"""Records of some entries, decoded and still on the device."""
+
+from typing import Any
+
+import numpy as np
+
+from kolumn.decode.device.inflate import Inflated
+
+
+class Part:
+    """Records of some entries on the device.
+
+    Attributes
+    ----------
+    good : int64 array
+        Numbers of the entries that they are of.
+    records : kernels.decode.Records
+    found : dict
+        As `cpu_fallback.batches.Run` has it.
+    inflated_by_cpu : int
+        How many payloads went through the codecs of the CPU.
+    """
+
+    def __init__(self, device: Any, good: Any, records: Any, found: dict[int, str], inflated: Inflated) -> None:
+        self.device, self.good, self.records, self.found, self._kept = device, good, records, found, inflated.kept
+        self.inflated_by_cpu = inflated.by_cpu
+
+    def counts(self, entries: int) -> Any:
+        """Rows of each of ``entries``: int64."""
+        counts = np.zeros(entries, np.int64)
+        counts[self.good] = np.diff(self.records.first)
+        return counts

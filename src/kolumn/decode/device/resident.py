@@ -1,0 +1,106 @@
+"""Chunks whose records stay on the GPU: what `read_pylibcudf` puts together."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kolumn.decode.device.chunk import DeviceChunk
+from kolumn.decode.device.part import Part
+from kolumn.errors import ArgumentError
+from kolumn.options import Options
+from kolumn.source.segments import Segment
+from kolumn.source.storage import shown
+from kolumn.transactions.states import ABORTED, STATES, Transactions, end_of, states_of
+
+
+@dataclass(frozen=True)
+class ResidentOptions(Options):
+    """What a call asks for whose columns stay on the GPU.
+
+    Attributes
+    ----------
+    payload : str
+        "binary" or "string".
+    values : kernels.value_schema.Values, optional
+        How to parse values; their columns stand in place of ``value``.
+    transactions : Transactions, optional
+        Of the segment's partition, where the options ask what became of them.
+    """
+
+    payload: str = "binary"
+    values: Any = None
+    transactions: Transactions | None = None
+
+    def of_partition(self, transactions: Transactions | None) -> "ResidentOptions":
+        """The same for a partition."""
+        if transactions is None:
+            return self
+        return replace(self, transactions=transactions, end_offset=end_of(self, transactions))
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns that there will be."""
+        if self.values is None:
+            return list(self.columns)
+        from kolumn.kernels.values.schema import VALID
+
+        fields = [name for name, _ in self.values.fields] + [VALID]
+        found = [own for name in self.columns for own in (fields if name == "value" else [name])]
+        twice = {name for name in found if found.count(name) > 1}
+        if twice:
+            raise ArgumentError(f"two columns would be called {', '.join(sorted(twice))}: name others in columns")
+        return found
+
+
+class ResidentChunk(DeviceChunk):
+    """As `DeviceChunk`, but nothing is copied back."""
+
+    def runs(self, rows: Any, need_key: bool, alone: bool = True) -> Iterator[tuple[Any, Any]]:
+        """As `on_host.HostChunk.runs`."""
+        for some, part in self.parts(rows):
+            yield ResidentRun(part), some
+
+    @staticmethod
+    def batch(run: "ResidentRun", rows: Any, segment: Segment, options: ResidentOptions) -> Any:
+        """`kernels.table.DeviceTable` of what the options ask for."""
+        from kolumn.kernels.columns.keep import HIGHEST, LOWEST, RowLimits
+        from kolumn.kernels.columns.table import TableBuilder
+        from kolumn.kernels.values.columns import parsed
+
+        def limit(value: int | None, otherwise: int) -> int:
+            return otherwise if value is None else value
+
+        limits = RowLimits(
+            limit(options.start_offset, LOWEST), limit(options.end_offset, HIGHEST),
+            limit(options.start_timestamp, LOWEST), limit(options.end_timestamp, HIGHEST), int(options.include_control),
+        )  # fmt: skip
+        constants: dict[str, Any] = {
+            "topic": None if segment.topic is None else shown(segment.topic),
+            "partition": segment.partition,
+            "segment": shown(segment.path),
+        }
+        text, dropped = options.payload == "string", None
+        if options.transactions is not None:
+            constants["transaction"] = states_of(options.transactions, rows[run.part.good])
+            dropped = constants["transaction"] == ABORTED if options.isolation_level == "read_committed" else None
+        built = TableBuilder(run.part.device, run.part.records, constants, text, limits, dropped, STATES)
+        made = built.table([name for name in options.columns if options.values is None or name != "value"])
+        if options.values is not None and "value" in options.columns:
+            made = made.replaced(options.names, parsed(built.device, built.records.value, options.values))
+        run.part.device.synchronize()
+        return made
+
+
+class ResidentRun:
+    """Records of a part, until they become a table."""
+
+    def __init__(self, part: Part) -> None:
+        self.part, self.found = part, part.found
+
+    bytes = 0
+    """On the host."""
+
+    @property
+    def rows(self) -> int:
+        """How many records there are."""
+        return int(self.part.records.rows)

@@ -1,0 +1,156 @@
+"""The columns that come from the batch table, and the Arrow record batch of them all."""
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.arrow.filter import keep
+from kolumn.arrow.recycle import take
+from kolumn.codecs import NAMES
+from kolumn.cpu_fallback.columns.columns import bitmap, ones, used
+from kolumn.cpu_fallback.columns.timestamps import microseconds
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.decode.host.message_flags import MessageFlags
+from kolumn.decode.host.run import Run
+from kolumn.formats import table
+from kolumn.options import Options
+from kolumn.schema import record_schema
+from kolumn.source.segments import Segment
+from kolumn.source.storage import shown
+
+_LARGEST_SEQUENCE = 2**31 - 1
+
+_REPEATED = {
+    "timestampType": table.TIMESTAMP_TYPE,
+    "producerId": table.PRODUCER_ID,
+    "producerEpoch": table.PRODUCER_EPOCH,
+    "leaderEpoch": table.LEADER_EPOCH,
+    "isTransactional": table.TRANSACTIONAL,
+    "isControl": table.CONTROL,
+    "magic": table.MAGIC,
+    "position": table.POSITION,
+}
+
+
+def record_batch(run: Run, rows: Any, segment: Segment, options: Options) -> pa.RecordBatch:
+    """Arrow record batch of a decoded run, with the rows outside of the asked ranges left out."""
+    schema = record_schema(options.columns, options.binary)
+    builder = _Builder(run, rows, segment, options)
+    batch = pa.RecordBatch.from_arrays([builder.column(field) for field in schema], schema=schema)
+    mask = _in_range(builder.offset, builder.timestamp, options)
+    if not options.include_control and builder.messages.some_control:
+        data = ~builder.messages.control
+        mask = data if mask is None else mask & data
+    return batch if mask is None else keep(batch, mask)
+
+
+@cache
+def _codecs() -> pa.Array:
+    """Not made on import: pyarrow imports pandas for the first array, where it is installed."""
+    return pa.array(NAMES, pa.string())
+
+
+class _Builder:
+    def __init__(self, run: Run, rows: Any, segment: Segment, options: Options) -> None:
+        self.run, self.rows, self.segment, self.options = run, rows, segment, options
+        self.offset = run.columns.int64(run.columns.offset, run.rows)
+        self.timestamp = run.columns.int64(run.columns.timestamp, run.rows)
+        self.messages = MessageFlags(run, rows)
+
+    def column(self, field: pa.Field) -> pa.Array:
+        run, name = self.run, field.name
+        if name in _REPEATED and not (name == "isControl" and self.messages.some_control):
+            return self._repeated(_REPEATED[name], field.type)
+        direct: dict[str, Callable[[], pa.Array]] = {
+            "key": lambda: run.columns.key_array(field.type, run.at, run.sources),
+            "value": lambda: run.columns.value_array(field.type, run.at, run.sources),
+            "headers": lambda: run.columns.headers_array(field.type, run.at),
+            "offset": lambda: pa.Array.from_buffers(field.type, run.rows, [None, used(run.columns.offset, 8 * run.rows)], 0),
+            "timestampMs": lambda: pa.Array.from_buffers(field.type, run.rows, [None, used(run.columns.timestamp, 8 * run.rows)], 0),
+            "timestamp": lambda: self._microseconds(field.type),
+            "topic": lambda: _constant(None if self.segment.topic is None else shown(self.segment.topic), field.type, run.rows),
+            "partition": lambda: _constant(self.segment.partition, field.type, run.rows),
+            "segment": lambda: _constant(shown(self.segment.path), field.type, run.rows),
+            "codec": lambda: pa.DictionaryArray.from_arrays(self.repeat(table.CODEC).astype(np.int8), _codecs()).cast(field.type),
+            "sequence": lambda: pa.array(self._sequence(), field.type),
+            "isControl": lambda: pa.array(self.messages.control),
+            "tombstone": lambda: pa.array(self.messages.tombstone),
+            "controlType": self._control_type,
+            "timestampSeconds": lambda: self.messages.seconds(field.type),
+            "brokerTimestampMs": lambda: self.messages.broker_timestamp(self.timestamp),
+        }
+        return direct[name]()
+
+    def repeat(self, column: int) -> Any:
+        """A column of the batch table, once for each record."""
+        return np.repeat(self.rows[:, column], self.run.records)
+
+    def _repeated(self, column: int, kind: pa.DataType) -> pa.Array:
+        values = self.rows[:, column]
+        if (values == values[0]).all():
+            return _constant(values[0].item() if kind != pa.bool_() else bool(values[0]), kind, self.run.rows)
+        return pa.array(self.repeat(column).astype(kind.to_pandas_dtype()), kind)
+
+    def _microseconds(self, kind: pa.DataType) -> pa.Array:
+        rows = self.run.rows
+        (values, target), valid = take(8 * rows + PAD), ones(rows)
+        source = self.timestamp.view()
+        source.flags.writeable = False
+        nulls = microseconds(source, np.frombuffer(target, np.int64, rows), valid.address)
+        mask = bitmap(valid, rows)[0] if nulls else None
+        return pa.Array.from_buffers(kind, rows, [mask, used(values, 8 * rows)], nulls)
+
+    def _sequence(self) -> Any:
+        """Base sequence + offset delta, wrapping from 2^31 - 1 to 0 (``DefaultRecordBatch.incrementSequence``).
+
+        Java computes in 32 bits, where the test for the wrap overflows for a negative delta: such a one wraps as well.
+        """
+        base = self.repeat(table.BASE_SEQUENCE)
+        delta = self.offset - self.repeat(table.BASE_OFFSET)
+        sequence = base + delta
+        sequence[(delta < 0) | (sequence > _LARGEST_SEQUENCE)] -= _LARGEST_SEQUENCE + 1
+        sequence[base < 0] = -1
+        return sequence.astype(np.int32)
+
+    def _control_type(self) -> pa.Array:
+        names: list[str | None] = [None] * self.run.rows
+        control = np.flatnonzero(self.messages.control)
+        if len(control):
+            kind = pa.binary_view() if self.run.columns.key.views is not None else pa.binary()
+            keys = self.run.columns.key_array(kind, self.run.at, self.run.sources)
+            for row in control.tolist():
+                names[row] = self.messages.control_type(row, keys[row].as_py())
+        return pa.array(names, pa.string())
+
+
+def _constant(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
+    """The same value in every row: a slice of memory that all batches share."""
+    return _constants(value, kind, 1 << (rows - 1).bit_length()).slice(0, rows)
+
+
+@lru_cache(maxsize=64)
+def _constants(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
+    return pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
+
+
+def _in_range(offset: Any, timestamp: Any, options: Options) -> Any:
+    """Mask of the rows that the ranges keep, or None where they keep all."""
+    keep = None
+    for values, low, high in (
+        (offset, options.start_offset, options.end_offset),
+        (timestamp, options.start_timestamp, options.end_timestamp),
+    ):
+        if low is None and high is None:
+            continue
+        inside = np.ones(len(values), bool)
+        if low is not None:
+            inside &= values >= low
+        if high is not None:
+            inside &= values < high
+        if values is timestamp:
+            inside &= values != -1
+        keep = inside if keep is None else keep & inside
+    return None if keep is None or keep.all() else keep

@@ -1,0 +1,182 @@
+"""A run of batches in memory becomes one Arrow record batch: locate, inflate, index, fields, columns."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.cpu_fallback.columns.columns import Columns
+from kolumn.cpu_fallback.count import count_headers, index
+from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW
+from kolumn.cpu_fallback.fields.records import fields
+from kolumn.cpu_fallback.fields.target import KEY, POSITIONS, ROWS, VALUE
+from kolumn.cpu_fallback.inflate.arena import Share, inflate
+from kolumn.cpu_fallback.inflate.locate import locate
+from kolumn.damage.explain import record_found
+from kolumn.errors import Code
+from kolumn.formats import layouts, table
+from kolumn.options import MIB, Options
+
+PACKED_BYTES = 2 * MIB
+"""Compressed bytes that are inflated at a time."""
+RUN_BYTES = 512 * MIB
+"""Plain bytes in one record batch: Arrow's binary offsets end at 2 GiB."""
+_EACH = 64
+"""About as many bytes does a record take in columns, beside its key and value."""
+_EVERYTHING = Share()
+
+
+@dataclass
+class Run:
+    """Decoded columns of a run of batches, before the fixed ones are added.
+
+    Attributes
+    ----------
+    columns : Columns
+    at : int64 array
+        How far each column is written.
+    records : int64 array of n
+        Rows of each batch, n the batches that are decoded.
+    sources : list of pa.Buffer
+        What views point into.
+    found : dict
+        Row index -> what is wrong with its stream, in words.
+    """
+
+    columns: Columns
+    at: Any
+    records: Any
+    sources: list[pa.Buffer]
+    found: dict[int, str]
+
+    @property
+    def bytes(self) -> int:
+        """Of the keys and values, and of what else is kept for each record."""
+        return int(self.at[KEY] + self.at[VALUE]) + _EACH * self.rows
+
+    @property
+    def rows(self) -> int:
+        """How many records there are."""
+        return int(self.at[ROWS])
+
+
+def runs(source: Any, origin: int, rows: Any, options: Options, need_key: bool, share: Share | None = None) -> Iterator[tuple[Run, Any]]:
+    """Decode entries, some at a time: their records, and their rows of the batch table, of which damaged ones get a code.
+
+    Parameters are those of `decode_run`. Without a ``share`` what is inflated at a time is limited by the options. It ends early where
+    ``share`` is too small for the next entry.
+    """
+    for some in _cut(rows):
+        left = some
+        while len(left):
+            run = decode_run(source, origin, left, options, need_key, share or Share(options.inflated_bytes))
+            done = len(run.records)
+            if not done:
+                return
+            yield run, left[:done]
+            left = left[done:]
+
+
+def _cut(rows: Any) -> Iterator[Any]:
+    """Cut entries into runs that are inflated and decoded together."""
+    packed = np.where(rows[:, table.CODEC] != 0, rows[:, table.SIZE], 0)
+    if packed.any():
+        group = (np.cumsum(packed) - packed) // PACKED_BYTES
+    else:
+        group = (np.cumsum(rows[:, table.SIZE]) - rows[:, table.SIZE]) // RUN_BYTES
+    bounds = [0, *(np.flatnonzero(np.diff(group)) + 1), len(rows)]
+    for start, stop in pairwise(bounds):
+        if stop > start:
+            yield rows[start:stop]
+
+
+def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: bool, share: Share = _EVERYTHING) -> Run:
+    """Decode the entries of ``rows`` that have no code yet; entries that turn out to be damaged get one.
+
+    Parameters
+    ----------
+    source : uint8 array
+        Bytes of the segment from position ``origin`` on, padded with `address.PAD` bytes.
+    rows : int64 array of shape (n, `table.WIDTH`)
+    need_key : bool
+        Decode keys even if the key column is not asked for (control types are in them).
+    share : Share
+        How much may be inflated: the entries after that are left as they are, and `Run.records` is shorter than ``rows``.
+    """
+    n = len(rows)
+    start, size, codec = (np.empty(n, np.int64) for _ in range(3))
+    locate(source.ctypes.data, origin, rows, start, size, codec)
+    payload = source.ctypes.data + start - origin
+    buffer, at_origin = np.zeros(n, np.int64), start - origin
+    sources = [pa.py_buffer(source)]
+    found: dict[int, str] = {}
+    arena = source
+    if codec.any():
+        arena, n = _inflate(source, rows, start - origin, size, codec, payload, buffer, at_origin, options, found, share)
+        sources.append(pa.py_buffer(arena))
+        rows, payload, size, buffer, at_origin = rows[:n], payload[:n], size[:n], buffer[:n], at_origin[:n]
+    records, base = np.empty(n, np.int64), np.empty(n, np.int64)
+    good = rows[:, table.CODE] == Code.OK
+    format = layouts.FORMAT_NAMES.index(options.format)
+    index(rows, payload, size, format, options.check_crcs, records, base)
+    mode = VIEW if options.binary == "view" else COPY
+    want_headers = "headers" in options.columns
+    headers = count_headers(rows, payload, size, records) if want_headers else 0
+    keys, values = modes(options, mode, need_key)
+    payload_bytes = int(size[good].sum())
+    drafts = format not in (layouts.KAFKA, layouts.V3_FORMAT)
+    try:
+        columns = Columns.of(int(records.sum()), payload_bytes, payload_bytes, headers, keys, values, want_headers, drafts)
+    except MemoryError:
+        if n > 1:
+            del arena, sources
+            return decode_run(source, origin, rows[: n // 2], options, need_key, share)
+        rows[0, table.CODE], found[0] = Code.TOO_LARGE, f"{records[0]} records of {payload_bytes} bytes, for which there is no memory"
+        records[0], columns = 0, Columns.of(0, 0, 0, 0, keys, values, want_headers, drafts)
+    at = np.zeros(POSITIONS, np.int64)
+    fields(rows, payload, size, base, buffer, at_origin, records, columns.target, at, headers, options.errors == "raise")
+    for b in np.flatnonzero(good & (rows[:, table.CODE] != Code.OK)):
+        records_of = arena if buffer[b] else source
+        found[int(b)] = record_found(rows[b], records_of[at_origin[b] : at_origin[b] + size[b]])
+    return Run(columns, at, records, sources, found)
+
+
+def modes(options: Options, mode: int, need_key: bool) -> tuple[int, int]:
+    """What happens to keys and to values."""
+    names = options.columns
+    keys = mode if "key" in names else COPY if need_key else SKIP
+    return keys, mode if "value" in names else COPY if "tombstone" in names else SKIP
+
+
+def _inflate(
+    source: Any,
+    rows: Any,
+    start: Any,
+    size: Any,
+    codec: Any,
+    payload: Any,
+    buffer: Any,
+    at_origin: Any,
+    options: Options,
+    found: dict[int, str],
+    share: Share,
+) -> tuple[Any, int]:
+    """Inflate what has a codec and point ``payload``, ``size``, ``buffer`` and ``at_origin`` at the result; how many entries that are."""
+    packed = np.flatnonzero(codec)
+    result = inflate(
+        source, start[packed], size[packed], codec[packed], rows[packed, table.MAGIC], options.max_batch_bytes, options.max_ratio, share
+    )
+    n = len(rows) if result.done == len(packed) else int(packed[result.done])
+    packed = packed[: result.done]
+    payload[packed] = result.arena.ctypes.data + result.start[: result.done]
+    size[packed] = result.size[: result.done]
+    buffer[packed], at_origin[packed] = 1, result.start[: result.done]
+    for i in np.flatnonzero(result.code):
+        row = int(packed[i])
+        rows[row, table.CODE], rows[row, table.WHERE] = result.code[i], result.where[i] - start[row]
+        found[row] = result.found[int(i)]
+        size[row] = 0
+    return result.arena, n

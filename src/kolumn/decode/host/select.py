@@ -1,0 +1,32 @@
+"""Which entries of a chunk a read wants: the options as limits for compiled code."""
+
+from typing import Any
+
+import numpy as np
+
+from kolumn.cpu_fallback.check.select import HIGHEST, LOWEST, Limits, select
+from kolumn.options import Options
+
+
+def limits(options: Options) -> Limits:
+    """The limits that options set."""
+    start, end, time = options.start_offset, options.end_offset, options.start_timestamp
+    return Limits(
+        options.check_crcs,
+        options.include_control,
+        LOWEST if start is None else start,
+        HIGHEST if end is None else end,
+        LOWEST if time is None else time,
+    )
+
+
+def wanted(rows: Any, options: Options) -> Any:
+    """Flags of the entries that can hold a row that the options keep.
+
+    Parameters
+    ----------
+    rows : int64 array of shape (n, `table.WIDTH`)
+    """
+    flags = np.empty(len(rows), np.bool_)
+    select(limits(options), rows, flags)
+    return flags

@@ -1,0 +1,248 @@
+"""A chunk of format 2 batches, still in the file, becomes Arrow columns without ever being in memory as a whole.
+
+`stream` does what compiled code can do alone. Batches whose codec needs a library go through in tiles: read and checked,
+inflated, and appended to the same columns.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.arrow.recycle import take
+from kolumn.codecs import NONE
+from kolumn.cpu_fallback.columns.columns import Columns
+from kolumn.cpu_fallback.fields.put import COPY, VIEW
+from kolumn.cpu_fallback.fields.target import KEY, POSITIONS, ROWS
+from kolumn.cpu_fallback.inflate.arena import Share, inflate
+from kolumn.cpu_fallback.inflate.decoders import decoders
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.cpu_fallback.stream import (
+    ARENA,
+    BLOCK,
+    DONE,
+    FULL,
+    LIBRARY,
+    WRONG,
+    Room,
+    Source,
+    Span,
+    append,
+    hop,
+    load,
+    needs_library,
+    stream,
+)
+from kolumn.decode.host.run import Run, modes
+from kolumn.decode.host.select import limits, wanted
+from kolumn.formats import table
+from kolumn.formats.v2 import HEADER, SMALLEST_RECORD
+from kolumn.options import Options
+from kolumn.source.segment_file import SegmentFile
+
+TILE = 4 << 20
+"""Compressed bytes that go through a library at a time, at most."""
+INFLATED = 4 << 20
+"""Bytes to which `stream` inflates one batch at most, unless views keep them; larger ones go through a library."""
+LATER = -1
+"""State after which the entries that are left have to wait: they would take too much memory."""
+SLACK = 1 << 16
+"""Room for the batch with which a chunk goes over its size."""
+
+
+@dataclass
+class Part:
+    """A run and the rows of the batch table that it is made of."""
+
+    run: Run
+    rows: Any
+
+
+def stream_runs(
+    file: SegmentFile, rows: Any, known: int, span: Span, options: Options, need_key: bool, share: Share
+) -> tuple[list[Part] | None, int]:
+    """Decode the entries of a chunk.
+
+    Parameters
+    ----------
+    file : SegmentFile
+        Learns what its batches are like.
+    rows : int64 array of shape (n, `table.WIDTH`)
+        The first ``known`` ones, at least one, as `stream.hop` gives them; the others are filled.
+    span : Span
+        What to take behind the known ones.
+    need_key : bool
+        As for `batches.decode_run`.
+    share : Share
+        How much the chunk may take.
+
+    Returns
+    -------
+    parts : list of Part or None
+        None where anything is wrong with one of the entries.
+    known : int
+        Rows that are filled; those that are decoded, where there was no room for more.
+    """
+    chunk = _Chunk(file, rows, known, span, options, need_key, share)
+    parts = list(chunk.parts())
+    return None if chunk.state == WRONG else parts, chunk.known
+
+
+class _Chunk:
+    """One chunk's way: where it is, and the memory that is being filled."""
+
+    def __init__(self, file: SegmentFile, rows: Any, known: int, span: Span, options: Options, need_key: bool, share: Share) -> None:
+        self.file, self.rows, self.known, self.span, self.options, self.share = file, rows, known, span, options, share
+        self.taken = 0
+        self.tile: tuple[int, Any, Any, Any, Any, Any] | None = None
+        self.limits = limits(options)
+        self.keep = options.binary == "view"
+        self.modes = modes(options, VIEW if self.keep else COPY, need_key)
+        self.libraries = decoders()
+        self.state, self.need = DONE, 0
+        self.records = np.zeros(len(rows), np.int64)
+        sizes = rows[:known, table.SIZE]
+        self.whole = self.keep and bool((rows[:known, table.CODEC] == NONE).any())
+        largest = max(BLOCK, int(sizes.max()))
+        self.room = max(int(span.weight), int(sizes.sum())) + largest if self.whole else largest
+        self.window, _ = take(self.room + PAD)
+
+    def parts(self) -> Iterator[Part]:
+        """Decode entry by entry; whenever the columns are full, what they hold is a part."""
+        row, done = 0, False
+        while not done:
+            first = row
+            self._begin(first)
+            row = self._fill(first)
+            if self.state == WRONG:
+                return
+            done = self.state in (DONE, LATER)
+            if row > first:
+                self._learn(first, row)
+                run = Run(self.columns, self.at[:POSITIONS], self.records[first:row], self.sources, {})
+                self.taken += run.bytes
+                yield Part(run, self.rows[first:row])
+            if self.state == LATER or (not done and self.taken >= self.share.bytes):
+                self.known, done = row, True
+
+    def _begin(self, first: int) -> None:
+        """New columns for what comes from row ``first`` on: of one size, so that their memory serves the next chunk too."""
+        size, count = self.rows[min(first, self.known - 1), (table.SIZE, table.COUNT)].tolist()
+        left = max(self.span.stop - int(self.rows[0, table.POSITION]), size)
+        payload_bytes = max(min(int(self.span.weight), 64 * left) * 9 // 8 + SLACK, self.need)
+        density = self.file.density or max(count, 1) / size
+        records = max(int(payload_bytes * density * 1.1), min(count, self.need // SMALLEST_RECORD), 1)
+        records = min(records, payload_bytes // SMALLEST_RECORD)
+        key_bytes = max(int(payload_bytes * self.file.key_share) + SLACK, self.need)
+        self.columns = Columns.of(records, key_bytes, payload_bytes, 0, *self.modes, False)
+        self.target = self.columns.target
+        self.at, self.inflated = np.zeros(POSITIONS + 1, np.int64), 0
+        self.limit = Room(records, key_bytes, payload_bytes, 0)
+        self.arena, _ = take(PAD)
+        self.sources: list[pa.Buffer] = [self.window, self.arena] if self.keep else []
+
+    def _fill(self, row: int) -> int:
+        """Decode until the columns are full; the row that comes next."""
+        while True:
+            source = Source(self.file.descriptor, self.window.address, self.arena.address, self.room, self.whole, self.keep, self.libraries)
+            row, self.state, self.need, self.known = stream(
+                source, self.span, self.limits, self.rows, self.known, row, self.records, self.target, self.at, self.limit
+            )
+            if self.state != LIBRARY:
+                return row
+            if not self.limit.arena and not needs_library(self.rows[row, table.CODEC], self.libraries):
+                self._make_arena()
+                continue
+            row, self.state, self.need = self._tile(row)
+            if self.state != DONE:
+                return row
+
+    def _make_arena(self) -> None:
+        size = min(self.limit.value_bytes if self.keep else INFLATED, self.options.max_batch_bytes)
+        self.arena, _ = take(size + PAD)
+        self.limit = self.limit._replace(arena=size)
+        if self.keep:
+            self.sources[1] = self.arena
+
+    def _tile(self, row: int) -> tuple[int, int, int]:
+        """Take the entries from ``row`` on through a library: results as of `stream`."""
+        if self.tile is None or self.tile[0] != row:
+            self.tile = None
+            state = self._inflate(row)
+            if self.tile is None:
+                return row, state, 0
+        _, rows, asked, origin, size, arena = self.tile
+        done, state, need = append(
+            rows, asked, origin + arena.ctypes.data, size, len(self.sources), origin,
+            self.records[row : row + len(rows)], self.target, self.at, self.limit,
+        )  # fmt: skip
+        self.inflated += int(size[:done].sum())
+        if self.keep:
+            self.sources.append(pa.py_buffer(arena))
+        # Columns that are full are no reason to inflate anything twice.
+        self.tile = (row + done, rows[done:], asked[done:], origin[done:], size[done:], arena) if state == FULL else None
+        return row + done, state, need
+
+    def _inflate(self, row: int) -> int:
+        """Make a tile of the entries from ``row`` on; a state that ends the chunk where that can't be."""
+        self._look_ahead(row)
+        sizes = self.rows[row : self.known, table.SIZE]
+        fits = (self.rows[row : self.known, table.CODEC] == self.rows[row, table.CODEC]) & (np.cumsum(sizes) <= TILE)
+        stop = row + max(1, len(fits) if fits.all() else int(np.argmin(fits)))
+        rows = self.rows[row:stop]
+        window, _ = take(max(TILE, int(rows[0, table.SIZE])) + PAD)
+        if not load(self.file.descriptor, rows, window.address, self.options.check_crcs):
+            return WRONG
+        asked = wanted(rows, self.options) & (rows[:, table.COUNT] != 0)
+        taken = np.flatnonzero(asked)
+        start, size = rows[taken, table.POSITION] - rows[0, table.POSITION] + HEADER, rows[taken, table.SIZE] - HEADER
+        left = Share(max(self.share.bytes - self._used(), 1), self.share.large and not row)
+        result = inflate(
+            np.frombuffer(window, np.uint8), start, size, rows[taken, table.CODEC], rows[taken, table.MAGIC],
+            self.options.max_batch_bytes, self.options.max_ratio, left,
+        )  # fmt: skip
+        if result.code[: result.done].any():
+            return WRONG
+        if result.done < len(taken):
+            # What there was no room for is the next tile, or the next chunk.
+            rows, asked, taken = rows[: taken[result.done]], asked[: taken[result.done]], taken[: result.done]
+        if not len(rows):
+            return LATER
+        origin, size = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        origin[taken], size[taken] = result.start[: result.done], result.size[: result.done]
+        self.tile = row, rows, asked, origin, size, result.arena
+        return DONE
+
+    def _used(self) -> int:
+        """Bytes of memory that the chunk keeps already."""
+        now = Run(self.columns, self.at, self.records, self.sources, {})
+        return self.taken + now.bytes + (self.inflated if self.keep else 0)
+
+    def _look_ahead(self, row: int) -> None:
+        """Know the entries behind ``row`` too, as many as make a tile."""
+        if self.known == row + 1:
+            following = int(self.rows[row, table.POSITION] + self.rows[row, table.SIZE])
+            room, _ = take(HEADER + PAD)
+            span = self.span._replace(weight=min(TILE, self._weight_left()), inflates=1.0)
+            self.known += hop(self.file.descriptor, following, span, room.address, self.rows[self.known :])[0]
+
+    def _weight_left(self) -> float:
+        """Bytes of the log that the chunk may still take."""
+        rows = self.rows[: self.known]
+        weights = np.where(rows[:, table.CODEC] == NONE, 1.0, self.span.inflates) * rows[:, table.SIZE]
+        return (self.span.weight - float(weights.sum())) / self.span.inflates
+
+    def _learn(self, first: int, stop: int) -> None:
+        """Expect what comes next to be as this was."""
+        rows = self.rows[first:stop]
+        sizes = np.where(wanted(rows, self.options) & (rows[:, table.COUNT] != 0), rows[:, table.SIZE], 0)
+        packed = int(sizes[rows[:, table.CODEC] != NONE].sum())
+        inflated = self.inflated + int(self.at[ARENA])
+        if packed:
+            self.file.inflates = max(1.0, inflated / packed)
+        total = int(sizes.sum()) - packed + inflated
+        if total:
+            self.file.density = max(int(self.at[ROWS]), 1) / total
+            self.file.key_share = min(1.0, 1.2 * int(self.at[KEY]) / total)

@@ -1,0 +1,243 @@
+"""The pipeline: ranges of segments in, Arrow record batches out, in order, with a bounded number of chunks under way."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from kolumn.backend import choose, require
+from kolumn.damage.findings import Damage, Trouble, damage_of_fault
+from kolumn.decode.chunk import decode_chunk
+from kolumn.decode.device.resident import ResidentOptions
+from kolumn.decode.result import Decoded, Tally
+from kolumn.decode.segment_end import at_stop, compare_start, go_on
+from kolumn.errors import NoMemoryError
+from kolumn.options import AHEAD, Options
+from kolumn.plan.chunks import Chunk, Stop, chunks
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import Range
+from kolumn.transactions.states import Transactions, settle, to_decode
+
+OnDamage = Callable[[Damage], None]
+_Begun = tuple[list[pa.RecordBatch], Iterator[pa.RecordBatch]]
+
+
+def scan_ranges(
+    ranges: Iterable[Range], options: Options, damage: OnDamage | None = None, tally: Callable[[Range, Tally], None] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Decode ranges in order.
+
+    Parameters
+    ----------
+    ranges : iterable of Range
+        Small ones are decoded side by side, large ones chunk by chunk.
+    options : Options
+    damage : callable, optional
+        Is given every piece of damage that ``errors="skip"`` leaves out.
+    tally : callable, optional
+        Is given each range and what was found in it, when it is done.
+
+    Raises
+    ------
+    MissingError
+        At the call: a GPU was asked for, and there is none.
+    CorruptBatchError
+        Damage, with ``errors="raise"``; everything before it has been given by then.
+    NoMemoryError
+        There is no memory for a chunk of entries. (For what a single one inflates to: LimitError.)
+    """
+    require(options.backend)
+    return _within_memory(_scan(iter(ranges), options, damage, tally))
+
+
+def _within_memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Name what to do where there is no memory for a chunk, or for a thread."""
+    try:
+        yield from batches
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "new thread" not in str(error):
+            raise
+        raise NoMemoryError(f"out of memory: {error}: read with fewer threads, or a smaller chunk_bytes or memory_bytes") from error
+
+
+def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, tally: Any) -> Iterator[pa.RecordBatch]:
+    if options.threads == 1:
+        for one in source:
+            yield from _finish(one, Tally(), options, None, damage, tally)
+        return
+    with ThreadPoolExecutor(options.threads, thread_name_prefix="kolumn") as pool:
+        pending: deque[tuple[Range, Tally, Future[_Begun] | None]] = deque()
+
+        def submit(one: Range) -> None:
+            found = Tally()
+            small = one.end - one.start <= options.chunk_bytes
+            pending.append((one, found, pool.submit(_begin, one, found, options) if small else None))
+
+        try:
+            for one in islice(source, AHEAD * options.threads):
+                submit(one)
+            while pending:
+                one, found, future = pending.popleft()
+                if future is None:
+                    yield from _finish(one, found, options, pool, damage, tally)
+                else:
+                    for batches in future.result():
+                        yield from batches
+                    _report(one, found, damage, tally)
+                for one in islice(source, 1):
+                    submit(one)
+        finally:
+            for _, _, future in pending:
+                if future is not None:
+                    future.cancel()
+
+
+def _begin(one: Range, found: Tally, options: Options) -> _Begun:
+    """Decode a range as far as its share of memory goes, and what decodes the rest when nothing before it is left."""
+    source = _range(one, options, None, found)
+    batches, size = [], 0
+    for batch in source:
+        batches.append(batch)
+        # What is on a GPU takes nothing here.
+        size += getattr(batch, "nbytes", 0)
+        if size >= options.inflated_bytes:
+            return batches, source
+    return batches, iter(())
+
+
+def _finish(
+    one: Range, found: Tally, options: Options, pool: ThreadPoolExecutor | None, damage: OnDamage | None, tally: Any
+) -> Iterator[pa.RecordBatch]:
+    yield from _range(one, options, pool, found)
+    _report(one, found, damage, tally)
+
+
+def _report(one: Range, found: Tally, damage: OnDamage | None, tally: Any) -> None:
+    if damage is not None:
+        for piece in found.damage:
+            damage(piece)
+    if tally is not None:
+        tally(one, found)
+
+
+def _range(one: Range, options: Options, pool: ThreadPoolExecutor | None, found: Tally) -> Iterator[pa.RecordBatch]:
+    """Decode one range, start to end, going on behind damage where the options say so."""
+    if one.fault is not None:
+        if options.errors == "raise":
+            raise one.fault
+        found.damage.append(damage_of_fault(one))
+        return
+    if one.is_bounded:
+        options = options.within(one.first, one.behind)
+    inner, transactions = to_decode(options, one.transactions), one.transactions
+    if isinstance(options, ResidentOptions):
+        # Settled where the columns are.
+        inner, transactions = options.of_partition(transactions), None
+    with SegmentFile(one.segment) as file:
+        position, floor = one.start, one.floor
+        while True:
+            decoded = _until_trouble(file, replace(one, start=position, floor=floor), inner, pool, found)
+            trouble = yield from decoded if transactions is None else _settled(decoded, options, transactions)
+            try:
+                following = go_on(file, trouble, one.end, options.errors, found)
+            finally:
+                del trouble
+            if following is None:
+                return
+            position, floor = following
+
+
+def _settled(
+    batches: Generator[pa.RecordBatch, None, Trouble | None], options: Options, transactions: Transactions
+) -> Generator[pa.RecordBatch, None, Trouble | None]:
+    while True:
+        try:
+            batch = settle(next(batches), options, transactions)
+        except StopIteration as end:
+            trouble: Trouble | None = end.value
+            return trouble
+        if batch.num_rows:
+            yield batch
+
+
+def _until_trouble(
+    file: SegmentFile, one: Range, options: Options, pool: ThreadPoolExecutor | None, found: Tally
+) -> Generator[pa.RecordBatch, None, Trouble | None]:
+    """Decode up to the end or to where the chain of entries is lost."""
+    floor = one.floor
+    streamed, ahead = _reads_itself(options), pool is not None or choose(options.backend) == "gpu"
+    plan = _Plan(chunks(file, one.start, one.end, options.chunk_bytes, streamed=streamed, ahead=ahead, check_crcs=options.check_crcs))
+
+    def work(chunk: Chunk) -> Decoded:
+        # With threads a chunk is begun before it is known what the last offset before it is; damage at its beginning has to wait for that.
+        return decode_chunk(file, chunk, options, None if pool else floor, pool is None)
+
+    for chunk, decoded in _in_order(plan, work, pool, options.threads):
+        if one.start == 0:
+            compare_start(file, chunk.rows[0], options.errors, found)
+        rest: Chunk | None = chunk
+        while rest is not None:
+            if decoded.undecided:
+                decoded = decode_chunk(file, rest, options, floor, True)
+            yield from decoded.batches
+            if decoded.trouble is not None and decoded.trouble.floor < 0:
+                decoded.trouble.floor = floor
+            found.add(decoded)
+            options.progress(decoded.valid_bytes)
+            if decoded.trouble is not None:
+                return decoded.trouble
+            floor = decoded.last_offset if decoded.last_offset >= 0 else floor
+            rest = decoded.rest
+            if rest is not None:
+                decoded = decode_chunk(file, rest, options, floor, True)
+    assert plan.stop is not None
+    return at_stop(file, plan.stop, floor, found)
+
+
+def _reads_itself(options: Options) -> bool:
+    """Whether the backend reads runs of format 2 batches in a way of its own."""
+    if choose(options.backend) == "cpu":
+        return "headers" not in options.columns
+    from kolumn.kernels.machine.device import runtime
+
+    return runtime().reads_files
+
+
+class _Plan:
+    """A generator's values, and afterwards its return value as ``stop``."""
+
+    def __init__(self, source: Generator[Chunk, None, Stop]) -> None:
+        self._source, self.stop = source, None
+
+    stop: Stop | None
+
+    def __iter__(self) -> Iterator[Chunk]:
+        self.stop = yield from self._source
+
+
+def _in_order(
+    plan: Iterable[Chunk], work: Callable[[Chunk], Decoded], pool: ThreadPoolExecutor | None, threads: int
+) -> Iterator[tuple[Chunk, Decoded]]:
+    if pool is None:
+        yield from ((chunk, work(chunk)) for chunk in plan)
+        return
+    pending: deque[tuple[Chunk, Future[Decoded]]] = deque()
+
+    def first() -> tuple[Chunk, Decoded]:
+        chunk, future = pending.popleft()
+        return chunk, future.result()
+
+    try:
+        for chunk in plan:
+            pending.append((chunk, pool.submit(work, chunk)))
+            if len(pending) >= AHEAD * threads:
+                yield first()
+        while pending:
+            yield first()
+    finally:
+        for _, future in pending:
+            future.cancel()

@@ -1,0 +1,348 @@
+"""What the end of a segment means: the end, the tail of an active segment, or damage.
+
+A segment is rolled if another one follows it in its directory. Then it has all offsets below the next one's base offset, but for those
+that compaction or transactions took away, and nothing half written. Index files beside the log tell how far it went: where they know
+of offsets that the log does not have, bytes are missing.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from kolumn.damage.findings import Trouble
+from kolumn.damage.remarks import Kind, Remark
+from kolumn.decode.result import Tally
+from kolumn.entries.headers import headers
+from kolumn.errors import Code, CorruptBatchError
+from kolumn.formats import entry, layouts, table
+from kolumn.plan.chunks import Stop
+from kolumn.recovery.foreign import looks_like, not_a_segment
+from kolumn.recovery.reach import Reach, first_epoch, orphan_of, reach_of
+from kolumn.recovery.resync import Search
+from kolumn.source import storage
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import Segment
+
+
+def at_stop(file: SegmentFile, stop: Stop, floor: int, found: Tally) -> Trouble | None:
+    """What it means that the chain of entries ended where it did.
+
+    Parameters
+    ----------
+    file : SegmentFile
+    stop : Stop
+    floor : int
+        Last offset before it.
+    found : Tally
+        Gets the tail and the remarks.
+
+    Returns
+    -------
+    Trouble or None
+        None for a normal end.
+    """
+    if stop.code == Code.OK and stop.position < file.size:
+        return None
+    if _damaged_at(stop.position, found):
+        # Damage that is reported already explains the offsets that its header claims, or all of them.
+        claimed = found.damage[-1].last_offset
+        if claimed is None and stop.code == Code.OK:
+            return None
+        floor = max(floor, -1 if claimed is None else claimed)
+    if stop.code == Code.OK:
+        return _whole(file, stop.position, floor, found)
+    if stop.code == Code.ZERO_TAIL and file.zeros_from(stop.position):
+        return _zeros(file, stop.position, floor, found)
+    return _truncated(file, stop, floor, found) if stop.code == Code.TRUNCATED else _bad_length(file, stop, floor, None)
+
+
+def go_on(file: SegmentFile, trouble: Trouble | None, end: int, errors: str, found: Tally) -> tuple[int, int] | None:
+    """Where to go on after trouble, noting the damage.
+
+    Parameters
+    ----------
+    file : SegmentFile
+    trouble : Trouble, optional
+        None where there was none.
+    end : int
+        Where what is read ends.
+    errors : str
+    found : Tally
+        Gets the damage.
+
+    Returns
+    -------
+    tuple of int, or None
+        Position, and the last offset before it; None where nothing is left to read.
+
+    Raises
+    ------
+    CorruptBatchError
+        The trouble's, with ``errors="raise"``.
+    """
+    trouble = _no_segment(file, trouble)
+    if trouble is None:
+        return None
+    if errors == "raise":
+        try:
+            raise trouble.error
+        finally:
+            # The error's traceback has this frame: it would keep what was read in memory until a collection.
+            del trouble
+    following = trouble.resume
+    if following is None:
+        following = Search(file).next_entry(trouble.position, trouble.floor)
+    position = file.size if following is None else following
+    found.damage.append(trouble.damage(position))
+    return None if position >= end else (position, trouble.floor)
+
+
+def _no_segment(file: SegmentFile, trouble: Trouble | None) -> Trouble | None:
+    """The trouble at the very beginning of a file, which may be no segment at all: then nothing intact follows either."""
+    if trouble is None or trouble.position or trouble.error.code == Code.NOT_A_SEGMENT:
+        return trouble
+    foreign = _foreign(file, 0, trouble.floor)
+    if foreign is None:
+        return trouble
+    resume = trouble.resume
+    if resume is None:
+        resume = Search(file).next_entry(0, trouble.floor)
+    return foreign if resume is None else replace(trouble, resume=resume)
+
+
+def _foreign(file: SegmentFile, position: int, floor: int) -> Trouble | None:
+    """The trouble of a file in which nothing intact was found up to a position, if that is its beginning and no entry's."""
+    what = looks_like(file) if position == 0 else None
+    return None if what is None else Trouble(0, floor, not_a_segment(file.path, file.size, what), resume=file.size)
+
+
+def _damaged_at(position: int, found: Tally) -> bool:
+    """Whether the last thing before ``position`` is damage that is reported already."""
+    return bool(found.damage) and found.damage[-1].position + found.damage[-1].size >= position
+
+
+def _bad_length(file: SegmentFile, stop: Stop, floor: int, following: int | None) -> Trouble:
+    head = file.read(stop.position, min(stop.position + entry.PREFIX, file.size))
+    size = int.from_bytes(bytes(head[8:12]), "big", signed=True)
+    left = file.size - stop.position
+    beyond = f", {size - left + entry.OVERHEAD} bytes more than there are, with intact batches after it" if following is not None else ""
+    error = CorruptBatchError(file.path, stop.position, Code.BAD_LENGTH, base_offset=_base_offset(head), found=f"{size}{beyond}")
+    return Trouble(stop.position, floor, error, resume=following)
+
+
+def _base_offset(head: Any) -> int:
+    return int.from_bytes(bytes(head[:8]), "big", signed=True)
+
+
+def _truncated(file: SegmentFile, stop: Stop, floor: int, found: Tally) -> Trouble | None:
+    """The last entry ends after the file does, or fewer bytes are left than an entry has."""
+    rolled, left = _is_rolled(file.segment), file.size - stop.position
+    if left > entry.PREFIX:
+        # An active segment normally ends like this, so there one intact entry inside it is not enough.
+        following = Search(file).next_entry(stop.position, floor, truncated=not rolled)
+        if following is not None:
+            return _bad_length(file, stop, floor, following)
+    if (foreign := _foreign(file, stop.position, floor)) is not None:
+        return foreign
+    if not rolled:
+        found.tail, found.tail_bytes = "truncated", left
+        _active(file, stop.position, floor, found)
+        return None
+    claimed = f" of {stop.size} bytes" if left > entry.PREFIX else ""
+    error = CorruptBatchError(
+        file.path,
+        stop.position,
+        Code.TRUNCATED,
+        base_offset=_base_offset(file.read(stop.position, stop.position + 8)) if left >= entry.SIZE_AT else None,
+        expected=f"an entry that ends inside the file, since the segment is rolled ({_next(file)} follows)",
+        found=f"the first {left} byte{'' if left == 1 else 's'}{claimed}",
+    )
+    return Trouble(stop.position, floor, error, file.size, lost=_up_to_next(file, floor))
+
+
+def _zeros(file: SegmentFile, position: int, floor: int, found: Tally) -> Trouble | None:
+    """Zeros up to the end: room that was allocated in advance, or bytes that were overwritten."""
+    left = file.size - position
+    if (foreign := _foreign(file, position, floor)) is not None:
+        return foreign
+    if not _is_rolled(file.segment):
+        reach = reach_of(file.segment, floor, file.size)
+        # Read again: a broker may have appended since, and then to the index.
+        if reach is None or reach.offset <= floor or file.read(position, min(position + entry.PREFIX, file.size)).any():
+            found.tail, found.tail_bytes = "zeros", left
+            return None
+        expected, lost = f"entries up to offset {reach.offset} at least, as {reach.name} says", (floor + 1, reach.offset)
+    else:
+        between = _up_to_next(file, floor)
+        if between is None:
+            text = f"the segment is rolled and ends with {left} bytes of zeros"
+            evidence = f"no offset is absent before {_next(file)}"
+            found.remarks.append(Remark(file.path, position, Kind.ZERO_TAIL, None, None, text, evidence))
+            return None
+        expected, lost = f"entries up to offset {between[1]} ({_next(file)} follows)", between
+    error = CorruptBatchError(file.path, position, Code.SEGMENT_END, expected=expected, found=f"{left} bytes of zeros")
+    return Trouble(position, floor, error, file.size, lost=lost)
+
+
+def _whole(file: SegmentFile, position: int, floor: int, found: Tally) -> Trouble | None:
+    """The last entry ends where the file does."""
+    segment = file.segment
+    if segment.base_offset is None or file.format not in (layouts.KAFKA, layouts.V3_FORMAT):
+        return None
+    orphan = orphan_of(segment, floor)
+    if orphan is not None:
+        return _missing(file, position, floor, *orphan)
+    if segment.following is None:
+        _active(file, position, floor, found)
+        return None
+    if floor >= segment.following:
+        return _too_far(file, floor)
+    lost = _up_to_next(file, floor)
+    if lost is None or _has_grown(segment):
+        return None
+    reach = reach_of(segment, floor, file.size)
+    if reach is not None:
+        error = CorruptBatchError(
+            file.path,
+            position,
+            Code.SEGMENT_END,
+            expected=f"entries up to offset {max(reach.offset, floor + 1)} at least, as {reach.name} says",
+            found=f"the end of the file after offset {floor}" if file.size else "an empty file",
+        )
+        return Trouble(position, floor, error, file.size, lost=lost)
+    found.remarks.append(_gap(file, position, lost))
+    return None
+
+
+def absent_after(file: SegmentFile, floor: int) -> Trouble | None:
+    """Whether offsets after a segment's last entry are proved to be absent, by index files; the trouble says which and by what."""
+    trouble = _whole(file, file.size, floor, Tally())
+    return trouble if trouble is not None and trouble.error.code in (Code.SEGMENT_END, Code.SEGMENT_MISSING) else None
+
+
+def _gap(file: SegmentFile, position: int, lost: tuple[int, int]) -> Remark:
+    evidence = f"{storage.base_name(file.path)} ends with offset {lost[0] - 1}, {_next(file)} follows, no index file knows of more"
+    if file.size == 0:
+        text = f"the segment is rolled and empty: {_absent(*lost)}"
+        return Remark(file.path, 0, Kind.EMPTY_SEGMENT, *lost, text, f"{_next(file)} follows, and no index file has an entry")
+    return Remark(file.path, position, Kind.OFFSET_GAP, *lost, _absent(*lost), evidence)
+
+
+def _active(file: SegmentFile, position: int, floor: int, found: Tally) -> None:
+    """Whether files beside the last segment know of more than it has; they may have been copied after it, so this is a remark."""
+    segment = file.segment
+    if segment.base_offset is None or not segment.path.endswith(".log"):
+        return
+    reach = reach_of(segment, floor, file.size)
+    if reach is None or reach.offset <= floor or _has_grown(segment):
+        return
+    text = f"offsets {floor + 1} to {reach.offset} at least are not there"
+    evidence = f"{reach.name} lists offset {reach.offset}; it may have been copied after the log"
+    found.remarks.append(Remark(file.path, position, Kind.ENDS_EARLY, floor + 1, reach.offset, text, evidence))
+
+
+def _is_rolled(segment: Segment) -> bool:
+    """Whether another segment follows this one, and it is still as long as when it was found: a listing is not made in one moment."""
+    return segment.following is not None and not _has_grown(segment)
+
+
+def _has_grown(segment: Segment) -> bool:
+    """Whether a broker appended to a segment since it was found: index entries are newer than our look at the log then."""
+    now = storage.look(segment.path)
+    return now is None or now.size != segment.size
+
+
+def _too_far(file: SegmentFile, floor: int) -> Trouble:
+    """Offsets that the next segment has as well: a file under a wrong name, or a base offset that is damaged."""
+    following = file.segment.following
+    assert following is not None
+    position, base = file.size, None
+    for rows in headers(file.segment):
+        beyond = rows[rows[:, table.LAST_OFFSET] >= following]
+        if len(beyond):
+            position, base = int(beyond[0, table.POSITION]), int(beyond[0, table.BASE_OFFSET])
+            break
+    error = CorruptBatchError(
+        file.path,
+        position,
+        Code.OFFSET_ORDER,
+        base_offset=None if base == table.UNKNOWN else base,
+        expected=f"offsets below {following}, where {_next(file)} begins",
+        found=f"offsets up to {floor}",
+    )
+    return Trouble(file.size, floor, error, file.size, lost=(following, floor))
+
+
+def compare_start(file: SegmentFile, row: Any, errors: str, found: Tally) -> None:
+    """Compare the offsets of a segment's first entry with the file's name and its neighbours.
+
+    Parameters
+    ----------
+    file : SegmentFile
+    row : int64 array of `table.WIDTH`
+        Of the batch table. Nothing is compared unless it is the first entry and its checksum is right.
+    errors : str
+        With "skip" a wrong offset becomes damage of no bytes: the records are given all the same.
+    found : Tally
+        Gets the damage and the remarks.
+
+    Raises
+    ------
+    CorruptBatchError
+        The entry may not have these offsets, with "raise".
+    """
+    if row[table.POSITION] or row[table.CODE] != Code.OK:
+        return
+    error = _at_start(file, row, found)
+    if error is not None and errors == "raise":
+        raise error
+    if error is not None:
+        found.damage.append(Trouble(0, -1, error, lost=(int(error.base_offset or 0), int(row[table.LAST_OFFSET]))).damage(0))
+
+
+def _at_start(file: SegmentFile, row: Any, found: Tally) -> CorruptBatchError | None:
+    segment, named = file.segment, file.segment.base_offset
+    base, last = int(row[table.BASE_OFFSET]), int(row[table.LAST_OFFSET])
+    lowest = last if base == table.UNKNOWN else base
+    if segment.twin is not None:
+        expected, twin = "offsets that no other segment of the directory has", storage.base_name(segment.twin)
+        return CorruptBatchError(
+            file.path, 0, Code.OFFSET_ORDER, base_offset=lowest, expected=expected, found=f"{lowest}: {twin} has offsets of this file too"
+        )
+    if named is None or file.format not in (layouts.KAFKA, layouts.V3_FORMAT) or not segment.path.endswith((".log", ".swap")):
+        return None
+    if lowest < named:
+        expected = f"offsets from {named} on, as the name of the file says"
+        return CorruptBatchError(file.path, 0, Code.OFFSET_ORDER, base_offset=lowest, expected=expected, found=str(lowest))
+    if base != table.UNKNOWN and base > named:
+        evidence = f"the name of the file says {named}, its first batch begins with offset {base}"
+        found.remarks.append(Remark(file.path, 0, Kind.OFFSET_GAP, named, base - 1, _absent(named, base - 1), evidence))
+    if segment.preceding is None and named > 0 and not segment.orphans and (begun := first_epoch(segment)) is not None and begun < named:
+        evidence = f"leader-epoch-checkpoint has an epoch that begins with offset {begun}; retention and deleted records look the same"
+        found.remarks.append(Remark(file.path, 0, Kind.OFFSET_GAP, begun, named - 1, _absent(begun, named - 1), evidence))
+    return None
+
+
+def _absent(first: int, last: int) -> str:
+    return f"offset {first} is not there" if first == last else f"offsets {first} to {last} are not there"
+
+
+def _missing(file: SegmentFile, position: int, floor: int, gone: Segment, reach: Reach) -> Trouble:
+    segment, base = file.segment, gone.base_offset or 0
+    if base < (segment.base_offset or 0):
+        lost = base, (segment.base_offset or 0) - 1
+    else:
+        lost = floor + 1, reach.offset if segment.following is None else segment.following - 1
+    error = CorruptBatchError(
+        gone.path, 0, Code.SEGMENT_MISSING, base_offset=base, found=f"{reach.name}, which lists offset {reach.offset}, and no log"
+    )
+    return Trouble(position, floor, error, file.size, lost=lost)
+
+
+def _up_to_next(file: SegmentFile, floor: int) -> tuple[int, int] | None:
+    """The offsets between the last one and the next segment; None without any."""
+    following = file.segment.following
+    return (floor + 1, following - 1) if following is not None and floor + 1 < following else None
+
+
+def _next(file: SegmentFile) -> str:
+    return f"{file.segment.following:020d}.log"

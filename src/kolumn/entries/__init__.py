@@ -1,0 +1,1 @@
+"""Entries of a segment by their headers."""

@@ -1,0 +1,40 @@
+"""Batch tables from headers alone, and where to cut a range."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from kolumn.entries.last_offsets import with_last_offsets
+from kolumn.formats import table
+from kolumn.plan.chunks import HEADER_WINDOW, chunks
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import Range, Segment
+
+
+def headers(segment: Segment, start: int = 0, end: int | None = None) -> Iterator[Any]:
+    """Batch tables of the entries of a segment that begin in bytes [start, end), payloads not read, up to where the chain of entries ends.
+
+    Last offsets are known in all.
+    """
+    with SegmentFile(segment) as file:
+        for chunk in chunks(file, start, file.size if end is None else end, HEADER_WINDOW, payloads=False):
+            yield with_last_offsets(file, chunk.rows)
+
+
+def cut(one: Range, target_bytes: int) -> list[Range]:
+    """Cut a range at entries into parts of about ``target_bytes``; reads headers only.
+
+    Where the chain of entries breaks, the rest is one part: whoever reads it finds its way. A part is empty where the
+    range is, and together they are the whole range.
+    """
+    if one.end - one.start <= target_bytes:
+        return [one]
+    parts, rest = [], one
+    last = rest.floor
+    for rows in headers(one.segment, one.start, one.end):
+        for position, base, offset in rows[:, (table.POSITION, table.BASE_OFFSET, table.LAST_OFFSET)].tolist():
+            if position - rest.start >= target_bytes:
+                parts.append(replace(rest, end=position))
+                rest = replace(rest, start=position, floor=last)
+            last = base if offset == table.UNKNOWN else offset
+    return [*parts, rest]

@@ -1,0 +1,59 @@
+"""Segments whose offsets are in another file too: those that a swap file replaces, and copies under names that are not Kafka's."""
+
+from dataclasses import replace
+
+from kolumn.entries.headers import headers
+from kolumn.formats import table
+from kolumn.source.segments import LOG, Segment, with_neighbours
+from kolumn.source.storage import parent
+
+
+def without_replaced(segments: list[Segment]) -> list[Segment]:
+    """Drop the segments that a ``.swap`` file of their directory replaces.
+
+    As ``LogLoader`` of Kafka does on start-up: those whose base offset lies between the first base offset and the last next
+    offset of the directory's swap files.
+    """
+    spans: dict[str, tuple[int, int]] = {}
+    for segment in segments:
+        if segment.is_swap and segment.base_offset is not None:
+            last = max((int(rows[:, table.LAST_OFFSET].max()) for rows in headers(segment)), default=segment.base_offset - 1)
+            folder = parent(segment.path)
+            low, high = spans.get(folder, (segment.base_offset, 0))
+            spans[folder] = min(low, segment.base_offset), max(high, last + 1)
+    kept = [s for s in segments if s.is_swap or not _between(s, spans.get(parent(s.path)))]
+    for folder in spans:
+        placed = {one.path: one for one in with_neighbours([s for s in kept if parent(s.path) == folder])}
+        kept = [placed.get(s.path, s) for s in kept]
+    return kept
+
+
+def with_twins(segments: list[Segment]) -> list[Segment]:
+    """Note which segments have offsets of another one of their directory: copies under names that are not Kafka's."""
+    folders: dict[str, list[Segment]] = {}
+    for segment in segments:
+        folders.setdefault(parent(segment.path), []).append(segment)
+    twins = {}
+    for own in folders.values():
+        named, odd = [s for s in own if s.base_offset is not None], [s for s in own if s.base_offset is None and s.path.endswith(LOG)]
+        spans = [(span, s.path) for s in named if odd and (span := _span(s)) is not None]
+        for segment in odd if named else ():
+            if (span := _span(segment)) is not None:
+                twins[segment.path] = next((path for other, path in spans if other[0] <= span[1] and span[0] <= other[1]), None)
+                spans.append((span, segment.path))
+    return [replace(s, twin=twins[s.path]) if twins.get(s.path) else s for s in segments]
+
+
+def _span(segment: Segment) -> tuple[int, int] | None:
+    """First and last offset, as headers tell them."""
+    first = last = None
+    for rows in headers(segment):
+        if len(rows):
+            low = int(rows[0, table.BASE_OFFSET])
+            first = first if first is not None else int(rows[0, table.LAST_OFFSET]) if low == table.UNKNOWN else low
+            last = int(rows[-1, table.LAST_OFFSET])
+    return None if first is None or last is None else (first, last)
+
+
+def _between(segment: Segment, span: tuple[int, int] | None) -> bool:
+    return span is not None and segment.base_offset is not None and span[0] <= segment.base_offset < span[1]

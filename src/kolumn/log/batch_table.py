@@ -1,0 +1,143 @@
+"""The batch table of a segment as an Arrow table."""
+
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.codecs import NAMES
+from kolumn.cpu_fallback.check.checksums import check
+from kolumn.damage.findings import Trouble, damage_of_fault
+from kolumn.decode.chain import before_trouble
+from kolumn.decode.pipeline import OnDamage
+from kolumn.decode.result import Decoded, Tally
+from kolumn.decode.segment_end import at_stop, compare_start, go_on
+from kolumn.errors import Code
+from kolumn.formats import table
+from kolumn.options import Options
+from kolumn.plan.chunks import HEADER_WINDOW, Chunk, chunks
+from kolumn.schema import BATCH_SCHEMA
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import Range
+from kolumn.source.storage import shown
+
+_COLUMNS = {
+    "position": table.POSITION,
+    "size": table.SIZE,
+    "baseOffset": table.BASE_OFFSET,
+    "lastOffset": table.LAST_OFFSET,
+    "count": table.COUNT,
+    "magic": table.MAGIC,
+    "crc": table.CRC,
+    "timestampType": table.TIMESTAMP_TYPE,
+    "baseTimestampMs": table.BASE_TIMESTAMP,
+    "maxTimestampMs": table.MAX_TIMESTAMP,
+    "producerId": table.PRODUCER_ID,
+    "producerEpoch": table.PRODUCER_EPOCH,
+    "baseSequence": table.BASE_SEQUENCE,
+    "leaderEpoch": table.LEADER_EPOCH,
+    "isTransactional": table.TRANSACTIONAL,
+    "isControl": table.CONTROL,
+}
+
+
+def batch_tables(one: Range, options: Options, on_damage: OnDamage | None = None) -> Iterator[pa.Table]:
+    """Entries of a range in file order, some thousands at a time; ``on_damage`` is given what ``errors="skip"`` passes over."""
+    if one.fault is not None and options.errors == "raise":
+        raise one.fault
+    found = Tally()
+    with SegmentFile(one.segment) as file:
+        for rows in _rows(file, options, found, one):
+            yield _arrow(rows, file.path, options.check_crcs)
+    if on_damage is not None:
+        for piece in found.damage:
+            on_damage(piece)
+
+
+def entry_rows(file: SegmentFile, options: Options, part: Range | None = None) -> Iterator[Any]:
+    """The same as rows of the batch table: int64, shape (n, `table.WIDTH`); of the whole segment where no part is named."""
+    yield from _rows(file, options, Tally(), part or Range.whole(file.segment))
+
+
+def _rows(file: SegmentFile, options: Options, found: Tally, one: Range) -> Iterator[Any]:
+    if one.fault is not None:
+        found.damage.append(damage_of_fault(one))
+        return
+    for chunk in entry_chunks(file, options, found, options.check_crcs, one):
+        rows = chunk.rows
+        if one.is_lost:
+            yield rows[rows[:, table.CODE] != Code.OK]
+        else:
+            yield rows[one.counts(rows[:, table.BASE_OFFSET], rows[:, table.LAST_OFFSET])] if one.is_bounded else rows
+
+
+def entry_chunks(file: SegmentFile, options: Options, found: Tally, payloads: bool = True, part: Range | None = None) -> Iterator[Chunk]:
+    """Entries of a segment chunk by chunk, with the bytes in which they were checked. Damaged ones are among the rows and have a code.
+
+    Parameters
+    ----------
+    file : SegmentFile
+    options : Options
+        ``errors``, ``check_crcs`` and ``chunk_bytes`` count.
+    found : Tally
+        Gets the damage and the tail that ``errors="skip"`` leaves out, as a read of the segment finds them.
+    payloads : bool
+        Load entries whole; without it, only their headers.
+    part : Range, optional
+        Of the segment; by default the whole.
+
+    Raises
+    ------
+    CorruptBatchError
+        The chain of entries is lost, with ``errors="raise"``.
+    """
+    one = part or Range.whole(file.segment)
+    position, floor = one.start, one.floor
+    while True:
+        rest = replace(one, start=position, floor=floor)
+        trouble = yield from _until_trouble(file, rest, options, found, payloads)
+        following = go_on(file, trouble, one.end, options.errors, found)
+        if following is None:
+            return
+        position, floor = following
+
+
+def _until_trouble(file: SegmentFile, one: Range, options: Options, tally: Tally, payloads: bool) -> Generator[Chunk, None, Trouble | None]:
+    """Entries up to the end or to where the chain of entries is lost; a length that leads astray is found out by checksums alone."""
+    window = options.chunk_bytes if payloads else HEADER_WINDOW
+    walk, floor = chunks(file, one.start, one.end, window, payloads, check_crcs=options.check_crcs), one.floor
+    while True:
+        try:
+            chunk = next(walk)
+        except StopIteration as end:
+            return at_stop(file, end.value, floor, tally)
+        rows, found = chunk.rows, Decoded()
+        if options.check_crcs:
+            check(chunk.source.ctypes.data, chunk.origin, rows)
+        if payloads and options.errors == "skip":
+            rows = rows[: len(before_trouble(file, chunk, rows, options, floor, found)) + (found.trouble is not None)]
+        if len(rows):
+            compare_start(file, rows[0], options.errors, tally)
+        tally.damage += found.damage
+        yield replace(chunk, rows=rows, known=len(rows))
+        options.progress(int(rows[:, table.SIZE].sum()))
+        if found.trouble is not None:
+            return found.trouble
+        floor = table.last_offset(rows[rows[:, table.CODE] == Code.OK], floor)
+
+
+def _arrow(rows: Any, path: str, checked: bool) -> pa.Table:
+    arrays = {name: _column(rows, column, BATCH_SCHEMA.field(name).type) for name, column in _COLUMNS.items()}
+    arrays["segment"] = pa.repeat(pa.scalar(shown(path)), len(rows))
+    codec = pa.DictionaryArray.from_arrays(pa.array(rows[:, table.CODEC], pa.int8(), mask=rows[:, table.CODEC] >= len(NAMES)), list(NAMES))
+    arrays["codec"] = codec.cast(pa.string())
+    arrays["crcValid"] = pa.array(rows[:, table.CODE] == Code.OK) if checked else pa.nulls(len(rows), pa.bool_())
+    arrays["deleteHorizonMs"] = pa.array(rows[:, table.BASE_TIMESTAMP], mask=rows[:, table.DELETE_HORIZON] == 0)
+    return pa.table([arrays[field.name] for field in BATCH_SCHEMA], schema=BATCH_SCHEMA)
+
+
+def _column(rows: Any, column: int, kind: pa.DataType) -> pa.Array:
+    values = np.ascontiguousarray(rows[:, column])
+    return pa.array(values, mask=values == table.UNKNOWN).cast(kind, safe=False)

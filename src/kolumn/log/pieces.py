@@ -1,0 +1,163 @@
+"""Entries with their records: what conversion, compaction and accounting work on, a bounded number of bytes at a time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.damage.explain import header_error, row_error
+from kolumn.damage.findings import Damage, damage_of
+from kolumn.decode.host.record_batch import record_batch
+from kolumn.decode.host.run import Run, decode_run, runs
+from kolumn.decode.pipeline import OnDamage
+from kolumn.decode.result import Tally
+from kolumn.errors import ArgumentError, Code, CorruptBatchError
+from kolumn.formats import table
+from kolumn.log.batch_table import entry_chunks
+from kolumn.options import Options
+from kolumn.plan.chunks import Chunk
+from kolumn.schema import unknown
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import Segment
+
+COLUMNS = (
+    *("offset", "timestampMs", "timestampType", "key", "value", "headers", "tombstone", "controlType"),
+    *("producerId", "producerEpoch", "sequence", "leaderEpoch", "isTransactional", "isControl"),
+    *("timestampSeconds", "brokerTimestampMs"),
+)
+"""Record columns that say all that a log keeps of a record."""
+
+
+_GIVEN = (
+    "errors",
+    "check_crcs",
+    "topic",
+    "partition",
+    "chunk_bytes",
+    "max_batch_bytes",
+    "max_ratio",
+    "memory_bytes",
+    "replicas",
+    "on_progress",
+)
+
+
+def whole_options(format: str, **given: Any) -> Options:
+    """Options of what rewrites whole segments.
+
+    Raises
+    ------
+    ArgumentError
+        For one that makes no sense, and for ranges and columns, which would leave something out.
+    """
+    for name in given:
+        if name not in _GIVEN:
+            raise ArgumentError(unknown("option", name, _GIVEN))
+    return Options.of(**given, format=format)
+
+
+@dataclass
+class Piece:
+    """Some intact entries in a row.
+
+    Attributes
+    ----------
+    rows : int64 array of shape (n, `table.WIDTH`)
+        Of the batch table.
+    counts : int64 array of n
+        Records in each.
+    records : pa.RecordBatch
+        All of them, columns `COLUMNS`.
+    source : uint8 array
+        Bytes of the segment from ``origin`` on, padded.
+    origin : int
+    """
+
+    rows: Any
+    counts: Any
+    records: pa.RecordBatch
+    source: Any
+    origin: int
+
+    @property
+    def first(self) -> Any:
+        """Row of ``records`` with which each entry begins."""
+        return np.cumsum(self.counts) - self.counts
+
+    def entry(self, i: int) -> Any:
+        """Bytes of an entry."""
+        start = int(self.rows[i, table.POSITION]) - self.origin
+        return self.source[start : start + int(self.rows[i, table.SIZE])]
+
+
+def pieces(segment: Segment, options: Options, on_damage: OnDamage | None = None) -> Iterator[Piece]:
+    """Entries of a segment in file order. Each byte is read once.
+
+    Parameters
+    ----------
+    segment : Segment
+    options : Options
+        Limits, checksums and ``errors``; ranges and columns have no effect.
+    on_damage : callable, optional
+        Is given each damaged stretch that ``errors="skip"`` leaves out, the same as `kolumn.verify` finds, when the segment is read.
+
+    Raises
+    ------
+    CorruptBatchError, FormatError, LimitError
+        With ``errors="raise"``.
+    """
+    chosen = replace(
+        options, columns=COLUMNS, include_control=True, binary="contiguous",
+        start_offset=None, end_offset=None, start_timestamp=None, end_timestamp=None,
+    )  # fmt: skip
+    found = Tally()
+    with SegmentFile(segment) as file:
+        for chunk in entry_chunks(file, chosen, found):
+            bad = np.flatnonzero(chunk.rows[:, table.CODE])
+            if len(bad) and options.errors == "raise":
+                raise _header_error(file, chunk, chunk.rows[bad[0]])
+            for part in np.split(chunk.rows, bad):
+                good = part[part[:, table.CODE] == Code.OK]
+                for run, rows in runs(chunk.source, chunk.origin, good, replace(chosen, errors="skip"), True):
+                    yield _piece(run, rows, chunk.source, chunk.origin, segment, chosen, found.damage)
+    if on_damage is not None:
+        for damage in sorted(found.damage, key=lambda one: one.position):
+            on_damage(damage)
+
+
+def _header_error(file: SegmentFile, chunk: Chunk, row: Any) -> CorruptBatchError:
+    start = int(row[table.POSITION]) - chunk.origin
+    return header_error(file.path, row, chunk.source[start : start + int(row[table.SIZE])])
+
+
+def piece_of(source: Any, origin: int, rows: Any, segment: Segment, options: Options, damage: list[Damage] | None = None) -> Piece:
+    """Entries in memory with their records.
+
+    Parameters
+    ----------
+    source : uint8 array
+        Bytes of the segment from ``origin`` on, padded.
+    rows : int64 array of shape (n, `table.WIDTH`)
+        Entries with right checksums.
+    segment, options
+        As of `pieces`.
+    damage : list of Damage, optional
+        Gets the entries whose contents are wrong.
+    """
+    chosen = replace(options, columns=COLUMNS, include_control=True)
+    run = decode_run(source, origin, rows, replace(chosen, errors="skip"), True)
+    return _piece(run, rows, source, origin, segment, chosen, damage)
+
+
+def _piece(run: Run, rows: Any, source: Any, origin: int, segment: Segment, options: Options, damage: list[Damage] | None) -> Piece:
+    for i in np.flatnonzero(rows[:, table.CODE]).tolist():
+        error = row_error(segment.path, rows[i], None, run.found.get(i, ""))
+        if options.errors == "raise":
+            raise error
+        if damage is not None:
+            damage.append(damage_of(rows[i], error, int(rows[i, table.SIZE]), -1))
+    batch = record_batch(run, rows, segment, options)
+    good = rows[:, table.CODE] == Code.OK
+    return Piece(rows[good], run.records[good], batch, source, origin)

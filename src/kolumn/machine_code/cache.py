@@ -1,0 +1,112 @@
+"""Where compiled code is kept from one process to the next, and what tells one version of it from another."""
+
+import hashlib
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from kolumn.machine_code.ownership import file_objection, objection
+
+READY = "reading.ready"
+"""File in a folder of machine code that says that all is there that reading needs."""
+
+
+def places() -> list[Path]:
+    """Folders for machine code, best first: KOLUMN_CACHE_DIR, the user's cache folder, one among the temporary files."""
+    named = os.environ.get("KOLUMN_CACHE_DIR")
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    own = [Path(home) / "kolumn", Path(tempfile.gettempdir()) / f"kolumn-{os.getuid()}"]
+    return [Path(named).absolute(), *own] if named else own
+
+
+@cache
+def cache_folder() -> Path | None:
+    """Folder for machine code that this process may write to, and nobody else; made if it is not there. None if there is none."""
+    found, refused = _first_usable(None)
+    _tell(found, refused)
+    return found
+
+
+@cache
+def code_folder(name: str) -> Path | None:
+    """Folder ``name`` of machine code. It may be in a place that can't be written to, if it is `READY` there."""
+    found, refused = _first_usable(name)
+    _tell(found, refused)
+    return None if found is None else found / name
+
+
+def _first_usable(name: str | None) -> tuple[Path | None, list[str]]:
+    """The first place that can be used, and why those before it can't. With ``name``, one that is ready need not be writable."""
+    refused: list[str] = []
+    for place in places():
+        wrong = objection(place if name is None else place / name)
+        if wrong is None and name is not None:
+            wrong = file_objection(place / name)
+        if wrong is None and name is not None and (place / name / READY).is_file():
+            return place, refused
+        if wrong is None:
+            wrong = _unwritable(place)
+        if wrong is None:
+            return place, refused
+        refused.append(wrong)
+    return None, refused
+
+
+def _unwritable(place: Path) -> str | None:
+    # What a user names may be shipped to others, who have to read it.
+    mode = 0o755 if os.environ.get("KOLUMN_CACHE_DIR") == str(place) else 0o700
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.mkdir(mode=mode, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        return f"{place}: {error.strerror}"
+    # What was just made lies in folders that were made by others' rules.
+    return objection(place)
+
+
+_told: set[str] = set()
+
+
+def _tell(found: Path | None, refused: list[str]) -> None:
+    """Warn where there is no folder, or not the one that was named; once."""
+    reasons = "; ".join(refused)
+    if not refused or reasons in _told or (found is not None and not os.environ.get("KOLUMN_CACHE_DIR")):
+        return
+    _told.add(reasons)
+    if found is None:
+        advice = "set KOLUMN_CACHE_DIR to a folder that only you can write to"
+        text = f"no folder for machine code ({reasons}): every process has to compile, which takes long; {advice}"
+    else:
+        text = f"KOLUMN_CACHE_DIR is not used ({reasons}): machine code is kept in {found}"
+    warnings.warn(text, stacklevel=4)
+
+
+@cache
+def fingerprint(*names: str) -> str:
+    """Digest of source files: modules of Kolumn, and all that is in its packages and the packages inside of them."""
+    return digest(files("kolumn"), *names)
+
+
+def digest(package: Traversable, *names: str) -> str:
+    """`fingerprint` of a copy of the package."""
+    total = hashlib.sha256()
+    for name in names:
+        for path, source in _sources(package.joinpath(name), name):
+            total.update(f"{path}\0".encode() + hashlib.sha256(source.read_bytes()).digest())
+    return total.hexdigest()[:16]
+
+
+def _sources(place: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
+    # Not by path: the package may be in a zip, as Spark ships it.
+    if place.is_dir():
+        for inner in sorted(place.iterdir(), key=lambda entry: entry.name):
+            yield from _sources(inner, f"{path}/{inner.name}")
+    elif path.endswith(".py"):
+        yield path, place

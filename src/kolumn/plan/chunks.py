@@ -1,0 +1,136 @@
+"""Entries of a segment as rows of the batch table, chunk by chunk."""
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kolumn.arrow.recycle import take
+from kolumn.cpu_fallback.check.walk import FULL, HEADERS, MORE, walk
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.cpu_fallback.stream import Span, hop
+from kolumn.errors import Code
+from kolumn.formats import layouts, table, v2
+from kolumn.source.segment_file import SegmentFile
+
+ROWS = 16384
+"""Entries in a chunk at most."""
+
+PACKED_BYTES = 2 << 20
+"""Bytes of other entries in a chunk where format 2 batches have chunks of their own: they grow when they are inflated."""
+
+STREAMED_BYTES = 1 << 16
+"""Where runs of format 2 batches are shorter, the entries that follow are taken from memory, whatever they are."""
+
+HEADER_WINDOW = 1 << 16
+"""Bytes read at a time where only headers are wanted."""
+
+
+@dataclass
+class Chunk:
+    """Some entries in a row.
+
+    Attributes
+    ----------
+    source : uint8 array, optional
+        Bytes of the segment from ``origin`` on, padded; headers only, where the plan was made without payloads. None for format 2
+        batches that whoever decodes them reads in a way of its own.
+    origin : int
+    rows : int64 array of shape (n, `table.WIDTH`)
+    known : int
+        How many rows are filled. Where there are more, whoever decodes the chunk goes on as far as ``span`` says, and fills them.
+    span : Span, optional
+    """
+
+    source: Any
+    origin: int
+    rows: Any
+    known: int
+    span: Span | None = None
+
+    def end(self) -> int:
+        """Position behind the last entry that is known."""
+        return int(self.rows[self.known - 1, table.POSITION] + self.rows[self.known - 1, table.SIZE])
+
+    def behind(self, count: int) -> "Chunk":
+        """The entries that are known after the first ``count``."""
+        rows, known = self.rows[count : self.known], self.known - count
+        return replace(self, rows=rows, known=known, origin=self.origin if self.source is not None else int(rows[0, table.POSITION]))
+
+    def bytes_of(self, file: SegmentFile, row: Any) -> tuple[Any, int]:
+        """Bytes in which an entry is, given its row of the batch table, and the position of the first of them."""
+        if self.source is not None:
+            return self.source, self.origin
+        start = int(row[table.POSITION])
+        return file.read(start, start + int(row[table.SIZE])), start
+
+    def loaded(self, file: SegmentFile) -> "Chunk":
+        """The chunk with its bytes in memory."""
+        if self.source is not None:
+            return self
+        return replace(self, source=file.read(self.origin, self.end()), rows=self.rows[: self.known])
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where and why the chain of entries ended; ``size`` is what the entry there claims."""
+
+    position: int
+    code: Code
+    size: int
+
+
+def chunks(
+    file: SegmentFile,
+    start: int,
+    stop: int,
+    chunk_bytes: int,
+    payloads: bool = True,
+    streamed: bool = False,
+    ahead: bool = True,
+    check_crcs: bool = True,
+) -> Generator[Chunk, None, Stop]:
+    """Walk the entries from ``start`` to ``stop`` and return how the walk ended.
+
+    With ``payloads`` every entry of a chunk is loaded whole (one larger than ``chunk_bytes`` makes a chunk of its own, and its
+    claimed size is never more than the file has); without, the bytes between headers are not read. With ``streamed``, runs of
+    format 2 batches come without their bytes. Of those, only the first entry is known unless the walk is to go ``ahead``:
+    then each chunk has to be decoded before the next one is asked for. With ``check_crcs`` checksums may tell formats apart.
+    """
+    position, size, pays = start, 0, streamed and file.format == layouts.KAFKA and file.is_local
+    streamed = pays
+    step = min(chunk_bytes, PACKED_BYTES) if streamed else chunk_bytes
+    while position < stop:
+        if pays and (chunk := _streamed(file, position, stop, chunk_bytes, ahead)) is not None:
+            yield chunk
+            pays = chunk.end() - position >= STREAMED_BYTES
+            position, size = chunk.end(), 0
+            continue
+        beyond = max(stop + HEADERS, position + size)
+        loaded = min(position + max(step, size, HEADERS), beyond, file.size)
+        source, origin = file.read(position, loaded), position
+        while True:
+            rows = np.empty((min(ROWS, (loaded - position) // 26 + 1), table.WIDTH), np.int64)
+            count, position, code, size = walk(
+                source.ctypes.data, position, loaded, stop, file.size, origin, file.format, payloads, check_crcs, rows
+            )
+            if count:
+                yield Chunk(source, origin, rows[:count], count)
+            if code != FULL:
+                break
+        if code not in (Code.OK, MORE):
+            return Stop(position, Code(code), size)
+        pays = streamed
+    return Stop(position, Code.OK, 0)
+
+
+def _streamed(file: SegmentFile, start: int, stop: int, chunk_bytes: int, ahead: bool) -> Chunk | None:
+    """The format 2 batches from ``start`` on, or None where another entry is there."""
+    room, _ = take(v2.HEADER + PAD)
+    rows = np.empty((ROWS, table.WIDTH), np.int64)
+    span = Span(stop, file.size, float(chunk_bytes), file.inflates)
+    count, position = hop(file.descriptor, start, span, room.address, rows if ahead else rows[:1])
+    if not count:
+        return None
+    return Chunk(None, start, rows[:count], count, span._replace(stop=position)) if ahead else Chunk(None, start, rows, 1, span)

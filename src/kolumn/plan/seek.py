@@ -1,0 +1,128 @@
+"""Which bytes of which segments a range of offsets or timestamps needs.
+
+Index files are hints. An entry counts only where the log agrees with it: the entry at its position has the offsets (and the
+largest timestamp) that the index says, its checksum is right, and following the lengths from there leads to the position of
+the index's next entry. Without such an entry, headers are walked from the start of the segment.
+
+    .index      i32 offset - base | i32 position                     ends at the first zero offset behind the first entry
+    .timeindex  i64 largest timestamp so far | i32 offset - base     likewise
+
+Enriched logs have one index, as their document proposes; the offset is the entry's first, and its times are for `kolumn.clean`:
+
+    .index      i32 offset - base | i64 largest timestamp so far | i32 position
+"""
+
+from typing import Any
+
+import numpy as np
+
+from kolumn.cpu_fallback.check.checksums import check
+from kolumn.cpu_fallback.check.walk import HEADERS, walk
+from kolumn.errors import Code
+from kolumn.formats import layouts, table
+from kolumn.options import Options
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import Range, Segment
+from kolumn.source.storage import parent, read_bytes, with_suffix
+
+OFFSET_INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
+ENRICHED_INDEX = np.dtype([("offset", ">i4"), ("timestamp", ">i8"), ("position", ">i4")])
+TIME_INDEX = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+_STEP_BYTES = 1 << 20
+"""Bytes between two index entries that are walked to prove the first; the default interval is 4 KiB."""
+
+
+def select_ranges(segments: list[Segment], options: Options) -> list[Range]:
+    """Ranges that hold every record of ``segments`` that the options' offset and timestamp ranges keep."""
+    ranges = []
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        # An empty segment that is rolled should not be empty: whoever reads it says so.
+        if (not segment.size and segment.state != "rolled" and not segment.orphans) or _outside(segment, following, options):
+            continue
+        ranges.append(_from_index(segment, options))
+    return ranges
+
+
+def _outside(segment: Segment, following: Segment | None, options: Options) -> bool:
+    base = segment.base_offset
+    if base is None or segment.is_swap:
+        return False
+    if options.end_offset is not None and base >= options.end_offset:
+        return True
+    next_base = following.base_offset if following is not None and parent(following.path) == parent(segment.path) else None
+    return options.start_offset is not None and next_base is not None and base < next_base <= options.start_offset
+
+
+def _from_index(segment: Segment, options: Options) -> Range:
+    whole = Range.whole(segment)
+    base = segment.base_offset
+    if base is None or not segment.size or (options.start_offset is None and options.start_timestamp is None):
+        return whole
+    enriched = segment.format == layouts.FORMAT_NAMES[layouts.ENRICHED_FORMAT]
+    index = read_index(segment, ".index", ENRICHED_INDEX if enriched else OFFSET_INDEX)
+    if index is None:
+        return whole
+    target = options.start_offset if options.start_offset is not None else base
+    timed = options.start_timestamp is not None and not enriched
+    time = read_index(segment, ".timeindex", TIME_INDEX) if timed else None
+    with SegmentFile(segment) as file:
+        if time is not None and options.start_timestamp is not None:
+            target = max(target, _offset_before(file, base, index, time, options.start_timestamp))
+        for i in range(int(np.searchsorted(index["offset"], target - base, side="left")) - 1, -1, -1):
+            if _agrees(file, base, index, i):
+                return Range(segment, int(index["position"][i]), segment.size, base - 1)
+    return whole
+
+
+def read_index(segment: Segment, suffix: str, kind: np.dtype) -> Any:
+    """Entries of an index file, or None where it is missing, empty or not sane."""
+    raw = read_bytes(with_suffix(segment.path, suffix))
+    if raw is None or len(raw) % kind.itemsize:
+        return None
+    entries = np.frombuffer(raw, kind)
+    zeros = np.flatnonzero(entries["offset"][1:] == 0)
+    entries = entries[: zeros[0] + 1] if len(zeros) else entries
+    # Offsets of the time index may repeat, everything else strictly grows.
+    growth = {"offset": 0 if kind == TIME_INDEX else 1, "position": 1, "timestamp": 0 if kind == ENRICHED_INDEX else 1}
+    grows = all((np.diff(entries[name].astype(np.int64)) >= growth[name]).all() for name in kind.names or ())
+    return entries if len(entries) and grows and (entries["offset"] >= 0).all() else None
+
+
+def _entries(file: SegmentFile, start: int, stop: int) -> Any:
+    """Batch table of the entries from ``start`` up to ``stop`` with checksums compared; empty where they don't lead there."""
+    rows = np.empty((4096, table.WIDTH), np.int64)
+    loaded = min(stop + HEADERS, file.size)
+    source = file.read(start, loaded)
+    count, position, code, _ = walk(source.ctypes.data, start, loaded, stop, file.size, start, file.format, False, False, rows)
+    rows = rows[:count]
+    if code != Code.OK or position != stop or check(source.ctypes.data, start, rows):
+        return rows[:0]
+    return rows
+
+
+def _agrees(file: SegmentFile, base: int, index: Any, i: int) -> bool:
+    """Whether the log confirms entry ``i`` of the offset index (its offset is the last one of what was appended there)."""
+    position = int(index["position"][i])
+    stop = int(index["position"][i + 1]) if i + 1 < len(index) else file.size
+    if not 0 <= position < stop <= file.size or stop - position > _STEP_BYTES:
+        return False
+    rows = _entries(file, position, stop)
+    offset = base + int(index["offset"][i])
+    if file.format == layouts.ENRICHED_FORMAT:
+        return bool(len(rows)) and bool(rows[0, table.BASE_OFFSET] == offset)
+    return bool(len(rows)) and bool((rows[:, table.LAST_OFFSET] == offset).any())
+
+
+def _offset_before(file: SegmentFile, base: int, index: Any, time: Any, start_timestamp: int) -> int:
+    """Offset up to which every timestamp is below ``start_timestamp``, as a time index entry that the log confirms says it."""
+    for i in range(int(np.searchsorted(time["timestamp"], start_timestamp, side="left")) - 1, -1, -1):
+        offset = base + int(time["offset"][i])
+        at = int(np.searchsorted(index["offset"], offset - base, side="right")) - 1
+        if at < 0 or not _agrees(file, base, index, at):
+            continue
+        stop = int(index["position"][at + 1]) if at + 1 < len(index) else file.size
+        rows = _entries(file, int(index["position"][at]), stop)
+        hit = (rows[:, table.LAST_OFFSET] == offset) & (rows[:, table.MAX_TIMESTAMP] == int(time["timestamp"][i]))
+        if hit.any():
+            return offset
+    return base

@@ -1,0 +1,106 @@
+"""What can be believed of a damaged entry's header: which offsets it had, and where its checksum stands."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kolumn.codecs import LZ4
+from kolumn.cpu_fallback.check.walk import HEADERS
+from kolumn.errors import Code
+from kolumn.formats import kip98_draft, layouts, legacy, memory, table, v2, v3_compact
+
+LARGEST_SPAN = 1 << 31
+"""Offsets in a segment: its indexes count from the base offset in 32 bits (``LogSegment.canConvertToRelativeOffset``)."""
+
+
+class Claim(NamedTuple):
+    """Offsets of a damaged entry, as its header says them.
+
+    Attributes
+    ----------
+    last : int
+        The last one; the last good offset before the entry, where the header makes no sense.
+    exact : bool
+        The entry begins with the next offset of the log and has one record for each: damage does not look like that.
+    following : int, optional
+        The offset after it, where it begins with the next offset of the log, whatever its count says; that next offset itself, where
+        nothing of the header makes sense.
+    first : int, optional
+        The first one.
+    """
+
+    last: int
+    exact: bool = False
+    following: int | None = None
+    first: int | None = None
+
+
+def first_of(row: Any) -> int:
+    """First offset of an entry, as far as its header tells: of a wrapper the last."""
+    return int(row[table.LAST_OFFSET] if row[table.BASE_OFFSET] == table.UNKNOWN else row[table.BASE_OFFSET])
+
+
+def claim_of_row(row: Any, floor: int, ceiling: int) -> Claim:
+    """Claim of an entry whose header was read: of offsets above ``floor`` and below ``ceiling``, which those around it leave to it."""
+    base, last, count = first_of(row), table.last_offset(row.reshape(1, -1), 0), int(row[table.COUNT])
+    ceiling = min(ceiling, max(floor, 0) + LARGEST_SPAN)
+    if floor < base <= last < ceiling and count <= last - base + 1 and (count >= 0 or count == table.UNKNOWN):
+        return Claim(last, base == floor + 1 and count == last - base + 1, first=base)
+    return Claim(base if floor < base < ceiling else floor)
+
+
+def claim_of_bytes(head: Any, left: int, format: int, floor: int) -> Claim:
+    """Claim of the entry that ``head`` begins, of ``left`` bytes at most, whatever its length says; only headers that make sense count."""
+    row = np.zeros(table.WIDTH, np.int64)
+    if left < v2.HEADER or not _header(head, row, format):
+        return Claim(floor, following=floor + 1)
+    base, last, count = first_of(row), table.last_offset(row.reshape(1, -1), 0), int(row[table.COUNT])
+    if not floor < base <= last:
+        return Claim(floor)
+    next = base == floor + 1
+    sane = 0 < count <= last - base + 1 or count == table.UNKNOWN
+    return Claim(last if sane else floor, next and count == last - base + 1, last + 1 if next else None, base)
+
+
+def claim_without_magic(head: Any, left: int, format: int, floor: int, ceiling: int) -> Claim:
+    """Claim of an entry whose magic alone may be wrong: as of any format whose header makes sense here."""
+    head = np.array(head)
+    for magic in (2, 1, 0):
+        head[16] = magic
+        claim = claim_of_bytes(head, left, format, floor)
+        if floor < claim.last < ceiling:
+            return claim
+    return Claim(floor)
+
+
+def _header(head: Any, row: Any, format: int) -> bool:
+    """Fill a row from a header whose length may be wrong; False where it is none, or has what no writer writes."""
+    if format == layouts.V3_FORMAT:
+        for at in range(9, 14):
+            if head[at + 4] == v3_compact.MAGIC:
+                return v3_compact.fill(head, 0, at, HEADERS, row) == Code.OK
+    layout = layouts.layout_of(format, int(head[16]))
+    if layout == layouts.V2:
+        return v2.header(head, 0, v2.HEADER, row) == Code.OK and 0 <= int(row[table.ATTRIBUTES]) < 128
+    if layout != layouts.LEGACY or head[17] >= 16:
+        return False
+    length = memory.i32_at(head, legacy.HEADER + 8 * int(head[16]))
+    # Zeros are no header.
+    return legacy.header(head, 0, legacy.SMALLEST_V1 + 12, row) == Code.OK and length >= -1 and row[table.CODEC] <= LZ4 and any(head[8:16])
+
+
+def shapes(head: Any, size: int, format: int) -> Iterator[tuple[int, int, int, bool]]:
+    """What the entry at ``head`` may be, whatever its length says: smallest size, first byte under the CRC, the CRC's place and kind."""
+    if format == layouts.V3_FORMAT:
+        for at in range(9, 14):
+            if size >= v2.HEADER and head[at + 4] == v3_compact.MAGIC:
+                yield at + v3_compact.SMALLEST_LENGTH, at + 9, at + 5, True
+    magic = int(head[16])
+    layout = layouts.layout_of(format, magic)
+    if layout == layouts.V2 and size >= v2.HEADER:
+        yield v2.HEADER, v2.CRC_FROM, 17, True
+    elif layout == layouts.KIP98:
+        yield kip98_draft.HEADER, kip98_draft.CRC_FROM, 12, False
+    elif layouts.holds_messages(layout):
+        yield legacy.SMALLEST_ENTRY, legacy.CRC_FROM, 12, False

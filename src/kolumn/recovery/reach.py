@@ -1,0 +1,69 @@
+"""How far files beside a log say that it goes: index files, also of segments whose log is gone, and leader epochs."""
+
+import sys
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kolumn.formats import layouts
+from kolumn.plan.seek import ENRICHED_INDEX, OFFSET_INDEX, TIME_INDEX, read_index
+from kolumn.source import storage
+from kolumn.source.segments import Segment
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far an index file says that the log goes: an offset in it, and the position of its batch or of one before it."""
+
+    offset: int
+    position: int
+    name: str
+
+
+def reach_of(segment: Segment, floor: int, size: int) -> Reach | None:
+    """The index file of a segment that goes furthest beyond an offset and a number of bytes; None where none goes beyond either.
+
+    An entry of zeros alone is room that was allocated in advance.
+    """
+    if segment.base_offset is None:
+        return None
+    found = []
+    for suffix, kind in _kinds(segment):
+        index = read_index(segment, suffix, kind)
+        if index is None:
+            continue
+        last = index[-1]
+        position = int(last["position"]) if "position" in kind.names else 0
+        if position > 0 or ("timestamp" in kind.names and last["timestamp"] > 0):
+            name = storage.base_name(storage.with_suffix(segment.path, suffix))
+            found.append(Reach(segment.base_offset + int(last["offset"]), position, name))
+    beyond = [one for one in found if one.offset > floor or one.position >= size]
+    return max(beyond, key=lambda one: (one.offset, one.position), default=None)
+
+
+def _kinds(segment: Segment) -> list[tuple[str, Any]]:
+    if segment.format == layouts.FORMAT_NAMES[layouts.ENRICHED_FORMAT]:
+        return [(".index", ENRICHED_INDEX)]
+    return [(".index", OFFSET_INDEX), (".timeindex", TIME_INDEX)]
+
+
+def orphan_of(segment: Segment, floor: int) -> tuple[Segment, Reach] | None:
+    """The first segment whose index files are there and know of offsets that no segment has, and whose log is not there."""
+    for name in segment.orphans:
+        base = int(storage.base_name(name).partition(".")[0])
+        gone = replace(segment, path=storage.with_suffix(name, ".log"), base_offset=base, size=0, orphans=())
+        reach = reach_of(gone, -1 if base < (segment.base_offset or 0) else floor, sys.maxsize)
+        if reach is not None:
+            return gone, reach
+    return None
+
+
+def first_epoch(segment: Segment) -> int | None:
+    """Start offset of the first leader epoch that ``leader-epoch-checkpoint`` lists; Kafka raises it when it deletes segments.
+
+    A version, a number of lines, and a line ``epoch start-offset`` for each (``LeaderEpochCheckpointFile``).
+    """
+    raw = storage.read_bytes(storage.beside(segment.path, "leader-epoch-checkpoint"))
+    words = (raw or b"").split()
+    if len(words) < 4 or words[0] != b"0" or not words[3].isdigit():
+        return None
+    return int(words[3])

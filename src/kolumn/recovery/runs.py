@@ -1,0 +1,264 @@
+"""Runs of intact entries among damaged bytes: what begins with a right checksum, and how well what follows fits."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kolumn.cpu_fallback.check.checksums import check
+from kolumn.cpu_fallback.check.search import candidate, plausible, wrapped
+from kolumn.cpu_fallback.check.walk import HEADERS, MORE, walk
+from kolumn.entries.last_offsets import first_offset
+from kolumn.errors import Code
+from kolumn.formats import entry, layouts, legacy, memory, table, v2, v3_compact
+from kolumn.recovery.claims import LARGEST_SPAN, Claim, first_of
+from kolumn.source.segment_file import SegmentFile
+
+WINDOW = 4 << 20
+CHAIN_ENTRIES = 64
+CHAIN_BYTES = 32 << 20
+"""How much of the chain behind a candidate is looked at."""
+CRC_BUDGET = 1 << 30
+"""Bytes that may be checksummed in one search: bounds the time that hostile bytes can take."""
+RELATIVE = 1 << 20
+"""Messages in a wrapper of format 1 at most: their offsets count from its first one's."""
+OPEN = (1 << 63) - 1
+"""Upper bound of offsets where no entry follows."""
+
+
+class Stretch(NamedTuple):
+    """Where intact entries are looked for, and the offsets that they may have.
+
+    Attributes
+    ----------
+    start, stop : int
+        They begin in these bytes.
+    end : int
+        They end by then: the end of the file, or an intact entry.
+    floor, ceiling : int
+        Their offsets lie strictly between.
+    exact : bool
+        Lengths lead to ``end``: no entry is cut there.
+    strict : bool
+        Runs of entries have to lead to ``end`` as well.
+    claim : Claim
+        Of the damaged entry.
+    sure : int, optional
+        Last offset before them, -1 for none, where ``floor`` is what the damaged entry claims.
+    claimed_end : int
+        Where it ends by its length: what lies in a value ends before.
+    """
+
+    start: int
+    stop: int
+    end: int
+    floor: int
+    ceiling: int = OPEN
+    exact: bool = False
+    strict: bool = False
+    claim: Claim = Claim(-1)
+    sure: int | None = None
+    claimed_end: int = -1
+
+
+@dataclass
+class Chain:
+    """A run of intact entries.
+
+    Attributes
+    ----------
+    start, stop : int
+        Positions.
+    first_offset, last_offset : int
+    entries : int
+    ends_well : bool
+        It runs to the end of the file, or further than anyone looked.
+    followed : bool
+        What comes behind it looks like the header of the next entry.
+    """
+
+    start: int
+    stop: int
+    first_offset: int
+    last_offset: int
+    entries: int
+    ends_well: bool = True
+    followed: bool = True
+
+
+class Runs:
+    """Finds runs of intact entries in one file.
+
+    Parameters
+    ----------
+    file : SegmentFile
+    """
+
+    def __init__(self, file: SegmentFile) -> None:
+        self.file = file
+        self._budget = CRC_BUDGET
+        self._lowest = file.segment.base_offset or 0
+
+    def _best(self, stretch: Stretch) -> Chain | None:
+        """The run of intact entries that fits best."""
+        best: Chain | None = None
+        seen: deque[Chain] = deque(maxlen=CHAIN_ENTRIES)
+        for chain in self._chains(stretch):
+            before = [one for one in seen if 0 < chain.first_offset - one.last_offset <= LARGEST_SPAN]
+            if before:
+                # Entries that come after others in file and offset confirm each other. Of two that exclude each other, the later one:
+                # copies are in the damaged entry's own bytes.
+                first = max(reversed(before), key=lambda one: one.entries)
+                chain = replace(chain, start=first.start, first_offset=first.first_offset, entries=first.entries + chain.entries)
+                chain.ends_well |= not stretch.strict
+            if best is None or chain.ends_well or chain.entries > best.entries:
+                best = chain
+            if best.ends_well:
+                return best
+            seen.append(chain)
+        return None if stretch.strict else best
+
+    def _chains(self, stretch: Stretch) -> Iterator[Chain]:
+        """Runs of intact entries that begin in a stretch, none inside another."""
+        at, end = stretch.start, stretch.end
+        while at < min(stretch.stop, end - entry.PREFIX) and self._budget > 0:
+            # From the byte before on: a stretch begins inside the damaged entry.
+            loaded, origin = min(at + (WINDOW if stretch.stop - at > HEADERS else 2 * HEADERS), end), max(at - 1, 0)
+            source, seen, inside = self.file.read(origin, loaded), origin, stretch.floor
+            # A header that the window cuts is seen whole in the next one.
+            stop, chain = min(stretch.stop, loaded if loaded == end else loaded - HEADERS), None
+            while at < stop and chain is None:
+                at, self._budget = candidate(
+                    source.ctypes.data, origin, at, stop, loaded, end, stretch.floor, stretch.ceiling, self.file.format, self._budget
+                )
+                if at < stop:
+                    if self._is_message(source, at - origin):
+                        inside = wrapped(source.ctypes.data, origin, seen, at, inside, stretch.floor + LARGEST_SPAN)
+                        seen = at
+                    if memory.i64_at(source, at - origin) > inside:
+                        chain = self._chain(at, stretch)
+                    at += 1
+            if chain is not None:
+                yield chain
+                at = chain.stop
+
+    def _is_message(self, source: Any, at: int) -> bool:
+        """Whether an entry is a message of format 0 or 1 that is not compressed: it may be one of a damaged wrapper's."""
+        return layouts.layout_of(self.file.format, int(source[at + 16])) == layouts.LEGACY and not source[at + 17] & 7
+
+    def _chain(self, position: int, stretch: Stretch) -> Chain | None:
+        start, first, last, entries, leftover = position, 0, stretch.floor, 0, stretch.claim.first is None
+        # Of a log whose offsets nothing tells, the claim of a damaged entry does not tell them either.
+        anywhere = stretch.sure == -1 and self.file.segment.base_offset is None
+        while entries < CHAIN_ENTRIES and position - start < CHAIN_BYTES:
+            if position == stretch.end:
+                return Chain(start, position, first, last, entries)
+            row = self._entry(position, stretch.end)
+            if row is None or row[table.CODE] != Code.OK:
+                break
+            low, high = first_of(row), table.last_offset(row.reshape(1, -1), 0)
+            far = last >= 0 and low - last > LARGEST_SPAN and (entries > 0 or not anywhere)
+            if low <= last or high >= stretch.ceiling or far:
+                break
+            leftover = leftover and row[table.LAYOUT] == layouts.LEGACY and row[table.MAGIC] == 1 and (entries > 0 or low < RELATIVE)
+            if leftover and row[table.BASE_OFFSET] == table.UNKNOWN:
+                # The first wrapper after messages: where it does not continue them, they are what is left of another wrapper, whose
+                # header is gone, with offsets that count from that one's first.
+                if entries and first_offset(self.file, row) != last + 1:
+                    start, entries = position, 0
+                leftover = False
+            first, last = first if entries else low, high
+            entries += 1
+            position += int(row[table.SIZE])
+        else:
+            return Chain(start, position, first, last, entries)
+        if not entries:
+            return None
+        ends_well = self._leads_to(position, last, stretch.end) or self._tail(position)
+        if not stretch.exact:
+            # Where nothing came before, and the header makes no sense, any offset goes on.
+            sure = entries > 1 or stretch.claim.following in (first, self._lowest) or start < stretch.claimed_end < position
+            near = stretch.claim.first is None or stretch.floor >= 0 or first - stretch.claim.last <= LARGEST_SPAN
+            ends_well = ends_well or (near and self._cut_entry(position, last, sure))
+        return Chain(start, position, first, last, entries, ends_well, self._plausible(position, last))
+
+    def _leads_to(self, position: int, floor: int, end: int) -> bool:
+        """Whether the lengths of headers that make sense lead exactly to ``end``; of the last one, offset and length have to."""
+        for _ in range(CHAIN_ENTRIES):
+            if position == end:
+                return True
+            row = self._entry(position, end)
+            if row is None:
+                return False
+            size = int(row[table.SIZE])
+            if not self._plausible(position, floor):
+                return position + size == end and floor < first_of(row) <= floor + LARGEST_SPAN
+            position += size
+        return False
+
+    def _cut_entry(self, position: int, last: int, sure: bool) -> bool:
+        """Whether an entry that was cut short begins here: as much of its header as there is goes on where the chain stopped.
+
+        ``sure`` says that the chain is no single entry that could lie anywhere.
+        """
+        left = self.file.size - position
+        head = self._head(position)
+        if left < v2.HEADER:
+            return self._cut_header(bytes(head[:left]), last, sure)
+        size = int.from_bytes(bytes(head[8:12]), "big", signed=True) + entry.OVERHEAD
+        if self.file.format == layouts.V3_FORMAT:
+            code, compact_size = v3_compact.entry(head, 0, len(head))
+            size = compact_size if code == Code.TRUNCATED else size
+        return size > left and bool(plausible(head.ctypes.data, position, position, position + size, last, self.file.format))
+
+    def _cut_header(self, head: bytes, last: int, sure: bool) -> bool:
+        """Whether bytes begin like the header of an entry that comes after the offset ``last``."""
+        if len(head) < 8:
+            # Next to nothing: the zeros that offsets begin with also end values.
+            shift = 64 - 8 * len(head)
+            return sure and (last + 1) >> shift <= int.from_bytes(head, "big") <= (last + LARGEST_SPAN) >> shift
+        if not last < int.from_bytes(head[:8], "big", signed=True) <= last + LARGEST_SPAN:
+            return False
+        if len(head) < entry.PREFIX or self.file.format == layouts.V3_FORMAT:
+            return True
+        size = int.from_bytes(head[8:12], "big", signed=True) + entry.OVERHEAD
+        return size > len(head) and layouts.layout_of(self.file.format, head[16]) != layouts.NONE
+
+    def _head(self, position: int) -> Any:
+        return self.file.read(position, min(position + HEADERS, self.file.size))
+
+    def _plausible(self, position: int, floor: int) -> bool:
+        left = self.file.size - position
+        if left < legacy.SMALLEST_ENTRY:
+            return False
+        head = self._head(position)
+        return bool(plausible(head.ctypes.data, position, position, self.file.size, floor, self.file.format))
+
+    def _tail(self, position: int) -> bool:
+        """Zeros to the end: preallocation."""
+        return self.file.size - position > entry.PREFIX and not self.file.read(position, position + 1)[0] and self.file.zeros_from(position)
+
+    def _entry(self, position: int, end: int) -> np.ndarray | None:
+        """Row of the entry at ``position`` with its CRC checked; None where it is not framed."""
+        if end - position <= entry.PREFIX:
+            return None
+        rows = np.zeros((1, table.WIDTH), np.int64)
+        loaded = min(position + HEADERS, end)
+        count, size = self._walk_one(position, loaded, end, rows)
+        if count == 0 and size:
+            count, size = self._walk_one(position, min(position + size, end), end, rows)
+        if count == 0 or self._budget < rows[0, table.SIZE]:
+            return None
+        size = int(rows[0, table.SIZE])
+        self._budget -= size
+        source = self.file.read(position, position + size)
+        check(source.ctypes.data, position, rows)
+        return rows[0]
+
+    def _walk_one(self, position: int, loaded: int, end: int, rows: np.ndarray) -> tuple[int, int]:
+        head = self.file.read(position, loaded)
+        whole = self.file.format == layouts.V3_FORMAT and loaded == end
+        count, _, code, size = walk(head.ctypes.data, position, loaded, position + 1, end, position, self.file.format, whole, whole, rows)
+        return int(count), int(size) if code == MORE else 0

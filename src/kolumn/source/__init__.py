@@ -1,0 +1,1 @@
+"""Segments: where they are, and their bytes by name and range. Nothing here knows a format."""

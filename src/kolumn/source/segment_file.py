@@ -1,0 +1,198 @@
+"""Bytes of one segment file, by range, into padded memory. Read, not mapped: a file that shrinks gives an error, no SIGBUS."""
+
+import os
+import time
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from pyarrow import ArrowException
+
+from kolumn.arrow.recycle import take
+from kolumn.errors import KolumnError
+from kolumn.formats import layouts
+from kolumn.source import storage
+from kolumn.source.identity import Identity, has_tail, of_file
+from kolumn.source.segments import Segment
+
+PAD = 64
+_BLOCK = 1 << 20
+REMOTE_BLOCK = 4 << 20
+"""Bytes that are fetched at a time over a network, at least."""
+
+
+_AGAIN = "Run again: what is there now is planned anew"
+_ROOM = 64
+"""Zeros at the end of a file by which room that was allocated in advance is known."""
+_LOOKS, _BETWEEN_LOOKS = 5, 0.01
+
+
+def _changed(path: str, how: str) -> KolumnError:
+    return KolumnError(f"{path}: {how} after the source was looked at: what was planned does not fit to it any more. {_AGAIN}")
+
+
+class SegmentFile:
+    """An open segment.
+
+    Parameters
+    ----------
+    segment : Segment
+        Its ``size`` bounds what is read: what a broker appends meanwhile is left alone. Where its ``identity`` is known, no other file
+        of its name is read.
+
+    Raises
+    ------
+    KolumnError
+        The file is gone, has been replaced, or can't be opened. On leaving: it was written over while it was read.
+
+    Attributes
+    ----------
+    format : int
+        Of `layouts`: how its entries are to be read.
+    inflates, density, key_share : float
+        What its batches are like, about: what a compressed byte becomes, records in a plain byte (0 for not known), and how much of
+        that byte are keys. Whoever decodes some corrects it; chunks and columns are sized by it.
+    """
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment, self.path, self.size = segment, segment.path, segment.size
+        self.format = layouts.FORMAT_NAMES.index(segment.format)
+        self.inflates, self.density, self.key_share = 4.0, 0.0, 1.0
+        self._remote = self._opened_remote() if storage.is_url(segment.path) else None
+        self._ahead: tuple[int, bytes] = (0, b"")
+        try:
+            self._file = -1 if self._remote is not None else os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise self._gone() from error
+        except OSError as error:
+            raise KolumnError(f"{segment.path}: cannot be opened: {error.strerror}") from error
+        try:
+            self._compare()
+        except BaseException:
+            self._close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            # Bytes that changed while they were read look like damage.
+            if error is None or isinstance(error, KolumnError):
+                self._compare()
+        finally:
+            self._close()
+
+    def _opened_remote(self) -> Any:
+        try:
+            return storage.open_input(self.path)
+        except KolumnError as error:
+            if self.segment.identity is not None and storage.current(self.path) is None:
+                raise self._gone() from error
+            raise
+
+    def _compare(self) -> None:
+        """Make sure that what is open is the file that was found, and that nobody has written over it."""
+        before = self.segment.identity
+        if before is None:
+            return
+        now = self._identity()
+        if now is None:
+            raise _changed(self.path, "was deleted")
+        if before.is_another(now):
+            raise _changed(self.path, "was replaced by another file")
+        if now.size < before.size:
+            # Bytes before its end need not be those that were there: something may have been appended after the cut.
+            raise self._cut(now.size)
+        if now.size > before.size and self.segment.following is not None:
+            raise _changed(self.path, "grew, which no segment does that another one follows: it was written over")
+        if self._remote is None and not has_tail(self._file, before):
+            raise _changed(self.path, "was written over")
+        for _ in range(_LOOKS):
+            if not before.is_rewritten(now) or self._has_room(now.size):
+                return
+            # A file's time changes before its size does: this may be the moment in which a broker appends.
+            time.sleep(_BETWEEN_LOOKS)
+            now = self._identity() or now
+        raise _changed(self.path, "was written over")
+
+    def _identity(self) -> Identity | None:
+        if self._remote is not None:
+            return storage.current(self.path)
+        return of_file(self.path, os.fstat(self._file), self._file)
+
+    def _has_room(self, end: int) -> bool:
+        """Whether the file ends with zeros: one that was allocated in advance has its size from the beginning, and is filled later."""
+        start = max(end - _ROOM, 0)
+        last = os.pread(self._file, _ROOM, start) if self._remote is None else self._remote.read_at(end - start, start)
+        return not any(last)
+
+    def _gone(self) -> KolumnError:
+        return _changed(self.path, "cannot be opened: it was deleted")
+
+    def _close(self) -> None:
+        if self._remote is not None:
+            self._remote.close()
+        else:
+            os.close(self._file)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether compiled code can read it by its `descriptor`."""
+        return self._remote is None
+
+    @property
+    def opened_path(self) -> str:
+        """A path for libraries that open files by themselves: it leads to the file that is open here, whatever its name stands for now."""
+        return f"/proc/self/fd/{self._file}"
+
+    @property
+    def descriptor(self) -> int:
+        """For compiled code that reads by itself."""
+        return self._file
+
+    def read(self, start: int, end: int) -> Any:
+        """Bytes [start, end) as a read-only uint8 array with `PAD` zero bytes behind.
+
+        Releases the GIL. Raises KolumnError where the file has fewer bytes than it had when it was found.
+        """
+        size = end - start
+        buffer, view = take(size + PAD)
+        done = self._read_remote(view, start, end) if self._remote is not None else 0
+        while done < size:
+            try:
+                got = os.preadv(self._file, [view[done:size]], start + done)
+            except OSError as error:
+                raise KolumnError(f"{self.path}: cannot be read at position {start + done}: {error.strerror}") from error
+            if got == 0:
+                raise self._cut(start + done)
+            done += got
+        view[size:] = bytes(PAD)
+        return np.frombuffer(buffer, np.uint8)
+
+    def _read_remote(self, view: Any, start: int, end: int) -> int:
+        """The same over a network: small reads, as those of headers are, come out of larger ones."""
+        assert self._remote is not None
+        first, data = self._ahead
+        if not first <= start <= end <= first + len(data):
+            first, stop = start, min(max(end, start + REMOTE_BLOCK), self.size)
+            try:
+                data = self._remote.read_at(stop - start, start)
+            except (OSError, ArrowException) as error:
+                raise KolumnError(f"{self.path}: cannot be read at position {start}: {error}") from error
+            if len(data) < end - start:
+                raise self._cut(start + len(data))
+            self._ahead = first, data if len(data) <= REMOTE_BLOCK else b""
+        view[: end - start] = data[start - first : end - first]
+        return end - start
+
+    def _cut(self, position: int) -> KolumnError:
+        return KolumnError(f"{self.path}: ends at position {position} and had {self.size} bytes when it was found: cut meanwhile. {_AGAIN}")
+
+    def zeros_from(self, start: int) -> bool:
+        """Whether every byte from ``start`` to the end is zero."""
+        for at in range(start, self.size, _BLOCK):
+            stop = min(at + _BLOCK, self.size)
+            if self.read(at, stop)[: stop - at].any():
+                return False
+        return True

@@ -1,0 +1,333 @@
+"""Where segments are: files, directories, globs, URLs and lists become `Segment`s. Knows names, not formats.
+
+    <log directory>/<topic>-<partition>/<20-digit base offset>.log
+
+``.deleted`` and ``.cleaned`` files are no live data; a ``.swap`` file is the finished replacement of segments that a crash
+left in place (`kolumn.entries.replaced` finds out which). Directories named ``…-delete``, ``…-stray`` and ``…-future`` are left
+out of a log directory.
+"""
+
+import os
+import re
+import reprlib
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from kolumn.errors import ArgumentError, KolumnError
+from kolumn.source import storage
+from kolumn.source.storage import Entry, Identity
+
+LOG = ".log"
+SWAP = ".log.swap"
+CLEANED = ".log.cleaned"
+INDEXES = (".index", ".timeindex")
+SIDE_FILES = (*INDEXES, ".txnindex", ".snapshot")
+"""What lies beside a log and is called like it."""
+
+_LOOKED_AT = 100
+"""Directories on each level in which a message looks for segments that were not meant."""
+
+_BASE_OFFSET = re.compile(r"[0-9]{20}")
+_PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[0-9a-f]{32}-(?P<state>delete|future|stray))?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A segment file.
+
+    Attributes
+    ----------
+    path : str
+    topic, partition
+        From the directory's name, split at the last dash; None where it is not ``topic-partition``.
+    base_offset : int, optional
+        From the file's name, where it has Kafka's 20 digits.
+    size : int
+        Bytes, when it was looked at. A segment is never read beyond that.
+    format : str
+        How the caller says that it is to be read; carried, not looked at.
+    following : int, optional
+        Base offset of the next segment of its directory: then this one is rolled, and nothing is appended to it any more. None for
+        the last one, the active segment, and where names tell no offsets.
+    preceding : int, optional
+        Base offset of the one before it.
+    orphans : tuple of str
+        Index files without a log, of segments that would lie between this one and the next (of the first segment: or before it).
+    twin : str, optional
+        Another segment of its directory that has some of the same offsets.
+    identity : Identity, optional
+        Which file it was when it was looked at: `kolumn.source.segment_file` reads no other.
+    """
+
+    path: str
+    topic: str | None
+    partition: int | None
+    base_offset: int | None
+    size: int
+    format: str = "kafka"
+    following: int | None = field(default=None, compare=False)
+    preceding: int | None = field(default=None, compare=False)
+    orphans: tuple[str, ...] = field(default=(), compare=False)
+    twin: str | None = field(default=None, compare=False)
+    identity: Identity | None = field(default=None, compare=False)
+
+    @property
+    def state(self) -> str:
+        """One of "rolled", "active", and "unknown" where its name tells no base offset."""
+        return "unknown" if self.base_offset is None else "active" if self.following is None else "rolled"
+
+    @property
+    def is_swap(self) -> bool:
+        """Whether this replaces other segments of its directory."""
+        return self.path.endswith(SWAP)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Bytes [start, end) of a segment, cut at entries: what a task gets in place of the bytes themselves.
+
+    ``floor`` is the last offset before ``start``, -1 for none: behind damage it tells entries from their look-alikes.
+    ``transactions`` is what `kolumn.transactions.states` needs, where what became of them matters. Where a log is read from several
+    copies, ``first`` and ``behind`` say which offsets of the range count (first <= offset < behind, None for no bound; none where they
+    are the same: such a range is read for its damage alone), and ``fault`` is an error that stands for all of it.
+    """
+
+    segment: Segment
+    start: int
+    end: int
+    floor: int = -1
+    transactions: Any = field(default=None, compare=False)
+    first: int | None = None
+    behind: int | None = None
+    fault: Any = field(default=None, compare=False)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether not all offsets in it count."""
+        return self.first is not None or self.behind is not None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether no offset in it counts."""
+        return self.first is not None and self.first == self.behind
+
+    def counts(self, base: Any, last: Any) -> Any:
+        """Whether entries with these base and last offsets can have records that count; takes numbers and arrays."""
+        return (last >= (-1 if self.first is None else self.first)) & (base < (2**63 - 1 if self.behind is None else self.behind))
+
+    @classmethod
+    def whole(cls, segment: Segment) -> "Range":
+        """All of a segment."""
+        return cls(segment, 0, segment.size, (segment.base_offset or 0) - 1)
+
+
+def find_segments(source: Any, topic: str | None = None, partition: int | None = None) -> list[Segment]:
+    """Segments of ``source``, in the order of topic, partition and base offset within each of its parts.
+
+    Parameters
+    ----------
+    source : str, PathLike or iterable of those
+        A segment file of any name, a topic-partition directory, a log directory of many, or a glob of such; on this machine or behind a
+        URL, which may be a bucket's prefix.
+    topic, partition
+        In place of what directory names say.
+
+    Raises
+    ------
+    ArgumentError
+        Nothing is there, or no segment is in it.
+    """
+    segments: list[Segment] = []
+    places = Places()
+    for part in _names(source):
+        segments += _find(part, places)
+    unique = _unique(segments)
+    if topic is not None:
+        unique = [replace(segment, topic=topic) for segment in unique]
+    if partition is not None:
+        unique = [replace(segment, partition=partition) for segment in unique]
+    return unique
+
+
+def _as_it_is(segment: Segment) -> Segment:
+    """One that may be written to right now with its size, identity and tail from one look."""
+    if segment.following is not None or storage.is_url(segment.path):
+        return segment
+    now = storage.growing(segment.path)
+    return segment if now is None else replace(segment, size=now.size, identity=now)
+
+
+class Places:
+    """Where segments that are named one by one stand in their directories; each directory is listed once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, Segment]] = {}
+
+    def of(self, segment: Segment) -> Segment:
+        """The segment, with what its neighbours tell of it."""
+        if segment.base_offset is None or not segment.path.endswith((LOG, SWAP)):
+            return segment
+        folder = storage.parent(segment.path)
+        if folder not in self._known:
+            self._known[folder] = _neighbours(folder or ".")
+        known = self._known[folder].get(storage.base_name(segment.path))
+        return segment if known is None else replace(segment, following=known.following, preceding=known.preceding, orphans=known.orphans)
+
+
+def _neighbours(folder: str) -> dict[str, Segment]:
+    try:
+        return {storage.base_name(one.path): one for one in _segments_here(storage.listing(folder))}
+    except KolumnError:
+        # The file itself may be readable all the same.
+        return {}
+
+
+def _names(source: Any) -> list[str]:
+    """Names in a source argument."""
+    many = isinstance(source, Iterable) and not isinstance(source, str | bytes | bytearray | os.PathLike) and not hasattr(source, "read")
+    parts = list(source) if many else [source]
+    if not parts:
+        raise ArgumentError("no source given: name a segment file, a topic-partition directory, a log directory or a glob")
+    for part in parts:
+        if not isinstance(part, str | os.PathLike) or not isinstance(os.fspath(part), str):
+            found = f"{reprlib.repr(part)}{' in a list' if many else ''}"
+            raise ArgumentError(f"source: expected a path as str or os.PathLike, or a list of paths, found {found}")
+    return [os.fspath(part) for part in parts]
+
+
+def _unique(segments: list[Segment]) -> list[Segment]:
+    """Each file once, by whatever links or relative paths it is named twice; under another topic's name it is that topic's."""
+    folders: dict[str, str] = {}
+    found: dict[tuple[str | None, int | None, str], Segment] = {}
+    for segment in segments:
+        name = segment.path
+        if not storage.is_url(name):
+            folder = storage.parent(name)
+            if folder not in folders:
+                folders[folder] = os.path.realpath(folder)
+            name = os.path.realpath(name) if os.path.islink(name) else os.path.join(folders[folder], os.path.basename(name))
+        found.setdefault((segment.topic, segment.partition, name), segment)
+    return list(found.values())
+
+
+def _find(name: str, places: Places) -> list[Segment]:
+    name = storage.plain(name)
+    found = storage.look(name)
+    if found is None:
+        caught = storage.matches(name)
+        if not caught:
+            raise ArgumentError(f"{name}: no such file or directory")
+        return [segment for one in caught for segment in _matched(one, places)]
+    if not found.is_folder:
+        return [_as_it_is(places.of(_segment(_checked(found))))]
+    segments = _in_directory(found.name)
+    if not segments:
+        there = _further_down(found.name)
+        raise ArgumentError(f"{name}: no segment (*.log) in this directory nor in topic-partition directories one level below it{there}")
+    return segments
+
+
+def _checked(file: Entry) -> Entry:
+    """A file that the caller names himself."""
+    if not file.is_regular or (not file.size and not storage.is_url(file.name) and not storage.holds_nothing(file.name)):
+        raise ArgumentError(
+            f"{file.name}: not a regular file: a device, a socket, a pipe, or a file that the system makes up has no size or positions. "
+            "Copy what comes out of it to a file, and name that"
+        )
+    return file
+
+
+def _further_down(folder: str) -> str:
+    """Which glob to name, where segments lie a few levels deeper than a source's name reaches."""
+    names, pattern = [folder], folder
+    for _ in range(3):
+        pattern = storage.within(pattern, "*")
+        names = [below.name for name in names for below in storage.listing(name) if below.is_folder][:_LOOKED_AT]
+        if any(_in_directory(name) for name in names):
+            return f"; there are some further down: name {pattern!r}"
+    return ""
+
+
+def _matched(found: Entry, places: Places) -> list[Segment]:
+    """A glob often catches index files and checkpoints too: only directories and segments count."""
+    if found.is_folder:
+        return _in_directory(found.name)
+    return [_as_it_is(places.of(_segment(found)))] if found.is_regular and found.name.endswith((LOG, SWAP, ".checkpoint")) else []
+
+
+def _in_directory(folder: str, above: tuple[Any, ...] = ()) -> list[Segment]:
+    """Segments of a folder and of those in it. ``above`` are the folders on the way here: a link may lead back to one of them."""
+    real = storage.real_folder(folder)
+    if real is not None and real in above:
+        return []
+    entries = storage.listing(folder)
+    below = [
+        one for one in entries if one.is_folder and (match := _PARTITION.fullmatch(storage.base_name(one.name))) and not match["state"]
+    ]
+    order = sorted(below, key=lambda child: _topic_partition(storage.base_name(child.name)))
+    own = [_as_it_is(one) for one in _segments_here(entries)]
+    return own + [segment for child in order for segment in _in_directory(child.name, (*above, real))]
+
+
+def _segments_here(entries: list[Entry]) -> list[Segment]:
+    files = [one for one in entries if not one.is_folder]
+    segments = _live([_segment(file) for file in files if file.name.endswith((LOG, SWAP))], files)
+    return with_neighbours(segments, _orphans(files))
+
+
+def _orphans(files: list[Entry]) -> list[str]:
+    """Index files that are not empty and have no log beside them, not even one that is being deleted."""
+    suffixes = (LOG, SWAP, CLEANED, f"{LOG}.deleted")
+    logs = {storage.base_name(file.name).partition(".")[0] for file in files if file.name.endswith(suffixes)}
+    names = [file.name for file in files if file.size and file.name.endswith(INDEXES)]
+    return [name for name in names if _BASE_OFFSET.fullmatch(stem := storage.base_name(name).partition(".")[0]) and stem not in logs]
+
+
+def with_neighbours(segments: list[Segment], orphans: Iterable[str] = ()) -> list[Segment]:
+    """Segments of one log, each with what its neighbours tell of it; ``orphans`` are index files whose log is not there."""
+    bases = sorted({one.base_offset for one in segments if one.base_offset is not None})
+    after = dict(pairwise(bases))
+    before = {following: base for base, following in after.items()}
+    lost: dict[int, list[str]] = {}
+    for name in sorted(orphans):
+        base = int(storage.base_name(name).partition(".")[0])
+        if bases:
+            lost.setdefault(bases[max(0, bisect_right(bases, base) - 1)], []).append(name)
+
+    def placed(one: Segment, base: int) -> Segment:
+        return replace(one, following=after.get(base), preceding=before.get(base), orphans=tuple(lost.get(base, ())))
+
+    return [one if one.base_offset is None else placed(one, one.base_offset) for one in segments]
+
+
+def _live(segments: list[Segment], files: list[Entry]) -> list[Segment]:
+    """Without swap files at or above the lowest ``.cleaned`` one: Kafka deletes those on start-up, their round was not finished."""
+    cleaned = [offset for file in files if file.name.endswith(CLEANED) and (offset := _base_offset(file.name)) is not None]
+    lowest = min(cleaned, default=None)
+    live = [s for s in segments if not (s.is_swap and lowest is not None and s.base_offset is not None and s.base_offset >= lowest)]
+    return sorted(live, key=lambda s: (-1 if s.base_offset is None else s.base_offset, s.path))
+
+
+def _segment(file: Entry) -> Segment:
+    name = file.name if storage.is_url(file.name) else os.path.abspath(file.name)
+    topic, partition = _topic_partition(storage.base_name(storage.parent(name)))
+    return Segment(file.name, topic or None, partition if topic else None, _base_offset(name), file.size, identity=file.identity)
+
+
+def _topic_partition(name: str) -> tuple[str, int]:
+    match = _PARTITION.fullmatch(name)
+    return (match["topic"], int(match["partition"])) if match else ("", -1)
+
+
+def is_partition_folder(name: str) -> bool:
+    """Whether the last part of a name is one that a topic-partition's folder has."""
+    return _PARTITION.fullmatch(storage.base_name(name)) is not None
+
+
+def _base_offset(name: str) -> int | None:
+    """From Kafka's segment names alone: a snapshot's name says where it ends."""
+    digits, _, suffix = storage.base_name(name).partition(".")
+    return int(digits) if suffix.startswith("log") and _BASE_OFFSET.fullmatch(digits) else None

@@ -1,0 +1,61 @@
+"""What a broker writes beside a segment about transactions and about the topic. Hints: a file that is not sane counts as missing.
+
+.txnindex   version i16 = 0 | producer id i64 | first offset i64 | last offset i64 (of the ABORT marker) | last stable offset i64
+            one entry of 34 bytes for each aborted transaction whose marker is in the segment (``AbortedTxn``)
+.snapshot   version i16 | CRC-32C u32 over what follows | count i32 | count times 46 bytes of one producer each, of which these count:
+            producer id i64 @0, first offset of its open transaction i64 @38, -1 for none (``ProducerStateManager``)
+partition.metadata  lines ``version: 0`` and ``topic_id: `` with 22 characters of base64 (``PartitionMetadataFile``)
+"""
+
+import re
+
+import numpy as np
+
+from kolumn.cpu_fallback.machine.checksum import crc32c
+from kolumn.source.storage import read_bytes
+
+_ABORTED = np.dtype([("version", ">i2"), ("producer", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")])
+_PRODUCER = np.dtype(
+    [("producer", ">i8"), ("epoch", ">i2"), ("sequence", ">i4"), ("last", ">i8"), ("delta", ">i4"), ("timestamp", ">i8"),
+     ("coordinator", ">i4"), ("open", ">i8")]
+)  # fmt: skip
+_HEAD = 10
+_TOPIC_ID = re.compile(rb"^topic_id: *([A-Za-z0-9_-]{22})\s*$", re.MULTILINE)
+_NO_ID = "A" * 22
+
+
+def read_txnindex(name: str) -> list[tuple[int, int, int]] | None:
+    """Aborted transactions as (producer id, first offset, offset of the marker), in the order of their markers.
+
+    A fragment of an entry at the end is ignored, as Kafka does. None where the file is missing or not sane.
+    """
+    raw = read_bytes(name)
+    if raw is None:
+        return None
+    entries = np.frombuffer(raw, _ABORTED, len(raw) // _ABORTED.itemsize)
+    last = entries["last"].astype(np.int64)
+    sane = (entries["version"] == 0).all() and (entries["first"] <= entries["last"]).all() and (np.diff(last) >= 0).all()
+    if not sane or (entries["first"] < 0).any():
+        return None
+    return [(int(one["producer"]), int(one["first"]), int(one["last"])) for one in entries]
+
+
+def read_snapshot(name: str) -> dict[int, int] | None:
+    """First offset of the open transaction of each producer that has one; None where the file is missing or not sane."""
+    raw = read_bytes(name)
+    if raw is None:
+        return None
+    if len(raw) < _HEAD or int.from_bytes(raw[:2], "big") != 1:
+        return None
+    count = int.from_bytes(raw[6:_HEAD], "big", signed=True)
+    if count * _PRODUCER.itemsize != len(raw) - _HEAD or int.from_bytes(raw[2:6], "big") != crc32c(raw, 6):
+        return None
+    producers = np.frombuffer(raw, _PRODUCER, count, _HEAD)
+    return {int(one["producer"]): int(one["open"]) for one in producers if one["open"] >= 0}
+
+
+def read_topic_id(name: str) -> str | None:
+    """The id of the topic, as text; None where the file is missing or says none."""
+    found = _TOPIC_ID.search(read_bytes(name) or b"")
+    number = found[1].decode() if found else _NO_ID
+    return None if number == _NO_ID else number

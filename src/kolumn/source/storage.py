@@ -1,0 +1,386 @@
+"""Files by name: on this machine, or behind a URL on a file system that pyarrow or fsspec knows (s3://, gs://, hdfs://, memory://, …).
+
+Names are strings with ``/`` between folders, and a URL stays one: what is found below ``s3://bucket/data`` is called
+``s3://bucket/data/…``. Nothing here knows what is in a file.
+"""
+
+import glob
+import os
+import re
+import shutil
+import stat
+import time
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
+
+from pyarrow import ArrowException, fs
+
+from kolumn.errors import ArgumentError, KolumnError, MissingError
+from kolumn.source import identity
+
+Identity = identity.Identity
+_COPIED = 8 << 20
+_ONE_CALL = 100
+"""Names that the system gives in one call, at least."""
+_LISTINGS = 20
+_TICK = 1_000_000_000
+"""ns: more than from one time that a file system may give to the next; some have whole seconds."""
+_URL = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<host>[^/]*))(?P<path>.*)", re.DOTALL)
+_WILD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file or a folder."""
+
+    name: str
+    size: int
+    is_folder: bool
+    is_regular: bool = True
+    """Whether it is no device, socket or FIFO."""
+    identity: Identity | None = field(default=None, compare=False)
+    """Of a file, to find out later whether it still is the same one."""
+
+
+def is_url(name: str) -> bool:
+    """Whether a name is not one of this machine's files."""
+    return _URL.match(name) is not None
+
+
+def plain(name: str) -> str:
+    """A name without ``file:``, which is one of this machine's files."""
+    return re.sub(r"^file:(//)?(?=/)", "", name)
+
+
+def parent(name: str) -> str:
+    """Name of the folder that something is in."""
+    return name.rpartition("/")[0] if is_url(name) else os.path.dirname(name)
+
+
+def base_name(name: str) -> str:
+    """The last part of a name."""
+    return name.rpartition("/")[2]
+
+
+def beside(name: str, other: str) -> str:
+    """Name of another file in the same folder."""
+    return within(parent(name), other)
+
+
+def within(folder: str, *names: str) -> str:
+    """Name of something in a folder."""
+    return "/".join((folder, *names)) if is_url(folder) else os.path.join(folder, *names)
+
+
+def shown(name: str) -> str:
+    """A name as text: bytes that are not UTF-8, which Python holds as surrogates, as ``\\xff``. Arrow and terminals take no others."""
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def logs_last(name: str) -> tuple[bool, str]:
+    """Sorts the files of segments in the order in which they may appear: an index without its log is no segment."""
+    return name.endswith(".log"), name
+
+
+def with_suffix(name: str, suffix: str) -> str:
+    """Name of the file that differs in its last suffix."""
+    return beside(name, base_name(name).rpartition(".")[0] + suffix)
+
+
+@lru_cache(maxsize=32)
+def _file_system(root: str) -> tuple[fs.FileSystem, str]:
+    """File system of a URL's beginning, and what that beginning is called there."""
+    try:
+        return fs.FileSystem.from_uri(f"{root}/")
+    except (ArrowException, OSError, ValueError) as error:
+        reason = f"pyarrow: {error}"
+    try:
+        from fsspec.core import url_to_fs
+
+        found, path = url_to_fs(f"{root}/")
+    except ImportError as error:
+        raise MissingError(f"{root}: {reason}; fsspec: {error}: pip install 'kolumn[remote]'") from error
+    except ValueError as error:
+        raise ArgumentError(f"{root}: {reason}; fsspec: {error}") from error
+    return fs.PyFileSystem(fs.FSSpecHandler(found)), path
+
+
+def _at(url: str) -> tuple[fs.FileSystem, str, str, str]:
+    """File system, path there, and the beginnings of the URL and of the path that correspond."""
+    match = _URL.match(url)
+    assert match is not None
+    found, top = _file_system(match["root"])
+    top = top.rstrip("/")
+    return found, f"{top}/{match['path'].strip('/')}".rstrip("/") or "/", match["root"], top
+
+
+def _entry(info: fs.FileInfo, system: fs.FileSystem, root: str, top: str, details: dict[str, Any]) -> Entry:
+    path = info.path if not top or info.path.startswith(top) else f"/{info.path}"
+    name = f"{root}/{(path[len(top) :] if top else path).lstrip('/')}"
+    if info.type == fs.FileType.Directory:
+        return Entry(name, 0, True)
+    if _here(name) is not None and (found := _stat(path)) is not None:
+        return Entry(name, info.size or 0, False, identity=identity.of_file(path, found))
+    return Entry(name, info.size or 0, False, identity=identity.of_object(info, system.type_name, details))
+
+
+def _here(name: str) -> str | None:
+    """Path of one of this machine's files, None for other names."""
+    if not is_url(name):
+        return name
+    return name.removeprefix("local://") if name.startswith("local:///") else None
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
+
+
+def fsspec_of(system: fs.FileSystem) -> Any:
+    """The file system of fsspec that pyarrow calls, None where it calls none."""
+    return getattr(getattr(system, "handler", None), "fs", None)
+
+
+def _details(system: fs.FileSystem, path: str, folder: bool) -> dict[str, dict[str, Any]]:
+    """What fsspec says of a file, or of all in a folder, beyond what pyarrow passes on; by their paths."""
+    inner = fsspec_of(system)
+    if inner is None:
+        return {}
+    try:
+        found = inner.ls(path, detail=True) if folder else [inner.info(path)]
+    except (OSError, ValueError, NotImplementedError):
+        return {}
+    return {one["name"].strip("/"): one for one in found}
+
+
+def look(name: str) -> Entry | None:
+    """What is called so; None where nothing is."""
+    try:
+        if not is_url(name):
+            found = os.stat(name)
+            now = identity.of_file(name, found)
+            return Entry(name, now.size, stat.S_ISDIR(found.st_mode), stat.S_ISREG(found.st_mode), now)
+        system, path, root, top = _at(name)
+        info = system.get_file_info(path)
+        if info.type == fs.FileType.NotFound:
+            return None
+        details = _details(system, path, folder=False) if info.type == fs.FileType.File else {}
+        return _entry(info, system, root, top, details.get(path.strip("/"), {}))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ArrowException) as error:
+        raise KolumnError(f"{name}: cannot be looked at: {error}") from error
+
+
+def listing(folder: str) -> list[Entry]:
+    """Files and folders in a folder, sorted by name."""
+    try:
+        if not is_url(folder):
+            # Neither is a link to nothing, a device, a socket or a FIFO.
+            return sorted((_scanned(one) for one in _scan(folder) if one.is_file() or one.is_dir()), key=_name)
+        system, path, root, top = _at(folder)
+        infos = system.get_file_info(fs.FileSelector(path))
+        details = _details(system, path, folder=True)
+        return sorted((_entry(info, system, root, top, details.get(info.path.strip("/"), {})) for info in infos), key=_name)
+    except (OSError, ArrowException) as error:
+        raise KolumnError(f"{folder}: cannot be listed: {error}") from error
+
+
+def _scan(folder: str) -> list["os.DirEntry[str]"]:
+    """What is in a folder of this machine at one moment.
+
+    The system lists a large one in several calls, and a file that gets another name between two of them may be in none, as when a broker
+    ends a compaction. The folder's time tells, unless it was changed in the same tick of the clock: then two listings have to agree.
+    """
+    before: set[str] | None = None
+    for _ in range(_LISTINGS):
+        at = os.stat(folder).st_mtime_ns
+        with os.scandir(folder) as found:
+            entries = list(found)
+        if len(entries) <= _ONE_CALL:
+            return entries
+        unchanged, names = at == os.stat(folder).st_mtime_ns, {one.name for one in entries}
+        if unchanged and (time.time_ns() - at > _TICK or names == before):
+            return entries
+        before = names
+    raise KolumnError(f"{folder}: cannot be listed: files in it got other names each of {_LISTINGS} times. Run again when it is quiet")
+
+
+def _scanned(one: "os.DirEntry[str]") -> Entry:
+    if one.is_dir():
+        return Entry(one.path, 0, True)
+    now = identity.of_file(one.path, one.stat())
+    return Entry(one.path, now.size, False, identity=now)
+
+
+def _name(entry: Entry) -> str:
+    return entry.name
+
+
+def matches(pattern: str) -> list[Entry]:
+    """What a glob's pattern catches, sorted by name; ``*`` stays within a folder."""
+    if not is_url(pattern):
+        return [one for name in sorted(glob.glob(pattern)) if (one := look(name)) is not None]
+    match = _URL.match(pattern)
+    assert match is not None
+    found = [Entry(match["root"], 0, True)]
+    for part in filter(None, match["path"].split("/")):
+        if _WILD.search(part):
+            found = [one for folder in found if folder.is_folder for one in listing(folder.name) if fnmatchcase(base_name(one.name), part)]
+        else:
+            found = [one for folder in found if (one := look(f"{folder.name}/{part}")) is not None]
+    return found
+
+
+def read_bytes(name: str) -> bytes | None:
+    """All of a small file; None where it is missing or can't be read."""
+    try:
+        if not is_url(name):
+            with open(name, "rb") as file:
+                return file.read()
+        system, path, _, _ = _at(name)
+        with system.open_input_file(path) as file:
+            return bytes(file.read())
+    except (OSError, ArrowException):
+        return None
+
+
+def modified_ms(name: str) -> int:
+    """When a file was modified, ms since 1970."""
+    if not is_url(name):
+        try:
+            return os.stat(name).st_mtime_ns // 1_000_000
+        except OSError as error:
+            raise KolumnError(f"{name}: cannot be looked at: {error.strerror}") from error
+    system, path, _, _ = _at(name)
+    return (system.get_file_info(path).mtime_ns or 0) // 1_000_000
+
+
+def current(name: str) -> Identity | None:
+    """Which file has this name now; None where there is none."""
+    if is_url(name):
+        system, path, _, _ = _at(name)
+        if (inner := fsspec_of(system)) is not None:
+            inner.invalidate_cache(parent(path))
+    entry = look(name)
+    return None if entry is None else entry.identity
+
+
+def growing(path: str) -> Identity | None:
+    """Identity of a file of this machine to which something may be appended; None where it can't be opened."""
+    return identity.of_growing(path)
+
+
+def real_folder(name: str) -> tuple[int, int] | None:
+    """What tells a folder of this machine from others, however many links lead there; None behind a URL."""
+    path = _here(name)
+    found = None if path is None else _stat(path or ".")
+    return None if found is None else (found.st_dev, found.st_ino)
+
+
+def holds_nothing(name: str) -> bool:
+    """Whether a file of this machine whose size is 0 is empty: those of ``/proc`` say 0 and have bytes, or can't be read at all."""
+    try:
+        with open(name, "rb", buffering=0) as file:
+            return not file.read(1) or os.fstat(file.fileno()).st_size > 0
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+
+
+def open_input(url: str) -> Any:
+    """A file behind a URL for reading at any place, a ``pyarrow.NativeFile``."""
+    try:
+        system, path, _, _ = _at(url)
+        return system.open_input_file(path)
+    except (OSError, ArrowException) as error:
+        raise KolumnError(f"{url}: cannot be opened: {error}") from error
+
+
+def make_folder(name: str) -> None:
+    """Make a folder, and those that it is in."""
+    try:
+        if not is_url(name):
+            os.makedirs(name or ".", exist_ok=True)
+            return
+        system, path, _, _ = _at(name)
+        system.create_dir(path, recursive=True)
+    except (OSError, ArrowException) as error:
+        raise _unwritten(name, error) from error
+
+
+def send(path: str, url: str) -> None:
+    """Copy a file of this machine to a URL. Of one that could not be sent whole, the beginning may be there."""
+    make_folder(parent(url))
+    system, target, _, _ = _at(url)
+    try:
+        with open(path, "rb") as source, system.open_output_stream(target) as out:
+            shutil.copyfileobj(source, out, _COPIED)
+    except (OSError, ArrowException) as error:
+        raise _unwritten(url, error) from error
+
+
+def move(name: str, place: str) -> None:
+    """Give a file another name on its file system, in a folder that is there, or a folder of this machine; object stores copy."""
+    try:
+        if not is_url(name):
+            os.rename(name, place)
+            return
+        system, path, _, _ = _at(name)
+        system.move(path, _at(place)[1])
+    except (OSError, ArrowException) as error:
+        raise KolumnError(f"{name}: cannot be moved to {place}: {_reason(error)}") from error
+
+
+def remove(url: str) -> None:
+    """Remove a file behind a URL, or a folder with all that is in it; fine where nothing is there."""
+    entry = look(url)
+    if entry is None:
+        return
+    system, path, _, _ = _at(url)
+    try:
+        if entry.is_folder:
+            system.delete_dir(path)
+        else:
+            system.delete_file(path)
+    except FileNotFoundError:
+        return
+    except (OSError, ArrowException) as error:
+        raise KolumnError(f"{url}: cannot be removed: {_reason(error)}") from error
+
+
+def put(url: str, data: bytes) -> None:
+    """Write a small file behind a URL: whole, or not at all under this name, whatever its file system makes of a writer that dies."""
+    draft = f"{url}.partial"
+    make_folder(parent(url))
+    system, path, _, _ = _at(draft)
+    try:
+        with system.open_output_stream(path) as out:
+            out.write(data)
+    except (OSError, ArrowException) as error:
+        raise _unwritten(url, error) from error
+    move(draft, url)
+
+
+def file_system(name: str) -> tuple[fs.FileSystem, str]:
+    """The file system that a name is one of, and what it is called there."""
+    return _at(name)[:2] if is_url(name) else (fs.LocalFileSystem(), os.path.abspath(name))
+
+
+def forget(system: fs.FileSystem) -> None:
+    """Let go of what is remembered of a file system: another process may have changed it since."""
+    if (inner := fsspec_of(system)) is not None:
+        inner.invalidate_cache()
+
+
+def _unwritten(name: str, error: Exception) -> KolumnError:
+    return KolumnError(f"{name}: cannot be written: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,114 @@
+"""What became of transactions, and rows by it: ``isolation_level="read_committed"`` and the column ``transaction``.
+
+A consumer that reads committed records leaves out the batches of aborted transactions and everything from the last stable
+offset on, the first offset of the earliest transaction that is still open (``Fetcher``, KIP-98).
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.arrow.filter import keep
+from kolumn.formats import table
+from kolumn.options import Options
+
+COLUMN = "transaction"
+STATES = ("none", "committed", "aborted", "open")
+NONE, COMMITTED, ABORTED, OPEN = range(4)
+"""States of a record, indices into `STATES`."""
+_NEEDED = ("offset", "producerId", "isTransactional")
+
+
+@dataclass(frozen=True)
+class Transactions:
+    """The transactions of one topic-partition that were not committed.
+
+    Attributes
+    ----------
+    aborted : tuple of (int, int, int)
+        Producer id, first offset, offset of the ABORT marker.
+    open : tuple of (int, int)
+        Producer id and first offset of what had no marker at the end of the log.
+    """
+
+    aborted: tuple[tuple[int, int, int], ...] = ()
+    open: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def last_stable_offset(self) -> int | None:
+        """Where a committed reader has to stop; None at the end of the log."""
+        return min((first for _, first in self.open), default=None)
+
+    @cached_property
+    def _ranges(self) -> Any:
+        """Aborted and open transactions as (producer id, first, last, state), by producer and first offset."""
+        rows = [(*one, ABORTED) for one in self.aborted] + [(*one, 2**63 - 1, OPEN) for one in self.open]
+        return np.array(sorted(rows), np.int64).reshape(-1, 4)
+
+    def states(self, producer: Any, offset: Any, transactional: Any) -> Any:
+        """State of each record, an index into `STATES`; a marker has the state of the transaction that it ends.
+
+        Parameters
+        ----------
+        producer, offset : int64 array of n
+        transactional : bool array of n
+        """
+        states = np.where(transactional, COMMITTED, NONE)
+        for mine in np.unique(producer[transactional]):
+            ranges = self._ranges[self._ranges[:, 0] == mine]
+            if len(ranges):
+                rows = np.flatnonzero(transactional & (producer == mine))
+                at = np.searchsorted(ranges[:, 1], offset[rows], side="right") - 1
+                within = (at >= 0) & (offset[rows] <= ranges[at, 2])
+                states[rows[within]] = ranges[at[within], 3]
+        return states
+
+
+def states_of(transactions: Transactions, rows: Any) -> Any:
+    """State of each batch, an index into `STATES`: all records of a batch are of one transaction, but in a `kip98_draft` set.
+
+    Parameters
+    ----------
+    rows : int64 array of shape (n, `table.WIDTH`)
+    """
+    return transactions.states(rows[:, table.PRODUCER_ID], rows[:, table.BASE_OFFSET], rows[:, table.TRANSACTIONAL] != 0)
+
+
+def matter(options: Options) -> bool:
+    """Whether the options ask what became of transactions."""
+    return options.isolation_level == "read_committed" or COLUMN in options.columns
+
+
+def to_decode(options: Options, transactions: Transactions | None) -> Options:
+    """What has to be decoded for `settle` to give what ``options`` ask for."""
+    if transactions is None:
+        return options
+    columns = [name for name in options.columns if name != COLUMN]
+    columns += [name for name in _NEEDED if name not in columns]
+    return replace(options, columns=tuple(columns), end_offset=end_of(options, transactions))
+
+
+def end_of(options: Options, transactions: Transactions) -> int | None:
+    """Where the options let a reader stop: a committed one at the last stable offset."""
+    end, stable = options.end_offset, transactions.last_stable_offset
+    if options.isolation_level == "read_committed" and stable is not None:
+        end = stable if end is None else min(end, stable)
+    return end
+
+
+def settle(batch: pa.RecordBatch, options: Options, transactions: Transactions | None) -> pa.RecordBatch:
+    """The columns that ``options`` ask for, of a batch decoded as `to_decode` says, without aborted records where they say so."""
+    if transactions is None:
+        return batch
+    producer, offset = (batch.column(name).to_numpy() for name in ("producerId", "offset"))
+    states = transactions.states(producer, offset, batch.column("isTransactional").to_numpy(zero_copy_only=False))
+    names = pa.DictionaryArray.from_arrays(pa.array(states, pa.int8()), list(STATES)).cast(pa.string())
+    found = pa.RecordBatch.from_arrays(
+        [names if name == COLUMN else batch.column(name) for name in options.columns], names=list(options.columns)
+    )
+    if options.isolation_level != "read_committed" or not (states == ABORTED).any():
+        return found
+    return keep(found, states != ABORTED)

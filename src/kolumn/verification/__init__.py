@@ -1,0 +1,1 @@
+"""What `kolumn.verify` returns."""

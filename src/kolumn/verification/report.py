@@ -1,0 +1,67 @@
+"""What `kolumn.verify` found."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from kolumn.damage.findings import Damage
+from kolumn.damage.remarks import remark_table
+from kolumn.decode.result import Tally
+from kolumn.schema import DAMAGE_SCHEMA, SEGMENT_SCHEMA
+from kolumn.source.segments import Segment
+from kolumn.source.storage import shown
+
+
+@dataclass(frozen=True)
+class Report:
+    """Result of a verification.
+
+    Attributes
+    ----------
+    damage : pa.Table
+        One row for each damaged stretch, columns of `schema.DAMAGE_SCHEMA`.
+    segments : pa.Table
+        One row for each segment, columns of `schema.SEGMENT_SCHEMA`.
+    remarks : pa.Table
+        No damage, and yet something to know, columns of `schema.REMARK_SCHEMA`: absent offsets, for example. Kinds: `remarks.Kind`.
+    batches, records, bytes : int
+        Intact entries, their records (control records too), and bytes looked at.
+    inflated_by_cpu : int
+        Of those that a GPU decoded, how many the codecs of the CPU inflated for it: what nvCOMP can't do, or must not.
+    """
+
+    damage: pa.Table
+    segments: pa.Table
+    remarks: pa.Table
+    batches: int
+    records: int
+    bytes: int
+    inflated_by_cpu: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is damaged. A truncated last entry and a zero-filled tail of an active segment are no damage."""
+        return self.damage.num_rows == 0
+
+
+def damage_table(pieces: Iterable[Damage]) -> pa.Table:
+    """Damage as an Arrow table."""
+    names = DAMAGE_SCHEMA.names
+    rows = [(shown(d.segment), d.position, d.size, d.base_offset, d.last_offset, d.reason, d.records_lost) for d in pieces]
+    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], DAMAGE_SCHEMA)
+
+
+def make_report(found: list[tuple[Segment, Tally]], remarks: list[pa.Table]) -> Report:
+    """Report from what was found in each segment, and what there is to remark."""
+    names = SEGMENT_SCHEMA.names
+    rows = [(shown(s.path), s.size, t.valid_bytes, t.batches, t.records, t.tail, t.tail_bytes, s.state) for s, t in found]
+    return Report(
+        damage_table(piece for _, tally in found for piece in tally.damage),
+        pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], SEGMENT_SCHEMA),
+        pa.concat_tables([remark_table(one for _, tally in found for one in tally.remarks), *remarks]),
+        sum(tally.batches for _, tally in found),
+        sum(tally.records for _, tally in found),
+        sum(segment.size for segment, _ in found),
+        sum(tally.inflated_by_cpu for _, tally in found),
+    )

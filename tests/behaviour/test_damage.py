@@ -1,0 +1,232 @@
+"""Damage, and bytes of whole batches inside a record's value: everything intact comes back, and nothing else."""
+
+import os
+import random
+import struct
+
+import crc32c
+import pytest
+
+import kolumn
+from kolumn.formats import crc
+from kolumn.recovery.resync import Search
+
+BASE = 100
+
+
+def zigzag(number: int) -> bytes:
+    raw, out = (number << 1) ^ (number >> 63), b""
+    while raw > 0x7F:
+        out += bytes([raw & 0x7F | 0x80])
+        raw >>= 7
+    return out + bytes([raw])
+
+
+def batch(base: int, values: list[bytes]) -> bytes:
+    """A format 2 batch, uncompressed, null keys."""
+    records = b""
+    for delta, value in enumerate(values):
+        body = b"\0" + zigzag(0) + zigzag(delta) + zigzag(-1) + zigzag(len(value)) + value + zigzag(0)
+        records += zigzag(len(body)) + body
+    rest = struct.pack(">hiqqqhii", 0, len(values) - 1, 1000, 1000, -1, -1, -1, len(values)) + records
+    return struct.pack(">qiibI", base, 9 + len(rest), 0, 2, crc32c.crc32c(rest)) + rest
+
+
+def segment(nested: int | None, nested_batches: int, at: int) -> list[bytearray]:
+    """Six batches of four records; batch ``at`` has whole batches with offsets from ``nested`` on in a value."""
+    rng, batches = random.Random(5), []
+    for i in range(6):
+        values = [rng.randbytes(30) for _ in range(4)]
+        if i == at and nested is not None:
+            inside = b"".join(batch(nested + 4 * k, [b"nested"] * 4) for k in range(nested_batches))
+            values[1] = b"before" + inside + b"behind"
+        batches.append(bytearray(batch(BASE + 4 * i, values)))
+    return batches
+
+
+def length(value):
+    return lambda batches, at: struct.pack_into(">i", batches[at], 8, value)
+
+
+def flip(batches, at):
+    batches[at][70] ^= 0x10
+
+
+def flip_and_length(batches, at):
+    flip(batches, at)
+    struct.pack_into(">i", batches[at], 8, 60)
+
+
+def two_in_a_row(batches, at):
+    flip(batches, at)
+    if at + 1 < len(batches):
+        batches[at + 1][75] ^= 1
+
+
+def crc_field(batches, at):
+    batches[at][17] ^= 1
+
+
+def magic(batches, at):
+    batches[at][16] = 5
+
+
+def off_by_some(batches, at):
+    struct.pack_into(">i", batches[at], 8, len(batches[at]) - 12 + 7)
+
+
+def bytes_missing(batches, at):
+    del batches[at][64:80]
+
+
+def flip_before_a_cut(batches, at):
+    flip(batches, at)
+    batches[-1] = batches[-1][:-20]
+
+
+def flip_before_zeros(batches, at):
+    flip(batches, at)
+    batches.append(bytearray(500))
+
+
+DAMAGE = {
+    "payload": flip,
+    "crc field": crc_field,
+    "magic": magic,
+    "length too small": length(60),
+    "length below the smallest": length(3),
+    "length huge": length(1 << 28),
+    "length negative": length(-5),
+    "length zero": length(0),
+    "length a little too large": off_by_some,
+    "payload and length": flip_and_length,
+    "two in a row": two_in_a_row,
+    "bytes missing": bytes_missing,
+    "payload, and the last batch cut": flip_before_a_cut,
+    "payload, and zeros behind": flip_before_zeros,
+}
+
+
+@pytest.mark.parametrize("at", [0, 3, 5])
+@pytest.mark.parametrize("nested_batches", [1, 3])
+@pytest.mark.parametrize("nested", [None, 0, 96, 99, 112, 113, 114, 116, 118, 200])
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_all_that_is_intact_comes_back(tmp_path, kind, nested, nested_batches, at):
+    batches = segment(nested, nested_batches, at)
+    DAMAGE[kind](batches, at)
+    lost = {at}
+    if kind == "two in a row":
+        lost.add(at + 1)
+    if kind == "payload, and the last batch cut":
+        lost.add(5)
+    path = tmp_path / f"{BASE:020}.log"
+    path.write_bytes(b"".join(batches))
+    want = [BASE + 4 * i + k for i in range(6) if i not in lost for k in range(4)]
+
+    assert kolumn.read(path, columns=["offset"], errors="skip")["offset"].to_pylist() == want
+
+    report = kolumn.verify(path)
+    assert report.records == len(want)
+    start = sum(map(len, batches[:at]))
+    cut_off = at == 5 and kind in ("bytes missing", "payload, and the last batch cut", "length huge", "length a little too large")
+    if cut_off and report.ok:
+        assert report.segments["tail"].to_pylist() == ["truncated"]
+        return
+    damage = report.damage.to_pylist()
+    assert damage[0]["position"] == start
+    with pytest.raises(kolumn.CorruptBatchError) as caught:
+        kolumn.read(path)
+    assert (caught.value.segment, caught.value.position) == (str(path), start)
+    assert caught.value.base_offset == BASE + 4 * at
+
+
+def test_nested_batches_of_an_intact_segment_are_data(tmp_path):
+    path = tmp_path / f"{BASE:020}.log"
+    path.write_bytes(b"".join(segment(200, 3, 3)))
+    assert kolumn.verify(path).ok
+    assert kolumn.read(path).num_rows == 24
+
+
+def test_a_huge_length_in_mid_file_is_reported(tmp_path):
+    """Java takes it for the end of the file and drops the rest in silence."""
+    batches = segment(None, 0, 2)
+    struct.pack_into(">i", batches[2], 8, 1 << 30)
+    path = tmp_path / f"{BASE:020}.log"
+    path.write_bytes(b"".join(batches))
+    with pytest.raises(kolumn.CorruptBatchError, match=f"position {len(batches[0]) + len(batches[1])}, base offset 108: batch length"):
+        kolumn.read(path)
+    (damage,) = kolumn.verify(path).damage.to_pylist()
+    assert (damage["position"], damage["size"]) == (len(batches[0]) + len(batches[1]), len(batches[2]))
+
+
+def test_error_text_says_all(tmp_path):
+    batches = segment(None, 0, 1)
+    flip(batches, 1)
+    path = tmp_path / f"{BASE:020}.log"
+    path.write_bytes(b"".join(batches))
+    with pytest.raises(kolumn.CorruptBatchError) as caught:
+        kolumn.read(path)
+    text = str(caught.value)
+    for part in (
+        str(path),
+        f"position {len(batches[0])}",
+        "base offset 104",
+        "crc: expected the stored checksum 0x",
+        "found 0x",
+        "errors='skip'",
+    ):
+        assert part in text
+
+
+def test_a_record_is_named(tmp_path):
+    """A right checksum over a wrong record: key length 99 in record 2."""
+    good = batch(BASE, [b"a", b"b", b"c", b"d"])
+    body = bytearray(good[21:])
+    body[good.index(b"\x01\x02c", 61) - 21] = 0xC6
+    body[good.index(b"\x01\x02c", 61) - 21 + 1] = 0x01
+    path = tmp_path / f"{BASE:020}.log"
+    path.write_bytes(good[:17] + struct.pack(">I", crc32c.crc32c(bytes(body))) + bytes(body))
+    with pytest.raises(kolumn.CorruptBatchError) as caught:
+        kolumn.read(path)
+    assert (caught.value.record, caught.value.field) == (2, "key length")
+    assert "found 99 at byte" in str(caught.value)
+    (damage,) = kolumn.verify(path).damage.to_pylist()
+    assert (damage["baseOffset"], damage["lastOffset"], damage["recordsLost"]) == (100, 103, 4)
+
+
+def test_a_file_that_shrinks_gives_an_error(tmp_path, monkeypatch):
+    path = tmp_path / f"{BASE:020}.log"
+    path.write_bytes(b"".join(segment(None, 0, 0)))
+    from kolumn.source.segment_file import SegmentFile
+    from kolumn.source.segments import find_segments
+
+    (found,) = find_segments(path)
+    os.truncate(path, 50)
+    with SegmentFile(found) as file, pytest.raises(kolumn.KolumnError, match="cut meanwhile"):
+        file.read(0, found.size)
+
+
+def test_the_checksum_of_a_damaged_batch_is_not_made_in_python(tmp_path, monkeypatch):
+    """A batch may have a gigabyte; the functions that are the formats' reference make some megabytes a second."""
+
+    def never(*_):
+        raise AssertionError("bytes are walked in Python")
+
+    batches = segment(None, 0, 0)
+    flip(batches, 2)
+    path = tmp_path / f"{BASE:020}.log"
+    path.write_bytes(b"".join(batches))
+    monkeypatch.setattr(crc, "crc_bytes", never)
+    (damage,) = kolumn.verify(path).damage.to_pylist()
+    assert f"found 0x{crc32c.crc32c(bytes(batches[2][21:])):08x}" in damage["reason"]
+
+
+def test_claims_of_entries_are_not_looked_at_one_by_one(tmp_path, monkeypatch):
+    """Behind damage each position could be an entry's: those whose checksums are wrong stay in compiled code, whatever they claim."""
+    looked_at = []
+    monkeypatch.setattr(Search, "_chain", lambda self, position, floor: looked_at.append(position))
+    path = tmp_path / f"{BASE:020}.log"
+    for claim in (b"\0\0\0\x20", b"\0\x01\0\0", b"\0\x50\0\0"):
+        path.write_bytes((bytes(8) + claim) * 100_000)
+        assert kolumn.read(path, errors="skip").num_rows == 0
+    assert len(looked_at) < 1000

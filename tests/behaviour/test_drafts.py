@@ -1,0 +1,209 @@
+"""What the drafts' documents say beyond layouts: bad fields named, formats told apart by checksums, transactions, remarks."""
+
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import crc32c
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kit import drafts
+from kit.encoder import TRANSACTIONAL, Record, batch, message, raw_batch, uvarint
+from kolumn.entries.headers import headers
+from kolumn.errors import ArgumentError, Code, CorruptBatchError, FormatError
+from kolumn.formats import kip87
+from kolumn.source.segments import Segment
+
+TIME = 1_700_000_000_000
+ONE = Record(0, b"k", b"v", TIME)
+
+
+def entry(offset: int, covered: bytes) -> bytes:
+    return struct.pack(">qiI", offset, 4 + len(covered), zlib.crc32(covered)) + covered
+
+
+def compact_entry(covered: bytes) -> bytes:
+    return struct.pack(">q", 0) + uvarint(len(covered) + 9) + struct.pack(">ibI", 0, 3, crc32c.crc32c(covered)) + covered
+
+
+def set_of(body: bytes, span: int = 1, codec: int = 0) -> bytes:
+    return drafts.message_set(0, [body], span, codec=codec)
+
+
+def message_of(attributes: int, rest: bytes, delta: bytes = b"\0") -> bytes:
+    body = struct.pack(">Bq", attributes, TIME) + delta + rest
+    return uvarint(len(body) + 4) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def compact_of(*records: bytes) -> bytes:
+    return drafts.compact_batch(0, records, last_delta=0, base_timestamp=0, max_delta=0)
+
+
+WRONG: list[tuple[str, bytes, Code, str]] = [
+    ("enriched", drafts.tagged(ONE, 5), Code.MESSAGE_TYPE, "attributes: expected type 0 to 3"),
+    ("enriched", drafts.tagged(ONE, 12), Code.MESSAGE_TYPE, "attributes"),
+    ("enriched", drafts.tagged(ONE, tag_length=-2), Code.TAG_LENGTH, "tag length: expected -1 for none"),
+    ("enriched", drafts.tagged(ONE, tag_length=500), Code.TAG_LENGTH, "found 500 at byte 22"),
+    ("enriched", drafts.tagged(ONE, tags=b"\0" + bytes(7)), Code.TAG, "tags: expected a broker timestamp"),
+    ("enriched", drafts.tagged(ONE, tags=drafts.time_tag(TIME) + b"\x20\0"), Code.TAG, "tags"),
+    ("enriched", drafts.tagged_wrapper(0, [drafts.tagged(ONE)] * 2, 1, tags=drafts.count_tag(3)), Code.TAG_COUNT, "3 in the tag, 2 in"),
+    ("enriched", drafts.tagged_wrapper(0, [drafts.tagged(ONE)], 1, tags=drafts.count_tag(-1)), Code.TAG_COUNT, "-1 in the tag, 1 in"),
+    ("enriched", drafts.tagged_wrapper(0, [message(0, ONE)], 1), Code.INNER_MAGIC, "inner magic"),
+    ("enriched", drafts.tagged_wrapper(0, [drafts.tagged(ONE, 1)], 1), Code.INNER_COMPRESSED, "inner attributes"),
+    ("enriched", drafts.tagged_wrapper(0, [drafts.tagged(ONE, 7 | 8)], 1), Code.MESSAGE_TYPE, "record 0: attributes"),
+    ("enriched", drafts.tagged(Record(0, None, None, -1), 1), Code.NULL_WRAPPER, "value length"),
+    ("enriched", entry(0, struct.pack(">bBii", 1, 0, -1, -1)), Code.ENRICHED_SIZE, "message size: expected at least 22"),
+    ("enriched", entry(0, struct.pack(">bBiiii", 1, 0, -1, -1, 77, -1)), Code.KEY_LENGTH, "found 77"),
+    ("enriched", entry(0, struct.pack(">bBiiii", 1, 0, -1, -1, -1, 77)), Code.VALUE_LENGTH, "found 77"),
+    ("enriched", batch([ONE]), Code.BAD_MAGIC, "magic: expected one that the format has"),
+    ("kip98-draft", set_of(message_of(0, b"\1kv")[:-4] + bytes(4)), Code.RECORD_CRC, "record 0: message crc"),
+    ("kip98-draft", set_of(message_of(4 | 1, b"v")), Code.CONTROL_KEY, "record 0: key"),
+    ("kip98-draft", set_of(message_of(0, b"\x09kv")), Code.KEY_LENGTH, "record 0: key length.*found 9"),
+    ("kip98-draft", set_of(message_of(1 | 2, b"v")), Code.RECORD_END, "record 0: record length"),
+    ("kip98-draft", set_of(message_of(0, b"", b"\xff\xff\xff\xff\xff")), Code.OFFSET_DELTA, "record 0: offset delta"),
+    ("kip98-draft", set_of(b"\x40" + bytes(20)), Code.RECORD_LENGTH, "record 0: record length"),
+    ("kip98-draft", set_of(b"\x02" + bytes(2)), Code.RECORD_LENGTH, "record length"),
+    ("kip98-draft", entry(0, struct.pack(">bhi", 2, 0, 1)), Code.BAD_LENGTH, "batch length"),
+    ("kip98-draft", set_of(message_of(0, b"\1kv"), codec=4), Code.CODEC_NOT_ALLOWED, "found 4"),
+    ("v3-compact", compact_entry(b"\0\x80" + b"\xff" * 40), Code.BATCH_HEADER, "batch header: expected varints"),
+    ("v3-compact", compact_entry(b"\0\x80" + b"\0" + b"\x80" * 10 + bytes(20)), Code.BATCH_HEADER, "batch header"),
+    ("v3-compact", compact_of(b"\x0c" + b"\xff" * 6), Code.TIMESTAMP_DELTA, "timestamp delta"),
+    ("v3-compact", compact_of(*[b"\0"] * 3), Code.RECORDS_MISSING, "record count"),
+    ("kip87", drafts.flagged_wrapper(0, [drafts.flagged(ONE, magic=3)], 1), Code.INNER_MAGIC, "inner magic"),
+    ("kip87", drafts.flagged(ONE, 4), Code.CODEC_NOT_ALLOWED, "attributes"),
+    ("kip87", drafts.flagged(ONE, 0, magic=3), Code.BAD_MAGIC, "magic"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("format", "data", "code", "text"), WRONG, ids=[f"{one[0]}-{one[2].name}-{i}" for i, one in enumerate(WRONG)])
+def test_what_is_wrong_is_named(tmp_path: Path, format: str, data: bytes, code: Code, text: str) -> None:
+    good = {"enriched": drafts.tagged, "kip87": drafts.flagged}.get(format, lambda record: message(0, record))(Record(5, b"a", b"b", TIME))
+    path = tmp_path / "a.log"
+    path.write_bytes(data + good)
+    with pytest.raises(CorruptBatchError, match=text) as caught:
+        kolumn.read(path, format=format)
+    assert (caught.value.code, caught.value.position) == (code, 0)
+    assert isinstance(caught.value, FormatError) == (code in (Code.MESSAGE_TYPE, Code.BAD_MAGIC, Code.CODEC_NOT_ALLOWED))
+    assert kolumn.read(path, format=format, columns=["offset"], errors="skip")["offset"].to_pylist() == [5]
+    report = kolumn.verify(path, format=format)
+    assert (report.ok, report.records) == (False, 1)
+
+
+def test_what_follows_an_unknown_tag_is_ignored(tmp_path: Path) -> None:
+    cut = drafts.time_tag(TIME) + b"\x63\x20"
+    twice = drafts.time_tag(1) + drafts.count_tag(7) + drafts.time_tag(TIME + 1)
+    data = drafts.tagged(ONE, seconds=9, tags=cut) + drafts.tagged(Record(1, None, b"", 0), seconds=9, tags=twice)
+    data += drafts.tagged(Record(2, None, b"", 0), seconds=9, tags=None) + drafts.tagged(Record(3, None, b"", 0), seconds=-1, tag_length=0)
+    path = tmp_path / "a.log"
+    path.write_bytes(data)
+    columns = ["timestampMs", "timestampSeconds", "brokerTimestampMs"]
+    assert [tuple(row.values()) for row in kolumn.read(path, format="enriched", columns=columns).to_pylist()] == [
+        (TIME, 9, TIME), (TIME + 1, 9, TIME + 1), (9000, 9, None), (-1, None, None),
+    ]  # fmt: skip
+
+
+def test_tags_beyond_the_window_of_headers(tmp_path: Path) -> None:
+    """An enriched header has no largest size: the walk over headers asks for as many bytes as there are tags."""
+    data = drafts.tagged(Record(0, None, b"x" * 70_000, -1), tags=drafts.time_tag(TIME) * 9000) * 2
+    path = tmp_path / "a.log"
+    path.write_bytes(data)
+    found = kolumn.batches(path, format="enriched", check_crcs=False)
+    assert found["maxTimestampMs"].to_pylist() == [TIME, TIME]
+
+
+def test_compact_and_shipped_in_one_file(tmp_path: Path) -> None:
+    records = [drafts.bare_record(Record(7, b"a", b"b", TIME), 7, TIME)]
+    real = drafts.compact_batch(7, records, last_delta=0, base_timestamp=TIME, max_delta=0, leader_epoch=0x03030303)
+    path = tmp_path / "a.log"
+    path.write_bytes(real + batch([Record(8, b"c", b"d", TIME)]) + message(1, Record(9, None, b"e", TIME)) + real)
+    found = kolumn.read(path, format="v3-compact", columns=["offset", "magic"]).to_pylist()
+    assert [tuple(row.values()) for row in found] == [(7, 3), (8, 2), (9, 1), (7, 3)]
+    damaged = bytearray(real + real)
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(CorruptBatchError, match=f"position {len(real)}, base offset 7: crc"):
+        kolumn.read(path, format="v3-compact")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("right", [True, False])
+def test_checksums_decide_where_both_frames_fit(tmp_path: Path, right: bool) -> None:
+    """A shipped batch whose size begins with 0x20, a varint of 32, and whose leader epoch has a 3 where format 3 has its magic."""
+    data = bytearray(raw_batch(bytes((0x20 << 24) + 100), 0, leader_epoch=0x00030000))
+    assert data[8] == 0x20
+    data[-1] ^= not right
+    path = tmp_path / "a.log"
+    path.write_bytes(data)
+    [first, *rest] = kolumn.batches(path, format="v3-compact", errors="skip").to_pylist()
+    assert (first["magic"], first["size"], first["crcValid"], rest) == ((2, len(data), True, []) if right else (3, 41, False, rest))
+    [first, *_] = kolumn.batches(path, format="v3-compact", errors="skip", check_crcs=False).to_pylist()
+    assert first["magic"] == 3
+
+
+def test_kip98_transactions(tmp_path: Path) -> None:
+    """Markers are messages of a set; two of one set may end two transactions of their producer."""
+
+    def part(offset: int, producer: int, *messages: tuple[int, bytes, bool]) -> bytes:
+        made = [drafts.set_message(Record(at, key, None if control else b"v", TIME), offset, control) for at, key, control in messages]
+        return drafts.message_set(offset, made, messages[-1][0] - offset + 1, flags=TRANSACTIONAL, producer=(producer, 0, 0))
+
+    abort, commit = b"\0\0\0\1", b"\0\0\0\0"
+    data = part(0, 1, (0, b"a", False), (1, abort, True), (2, b"b", False), (3, commit, True)) + part(4, 2, (4, b"c", False))
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(data + message(0, Record(5, b"d", b"v", -1)))
+    states = kolumn.read(folder, format="kip98-draft", columns=["offset", "transaction"]).to_pylist()
+    assert [tuple(row.values()) for row in states] == [(0, "aborted"), (2, "committed"), (4, "open"), (5, "none")]
+    committed = kolumn.read(folder, format="kip98-draft", columns=["offset"], isolation_level="read_committed")
+    assert committed["offset"].to_pylist() == [2]
+
+
+def test_sequences_and_epochs_wrap(tmp_path: Path) -> None:
+    data = drafts.message_set(0, [drafts.set_message(Record(i, None, b"", TIME), 0) for i in range(4)], 4, producer=(1, 32767, 2**31 - 2))
+    path = tmp_path / "a.log"
+    path.write_bytes(data)
+    found = kolumn.read(path, format="kip98-draft", columns=["sequence", "producerEpoch"])
+    assert found["sequence"].to_pylist() == [2**31 - 2, 2**31 - 1, 0, 1]
+    # The next set goes on where this one's span ends, and an epoch follows the largest one with 0.
+    table = pa.table({"offset": [4], "producerId": [1], "producerEpoch": [0], "sequence": [2], "value": [b"x"]})
+    kolumn.write(table, tmp_path / "b.log", format="kip98-draft")
+    assert kolumn.batches(tmp_path / "b.log", format="kip98-draft")["baseSequence"].to_pylist() == [2]
+
+
+def test_tombstones_of_kip87(tmp_path: Path) -> None:
+    columns = {"offset": [0, 1, 2], "key": [b"a"] * 3, "value": [b"why", None, b"v"], "tombstone": [True, None, None]}
+    kolumn.write(pa.table(columns), tmp_path / "a.log", format="kip87", codec="gzip")
+    assert kolumn.read(tmp_path / "a.log", format="kip87", columns=["tombstone"])["tombstone"].to_pylist() == [True, True, False]
+    with pytest.raises(ArgumentError, match="the record at offset 1 has no value and is no tombstone"):
+        kolumn.write(pa.table(columns | {"tombstone": [True, False, None]}), tmp_path / "b.log", format="kip87")
+    assert [kip87.should_retain(*case) for case in ((0, True, False), (1, False, True), (2, True, False), (2, False, True))] == [
+        False, True, True, False,
+    ]  # fmt: skip
+    (tmp_path / "c.log").write_bytes(
+        drafts.flagged(Record(9, b"a", None, TIME)) + drafts.flagged(Record(10, b"a", None, TIME), drafts.TOMBSTONE)
+    )
+    report = kolumn.verify(tmp_path / "c.log", format="kip87")
+    assert report.ok
+    assert report.remarks.select(["position", "offset"]).to_pylist() == [{"position": 0, "offset": 9}]
+
+
+def test_headers_know_where_enriched_sets_end(tmp_path: Path) -> None:
+    """What planning in Spark needs of every segment, though only inflating tells."""
+
+    def wrapper(offset: int, *inner: int) -> bytes:
+        return drafts.tagged_wrapper(offset, [drafts.tagged(Record(i, None, b"", -1)) for i in inner], 1, tags=drafts.count_tag(len(inner)))
+
+    path = tmp_path / "a.log"
+    path.write_bytes(wrapper(0, 0, 1) + wrapper(10, 0, 5) + wrapper(20, 0, 7))
+    assert kolumn.batches(path, format="enriched")["lastOffset"].to_pylist() == [None, None, None]
+    segment = Segment(str(path), None, None, None, path.stat().st_size, "enriched")
+    assert [rows[:, 3].tolist() for rows in headers(segment)] == [[9, 19, 27]]
+
+
+@pytest.mark.parametrize("format", ["csv", "Kafka", ""])
+def test_unknown_formats(tmp_path: Path, format: Any) -> None:
+    with pytest.raises(ArgumentError, match="expected one of kafka, enriched, kip98-draft, v3-compact, kip87"):
+        kolumn.read(tmp_path, format=format)

@@ -1,0 +1,159 @@
+"""Segments behind URLs: the same rows as from this machine's files, whatever file system it is."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kolumn.errors import ArgumentError, KolumnError
+from kolumn.source import storage
+from kolumn.source.segments import find_segments
+
+fsspec = pytest.importorskip("fsspec")
+CORPUS = Path(__file__).parent.parent / "data" / "corpus"
+CASES = ["upgraded", "transactional", "compacted", "v2-java", "unclean"]
+
+
+@pytest.fixture(scope="module")
+def memory() -> str:
+    """A bucket with all cases."""
+    system = fsspec.filesystem("memory")
+    for case in CASES:
+        system.put(str(CORPUS / case), f"/bucket/{case}", recursive=True)
+    return "memory://bucket"
+
+
+def _urls(case: str, memory: str) -> list[str]:
+    return [f"{memory}/{case}", f"local://{CORPUS / case}", f"file://{CORPUS / case}"]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("options", [{}, {"threads": 1, "binary": "view"}, {"start_offset": 100, "end_offset": 400}, {"errors": "skip"}])
+def test_the_same_rows(memory: str, case: str, options: dict[str, Any]) -> None:
+    columns = ["offset", "key", "value", "topic", "partition", "timestamp"]
+    expected = kolumn.read(CORPUS / case, columns=columns, **options)
+    for url in _urls(case, memory):
+        assert kolumn.read(url, columns=columns, **options).equals(expected), url
+        assert kolumn.batches(url).drop("segment").equals(kolumn.batches(CORPUS / case).drop("segment")), url
+
+
+def test_transactions(memory: str) -> None:
+    columns = ["offset", "transaction"]
+    expected = kolumn.read(CORPUS / "transactional", columns=columns, isolation_level="read_committed")
+    assert kolumn.read(f"{memory}/transactional", columns=columns, isolation_level="read_committed").equals(expected)
+
+
+def test_names(memory: str) -> None:
+    one = find_segments(f"{memory}/upgraded/*/*.log")
+    assert [segment.path.rpartition("/")[2] for segment in one] == [s.path.rpartition("/")[2] for s in find_segments(CORPUS / "upgraded")]
+    assert [(s.topic, s.partition, s.base_offset, s.size) for s in one] == [
+        (s.topic, s.partition, s.base_offset, s.size) for s in find_segments(CORPUS / "upgraded")
+    ]
+    assert one[0].path.startswith(f"{memory}/upgraded/")
+    [alone] = find_segments(one[0].path)
+    assert alone == one[0]
+    assert len(find_segments([f"{memory}/upg*", f"{memory}/upgraded"])) == len(one)
+    assert (
+        kolumn.read(alone.path).num_rows
+        == kolumn.read(CORPUS / "upgraded" / storage.base_name(storage.parent(alone.path)) / storage.base_name(alone.path)).num_rows
+    )
+
+
+def _files(url: str) -> dict[str, bytes]:
+    system, path = fsspec.core.url_to_fs(url)
+    return {name.rpartition(path)[2]: system.cat_file(name) for name in system.find(path)}
+
+
+@pytest.mark.parametrize("target", ["a path", "memory://made"])
+def test_conversion_and_compaction(memory: str, tmp_path: Path, target: str) -> None:
+    made = str(tmp_path / "remote") if target == "a path" else target
+    source = CORPUS / "compacted"
+    for url, name in ((f"{memory}/compacted", made), (str(source), str(tmp_path / "local"))):
+        compacted = kolumn.compact(url, f"{name}/compact", now=1_795_203_600_000)
+        converted = kolumn.convert(url, f"{name}/convert", format="v3-compact")
+        cleaned = kolumn.clean(url, f"{name}/clean", retention_ms=1, now=0, format="kafka")
+        written = kolumn.write(kolumn.read(next(source.glob("*/*.log"))), f"{name}/write/t-7", segment_bytes=1000, batch_bytes=500)
+        assert len(written) > 1
+        for path in (*compacted.segments, *converted.segments, *cleaned.segments, *written):
+            assert path.startswith(f"{name}/")
+            assert storage.look(path) is not None
+    assert _files(made) == _files(str(tmp_path / "local"))
+
+
+def test_targets_that_are_there_already(memory: str) -> None:
+    table = pa.table({"value": ["x"]})
+    kolumn.write(table, f"{memory}/once/t-0")
+    kolumn.write(table, f"{memory}/once/t-1/1.log")
+    before = _files(f"{memory}/once")
+    for place in ("t-0", "t-0/", "t-1/1.log"):
+        with pytest.raises(ArgumentError, match="is there already"):
+            kolumn.write(table, f"{memory}/once/{place}")
+    assert _files(f"{memory}/once") == before
+
+
+@pytest.mark.parametrize("fails_at", [1, 2, 3])
+def test_what_could_not_be_sent_whole_is_not_there(memory: str, monkeypatch: pytest.MonkeyPatch, fails_at: int) -> None:
+    real, calls = storage.send, []
+
+    def send(path: str, url: str) -> None:
+        calls.append(url)
+        real(path, url)
+        if len(calls) == fails_at:
+            raise KolumnError("the network is gone")
+
+    monkeypatch.setattr(storage, "send", send)
+    with pytest.raises(KolumnError, match="the network is gone"):
+        kolumn.write(pa.table({"value": ["x"]}), f"{memory}/half/t-0")
+    assert _files(f"{memory}/half") == {}
+    assert [url.endswith(".log") for url in calls] == [False, False, True][:fails_at]
+
+
+def test_damage_is_found_in_the_same_places(memory: str, tmp_path: Path) -> None:
+    source = next((CORPUS / "upgraded").glob("*/*.log"))
+    data = bytearray(source.read_bytes())
+    for at in range(5000, len(data), 30_000):
+        data[at] ^= 1
+    fsspec.filesystem("memory").pipe("/bucket/damaged/t-0/00000000000000000000.log", bytes(data))
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(data)
+    here, there = kolumn.verify(tmp_path), kolumn.verify(f"{memory}/damaged")
+    assert not here.ok
+    assert there.damage.drop("segment").equals(here.damage.drop("segment"))
+
+
+def test_large_files_come_in_blocks(monkeypatch: pytest.MonkeyPatch, memory: str) -> None:
+    """Headers of many batches are not as many requests."""
+    calls = []
+    real = storage.open_input
+
+    class Counting:
+        def __init__(self, url: str) -> None:
+            self.file = real(url)
+
+        def read_at(self, size: int, start: int) -> bytes:
+            calls.append((start, size))
+            return bytes(self.file.read_at(size, start))
+
+        def close(self) -> None:
+            self.file.close()
+
+    monkeypatch.setattr(storage, "open_input", Counting)
+    segments = find_segments(f"{memory}/v2-java")
+    kolumn.batches(segments[0].path, check_crcs=False)
+    assert calls == [(0, segments[0].size)]
+
+
+def test_what_is_not_there(memory: str, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="no such file or directory"):
+        kolumn.read(f"{memory}/nothing")
+    with pytest.raises(ArgumentError, match="nosuchscheme"):
+        kolumn.read("nosuchscheme://bucket/x")
+    shutil.copytree(CORPUS / "upgraded", tmp_path / "gone")
+    [segment, *_] = find_segments(f"local://{tmp_path / 'gone'}")
+    reader = kolumn.scan(segment.path, threads=1, chunk_bytes=1000)
+    shutil.rmtree(tmp_path / "gone")
+    with pytest.raises(KolumnError, match="cannot be opened"):
+        reader.read_all()
