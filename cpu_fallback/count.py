@@ -3,14 +3,12 @@
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.errors import Code
-from kolumn.formats import inner, layouts, table, v2, v3_compact
+from kolumn.formats import inner, layouts, table, v2
 
 _OK = int(Code.OK)
 _RECORD_COUNT, _RECORDS_MISSING = int(Code.RECORD_COUNT), int(Code.RECORDS_MISSING)
 _MAGIC, _CODEC, _COUNT, _CODE, _RECORD, _WHERE = table.MAGIC, table.CODEC, table.COUNT, table.CODE, table.RECORD, table.WHERE
 _BASE_OFFSET, _LAST_OFFSET, _LAYOUT = table.BASE_OFFSET, table.LAST_OFFSET, table.LAYOUT
-_SMALLEST_RECORD, _SMALLEST_BARE = v2.SMALLEST_RECORD, v3_compact.SMALLEST_RECORD
-_V3_BARE, _KIP98 = layouts.V3_BARE, layouts.KIP98
 
 
 @compiled
@@ -29,7 +27,7 @@ def index(rows: Table, payload: Int64s, size: Int64s, format: int, check_crcs: b
     records : int64 array of n
         Out: how many rows the batch gives at most.
     base : int64 array of n
-        Out: what is added to the inner offsets of a wrapper.
+        Out: what is added to the offsets of the messages of a wrapper or a set.
     """
     for b in range(rows.shape[0]):
         row = rows[b]
@@ -37,15 +35,15 @@ def index(rows: Table, payload: Int64s, size: Int64s, format: int, check_crcs: b
         base[b] = 0
         if row[_CODE] != _OK:
             continue
-        if row[_LAYOUT] == _KIP98:
-            row[_CODE], records[b], where = inner.set_messages(payload[b], size[b], check_crcs)
+        if layouts.is_set(row[_LAYOUT]):
+            base[b] = row[_BASE_OFFSET]
+            row[_CODE], records[b], where = layouts.count(row[_LAYOUT], payload[b], size[b], check_crcs)
             if row[_CODE] != _OK:
                 row[_RECORD], row[_WHERE], records[b] = records[b], where, 0
-        elif not layouts.holds_messages(row[_LAYOUT]):
-            smallest = _SMALLEST_BARE if row[_LAYOUT] == _V3_BARE else _SMALLEST_RECORD
+        elif layouts.holds_records(row[_LAYOUT]):
             if row[_COUNT] < 0:
                 row[_CODE] = _RECORD_COUNT
-            elif row[_COUNT] > size[b] // smallest:
+            elif row[_COUNT] > size[b] // layouts.smallest_record(row[_LAYOUT]):
                 row[_CODE] = _RECORDS_MISSING
             else:
                 records[b] = row[_COUNT]
@@ -69,7 +67,7 @@ def count_headers(rows: Table, payload: Int64s, size: Int64s, records: Int64s) -
     """Upper bound of the record headers in the batches that `index` let through (messages have none)."""
     total = 0
     for b in range(rows.shape[0]):
-        if rows[b, _CODE] == _OK and layouts.has_castagnoli(rows[b, _LAYOUT]):
+        if rows[b, _CODE] == _OK and layouts.holds_records(rows[b, _LAYOUT]):
             at = 0
             skip = layouts.attribute_bytes(rows[b, _LAYOUT])
             for _ in range(records[b]):

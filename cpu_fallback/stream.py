@@ -28,7 +28,7 @@ from kolumn.cpu_fallback.machine.address import borrowed
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.errors import Code
-from kolumn.formats import crc, layouts, table, v2
+from kolumn.formats import crc, table, v2
 from kolumn.formats.entry import entry, magic_at
 
 BLOCK = NEXT_BLOCK
@@ -42,7 +42,7 @@ DONE, FULL, LIBRARY, WRONG = range(4)
 ARENA = POSITIONS
 """Behind the columns' write positions: how many bytes were inflated; where views keep them, so much of the arena is used."""
 
-_OK, _HEADER, _CRC_FROM, _V2, _MAGIC = int(Code.OK), v2.HEADER, v2.CRC_FROM, layouts.V2, v2.MAGIC
+_OK, _HEADER, _CRC_FROM, _V2, _MAGIC = int(Code.OK), v2.HEADER, v2.CRC_FROM, v2.LAYOUT.number, v2.MAGIC
 _POSITION, _SIZE, _CRC, _COUNT = table.POSITION, table.SIZE, table.CRC, table.COUNT
 _CODE, _CODEC = table.CODE, table.CODEC
 _NONE, _GZIP, _ZSTD = NONE, GZIP, ZSTD

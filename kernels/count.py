@@ -13,7 +13,7 @@ from typing import NamedTuple
 from numba.extending import register_jitable
 
 from kolumn.errors import Code
-from kolumn.formats import inner, layouts, table, v2, v3_compact
+from kolumn.formats import inner, layouts, table
 from kolumn.kernels.machine.batches import field
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.kernels.machine.words import load64, store32, store64
@@ -21,8 +21,6 @@ from kolumn.kernels.machine.words import load64, store32, store64
 _OK = int(Code.OK)
 _LAYOUT, _CODEC, _COUNT, _MAGIC = table.LAYOUT, table.CODEC, table.COUNT, table.MAGIC
 _BASE_OFFSET, _LAST_OFFSET = table.BASE_OFFSET, table.LAST_OFFSET
-_SMALLEST_RECORD, _SMALLEST_BARE = v2.SMALLEST_RECORD, v3_compact.SMALLEST_RECORD
-_V3_BARE, _KIP98 = layouts.V3_BARE, layouts.KIP98
 
 
 class Count(NamedTuple):
@@ -47,9 +45,10 @@ def count(b: int, a: Count) -> None:
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
     layout = field(a, b, _LAYOUT)
     base = 0
-    if layout == _KIP98:
-        code, records, _ = inner.set_messages(buf, end, a.check_crcs != 0)
-    elif not layouts.holds_messages(layout):
+    if layouts.is_set(layout):
+        base = field(a, b, _BASE_OFFSET)
+        code, records, _ = layouts.count(layout, buf, end, a.check_crcs != 0)
+    elif layouts.holds_records(layout):
         records = field(a, b, _COUNT)
         code = _in_record_batch(records, end, layout)
     elif field(a, b, _CODEC) == 0:
@@ -75,5 +74,4 @@ def count(b: int, a: Count) -> None:
 
 @register_jitable
 def _in_record_batch(records: int, size: int, layout: int) -> int:
-    smallest = _SMALLEST_BARE if layout == _V3_BARE else _SMALLEST_RECORD
-    return _OK if 0 <= records <= size // smallest else 1
+    return _OK if 0 <= records <= size // layouts.smallest_record(layout) else 1

@@ -9,7 +9,7 @@ from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.formats import layouts, table
 
 _MAGIC, _CODEC, _CONTROL, _UNKNOWN = table.MAGIC, table.CODEC, table.CONTROL, table.UNKNOWN
-_LAYOUT, _ENRICHED = table.LAYOUT, layouts.ENRICHED
+_LAYOUT = table.LAYOUT
 _BASE_OFFSET, _LAST_OFFSET, _MAX_TIMESTAMP = table.BASE_OFFSET, table.LAST_OFFSET, table.MAX_TIMESTAMP
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
@@ -32,7 +32,7 @@ def keeps(limit: Limits, row: Any) -> bool:
         return False
     # A wrapper's offset equals its last record's only with relative inner offsets: in format 1, and never when it is 0.
     messages = layouts.holds_messages(row[_LAYOUT])
-    tells = row[_CODEC] == 0 or not messages or row[_LAYOUT] == _ENRICHED or (row[_MAGIC] >= 1 and row[_LAST_OFFSET] != 0)
+    tells = row[_CODEC] == 0 or not messages or layouts.begins_at_offset(row[_LAYOUT]) or (row[_MAGIC] >= 1 and row[_LAST_OFFSET] != 0)
     if row[_LAST_OFFSET] < limit.start_offset and tells and row[_LAST_OFFSET] != _UNKNOWN:
         return False
     if limit.end_offset != HIGHEST and row[_BASE_OFFSET] >= limit.end_offset and row[_BASE_OFFSET] != _UNKNOWN:

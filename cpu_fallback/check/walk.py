@@ -7,7 +7,7 @@ from numba.extending import register_jitable
 from kolumn.cpu_fallback.machine.arrays import Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.errors import Code
-from kolumn.formats import crc, enriched, kip98_draft, layouts, legacy, memory, table, v2, v3_compact, varint
+from kolumn.formats import crc, layouts, legacy, memory, table, v2, v3_compact
 from kolumn.formats.entry import entry, magic_at
 
 HEADERS = v3_compact.LARGEST_HEADER
@@ -17,75 +17,53 @@ _OK, _BAD_MAGIC, _BAD_CRC = int(Code.OK), int(Code.BAD_MAGIC), int(Code.BAD_CRC)
 _TRUNCATED, _BAD_LENGTH, _UNKNOWN = int(Code.TRUNCATED), int(Code.BAD_LENGTH), table.UNKNOWN
 MORE = -1
 FULL = -2
-_POSITION, _SIZE, _MAGIC, _CRC = table.POSITION, table.SIZE, table.MAGIC, table.CRC
-_CODE, _RECORD, _WHERE, _COUNT = table.CODE, table.RECORD, table.WHERE, table.COUNT
-_BASE_OFFSET, _LAST_OFFSET = table.BASE_OFFSET, table.LAST_OFFSET
-_LAYOUT, _CRC_FROM = table.LAYOUT, table.CRC_FROM
-_V3_FORMAT, _V2, _V3, _ENRICHED, _KIP98, _NONE = (
-    layouts.V3_FORMAT,
-    layouts.V2,
-    layouts.V3,
-    layouts.ENRICHED,
-    layouts.KIP98,
-    layouts.NONE,
-)
-_COMPACT_MAGIC, _ENRICHED_HEADER = v3_compact.MAGIC, enriched.HEADER
+_POSITION, _SIZE, _MAGIC = table.POSITION, table.SIZE, table.MAGIC
+_CODE, _RECORD, _WHERE, _LAYOUT = table.CODE, table.RECORD, table.WHERE, table.LAYOUT
+_NONE, _V2, _LEGACY, _V2_MAGIC = layouts.NO_LAYOUT, v2.LAYOUT.number, legacy.LAYOUT.number, v2.MAGIC
 
 
 @register_jitable
 def fill(buf: int, pos: int, size: int, layout: int, row: Any) -> None:
     """Fill a row of the batch table from the header of the entry at ``pos``."""
     row[:] = 0
-    magic = _COMPACT_MAGIC if layout == _V3 else magic_at(buf, pos)
-    row[_POSITION], row[_SIZE], row[_MAGIC], row[_RECORD], row[_WHERE] = pos, size, magic, -1, -1
+    row[_POSITION], row[_SIZE], row[_MAGIC], row[_RECORD], row[_WHERE] = pos, size, magic_at(buf, pos), -1, -1
     row[_LAYOUT] = layout
-    if layout == _V2:
-        row[_CODE] = v2.header(buf, pos, size, row)
-    elif layout == _NONE:
-        row[_CODE] = _BAD_MAGIC
-        row[_BASE_OFFSET] = row[_LAST_OFFSET] = memory.i64_at(buf, pos)
-        row[_COUNT] = _UNKNOWN
-    elif layout == _V3:
-        row[_CODE] = v3_compact.header(buf, pos, size, row)
-    elif layout == _KIP98:
-        row[_CODE] = kip98_draft.header(buf, pos, size, row)
-    elif layout == _ENRICHED:
-        row[_CODE] = enriched.header(buf, pos, size, row)
-    else:
-        row[_CODE] = legacy.header(buf, pos, size, row)
+    row[_CODE] = layouts.header(layout, buf, pos, size, row)
 
 
 @register_jitable
 def frame(buf: int, pos: int, loaded: int, end: int, decide: bool, format: int) -> tuple[int, int, int]:
-    """Frame the entry at ``pos``: code, size, layout. With ``decide``, checksums tell compact format 3 from shipped formats."""
+    """Frame the entry at ``pos``: code, size, layout. With ``decide``, checksums tell frames of drafts from the shipped one."""
     code, size = entry(buf, pos, end)
-    if format == _V3_FORMAT:
-        compact, compact_size = v3_compact.entry(buf, pos, end)
-        if compact == _OK:
-            both = max(size, compact_size)
+    if layouts.has_own_frame(format):
+        own, own_size = layouts.own_frame(format, buf, pos, end)
+        layout = layouts.own_layout(format)
+        if own == _OK:
+            both = max(size, own_size)
             if code != _OK or not decide:
-                return _OK, compact_size, _V3
+                return _OK, own_size, layout
             if pos + both > loaded:
-                return _OK, both, _V3
-            if _is_compact(buf, pos, compact_size, size):
-                return _OK, compact_size, _V3
-        if compact == _TRUNCATED and code != _OK:
-            return _TRUNCATED, compact_size, _V3
+                return _OK, both, layout
+            if _has_own_frame(buf, pos, own_size, size, format):
+                return _OK, own_size, layout
+        if own == _TRUNCATED and code != _OK:
+            return _TRUNCATED, own_size, layout
     if code != _OK:
         return code, size, _NONE
     return code, size, layouts.layout_of(format, magic_at(buf, pos))
 
 
 @register_jitable
-def _is_compact(buf: int, pos: int, compact_size: int, size: int) -> bool:
-    """Whether an entry with the structure of both is one of format 3: its checksum is right, or the other one's is wrong too."""
-    _, at = varint.uvarint32(buf, pos + 8, pos + 13)
-    crc_at = at + 5
-    if crc.crc32c(buf, crc_at + 4, pos + compact_size) == memory.u32_at(buf, crc_at):
+def _has_own_frame(buf: int, pos: int, own_size: int, size: int, format: int) -> bool:
+    """Whether an entry that could have either frame has its own: its checksum is right, or the one of the usual frame is wrong too."""
+    crc_at = layouts.own_crc_at(format, buf, pos)
+    if crc.crc32c(buf, crc_at + 4, pos + own_size) == memory.u32_at(buf, crc_at):
         return True
-    if magic_at(buf, pos) == v2.MAGIC:
-        return crc.crc32c(buf, pos + v2.CRC_FROM, pos + size) != memory.u32_at(buf, pos + 17)
-    return crc.crc32(buf, pos + legacy.CRC_FROM, pos + size) != memory.u32_at(buf, pos + 12)
+    layout = _V2 if magic_at(buf, pos) == _V2_MAGIC else _LEGACY
+    stored = memory.u32_at(buf, pos + layouts.crc_at(layout))
+    if layouts.has_castagnoli(layout):
+        return crc.crc32c(buf, pos + layouts.crc_from(layout), pos + size) != stored
+    return crc.crc32(buf, pos + layouts.crc_from(layout), pos + size) != stored
 
 
 @compiled
@@ -127,7 +105,10 @@ def walk(
         code, size, layout = frame(buf - origin, pos, loaded, end, whole and decide, format)
         if code != _OK:
             return count, pos, code, size
-        if (whole and pos + size > loaded) or (layout == _ENRICHED and _cut(buf - origin, pos, size, loaded)):
+        needed = size
+        if not whole:
+            needed = layouts.header_bytes(layout, buf - origin, pos, size) if layouts.header_grows(layout) else 0
+        if pos + needed > loaded:
             return count, pos, MORE, size
         if count == rows.shape[0]:
             return count, pos, FULL, size
@@ -135,8 +116,3 @@ def walk(
         count += 1
         pos += size
     return count, pos, _OK, 0
-
-
-@register_jitable
-def _cut(buf: int, pos: int, size: int, loaded: int) -> bool:
-    return size >= _ENRICHED_HEADER and pos + enriched.header_bytes(buf, pos, size) > loaded

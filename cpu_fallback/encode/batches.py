@@ -6,11 +6,11 @@ from kolumn.cpu_fallback.encode.payloads import Payloads, Records, copy_payload,
 from kolumn.cpu_fallback.machine.address import load32, load64, store32
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
-from kolumn.formats import crc, layouts, memory, table, v2, v3_compact
+from kolumn.formats import crc, memory, table, v2, v3_compact
 from kolumn.formats.varint import put_varint, varint_size
 
 _HEADER, _CRC_FROM = v2.HEADER, v2.CRC_FROM
-_POSITION, _SIZE, _LAYOUT, _V2 = table.POSITION, table.SIZE, table.LAYOUT, layouts.V2
+_POSITION, _SIZE, _LAYOUT, _V2 = table.POSITION, table.SIZE, table.LAYOUT, v2.LAYOUT.number
 _BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
 _LARGEST_DELTA = 2**31 - 1
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from numba.extending import register_jitable
 
-from kolumn.cpu_fallback.fields.draft_fields import set_messages, tagged_messages
+from kolumn.cpu_fallback.fields.messages import messages
 from kolumn.cpu_fallback.fields.plain_records import plain_records
 from kolumn.cpu_fallback.fields.put import forget, put
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target, put_record
@@ -16,15 +16,13 @@ from kolumn.cpu_fallback.machine.address import store8
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.errors import Code
-from kolumn.formats import kip87, layouts, legacy, memory, table, v2
+from kolumn.formats import layouts, table, v2
 
 _OK, _RECORD_END, _RECORD_LENGTH = int(Code.OK), int(Code.RECORD_END), int(Code.RECORD_LENGTH)
 _RECORDS_MISSING, _RECORDS_REMAIN = int(Code.RECORDS_MISSING), int(Code.RECORDS_REMAIN)
 _LAYOUT, _CODEC, _CODE, _RECORD, _WHERE = table.LAYOUT, table.CODEC, table.CODE, table.RECORD, table.WHERE
 _BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
 _MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
-_TOMBSTONE_MAGIC, _TOMBSTONE, _FLAGGED = kip87.MAGIC, kip87.TOMBSTONE, kip87.FLAGGED
-_ENRICHED, _KIP98 = layouts.ENRICHED, layouts.KIP98
 
 
 @compiled
@@ -61,15 +59,11 @@ def fields(
         if rows[b, _CODE] == _OK:
             first = at[ROWS]
             layout = rows[b, _LAYOUT]
-            if layouts.has_castagnoli(layout):
+            if layouts.holds_records(layout):
                 skip = layouts.attribute_bytes(layout)
                 code, record, where = batch_records(rows[b], payload[b], size[b], buffer[b], origin[b], records[b], skip, to, at)
-            elif layout == _KIP98:
-                code, record, where = set_messages(rows[b], payload[b], size[b], buffer[b], origin[b], to, at)
-            elif layout == _ENRICHED:
-                code, record, where = tagged_messages(rows[b], payload[b], size[b], buffer[b], origin[b], records[b], base[b], to, at)
             else:
-                code, record, where = _messages(rows[b], payload[b], size[b], buffer[b], origin[b], records[b], base[b], to, at)
+                code, record, where = messages(layout, rows[b], payload[b], size[b], buffer[b], origin[b], records[b], base[b], to, at)
             if code == _OK:
                 records[b] = at[ROWS] - first
                 continue
@@ -132,32 +126,4 @@ def batch_records(
         return _RECORDS_REMAIN, count, where
     at[ROWS], at[KEY], at[VALUE] = n, key, value
     at[HEADERS], at[HEADER_KEY], at[HEADER_VALUE] = header, header_key, header_value
-    return _OK, -1, -1
-
-
-@register_jitable(forceinline=True)
-def _messages(row: Any, buf: int, end: int, buffer: int, origin: int, count: int, base: int, to: Target, at: Any) -> tuple[int, int, int]:
-    """A format 0 or 1 message, or the inner messages of a wrapper that `index` has walked: results as `_batch`."""
-    n, key, value = at[ROWS], at[KEY], at[VALUE]
-    append_time = row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME
-    where = 0
-    for record in range(count):
-        stop = end
-        if row[_CODEC] != 0:
-            _, stop = legacy.inner(buf, where, end)
-        code, wrong, timestamp, key_at, key_length, value_at, value_length = legacy.message(buf, where, stop)
-        if code != _OK:
-            return code, record, wrong
-        # A wrapper's append time stands for all inner messages that have a timestamp at all.
-        if append_time and memory.load8(buf, where + 16) >= 1:
-            timestamp = row[_MAX_TIMESTAMP]
-        if to.attributes and memory.load8(buf, where + 16) == _TOMBSTONE_MAGIC:
-            store8(to.attributes + n, (memory.load8(buf, where + 17) & _TOMBSTONE) | _FLAGGED)
-        key, value = put_record(
-            to, n, memory.i64_at(buf, where) + base, timestamp, at[HEADERS], buffer, origin - buf,
-            buf + key_at, key_length, buf + value_at, value_length, key, value,
-        )  # fmt: skip
-        n += 1
-        where = stop
-    at[ROWS], at[KEY], at[VALUE] = n, key, value
     return _OK, -1, -1

@@ -7,22 +7,12 @@ from typing import NamedTuple
 
 from numba.extending import register_jitable
 
-from kolumn.formats import enriched, kip87, kip98_draft, layouts, memory, table
+from kolumn.formats import layouts, memory, table
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.kernels.machine.words import load32, load64, store8, store32, store64
 
-CONTROL_NAMES = (
-    "ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS",
-    "UNKNOWN", "LEADER_EPOCH", "START_TRANSACTION",
-)  # fmt: skip
-"""Names of control types, by the numbers that `marks` gives; up to the seventh they are format 2's."""
-_UNKNOWN, _LEADER_EPOCH = CONTROL_NAMES.index("UNKNOWN"), CONTROL_NAMES.index("LEADER_EPOCH")
-
 _WIDTH, _LAYOUT, _CONTROL = table.WIDTH, table.LAYOUT, table.CONTROL
 _BASE_OFFSET, _BASE_SEQUENCE = table.BASE_OFFSET, table.BASE_SEQUENCE
-_ENRICHED, _KIP98, _KIP87 = layouts.ENRICHED, layouts.KIP98, layouts.KIP87
-_FIRST_CONTROL, _KIP98_CONTROL, _TAGGED = enriched.FIRST_CONTROL, kip98_draft.CONTROL, enriched.TAGGED
-_FLAGGED, _TOMBSTONE = kip87.FLAGGED, kip87.TOMBSTONE
 _WRAP = 2**31
 
 
@@ -36,7 +26,7 @@ class Marks(NamedTuple):
     control, tombstone : int
         Out: uint8, 0 or 1.
     control_type : int
-        Out: int32, a number of `CONTROL_NAMES`, -1 for data.
+        Out: int32, a number of `layouts.CONTROL_NAMES`, -1 for data.
     """
 
     rows: int
@@ -57,36 +47,27 @@ def marks(i: int, a: Marks) -> None:
     layout = load64(row + 8 * _LAYOUT)
     attributes = memory.load8(a.attributes, i) if a.attributes != 0 else 0
     control = load64(row + 8 * _CONTROL) != 0
-    if (layout == _KIP98 and attributes & _KIP98_CONTROL != 0) or (layout == _ENRICHED and attributes & _FIRST_CONTROL != 0):
+    if attributes & layouts.control_bit(layout) != 0:
         control = True
     dead = load32(a.value_length + 4 * i) < 0 and not control
-    if layout == _KIP87 and attributes & _FLAGGED != 0:
-        dead = attributes & _TOMBSTONE != 0
+    if attributes & layouts.flagged_bit(layout) != 0:
+        dead = attributes & layouts.tombstone_bit(layout) != 0
     store8(a.control + i, 1 if control else 0)
     store8(a.tombstone + i, 1 if dead else 0)
     kind = -1
     if control:
-        if layout == _ENRICHED:
-            kind = _enriched_type((attributes & 15) - _FIRST_CONTROL)
+        if layouts.has_typed_control(layout):
+            number = (attributes & 15) - layouts.control_bit(layout)
         else:
-            kind = _type_in_key(load64(a.key + 8 * i), load32(a.key_length + 4 * i), layout == _KIP98)
+            number = _type_in_key(load64(a.key + 8 * i), load32(a.key_length + 4 * i))
+        kind = layouts.control_name(layout, number)
     store32(a.control_type + 4 * i, kind)
 
 
 @register_jitable
-def _enriched_type(number: int) -> int:
-    """LEADER_EPOCH, START_TRANSACTION, COMMIT, ABORT."""
-    return _LEADER_EPOCH + number if number < 2 else 3 - number
-
-
-@register_jitable
-def _type_in_key(key: int, length: int, reversed: bool) -> int:
-    if length < 4 or memory.i8_at(key, 0) < 0:
-        return _UNKNOWN
-    number = memory.i16_at(key, 2)
-    if reversed:
-        return 1 - number if 0 <= number <= 1 else _UNKNOWN
-    return number if 0 <= number < _UNKNOWN else _UNKNOWN
+def _type_in_key(key: int, length: int) -> int:
+    """The number in the key of a control record, -1 where there is none (``ControlRecordType.parseTypeId``)."""
+    return -1 if length < 4 or memory.i8_at(key, 0) < 0 else memory.i16_at(key, 2)
 
 
 class Sequence(NamedTuple):
@@ -131,7 +112,7 @@ def draft_times(i: int, a: DraftTimes) -> None:
     seconds = load64(a.seconds + 8 * i) if a.attributes != 0 else -1
     store32(a.to_seconds + 4 * i, seconds)
     store32(a.seconds_length + 4 * i, -1 if seconds == -1 else 0)
-    given = a.attributes != 0 and layout == _ENRICHED and memory.load8(a.attributes, i) & _TAGGED != 0
+    given = a.attributes != 0 and memory.load8(a.attributes, i) & layouts.tagged_bit(layout) != 0
     store64(a.to_broker + 8 * i, load64(a.timestamp + 8 * i))
     store32(a.broker_length + 4 * i, 0 if given else -1)
 

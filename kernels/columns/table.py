@@ -10,8 +10,9 @@ import numpy as np
 
 from kolumn.codecs import NAMES
 from kolumn.formats import table
+from kolumn.formats.layouts import CONTROL_NAMES
 from kolumn.kernels.columns.binary import binary, bitmap_of, headers_of
-from kolumn.kernels.columns.flags import CONTROL_NAMES, DraftTimes, Label, Marks, Sequence, draft_times, label, marks, sequence
+from kolumn.kernels.columns.flags import DraftTimes, Label, Marks, Sequence, draft_times, label, marks, sequence
 from kolumn.kernels.columns.keep import RowLimits, keep
 from kolumn.kernels.columns.steps import Microseconds, Repeat, microseconds, repeat
 from kolumn.kernels.fields.decoded import Payloads, Records

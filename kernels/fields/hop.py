@@ -22,14 +22,14 @@ from numba import cuda
 from numba.extending import register_jitable
 
 from kolumn.errors import Code
-from kolumn.formats import kip98_draft, layouts, legacy, table, v2
+from kolumn.formats import layouts, table
 from kolumn.kernels.machine.batches import field
 from kolumn.kernels.machine.kernel import WARP, blocks, thread_per_item
 from kolumn.kernels.machine.words import address_of, load32, load64, store32
 
 WINDOW = 4096
 _OK, _ALL_LANES = int(Code.OK), 0xFFFFFFFF
-_LAYOUT, _CODEC, _KIP98 = table.LAYOUT, table.CODEC, layouts.KIP98
+_LAYOUT, _CODEC = table.LAYOUT, table.CODEC
 _WINDOW, _WINDOW_WORDS = WINDOW, WINDOW // 4
 _LENGTH_BYTES = 32
 """No record's length, with what stands in front of it in a message, has more bytes."""
@@ -53,17 +53,6 @@ class Hop(NamedTuple):
 
 
 @register_jitable
-def _next(buf: int, at: int, end: int, layout: int, wrapped: bool) -> tuple[int, int]:
-    """Code, and where the record behind the one at ``at`` begins."""
-    if layout == _KIP98:
-        code, _, following = kip98_draft.hop(buf, at, end)
-        return code, following
-    if layouts.holds_messages(layout):
-        return legacy.inner(buf, at, end) if wrapped else (_OK, end)
-    return v2.record(buf, at, end)
-
-
-@register_jitable
 def _must_end(layout: int) -> bool:
     """Whether the chain has to end where the payload does: behind the messages of a wrapper, bytes may be left over."""
     return not layouts.holds_messages(layout)
@@ -74,13 +63,13 @@ def hop(b: int, a: Hop) -> None:
     """Note where the records of batch ``b`` begin."""
     row, stop = load64(a.first + 8 * b), load64(a.first + 8 * (b + 1))
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    layout, wrapped = field(a, b, _LAYOUT), field(a, b, _CODEC) != 0
+    layout, wrapped = field(a, b, _LAYOUT), field(a, b, _CODEC)
     at, code = 0, _OK
     empty = row == stop
     while row < stop:
         begin = at
         if code == _OK:
-            code, at = _next(buf, at, end, layout, wrapped)
+            code, at = layouts.hop(layout, buf, at, end, wrapped)
         store32(a.start + 4 * row, begin if code == _OK else -1)
         store32(a.owner + 4 * row, b)
         row += 1
@@ -103,7 +92,7 @@ def _hop_in_window(b: int, lane: int, window: int, a: Hop) -> None:
     """Follow the chain of batch ``b``, a window at a time."""
     row, stop = load64(a.first + 8 * b), load64(a.first + 8 * (b + 1))
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    layout, wrapped = field(a, b, _LAYOUT), field(a, b, _CODEC) != 0
+    layout, wrapped = field(a, b, _LAYOUT), field(a, b, _CODEC)
     at, code, empty = 0, _OK, row == stop
     while row < stop:
         # The payload begins anywhere, the window at the multiple of four below.
@@ -120,7 +109,7 @@ def _hop_in_window(b: int, lane: int, window: int, a: Hop) -> None:
                     break
                 begin = at
                 if code == _OK:
-                    code, at = _next(shift, at, end, layout, wrapped)
+                    code, at = layouts.hop(layout, shift, at, end, wrapped)
                 store32(a.start + 4 * row, begin if code == _OK else -1)
                 store32(a.owner + 4 * row, b)
                 row += 1

@@ -13,18 +13,15 @@ from typing import NamedTuple
 from numba.extending import register_jitable
 
 from kolumn.errors import Code
-from kolumn.formats import enriched, kip87, kip98_draft, layouts, legacy, memory, table, v2
+from kolumn.formats import layouts, table, v2
 from kolumn.kernels.machine.batches import field
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.kernels.machine.words import load32, load64, store8, store32, store64
 
-_OK, _MESSAGE_TYPE = int(Code.OK), int(Code.MESSAGE_TYPE)
+_OK = int(Code.OK)
 _LAYOUT, _CODEC, _ATTRIBUTES = table.LAYOUT, table.CODEC, table.ATTRIBUTES
 _BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
 _MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
-_ENRICHED, _KIP98 = layouts.ENRICHED, layouts.KIP98
-_HONOURED, _FIRST_CONTROL, _LAST_CONTROL = enriched.HONOURED, enriched.FIRST_CONTROL, enriched.LAST_CONTROL
-_TOMBSTONE_MAGIC, _TOMBSTONE, _FLAGGED = kip87.MAGIC, kip87.TOMBSTONE, kip87.FLAGGED
 
 
 class Fields(NamedTuple):
@@ -74,14 +71,7 @@ def fields(i: int, a: Fields) -> None:
     if start < 0:
         return
     layout = field(a, b, _LAYOUT)
-    if layouts.has_castagnoli(layout):
-        wrong = _record(i, b, start, layout, a)
-    elif layout == _KIP98:
-        wrong = _set_message(i, b, start, a)
-    elif layout == _ENRICHED:
-        wrong = _tagged(i, b, start, a)
-    else:
-        wrong = _message(i, b, start, a)
+    wrong = _record(i, b, start, layout, a) if layouts.holds_records(layout) else _message(i, b, start, layout, a)
     if wrong:
         store32(a.bad + 4 * b, 1)
 
@@ -132,61 +122,21 @@ def _record(i: int, b: int, start: int, layout: int, a: Fields) -> bool:
 
 
 @register_jitable
-def _set_message(i: int, b: int, start: int, a: Fields) -> bool:
-    """A message of a `kip98_draft` set."""
-    buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    _, body, following = kip98_draft.hop(buf, start, end)
-    code, _, attributes, timestamp, delta, key, key_length, value, value_length = kip98_draft.message(buf, body, following)
+def _message(i: int, b: int, start: int, layout: int, a: Fields) -> bool:
+    """A message: an entry of its own, or of a wrapper or a set."""
+    buf, end, wrapped = load64(a.payload + 8 * b), load64(a.size + 8 * b), field(a, b, _CODEC)
+    code, stop = layouts.hop(layout, buf, start, end, wrapped)
     if code != _OK:
         return True
-    if field(a, b, _TIMESTAMP_TYPE) == _LOG_APPEND_TIME:
-        timestamp = field(a, b, _MAX_TIMESTAMP)
-    store64(a.offset + 8 * i, field(a, b, _BASE_OFFSET) + delta)
-    store64(a.timestamp + 8 * i, timestamp)
-    _payloads(i, buf, key, key_length, value, value_length, a)
-    _others(i, attributes, -1, a)
-    return False
-
-
-@register_jitable
-def _tagged(i: int, b: int, start: int, a: Fields) -> bool:
-    """An `enriched` message, alone or wrapped."""
-    buf, stop = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    wrapped = field(a, b, _CODEC) != 0
-    if wrapped:
-        _, stop = legacy.inner(buf, start, stop)
-    code, _, timestamp, seconds, _, attributes, key, key_length, value, value_length = enriched.message(buf, start, stop)
-    kind = attributes & 15
-    if code != _OK or (kind > 3 and (kind < _FIRST_CONTROL or kind > _LAST_CONTROL)):
+    code, _, offset, timestamp, dated, seconds, attributes, key, key_length, value, value_length = layouts.message(
+        layout, buf, start, stop, wrapped, field(a, b, _ATTRIBUTES), load64(a.base + 8 * b), i - load64(a.first + 8 * b)
+    )
+    if code != _OK:
         return True
-    offset = memory.i64_at(buf, start)
-    if wrapped:
-        honoured = field(a, b, _ATTRIBUTES) & _HONOURED != 0
-        offset = load64(a.base + 8 * b) + (offset if honoured else i - load64(a.first + 8 * b))
+    if dated and field(a, b, _TIMESTAMP_TYPE) == _LOG_APPEND_TIME:
+        timestamp = field(a, b, _MAX_TIMESTAMP)
     store64(a.offset + 8 * i, offset)
     store64(a.timestamp + 8 * i, timestamp)
     _payloads(i, buf, key, key_length, value, value_length, a)
     _others(i, attributes, seconds, a)
-    return False
-
-
-@register_jitable
-def _message(i: int, b: int, start: int, a: Fields) -> bool:
-    """A message of format 0 or 1, or of `kip87`, alone or wrapped."""
-    buf, stop = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    if field(a, b, _CODEC) != 0:
-        _, stop = legacy.inner(buf, start, stop)
-    code, _, timestamp, key, key_length, value, value_length = legacy.message(buf, start, stop)
-    if code != _OK:
-        return True
-    magic = memory.load8(buf, start + 16)
-    if magic >= 1 and field(a, b, _TIMESTAMP_TYPE) == _LOG_APPEND_TIME:
-        timestamp = field(a, b, _MAX_TIMESTAMP)
-    attributes = 0
-    if magic == _TOMBSTONE_MAGIC:
-        attributes = (memory.load8(buf, start + 17) & _TOMBSTONE) | _FLAGGED
-    store64(a.offset + 8 * i, memory.i64_at(buf, start) + load64(a.base + 8 * b))
-    store64(a.timestamp + 8 * i, timestamp)
-    _payloads(i, buf, key, key_length, value, value_length, a)
-    _others(i, attributes, -1, a)
     return False

@@ -18,7 +18,7 @@ from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.table import check_columns
 from kolumn.encode.write import Writer
 from kolumn.errors import ArgumentError
-from kolumn.formats.layouts import ENRICHED_FORMAT, FORMAT_NAMES
+from kolumn.formats.layouts import FORMAT_NAMES, FORMATS
 from kolumn.source.storage import within
 from kolumn.spark_plugin.options.write import WriteOptions, check_topic
 from kolumn.spark_plugin.read.schema import arrow_schema
@@ -91,7 +91,7 @@ class _Partition:
 
     def __init__(self, folder: Path, key: tuple[str, int], options: WriteOptions, next_offset: int) -> None:
         self.key = key
-        enriched = options.how.format == ENRICHED_FORMAT
+        enriched = FORMATS[options.how.format].timed_index
         self.files = SegmentFiles(folder / f"{key[0]}-{key[1]}", options.segment_bytes, options.index_interval_bytes, enriched)
         self.writer = Writer(self.files, options.how, next_offset)
         self.schema: pa.Schema | None = None

@@ -13,7 +13,7 @@ from kit.source_tree import modules as every_module
 
 FOLDERS = [PACKAGE / path for path in packages()]
 OWNERS = {
-    "codecs/__init__.py": {"NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"},
+    "formats/attributes.py": {"NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"},
     "transactions/states.py": {"COMMITTED", "ABORTED", "OPEN"},
     "formats/v2.py": {"ABORT", "COMMIT"},
     "formats/table.py": {"CREATE_TIME", "LOG_APPEND_TIME"},

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from kolumn.codecs import NONE
-from kolumn.formats import layouts, table
+from kolumn.formats import enriched, layouts, table, v2
 from kolumn.log.pieces import Piece
 
 PARTS = ("keys", "values", "headers", "offsets", "timestamps", "lengths", "crc", "producer", "attributes", "compression")
@@ -26,9 +26,9 @@ def anatomy(piece: Piece) -> Counter[str]:
         some = kinds == kind
         part = replace(piece, rows=piece.rows[some], counts=piece.counts[some], records=piece.records.filter(np.repeat(some, piece.counts)))
         layout, packed = divmod(kind, 2)
-        if layout in layouts.BATCHES:
+        if layouts.holds_records(layout):
             own = _batches(part, layout)
-        elif layout == layouts.KIP98:
+        elif layouts.is_set(layout):
             own = _sets(part)
         else:
             own = _messages(part, layout, packed)
@@ -76,14 +76,14 @@ def _batches(piece: Piece, layout: int) -> Counter[str]:
     name, content = _lengths(headers.field("key")), _lengths(headers.field("value"))
     each = np.append(0, np.cumsum(np.maximum(name, 0) + np.maximum(content, 0) + _varints(name) + _varints(content)))
     stops = np.cumsum(listed)
-    attributes = 0 if layout == layouts.V3_BARE else 1
+    attributes = layouts.attribute_bytes(layout)
     counted = _varints(key) + _varints(value) + _varints(listed)
     body = attributes + times + offsets + counted + np.maximum(key, 0) + np.maximum(value, 0) + each[stops] - each[stops - listed]
     header_bytes = int(np.maximum(name, 0).sum() + np.maximum(content, 0).sum())
     found = Counter(headers=header_bytes, crc=_CRC * entries, producer=_PRODUCER * entries, attributes=attributes * len(key) + 7 * entries)
     found["lengths"] = int((_varints(body) + counted).sum() + each[-1]) - header_bytes
     found["timestamps"], found["offsets"] = int(times.sum()), int(offsets.sum()) + 8 * entries
-    if layout == layouts.V2:
+    if layout == v2.LAYOUT.number:
         found["lengths"] += 8 * entries
         found["timestamps"] += 16 * entries
         found["offsets"] += 4 * entries
@@ -119,7 +119,7 @@ def _messages(piece: Piece, layout: int, packed: int) -> Counter[str]:
     wrappers = len(piece.rows) if packed else 0
     messages = piece.records.num_rows + wrappers
     found = Counter(offsets=8 * messages, crc=_CRC * messages, lengths=12 * messages, attributes=2 * messages)
-    if layout == layouts.ENRICHED:
+    if layout == enriched.LAYOUT.number:
         tagged = pc.sum(pc.is_valid(piece.records["brokerTimestampMs"])).as_py() or 0
         found["lengths"] += 4 * messages
         found["timestamps"] = 4 * messages + 9 * tagged

@@ -100,12 +100,12 @@ def space(
 
 def _changes(format: str, magic: int, transactions: Transactions) -> Changes:
     how = settings(format, magic, "none", None, 16384, None)
-    return Changes(how, None, transactions if how.layout in layouts.MESSAGES else None)
+    return Changes(how, None, transactions if layouts.holds_messages(how.layout) else None)
 
 
 def _codec(piece: Piece, changes: Changes, asked: int | None, space: Space) -> int | None:
     """The codec of a piece's entries: one that the format has."""
-    lacks = changes.how.layout not in layouts.BATCHES
+    lacks = not layouts.holds_records(changes.how.layout)
     wanted = (piece.rows[:, table.CODEC] == ZSTD).any() if asked is None else asked == ZSTD
     chosen = codec_of("gzip") if lacks and wanted else asked
     space.codec = "" if chosen is None else NAMES[chosen]

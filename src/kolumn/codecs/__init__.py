@@ -10,8 +10,10 @@ Bytes [source, stop) of ``buf`` are the block, ``bound`` is how many bytes it ca
 Every length is checked against ``end`` before it is used. The rules are those of Kafka's Java reader.
 """
 
-NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-"""Codec ids: the low three bits of a batch's attributes."""
+from kolumn.formats.attributes import GZIP, LZ4, NONE, SNAPPY, ZSTD
+
+__all__ = ["DEFLATE", "END", "GZIP", "LZ4", "LZ4_BLOCK", "NAMES", "NONE", "SNAPPY", "SNAPPY_BLOCK", "STORED", "ZSTD", "ZSTD_FRAME"]
+
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 END, STORED, DEFLATE, SNAPPY_BLOCK, LZ4_BLOCK, ZSTD_FRAME = range(6)

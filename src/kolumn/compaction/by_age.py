@@ -153,7 +153,7 @@ def _is_young_after(file: SegmentFile, position: int, limit: int) -> bool:
 def _old_head(file: SegmentFile, limit: int) -> int:
     """Position of the last entry up to which all are old as the index of an enriched segment says it, and the log agrees."""
     segment = file.segment
-    if file.format != layouts.ENRICHED_FORMAT or segment.base_offset is None:
+    if not layouts.FORMATS[file.format].timed_index or segment.base_offset is None:
         return 0
     index = read_index(segment, ".index", ENRICHED_INDEX)
     if index is None:
@@ -176,7 +176,7 @@ def _from(segment: Segment, start: int, place: Path, interval: int) -> None:
     if start == 0:
         copy_segment(segment, place)
         return
-    enriched = segment.format == layouts.FORMAT_NAMES[layouts.ENRICHED_FORMAT]
+    enriched = layouts.format_of(segment.format).timed_index
     with SegmentFile(segment) as file, SegmentFiles(place, 1 << 30, interval, enriched) as files:
         end = start
         for chunk in chunks(file, start, file.size, _COPIED):

@@ -258,7 +258,7 @@ def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: b
     """Write what is left of a segment. Its name is left to the caller."""
     done = Compaction(bytes=segment.size)
     number = layouts.FORMAT_NAMES.index(segment.format)
-    enriched = number == layouts.ENRICHED_FORMAT
+    enriched = layouts.FORMATS[number].timed_index
     merge = how.merge_bytes or (1 << 20 if enriched else None)
     with SegmentFiles(place, 1 << 30, how.interval, enriched) as files:
         for piece in pieces(segment, how.options, done.skipped):

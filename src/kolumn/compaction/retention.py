@@ -92,13 +92,13 @@ class Round:
     def aborted(self, rows: Any) -> Any:
         """Flags of the data batches of aborted transactions; never of KIP-98 sets, in which transactions may end."""
         producer, offset, transactional = (rows[:, column] for column in (table.PRODUCER_ID, table.BASE_OFFSET, table.TRANSACTIONAL))
-        whole = (transactional == 1) & (rows[:, table.LAYOUT] != layouts.KIP98)
+        whole = (transactional == 1) & ~layouts.is_set(rows[:, table.LAYOUT])
         return self.transactions.states(producer, offset, whole) == ABORTED
 
     def aborted_records(self, piece: Piece) -> Any:
         """Flags of the records of aborted transactions, control records left out."""
         found = np.repeat(self.aborted(piece.rows), piece.counts)
-        sets = np.repeat(piece.rows[:, table.LAYOUT] == layouts.KIP98, piece.counts)
+        sets = np.repeat(layouts.is_set(piece.rows[:, table.LAYOUT]), piece.counts)
         if sets.any():
             producer, offset = (piece.records[name].to_numpy() for name in ("producerId", "offset"))
             found |= self.transactions.states(producer, offset, sets & np.asarray(piece.records["isTransactional"])) == ABORTED
@@ -122,7 +122,7 @@ class Round:
         if (offset < self.first_dirty).any():
             latest |= (offset < self.first_dirty) & ~self.latest.known(records["key"])
         horizon = np.repeat(np.where(piece.rows[:, table.DELETE_HORIZON] == 1, piece.rows[:, table.BASE_TIMESTAMP], self.now + 1), counts)
-        has_horizon = np.repeat(np.isin(piece.rows[:, table.LAYOUT], layouts.BATCHES), counts)
+        has_horizon = np.repeat(layouts.holds_records(piece.rows[:, table.LAYOUT]), counts)
         deletes = np.where(has_horizon, self.now < horizon, legacy_deletes)
         stays = (offset >= self.end) | (keyed & latest & (~dead | deletes)) | control
         return stays & ~np.repeat(discard, counts) & ~self.aborted_records(piece)

@@ -50,13 +50,13 @@ def fate(piece: Piece, round: Round, legacy_deletes: bool, merge: bool) -> Fate:
     gone = np.where(marker, discard & expired, discard)
     keep = round.retained(piece, gone, legacy_deletes)
     kept = _per_entry(keep, piece)
-    headed = np.isin(rows[:, table.LAYOUT], layouts.BATCHES)
+    headed = layouts.holds_records(rows[:, table.LAYOUT])
     stays_empty = headed & (round.producers.is_last(rows) | (rows[:, table.LAST_OFFSET] + 1 == round.end))
     dead = _per_entry(keep & np.asarray(piece.records["tombstone"]), piece) > 0
     horizon = headed & ~with_horizon & (dead | (discard & marker)) & (kept > 0)
     entries = np.where((kept == counts) & ~horizon, _COPY, _REBUILD)
     entries[(kept == 0)] = np.where(stays_empty, _EMPTY, _DROP)[kept == 0]
-    sets = np.isin(rows[:, table.LAYOUT], layouts.MESSAGES) & (rows[:, table.CODEC] != NONE) & (kept > 0)
+    sets = layouts.holds_messages(rows[:, table.LAYOUT]) & (rows[:, table.CODEC] != NONE) & (kept > 0)
     if merge:
         entries[sets] = _MERGE
     return Fate(entries, keep, horizon)
@@ -98,14 +98,14 @@ def _merged(records: pa.RecordBatch, how: Settings) -> Encoded:
 def _plain(records: pa.RecordBatch, how: Settings) -> pa.RecordBatch:
     """Records without the columns that messages have no room for."""
     absent = {"headers", "isTransactional", "producerId", "producerEpoch", "sequence", "leaderEpoch"}
-    if how.layout != layouts.ENRICHED:
+    if not layouts.has_typed_control(how.layout):
         absent.add("isControl")
     return records.select([name for name in records.schema.names if name not in absent])
 
 
 def _rebuilt(records: pa.RecordBatch, source: Any, kept: Any, horizon: Any, round: Round, how: Settings) -> Encoded:
     """The entries with the records that are left; base offset, last offset, sequence and producer stay."""
-    messages = how.layout in layouts.MESSAGES
+    messages = layouts.holds_messages(how.layout)
     given = take_apart(pa.Table.from_batches([_plain(records, how) if messages else records]), 0)
     given.from_log = True
     first = np.cumsum(kept) - kept
@@ -115,7 +115,7 @@ def _rebuilt(records: pa.RecordBatch, source: Any, kept: Any, horizon: Any, roun
     behind = first + kept - 1
     if messages:
         rows[some, table.BASE_OFFSET], rows[some, table.LAST_OFFSET] = given.offset[first[some]], given.offset[behind[some]]
-    elif how.layout != layouts.KIP98:
+    elif layouts.holds_records(how.layout):
         set_before = rows[:, table.DELETE_HORIZON] == 1
         rows[some & ~set_before, table.BASE_TIMESTAMP] = given.timestamp[first[some & ~set_before]]
         rows[horizon, table.BASE_TIMESTAMP] = round.now + round.retention_ms

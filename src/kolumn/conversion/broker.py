@@ -181,14 +181,14 @@ def mirror(entries: bytes) -> Mirrored:
     CorruptBatchError, FormatError, LimitError
         Damaged entries.
     """
-    name = layouts.FORMAT_NAMES[layouts.ENRICHED_FORMAT]
+    name = enriched.FORMAT.name
     source, rows, options = _walked(entries, name)
     assigner = _Assigner(source, options, 0, name, None, _CHOICES[0], None)
     parts, passed_on = [], 0
     for row in rows:
         start, assigner.next = int(row[table.POSITION]), 0
         data = bytearray(source[start : start + int(row[table.SIZE])])
-        if row[table.LAYOUT] != layouts.ENRICHED or row[table.CODEC] == NONE:
+        if row[table.LAYOUT] != enriched.LAYOUT.number or row[table.CODEC] == NONE:
             parts.append(bytes(data))
         elif row[table.ATTRIBUTES] & enriched.NON_KEYED:
             data[17] &= ~enriched.HONOURED
@@ -237,11 +237,11 @@ class _Assigner:
             return self._patched(row, 0, int(row[table.LAST_OFFSET] - row[table.BASE_OFFSET]) + 1)
         if same and not wrapped:
             return self._patched(row, 0, 1)
-        if same and layout == layouts.ENRICHED and row[table.COUNT] > 0:
+        if same and layouts.begins_at_offset(layout) and row[table.COUNT] > 0:
             return self._patched(row, 0, int(row[table.COUNT]))
         piece = self._inflated(row)
         count = int(piece.counts[0])
-        if same and layout == layouts.ENRICHED:
+        if same and layouts.begins_at_offset(layout):
             return self._patched(row, 0, count)
         if same and how.magic > 0 and self._contiguous(piece):
             return self._patched(row, count - 1, count)

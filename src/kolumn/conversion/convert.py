@@ -21,7 +21,7 @@ from kolumn.encode.outgoing import name_of, outgoing, parent_of, refuse_data_fol
 from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError, CorruptBatchError
-from kolumn.formats import layouts, table
+from kolumn.formats import layouts, table, v2, v3_compact
 from kolumn.log.pieces import Piece, pieces, whole_options
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
@@ -30,7 +30,7 @@ from kolumn.source.segments import Segment
 from kolumn.source.storage import base_name, is_url, parent, within
 from kolumn.transactions.states import Transactions
 
-_COMPACT = (layouts.V3, layouts.V3_BARE)
+_COMPACT, _PLAIN = tuple(layout.number for layout in v3_compact.FORMAT.own_layouts), v2.LAYOUT.number
 
 
 @dataclass
@@ -227,7 +227,7 @@ class Job:
         """Convert one segment; ``transactions`` are its partition's, where they are to be dropped. Its name is left to the caller."""
         done = Conversion()
         changes = Changes(self.how, self.timestamp, transactions)
-        enriched = self.how.format == layouts.ENRICHED_FORMAT
+        enriched = layouts.FORMATS[self.how.format].timed_index
         with SegmentFiles(place, 1 << 30, self.interval, enriched) as files:
             for piece in pieces(segment, self.options, done.skipped):
                 self._refuse(segment, piece)
@@ -254,7 +254,7 @@ class Job:
     def _treatments(self, piece: Piece, changes: Changes) -> Any:
         rows = piece.rows
         layout, target = rows[:, table.LAYOUT], self.how.layout
-        same = np.isin(layout, _COMPACT) if target in _COMPACT else layout == target
+        same = layouts.among(layout, _COMPACT) if target in _COMPACT else layout == target
         same &= rows[:, table.MAGIC] == self.how.magic
         plain = rows[:, table.CODEC] == 0
         if self.codec is not None:
@@ -264,11 +264,11 @@ class Job:
         if changes.transactions is not None:
             same &= rows[:, table.TRANSACTIONAL] == 0
             plain &= rows[:, table.TRANSACTIONAL] == 0
-        pair = (layout == layouts.V2) if target in _COMPACT else np.isin(layout, _COMPACT) & (target == layouts.V2)
+        pair = (layout == _PLAIN) if target in _COMPACT else layouts.among(layout, _COMPACT) & (target == _PLAIN)
         return np.where(same, _COPY, np.where(pair & plain, _RESTRIDE, _REGROUP))
 
     def _refuse(self, segment: Segment, piece: Piece) -> None:
-        if self.drop_transactions or self.how.layout not in layouts.MESSAGES:
+        if self.drop_transactions or not layouts.holds_messages(self.how.layout):
             return
         wrong = np.flatnonzero(piece.rows[:, table.TRANSACTIONAL])
         if len(wrong):

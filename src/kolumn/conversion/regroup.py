@@ -16,10 +16,10 @@ from kolumn.encode.encoders import encoder
 from kolumn.encode.entries import Encoded, Settings
 from kolumn.encode.table import take_apart
 from kolumn.errors import ArgumentError
-from kolumn.formats import layouts, table
+from kolumn.formats import contents, layouts, table
 from kolumn.log.pieces import Piece
 
-_HEADED = (*layouts.BATCHES, layouts.KIP98)
+_HEADED = (*layouts.BATCHES, *layouts.SETS)
 """Layouts whose header stays true when records are missing."""
 _KEPT = [
     table.BASE_OFFSET, table.LAST_OFFSET, table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP, table.PRODUCER_ID,
@@ -50,9 +50,9 @@ def regroup(piece: Piece, changes: Changes, codec: int | None, lost: Losses) -> 
     kinds = _kinds(piece, changes)
     codecs = rows[:, table.CODEC] if codec is None else np.where(rows[:, table.CONTROL] == 1, NONE, codec)
     _check_codecs(codecs, changes.how, codec)
-    if losses.HORIZONS not in losses.holds(changes.how.layout, changes.how.magic):
-        lost.note(losses.HORIZONS, int(rows[:, table.DELETE_HORIZON].sum()))
-    lost.note(losses.EMPTY, int(((piece.counts == 0) & (kinds != _WHOLE)).sum()))
+    if contents.HORIZONS not in losses.holds(changes.how.layout, changes.how.magic):
+        lost.note(contents.HORIZONS, int(rows[:, table.DELETE_HORIZON].sum()))
+    lost.note(contents.EMPTY, int(((piece.counts == 0) & (kinds != _WHOLE)).sum()))
     bounds = [0, *(np.flatnonzero((np.diff(kinds) != 0) | (np.diff(codecs) != 0)) + 1).tolist(), len(rows)]
     for start, stop in pairwise(bounds):
         how = replace(changes.how, codec=int(codecs[start]))
@@ -87,9 +87,9 @@ def _whole(records: pa.RecordBatch, entry: Any, source: Any, start: int, how: Se
     rows[:, _KEPT] = source[:, _KEPT]
     rows[:, table.LAYOUT], rows[:, table.MAGIC], rows[:, table.CODEC] = how.layout, how.magic, np.where(counts > 0, how.codec, NONE)
     rows[:, table.COUNT] = counts
-    if how.layout != layouts.KIP98:
+    if not layouts.is_set(how.layout):
         rows[:, table.DELETE_HORIZON] = source[:, table.DELETE_HORIZON]
-        drafts = source[:, table.LAYOUT] == layouts.KIP98
+        drafts = layouts.among(source[:, table.LAYOUT], layouts.SETS)
         if drafts.any():
             some = drafts & (counts > 0)
             rows[some, table.BASE_TIMESTAMP] = given.timestamp[first[some]]
@@ -112,7 +112,7 @@ def _together(records: pa.RecordBatch, entry: Any, how: Settings, packed: bool) 
 
 
 def _check_codecs(codecs: Any, how: Settings, asked: int | None) -> None:
-    if how.layout not in layouts.BATCHES and (codecs == ZSTD).any():
+    if not layouts.holds_records(how.layout) and (codecs == ZSTD).any():
         name = layouts.FORMAT_NAMES[how.format]
         why = "is asked for" if asked is not None else "is what batches of the source have"
         raise ArgumentError(f"codec zstd {why}, and format {name} with magic {how.magic} has {', '.join(NAMES[:ZSTD])}: give codec=")

@@ -9,7 +9,7 @@ from kolumn.cpu_fallback.encode.restride import plain_attributes
 from kolumn.cpu_fallback.encode.restride import restride as rewrite
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.encode.entries import Encoded, Settings
-from kolumn.formats import layouts, table, v2
+from kolumn.formats import table, v2, v3_compact
 from kolumn.log.pieces import Piece
 
 
@@ -25,13 +25,13 @@ def restride(piece: Piece, how: Settings) -> Encoded:
     new = np.empty(len(rows), np.int64)
     room = np.empty(int((size + piece.counts).sum()) + PAD, np.uint8)
     rows[:, table.LAYOUT], rows[:, table.MAGIC] = how.layout, how.magic
-    if how.layout == layouts.V2:
-        bare = own[:, table.LAYOUT] == layouts.V3_BARE
+    if how.layout == v2.LAYOUT.number:
+        bare = own[:, table.LAYOUT] == v3_compact.BARE_LAYOUT.number
         skip = 0
     else:
         bare = np.full(len(rows), bool(plain_attributes(payload, size, piece.counts)))
         skip = 1
-        rows[:, table.LAYOUT] = np.where(bare, layouts.V3_BARE, layouts.V3)
+        rows[:, table.LAYOUT] = np.where(bare, v3_compact.BARE_LAYOUT.number, v3_compact.LAYOUT.number)
     parts: list[Any] = []
     if bare.all():
         total = rewrite(payload, size, piece.counts, room.ctypes.data, skip, new)
@@ -47,7 +47,7 @@ def restride(piece: Piece, how: Settings) -> Encoded:
                 new[i] = size[i]
                 parts.append(piece.source[start[i] : start[i] + size[i]])
     headers = np.full(len(rows), v2.HEADER, np.int64)
-    if how.layout != layouts.V2:
+    if how.layout != v2.LAYOUT.number:
         compact_headers(rows, new, headers)
     rows[:, table.SIZE] = new + headers
     rows[:, table.POSITION] = np.cumsum(rows[:, table.SIZE]) - rows[:, table.SIZE]

@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 
 from kolumn.conversion import losses
 from kolumn.conversion.losses import Losses, holds
-from kolumn.decode.host.message_flags import CONTROL_TYPES, KIP98_TYPES
 from kolumn.encode.entries import Settings
-from kolumn.formats import layouts, table
+from kolumn.formats import contents, layouts, table
 from kolumn.transactions.states import ABORTED, OPEN, Transactions
 
 _PRODUCER = {"producerId": -1, "producerEpoch": -1, "sequence": -1}
@@ -60,14 +59,14 @@ def retarget(records: pa.RecordBatch, entry: Any, layout: Any, changes: Changes,
     _timestamps(columns, changes, held, lost)
     _producers(columns, changes, held, lost)
     _values(columns, changes.how.layout, held, lost)
-    if losses.HEADERS not in held:
-        lost.note(losses.HEADERS, pc.sum(pc.list_value_length(columns.pop("headers"))).as_py() or 0)
-    if losses.MARKERS in held:
+    if contents.HEADERS not in held:
+        lost.note(contents.HEADERS, pc.sum(pc.list_value_length(columns.pop("headers"))).as_py() or 0)
+    if contents.MARKERS in held:
         columns["key"] = _control_keys(columns, changes.how.layout)
     return pa.RecordBatch.from_pydict(columns), entry
 
 
-def _kept(records: pa.RecordBatch, layout: Any, changes: Changes, held: set[str], lost: Losses) -> Any:
+def _kept(records: pa.RecordBatch, layout: Any, changes: Changes, held: frozenset[str], lost: Losses) -> Any:
     """Flags of the records that come along at all."""
     control = np.asarray(records["isControl"])
     keep = np.ones(len(control), bool)
@@ -80,11 +79,11 @@ def _kept(records: pa.RecordBatch, layout: Any, changes: Changes, held: set[str]
             keep &= ~dropped
     names = records["controlType"]
     ends = np.asarray(pc.fill_null(pc.is_in(names, pa.array(["COMMIT", "ABORT"])), False))
-    typed = layout == layouts.ENRICHED
+    typed = layouts.has_typed_control(layout)
     for what, which in (
-        (losses.TYPED_CONTROL, control & typed),
-        (losses.MARKERS, control & ~typed & ends),
-        (losses.OTHER_CONTROL, control & ~typed & ~ends),
+        (contents.TYPED_CONTROL, control & typed),
+        (contents.MARKERS, control & ~typed & ends),
+        (contents.OTHER_CONTROL, control & ~typed & ~ends),
     ):
         if what not in held or changes.transactions is not None:
             lost.note(what, int(which.sum()))
@@ -92,55 +91,55 @@ def _kept(records: pa.RecordBatch, layout: Any, changes: Changes, held: set[str]
     return keep
 
 
-def _timestamps(columns: dict[str, pa.Array], changes: Changes, held: set[str], lost: Losses) -> None:
+def _timestamps(columns: dict[str, pa.Array], changes: Changes, held: frozenset[str], lost: Losses) -> None:
     time = columns["timestampMs"].to_numpy()
     kind = columns["timestampType"].to_numpy()
-    if changes.timestamp is not None and losses.APPEND_TIMES in held:
+    if changes.timestamp is not None and contents.APPEND_TIMES in held:
         none = time == -1
         columns["timestampMs"], columns["timestampType"] = (
             pa.array(np.where(none, changes.timestamp, time)),
             pa.array(np.where(none, table.LOG_APPEND_TIME, kind)),
         )
-    if losses.TIMESTAMPS not in held:
-        lost.note(losses.TIMESTAMPS, int((time != -1).sum()))
-    elif losses.APPEND_TIMES not in held:
-        lost.note(losses.APPEND_TIMES, int((kind == table.LOG_APPEND_TIME).sum()))
-    if losses.APPEND_TIMES not in held:
+    if contents.TIMESTAMPS not in held:
+        lost.note(contents.TIMESTAMPS, int((time != -1).sum()))
+    elif contents.APPEND_TIMES not in held:
+        lost.note(contents.APPEND_TIMES, int((kind == table.LOG_APPEND_TIME).sum()))
+    if contents.APPEND_TIMES not in held:
         columns["timestampType"] = pa.array(np.full(len(time), table.CREATE_TIME, np.int32))
-    if losses.SECONDS not in held:
+    if contents.SECONDS not in held:
         lost.note(
-            losses.SECONDS, pc.sum(pc.and_(*(pc.is_valid(columns[n]) for n in ("timestampSeconds", "brokerTimestampMs")))).as_py() or 0
+            contents.SECONDS, pc.sum(pc.and_(*(pc.is_valid(columns[n]) for n in ("timestampSeconds", "brokerTimestampMs")))).as_py() or 0
         )
         del columns["timestampSeconds"], columns["brokerTimestampMs"]
 
 
-def _producers(columns: dict[str, pa.Array], changes: Changes, held: set[str], lost: Losses) -> None:
+def _producers(columns: dict[str, pa.Array], changes: Changes, held: frozenset[str], lost: Losses) -> None:
     rows = len(columns["offset"])
-    if losses.LEADER_EPOCHS not in held:
-        lost.note(losses.LEADER_EPOCHS, int((columns.pop("leaderEpoch").to_numpy() != -1).sum()))
+    if contents.LEADER_EPOCHS not in held:
+        lost.note(contents.LEADER_EPOCHS, int((columns.pop("leaderEpoch").to_numpy() != -1).sum()))
     transactional = np.asarray(columns["isTransactional"])
-    if losses.TRANSACTIONS not in held or changes.transactions is not None:
-        lost.note(losses.TRANSACTIONS, int(transactional.sum()))
+    if contents.TRANSACTIONS not in held or changes.transactions is not None:
+        lost.note(contents.TRANSACTIONS, int(transactional.sum()))
         columns["isTransactional"] = pa.array(np.zeros(rows, bool))
-    if losses.PRODUCERS not in held or changes.transactions is not None:
+    if contents.PRODUCERS not in held or changes.transactions is not None:
         gone = columns["producerId"].to_numpy() != -1
-        if losses.PRODUCERS in held:
+        if contents.PRODUCERS in held:
             gone &= transactional
-        lost.note(losses.PRODUCERS, int(gone.sum()))
+        lost.note(contents.PRODUCERS, int(gone.sum()))
         for name, absent in _PRODUCER.items():
             columns[name] = pa.array(np.where(gone, absent, columns[name].to_numpy()), columns[name].type)
 
 
-def _values(columns: dict[str, pa.Array], layout: int, held: set[str], lost: Losses) -> None:
+def _values(columns: dict[str, pa.Array], layout: int, held: frozenset[str], lost: Losses) -> None:
     """Tombstones with a value become tombstones without one; where the target has no flag, null says it."""
     dead, empty = columns["tombstone"], pc.is_null(columns["value"])
-    if losses.DELETES in held:
+    if contents.DELETES in held:
         return
     payload = pc.and_not(dead, empty)
     control = columns["isControl"]
     alive = pc.and_not(pc.and_not(empty, dead), control)
-    lost.note(losses.DELETES, pc.sum(payload).as_py() or 0)
-    lost.note(losses.TOMBSTONES, pc.sum(alive).as_py() or 0)
+    lost.note(contents.DELETES, pc.sum(payload).as_py() or 0)
+    lost.note(contents.TOMBSTONES, pc.sum(alive).as_py() or 0)
     columns["value"] = pc.if_else(payload, pa.scalar(None, pa.binary()), columns["value"])
     del columns["tombstone"]
 
@@ -151,7 +150,7 @@ def _control_keys(columns: dict[str, pa.Array], layout: int) -> pa.Array:
     if not control.any():
         return columns["key"]
     keys, names = columns["key"].to_pylist(), columns["controlType"].to_pylist()
-    numbers = KIP98_TYPES if layout == layouts.KIP98 else CONTROL_TYPES
+    numbers = layouts.LAYOUTS[layout].control_types
     for row in np.flatnonzero(control).tolist():
         if names[row] in ("COMMIT", "ABORT"):
             keys[row] = keys[row][:2] + struct.pack(">h", numbers.index(names[row])) + keys[row][4:]

@@ -75,7 +75,7 @@ def record_found(row: Any, payload: Any) -> str:
     if code == Code.TIMESTAMP_DELTA:
         value, after = varint64(payload, where, end)
     elif code in _VARINTS and not layouts.holds_messages(int(row[table.LAYOUT])):
-        unsigned = row[table.LAYOUT] == layouts.KIP98
+        unsigned = layouts.LAYOUTS[int(row[table.LAYOUT])].unsigned
         value, after = (uvarint32 if unsigned else varint32)(payload, where, end)
     elif code in (Code.INNER_MAGIC, Code.INNER_COMPRESSED, Code.MESSAGE_TYPE):
         value, after = memory.load8(payload, where), where + 1

@@ -186,7 +186,7 @@ def _zeros(file: SegmentFile, position: int, floor: int, found: Tally) -> Troubl
 def _whole(file: SegmentFile, position: int, floor: int, found: Tally) -> Trouble | None:
     """The last entry ends where the file does."""
     segment = file.segment
-    if segment.base_offset is None or file.format not in (layouts.KAFKA, layouts.V3_FORMAT):
+    if segment.base_offset is None or not layouts.FORMATS[file.format].as_shipped:
         return None
     orphan = orphan_of(segment, floor)
     if orphan is not None:
@@ -308,7 +308,7 @@ def _at_start(file: SegmentFile, row: Any, found: Tally) -> CorruptBatchError | 
         return CorruptBatchError(
             file.path, 0, Code.OFFSET_ORDER, base_offset=lowest, expected=expected, found=f"{lowest}: {twin} has offsets of this file too"
         )
-    if named is None or file.format not in (layouts.KAFKA, layouts.V3_FORMAT) or not segment.path.endswith((".log", ".swap")):
+    if named is None or not layouts.FORMATS[file.format].as_shipped or not segment.path.endswith((".log", ".swap")):
         return None
     if lowest < named:
         expected = f"offsets from {named} on, as the name of the file says"

@@ -11,7 +11,7 @@ from kolumn.formats import layouts, table, v2
 
 
 def _skip(how: Settings) -> int:
-    return 0 if how.layout == layouts.V3_BARE else 1
+    return layouts.attribute_bytes(how.layout)
 
 
 def group(given: Input, how: Settings, last: bool) -> Groups:
@@ -48,6 +48,6 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
 
 def _headers(rows: Any, size: Any) -> Any:
     headers = np.full(len(rows), v2.HEADER, np.int64)
-    if len(rows) and rows[0, table.LAYOUT] != layouts.V2:
+    if len(rows) and rows[0, table.LAYOUT] != v2.LAYOUT.number:
         compact_headers(rows, size, headers)
     return headers

@@ -8,16 +8,13 @@ from types import ModuleType
 from kolumn.encode import batches, messages, sets, tagged
 from kolumn.encode.entries import Encoded, Settings
 from kolumn.encode.table import Input
-from kolumn.formats import layouts
+from kolumn.formats import enriched, layouts
 
 _FILES: dict[int, ModuleType] = {
-    layouts.LEGACY: messages,
-    layouts.KIP87: messages,
-    layouts.V2: batches,
-    layouts.V3: batches,
-    layouts.V3_BARE: batches,
-    layouts.ENRICHED: tagged,
-    layouts.KIP98: sets,
+    **dict.fromkeys(layouts.BATCHES, batches),
+    **dict.fromkeys(layouts.SETS, sets),
+    **dict.fromkeys(layouts.MESSAGES, messages),
+    enriched.LAYOUT.number: tagged,
 }
 
 

@@ -56,7 +56,7 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
         return np.where(rows[:, table.CODEC] == NONE, 0, legacy.message_size(how.magic, -1, 0))
 
     laid = lay_out(groups, headers(groups.rows, groups.size))
-    marks = _tombstones(given) if how.layout == layouts.KIP87 else None
+    marks = _tombstones(given) if layouts.LAYOUTS[how.layout].tombstone_bit else None
     to = laid.data.ctypes.data + laid.at
     fill(given.records, how.magic, 0 if marks is None else marks.ctypes.data, groups.first, groups.stop, groups.rows, to)
     encoded = place(laid, groups.rows, headers, how)
@@ -66,7 +66,7 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
 
 def check(given: Input, how: Settings, control: bool = False) -> None:
     """Refuse what messages can't hold; those of some drafts do hold ``control`` records."""
-    name = layouts.FORMAT_NAMES[how.format] if how.layout in (layouts.KIP87, layouts.ENRICHED) else str(how.magic)
+    name = layouts.FORMAT_NAMES[how.format] if how.layout != legacy.LAYOUT.number else str(how.magic)
     if how.codec == ZSTD:
         raise ArgumentError(f"codec='zstd': format {name} has none, gzip, snappy and lz4")
     for column, what in (("isControl", "control records"), ("isTransactional", "records of transactions")):

@@ -24,7 +24,6 @@ BYTES = 8 << 20
 HEAD = 2048
 """Rows that are copied to complete a batch which an earlier piece began."""
 _LARGEST = 2**31 - 1
-_MAGIC = {"kafka": 2, "enriched": 1, "kip98-draft": 2, "v3-compact": 3, "kip87": 2}
 """What a format writes unless told otherwise."""
 
 
@@ -88,7 +87,7 @@ def write(
 
 
 def _write(reader: pa.RecordBatchReader, target: str, how: Settings, base_offset: int, segment_bytes: int, interval: int) -> list[str]:
-    enriched = how.format == layouts.ENRICHED_FORMAT
+    enriched = layouts.FORMATS[how.format].timed_index
     with (
         outgoing(parent_of(target), [target]) as places,
         places(target) as place,
@@ -100,26 +99,18 @@ def _write(reader: pa.RecordBatchReader, target: str, how: Settings, base_offset
 
 def settings(format: str, magic: int | None, codec: str, level: int | None, batch_bytes: int, batch_records: int | None) -> Settings:
     """Parameters of `write`, checked."""
-    if format not in _MAGIC:
-        raise ArgumentError(unknown("format", format, _MAGIC))
-    chosen, wanted, number = codec_of(codec), _MAGIC[format] if magic is None else magic, layouts.FORMAT_NAMES.index(format)
-    layout = layouts.NONE
-    if wanted in (0, 1, 2):
-        layout = layouts.layout_of(number, wanted)
-    elif wanted == _MAGIC["v3-compact"] and number == layouts.V3_FORMAT:
-        layout = layouts.V3_BARE
-    if layout == layouts.NONE:
-        raise ArgumentError(f"magic={magic}: format {format!r} has {', '.join(str(one) for one in _magics(number))}")
+    if format not in layouts.FORMAT_NAMES:
+        raise ArgumentError(unknown("format", format, layouts.FORMAT_NAMES))
+    into = layouts.format_of(format)
+    chosen, wanted = codec_of(codec), into.magic if magic is None else magic
+    written = {**into.magics, **({into.magic: into.own_layouts[-1]} if into.own_layouts else {})}
+    if wanted not in written:
+        raise ArgumentError(f"magic={magic}: format {format!r} has {', '.join(map(str, sorted(written)))}")
     level_of(chosen, level)
     most = _LARGEST if batch_records is None else batch_records
     if batch_bytes < 1 or most < 1:
         raise ArgumentError(f"batch_bytes={batch_bytes}, batch_records={batch_records}: expected at least 1")
-    return Settings(number, layout, wanted, chosen, level, batch_bytes, most)
-
-
-def _magics(format: int) -> list[int]:
-    known = [magic for magic in (0, 1, 2) if layouts.layout_of(format, magic) != layouts.NONE]
-    return [*known, 3] if format == layouts.V3_FORMAT else known
+    return Settings(layouts.FORMATS.index(into), written[wanted].number, wanted, chosen, level, batch_bytes, most)
 
 
 def _reader(table: Any, base_offset: int | None) -> pa.RecordBatchReader:

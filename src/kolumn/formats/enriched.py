@@ -22,8 +22,10 @@ types open.
 """
 
 from kolumn.errors import Code
-from kolumn.formats import table
+from kolumn.formats import contents, legacy, table
+from kolumn.formats.attributes import LZ4
 from kolumn.formats.entry import OVERHEAD, holds_offset
+from kolumn.formats.layout import Family, Format, Layout
 from kolumn.formats.memory import Buffer, i8_at, i32_at, i64_at, load8, put32, put64, store8, u32_at
 
 MAGIC = 1
@@ -40,15 +42,17 @@ CONTROL_TYPES = ("LEADER_EPOCH", "START_TRANSACTION", "COMMIT", "ABORT")
 TAGGED = 0x40
 """Added to a message's attributes where it has a broker timestamp."""
 
+_TYPE_BITS, _KNOWN_BITS = 0x0F, 0x3F
 _OK = int(Code.OK)
 _BAD_LAST_OFFSET = int(Code.LAST_OFFSET)
 _MESSAGE_SIZE = int(Code.ENRICHED_SIZE)
 _TAG_LENGTH = int(Code.TAG_LENGTH)
 _TAG = int(Code.TAG)
 _KEY_LENGTH = int(Code.KEY_LENGTH)
+_MESSAGE_TYPE = int(Code.MESSAGE_TYPE)
 _VALUE_LENGTH = int(Code.VALUE_LENGTH)
 _UNKNOWN = table.UNKNOWN
-_LARGEST_CODEC = 3
+_LARGEST_CODEC = LZ4
 
 _BASE_OFFSET, _LAST_OFFSET, _COUNT, _CODEC, _CRC = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.CODEC, table.CRC
 _TIMESTAMP_TYPE, _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
@@ -58,7 +62,9 @@ _CRC_FROM, _ATTRIBUTES = table.CRC_FROM, table.ATTRIBUTES
 
 
 def header_bytes(buf: Buffer, pos: int, size: int) -> int:
-    """How many bytes of the entry at ``pos`` `header` reads, once the first `HEADER` are there."""
+    """How many bytes of the entry at ``pos`` `header` reads, once the first `HEADER` are there; 0 for the usual ones."""
+    if size < HEADER:
+        return 0
     return min(size, HEADER + min(max(i32_at(buf, pos + 22), 0), size))
 
 
@@ -182,3 +188,50 @@ def put_message(buf: Buffer, pos: int, size: int, offset: int, attributes: int, 
     put32(buf, pos + 18, seconds)
     put32(buf, pos + 22, tag_bytes if tag_bytes else -1)
     return pos + HEADER
+
+
+def plausible(buf: Buffer, pos: int, size: int) -> bool:
+    """Whether bits that no writer sets are clear in a message whose length field says ``size``."""
+    attributes = load8(buf, pos + 17)
+    return size >= SMALLEST and attributes <= _KNOWN_BITS and attributes & _TYPE_BITS <= LAST_CONTROL
+
+
+def codec_code(attributes: int, codec: int) -> int:
+    """Code of a message's type: a codec, or that of a control message."""
+    kind = attributes & _TYPE_BITS
+    return _OK if kind <= _LARGEST_CODEC or FIRST_CONTROL <= kind <= LAST_CONTROL else _MESSAGE_TYPE
+
+
+def inner_codec(attributes: int) -> int:
+    """Codec of a message in a wrapper: it must have none; control messages have types where others have codecs."""
+    return attributes & 7 if attributes & FIRST_CONTROL == 0 else 0
+
+
+def wrapped(buf: Buffer, at: int, stop: int) -> tuple[int, int, int]:
+    """Code, position and length of what the wrapper at ``at`` wraps."""
+    code, _, _, _, _, _, _, _, value, length = message(buf, at, stop)
+    return code, value, length
+
+
+def fields(
+    buf: Buffer, at: int, stop: int, wrapped: int, attributes: int, base: int, number: int
+) -> tuple[int, int, int, int, int, int, int, int, int, int, int]:
+    """As `kolumn.formats.layout.Layout.message`. Inner offsets count where the wrapper says that they are honoured."""
+    code, where, timestamp, seconds, _, marks, key, key_length, value, value_length = message(buf, at, stop)
+    if code == _OK:
+        code = codec_code(marks, 0)
+        where = at + 17
+    offset = i64_at(buf, at)
+    if wrapped:
+        offset = base + (offset if attributes & HONOURED != 0 else number)
+    return code, where, offset, timestamp, 0, seconds, marks, key, key_length, value, value_length
+
+
+LAYOUT = Layout(
+    "tagged message", 4, Family.MESSAGES, legacy.SMALLEST_ENTRY, crc_at=12, crc_from=CRC_FROM, castagnoli=False,
+    header=header, plausible=plausible, codec_code=codec_code, header_bytes=header_bytes,
+    hop=legacy.following, message=fields, wrapped=wrapped, inner_codec=inner_codec, lowest_inner_magic=MAGIC, first_offset=True,
+    control_bit=FIRST_CONTROL, tagged_bit=TAGGED, control_types=CONTROL_TYPES, typed_control=True,
+    holds={MAGIC: frozenset({contents.TIMESTAMPS, contents.TYPED_CONTROL, contents.SECONDS})},
+)  # fmt: skip
+FORMAT = Format("enriched", {0: legacy.LAYOUT, 1: LAYOUT}, MAGIC, timed_index=True)

@@ -1,15 +1,15 @@
 """How many messages an entry wraps, and what their offsets count from: what has to be known before any of them is looked into."""
 
 from kolumn.errors import Code
-from kolumn.formats import crc, kip98_draft, layouts, legacy, table
+from kolumn.formats import crc, layouts, legacy, table
 from kolumn.formats.entry import magic_at
 from kolumn.formats.memory import Buffer, i64_at, load8, u32_at
 
 _OK, _TRUNCATED = int(Code.OK), int(Code.TRUNCATED)
 _INNER_MAGIC, _INNER_COMPRESSED, _INNER_CRC = int(Code.INNER_MAGIC), int(Code.INNER_COMPRESSED), int(Code.INNER_CRC)
 _NO_INNER, _INNER_OFFSET = int(Code.NO_INNER), int(Code.INNER_OFFSET)
-_RECORD_CRC, _TAG_COUNT = int(Code.RECORD_CRC), int(Code.TAG_COUNT)
-_UNKNOWN, _CRC_FROM, _ENRICHED = table.UNKNOWN, legacy.CRC_FROM, layouts.ENRICHED
+_TAG_COUNT = int(Code.TAG_COUNT)
+_UNKNOWN, _CRC_FROM = table.UNKNOWN, legacy.CRC_FROM
 
 
 def inner_messages(buf: Buffer, end: int, layout: int, highest: int, check_crcs: bool) -> tuple[int, int, int, int]:
@@ -23,10 +23,9 @@ def inner_messages(buf: Buffer, end: int, layout: int, highest: int, check_crcs:
             break
         if code != _OK:
             return count, last, code, following
-        if magic_at(buf, at) > highest or (layout == _ENRICHED and magic_at(buf, at) == 0):
+        if magic_at(buf, at) > highest or magic_at(buf, at) < layouts.lowest_inner_magic(layout):
             return count, last, _INNER_MAGIC, at + 16
-        attributes = load8(buf, at + 17)
-        if attributes & 7 != 0 and (layout != _ENRICHED or attributes & 8 == 0):
+        if layouts.inner_codec(layout, load8(buf, at + 17)) != 0:
             return count, last, _INNER_COMPRESSED, at + 17
         if check_crcs and crc.crc32(buf, at + _CRC_FROM, following) != u32_at(buf, at + 12):
             return count, last, _INNER_CRC, at + 12
@@ -52,25 +51,10 @@ def base_of(layout: int, magic: int, base_offset: int, last_offset: int, told: i
     -------
     code, base : int
     """
-    if layout == _ENRICHED:
+    if layouts.begins_at_offset(layout):
         return _TAG_COUNT if told not in (_UNKNOWN, count) else _OK, base_offset
     if magic == 0 or last_offset == 0:
         return _OK, 0
     if last_offset < last:
         return _INNER_OFFSET, 0
     return _OK, last_offset - last
-
-
-def set_messages(buf: Buffer, end: int, check_crcs: bool) -> tuple[int, int, int]:
-    """Hop through the messages of a set of `kip98_draft`: (code, count, where)."""
-    at = 0
-    count = 0
-    while at < end:
-        code, body, following = kip98_draft.hop(buf, at, end)
-        if code != _OK:
-            return code, count, at
-        if check_crcs and crc.crc32(buf, body, following - 4) != u32_at(buf, following - 4):
-            return _RECORD_CRC, count, following - 4
-        count += 1
-        at = following
-    return _OK, count, -1

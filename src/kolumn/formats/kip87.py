@@ -6,9 +6,16 @@ Everything else is in `legacy`. A tombstone may have a value. A message without 
 written; it is read, and `kolumn.verify` reports it.
 """
 
+from kolumn.formats import contents, legacy
+from kolumn.formats.attributes import LZ4
+from kolumn.formats.layout import Family, Format, Layout
+from kolumn.formats.memory import Buffer, load8
+
 MAGIC = 2
 TOMBSTONE = 0x20
 FLAGGED = 0x80
+_KNOWN_BITS = 0x3F
+_LARGEST_CODEC = LZ4
 """Added to the attributes that a decoder gives of a message with this magic: its bit decides, not its value."""
 
 
@@ -18,3 +25,31 @@ def should_retain(magic: int, value_is_null: bool, tombstone_bit: bool) -> bool:
     The value decides for formats 0 and 1, the bit for magic 2.
     """
     return not (tombstone_bit if magic >= MAGIC else value_is_null)
+
+
+def plausible(buf: Buffer, pos: int, size: int) -> bool:
+    """Whether bits that no writer sets are clear in a message whose length field says ``size``."""
+    attributes = load8(buf, pos + 17)
+    return size >= legacy.SMALLEST_V1 and attributes <= _KNOWN_BITS and attributes & 7 <= _LARGEST_CODEC
+
+
+def fields(
+    buf: Buffer, at: int, stop: int, wrapped: int, attributes: int, base: int, number: int
+) -> tuple[int, int, int, int, int, int, int, int, int, int, int]:
+    """As `kolumn.formats.layout.Layout.message`; messages of lower magics may be among the wrapped ones, which have no flag."""
+    code, where, offset, timestamp, dated, seconds, marks, key, key_length, value, value_length = legacy.fields(
+        buf, at, stop, wrapped, attributes, base, number
+    )
+    if load8(buf, at + 16) == MAGIC:
+        marks = (load8(buf, at + 17) & TOMBSTONE) | FLAGGED
+    return code, where, offset, timestamp, dated, seconds, marks, key, key_length, value, value_length
+
+
+LAYOUT = Layout(
+    "flagged message", 6, Family.MESSAGES, legacy.SMALLEST_ENTRY, crc_at=12, crc_from=legacy.CRC_FROM, castagnoli=False,
+    header=legacy.header, plausible=plausible, codec_code=legacy.codec_code,
+    hop=legacy.following, message=fields, wrapped=legacy.wrapped, inner_codec=legacy.inner_codec,
+    flagged_bit=FLAGGED, tombstone_bit=TOMBSTONE,
+    holds={MAGIC: frozenset({contents.TIMESTAMPS, contents.APPEND_TIMES, contents.DELETES, contents.TOMBSTONES})},
+)  # fmt: skip
+FORMAT = Format("kip87", {0: legacy.LAYOUT, 1: legacy.LAYOUT, 2: LAYOUT}, MAGIC)

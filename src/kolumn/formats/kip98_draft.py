@@ -22,8 +22,10 @@ ABORT, the opposite of format 2.
 """
 
 from kolumn.errors import Code
-from kolumn.formats import table
+from kolumn.formats import contents, crc, legacy, table
+from kolumn.formats.attributes import LZ4
 from kolumn.formats.entry import holds_offset
+from kolumn.formats.layout import Family, Format, Layout
 from kolumn.formats.memory import Buffer, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
 from kolumn.formats.varint import MALFORMED, put_uvarint, uvarint32, uvarint_size
 
@@ -34,7 +36,11 @@ CRC_FROM = 16
 SMALLEST_MESSAGE = 15
 NULL_KEY, NULL_VALUE, CONTROL = 1, 2, 4
 
+CONTROL_TYPES = ("COMMIT", "ABORT")
+"""Names of the control types, by their numbers: the opposite of format 2."""
+_LARGEST_CODEC = LZ4
 _OK = int(Code.OK)
+_RECORD_CRC = int(Code.RECORD_CRC)
 _BAD_LAST_OFFSET = int(Code.LAST_OFFSET)
 _BAD_LENGTH = int(Code.BAD_LENGTH)
 _RECORD_LENGTH = int(Code.RECORD_LENGTH)
@@ -153,3 +159,52 @@ def put_header(buf: Buffer, pos: int, size: int, row) -> None:  # type: ignore[n
 def control_type(key: bytes) -> int:
     """Type of a control message by its key: 0 COMMIT, 1 ABORT."""
     return i16_at(key, 2)
+
+
+def count(buf: Buffer, end: int, check_crcs: bool) -> tuple[int, int, int]:
+    """Hop through the messages of a set: (code, count, where)."""
+    at = 0
+    count = 0
+    while at < end:
+        code, body, following = hop(buf, at, end)
+        if code != _OK:
+            return code, count, at
+        if check_crcs and crc.crc32(buf, body, following - 4) != u32_at(buf, following - 4):
+            return _RECORD_CRC, count, following - 4
+        count += 1
+        at = following
+    return _OK, count, -1
+
+
+def plausible(buf: Buffer, pos: int, size: int) -> bool:
+    """Whether bits that no writer sets are clear in a set whose length field says ``size``."""
+    attributes = i16_at(buf, pos + 17)
+    return size >= SMALLEST and 0 <= attributes < 32 and attributes & 7 <= _LARGEST_CODEC and i32_at(buf, pos + 19) > 0
+
+
+def following(buf: Buffer, at: int, end: int, wrapped: int) -> tuple[int, int]:
+    """Code, and where the message after the one at ``at`` begins."""
+    code, _, next = hop(buf, at, end)
+    return code, next
+
+
+def fields(
+    buf: Buffer, at: int, stop: int, wrapped: int, attributes: int, base: int, number: int
+) -> tuple[int, int, int, int, int, int, int, int, int, int, int]:
+    """As `kolumn.formats.layout.Layout.message`; ``base`` is the set's offset."""
+    _, body, _ = hop(buf, at, stop)
+    code, where, marks, timestamp, delta, key, key_length, value, value_length = message(buf, body, stop)
+    return code, where, base + delta, timestamp, 1, -1, marks, key, key_length, value, value_length
+
+
+LAYOUT = Layout(
+    "message set", 5, Family.SET, HEADER, crc_at=12, crc_from=CRC_FROM, castagnoli=False,
+    header=header, plausible=plausible, codec_code=legacy.codec_code, hop=following, message=fields, count=count,
+    control_bit=CONTROL, control_types=CONTROL_TYPES, unsigned=True,
+    holds={
+        MAGIC: frozenset({
+            contents.TIMESTAMPS, contents.APPEND_TIMES, contents.PRODUCERS, contents.TRANSACTIONS, contents.MARKERS, contents.EMPTY,
+        })
+    },
+)  # fmt: skip
+FORMAT = Format("kip98-draft", {0: legacy.LAYOUT, 1: legacy.LAYOUT, 2: LAYOUT}, MAGIC, transactions_in_sets=True)

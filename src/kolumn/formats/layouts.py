@@ -1,6 +1,6 @@
-"""Which layout an entry has: of the shipped formats its magic tells, of the drafts the reader is told.
+"""All formats and their layouts, and what the stages ask of them by number. What is true of one layout stands in its own file.
 
-Three of the drafts reuse a magic that was then given to something else, so bytes alone can't tell them apart: ``format=`` does.
+Bytes alone can't tell the drafts apart: three of them reuse a magic that was then given to something else, so ``format=`` does.
 
     format        entries by magic          file
     kafka         0, 1 message · 2 batch    legacy.py, v2.py
@@ -8,55 +8,264 @@ Three of the drafts reuse a magic that was then given to something else, so byte
     kip98-draft   0, 1 message · 2 set      kip98_draft.py
     v3-compact    as kafka · 3 batch        v3_compact.py; its magic stands behind a varint, so the frame decides
     kip87         0, 1, 2 message           kip87.py
+
+A draft that is under discussion can be tried without a change here: KOLUMN_FORMATS names modules, separated by commas, each with
+a ``FORMAT``. Processes that should know it need the same variable.
 """
 
-KAFKA, ENRICHED_FORMAT, KIP98_FORMAT, V3_FORMAT, KIP87_FORMAT = range(5)
-"""Formats, as the option names them."""
-FORMAT_NAMES = ("kafka", "enriched", "kip98-draft", "v3-compact", "kip87")
+import os
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
-LEGACY, V2, V3, V3_BARE, ENRICHED, KIP98, KIP87, NONE = range(8)
-"""Layouts of an entry; V3_BARE is format 3 whose records have no attributes, NONE an unknown magic."""
-BATCHES = (V2, V3, V3_BARE)
-"""Record batches, with records, CRC-32C and delete horizons."""
-MESSAGES = (LEGACY, ENRICHED, KIP87)
-"""Messages, alone or wrapped: no transactions."""
+import numpy as np
+
+from kolumn.errors import Code
+from kolumn.formats import enriched, kip87, kip98_draft, legacy, table, v2, v3_compact
+from kolumn.formats.layout import Family, Format, Layout, chosen
+from kolumn.formats.memory import Buffer, i64_at
+
+_OK, _BAD_MAGIC, _BAD_LENGTH = int(Code.OK), int(Code.BAD_MAGIC), int(Code.BAD_LENGTH)
+_BASE_OFFSET, _LAST_OFFSET, _COUNT, _UNKNOWN = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.UNKNOWN
+_MOST = 12
+"""Layouts that the packed numbers below have room for."""
+
+KAFKA_FORMAT = Format("kafka", {0: legacy.LAYOUT, 1: legacy.LAYOUT, 2: v2.LAYOUT}, v2.MAGIC, as_shipped=True)
+EXTRA: tuple[ModuleType, ...] = tuple(map(import_module, filter(None, os.environ.get("KOLUMN_FORMATS", "").split(","))))
+"""Modules of drafts that KOLUMN_FORMATS names."""
+FILES: tuple[ModuleType, ...] = (legacy, v2, enriched, kip98_draft, v3_compact, kip87, *EXTRA)
+FORMATS: tuple[Format, ...] = (
+    KAFKA_FORMAT, enriched.FORMAT, kip98_draft.FORMAT, v3_compact.FORMAT, kip87.FORMAT, *(module.FORMAT for module in EXTRA)
+)  # fmt: skip
+FORMAT_NAMES = tuple(one.name for one in FORMATS)
+KAFKA = FORMATS.index(KAFKA_FORMAT)
+NO_LAYOUT = 7
+"""In place of a layout's number: nobody knows the magic."""
+
+
+def _numbered() -> dict[int, Layout]:
+    found: dict[int, Layout] = {}
+    for layout in (layout for one in FORMATS for layout in one.layouts):
+        if found.setdefault(layout.number, layout) is not layout or layout.number == NO_LAYOUT or not 0 <= layout.number < _MOST:
+            raise ValueError(f"{layout.name}: its number {layout.number} is another layout's, or not from 0 to {_MOST - 1}")
+    return found
+
+
+LAYOUTS: Mapping[int, Layout] = _numbered()
+"""By number."""
+BATCHES = tuple(number for number, layout in LAYOUTS.items() if layout.family == Family.RECORDS)
+MESSAGES = tuple(number for number, layout in LAYOUTS.items() if layout.family == Family.MESSAGES)
+SETS = tuple(number for number, layout in LAYOUTS.items() if layout.family == Family.SET)
+
+# Machine code can't look into a table of objects: a fact about all layouts is one number for it, some bits for each layout.
+CHOSEN: list[Callable[..., Any]] = []
+"""Functions made by `chosen`, which have to be known to the compilers too."""
+
+
+def _packed(bits: int, values: Mapping[int, int]) -> int:
+    total = 0
+    for number, value in values.items():
+        assert 0 <= value < 1 << bits, value
+        total |= value << (bits * number)
+    assert total < 1 << 63
+    return total
+
+
+def _of_layouts(bits: int, fact: Callable[[Layout], int]) -> int:
+    return _packed(bits, {number: int(fact(layout)) for number, layout in LAYOUTS.items()})
+
+
+def _that_have(name: str) -> dict[int, Callable[..., Any]]:
+    return {number: function for number, layout in LAYOUTS.items() if (function := getattr(layout, name)) is not None}
+
+
+def _unknown_header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
+    row[_BASE_OFFSET] = row[_LAST_OFFSET] = i64_at(buf, pos)
+    row[_COUNT] = _UNKNOWN
+    return _BAD_MAGIC
+
+
+def _no_frame(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
+    return _BAD_LENGTH, 0
+
+
+def _no_crc(buf: Buffer, pos: int) -> int:
+    return 0
+
+
+CHOSEN += [_unknown_header, _no_frame, _no_crc]
+header = chosen({**_that_have("header"), NO_LAYOUT: _unknown_header}, CHOSEN)
+header_bytes = chosen(_that_have("header_bytes"), CHOSEN)
+plausible = chosen(_that_have("plausible"), CHOSEN)
+codec_code = chosen(_that_have("codec_code"), CHOSEN)
+hop = chosen(_that_have("hop"), CHOSEN)
+message = chosen(_that_have("message"), CHOSEN)
+wrapped = chosen(_that_have("wrapped"), CHOSEN)
+inner_codec = chosen(_that_have("inner_codec"), CHOSEN)
+count = chosen(_that_have("count"), CHOSEN)
+own_frame = chosen({i: one.own_frame or _no_frame for i, one in enumerate(FORMATS)}, CHOSEN)
+own_crc_at = chosen({i: one.own_crc_at or _no_crc for i, one in enumerate(FORMATS)}, CHOSEN)
+"""Functions of `Layout` and of `Format`, by the number of the layout or of the format."""
+
+CONTROL_NAMES = (*dict.fromkeys(name for layout in LAYOUTS.values() for name in layout.control_types), "UNKNOWN")
+"""Names of all control types; `control_name` returns places in it."""
+_UNKNOWN_CONTROL = len(CONTROL_NAMES) - 1
+
+
+def _namer(layout: Layout) -> Callable[[int], int]:
+    known = len(layout.control_types)
+    places = _packed(4, {number: CONTROL_NAMES.index(name) for number, name in enumerate(layout.control_types)})
+
+    def name_of(number: int) -> int:
+        return (places >> (4 * number)) & 15 if 0 <= number < known else _UNKNOWN_CONTROL
+
+    CHOSEN.append(name_of)
+    return name_of
+
+
+control_name = chosen({number: _namer(layout) for number, layout in LAYOUTS.items() if layout.control_types}, CHOSEN)
+"""Of a layout and the number that it gives to a control type: its place in `CONTROL_NAMES`."""
+
+_CASTAGNOLI = _of_layouts(1, lambda layout: layout.castagnoli)
+_FAMILY = _packed(2, {NO_LAYOUT: 3}) | _of_layouts(2, lambda layout: layout.family)
+_RECORDS, _MESSAGES, _SET = int(Family.RECORDS), int(Family.MESSAGES), int(Family.SET)
+_ATTRIBUTE_BYTES = _of_layouts(1, lambda layout: layout.attribute_bytes)
+_SMALLEST_RECORD = _of_layouts(4, lambda layout: layout.smallest_record)
+_CRC_AT, _CRC_FROM = _of_layouts(5, lambda layout: layout.crc_at), _of_layouts(5, lambda layout: layout.crc_from)
+_FIRST_OFFSET = _of_layouts(1, lambda layout: layout.first_offset)
+_GROWS = _of_layouts(1, lambda layout: layout.header_bytes is not None)
+_LOWEST_INNER = _of_layouts(2, lambda layout: layout.lowest_inner_magic)
+# A bit's place; the last one is one that no attributes have.
+_NO_BIT = 1 << 15
+_CONTROL_BIT = _of_layouts(4, lambda layout: (layout.control_bit or _NO_BIT).bit_length() - 1)
+_FLAGGED_BIT = _of_layouts(4, lambda layout: (layout.flagged_bit or _NO_BIT).bit_length() - 1)
+_TOMBSTONE_BIT = _of_layouts(4, lambda layout: (layout.tombstone_bit or _NO_BIT).bit_length() - 1)
+_TAGGED_BIT = _of_layouts(4, lambda layout: (layout.tagged_bit or _NO_BIT).bit_length() - 1)
+_TYPED_CONTROL = _of_layouts(1, lambda layout: layout.typed_control)
+_OWN_FRAME = _packed(1, {i: one.own_frame is not None for i, one in enumerate(FORMATS)})
+_OWN_LAYOUT = _packed(4, {i: one.own_layouts[0].number if one.own_layouts else 0 for i, one in enumerate(FORMATS)})
+_OF_MAGIC_0, _OF_MAGIC_1, _OF_MAGIC_2 = (
+    _packed(4, {i: one.magics[magic].number if magic in one.magics else NO_LAYOUT for i, one in enumerate(FORMATS)}) for magic in range(3)
+)
 
 
 def layout_of(format: int, magic: int) -> int:
     """Layout of an entry of one of the formats that have the magic at byte 16."""
     if magic == 2:
-        if format == KIP98_FORMAT:
-            return KIP98
-        if format == KIP87_FORMAT:
-            return KIP87
-        return V2 if format in (KAFKA, V3_FORMAT) else NONE
-    if magic == 1 and format == ENRICHED_FORMAT:
-        return ENRICHED
-    return LEGACY if magic <= 1 else NONE
+        return (_OF_MAGIC_2 >> (4 * format)) & 15
+    if magic == 1:
+        return (_OF_MAGIC_1 >> (4 * format)) & 15
+    return (_OF_MAGIC_0 >> (4 * format)) & 15 if magic == 0 else NO_LAYOUT
 
 
-def same_layout(a: int, b: int) -> bool:
-    """Whether two layouts are of one format: format 3 with and without attributes is."""
-    return a == b or (a in (V3, V3_BARE) and b in (V3, V3_BARE))
+def has_own_frame(format: int) -> bool:
+    """Whether some entries of a format have their magic elsewhere."""
+    return (_OWN_FRAME >> format) & 1 != 0
+
+
+def own_layout(format: int) -> int:
+    """Layout of such an entry, until its header has been read."""
+    return (_OWN_LAYOUT >> (4 * format)) & 15
 
 
 def has_castagnoli(layout: int) -> bool:
     """Whether the entry's checksum is CRC-32C, not CRC-32."""
-    return layout in BATCHES
+    return (_CASTAGNOLI >> layout) & 1 != 0
 
 
-def attribute_bytes(layout: int) -> int:
-    """Bytes of the attributes of a batch's records."""
-    return 0 if layout == V3_BARE else 1
+def crc_at(layout: int) -> int:
+    """Where the checksum stands, from the entry's first byte."""
+    return (_CRC_AT >> (5 * layout)) & 31
+
+
+def crc_from(layout: int) -> int:
+    """The first byte under the checksum."""
+    return (_CRC_FROM >> (5 * layout)) & 31
+
+
+def holds_records(layout: int) -> bool:
+    """Whether the entry is a record batch."""
+    return (_FAMILY >> (2 * layout)) & 3 == _RECORDS
 
 
 def holds_messages(layout: int) -> bool:
     """Whether the entry is a message, or with a codec a wrapper around messages, as in formats 0 and 1."""
-    return layout in MESSAGES
+    return (_FAMILY >> (2 * layout)) & 3 == _MESSAGES
+
+
+def is_set(layout: int) -> bool:
+    """Whether the entry is a set of messages."""
+    return (_FAMILY >> (2 * layout)) & 3 == _SET
+
+
+def attribute_bytes(layout: int) -> int:
+    """Bytes of the attributes of a batch's records."""
+    return (_ATTRIBUTE_BYTES >> layout) & 1
+
+
+def smallest_record(layout: int) -> int:
+    """Bytes of the smallest record of a batch."""
+    return (_SMALLEST_RECORD >> (4 * layout)) & 15
+
+
+def begins_at_offset(layout: int) -> bool:
+    """Whether a wrapper's offset is that of its first message, not of its last."""
+    return (_FIRST_OFFSET >> layout) & 1 != 0
+
+
+def header_grows(layout: int) -> bool:
+    """Whether `header_bytes` tells how many bytes a header has."""
+    return (_GROWS >> layout) & 1 != 0
+
+
+def lowest_inner_magic(layout: int) -> int:
+    """Lowest magic of the messages in a wrapper."""
+    return (_LOWEST_INNER >> (2 * layout)) & 3
 
 
 def highest_inner_magic(format: int, layout: int) -> int:
-    """Highest magic of the messages in a wrapper."""
-    if layout == KIP87:
+    """Highest magic of the messages in a wrapper: of those that the format gives the same layout."""
+    if layout_of(format, 2) == layout:
         return 2
-    return 0 if format == ENRICHED_FORMAT and layout == LEGACY else 1
+    return 1 if layout_of(format, 1) == layout else 0
+
+
+def control_bit(layout: int) -> int:
+    """Attribute that makes a message a control message. Like the next three, one that no message has where the layout has none."""
+    return 1 << ((_CONTROL_BIT >> (4 * layout)) & 15)
+
+
+def flagged_bit(layout: int) -> int:
+    """Attribute that says that `tombstone_bit` decides what is a tombstone."""
+    return 1 << ((_FLAGGED_BIT >> (4 * layout)) & 15)
+
+
+def tombstone_bit(layout: int) -> int:
+    """Attribute of tombstones."""
+    return 1 << ((_TOMBSTONE_BIT >> (4 * layout)) & 15)
+
+
+def tagged_bit(layout: int) -> int:
+    """Attribute that says that the timestamp is the broker's."""
+    return 1 << ((_TAGGED_BIT >> (4 * layout)) & 15)
+
+
+def has_typed_control(layout: int) -> bool:
+    """Whether attributes say of which type a control message is, not its key."""
+    return (_TYPED_CONTROL >> layout) & 1 != 0
+
+
+def same_layout(a: int, b: int) -> bool:
+    """Whether two layouts differ in nothing but the attributes of their records."""
+    return a == b or LAYOUTS[a].name == LAYOUTS[b].name
+
+
+def among(layouts: Any, numbers: tuple[int, ...]) -> Any:
+    """Flags of those of an int64 array of layouts that are among some, such as `BATCHES`."""
+    return np.isin(layouts, numbers)
+
+
+def format_of(name: str) -> Format:
+    """The format of a name."""
+    return FORMATS[FORMAT_NAMES.index(name)]

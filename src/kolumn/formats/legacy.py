@@ -18,9 +18,13 @@ and compaction leaves holes in them, so only the last inner message tells the ba
 of a message are ignored, as in Java. A negative key or value length is null (aiokafka takes -1 alone for null).
 """
 
+from typing import Any
+
 from kolumn.errors import Code
-from kolumn.formats import table
+from kolumn.formats import contents, table
+from kolumn.formats.attributes import LZ4
 from kolumn.formats.entry import OVERHEAD
+from kolumn.formats.layout import Family, Layout, codec_up_to
 from kolumn.formats.memory import Buffer, i32_at, i64_at, load8, put32, put64, store8, u32_at
 
 CRC_FROM = 16
@@ -35,6 +39,7 @@ _MESSAGE_SIZE = int(Code.MESSAGE_SIZE)
 _KEY_LENGTH = int(Code.KEY_LENGTH)
 _VALUE_LENGTH = int(Code.VALUE_LENGTH)
 _INNER_LENGTH = int(Code.INNER_LENGTH)
+_LARGEST_CODEC = LZ4
 _NO_TIMESTAMP, _NO_TYPE = -1, table.NO_TIMESTAMP_TYPE
 _UNKNOWN = table.UNKNOWN
 
@@ -145,3 +150,56 @@ def put_message(buf: Buffer, pos: int, size: int, magic: int, offset: int, attri
         return pos + HEADER
     put64(buf, pos + HEADER, timestamp)
     return pos + HEADER + 8
+
+
+def plausible(buf: Buffer, pos: int, size: int) -> bool:
+    """Whether bits that no writer sets are clear in a message whose length field says ``size``."""
+    attributes = load8(buf, pos + 17)
+    return attributes < 16 and attributes & 7 <= _LARGEST_CODEC and (load8(buf, pos + 16) == 0 or size >= SMALLEST_V1)
+
+
+def believable(head: Any, row: Any) -> bool:
+    """Fill a row from a header whose length may be wrong; False where it is none that a writer writes."""
+    if head[17] >= 16:
+        return False
+    length = i32_at(head, HEADER + 8 * int(head[16]))
+    # Zeros are no header.
+    return header(head, 0, SMALLEST_V1 + OVERHEAD, row) == _OK and length >= -1 and row[_CODEC] <= _LARGEST_CODEC and any(head[8:16])
+
+
+def codec_code(attributes: int, codec: int) -> int:
+    """Code of a codec."""
+    return codec_up_to(codec, _LARGEST_CODEC)
+
+
+def inner_codec(attributes: int) -> int:
+    """Codec of a message in a wrapper: it must have none."""
+    return attributes & 7
+
+
+def following(buf: Buffer, at: int, end: int, wrapped: int) -> tuple[int, int]:
+    """Code, and where the message after the one at ``at`` begins: alone it has all bytes."""
+    return inner(buf, at, end) if wrapped else (_OK, end)
+
+
+def wrapped(buf: Buffer, at: int, stop: int) -> tuple[int, int, int]:
+    """Code, position and length of what the wrapper at ``at`` wraps."""
+    code, _, _, _, _, value, length = message(buf, at, stop)
+    return code, value, length
+
+
+def fields(
+    buf: Buffer, at: int, stop: int, wrapped: int, attributes: int, base: int, number: int
+) -> tuple[int, int, int, int, int, int, int, int, int, int, int]:
+    """As `kolumn.formats.layout.Layout.message`. A wrapper's append time replaces timestamps of messages that have one at all."""
+    code, where, timestamp, key, key_length, value, value_length = message(buf, at, stop)
+    dated = 1 if load8(buf, at + 16) >= 1 else 0
+    return code, where, i64_at(buf, at) + base, timestamp, dated, -1, 0, key, key_length, value, value_length
+
+
+LAYOUT = Layout(
+    "message", 0, Family.MESSAGES, SMALLEST_ENTRY, crc_at=12, crc_from=CRC_FROM, castagnoli=False,
+    header=header, plausible=plausible, codec_code=codec_code, believable=believable,
+    hop=following, message=fields, wrapped=wrapped, inner_codec=inner_codec,
+    holds={0: frozenset(), 1: frozenset({contents.TIMESTAMPS, contents.APPEND_TIMES})},
+)  # fmt: skip

@@ -17,9 +17,13 @@ A record, all lengths and deltas as zig-zag varints (32 bits but for the timesta
 A negative key or value length means null. Header keys are not null, header values may be.
 """
 
+from typing import Any
+
 from kolumn.errors import Code
-from kolumn.formats import table
+from kolumn.formats import contents, table
+from kolumn.formats.attributes import ZSTD
 from kolumn.formats.entry import holds_offset
+from kolumn.formats.layout import Family, Layout, codec_up_to
 from kolumn.formats.memory import Buffer, i8_at, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
 from kolumn.formats.varint import put_varint, short_varint, varint32, varint64, varint_size
 
@@ -31,6 +35,9 @@ SMALLEST_RECORD = 7
 ABORT, COMMIT = 0, 1
 """Types of control records that end transactions."""
 
+CONTROL_TYPES = ("ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS")
+"""Names of the control types, by their numbers (``ControlRecordType``)."""
+_LARGEST_CODEC = ZSTD
 _OK = int(Code.OK)
 _BAD_LENGTH = int(Code.BAD_LENGTH)
 _BAD_LAST_OFFSET = int(Code.LAST_OFFSET)
@@ -217,3 +224,31 @@ def put_header(buf: Buffer, pos: int, size: int, row) -> None:  # type: ignore[n
     put16(buf, pos + 51, row[_PRODUCER_EPOCH])
     put32(buf, pos + 53, row[_BASE_SEQUENCE])
     put32(buf, pos + 57, row[_COUNT])
+
+
+def plausible(buf: Buffer, pos: int, size: int) -> bool:
+    """Whether bits that no writer sets are clear in a batch whose length field says ``size``, and its count fits its offsets."""
+    attributes, count, last = i16_at(buf, pos + 21), i32_at(buf, pos + 57), i32_at(buf, pos + 23)
+    return size >= SMALLEST and 0 <= count <= last + 1 and 0 <= attributes < 128 and attributes & 7 <= _LARGEST_CODEC
+
+
+def following(buf: Buffer, at: int, end: int, wrapped: int) -> tuple[int, int]:
+    """Code, and where the record after the one at ``at`` begins."""
+    return record(buf, at, end)
+
+
+def believable(head: Any, row: Any) -> bool:
+    """Fill a row from a header whose length may be wrong; False where it is none that a writer writes."""
+    return header(head, 0, HEADER, row) == _OK and 0 <= int(row[_ATTRIBUTES]) < 128
+
+
+def codec_code(attributes: int, codec: int) -> int:
+    """Code of a codec."""
+    return codec_up_to(codec, _LARGEST_CODEC)
+
+
+LAYOUT = Layout(
+    "record batch", 1, Family.RECORDS, HEADER, crc_at=17, crc_from=CRC_FROM, castagnoli=True,
+    header=header, plausible=plausible, codec_code=codec_code, believable=believable, hop=following,
+    smallest_record=SMALLEST_RECORD, control_types=CONTROL_TYPES, holds={MAGIC: contents.RECORD_BATCH},
+)  # fmt: skip

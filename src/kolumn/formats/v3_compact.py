@@ -14,9 +14,14 @@ The magic's place depends on the width of the batch length, so in a mixed file a
 shipped one, and the checksum decides; without checksums the structure does, and format 3 wins a tie.
 """
 
+from collections.abc import Iterator
+from typing import Any
+
 from kolumn.errors import Code
-from kolumn.formats import layouts, table
+from kolumn.formats import contents, legacy, table, v2
+from kolumn.formats.attributes import ZSTD
 from kolumn.formats.entry import holds_offset
+from kolumn.formats.layout import Family, Format, Layout
 from kolumn.formats.memory import Buffer, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
 from kolumn.formats.varint import MALFORMED, put_uvarint, put_varint, uvarint32, uvarint_size, varint64, varint_size
 
@@ -25,6 +30,7 @@ LARGEST_HEADER = 67
 SMALLEST_LENGTH = 32
 SMALLEST_RECORD = 6
 BARE = 0x80
+_LARGEST_CODEC = ZSTD
 
 _OK = int(Code.OK)
 _BAD_LAST_OFFSET = int(Code.LAST_OFFSET)
@@ -32,13 +38,14 @@ _TRUNCATED = int(Code.TRUNCATED)
 _BAD_LENGTH = int(Code.BAD_LENGTH)
 _BATCH_HEADER = int(Code.BATCH_HEADER)
 _UNKNOWN = table.UNKNOWN
-_V3, _V3_BARE = layouts.V3, layouts.V3_BARE
+_V3, _V3_BARE = 2, 3  # numbers of the two layouts
 
 _BASE_OFFSET, _LAST_OFFSET, _COUNT, _CODEC, _CRC = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.CODEC, table.CRC
 _TIMESTAMP_TYPE, _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
 _PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = table.PRODUCER_ID, table.PRODUCER_EPOCH, table.BASE_SEQUENCE
 _LEADER_EPOCH, _TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = table.LEADER_EPOCH, table.TRANSACTIONAL, table.CONTROL, table.DELETE_HORIZON
 _LAYOUT, _PAYLOAD, _CRC_FROM, _ATTRIBUTES = table.LAYOUT, table.PAYLOAD, table.CRC_FROM, table.ATTRIBUTES
+_MAGIC = table.MAGIC
 
 
 def entry(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
@@ -61,6 +68,7 @@ def fill(buf: Buffer, pos: int, at: int, end: int, row) -> int:  # type: ignore[
     """The same of an entry that ends at ``end``, where ``at`` is the position behind its batch length."""
     attributes = i16_at(buf, at + 9)
     row[_LAYOUT] = _V3_BARE if attributes & BARE else _V3
+    row[_MAGIC] = MAGIC
     row[_ATTRIBUTES] = attributes
     row[_CRC_FROM] = at + 9 - pos
     row[_PAYLOAD] = 0
@@ -125,3 +133,45 @@ def put_header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no
     put32(buf, at + 10, row[_BASE_SEQUENCE])
     put32(buf, at + 14, row[_COUNT])
     return crc_at
+
+
+def crc_at(buf: Buffer, pos: int) -> int:
+    """Where the checksum of the entry at ``pos`` stands."""
+    _, at = uvarint32(buf, pos + 8, pos + 13)
+    return at + 5
+
+
+def plausible(buf: Buffer, pos: int, size: int) -> bool:
+    """Whether the attributes of what `entry` has framed could be a batch's."""
+    attributes = i16_at(buf, crc_at(buf, pos) + 4)
+    return 0 <= attributes < 256 and attributes & 7 <= _LARGEST_CODEC
+
+
+def shapes(head: Any, size: int) -> Iterator[tuple[int, int, int, bool]]:
+    """What may begin at ``head``, whatever the width of its batch length: see `kolumn.formats.layout.Format.own_shapes`."""
+    for at in range(9, 14):
+        if size >= v2.HEADER and head[at + 4] == MAGIC:
+            yield at + SMALLEST_LENGTH, at + 9, at + 5, True
+
+
+def believable(head: Any, row: Any) -> bool | None:
+    """Fill a row from a header whose length may be wrong; None where the magic stands in none of its places."""
+    for at in range(9, 14):
+        if head[at + 4] == MAGIC:
+            return fill(head, 0, at, LARGEST_HEADER, row) == _OK
+    return None
+
+
+def _layout(number: int, attribute_bytes: int) -> Layout:
+    return Layout(
+        "compact record batch", number, Family.RECORDS, LARGEST_HEADER, crc_at=0, crc_from=0, castagnoli=True,
+        header=header, plausible=plausible, codec_code=v2.codec_code, hop=v2.following, attribute_bytes=attribute_bytes,
+        smallest_record=SMALLEST_RECORD + attribute_bytes, control_types=v2.CONTROL_TYPES, holds={MAGIC: contents.RECORD_BATCH},
+    )  # fmt: skip
+
+
+LAYOUT, BARE_LAYOUT = _layout(_V3, 1), _layout(_V3_BARE, 0)
+FORMAT = Format(
+    "v3-compact", {0: legacy.LAYOUT, 1: legacy.LAYOUT, 2: v2.LAYOUT}, MAGIC, own_frame=entry, own_crc_at=crc_at,
+    own_shapes=shapes, own_believable=believable, own_layouts=(LAYOUT, BARE_LAYOUT), as_shipped=True,
+)  # fmt: skip

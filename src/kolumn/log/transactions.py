@@ -61,7 +61,7 @@ def transactions_of_segment(segment: Segment, options: Options) -> Transactions:
 
 def transactions_of(segments: list[Segment], options: Options) -> Transactions:
     """Transactions of a partition's segments, in order of base offset."""
-    if segments[0].format == layouts.FORMAT_NAMES[layouts.KIP98_FORMAT]:
+    if layouts.format_of(segments[0].format).transactions_in_sets:
         return from_records(map(Range.whole, segments), options)
     return from_side_files(segments, options) or from_headers(segments, options)
 
@@ -71,7 +71,7 @@ def of_ranges(ranges: list[Range], options: Options) -> Transactions:
     if not ranges:
         return Transactions()
     segment = ranges[0].segment
-    if segment.format == layouts.FORMAT_NAMES[layouts.KIP98_FORMAT]:
+    if layouts.format_of(segment.format).transactions_in_sets:
         return from_records(ranges, options)
     return _from_headers(ranges, options, read_snapshot(_snapshot(segment, segment.base_offset or 0)) or {})
 
@@ -196,7 +196,7 @@ def _marker(file: SegmentFile, row: Any) -> int | None:
         return None
     if row[table.CODEC] == NONE:
         entry = bytes(source[: int(row[table.SIZE])])
-        skip = 0 if row[table.LAYOUT] == layouts.V3_BARE else 1
+        skip = layouts.attribute_bytes(int(row[table.LAYOUT]))
         code, _, _, _, key, length, *_ = v2.fields(entry, int(row[table.PAYLOAD]), len(entry), skip)
         return v2.control_type(entry[key : key + max(length, 0)]) if code == 0 else None
     # No broker compresses markers, but nothing forbids it.

@@ -1,6 +1,7 @@
 """Where compiled code is kept from one process to the next, and what tells one version of it from another."""
 
 import hashlib
+import inspect
 import os
 import tempfile
 import warnings
@@ -10,6 +11,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from kolumn.formats.layouts import EXTRA
 from kolumn.machine_code.ownership import file_objection, objection
 
 READY = "reading.ready"
@@ -90,8 +92,11 @@ def _tell(found: Path | None, refused: list[str]) -> None:
 
 @cache
 def fingerprint(*names: str) -> str:
-    """Digest of source files: modules of Kolumn, and all that is in its packages and the packages inside of them."""
-    return digest(files("kolumn"), *names)
+    """Digest of source files: modules of Kolumn, all that is in its packages and the packages inside of them, and drafts that are tried."""
+    own = digest(files("kolumn"), *names)
+    if not EXTRA:
+        return own
+    return hashlib.sha256(own.encode() + b"".join(inspect.getsource(module).encode() for module in EXTRA)).hexdigest()[:16]
 
 
 def digest(package: Traversable, *names: str) -> str:

@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload, register_jitable
 
-from kolumn.formats import crc, enriched, entry, inner, kip98_draft, layouts, legacy, memory, v2, v3_compact, varint
+from kolumn.formats import crc, entry, inner, layout, layouts, memory, varint
 
 _PRIMITIVES = (memory.load8, memory.store8)
 
@@ -56,7 +56,9 @@ def scalar(*modules: ModuleType) -> None:
                 register_jitable(forceinline=True)(function)
 
 
-scalar(memory, varint, layouts, entry, v2, legacy, enriched, kip98_draft, v3_compact, inner)
+scalar(memory, varint, entry, layout, layouts, inner, *layouts.FILES)
+for one in layouts.CHOSEN:
+    register_jitable(forceinline=True)(one)
 # `crc.crc32c` is left to the backends: a CPU has an instruction for it.
 register_jitable(crc.crc32)
 register_jitable(crc.eight_bytes)

@@ -58,7 +58,7 @@ def _from_index(segment: Segment, options: Options) -> Range:
     base = segment.base_offset
     if base is None or not segment.size or (options.start_offset is None and options.start_timestamp is None):
         return whole
-    enriched = segment.format == layouts.FORMAT_NAMES[layouts.ENRICHED_FORMAT]
+    enriched = layouts.format_of(segment.format).timed_index
     index = read_index(segment, ".index", ENRICHED_INDEX if enriched else OFFSET_INDEX)
     if index is None:
         return whole
@@ -108,7 +108,7 @@ def _agrees(file: SegmentFile, base: int, index: Any, i: int) -> bool:
         return False
     rows = _entries(file, position, stop)
     offset = base + int(index["offset"][i])
-    if file.format == layouts.ENRICHED_FORMAT:
+    if layouts.FORMATS[file.format].timed_index:
         return bool(len(rows)) and bool(rows[0, table.BASE_OFFSET] == offset)
     return bool(len(rows)) and bool((rows[:, table.LAST_OFFSET] == offset).any())
 

@@ -5,10 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kolumn.codecs import LZ4
-from kolumn.cpu_fallback.check.walk import HEADERS
-from kolumn.errors import Code
-from kolumn.formats import kip98_draft, layouts, legacy, memory, table, v2, v3_compact
+from kolumn.formats import layouts, table, v2
 
 LARGEST_SPAN = 1 << 31
 """Offsets in a segment: its indexes count from the base offset in 32 bits (``LogSegment.canConvertToRelativeOffset``)."""
@@ -76,31 +73,19 @@ def claim_without_magic(head: Any, left: int, format: int, floor: int, ceiling: 
 
 def _header(head: Any, row: Any, format: int) -> bool:
     """Fill a row from a header whose length may be wrong; False where it is none, or has what no writer writes."""
-    if format == layouts.V3_FORMAT:
-        for at in range(9, 14):
-            if head[at + 4] == v3_compact.MAGIC:
-                return v3_compact.fill(head, 0, at, HEADERS, row) == Code.OK
-    layout = layouts.layout_of(format, int(head[16]))
-    if layout == layouts.V2:
-        return v2.header(head, 0, v2.HEADER, row) == Code.OK and 0 <= int(row[table.ATTRIBUTES]) < 128
-    if layout != layouts.LEGACY or head[17] >= 16:
-        return False
-    length = memory.i32_at(head, legacy.HEADER + 8 * int(head[16]))
-    # Zeros are no header.
-    return legacy.header(head, 0, legacy.SMALLEST_V1 + 12, row) == Code.OK and length >= -1 and row[table.CODEC] <= LZ4 and any(head[8:16])
+    framed = layouts.FORMATS[format].own_believable
+    believed = None if framed is None else framed(head, row)
+    if believed is not None:
+        return believed
+    known = layouts.LAYOUTS.get(layouts.layout_of(format, int(head[16])))
+    return known is not None and known.believable is not None and known.believable(head, row)
 
 
 def shapes(head: Any, size: int, format: int) -> Iterator[tuple[int, int, int, bool]]:
-    """What the entry at ``head`` may be, whatever its length says: smallest size, first byte under the CRC, the CRC's place and kind."""
-    if format == layouts.V3_FORMAT:
-        for at in range(9, 14):
-            if size >= v2.HEADER and head[at + 4] == v3_compact.MAGIC:
-                yield at + v3_compact.SMALLEST_LENGTH, at + 9, at + 5, True
-    magic = int(head[16])
-    layout = layouts.layout_of(format, magic)
-    if layout == layouts.V2 and size >= v2.HEADER:
-        yield v2.HEADER, v2.CRC_FROM, 17, True
-    elif layout == layouts.KIP98:
-        yield kip98_draft.HEADER, kip98_draft.CRC_FROM, 12, False
-    elif layouts.holds_messages(layout):
-        yield legacy.SMALLEST_ENTRY, legacy.CRC_FROM, 12, False
+    """Possible layouts of the entry at ``head``, ignoring its length field: (smallest size, CRC start, CRC place, is CRC-32C)."""
+    framed = layouts.FORMATS[format].own_shapes
+    if framed is not None:
+        yield from framed(head, size)
+    known = layouts.LAYOUTS.get(layouts.layout_of(format, int(head[16])))
+    if known is not None and (size >= known.smallest or not known.castagnoli):
+        yield known.smallest, known.crc_from, known.crc_at, known.castagnoli

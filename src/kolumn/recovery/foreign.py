@@ -59,14 +59,14 @@ def _is_strange(head: bytes, file: SegmentFile) -> bool:
         # Room that was allocated in advance.
         return False
     looks = _is_text(head) or _signature(head) is not None
-    if file.format == layouts.V3_FORMAT or len(head) <= entry.PREFIX:
+    if layouts.has_own_frame(file.format) or len(head) <= entry.PREFIX:
         return looks
     offset, size = (int.from_bytes(head[start:stop], "big", signed=True) for start, stop in ((0, 8), (8, 12)))
     wrong = (
         looks,
         not _can_be(offset, file.segment),
         size < entry.SMALLEST or size > file.size - entry.OVERHEAD,
-        layouts.layout_of(file.format, head[entry.MAGIC_AT]) == layouts.NONE,
+        layouts.layout_of(file.format, head[entry.MAGIC_AT]) == layouts.NO_LAYOUT,
     )
     return sum(wrong) >= _SMALLEST_WRONG
 

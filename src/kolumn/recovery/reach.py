@@ -41,7 +41,7 @@ def reach_of(segment: Segment, floor: int, size: int) -> Reach | None:
 
 
 def _kinds(segment: Segment) -> list[tuple[str, Any]]:
-    if segment.format == layouts.FORMAT_NAMES[layouts.ENRICHED_FORMAT]:
+    if layouts.format_of(segment.format).timed_index:
         return [(".index", ENRICHED_INDEX)]
     return [(".index", OFFSET_INDEX), (".timeindex", TIME_INDEX)]
 

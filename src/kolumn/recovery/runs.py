@@ -12,7 +12,7 @@ from kolumn.cpu_fallback.check.search import candidate, plausible, wrapped
 from kolumn.cpu_fallback.check.walk import HEADERS, MORE, walk
 from kolumn.entries.last_offsets import first_offset
 from kolumn.errors import Code
-from kolumn.formats import entry, layouts, legacy, memory, table, v2, v3_compact
+from kolumn.formats import entry, layouts, legacy, memory, table, v2
 from kolumn.recovery.claims import LARGEST_SPAN, Claim, first_of
 from kolumn.source.segment_file import SegmentFile
 
@@ -146,7 +146,7 @@ class Runs:
 
     def _is_message(self, source: Any, at: int) -> bool:
         """Whether an entry is a message of format 0 or 1 that is not compressed: it may be one of a damaged wrapper's."""
-        return layouts.layout_of(self.file.format, int(source[at + 16])) == layouts.LEGACY and not source[at + 17] & 7
+        return layouts.layout_of(self.file.format, int(source[at + 16])) == legacy.LAYOUT.number and not source[at + 17] & 7
 
     def _chain(self, position: int, stretch: Stretch) -> Chain | None:
         start, first, last, entries, leftover = position, 0, stretch.floor, 0, stretch.claim.first is None
@@ -162,7 +162,7 @@ class Runs:
             far = last >= 0 and low - last > LARGEST_SPAN and (entries > 0 or not anywhere)
             if low <= last or high >= stretch.ceiling or far:
                 break
-            leftover = leftover and row[table.LAYOUT] == layouts.LEGACY and row[table.MAGIC] == 1 and (entries > 0 or low < RELATIVE)
+            leftover = leftover and row[table.LAYOUT] == legacy.LAYOUT.number and row[table.MAGIC] == 1 and (entries > 0 or low < RELATIVE)
             if leftover and row[table.BASE_OFFSET] == table.UNKNOWN:
                 # The first wrapper after messages: where it does not continue them, they are what is left of another wrapper, whose
                 # header is gone, with offsets that count from that one's first.
@@ -208,8 +208,8 @@ class Runs:
         if left < v2.HEADER:
             return self._cut_header(bytes(head[:left]), last, sure)
         size = int.from_bytes(bytes(head[8:12]), "big", signed=True) + entry.OVERHEAD
-        if self.file.format == layouts.V3_FORMAT:
-            code, compact_size = v3_compact.entry(head, 0, len(head))
+        if layouts.has_own_frame(self.file.format):
+            code, compact_size = layouts.own_frame(self.file.format, head, 0, len(head))
             size = compact_size if code == Code.TRUNCATED else size
         return size > left and bool(plausible(head.ctypes.data, position, position, position + size, last, self.file.format))
 
@@ -221,10 +221,10 @@ class Runs:
             return sure and (last + 1) >> shift <= int.from_bytes(head, "big") <= (last + LARGEST_SPAN) >> shift
         if not last < int.from_bytes(head[:8], "big", signed=True) <= last + LARGEST_SPAN:
             return False
-        if len(head) < entry.PREFIX or self.file.format == layouts.V3_FORMAT:
+        if len(head) < entry.PREFIX or layouts.has_own_frame(self.file.format):
             return True
         size = int.from_bytes(head[8:12], "big", signed=True) + entry.OVERHEAD
-        return size > len(head) and layouts.layout_of(self.file.format, head[16]) != layouts.NONE
+        return size > len(head) and layouts.layout_of(self.file.format, head[16]) != layouts.NO_LAYOUT
 
     def _head(self, position: int) -> Any:
         return self.file.read(position, min(position + HEADERS, self.file.size))
@@ -259,6 +259,6 @@ class Runs:
 
     def _walk_one(self, position: int, loaded: int, end: int, rows: np.ndarray) -> tuple[int, int]:
         head = self.file.read(position, loaded)
-        whole = self.file.format == layouts.V3_FORMAT and loaded == end
+        whole = layouts.has_own_frame(self.file.format) and loaded == end
         count, _, code, size = walk(head.ctypes.data, position, loaded, position + 1, end, position, self.file.format, whole, whole, rows)
         return int(count), int(size) if code == MORE else 0

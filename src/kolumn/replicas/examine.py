@@ -198,7 +198,7 @@ _NONE = np.empty(0, np.bool_)
 
 def _known(file: SegmentFile, rows: Any, options: Options) -> tuple[Any, Any]:
     """What is kept of some rows of the batch table, and which are intact. Wrappers are inflated: nothing else tells their offsets."""
-    wrapped = np.isin(rows[:, table.LAYOUT], layouts.MESSAGES) & (rows[:, table.CODEC] != 0)
+    wrapped = layouts.holds_messages(rows[:, table.LAYOUT]) & (rows[:, table.CODEC] != 0)
     unknown = (rows[:, (table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT)] == table.UNKNOWN).any(axis=1)
     told = np.flatnonzero((wrapped | unknown) & (rows[:, table.CODE] == Code.OK))
     if len(told):

@@ -56,7 +56,7 @@ class DeviceChunk:
         self.device = runtime()
         self.format = layouts.FORMAT_NAMES.index(options.format)
         self.inflated_by_cpu = 0
-        self.drafts = self.format not in (layouts.KAFKA, layouts.V3_FORMAT)
+        self.drafts = not layouts.FORMATS[self.format].as_shipped
 
     def __enter__(self) -> Self:
         _turns.acquire()

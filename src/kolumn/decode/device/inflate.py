@@ -17,7 +17,7 @@ from kolumn.codecs import DEFLATE, SNAPPY_BLOCK, STORED, ZSTD_FRAME
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR, inflate
 from kolumn.cpu_fallback.inflate.blocks import BOUND, COLUMNS, KIND, PAYLOAD, SOURCE, STOP, frame
 from kolumn.errors import Code
-from kolumn.formats import layouts, memory, table
+from kolumn.formats import legacy, memory, table
 from kolumn.options import Options
 
 _MEMBER = re.compile(rb"\x1f\x8b\x08")
@@ -180,7 +180,7 @@ class Inflater:
 
         whole = np.flatnonzero(size >= _LEAST_CHECKED)
         rows = np.zeros((len(whole), table.WIDTH), np.int64)
-        rows[:, table.POSITION], rows[:, table.SIZE], rows[:, table.LAYOUT] = address[whole], size[whole], layouts.LEGACY
+        rows[:, table.POSITION], rows[:, table.SIZE], rows[:, table.LAYOUT] = address[whole], size[whole], legacy.LAYOUT.number
         rows[:, table.CRC] = [memory.u32_little_at(self.host, end - _TRAILER_BYTES) for end in stop[whole].tolist()]
         right = np.zeros(len(size), bool)
         right[whole] = ~bad_checksums(self.device, 0, rows)

@@ -7,10 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.decode.host.run import Run
-from kolumn.formats import enriched, kip87, kip98_draft, layouts, table, v2
-
-CONTROL_TYPES = ("ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS")
-KIP98_TYPES = ("COMMIT", "ABORT")
+from kolumn.formats import layouts, table, v2
 
 
 class MessageFlags:
@@ -43,8 +40,7 @@ class MessageFlags:
         """Flags of the control records."""
         found = np.repeat(self.rows[:, table.CONTROL], self.run.records) != 0
         if self._drafts:
-            found |= (self._layout == layouts.KIP98) & (self._attributes & kip98_draft.CONTROL != 0)
-            found |= (self._layout == layouts.ENRICHED) & (self._attributes & enriched.FIRST_CONTROL != 0)
+            found |= self._attributes & layouts.control_bit(self._layout) != 0
         return found
 
     @cached_property
@@ -57,18 +53,19 @@ class MessageFlags:
         """Flags of the tombstones: without a value, or where `kip87` says it by a bit, with that."""
         found = self.run.columns.value_nulls[: self.run.rows] & ~self.control
         if self._drafts:
-            by_bit = (self._layout == layouts.KIP87) & (self._attributes & kip87.FLAGGED != 0)
-            found = np.where(by_bit, self._attributes & kip87.TOMBSTONE != 0, found)
+            by_bit = self._attributes & layouts.flagged_bit(self._layout) != 0
+            found = np.where(by_bit, self._attributes & layouts.tombstone_bit(self._layout) != 0, found)
         return found
 
     def control_type(self, row: int, key: bytes | None) -> str:
         """Name of a control record's type: in its key, or in the attributes of an enriched message."""
         layout = int(self._layout[row])
-        if layout == layouts.ENRICHED:
-            return enriched.CONTROL_TYPES[(int(self._attributes[row]) & 15) - enriched.FIRST_CONTROL]
-        code = v2.control_type(key or b"")
-        names: tuple[str, ...] = KIP98_TYPES if layout == layouts.KIP98 else CONTROL_TYPES
-        return names[code] if code is not None and 0 <= code < len(names) else "UNKNOWN"
+        if layouts.has_typed_control(layout):
+            number = (int(self._attributes[row]) & 15) - layouts.control_bit(layout)
+        else:
+            in_key = v2.control_type(key or b"")
+            number = -1 if in_key is None else in_key
+        return layouts.CONTROL_NAMES[layouts.control_name(layout, number)]
 
     def seconds(self, kind: pa.DataType) -> pa.Array:
         """Timestamps of enriched messages as they stand."""
@@ -81,5 +78,5 @@ class MessageFlags:
         """Timestamps that brokers gave to enriched messages."""
         if not self._drafts:
             return pa.nulls(self.run.rows, pa.int64())
-        given = (self._layout == layouts.ENRICHED) & (self._attributes & enriched.TAGGED != 0)
+        given = self._attributes & layouts.tagged_bit(self._layout) != 0
         return pa.array(timestamp[: self.run.rows], pa.int64(), mask=~given)

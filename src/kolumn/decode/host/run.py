@@ -127,7 +127,7 @@ def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: 
     headers = count_headers(rows, payload, size, records) if want_headers else 0
     keys, values = modes(options, mode, need_key)
     payload_bytes = int(size[good].sum())
-    drafts = format not in (layouts.KAFKA, layouts.V3_FORMAT)
+    drafts = not layouts.FORMATS[format].as_shipped
     try:
         columns = Columns.of(int(records.sum()), payload_bytes, payload_bytes, headers, keys, values, want_headers, drafts)
     except MemoryError:
