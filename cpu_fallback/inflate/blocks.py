@@ -1,18 +1,21 @@
 """The blocks of many payloads as one table, found by the framing functions of `kolumn.codecs`, compiled."""
 
 import numpy as np
+from numba.extending import register_jitable
 
-from kolumn.codecs import END, GZIP, LZ4, NONE, SNAPPY, STORED, ZSTD, flaws, gzip, lz4, snappy, xxh32, zstd
+from kolumn.codecs import END, flaws, gzip, known, lz4, plain, snappy, xxh32, zstd
 from kolumn.cpu_fallback.machine import scalars  # noqa: F401 (formats first)
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.machine_code.scalar import scalar
 
-scalar(xxh32, lz4, snappy, zstd, gzip)
+scalar(xxh32, plain, lz4, snappy, zstd, gzip)
+for _one in known.CHOSEN:
+    register_jitable(forceinline=True)(_one)
 
 PAYLOAD, KIND, SOURCE, STOP, BOUND = range(5)
 COLUMNS = 5
-CODEC = flaws.CODEC
+CODEC, COUNT = flaws.CODEC, known.COUNT
 
 
 @compiled
@@ -34,26 +37,12 @@ def _frame(
     for i in range(first, len(start)):
         at, end, c = start[i], start[i] + size[i], codec[i]
         mark, total, state, wrong = row, 0, 0, 0
-        if c == LZ4:
-            wrong, at, state = lz4.header(buf, at, end, magic[i])
-        elif c == SNAPPY:
-            wrong, at, state = snappy.header(buf, at, end, magic[i])
-        elif c == GZIP:
-            wrong, at, state = gzip.header(buf, at, end, magic[i])
-        elif c != ZSTD and c != NONE:
+        if 0 <= c < COUNT:
+            wrong, at, state = known.header(c, buf, at, end, magic[i])
+        else:
             wrong = CODEC
         while wrong == 0:
-            if c == LZ4:
-                wrong, at, source, stop, bound, kind = lz4.block(buf, at, end, state)
-            elif c == SNAPPY:
-                wrong, at, source, stop, bound, kind = snappy.block(buf, at, end, state)
-            elif c == ZSTD:
-                wrong, at, source, stop, bound, kind = zstd.block(buf, at, end, state)
-            elif c == GZIP:
-                wrong, at, source, stop, bound, kind = gzip.block(buf, at, end, state)
-            else:
-                wrong, source, stop, bound, kind = 0, at, end, end - at, STORED
-                at = end
+            wrong, at, source, stop, bound, kind = known.block(c, buf, at, end, state)
             if wrong != 0 or kind == END:
                 break
             if row == len(table):
@@ -63,7 +52,7 @@ def _frame(
             total += bound
             if total > limit[i]:
                 careful[i] = True
-            if (c == SNAPPY and state == snappy.RAW) or c in (GZIP, NONE):
+            if known.is_whole(c, state):
                 break
         if wrong != 0:
             flaw[i] = wrong

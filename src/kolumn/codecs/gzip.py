@@ -12,7 +12,9 @@ member broken. Go's and Python's readers take junk behind a member for an error.
 """
 
 from kolumn.codecs import DEFLATE, END
+from kolumn.codecs.codec import Codec
 from kolumn.codecs.flaws import CUT, HEADER_CHECKSUM, MAGIC, METHOD, TRAILER
+from kolumn.formats.attributes import GZIP
 from kolumn.formats.crc import crc32
 from kolumn.formats.memory import Buffer, load8, u32_little_at
 
@@ -91,3 +93,11 @@ def behind_zero(buf: Buffer, at: int, end: int) -> int:
             return at + 1
         at += 1
     return end + 1
+
+
+def is_whole(state: int) -> bool:
+    """The block has all members."""
+    return True
+
+
+CODEC = Codec("gzip", GZIP, header, block, is_whole)

@@ -16,6 +16,7 @@ missing end mark is an error, and so are linked blocks and dictionaries, which t
 """
 
 from kolumn.codecs import END, LZ4_BLOCK, STORED
+from kolumn.codecs.codec import Codec
 from kolumn.codecs.flaws import (
     BLOCK_CHECKSUM,
     BLOCK_LENGTH,
@@ -29,6 +30,7 @@ from kolumn.codecs.flaws import (
     VERSION,
 )
 from kolumn.codecs.xxh32 import xxh32
+from kolumn.formats.attributes import LZ4
 from kolumn.formats.memory import Buffer, load8, u32_little_at
 
 FRAME_MAGIC = 0x184D2204
@@ -102,3 +104,11 @@ def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, in
     if word & STORED_BIT:
         return 0, following, source, stop, size, STORED
     return 0, following, source, stop, min(maximum, MOST_PER_BYTE * size + SLACK), LZ4_BLOCK
+
+
+def is_whole(state: int) -> bool:
+    """Blocks follow until one says that it is the last."""
+    return False
+
+
+CODEC = Codec("lz4", LZ4, header, block, is_whole)

@@ -15,7 +15,9 @@ A raw block begins with its inflated size: a varint of at most five bytes, 32 bi
 """
 
 from kolumn.codecs import END, SNAPPY_BLOCK
+from kolumn.codecs.codec import Codec
 from kolumn.codecs.flaws import BLOCK_LENGTH, CUT, EMPTY, INNER_HEADER, PREAMBLE
+from kolumn.formats.attributes import SNAPPY
 from kolumn.formats.memory import Buffer, i32_at, load8, u32_at
 
 MAGIC_HEAD = 0x82534E41
@@ -78,3 +80,11 @@ def inflated_size(buf: Buffer, at: int, end: int) -> tuple[int, int]:
             return 0, size
         shift += 7
     return PREAMBLE, 0
+
+
+def is_whole(state: int) -> bool:
+    """Without a preamble the payload is one block."""
+    return state == RAW
+
+
+CODEC = Codec("snappy", SNAPPY, header, block, is_whole)

@@ -18,7 +18,9 @@ is an error even if another one ended shortly before it, and a content size has 
 """
 
 from kolumn.codecs import END, ZSTD_FRAME
+from kolumn.codecs.codec import Codec
 from kolumn.codecs.flaws import BLOCK_LENGTH, BLOCK_TYPE, CONTENT_SIZE, CUT, DICTIONARY, MAGIC, RESERVED, WINDOW
+from kolumn.formats.attributes import ZSTD
 from kolumn.formats.memory import Buffer, load8, u32_little_at
 
 FRAME_MAGIC = 0xFD2FB528
@@ -124,3 +126,11 @@ def little_at(buf: Buffer, at: int, size: int) -> int:
     for k in range(size):
         value |= load8(buf, at + k) << (8 * k)
     return value
+
+
+def is_whole(state: int) -> bool:
+    """Frames follow to the end."""
+    return False
+
+
+CODEC = Codec("zstd", ZSTD, header, block, is_whole)

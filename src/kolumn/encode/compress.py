@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+from collections.abc import Callable
 
 import cramjam
 import zstandard
@@ -63,19 +64,18 @@ def compress(codec: int, data: memoryview, level: int, magic: int = 2) -> bytes:
     magic : int
         The header checksum of lz4 frames covers the frame's magic number too in format 0 (KAFKA-3160).
     """
-    if codec == GZIP:
-        return gzip.compress(data, 6 if level < 0 else level, mtime=0)
-    if codec == SNAPPY:
-        return _xerial(data)
-    if codec == LZ4:
-        return _lz4(data, magic)
-    if codec == ZSTD:
-        return zstandard.ZstdCompressor(level=level).compress(data)
-    assert codec == NONE
-    return bytes(data)
+    return _COMPRESSED[codec](data, level, magic)
 
 
-def _xerial(data: memoryview) -> bytes:
+def _gzip(data: memoryview, level: int, magic: int) -> bytes:
+    return gzip.compress(data, 6 if level < 0 else level, mtime=0)
+
+
+def _zstd(data: memoryview, level: int, magic: int) -> bytes:
+    return zstandard.ZstdCompressor(level=level).compress(data)
+
+
+def _xerial(data: memoryview, level: int, magic: int) -> bytes:
     """Blocks of 32 KiB, each with its compressed size in front (``SnappyOutputStream``)."""
     parts = [_XERIAL]
     for at in range(0, len(data), _XERIAL_BLOCK):
@@ -84,7 +84,7 @@ def _xerial(data: memoryview) -> bytes:
     return b"".join(parts)
 
 
-def _lz4(data: memoryview, magic: int) -> bytes:
+def _lz4(data: memoryview, level: int, magic: int) -> bytes:
     """A frame of independent blocks of 64 KiB without checksums but the header's (``Lz4BlockOutputStream``)."""
     head = struct.pack("<IBB", _LZ4_MAGIC, 0x60, 0x40)
     covered = head if magic == 0 else head[4:]
@@ -95,3 +95,8 @@ def _lz4(data: memoryview, magic: int) -> bytes:
         stored = len(block) >= len(plain)
         parts += [struct.pack("<I", len(plain) | _LZ4_STORED if stored else len(block)), bytes(plain) if stored else block]
     return b"".join([*parts, bytes(4)])
+
+
+_COMPRESSED: dict[int, Callable[[memoryview, int, int], bytes]] = {
+    NONE: lambda data, level, magic: bytes(data), GZIP: _gzip, SNAPPY: _xerial, LZ4: _lz4, ZSTD: _zstd,
+}  # fmt: skip

@@ -1,0 +1,19 @@
+"""All codecs, and their functions by number."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kolumn.codecs import gzip, lz4, plain, snappy, zstd
+from kolumn.formats.layout import chosen
+
+CODECS = tuple(file.CODEC for file in (plain, gzip, snappy, lz4, zstd))
+COUNT = len(CODECS)
+
+CHOSEN: list[Callable[..., Any]] = []
+"""Functions made by `chosen`, which have to be known to the compilers too."""
+# lz4 is the most common one in logs: comparisons with it come first.
+_ORDER = sorted(CODECS, key=lambda codec: codec is not lz4.CODEC)
+header = chosen({codec.number: codec.header for codec in _ORDER}, CHOSEN)
+block = chosen({codec.number: codec.block for codec in _ORDER}, CHOSEN)
+is_whole = chosen({codec.number: codec.is_whole for codec in _ORDER}, CHOSEN)
+"""Functions of `kolumn.codecs.codec.Codec`, by the codec's number."""
