@@ -152,7 +152,7 @@ def _first_young(segment: Segment, limit: int) -> int | None:
             if len(hits):
                 return int(chunk.rows[hits[0], table.POSITION])
             timed |= bool((times != -1).any())
-            last, end = int(chunk.rows[-1, table.POSITION]), chunk.end()
+            last, end = int(chunk.rows[-1, table.POSITION]), chunk.end
         if end < file.size and _is_young_after(file, end, limit):
             return last
         if timed or start:
