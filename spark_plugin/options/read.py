@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from kolumn.errors import ArgumentError
+from kolumn.keywords import Source
 from kolumn.options import Options
 from kolumn.spark_plugin.options.kafka import (
     BROKERS,
@@ -22,6 +23,8 @@ from kolumn.spark_plugin.options.kafka import (
 from kolumn.spark_plugin.options.positions import EARLIEST, LATEST, Position, Wanted
 from kolumn.spark_plugin.options.values import Rule, column_list, flag, instant, local, paths, refuse_table
 
+NO_BINARY = {"binary": "option 'binary' is about Arrow tables in Python: Spark has one binary type; leave it out"}
+"""What functions for Spark say of the one option of `kolumn.read` that they lack."""
 SPLIT_BYTES = 128 << 20
 
 # Option of Spark -> (option of kolumn.options, how to read the text, what is asked for)
@@ -148,20 +151,12 @@ class ReadOptions:
         )
 
     @classmethod
-    def given(cls, source: Any, split_bytes: int, slots: int | None, values: Mapping[str, Any]) -> "ReadOptions":
-        """A source and keyword options as `kolumn.read` takes them.
-
-        Raises
-        ------
-        ArgumentError
-            As `kolumn.options.Options.of`, and for ``binary``, which is no choice in Spark.
-        """
-        if "binary" in values:
-            raise ArgumentError("option 'binary' is about Arrow tables in Python: Spark has one binary type; leave it out")
+    def given(cls, source: Source, split_bytes: int, slots: int | None, names_columns: bool, decode: Options) -> "ReadOptions":
+        """A source and options as `kolumn.read` takes them; ``decode`` is for one thread, since a task is one of many on its machine."""
         paths = (source,) if isinstance(source, str | os.PathLike) else source
-        named = bool("columns" in values or values.get("include_headers", False))
-        decode = Options.of(**(dict(values) | {"threads": 1}))
-        return cls(tuple(local(os.fspath(path)) for path in paths), _positive("splitBytes", split_bytes), named, decode, slots=slots)
+        return cls(
+            tuple(local(os.fspath(path)) for path in paths), _positive("splitBytes", split_bytes), names_columns, decode, slots=slots
+        )
 
     def only(self, columns: tuple[str, ...]) -> "ReadOptions":
         """The same read with other columns."""
@@ -176,7 +171,7 @@ class ReadOptions:
         return self
 
 
-def _isolation(values: dict[str, Any]) -> dict[str, str]:
+def _isolation(values: dict[str, Any]) -> dict[str, Any]:
     """``kafka.isolation.level``, where our own name for it is not given too and says otherwise."""
     kafka, own = values.get("kafka_isolation"), values.get("isolation_level")
     if kafka is not None and own is not None and kafka != own:

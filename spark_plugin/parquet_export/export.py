@@ -4,18 +4,20 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Literal, get_args
 from urllib.parse import quote
 
 import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
+from kolumn import keywords
 from kolumn.api import live_segments
 from kolumn.commit.manifest import FOLDER, Manifest, Target
 from kolumn.errors import ArgumentError
+from kolumn.keywords import known_keywords
 from kolumn.options import Options
-from kolumn.spark_plugin.options.read import SPLIT_BYTES, ReadOptions
+from kolumn.spark_plugin.options.read import NO_BINARY, SPLIT_BYTES, ReadOptions
 from kolumn.spark_plugin.parquet_export.jobs import GOES_ON, plan_jobs, plan_tasks
 from kolumn.spark_plugin.parquet_export.staged import Job, Layout, make_staging, write_job
 from kolumn.spark_plugin.read.bounds import lost
@@ -36,22 +38,42 @@ _RESULT = pa.schema(
     ]
 )
 _RESULT_DDL = "topic string, partition int, day string, staged string, rows bigint, first bigint, last bigint"
-_CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 
 
+@known_keywords(NO_BINARY)
 def export(
     spark: SparkSession,
-    source: Any,
+    source: keywords.Source,
     target: str,
-    format: str = "parquet",
+    format: Literal["parquet"] = "parquet",
     *,
     by_day: bool = False,
     filesystem: Any = None,
     row_group_rows: int = 128 << 10,
-    compression: str = "zstd",
+    compression: keywords.Compression = "zstd",
     split_bytes: int = SPLIT_BYTES,
     fail_on_data_loss: bool = True,
-    **options: Any,
+    columns: keywords.Columns | None = None,
+    include_headers: bool = False,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    start_timestamp: keywords.Time | None = None,
+    end_timestamp: keywords.Time | None = None,
+    isolation_level: keywords.IsolationLevel = "read_uncommitted",
+    include_control: bool = False,
+    check_crcs: bool = True,
+    errors: keywords.Errors = "raise",
+    replicas: keywords.Replicas = "raise",
+    backend: keywords.Backend = "auto",
+    chunk_bytes: int | None = None,
+    threads: int | None = None,
+    memory_bytes: int | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    trusted: bool = True,
+    on_progress: keywords.Progress | None = None,
 ) -> Manifest:
     """Write the records that the target does not have yet to Parquet, in the workers.
 
@@ -76,8 +98,8 @@ def export(
     fail_on_data_loss : bool
         Whether it is an error that a log does not go on where the target ends: it ends before, it begins later (retention), or its topic
         was created anew (another id). With False that is a warning, and only later offsets are added.
-    **options
-        Attributes of `kolumn.options.Options`.
+    columns, start_offset, …
+        All others as of `kolumn.scan`; ``threads`` has no effect, since Spark decides how many tasks run at a time. ``binary`` is refused.
 
     Returns
     -------
@@ -93,7 +115,13 @@ def export(
         With ``fail_on_data_loss``; and another export is writing to the target.
     """
     _check(spark, format, compression, row_group_rows)
-    asked = ReadOptions.given(source, split_bytes, slots(spark), options)
+    chosen = Options.of(
+        columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset, start_timestamp=start_timestamp,
+        end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control, check_crcs=check_crcs, errors=errors,
+        replicas=replicas, backend=backend, chunk_bytes=chunk_bytes, threads=1, memory_bytes=memory_bytes, topic=topic,
+        partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted, on_progress=on_progress,
+    )  # fmt: skip
+    asked = ReadOptions.given(source, split_bytes, slots(spark), columns is not None or include_headers, chosen)
     decode = Options.of(**(asdict(asked.decode) | {"columns": _columns(asked.decode.columns, by_day), "include_headers": False}))
     place, run = _target(target, filesystem), uuid.uuid4().hex
     layout = Layout(place.files, place.staging(run), decode, by_day, row_group_rows, compression)
@@ -126,8 +154,8 @@ def _check(spark: SparkSession, format: str, compression: str, row_group_rows: i
     use_this_python(spark)
     if format != "parquet":
         raise ArgumentError(f"format={format!r}: expected 'parquet'; the format of the log is always found out")
-    if compression not in _CODECS:
-        raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(_CODECS)}")
+    if compression not in get_args(keywords.Compression):
+        raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(get_args(keywords.Compression))}")
     if row_group_rows < 1:
         raise ArgumentError(f"row_group_rows={row_group_rows}: expected at least 1")
 

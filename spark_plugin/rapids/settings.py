@@ -2,11 +2,12 @@
 
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyspark
 
 from kolumn.errors import ArgumentError
+from kolumn.keywords import known_keywords
 from kolumn.spark_plugin.rapids.jar import check_spark, find_jar
 from kolumn.spark_plugin.rapids.plan import Explanation, parse
 from kolumn.spark_plugin.session.gpu_task import SHARE, WORKERS
@@ -32,11 +33,12 @@ _ALWAYS = {
 }
 
 
+@known_keywords()
 def configure(
     builder: "SparkSession.Builder",
     *,
     jar: str | Path | None = None,
-    cluster: str | None = None,
+    cluster: Literal["standalone", "yarn", "kubernetes"] | None = None,
     cores: int = 8,
     jvm_share: float = 0.5,
     python_share: float = 0.3,

@@ -5,16 +5,19 @@ name, and become binary last; headers cross as a list of keys and a list of valu
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
+from kolumn import keywords
 from kolumn.errors import ArgumentError
+from kolumn.keywords import known_keywords
+from kolumn.options import Options
 from kolumn.schema import RECORD_COLUMNS, record_schema
-from kolumn.spark_plugin.options.read import SPLIT_BYTES, ReadOptions
+from kolumn.spark_plugin.options.read import NO_BINARY, SPLIT_BYTES, ReadOptions
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
 from kolumn.spark_plugin.read.splits import plan_splits
 from kolumn.spark_plugin.read.task import read_task, warn
@@ -30,16 +33,38 @@ _PAYLOADS = ("binary", "string")
 _FRAMES = ("arrow", "cudf")
 
 
+@known_keywords(NO_BINARY)
 def read_segments(
     spark: SparkSession,
-    source: Any,
+    source: keywords.Source,
     *,
-    payload: str = "binary",
+    payload: keywords.Payload = "binary",
     transform: Transform | None = None,
     schema: StructType | str | None = None,
-    frame: str = "arrow",
+    frame: Literal["arrow", "cudf"] = "arrow",
     split_bytes: int | None = None,
-    **options: Any,
+    format: keywords.Format = "kafka",
+    columns: keywords.Columns | None = None,
+    include_headers: bool = False,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    start_timestamp: keywords.Time | None = None,
+    end_timestamp: keywords.Time | None = None,
+    isolation_level: keywords.IsolationLevel = "read_uncommitted",
+    include_control: bool = False,
+    check_crcs: bool = True,
+    errors: keywords.Errors = "raise",
+    replicas: keywords.Replicas = "raise",
+    backend: keywords.Backend = "auto",
+    chunk_bytes: int | None = None,
+    threads: int | None = None,
+    memory_bytes: int | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    trusted: bool = True,
+    on_progress: keywords.Progress | None = None,
 ) -> DataFrame:
     """Read Kafka log segments into a DataFrame whose rows can enter a GPU without ever having been JVM rows.
 
@@ -60,8 +85,8 @@ def read_segments(
         Columns of what ``transform`` returns, as DDL or as a StructType; columns are matched by name and cast where safe.
     split_bytes : int
         How much of the log one task reads, at most, about: 128 MiB, with ``transform`` 512, since little leaves the worker.
-    **options
-        Attributes of `kolumn.options.Options`; ``binary`` has no effect on a DataFrame and is refused.
+    columns, start_offset, …
+        All others as of `kolumn.scan`; ``threads`` has no effect, since Spark decides how many tasks run at a time. ``binary`` is refused.
 
     Returns
     -------
@@ -75,7 +100,21 @@ def read_segments(
         without the other. What workers raise arrives as a PySparkException when the DataFrame is used.
     """
     _check(spark, payload, transform, schema, frame)
-    asked = ReadOptions.given(source, _size(split_bytes, transform), slots(spark), options)
+    decode = Options.of(
+        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
+        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
+        check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, chunk_bytes=chunk_bytes, threads=1,
+        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
+        on_progress=on_progress,
+    )  # fmt: skip
+    named = columns is not None or include_headers
+    asked = ReadOptions.given(source, _size(split_bytes, transform), slots(spark), named, decode)
+    return _frame(spark, asked, payload, transform, schema, frame)
+
+
+def _frame(
+    spark: SparkSession, asked: ReadOptions, payload: str, transform: Transform | None, schema: StructType | str | None, frame: str
+) -> DataFrame:
     splits = [split.ranges for split in plan_splits(asked, by_job(spark))]
     wire = crossing_schema(asked.decode.columns) if schema is None else _typed(schema)
 

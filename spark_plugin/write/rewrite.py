@@ -12,15 +12,18 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import max as highest
 
+from kolumn import keywords
 from kolumn.api import segments_of
 from kolumn.commit.leftovers import recover
-from kolumn.compaction.compact import Compaction, Plan, Settings, clean_segment, copy_segment, folder_of, last_keys, plan_partition
+from kolumn.compaction.compact import DAY_MS, Compaction, Plan, Settings, clean_segment, copy_segment, folder_of, last_keys, plan_partition
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.conversion.convert import Conversion, Job, targets
 from kolumn.encode.outgoing import name_of
 from kolumn.entries.headers import headers
 from kolumn.errors import ArgumentError
 from kolumn.formats import table
+from kolumn.keywords import known_keywords
+from kolumn.log.pieces import whole_options
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.replicas.copies import one_directory
 from kolumn.source import storage
@@ -46,14 +49,39 @@ class _Done:
 _Work = Callable[[Staging, Any], _Done]
 
 
-def convert(spark: SparkSession, source: Any, target: str, **options: Any) -> Conversion:
+@known_keywords()
+def convert(
+    spark: SparkSession,
+    source: keywords.Source,
+    target: str,
+    *,
+    format: keywords.Format = "kafka",
+    magic: int | None = None,
+    codec: keywords.Codec | None = None,
+    level: int | None = None,
+    source_format: keywords.Format = "kafka",
+    timestamp: int | None = None,
+    drop_transactions: bool = False,
+    batch_bytes: int = 16384,
+    index_interval_bytes: int = 4096,
+    errors: keywords.Errors = "raise",
+    check_crcs: bool = True,
+    replicas: keywords.Replicas = "raise",
+    topic: str | None = None,
+    partition: int | None = None,
+    chunk_bytes: int | None = None,
+    memory_bytes: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    on_progress: keywords.Progress | None = None,
+) -> Conversion:
     """`kolumn.convert` as a Spark job, a task for some segments.
 
     Parameters
     ----------
     spark : SparkSession
-    source, target, **options
-        As of `kolumn.convert`; a path means the same to workers and driver, or name a URL.
+    source, target, format, magic, …
+        All as of `kolumn.convert`; a path means the same to workers and driver, or name a URL.
 
     Returns
     -------
@@ -61,7 +89,17 @@ def convert(spark: SparkSession, source: Any, target: str, **options: Any) -> Co
         The sum of all.
     """
     use_this_python(spark)
-    job = Job.of(**options)
+    options = whole_options(
+        source_format,
+        errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
+        memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
+    )  # fmt: skip
+    return _convert(
+        spark, Job.of(options, format, magic, codec, level, timestamp, drop_transactions, batch_bytes, index_interval_bytes), source, target
+    )
+
+
+def _convert(spark: SparkSession, job: Job, source: keywords.Source, target: str) -> Conversion:
     items = _places(job.chosen(segments_of(source, job.options)), target)
     found: dict[str, Any] = {}
     if job.drop_transactions:
@@ -80,15 +118,39 @@ def convert(spark: SparkSession, source: Any, target: str, **options: Any) -> Co
     return total
 
 
-def compact(spark: SparkSession, source: Any, target: str, *, include_active: bool = False, **options: Any) -> Compaction:
+@known_keywords()
+def compact(
+    spark: SparkSession,
+    source: keywords.Source,
+    target: str,
+    *,
+    format: keywords.Format = "kafka",
+    delete_retention_ms: int = DAY_MS,
+    now: int | None = None,
+    first_dirty_offset: int = 0,
+    include_active: bool = False,
+    merge_bytes: int | None = None,
+    producer_id_expiration_ms: int = DAY_MS,
+    index_interval_bytes: int = 4096,
+    errors: keywords.Errors = "raise",
+    check_crcs: bool = True,
+    replicas: keywords.Replicas = "raise",
+    topic: str | None = None,
+    partition: int | None = None,
+    chunk_bytes: int | None = None,
+    memory_bytes: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    on_progress: keywords.Progress | None = None,
+) -> Compaction:
     """`kolumn.compact` as Spark jobs: keys are shuffled to find the last offset of each, segments rewritten where they were read.
 
     Parameters
     ----------
     spark : SparkSession
-    source, target, include_active, **options
-        As of `kolumn.compact`, but for ``first_dirty_offset``: a round begins at the beginning. A path means the same to workers and
-        driver, or name a URL.
+    source, target, format, delete_retention_ms, …
+        All as of `kolumn.compact`, but for ``first_dirty_offset``: a round begins at the beginning, and other values than 0 are refused.
+        A path means the same to workers and driver, or name a URL.
 
     Returns
     -------
@@ -96,9 +158,20 @@ def compact(spark: SparkSession, source: Any, target: str, *, include_active: bo
         The sum of all.
     """
     use_this_python(spark)
-    how = Settings.of(**options)
+    options = whole_options(
+        format,
+        errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
+        memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
+    )  # fmt: skip
+    how = Settings.of(
+        options, delete_retention_ms, now, first_dirty_offset, merge_bytes, producer_id_expiration_ms, index_interval_bytes
+    )  # fmt: skip
     if how.first_dirty:
         raise ArgumentError("first_dirty_offset: a round in Spark cleans whole partitions; leave it out, or use kolumn.compact")
+    return _compact(spark, how, source, target, include_active)
+
+
+def _compact(spark: SparkSession, how: Settings, source: keywords.Source, target: str, include_active: bool) -> Compaction:
     segments = one_directory(segments_of(source, how.options), "compact")
     places = dict(_places(segments, target))
     partitions = [list(own) for _, own in groupby(segments, key=folder_of)]

@@ -1,15 +1,16 @@
 """`read`, `scan`, `batches` and `verify`."""
 
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 
+from kolumn import keywords
 from kolumn.backend import require
 from kolumn.damage.remarks import REMARKED, Kind, Remark, null_values, remark_table
 from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.decode.result import Tally
 from kolumn.entries.replaced import with_twins, without_replaced
+from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import batch_tables
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
@@ -21,21 +22,50 @@ from kolumn.source.segments import Range, Segment, find_segments
 from kolumn.verification.report import Report, make_report
 
 
-def live_segments(source: Any, options: Options) -> list[Segment]:
+def live_segments(source: keywords.Source, options: Options) -> list[Segment]:
     """Live segments of a source, of all copies of a topic-partition that are in it."""
     found = find_segments(source, options.topic, options.partition)
     return with_twins(without_replaced([replace(segment, format=options.format) for segment in found]))
 
 
-def segments_of(source: Any, options: Options) -> list[Segment]:
+def segments_of(source: keywords.Source, options: Options) -> list[Segment]:
     """Live segments of a source, no offset of a topic-partition twice; errors as `kolumn.replicas.copies.one_log`."""
     return one_log(live_segments(source, options), options)
 
 
-def scan(source: Any, *, on_damage: OnDamage | None = None, payload: str = "binary", **options: Any) -> pa.RecordBatchReader:
+@known_keywords()
+def scan(
+    source: keywords.Source,
+    *,
+    on_damage: OnDamage | None = None,
+    payload: keywords.Payload = "binary",
+    format: keywords.Format = "kafka",
+    columns: keywords.Columns | None = None,
+    include_headers: bool = False,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    start_timestamp: keywords.Time | None = None,
+    end_timestamp: keywords.Time | None = None,
+    isolation_level: keywords.IsolationLevel = "read_uncommitted",
+    include_control: bool = False,
+    check_crcs: bool = True,
+    errors: keywords.Errors = "raise",
+    replicas: keywords.Replicas = "raise",
+    backend: keywords.Backend = "auto",
+    binary: keywords.Binary = "contiguous",
+    chunk_bytes: int | None = None,
+    threads: int | None = None,
+    memory_bytes: int | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    trusted: bool = True,
+    on_progress: keywords.Progress | None = None,
+) -> pa.RecordBatchReader:
     """Stream the records of Kafka log segments as Arrow record batches.
 
-    Memory is bounded: at most twice ``threads`` chunks are under way, and ``memory_bytes`` limits what they may inflate to together,
+    Memory is bounded: at most twice ``threads`` chunks are under way, and ``memory_bytes`` limits what they may decompress to together,
     whatever the size of the source. One batch that is larger than a chunk's share is decoded when nothing else is.
 
     Parameters
@@ -48,8 +78,54 @@ def scan(source: Any, *, on_damage: OnDamage | None = None, payload: str = "bina
     payload : str
         "binary": keys, values and headers' values as bytes. "string": as strings over the same bytes, which are not looked at: that they
         are text is the caller's word.
-    **options
-        Attributes of `kolumn.options.Options`.
+    format : str
+        "kafka": the shipped formats 0, 1 and 2, told apart entry by entry. "enriched", "kip98-draft", "v3-compact" or "kip87": a
+        draft, mixed with shipped formats as its document has it.
+    columns : str or iterable of str, optional
+        Record columns (`kolumn.schema.RECORD_COLUMNS`), in order. Default: those of Spark's Kafka source.
+    include_headers : bool
+        Add ``headers`` to the columns.
+    start_offset, end_offset : int, optional
+        Keep records with start <= offset < end.
+    start_timestamp, end_timestamp : int, datetime or str, optional
+        Keep records with start <= timestamp < end: milliseconds since 1970, a datetime, or ISO 8601 text, in UTC where no time zone is
+        given. A record without a timestamp is outside of every range.
+    isolation_level : str
+        "read_uncommitted"; "read_committed" leaves out aborted transactions, and all records from the first open transaction on.
+    include_control : bool
+        Return the records of control batches too.
+    check_crcs : bool
+        Compare checksums before a batch is decoded.
+    errors : str
+        "raise" stops at the first damage, "skip" goes on after it.
+    replicas : str
+        What to do where several directories of the source have the same offsets of a topic-partition. "raise": an error; "first": read
+        the directory that comes first in the source alone; "merge": read each offset once, whatever copy has it intact. A merge reads
+        all copies twice, and compares checksums whatever ``check_crcs`` says.
+    backend : str
+        "cpu", "gpu", or "auto": what the environment variable KOLUMN_BACKEND says, else the CPU.
+    binary : str
+        "contiguous", or "view" for binary_view columns that point into the segment's bytes.
+    chunk_bytes : int, optional
+        Bytes of a segment that are read and decoded at a time. Default: 8 MiB, 16 MiB in one thread, 24 MiB on a GPU.
+    threads : int, optional
+        How many chunks are decoded at a time. Default: the cores that this process may use.
+    memory_bytes : int, optional
+        Decompressed bytes that are under way at a time, all threads together, and beside them one batch, if it alone is larger than the
+        share of a chunk. A thread has two chunks under way. Default: 8 times ``chunk_bytes`` for each of them.
+    topic : str, optional
+        Topic, in place of what the directory's name says.
+    partition : int, optional
+        Partition, in place of what the directory's name says.
+    max_batch_bytes : int
+        Largest decompressed size of one batch, in bytes.
+    max_ratio : float
+        Largest ratio of decompressed to compressed size of a batch that decompresses to more than 64 MiB.
+    trusted : bool
+        On a GPU, whether its library may decompress batches whose checksum is right. What it does with bytes that are broken all the
+        same, or made to break it, is not defined; with False the CPU's codecs decompress.
+    on_progress : callable, optional
+        Is given the bytes of the entries that were read since it was called last. It is called in any thread.
 
     Returns
     -------
@@ -67,8 +143,19 @@ def scan(source: Any, *, on_damage: OnDamage | None = None, payload: str = "bina
     CorruptBatchError, FormatError, LimitError
         While it is read, with ``errors="raise"``. A truncated last entry and a zero-filled tail are no errors.
     """
+    chosen = Options.of(
+        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
+        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
+        check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
+        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
+        on_progress=on_progress,
+    )  # fmt: skip
+    return reader_of(source, chosen, on_damage, payload)
+
+
+def reader_of(source: keywords.Source, chosen: Options, on_damage: OnDamage | None, payload: str) -> pa.RecordBatchReader:
+    """`scan` with checked options."""
     check_payload(payload)
-    chosen = Options.of(**options)
     require(chosen.backend)
     ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
     schema, found = record_schema(chosen.columns, chosen.binary), scan_ranges(ranges, chosen, on_damage)
@@ -78,42 +165,147 @@ def scan(source: Any, *, on_damage: OnDamage | None = None, payload: str = "bina
     return pa.RecordBatchReader.from_batches(schema, found)
 
 
-def read(source: Any, *, on_damage: OnDamage | None = None, payload: str = "binary", **options: Any) -> pa.Table:
+@known_keywords()
+def read(
+    source: keywords.Source,
+    *,
+    on_damage: OnDamage | None = None,
+    payload: keywords.Payload = "binary",
+    format: keywords.Format = "kafka",
+    columns: keywords.Columns | None = None,
+    include_headers: bool = False,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    start_timestamp: keywords.Time | None = None,
+    end_timestamp: keywords.Time | None = None,
+    isolation_level: keywords.IsolationLevel = "read_uncommitted",
+    include_control: bool = False,
+    check_crcs: bool = True,
+    errors: keywords.Errors = "raise",
+    replicas: keywords.Replicas = "raise",
+    backend: keywords.Backend = "auto",
+    binary: keywords.Binary = "contiguous",
+    chunk_bytes: int | None = None,
+    threads: int | None = None,
+    memory_bytes: int | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    trusted: bool = True,
+    on_progress: keywords.Progress | None = None,
+) -> pa.Table:
     """Read the records of Kafka log segments into one Arrow table; parameters, columns and errors as `scan`."""
-    with scan(source, on_damage=on_damage, payload=payload, **options) as reader:
+    chosen = Options.of(
+        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
+        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
+        check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
+        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
+        on_progress=on_progress,
+    )  # fmt: skip
+    with reader_of(source, chosen, on_damage, payload) as reader:
         return reader.read_all()
 
 
-def batches(source: Any, *, on_damage: OnDamage | None = None, **options: Any) -> pa.Table:
+@known_keywords()
+def batches(
+    source: keywords.Source,
+    *,
+    on_damage: OnDamage | None = None,
+    format: keywords.Format = "kafka",
+    columns: keywords.Columns | None = None,
+    include_headers: bool = False,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    start_timestamp: keywords.Time | None = None,
+    end_timestamp: keywords.Time | None = None,
+    isolation_level: keywords.IsolationLevel = "read_uncommitted",
+    include_control: bool = False,
+    check_crcs: bool = True,
+    errors: keywords.Errors = "raise",
+    replicas: keywords.Replicas = "raise",
+    backend: keywords.Backend = "auto",
+    binary: keywords.Binary = "contiguous",
+    chunk_bytes: int | None = None,
+    threads: int | None = None,
+    memory_bytes: int | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    trusted: bool = True,
+    on_progress: keywords.Progress | None = None,
+) -> pa.Table:
     """List the entries of Kafka log segments: one row for each batch, or outermost message of formats 0 and 1.
 
-    With ``check_crcs=False`` only headers are read and ``crcValid`` is null. A wrong checksum is reported in ``crcValid`` and is
-    no error here; an entry with an impossible length is. With ``errors="skip"`` the list goes on after the damage, as `read` does,
-    and ``on_damage`` is given a `kolumn.Damage` for each damaged stretch. Damage inside records, which are not decoded here, is not seen.
+    Parameters are those of `scan`. With ``check_crcs=False`` only headers are read and ``crcValid`` is null. A wrong checksum is reported
+    in ``crcValid`` and is no error here; an entry with an impossible length is. With ``errors="skip"`` the list goes on after the damage,
+    as `read` does, and ``on_damage`` is given a `kolumn.Damage` for each damaged stretch. Damage inside records, which are not decoded
+    here, is not seen. Options that concern records, ``columns`` and ranges among them, have no effect.
 
     Returns
     -------
     pyarrow.Table
         Columns of `kolumn.schema.BATCH_SCHEMA`, host memory.
     """
-    chosen = Options.of(**options)
+    chosen = Options.of(
+        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
+        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
+        check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
+        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
+        on_progress=on_progress,
+    )  # fmt: skip
     tables = [table for one in whole_ranges(live_segments(source, chosen), chosen) for table in batch_tables(one, chosen, on_damage)]
     return pa.concat_tables(tables) if tables else BATCH_SCHEMA.empty_table()
 
 
-def verify(source: Any, **options: Any) -> Report:
+@known_keywords()
+def verify(
+    source: keywords.Source,
+    *,
+    format: keywords.Format = "kafka",
+    columns: keywords.Columns | None = None,
+    include_headers: bool = False,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    start_timestamp: keywords.Time | None = None,
+    end_timestamp: keywords.Time | None = None,
+    isolation_level: keywords.IsolationLevel = "read_uncommitted",
+    include_control: bool = False,
+    check_crcs: bool = True,
+    errors: keywords.Errors = "raise",
+    replicas: keywords.Replicas = "raise",
+    backend: keywords.Backend = "auto",
+    binary: keywords.Binary = "contiguous",
+    chunk_bytes: int | None = None,
+    threads: int | None = None,
+    memory_bytes: int | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    trusted: bool = True,
+    on_progress: keywords.Progress | None = None,
+) -> Report:
     """Check every checksum and every record of Kafka log segments, and say what is damaged. Never raises on bad bytes.
 
-    Parameters
-    ----------
-    source, **options
-        As for `scan`; ``errors``, ``columns`` and ranges have no effect.
+    Parameters are those of `scan`; ``errors``, ``replicas``, ``columns``, ranges and what else chooses records have no effect.
 
     Returns
     -------
     Report
     """
-    asked = Options.of(**options)
+    asked = Options.of(
+        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
+        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
+        check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
+        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
+        on_progress=on_progress,
+    )  # fmt: skip
+    return _verified(source, asked)
+
+
+def _verified(source: keywords.Source, asked: Options) -> Report:
     require(asked.backend)
     columns = REMARKED if asked.format == "kip87" else ("offset",)
     everything = Options(columns=columns, include_control=True, errors="skip", binary="view", format=asked.format)

@@ -1,27 +1,54 @@
 """`read_pylibcudf` and `read_cudf`: records as columns on the GPU."""
 
+from dataclasses import replace
 from typing import Any
 
-from kolumn.api import live_segments, read
+from kolumn import keywords
+from kolumn.api import live_segments, reader_of
 from kolumn.backend import RESIDENT, require
 from kolumn.decode.device.resident import ResidentOptions
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.errors import ArgumentError
+from kolumn.keywords import known_keywords
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.replicas.ranges import log_ranges
+from kolumn.source.payloads import check_payload
 from kolumn.transactions.states import matter
 
 
+@known_keywords()
 def read_pylibcudf(
-    source: Any,
+    source: keywords.Source,
     *,
-    payload: str = "binary",
-    value_format: str | None = None,
+    payload: keywords.Payload = "binary",
+    value_format: keywords.ValueFormat | None = None,
     value_schema: Any = None,
     value_skip: int = 0,
     value_separator: str = ",",
-    **options: Any,
+    format: keywords.Format = "kafka",
+    columns: keywords.Columns | None = None,
+    include_headers: bool = False,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    start_timestamp: keywords.Time | None = None,
+    end_timestamp: keywords.Time | None = None,
+    isolation_level: keywords.IsolationLevel = "read_uncommitted",
+    include_control: bool = False,
+    check_crcs: bool = True,
+    errors: keywords.Errors = "raise",
+    replicas: keywords.Replicas = "raise",
+    backend: keywords.Backend = "auto",
+    binary: keywords.Binary = "contiguous",
+    chunk_bytes: int | None = None,
+    threads: int | None = None,
+    memory_bytes: int | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    trusted: bool = True,
+    on_progress: keywords.Progress | None = None,
 ) -> tuple[Any, list[str]]:
     """Read the records of Kafka log segments into columns on the GPU.
 
@@ -45,8 +72,8 @@ def read_pylibcudf(
         Bytes in front of each value of "avro": 5 in the wire format of schema registries.
     value_separator : str
         Between the fields of "csv".
-    **options
-        As of `kolumn.scan`; ``backend`` and ``binary`` have no effect.
+    columns, start_offset, …
+        All others as of `kolumn.scan`; ``backend`` and ``binary`` have no effect.
 
     Returns
     -------
@@ -64,19 +91,25 @@ def read_pylibcudf(
     CorruptBatchError, FormatError, LimitError
         As `kolumn.scan`.
     """
-    if payload not in ("binary", "string"):
-        raise ArgumentError(f"payload={payload!r}: expected binary or string")
-    return _read(source, payload, _values(value_format, value_schema, value_skip, value_separator), {**options, "backend": "gpu"})
+    chosen = Options.of(
+        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
+        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
+        check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
+        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
+        on_progress=on_progress,
+    )  # fmt: skip
+    return _read(source, chosen, payload, (value_format, value_schema, value_skip, value_separator))
 
 
-def _read(source: Any, payload: str, values: Any, options: dict[str, Any]) -> tuple[Any, list[str]]:
-    chosen = Options.of(**options)
+def _read(source: keywords.Source, chosen: Options, payload: str, parse: tuple[str | None, Any, int, str]) -> tuple[Any, list[str]]:
+    check_payload(payload)
+    values = _values(*parse)
     resident = ResidentOptions(**{**vars(chosen), "backend": RESIDENT}, payload=payload, values=values)
     names = resident.names
     if matter(chosen) and chosen.format == "kip98-draft":
         if values is not None:
             raise ArgumentError("value_format: transactions of kip98-draft are settled on the host; parse the values afterwards")
-        return _by_host(source, payload, options)
+        return _by_host(source, chosen, payload)
     require(chosen.backend)
     ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
     tables = list(scan_ranges(ranges, resident))
@@ -95,15 +128,55 @@ def _values(format: str | None, schema: Any, skip: int, separator: str) -> Any:
     return Values.of(format, schema, skip, separator)
 
 
-def read_cudf(source: Any, **options: Any) -> Any:
+@known_keywords()
+def read_cudf(
+    source: keywords.Source,
+    *,
+    payload: keywords.Payload = "binary",
+    value_format: keywords.ValueFormat | None = None,
+    value_schema: Any = None,
+    value_skip: int = 0,
+    value_separator: str = ",",
+    format: keywords.Format = "kafka",
+    columns: keywords.Columns | None = None,
+    include_headers: bool = False,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    start_timestamp: keywords.Time | None = None,
+    end_timestamp: keywords.Time | None = None,
+    isolation_level: keywords.IsolationLevel = "read_uncommitted",
+    include_control: bool = False,
+    check_crcs: bool = True,
+    errors: keywords.Errors = "raise",
+    replicas: keywords.Replicas = "raise",
+    backend: keywords.Backend = "auto",
+    binary: keywords.Binary = "contiguous",
+    chunk_bytes: int | None = None,
+    threads: int | None = None,
+    memory_bytes: int | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    trusted: bool = True,
+    on_progress: keywords.Progress | None = None,
+) -> Any:
     """The same as a cudf.DataFrame; parameters and errors as `read_pylibcudf`."""
     from kolumn.kernels.columns.frame import from_pylibcudf
 
-    return from_pylibcudf(*read_pylibcudf(source, **options))
+    chosen = Options.of(
+        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
+        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
+        check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
+        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
+        on_progress=on_progress,
+    )  # fmt: skip
+    return from_pylibcudf(*_read(source, chosen, payload, (value_format, value_schema, value_skip, value_separator)))
 
 
-def _by_host(source: Any, payload: str, options: dict[str, Any]) -> tuple[Any, list[str]]:
+def _by_host(source: keywords.Source, chosen: Options, payload: str) -> tuple[Any, list[str]]:
     from kolumn.kernels.columns.assemble import from_arrow
 
-    table = read(source, **{**options, "binary": "contiguous"})
+    with reader_of(source, replace(chosen, binary="contiguous"), None, "binary") as reader:
+        table = reader.read_all()
     return from_arrow(table, payload), table.column_names

@@ -1,15 +1,17 @@
-"""The options of `read`, `scan`, `batches` and `verify`, checked once."""
+"""The options of what reads, checked once."""
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, get_args
 
+from kolumn import keywords
 from kolumn.backend import choose
 from kolumn.errors import ArgumentError
 from kolumn.formats import layouts
-from kolumn.schema import resolve_columns, unknown
+from kolumn.keywords import known_keywords
+from kolumn.schema import resolve_columns
 
 MIB = 1 << 20
 GPU_CHUNK_BYTES = 24 * MIB
@@ -22,67 +24,22 @@ _SHARE = 8
 _TIME = "ms since 1970 as an int, a datetime, or ISO 8601 text such as '2026-01-31T12:00'"
 _MILLISECOND = timedelta(milliseconds=1)
 _CHOICES = {
+    # Drafts that are tried are not in the type.
     "format": layouts.FORMAT_NAMES,
-    "isolation_level": ("read_uncommitted", "read_committed"),
-    "errors": ("raise", "skip"),
-    "backend": ("auto", "cpu", "gpu"),
-    "binary": ("contiguous", "view"),
-    "replicas": ("raise", "first", "merge"),
+    "isolation_level": get_args(keywords.IsolationLevel),
+    "errors": get_args(keywords.Errors),
+    "backend": get_args(keywords.Backend),
+    "binary": get_args(keywords.Binary),
+    "replicas": get_args(keywords.Replicas),
 }
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a call asks for.
+    """What a call asks for, checked; `of` makes it from parameters.
 
-    Attributes
-    ----------
-    format : str
-        "kafka": the shipped formats 0, 1 and 2, told apart entry by entry. "enriched", "kip98-draft", "v3-compact" or "kip87": a
-        draft, mixed with shipped formats as its document has it.
-    columns : tuple of str
-        Record columns, in order. Default: those of Spark's Kafka source.
-    include_headers : bool
-        Add ``headers`` to the columns.
-    start_offset, end_offset : int, optional
-        Keep start <= offset < end.
-    start_timestamp, end_timestamp : int, optional
-        Keep start <= timestamp < end, in ms; a record without a timestamp is outside of every range. Given as int, datetime, or ISO 8601
-        text; UTC where no time zone is said.
-    isolation_level : str
-        "read_uncommitted"; "read_committed" leaves out aborted transactions, and all from the first one on that is still open.
-    include_control : bool
-        Give the records of control batches too.
-    check_crcs : bool
-        Compare checksums before a batch is looked into.
-    errors : str
-        "raise" stops at the first damage, "skip" goes on after it.
-    replicas : str
-        What to do where several directories of the source have the same offsets of a topic-partition. "raise": an error; "first": read
-        the directory that comes first in the source alone; "merge": read each offset once, whatever copy has it intact. A merge reads
-        all copies twice, and compares checksums whatever ``check_crcs`` says.
-    backend : str
-        "auto", "cpu" or "gpu".
-    binary : str
-        "contiguous", or "view" for binary_view columns that point into the segment's bytes.
-    chunk_bytes : int
-        Bytes of a segment that are read and decoded at a time; by default 8 MiB, 16 MiB in one thread, 24 MiB on a GPU.
-    threads : int
-        Chunks that are decoded at a time. Default: the cores of the machine.
-    memory_bytes : int, optional
-        Inflated bytes that are under way at a time, all threads together, and beside them one batch, if it alone is larger than the
-        share of a chunk. A thread has two chunks under way. Default: for each of them 8 times ``chunk_bytes``.
-    topic, partition : optional
-        In place of what the directory's name says.
-    max_batch_bytes : int
-        Largest inflated size of one batch.
-    max_ratio : float
-        Largest ratio of inflated to compressed size of a batch that inflates to more than 64 MiB.
-    trusted : bool
-        On a GPU, whether its library may inflate batches whose checksum is right. What it does with bytes that are broken all the same,
-        or made to break it, is not defined; with False the CPU's codecs inflate.
-    on_progress : callable, optional
-        Is given the bytes of the entries that were read since it was called last. It is called in any thread.
+    Attributes are the parameters of `kolumn.scan`, which documents them, with what the call left open filled in: ``columns`` are names,
+    with ``headers`` where ``include_headers`` asks for them, timestamps are ms since 1970, ``chunk_bytes`` and ``threads`` are numbers.
     """
 
     format: str = "kafka"
@@ -122,39 +79,65 @@ class Options:
         return max(self.memory_bytes // under_way, 1) if self.memory_bytes else _SHARE * max(self.chunk_bytes, MIB)
 
     @classmethod
-    def of(cls, **given: Any) -> "Options":
-        """Options from keyword arguments; `ArgumentError` says what is wrong with one and names the nearest known one."""
-        known = [field.name for field in fields(cls)]
-        for name in given:
-            if name not in known:
-                raise ArgumentError(unknown("option", name, known))
-        for name, choices in _CHOICES.items():
-            if name in given and given[name] not in choices:
-                raise ArgumentError(f"{name}={given[name]!r}: expected one of {', '.join(choices)}")
-        columns = given.get("columns")
-        if isinstance(columns, str):
-            columns = [columns]
-        resolved = resolve_columns(columns, bool(given.get("include_headers")))
-        values = dict(given, columns=resolved)
-        for name in ("start_timestamp", "end_timestamp"):
-            values[name] = _milliseconds(name, given.get(name))
-        for name in ("start_offset", "end_offset", "partition"):
-            values[name] = _integer(name, given.get(name))
-        values["threads"] = _positive("threads", given.get("threads")) or len(os.sched_getaffinity(0))
-        chunk_bytes = ALONE_CHUNK_BYTES if values["threads"] == 1 else cls.chunk_bytes
-        if choose(values.get("backend", "auto")) == "gpu":
-            chunk_bytes = GPU_CHUNK_BYTES
-        for name, otherwise in (("chunk_bytes", chunk_bytes), ("max_batch_bytes", cls.max_batch_bytes)):
-            values[name] = _positive(name, given.get(name)) or otherwise
-        values["memory_bytes"] = _positive("memory_bytes", given.get("memory_bytes"))
-        if not given.get("max_ratio", 1) > 0:
-            raise ArgumentError(f"max_ratio={given['max_ratio']!r}: expected a positive number")
-        return cls(**values)
+    @known_keywords()
+    def of(
+        cls,
+        *,
+        format: keywords.Format = "kafka",
+        columns: keywords.Columns | None = None,
+        include_headers: bool = False,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        start_timestamp: keywords.Time | None = None,
+        end_timestamp: keywords.Time | None = None,
+        isolation_level: keywords.IsolationLevel = "read_uncommitted",
+        include_control: bool = False,
+        check_crcs: bool = True,
+        errors: keywords.Errors = "raise",
+        replicas: keywords.Replicas = "raise",
+        backend: keywords.Backend = "auto",
+        binary: keywords.Binary = "contiguous",
+        chunk_bytes: int | None = None,
+        threads: int | None = None,
+        memory_bytes: int | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+        max_batch_bytes: int = 2**31 - 1,
+        max_ratio: float = 1032.0,
+        trusted: bool = True,
+        on_progress: keywords.Progress | None = None,
+    ) -> "Options":
+        """Options from parameters of `kolumn.scan`; `ArgumentError` says what is wrong with one and names the nearest known one."""
+        _check_choices(format=format, isolation_level=isolation_level, errors=errors, backend=backend, binary=binary, replicas=replicas)
+        if not max_ratio > 0:
+            raise ArgumentError(f"max_ratio={max_ratio!r}: expected a positive number")
+        threads = _positive("threads", threads) or len(os.sched_getaffinity(0))
+        return cls(
+            format, resolve_columns([columns] if isinstance(columns, str) else columns, bool(include_headers)), include_headers,
+            _integer("start_offset", start_offset), _integer("end_offset", end_offset),
+            _milliseconds("start_timestamp", start_timestamp), _milliseconds("end_timestamp", end_timestamp),
+            isolation_level, include_control, check_crcs, errors, replicas, backend, binary,
+            _positive("chunk_bytes", chunk_bytes) or _chunk_bytes(backend, threads), threads,
+            _positive("memory_bytes", memory_bytes), topic, _integer("partition", partition),
+            _positive("max_batch_bytes", max_batch_bytes) or cls.max_batch_bytes, max_ratio, trusted, on_progress,
+        )  # fmt: skip
 
     def progress(self, done: int) -> None:
         """Say that so many bytes more were read."""
         if self.on_progress is not None:
             self.on_progress(done)
+
+
+def _check_choices(**given: str) -> None:
+    for name, choices in _CHOICES.items():
+        if given[name] not in choices:
+            raise ArgumentError(f"{name}={given[name]!r}: expected one of {', '.join(choices)}")
+
+
+def _chunk_bytes(backend: str, threads: int) -> int:
+    if choose(backend) == "gpu":
+        return GPU_CHUNK_BYTES
+    return ALONE_CHUNK_BYTES if threads == 1 else Options.chunk_bytes
 
 
 def _integer(name: str, value: Any, expected: str = "an integer") -> int | None:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -15,12 +15,13 @@ from kolumn.commit.staged_file import StagedFile
 from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.encode.outgoing import name_of, refuse_data_folder
 from kolumn.errors import ArgumentError
+from kolumn.keywords import Compression
 from kolumn.options import Options
 from kolumn.schema import record_schema
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import base_name, is_url, parent
 
-_CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+_CODECS = get_args(Compression)
 
 
 def write_parquet(

@@ -11,7 +11,13 @@ import kolumn
 from kit.encoder import Record, batch
 from kit.streams import STYLES
 from kolumn.cpu_fallback.inflate.decoders import Decoder, Decoders
+from kolumn.decode.chunk import decode_chunk
 from kolumn.decode.host import streamed as tiles
+from kolumn.errors import Code
+from kolumn.options import Options
+from kolumn.plan.chunks import chunks
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import find_segments
 
 KIB, MIB = 1 << 10, 1 << 20
 COLUMNS = ["key", "value", "offset", "timestamp", "codec", "position"]
@@ -107,3 +113,31 @@ def rows(table: pa.Table) -> list[tuple[bytes | None, bytes | None, int]]:
 
 def hash_of(text: str) -> int:
     return sum(ord(letter) << index for index, letter in enumerate(text))
+
+
+def test_the_plan_goes_on_where_the_decoder_got_to(tmp_path: Path) -> None:
+    """The decoder finds the entries after the first one itself, changes nothing that it was given, and says how far it got."""
+    path = tmp_path / "00000000000000000000.log"
+    batches = [batch([Record(k, b"key", bytes(40 * KIB), 0)]) for k in range(6)]
+    path.write_bytes(b"".join(batches))
+    size, (found,) = len(batches[0]), find_segments(path)
+    options = Options.of(threads=1)
+    with SegmentFile(found) as file:
+        plan = chunks(file, 0, file.size, options.chunk_bytes, streamed=True, ahead=False)
+        first = next(plan)
+        assert (first.is_unread, len(first.rows), first.end) == (True, 1, size)
+        decoded = decode_chunk(file, first, options, -1, True)
+        assert (decoded.reached, decoded.records, decoded.rest, len(first.rows)) == (file.size, 6, None, 1)
+        # A decoder that got less far is followed, too.
+        second = plan.send(4 * size)
+        assert (second.origin, second.end) == (4 * size, 5 * size)
+        with pytest.raises(StopIteration) as end:
+            plan.send(decode_chunk(file, second, options, 3, True).reached)
+        assert (end.value.value.position, end.value.value.code) == (file.size, Code.OK)
+    # Where the walk goes ahead, it knows them all.
+    with SegmentFile(found) as file:
+        (whole,) = chunks(file, 0, file.size, options.chunk_bytes, streamed=True)
+        assert (len(whole.rows), whole.end) == (6, file.size)
+        left = whole.after(2)
+        assert (left.origin, len(left.rows), left.end) == (2 * size, 4, file.size)
+        assert decode_chunk(file, left, options, 1, True).records == 4

@@ -10,7 +10,7 @@ LAYERS = (
     # What everything may use.
     ("errors", "arrow"),
     ("formats", "schema"),
-    ("codecs", "machine_code"),
+    ("codecs", "machine_code", "keywords"),
     ("kernels", "cpu_fallback", "kernels.machine", "cpu_fallback.machine"),
     # The stages, on the CPU and on a GPU: check, inflate, count, fields, columns. Below them: bytes by name and range.
     ("source", "backend", "cpu_fallback.check", "cpu_fallback.inflate", "cpu_fallback.count", "cpu_fallback.fields", "cpu_fallback.encode"),

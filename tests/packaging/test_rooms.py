@@ -17,7 +17,14 @@ def test_no_file_or_function_is_long(path: Path) -> None:
     text = path.read_text()
     assert text.count("\n") <= MAX_FILE_LINES
     functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
-    assert [node.name for node in functions if (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION_LINES] == []
+    assert [node.name for node in functions if _lines(node) >= MAX_FUNCTION_LINES] == []
+
+
+def _lines(function: ast.FunctionDef) -> int:
+    """Lines of a function without those of its docstring, which are as many as it has parameters to document."""
+    first = function.body[0]
+    is_text = ast.get_docstring(function) is not None
+    return (function.end_lineno or 0) - function.lineno - ((first.end_lineno or 0) - first.lineno + 1 if is_text else 0)
 
 
 def test_make_help_names_every_target() -> None:

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from kolumn import keywords
 from kolumn.accounting.anatomy import anatomy
 from kolumn.api import segments_of
 from kolumn.codecs import NAMES, ZSTD
@@ -19,6 +19,7 @@ from kolumn.encode.compress import codec_of
 from kolumn.encode.entries import Encoded
 from kolumn.encode.write import settings
 from kolumn.formats import layouts, table
+from kolumn.keywords import known_keywords
 from kolumn.log.pieces import Piece, piece_of, pieces, whole_options
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
@@ -56,8 +57,23 @@ class Space:
     codec: str = ""
 
 
+@known_keywords()
 def space(
-    source: Any, *, codec: str | None = None, source_format: str = "kafka", on_damage: OnDamage | None = None, **options: Any
+    source: keywords.Source,
+    *,
+    codec: keywords.Codec | None = None,
+    source_format: keywords.Format = "kafka",
+    on_damage: OnDamage | None = None,
+    errors: keywords.Errors = "raise",
+    check_crcs: bool = True,
+    replicas: keywords.Replicas = "raise",
+    topic: str | None = None,
+    partition: int | None = None,
+    chunk_bytes: int | None = None,
+    memory_bytes: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    on_progress: keywords.Progress | None = None,
 ) -> list[Space]:
     """Account for the bytes of segments, as they are and as each format would have them. Nothing is written.
 
@@ -71,22 +87,29 @@ def space(
         How the source is to be read.
     on_damage : callable, optional
         As of `kolumn.scan`.
-    **options
-        ``errors``, ``check_crcs``, ``topic``, ``partition`` and limits, as of `kolumn.scan`.
+    errors, check_crcs, replicas, topic, partition, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress
+        As of `kolumn.scan`.
 
     Returns
     -------
     list of Space
         The first one is the source itself. Formats without transactions have the records of committed ones as plain records.
     """
-    chosen = whole_options(source_format, **options)
-    asked = None if codec is None else codec_of(codec)
+    chosen = whole_options(
+        source_format,
+        errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
+        memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
+    )  # fmt: skip
+    return _space(segments_of(source, chosen), chosen, None if codec is None else codec_of(codec), on_damage)
+
+
+def _space(segments: list[Segment], chosen: Options, asked: int | None, on_damage: OnDamage | None) -> list[Space]:
     found = [
         Space("as it is", None, 0, 0, Counter(), Losses()),
         *(Space(format, magic, 0, 0, Counter(), Losses()) for format, magic in TARGETS),
     ]
     known: dict[str, Transactions] = {}
-    for segment in segments_of(source, chosen):
+    for segment in segments:
         if parent(segment.path) not in known:
             known[parent(segment.path)] = transactions_of_segment(segment, chosen)
         changes = [_changes(format, magic, known[parent(segment.path)]) for format, magic in TARGETS]

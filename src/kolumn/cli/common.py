@@ -3,14 +3,24 @@
 import json
 import sys
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kolumn.cli.ending import DAMAGE, FAILED, OK, USAGE, command
 from kolumn.cli.tables import print_table
 
-__all__ = ["DAMAGE", "FAILED", "OK", "USAGE", "command", "print_json", "print_table", "sources_and_target"]
+if TYPE_CHECKING:
+    from kolumn.keywords import Codec as CodecName
+    from kolumn.keywords import Errors as ErrorsName
+    from kolumn.keywords import Format as FormatName
+    from kolumn.keywords import IsolationLevel as IsolationName
+    from kolumn.keywords import Replicas as ReplicasName
+else:
+    # Typer would check choices itself: the library does, and its messages are the same everywhere.
+    CodecName = ErrorsName = FormatName = IsolationName = ReplicasName = str
+
+__all__ = ["DAMAGE", "FAILED", "OK", "USAGE", "CodecName", "FormatName", "command", "print_json", "print_table", "sources_and_target"]
 
 Sources = Annotated[
     list[str], typer.Argument(metavar="SOURCE...", help="Segment files, topic-partition directories, log directories, or globs of those.")
@@ -24,10 +34,10 @@ Json = Annotated[bool, typer.Option("--json", help="For programs: JSON on standa
 Topic = Annotated[str | None, typer.Option(help="Topic, in place of what the directory's name says.")]
 Partition = Annotated[int | None, typer.Option(help="Partition, in place of what the directory's name says.")]
 CheckCrcs = Annotated[bool, typer.Option("--check-crcs/--no-check-crcs", help="Compare checksums before a batch is looked into.")]
-Format = Annotated[str, typer.Option(help="'kafka', or a draft: 'enriched', 'kip98-draft', 'v3-compact', 'kip87'.")]
-Errors = Annotated[str, typer.Option(help="'raise' stops at the first damage, 'skip' goes on after it.")]
+Format = Annotated[FormatName, typer.Option(help="'kafka', or a draft: 'enriched', 'kip98-draft', 'v3-compact', 'kip87'.")]
+Errors = Annotated[ErrorsName, typer.Option(help="'raise' stops at the first damage, 'skip' goes on after it.")]
 Replicas = Annotated[
-    str,
+    ReplicasName,
     typer.Option(
         help="Directories of one partition with the same offsets: 'raise' an error, read the 'first' alone, or 'merge' them, each "
         "offset once, damage filled from the others."
@@ -38,7 +48,9 @@ StartOffset = Annotated[int | None, typer.Option(help="First offset.")]
 EndOffset = Annotated[int | None, typer.Option(help="Offset to stop before.")]
 StartTimestamp = Annotated[str | None, typer.Option(help="First timestamp: ms since 1970, or ISO 8601 (UTC unless it says otherwise).")]
 EndTimestamp = Annotated[str | None, typer.Option(help="Timestamp to stop before, likewise.")]
-IsolationLevel = Annotated[str, typer.Option(help="'read_committed' leaves out aborted transactions, and all from the first open one on.")]
+IsolationLevel = Annotated[
+    IsolationName, typer.Option(help="'read_committed' leaves out aborted transactions, and all from the first open one on.")
+]
 IncludeHeaders = Annotated[bool, typer.Option("--include-headers", help="Record headers too.")]
 MaxBatchBytes = Annotated[int | None, typer.Option(min=1, help="Largest inflated size of one batch; by default 2 GiB.")]
 MaxRatio = Annotated[

@@ -6,7 +6,9 @@ import typer
 
 from kolumn.cli.common import (
     CheckCrcs,
+    CodecName,
     Errors,
+    FormatName,
     Json,
     MaxBatchBytes,
     MaxRatio,
@@ -30,11 +32,11 @@ from kolumn.cli.progress import progress
 def convert(
     paths: Paths,
     output: Output = None,
-    to: Annotated[str, typer.Option(help="Format to write: 'kafka', 'enriched', 'kip98-draft', 'v3-compact' or 'kip87'.")] = "kafka",
+    to: Annotated[FormatName, typer.Option(help="Format to write: 'kafka', 'enriched', 'kip98-draft', 'v3-compact' or 'kip87'.")] = "kafka",
     magic: Annotated[int | None, typer.Option(help="Of 'kafka' 0, 1 or 2 (the default); of a draft its own by default.")] = None,
-    codec: Annotated[str | None, typer.Option(help="none, gzip, snappy, lz4 or zstd; by default each batch keeps its own.")] = None,
+    codec: Annotated[CodecName | None, typer.Option(help="none, gzip, snappy, lz4 or zstd; by default each batch keeps its own.")] = None,
     level: Annotated[int | None, typer.Option(help="Of gzip (0 to 9) or zstd.")] = None,
-    source_format: Annotated[str, typer.Option(help="Format of the source, likewise.")] = "kafka",
+    source_format: Annotated[FormatName, typer.Option(help="Format of the source, likewise.")] = "kafka",
     timestamp: Annotated[int | None, typer.Option(help="LogAppendTime in ms for records that have no timestamp.")] = None,
     drop_transactions: Annotated[
         bool, typer.Option("--drop-transactions", help="Make plain records of committed transactions, leave out the others.")

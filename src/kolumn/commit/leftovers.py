@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pyarrow.fs import FileSystem
 
+from kolumn import keywords
 from kolumn.commit import job_owner
 from kolumn.commit import remote as remote_commit
 from kolumn.commit import run as commit
@@ -25,6 +26,7 @@ from kolumn.commit.age import newest_in
 from kolumn.commit.manifest import FOLDER, Target
 from kolumn.commit.remote import OLD_HOURS
 from kolumn.errors import ArgumentError, KolumnError
+from kolumn.keywords import known_keywords
 from kolumn.source import storage
 from kolumn.source.segments import is_partition_folder
 
@@ -55,7 +57,8 @@ class Leftover:
         return f"{self.action}: {storage.shown(self.path)}: {self.detail}"
 
 
-def tidy(target: str | os.PathLike[str], *, older_than_hours: float = OLD_HOURS, dry_run: bool = False) -> list[Leftover]:
+@known_keywords()
+def tidy(target: keywords.Path, *, older_than_hours: float = OLD_HOURS, dry_run: bool = False) -> list[Leftover]:
     """Complete or undo what interrupted runs of any writer have left in a target, and in the topic-partition folders in it.
 
     Only folders and files that Kolumn's writers make are looked at. What is of a run that lives, or might live, is left.

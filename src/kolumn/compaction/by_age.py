@@ -5,15 +5,14 @@ segment 0      segment 1                    segment 2
   dropped        cut here ^                    stays
 """
 
-import os
 import time
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from kolumn import keywords
 from kolumn.api import segments_of
 from kolumn.compaction.compact import copy_segment, folder_of
 from kolumn.conversion.convert import root_of, targets
@@ -23,6 +22,7 @@ from kolumn.encode.segments import SegmentFiles
 from kolumn.entries.last_offsets import with_last_offsets
 from kolumn.errors import ArgumentError
 from kolumn.formats import layouts, table
+from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import entry_rows
 from kolumn.log.pieces import whole_options
 from kolumn.options import Options
@@ -53,15 +53,25 @@ class Cleaning:
     cut: dict[str, int] = field(default_factory=dict)
 
 
+@known_keywords()
 def clean(
-    source: Any,
-    target: str | os.PathLike[str],
+    source: keywords.Source,
+    target: keywords.Path,
     *,
     retention_ms: int,
     now: int | None = None,
-    format: str = "enriched",
+    format: keywords.Format = "enriched",
     index_interval_bytes: int = 4096,
-    **options: Any,
+    errors: keywords.Errors = "raise",
+    check_crcs: bool = True,
+    replicas: keywords.Replicas = "raise",
+    topic: str | None = None,
+    partition: int | None = None,
+    chunk_bytes: int | None = None,
+    memory_bytes: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    on_progress: keywords.Progress | None = None,
 ) -> Cleaning:
     """Drop what is older than a topic's retention from the head of its partitions, the active segment included.
 
@@ -80,8 +90,10 @@ def clean(
         ``retention.ms`` of the topic, and the time in ms since 1970, by default the present.
     format, index_interval_bytes
         As of `kolumn.write`.
-    **options
-        ``topic``, ``partition``, as of `kolumn.scan`.
+    replicas, topic, partition
+        As of `kolumn.scan`.
+    errors, check_crcs, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress
+        Have no effect: nothing is decoded.
 
     Returns
     -------
@@ -96,13 +108,17 @@ def clean(
     """
     if retention_ms < 0:
         raise ArgumentError(f"retention_ms={retention_ms}: expected 0 or more")
-    chosen = whole_options(format, **options)
+    chosen = whole_options(
+        format,
+        errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
+        memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
+    )  # fmt: skip
     limit = (int(time.time() * 1000) if now is None else now) - retention_ms
     places = dict(targets(one_directory(segments_of(source, chosen), "clean"), target))
     return _clean(places, target, limit, index_interval_bytes)
 
 
-def _clean(places: dict[Segment, str], target: str | os.PathLike[str], limit: int, interval: int) -> Cleaning:
+def _clean(places: dict[Segment, str], target: keywords.Path, limit: int, interval: int) -> Cleaning:
     done = Cleaning()
     with outgoing(root_of(target), places.values()) as place:
         for _, own in groupby(places, key=folder_of):
@@ -136,7 +152,7 @@ def _first_young(segment: Segment, limit: int) -> int | None:
             if len(hits):
                 return int(chunk.rows[hits[0], table.POSITION])
             timed |= bool((times != -1).any())
-            last, end = int(chunk.rows[-1, table.POSITION]), chunk.end()
+            last, end = int(chunk.rows[-1, table.POSITION]), chunk.end
         if end < file.size and _is_young_after(file, end, limit):
             return last
         if timed or start:

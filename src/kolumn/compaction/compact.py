@@ -1,16 +1,15 @@
 """`compact`: what Kafka's log cleaner would leave of compacted topics."""
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from kolumn import keywords
 from kolumn.api import segments_of
 from kolumn.commit.staged_file import StagedFile
 from kolumn.compaction.latest import LatestOffsets
@@ -23,6 +22,7 @@ from kolumn.encode.segments import SegmentFiles
 from kolumn.entries.headers import headers
 from kolumn.errors import ArgumentError, CorruptBatchError
 from kolumn.formats import layouts, table
+from kolumn.keywords import known_keywords
 from kolumn.log.pieces import pieces, whole_options
 from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
@@ -75,11 +75,12 @@ class Compaction:
         self.skipped.damage += other.skipped.damage
 
 
+@known_keywords()
 def compact(
-    source: Any,
-    target: str | os.PathLike[str],
+    source: keywords.Source,
+    target: keywords.Path,
     *,
-    format: str = "kafka",
+    format: keywords.Format = "kafka",
     delete_retention_ms: int = DAY_MS,
     now: int | None = None,
     first_dirty_offset: int = 0,
@@ -87,7 +88,16 @@ def compact(
     merge_bytes: int | None = None,
     producer_id_expiration_ms: int = DAY_MS,
     index_interval_bytes: int = 4096,
-    **options: Any,
+    errors: keywords.Errors = "raise",
+    check_crcs: bool = True,
+    replicas: keywords.Replicas = "raise",
+    topic: str | None = None,
+    partition: int | None = None,
+    chunk_bytes: int | None = None,
+    memory_bytes: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    on_progress: keywords.Progress | None = None,
 ) -> Compaction:
     """Compact topic-partitions as Kafka's log cleaner does: the last record of each key stays.
 
@@ -117,8 +127,8 @@ def compact(
         document wants it.
     producer_id_expiration_ms : int
         ``producer.id.expiration.ms`` of the broker: producers that were silent for so long need no last batch.
-    **options
-        ``errors``, ``check_crcs``, ``topic``, ``partition`` and limits, and what they raise, as of `kolumn.scan`.
+    errors, check_crcs, replicas, topic, partition, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress
+        As of `kolumn.scan`, and what they raise too.
 
     Raises
     ------
@@ -127,15 +137,19 @@ def compact(
     KolumnError
         The target can't be written. Nothing is left there then, as after an `ArgumentError` or damage.
     """
+    options = whole_options(
+        format,
+        errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
+        memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
+    )  # fmt: skip
     how = Settings.of(
-        format=format, delete_retention_ms=delete_retention_ms, now=now, first_dirty_offset=first_dirty_offset, merge_bytes=merge_bytes,
-        producer_id_expiration_ms=producer_id_expiration_ms, index_interval_bytes=index_interval_bytes, **options,
+        options, delete_retention_ms, now, first_dirty_offset, merge_bytes, producer_id_expiration_ms, index_interval_bytes
     )  # fmt: skip
     places = dict(targets(one_directory(segments_of(source, how.options), "compact"), target))
     return _compact(places, target, how, include_active)
 
 
-def _compact(places: dict[Segment, str], target: str | os.PathLike[str], how: "Settings", include_active: bool) -> Compaction:
+def _compact(places: dict[Segment, str], target: keywords.Path, how: "Settings", include_active: bool) -> Compaction:
     done = Compaction()
     with outgoing(root_of(target), places.values()) as place:
         for _, own in groupby(places, key=folder_of):
@@ -178,8 +192,8 @@ class Settings:
 
     @classmethod
     def of(
-        cls, *, format: str = "kafka", delete_retention_ms: int = DAY_MS, now: int | None = None, first_dirty_offset: int = 0,
-        merge_bytes: int | None = None, producer_id_expiration_ms: int = DAY_MS, index_interval_bytes: int = 4096, **options: Any,
+        cls, options: Options, delete_retention_ms: int, now: int | None, first_dirty_offset: int, merge_bytes: int | None,
+        producer_id_expiration_ms: int, index_interval_bytes: int,
     ) -> "Settings":  # fmt: skip
         """From parameters of `compact`; `ArgumentError` for what makes no sense."""
         if min(delete_retention_ms, first_dirty_offset, producer_id_expiration_ms) < 0:
@@ -187,8 +201,7 @@ class Settings:
         if merge_bytes is not None and merge_bytes < 1:
             raise ArgumentError(f"merge_bytes={merge_bytes}: expected at least 1")
         moment = int(time.time() * 1000) if now is None else now
-        chosen = whole_options(format, **options)
-        return cls(chosen, moment, delete_retention_ms, first_dirty_offset, merge_bytes, index_interval_bytes, producer_id_expiration_ms)
+        return cls(options, moment, delete_retention_ms, first_dirty_offset, merge_bytes, index_interval_bytes, producer_id_expiration_ms)
 
 
 @dataclass(frozen=True)

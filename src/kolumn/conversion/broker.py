@@ -5,11 +5,12 @@ On bytes in memory, as they are in requests: nothing here reads files.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
+from kolumn import keywords
 from kolumn.codecs import NONE
 from kolumn.conversion.convert import part
 from kolumn.conversion.losses import Losses
@@ -25,6 +26,7 @@ from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError, Code, CorruptBatchError
 from kolumn.formats import enriched, layouts, memory, table
 from kolumn.formats.entry import SMALLEST
+from kolumn.keywords import known_keywords
 from kolumn.log.pieces import Piece, piece_of
 from kolumn.options import Options
 from kolumn.source.segments import Segment
@@ -92,13 +94,14 @@ class Mirrored:
     compressions: int
 
 
+@known_keywords()
 def assign_offsets(
     entries: bytes,
     next_offset: int,
     *,
     magic: int | None = None,
-    format: str = "kafka",
-    noncontiguous: str = "reassign",
+    format: keywords.Format = "kafka",
+    noncontiguous: Literal["reassign", "reject"] = "reassign",
     timestamp: int | None = None,
 ) -> Assignment:
     """Give entries that a producer sent their offsets, in the log's message format.
@@ -145,7 +148,8 @@ def assign_offsets(
     return Assignment(data, assigner.next, assigner.in_place, assigner.inflations, assigner.compressions)
 
 
-def for_fetch(entries: bytes, magic: int, format: str = "kafka") -> Fetched:
+@known_keywords()
+def for_fetch(entries: bytes, magic: int, format: keywords.Format = "kafka") -> Fetched:
     """Entries of a log for a consumer that knows formats up to ``magic``.
 
     Where all of them are of such a format, the bytes are sent as they are; else those above are converted down, offsets kept.
@@ -169,6 +173,7 @@ def for_fetch(entries: bytes, magic: int, format: str = "kafka") -> Fetched:
     return Fetched(b"".join(parts), False, lost)
 
 
+@known_keywords()
 def mirror(entries: bytes) -> Mirrored:
     """Enriched entries for another cluster.
 
@@ -181,7 +186,7 @@ def mirror(entries: bytes) -> Mirrored:
     CorruptBatchError, FormatError, LimitError
         Damaged entries.
     """
-    name = enriched.FORMAT.name
+    name: keywords.Format = "enriched"
     source, rows, options = _walked(entries, name)
     assigner = _Assigner(source, options, 0, name, None, _CHOICES[0], None)
     parts, passed_on = [], 0
@@ -200,7 +205,7 @@ def mirror(entries: bytes) -> Mirrored:
     return Mirrored(b"".join(parts), passed_on, assigner.inflations, assigner.compressions)
 
 
-def _walked(entries: bytes, format: str) -> tuple[Any, Any, Options]:
+def _walked(entries: bytes, format: keywords.Format) -> tuple[Any, Any, Options]:
     """The entries in padded memory, their rows of the batch table with checksums compared, and how to decode them."""
     options = Options.of(format=format)
     source = np.zeros(len(entries) + PAD, np.uint8)

@@ -1,7 +1,6 @@
 """`convert`: segments rewritten in another format."""
 
 import itertools
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn import keywords
 from kolumn.api import segments_of
 from kolumn.conversion.losses import Losses, possible
 from kolumn.conversion.regroup import regroup
@@ -22,6 +22,7 @@ from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError, CorruptBatchError
 from kolumn.formats import layouts, table, v2, v3_compact
+from kolumn.keywords import known_keywords
 from kolumn.log.pieces import Piece, pieces, whole_options
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
@@ -73,7 +74,8 @@ class Conversion:
         self.lost.update(other.lost)
 
 
-def losses(source_format: str, format: str = "kafka", magic: int | None = None) -> list[str]:
+@known_keywords()
+def losses(source_format: keywords.Format, format: keywords.Format = "kafka", magic: int | None = None) -> list[str]:
     """What a conversion may lose, by name; what it did lose is counted in `Conversion.lost`.
 
     Parameters
@@ -87,20 +89,30 @@ def losses(source_format: str, format: str = "kafka", magic: int | None = None) 
     return possible(layouts.FORMAT_NAMES.index(source_format), how.layout, how.magic)
 
 
+@known_keywords()
 def convert(
-    source: Any,
-    target: str | os.PathLike[str],
+    source: keywords.Source,
+    target: keywords.Path,
     *,
-    format: str = "kafka",
+    format: keywords.Format = "kafka",
     magic: int | None = None,
-    codec: str | None = None,
+    codec: keywords.Codec | None = None,
     level: int | None = None,
-    source_format: str = "kafka",
+    source_format: keywords.Format = "kafka",
     timestamp: int | None = None,
     drop_transactions: bool = False,
     batch_bytes: int = 16384,
     index_interval_bytes: int = 4096,
-    **options: Any,
+    errors: keywords.Errors = "raise",
+    check_crcs: bool = True,
+    replicas: keywords.Replicas = "raise",
+    topic: str | None = None,
+    partition: int | None = None,
+    chunk_bytes: int | None = None,
+    memory_bytes: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    on_progress: keywords.Progress | None = None,
 ) -> Conversion:
     """Rewrite segments in another format: one segment for each, offsets, keys and values as they were.
 
@@ -129,8 +141,8 @@ def convert(
         transactional batches are refused by formats that have no transactions.
     batch_bytes, index_interval_bytes : int
         As of `kolumn.write`, the former for batches that are made of single messages.
-    **options
-        ``errors``, ``check_crcs``, ``topic``, ``partition`` and limits, and what they raise, as of `kolumn.scan`.
+    errors, check_crcs, replicas, topic, partition, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress
+        As of `kolumn.scan`, and what they raise too.
 
     Raises
     ------
@@ -139,14 +151,16 @@ def convert(
     KolumnError
         The target can't be written. Nothing is left there then, as after an `ArgumentError` or damage.
     """
-    job = Job.of(
-        format=format, magic=magic, codec=codec, level=level, source_format=source_format, timestamp=timestamp,
-        drop_transactions=drop_transactions, batch_bytes=batch_bytes, index_interval_bytes=index_interval_bytes, **options,
+    options = whole_options(
+        source_format,
+        errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
+        memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
     )  # fmt: skip
+    job = Job.of(options, format, magic, codec, level, timestamp, drop_transactions, batch_bytes, index_interval_bytes)
     return _convert(job, list(targets(job.chosen(segments_of(source, job.options)), target)), target)
 
 
-def _convert(job: "Job", places: list[tuple[Segment, str]], target: str | os.PathLike[str]) -> Conversion:
+def _convert(job: "Job", places: list[tuple[Segment, str]], target: keywords.Path) -> Conversion:
     done = Conversion()
     found: dict[str, Transactions] = {}
     with outgoing(root_of(target), [name for _, name in places]) as place:
@@ -165,13 +179,13 @@ def _transactions(segment: Segment, job: "Job", found: dict[str, Transactions]) 
     return found.get(folder)
 
 
-def root_of(target: str | os.PathLike[str]) -> str:
+def root_of(target: keywords.Path) -> str:
     """The folder that a run writes below: the target, or the folder of a segment file."""
     name = name_of(target)
     return parent_of(name) if name.endswith(".log") else name
 
 
-def targets(segments: list[Segment], target: str | os.PathLike[str]) -> Iterator[tuple[Segment, str]]:
+def targets(segments: list[Segment], target: keywords.Path) -> Iterator[tuple[Segment, str]]:
     """Where each segment's successor goes.
 
     Raises
@@ -210,14 +224,12 @@ class Job:
 
     @classmethod
     def of(
-        cls, *, format: str = "kafka", magic: int | None = None, codec: str | None = None, level: int | None = None,
-        source_format: str = "kafka", timestamp: int | None = None, drop_transactions: bool = False, batch_bytes: int = 16384,
-        index_interval_bytes: int = 4096, **options: Any,
+        cls, options: Options, format: str, magic: int | None, codec: str | None, level: int | None, timestamp: int | None,
+        drop_transactions: bool, batch_bytes: int, index_interval_bytes: int,
     ) -> "Job":  # fmt: skip
         """From parameters of `convert`; `ArgumentError` for what makes no sense."""
-        chosen = whole_options(source_format, **options)
         how = settings(format, magic, codec or "none", level, batch_bytes, None)
-        return cls(how, None if codec is None else codec_of(codec), timestamp, drop_transactions, chosen, index_interval_bytes)
+        return cls(how, None if codec is None else codec_of(codec), timestamp, drop_transactions, options, index_interval_bytes)
 
     def chosen(self, segments: list[Segment]) -> list[Segment]:
         """The segments; to drop transactions, which may span them, those of a partition have to be in one directory."""

@@ -1,12 +1,13 @@
 """The chain of entries in a chunk: which damaged entries leave it whole, and where it is lost."""
 
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import numpy as np
 
 from kolumn.damage.explain import header_error
-from kolumn.damage.findings import Trouble, damage_of
-from kolumn.decode.result import Decoded
+from kolumn.damage.findings import Damage, Trouble, damage_of
 from kolumn.errors import Code
 from kolumn.formats import table
 from kolumn.options import Options
@@ -15,29 +16,66 @@ from kolumn.recovery.resync import Search
 from kolumn.source.segment_file import SegmentFile
 
 
-def before_trouble(file: SegmentFile, chunk: Chunk, rows: Any, options: Options, start: int | None, result: Decoded) -> Any:
-    """Rows up to where the chain of entries is lost; damaged entries inside the chain are noted."""
+class Floor(Enum):
+    """What stands in for the last offset before a chunk."""
+
+    NOT_YET_KNOWN = "chunks before it are being decoded"
+
+
+@dataclass
+class Chain:
+    """How far the chain of entries holds in a chunk.
+
+    Attributes
+    ----------
+    rows : int64 array of shape (n, `table.WIDTH`)
+        The entries up to where it is lost, damaged ones among them.
+    damage : list of Damage
+        Of the latter.
+    trouble : Trouble, optional
+        Where it is lost.
+    undecided : bool
+        There is damage before the first intact entry, and what it means depends on the offsets before the chunk, which are not known yet.
+    """
+
+    rows: Any
+    damage: list[Damage] = field(default_factory=list)
+    trouble: Trouble | None = None
+    undecided: bool = False
+
+
+def chain_of(file: SegmentFile, chunk: Chunk, options: Options, floor: int | Floor) -> Chain:
+    """Follow the chain of entries in a chunk whose checksums were compared.
+
+    Parameters
+    ----------
+    file : SegmentFile
+    chunk : Chunk
+    options : Options
+        ``errors`` counts.
+    floor : int or Floor
+        Last offset of the last intact entry before the chunk, -1 for none.
+    """
+    rows, damage = chunk.rows, list[Damage]()
     intact = np.flatnonzero(rows[:, table.CODE] == Code.OK)
     for i in np.flatnonzero(rows[:, table.CODE]):
         row = rows[i]
         before = rows[intact[: np.searchsorted(intact, i)][-1:]]
-        if not len(before) and start is None and options.errors == "skip":
-            result.undecided = True
-            return rows[:0]
-        floor = table.last_offset(before, -1 if start is None else start)
+        if not len(before) and floor is Floor.NOT_YET_KNOWN and options.errors == "skip":
+            return Chain(rows[:0], damage, undecided=True)
+        low = table.last_offset(before, -1 if floor is Floor.NOT_YET_KNOWN else floor)
         position, size = int(row[table.POSITION]), int(row[table.SIZE])
         source, origin = chunk.bytes_of(file, row)
         error = header_error(file.path, row, source[position - origin :][:size])
         resume, alone = None, True
         if options.errors == "skip":
             search = Search(file)
-            resume = search.true_end(position, position + size - 1, floor)
+            resume = search.true_end(position, position + size - 1, low)
             following = rows[i + 1] if i + 1 < len(rows) and rows[i + 1, table.CODE] == Code.OK else None
-            if resume is None and (on := search.after(row, floor, following)) is not None:
+            if resume is None and (on := search.after(row, low, following)) is not None:
                 resume, alone = on
                 if resume == position + size:
-                    result.damage.append(damage_of(row, error, size, floor))
+                    damage.append(damage_of(row, error, size, low))
                     continue
-        result.trouble = Trouble(position, floor, error, resume, row, alone=alone)
-        return rows[:i]
-    return rows
+        return Chain(rows[:i], damage, Trouble(position, low, error, resume, row, alone=alone))
+    return Chain(rows, damage)

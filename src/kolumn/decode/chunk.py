@@ -9,10 +9,10 @@ from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.damage.explain import row_error
 from kolumn.damage.findings import Trouble, damage_of
 from kolumn.decode.backends import opened
-from kolumn.decode.chain import before_trouble
+from kolumn.decode.chain import Floor, chain_of
 from kolumn.decode.host.chunk import HostChunk
 from kolumn.decode.host.select import wanted
-from kolumn.decode.host.streamed import stream_runs
+from kolumn.decode.host.streamed import Streamed, stream_runs
 from kolumn.decode.result import Decoded
 from kolumn.errors import Code
 from kolumn.formats import table
@@ -24,34 +24,31 @@ STREAMED_BATCH = 16 << 20
 """Larger batches are loaded first: the stream would hold their bytes twice."""
 
 
-def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options, floor: int | None, alone: bool) -> Decoded:
+def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options, floor: int | Floor, alone: bool) -> Decoded:
     """Check and decode the entries of a chunk; runs in any thread.
 
-    ``floor`` is the last offset of the last intact entry before the chunk, -1 for none, None where that is not known yet. Unless the
-    chunk is ``alone``, an entry that takes more than its share of memory is left for later.
+    ``floor`` is the last offset of the last intact entry before the chunk, -1 for none. Unless the chunk is ``alone``, an entry that
+    takes more than its share of memory is left for later.
     """
     backend = opened(options.backend)
-    streams = chunk.source is None and backend is HostChunk and int(chunk.rows[: chunk.known, table.SIZE].max()) <= STREAMED_BATCH
-    if streams and (result := _streamed(file, chunk, options, alone)) is not None:
-        return result
+    if chunk.is_unread and backend is HostChunk and int(chunk.rows[:, table.SIZE].max()) <= STREAMED_BATCH:
+        assert chunk.span is not None
+        share = Share(options.inflated_bytes, alone)
+        streamed = stream_runs(file, chunk.rows, chunk.span, options, "controlType" in options.columns, share)
+        if not streamed.is_wrong:
+            return _of_streamed(file, chunk, streamed, options)
+        chunk = chunk.reaching(streamed.rows)
     with backend(file, chunk, options) as held:
         return _by(held, file, chunk, options, floor, alone)
 
 
-def _streamed(file: SegmentFile, chunk: Chunk, options: Options, alone: bool) -> Decoded | None:
-    assert chunk.span is not None
-    share = Share(options.inflated_bytes, alone)
-    parts, known = stream_runs(file, chunk.rows, chunk.known, chunk.span, options, "controlType" in options.columns, share)
-    result = Decoded()
-    if known < chunk.known:
-        result.rest = chunk.behind(known)
-    else:
-        chunk.known = known
-    if parts is None:
-        return None
-    for part in parts:
+def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: Options) -> Decoded:
+    result = Decoded(chunk.reaching(streamed.rows).end)
+    if len(streamed.rows) < len(chunk.rows):
+        result.rest = chunk.after(len(streamed.rows))
+    for part in streamed.parts:
         _give(part.run, part.rows, file, options, result, HostChunk.batch)
-    _count(chunk.rows[:known], {}, result)
+    _count(streamed.rows, {}, result)
     return result
 
 
@@ -63,15 +60,14 @@ def _give(run: Any, rows: Any, file: SegmentFile, options: Options, result: Deco
             result.batches.append(batch)
 
 
-def _by(backend: Any, file: SegmentFile, chunk: Chunk, options: Options, floor: int | None, alone: bool) -> Decoded:
-    result = Decoded()
-    rows = chunk.rows[: chunk.known]
+def _by(backend: Any, file: SegmentFile, chunk: Chunk, options: Options, floor: int | Floor, alone: bool) -> Decoded:
     if options.check_crcs:
-        backend.check(rows)
-    rows = before_trouble(file, chunk, rows, options, floor, result)
-    if result.undecided:
+        backend.check(chunk.rows)
+    chain = chain_of(file, chunk, options, floor)
+    result = Decoded(chunk.end, damage=chain.damage, trouble=chain.trouble, undecided=chain.undecided)
+    if chain.undecided:
         return result
-    good = rows[rows[:, table.CODE] == Code.OK]
+    good = chain.rows[chain.rows[:, table.CODE] == Code.OK]
     taken = good[wanted(good, options)]
     errors: dict[int, Any] = {}
     done = inflated = 0
@@ -94,7 +90,7 @@ def _by(backend: Any, file: SegmentFile, chunk: Chunk, options: Options, floor: 
 
 def _cut(chunk: Chunk, good: Any, position: int, result: Decoded) -> Any:
     """Leave what begins at ``position`` or after it for later; the intact entries before it."""
-    result.rest = chunk.behind(int(np.searchsorted(chunk.rows[: chunk.known, table.POSITION], position)))
+    result.rest = chunk.after(int(np.searchsorted(chunk.rows[:, table.POSITION], position)))
     result.damage = [damage for damage in result.damage if damage.position < position]
     result.trouble = None
     return good[good[:, table.POSITION] < position]

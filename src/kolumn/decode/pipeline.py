@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -11,10 +10,12 @@ import pyarrow as pa
 
 from kolumn.backend import choose, require
 from kolumn.damage.findings import Damage, Trouble, damage_of_fault
+from kolumn.decode.chain import Floor
 from kolumn.decode.chunk import decode_chunk
 from kolumn.decode.device.resident import ResidentOptions
 from kolumn.decode.result import Decoded, Tally
-from kolumn.decode.segment_end import at_stop, compare_start, go_on
+from kolumn.decode.resume import resumed
+from kolumn.decode.segment_end import at_stop, compare_start
 from kolumn.errors import NoMemoryError
 from kolumn.options import AHEAD, Options
 from kolumn.plan.chunks import Chunk, Stop, chunks
@@ -138,17 +139,12 @@ def _range(one: Range, options: Options, pool: ThreadPoolExecutor | None, found:
         # Settled where the columns are.
         inner, transactions = options.of_partition(transactions), None
     with SegmentFile(one.segment) as file:
-        position, floor = one.start, one.floor
-        while True:
-            decoded = _until_trouble(file, replace(one, start=position, floor=floor), inner, pool, found)
-            trouble = yield from decoded if transactions is None else _settled(decoded, options, transactions)
-            try:
-                following = go_on(file, trouble, one.end, options.errors, found)
-            finally:
-                del trouble
-            if following is None:
-                return
-            position, floor = following
+
+        def until_trouble(rest: Range) -> Generator[pa.RecordBatch, None, Trouble | None]:
+            decoded = _until_trouble(file, rest, inner, pool, found)
+            return decoded if transactions is None else _settled(decoded, options, transactions)
+
+        yield from resumed(file, one, options.errors, found, until_trouble)
 
 
 def _settled(
@@ -170,13 +166,19 @@ def _until_trouble(
     """Decode up to the end or to where the chain of entries is lost."""
     floor = one.floor
     streamed, ahead = _reads_itself(options), pool is not None or choose(options.backend) == "gpu"
-    plan = _Plan(chunks(file, one.start, one.end, options.chunk_bytes, streamed=streamed, ahead=ahead, check_crcs=options.check_crcs))
+    plan = chunks(file, one.start, one.end, options.chunk_bytes, streamed=streamed, ahead=ahead, check_crcs=options.check_crcs)
 
     def work(chunk: Chunk) -> Decoded:
-        # With threads a chunk is begun before it is known what the last offset before it is; damage at its beginning has to wait for that.
-        return decode_chunk(file, chunk, options, None if pool else floor, pool is None)
+        # With threads a chunk is begun before those in front of it are done.
+        return decode_chunk(file, chunk, options, Floor.NOT_YET_KNOWN if pool else floor, pool is None)
 
-    for chunk, decoded in _in_order(plan, work, pool, options.threads):
+    in_order = _one_by_one(plan, work) if pool is None else _ahead(plan, work, pool, options.threads)
+    while True:
+        try:
+            chunk, decoded = next(in_order)
+        except StopIteration as end:
+            stop: Stop = end.value
+            break
         if one.start == 0:
             compare_start(file, chunk.rows[0], options.errors, found)
         rest: Chunk | None = chunk
@@ -194,8 +196,7 @@ def _until_trouble(
             rest = decoded.rest
             if rest is not None:
                 decoded = decode_chunk(file, rest, options, floor, True)
-    assert plan.stop is not None
-    return at_stop(file, plan.stop, floor, found)
+    return at_stop(file, stop, floor, found)
 
 
 def _reads_itself(options: Options) -> bool:
@@ -207,24 +208,27 @@ def _reads_itself(options: Options) -> bool:
     return runtime().reads_files
 
 
-class _Plan:
-    """A generator's values, and afterwards its return value as ``stop``."""
-
-    def __init__(self, source: Generator[Chunk, None, Stop]) -> None:
-        self._source, self.stop = source, None
-
-    stop: Stop | None
-
-    def __iter__(self) -> Iterator[Chunk]:
-        self.stop = yield from self._source
+_Plan = Generator[Chunk, int | None, Stop]
+_Work = Callable[[Chunk], Decoded]
+_InOrder = Generator[tuple[Chunk, Decoded], None, Stop]
 
 
-def _in_order(
-    plan: Iterable[Chunk], work: Callable[[Chunk], Decoded], pool: ThreadPoolExecutor | None, threads: int
-) -> Iterator[tuple[Chunk, Decoded]]:
-    if pool is None:
-        yield from ((chunk, work(chunk)) for chunk in plan)
-        return
+def _one_by_one(plan: _Plan, work: _Work) -> _InOrder:
+    """Decode chunks in this thread; the plan goes on where the decoder got to."""
+    reached: int | None = None
+    while True:
+        try:
+            chunk = plan.send(reached)
+        except StopIteration as end:
+            stop: Stop = end.value
+            return stop
+        decoded = work(chunk)
+        yield chunk, decoded
+        reached = decoded.reached
+
+
+def _ahead(plan: _Plan, work: _Work, pool: ThreadPoolExecutor, threads: int) -> _InOrder:
+    """Decode chunks side by side; the plan goes ahead of their decoders."""
     pending: deque[tuple[Chunk, Future[Decoded]]] = deque()
 
     def first() -> tuple[Chunk, Decoded]:
@@ -232,12 +236,18 @@ def _in_order(
         return chunk, future.result()
 
     try:
-        for chunk in plan:
+        while True:
+            try:
+                chunk = next(plan)
+            except StopIteration as end:
+                stop: Stop = end.value
+                break
             pending.append((chunk, pool.submit(work, chunk)))
             if len(pending) >= AHEAD * threads:
                 yield first()
         while pending:
             yield first()
+        return stop
     finally:
         for _, future in pending:
             future.cancel()

@@ -15,6 +15,8 @@ class Decoded:
 
     Attributes
     ----------
+    reached : int
+        Position after the last entry of the chunk, those that the decoder found itself too: there the plan goes on.
     batches : list of pa.RecordBatch
         Or of `kernels.table.DeviceTable`.
     damage : list of Damage
@@ -33,6 +35,7 @@ class Decoded:
         Entries that are left, since those before took the chunk's share of memory.
     """
 
+    reached: int
     batches: list[pa.RecordBatch] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
     trouble: Trouble | None = None

@@ -1,12 +1,12 @@
 """`write`: an Arrow table becomes segments of a topic-partition."""
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from kolumn import keywords
 from kolumn.encode.compress import codec_of, level_of
 from kolumn.encode.encoders import encode
 from kolumn.encode.entries import Settings
@@ -15,6 +15,7 @@ from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.table import check_columns, take_apart
 from kolumn.errors import ArgumentError
 from kolumn.formats import layouts
+from kolumn.keywords import known_keywords
 from kolumn.schema import unknown
 from kolumn.source.storage import within
 
@@ -27,13 +28,14 @@ _LARGEST = 2**31 - 1
 """What a format writes unless told otherwise."""
 
 
+@known_keywords()
 def write(
-    table: Any,
-    path: str | os.PathLike[str],
+    table: "pa.Table | pa.RecordBatch | pa.RecordBatchReader | keywords.ArrowStream",
+    path: keywords.Path,
     *,
-    format: str = "kafka",
+    format: keywords.Format = "kafka",
     magic: int | None = None,
-    codec: str = "none",
+    codec: keywords.Codec = "none",
     level: int | None = None,
     base_offset: int | None = None,
     batch_bytes: int = 16384,

@@ -10,10 +10,11 @@ import pyarrow as pa
 from kolumn.codecs import NAMES
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.damage.findings import Trouble, damage_of_fault
-from kolumn.decode.chain import before_trouble
+from kolumn.decode.chain import chain_of
 from kolumn.decode.pipeline import OnDamage
-from kolumn.decode.result import Decoded, Tally
-from kolumn.decode.segment_end import at_stop, compare_start, go_on
+from kolumn.decode.result import Tally
+from kolumn.decode.resume import resumed
+from kolumn.decode.segment_end import at_stop, compare_start
 from kolumn.errors import Code
 from kolumn.formats import table
 from kolumn.options import Options
@@ -94,14 +95,7 @@ def entry_chunks(file: SegmentFile, options: Options, found: Tally, payloads: bo
         The chain of entries is lost, with ``errors="raise"``.
     """
     one = part or Range.whole(file.segment)
-    position, floor = one.start, one.floor
-    while True:
-        rest = replace(one, start=position, floor=floor)
-        trouble = yield from _until_trouble(file, rest, options, found, payloads)
-        following = go_on(file, trouble, one.end, options.errors, found)
-        if following is None:
-            return
-        position, floor = following
+    yield from resumed(file, one, options.errors, found, lambda rest: _until_trouble(file, rest, options, found, payloads))
 
 
 def _until_trouble(file: SegmentFile, one: Range, options: Options, tally: Tally, payloads: bool) -> Generator[Chunk, None, Trouble | None]:
@@ -113,18 +107,20 @@ def _until_trouble(file: SegmentFile, one: Range, options: Options, tally: Tally
             chunk = next(walk)
         except StopIteration as end:
             return at_stop(file, end.value, floor, tally)
-        rows, found = chunk.rows, Decoded()
+        rows, chain = chunk.rows, None
         if options.check_crcs:
             check(chunk.source.ctypes.data, chunk.origin, rows)
         if payloads and options.errors == "skip":
-            rows = rows[: len(before_trouble(file, chunk, rows, options, floor, found)) + (found.trouble is not None)]
+            chain = chain_of(file, chunk, options, floor)
+            rows = rows[: len(chain.rows) + (chain.trouble is not None)]
         if len(rows):
             compare_start(file, rows[0], options.errors, tally)
-        tally.damage += found.damage
-        yield replace(chunk, rows=rows, known=len(rows))
+        if chain is not None:
+            tally.damage += chain.damage
+        yield replace(chunk, rows=rows)
         options.progress(int(rows[:, table.SIZE].sum()))
-        if found.trouble is not None:
-            return found.trouble
+        if chain is not None and chain.trouble is not None:
+            return chain.trouble
         floor = table.last_offset(rows[rows[:, table.CODE] == Code.OK], floor)
 
 

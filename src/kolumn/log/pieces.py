@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kolumn import keywords
 from kolumn.damage.explain import header_error, row_error
 from kolumn.damage.findings import Damage, damage_of
 from kolumn.decode.host.record_batch import record_batch
 from kolumn.decode.host.run import Run, decode_run, runs
 from kolumn.decode.pipeline import OnDamage
 from kolumn.decode.result import Tally
-from kolumn.errors import ArgumentError, Code, CorruptBatchError
+from kolumn.errors import Code, CorruptBatchError
 from kolumn.formats import table
 from kolumn.log.batch_table import entry_chunks
 from kolumn.options import Options
 from kolumn.plan.chunks import Chunk
-from kolumn.schema import unknown
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
 
@@ -30,32 +30,26 @@ COLUMNS = (
 """Record columns that say all that a log keeps of a record."""
 
 
-_GIVEN = (
-    "errors",
-    "check_crcs",
-    "topic",
-    "partition",
-    "chunk_bytes",
-    "max_batch_bytes",
-    "max_ratio",
-    "memory_bytes",
-    "replicas",
-    "on_progress",
-)
-
-
-def whole_options(format: str, **given: Any) -> Options:
-    """Options of what rewrites whole segments.
-
-    Raises
-    ------
-    ArgumentError
-        For one that makes no sense, and for ranges and columns, which would leave something out.
-    """
-    for name in given:
-        if name not in _GIVEN:
-            raise ArgumentError(unknown("option", name, _GIVEN))
-    return Options.of(**given, format=format)
+def whole_options(
+    format: keywords.Format,
+    *,
+    errors: keywords.Errors = "raise",
+    check_crcs: bool = True,
+    replicas: keywords.Replicas = "raise",
+    topic: str | None = None,
+    partition: int | None = None,
+    chunk_bytes: int | None = None,
+    memory_bytes: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    on_progress: keywords.Progress | None = None,
+) -> Options:
+    """Options of what rewrites whole segments: none that would leave something out, as ranges and columns do."""
+    return Options.of(
+        format=format,
+        errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
+        memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
+    )  # fmt: skip
 
 
 @dataclass

@@ -27,49 +27,59 @@ HEADER_WINDOW = 1 << 16
 """Bytes read at a time where only headers are wanted."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Chunk:
     """Some entries in a row.
 
     Attributes
     ----------
     source : uint8 array, optional
-        Bytes of the segment from ``origin`` on, padded; headers only, where the plan was made without payloads. None for format 2
-        batches that whoever decodes them reads in a way of its own.
+        Bytes of the segment from ``origin`` on, padded; headers only, where the plan was made without payloads. None where the chunk
+        `is_unread`.
     origin : int
     rows : int64 array of shape (n, `table.WIDTH`)
-    known : int
-        How many rows are filled. Where there are more, whoever decodes the chunk goes on as far as ``span`` says, and fills them.
+        The entries, at least one.
     span : Span, optional
+        Of a chunk that `is_unread`. Where its ``stop`` lies after the last of the rows, more entries may belong to the chunk: its decoder
+        finds them, and returns how far it got.
     """
 
     source: Any
     origin: int
     rows: Any
-    known: int
     span: Span | None = None
 
-    def end(self) -> int:
-        """Position behind the last entry that is known."""
-        return int(self.rows[self.known - 1, table.POSITION] + self.rows[self.known - 1, table.SIZE])
+    @property
+    def is_unread(self) -> bool:
+        """Whether its decoder reads the bytes itself: format 2 batches alone."""
+        return self.source is None
 
-    def behind(self, count: int) -> "Chunk":
-        """The entries that are known after the first ``count``."""
-        rows, known = self.rows[count : self.known], self.known - count
-        return replace(self, rows=rows, known=known, origin=self.origin if self.source is not None else int(rows[0, table.POSITION]))
+    @property
+    def end(self) -> int:
+        """Position after the last entry."""
+        return int(self.rows[-1, table.POSITION] + self.rows[-1, table.SIZE])
+
+    def after(self, count: int) -> "Chunk":
+        """The entries after the first ``count``, and no others."""
+        rows = self.rows[count:]
+        if self.span is None:
+            return replace(self, rows=rows)
+        return replace(self, rows=rows, origin=int(rows[0, table.POSITION]), span=self.span._replace(stop=self.end))
+
+    def reaching(self, rows: Any) -> "Chunk":
+        """The chunk with what its decoder found: ``rows`` are its own and those that follow."""
+        return replace(self, rows=rows) if len(rows) > len(self.rows) else self
 
     def bytes_of(self, file: SegmentFile, row: Any) -> tuple[Any, int]:
         """Bytes in which an entry is, given its row of the batch table, and the position of the first of them."""
-        if self.source is not None:
+        if not self.is_unread:
             return self.source, self.origin
         start = int(row[table.POSITION])
         return file.read(start, start + int(row[table.SIZE])), start
 
     def loaded(self, file: SegmentFile) -> "Chunk":
         """The chunk with its bytes in memory."""
-        if self.source is not None:
-            return self
-        return replace(self, source=file.read(self.origin, self.end()), rows=self.rows[: self.known])
+        return replace(self, source=file.read(self.origin, self.end), span=None) if self.is_unread else self
 
 
 @dataclass(frozen=True)
@@ -90,22 +100,23 @@ def chunks(
     streamed: bool = False,
     ahead: bool = True,
     check_crcs: bool = True,
-) -> Generator[Chunk, None, Stop]:
+) -> Generator[Chunk, int | None, Stop]:
     """Walk the entries from ``start`` to ``stop`` and return how the walk ended.
 
     With ``payloads`` every entry of a chunk is loaded whole (one larger than ``chunk_bytes`` makes a chunk of its own, and its
     claimed size is never more than the file has); without, the bytes between headers are not read. With ``streamed``, runs of
-    format 2 batches come without their bytes. Of those, only the first entry is known unless the walk is to go ``ahead``:
-    then each chunk has to be decoded before the next one is asked for. With ``check_crcs`` checksums may tell formats apart.
+    format 2 batches come without their bytes. Unless the walk is to go ``ahead`` of their decoder, such a chunk has its first entry alone:
+    the decoder finds the others, and the position that it reached (`Decoded.reached`) has to be sent to the generator, which goes on from
+    there. With ``check_crcs`` checksums may tell formats apart.
     """
     position, size, pays = start, 0, streamed and file.format == layouts.KAFKA and file.is_local
     streamed = pays
     step = min(chunk_bytes, PACKED_BYTES) if streamed else chunk_bytes
     while position < stop:
         if pays and (chunk := _streamed(file, position, stop, chunk_bytes, ahead)) is not None:
-            yield chunk
-            pays = chunk.end() - position >= STREAMED_BYTES
-            position, size = chunk.end(), 0
+            reached = yield chunk
+            before, position, size = position, chunk.end if reached is None else reached, 0
+            pays = position - before >= STREAMED_BYTES
             continue
         beyond = max(stop + HEADERS, position + size)
         loaded = min(position + max(step, size, HEADERS), beyond, file.size)
@@ -116,7 +127,7 @@ def chunks(
                 source.ctypes.data, position, loaded, stop, file.size, origin, file.format, payloads, check_crcs, rows
             )
             if count:
-                yield Chunk(source, origin, rows[:count], count)
+                yield Chunk(source, origin, rows[:count])
             if code != FULL:
                 break
         if code not in (Code.OK, MORE):
@@ -128,9 +139,9 @@ def chunks(
 def _streamed(file: SegmentFile, start: int, stop: int, chunk_bytes: int, ahead: bool) -> Chunk | None:
     """The format 2 batches from ``start`` on, or None where another entry is there."""
     room, _ = take(v2.HEADER + PAD)
-    rows = np.empty((ROWS, table.WIDTH), np.int64)
+    rows = np.empty((ROWS if ahead else 1, table.WIDTH), np.int64)
     span = Span(stop, file.size, float(chunk_bytes), file.inflates)
-    count, position = hop(file.descriptor, start, span, room.address, rows if ahead else rows[:1])
+    count, position = hop(file.descriptor, start, span, room.address, rows)
     if not count:
         return None
-    return Chunk(None, start, rows[:count], count, span._replace(stop=position)) if ahead else Chunk(None, start, rows, 1, span)
+    return Chunk(None, start, rows[:count], span._replace(stop=position) if ahead else span)

@@ -71,8 +71,8 @@ class DeviceChunk:
         _turns.release()
 
     def _sent(self) -> Any:
-        if self.chunk.source is None and not self.chunk.rows[: self.chunk.known, table.CODEC].any():
-            source = self.device.load(self.file.opened_path, self.origin, self.chunk.end())
+        if self.chunk.is_unread and not self.chunk.rows[:, table.CODEC].any():
+            source = self.device.load(self.file.opened_path, self.origin, self.chunk.end)
             if source is not None:
                 return source
         # Framings are found on the host; and it says why a file can't be read.
@@ -97,7 +97,7 @@ class DeviceChunk:
     def parts(self, rows: Any) -> Iterator[tuple[Any, Part]]:
         """Decode entries, some at a time: rows of the batch table, of which damaged ones get a code, and their records."""
         start, size, codec = (np.empty(len(rows), np.int64) for _ in range(3))
-        host = self.chunk.source if self.chunk.source is not None else _NOTHING
+        host = _NOTHING if self.chunk.is_unread else self.chunk.source
         locate(host.ctypes.data, self.origin, rows, start, size, codec)
         todo = plan(host, start - self.origin, size, codec, rows, self.options)
         inflater = Inflater(self.device, host, self.source.address, todo, self.options)

@@ -6,7 +6,7 @@ inflated, and appended to the same columns.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,7 @@ from kolumn.decode.host.select import limits, wanted
 from kolumn.formats import table
 from kolumn.formats.v2 import HEADER, SMALLEST_RECORD
 from kolumn.options import Options
+from kolumn.plan.chunks import ROWS as ENTRIES
 from kolumn.source.segment_file import SegmentFile
 
 TILE = 4 << 20
@@ -60,9 +61,25 @@ class Part:
     rows: Any
 
 
-def stream_runs(
-    file: SegmentFile, rows: Any, known: int, span: Span, options: Options, need_key: bool, share: Share
-) -> tuple[list[Part] | None, int]:
+class Streamed(NamedTuple):
+    """What came of a chunk.
+
+    Attributes
+    ----------
+    parts : list of Part
+    rows : int64 array of shape (n, `table.WIDTH`)
+        The entries of the chunk, those that were found after the known ones too; only those that are decoded, where there was no room
+        for more.
+    is_wrong : bool
+        Something is wrong with one of the entries. What is decoded does not count then: the general path finds out what it is.
+    """
+
+    parts: list[Part]
+    rows: Any
+    is_wrong: bool
+
+
+def stream_runs(file: SegmentFile, rows: Any, span: Span, options: Options, need_key: bool, share: Share) -> Streamed:
     """Decode the entries of a chunk.
 
     Parameters
@@ -70,24 +87,26 @@ def stream_runs(
     file : SegmentFile
         Learns what its batches are like.
     rows : int64 array of shape (n, `table.WIDTH`)
-        The first ``known`` ones, at least one, as `stream.hop` gives them; the others are filled.
+        Known ones, at least one, as `stream.hop` finds them.
     span : Span
-        What to take behind the known ones.
+        What to take after the known ones.
     need_key : bool
         As for `batches.decode_run`.
     share : Share
         How much the chunk may take.
-
-    Returns
-    -------
-    parts : list of Part or None
-        None where anything is wrong with one of the entries.
-    known : int
-        Rows that are filled; those that are decoded, where there was no room for more.
     """
-    chunk = _Chunk(file, rows, known, span, options, need_key, share)
+    chunk = _Chunk(file, _with_room(rows, span), len(rows), span, options, need_key, share)
     parts = list(chunk.parts())
-    return None if chunk.state == WRONG else parts, chunk.known
+    return Streamed(parts, chunk.rows[: chunk.known], chunk.state == WRONG)
+
+
+def _with_room(rows: Any, span: Span) -> Any:
+    """The rows, with room after them for the entries that are to be found."""
+    if span.stop <= rows[-1, table.POSITION] + rows[-1, table.SIZE]:
+        return rows
+    room = np.empty((ENTRIES, table.WIDTH), np.int64)
+    room[: len(rows)] = rows
+    return room
 
 
 class _Chunk:
