@@ -1,4 +1,4 @@
-"""The map is true: paths that the documents name exist, and `DESIGN.md` names every folder of the package."""
+"""Paths that the documents name exist, and `DESIGN.md` names every folder of the package."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from kit.source_tree import LINKED, packages
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = ["DESIGN.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
+DOCUMENTS = ["DESIGN.md", "CONTRIBUTING.md", "tests/README.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
 _PATH = re.compile(r"\.?[\w-]+(/[\w.-]+)*(/|\.(py|md|sh|toml|json))?")
 
 
@@ -23,7 +23,7 @@ def named(text: str) -> list[tuple[str, Path]]:
         for name in re.findall(r"`([^`\n]+)`", block):
             if not _PATH.fullmatch(name) or not ("/" in name or name.endswith((".py", ".md"))):
                 continue
-            path = ROOT / name if "/" in name else folder / name
+            path = ROOT / name if "/" in name or (ROOT / name).is_file() else folder / name
             found.append((name, path))
             folder = path.parent if path.suffix else path
     return found
