@@ -1,6 +1,6 @@
 """Messages of the drafts become columns: the sets of `kip98_draft` and the tagged messages of `enriched`.
 
-Both go to where `fields` goes, and like it move the write positions on only when all messages of an entry are right.
+Both write to the same columns as `records.fields`, and like it advance the write positions only when all messages of an entry are right.
 """
 
 from typing import Any

@@ -46,7 +46,7 @@ def fields(
     Parameters
     ----------
     rows, payload, size, base, records
-        As `index` takes and leaves them; ``records`` becomes the number of rows written for each batch.
+        As `count.index` takes and leaves them; ``records`` becomes the number of rows written for each batch.
     buffer, origin : int64 arrays of n
         For views: number of the buffer that holds the payload, and the payload's position in it.
     to : Target
@@ -55,7 +55,7 @@ def fields(
     headers : int
         How many record headers there is room for.
     stop_at_error : bool
-        Leave the batches behind the first damaged one alone.
+        Leave the batches after the first damaged one alone.
     """
     for b in range(rows.shape[0]):
         if rows[b, _CODE] == _OK:
@@ -91,9 +91,9 @@ def fields(
 def batch_records(
     row: Any, buf: int, end: int, buffer: int, origin: int, count: int, skip: int, to: Target, at: Any
 ) -> tuple[int, int, int]:
-    """Records of a batch of format 2, or 3 with ``skip`` as `v2.fields` has it: (code, record, position of the offence).
+    """Records of a batch of format 2, or 3 with ``skip`` as in `v2.fields`: (code, record, position of the offence).
 
-    ``at`` moves on only if all are right.
+    ``at`` advances only if all are right.
     """
     n, key, value = at[ROWS], at[KEY], at[VALUE]
     header, header_key, header_value = at[HEADERS], at[HEADER_KEY], at[HEADER_VALUE]
@@ -108,7 +108,7 @@ def batch_records(
             buf, where, end, skip
         )
         if code != _OK:
-            # Bytes that end where a record should begin: the batch holds fewer than its header says.
+            # The bytes end where a record should begin: the batch holds fewer records than its header says.
             missing = code == _RECORD_LENGTH and where == end
             return _RECORDS_MISSING if missing else code, n - first, stop
         for _ in range(header_count):
@@ -137,7 +137,7 @@ def batch_records(
 
 @register_jitable(forceinline=True)
 def _messages(row: Any, buf: int, end: int, buffer: int, origin: int, count: int, base: int, to: Target, at: Any) -> tuple[int, int, int]:
-    """A format 0 or 1 message, or the inner messages of a wrapper that `index` has walked: results as `_batch`."""
+    """A format 0 or 1 message, or the inner messages of a wrapper that `index` has walked: results as of `batch_records`."""
     n, key, value = at[ROWS], at[KEY], at[VALUE]
     append_time = row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME
     where = 0
@@ -148,7 +148,7 @@ def _messages(row: Any, buf: int, end: int, buffer: int, origin: int, count: int
         code, wrong, timestamp, key_at, key_length, value_at, value_length = legacy.message(buf, where, stop)
         if code != _OK:
             return code, record, wrong
-        # A wrapper's append time stands for all inner messages that have a timestamp at all.
+        # A wrapper's append time applies to all inner messages that have a timestamp at all.
         if append_time and memory.load8(buf, where + 16) >= 1:
             timestamp = row[_MAX_TIMESTAMP]
         if to.attributes and memory.load8(buf, where + 16) == _TOMBSTONE_MAGIC:

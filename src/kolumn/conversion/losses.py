@@ -40,7 +40,7 @@ def holds(layout: int, magic: int) -> set[str]:
 
 
 def possible(source_format: int, layout: int, magic: int) -> list[str]:
-    """What a conversion may lose: what entries of the source's format can hold, and those of the target's layout can't."""
+    """What a conversion may lose: what entries of the source's format can hold and entries of the target's layout can't."""
     held: set[str] = set()
     for (own, number), what in _HOLDS.items():
         mixed = own in (layouts.V3, layouts.V3_BARE) if number == 3 else layouts.layout_of(source_format, number) == own

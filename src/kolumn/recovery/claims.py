@@ -1,4 +1,4 @@
-"""What can be believed of a damaged entry's header: which offsets it had, and where its checksum stands."""
+"""What can be believed of a damaged entry's header: which offsets it had, and where its checksum is."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -51,7 +51,7 @@ def claim_of_row(row: Any, floor: int, ceiling: int) -> Claim:
 
 
 def claim_of_bytes(head: Any, left: int, format: int, floor: int) -> Claim:
-    """Claim of the entry that ``head`` begins, of ``left`` bytes at most, whatever its length says; only headers that make sense count."""
+    """Claim of the entry that ``head`` begins, of ``left`` bytes at most, ignoring its length field; only headers that make sense count."""
     row = np.zeros(table.WIDTH, np.int64)
     if left < v2.HEADER or not _header(head, row, format):
         return Claim(floor, following=floor + 1)
@@ -75,7 +75,7 @@ def claim_without_magic(head: Any, left: int, format: int, floor: int, ceiling: 
 
 
 def _header(head: Any, row: Any, format: int) -> bool:
-    """Fill a row from a header whose length may be wrong; False where it is none, or has what no writer writes."""
+    """Fill a row from a header whose length may be wrong; False if it is not a header, or has what no writer writes."""
     if format == layouts.V3_FORMAT:
         for at in range(9, 14):
             if head[at + 4] == v3_compact.MAGIC:
@@ -86,12 +86,12 @@ def _header(head: Any, row: Any, format: int) -> bool:
     if layout != layouts.LEGACY or head[17] >= 16:
         return False
     length = memory.i32_at(head, legacy.HEADER + 8 * int(head[16]))
-    # Zeros are no header.
+    # Zeros are not a header.
     return legacy.header(head, 0, legacy.SMALLEST_V1 + 12, row) == Code.OK and length >= -1 and row[table.CODEC] <= LZ4 and any(head[8:16])
 
 
 def shapes(head: Any, size: int, format: int) -> Iterator[tuple[int, int, int, bool]]:
-    """What the entry at ``head`` may be, whatever its length says: smallest size, first byte under the CRC, the CRC's place and kind."""
+    """Possible layouts of the entry at ``head``, ignoring its length field: (min size, CRC start, CRC offset, is CRC-32C)."""
     if format == layouts.V3_FORMAT:
         for at in range(9, 14):
             if size >= v2.HEADER and head[at + 4] == v3_compact.MAGIC:
