@@ -1,4 +1,4 @@
-"""How many rows a run of batches will give: what has to be allocated before `fields` writes."""
+"""How many records a run of batches has: memory for them is allocated before `fields` writes."""
 
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
@@ -25,7 +25,7 @@ def index(rows: Table, payload: Int64s, size: Int64s, format: int, check_crcs: b
     check_crcs : bool
         Compare the CRC-32 of inner messages too.
     records : int64 array of n
-        Out: how many rows the batch gives at most.
+        Out: how many records the batch has at most.
     base : int64 array of n
         Out: what is added to the offsets of the messages of a wrapper or a set.
     """
@@ -64,7 +64,7 @@ def index(rows: Table, payload: Int64s, size: Int64s, format: int, check_crcs: b
 
 @compiled
 def count_headers(rows: Table, payload: Int64s, size: Int64s, records: Int64s) -> int:
-    """Upper bound of the record headers in the batches that `index` let through (messages have none)."""
+    """Upper bound of the record headers in the batches that `index` let through (messages have no headers)."""
     total = 0
     for b in range(rows.shape[0]):
         if rows[b, _CODE] == _OK and layouts.holds_records(rows[b, _LAYOUT]):

@@ -1,4 +1,4 @@
-"""Format 2 batches straight from the file to the columns, a block at a time, while the block is in the CPU's cache.
+"""Format 2 batches from the file straight to the columns, a block at a time, while the block is in the CPU's cache.
 
 Reading a chunk whole, then checking it, then inflating it, then decoding it moves every byte through memory several times, and
 memory is what limits plain data. Here one compiled call does all of it for some hundred KiB before it goes on:
@@ -6,7 +6,7 @@ memory is what limits plain data. Here one compiled call does all of it for some
     file  | batch | batch | batch | batch | batch | batch | batch |
           |<------ block ------->|<------ block ------->|           a block starts at a batch and ends where the buffer does
 
-What these loops meet and do not know, they leave to others: codecs that need a library to `tiles`, anything wrong to the
+These loops leave two things to others: codecs that need a library to `kolumn.decode.host.streamed`, and anything wrong to the
 general path, which finds out what it is.
 """
 
@@ -32,15 +32,15 @@ from kolumn.formats import crc, table, v2
 from kolumn.formats.entry import entry, magic_at
 
 BLOCK = NEXT_BLOCK
-"""Bytes read at a time, or one batch if that is larger."""
+"""Bytes read at a time; a larger batch is read alone."""
 LARGEST = 16 << 20
 """Batches that are larger are left to the general path."""
 
 DONE, FULL, LIBRARY, WRONG = range(4)
-"""Why a loop stopped: at the end; at a batch for which the columns have no room; at one that needs a library; at a flaw."""
+"""Why a loop stopped: at the end; at a batch that does not fit the columns; at one that needs a library; at a flaw."""
 
 ARENA = POSITIONS
-"""Behind the columns' write positions: how many bytes were inflated; where views keep them, so much of the arena is used."""
+"""Slot after the columns' write positions: bytes inflated so far; with views, also the used length of the arena."""
 
 _OK, _HEADER, _CRC_FROM, _V2, _MAGIC = int(Code.OK), v2.HEADER, v2.CRC_FROM, v2.LAYOUT.number, v2.MAGIC
 _POSITION, _SIZE, _CRC, _COUNT = table.POSITION, table.SIZE, table.CRC, table.COUNT
@@ -70,9 +70,9 @@ class Span(NamedTuple):
     stop, end : int
         Positions: where to stop, where the file ends.
     weight : float
-        How many bytes to take, about.
+        About how many bytes to take.
     inflates : float
-        What a compressed byte counts for.
+        Weight of a compressed byte.
     """
 
     stop: int
@@ -93,8 +93,8 @@ class Source(NamedTuple):
     room : int
         Bytes of the window.
     whole, keep : bool
-        Whether the window will hold all that is read, the arena all that is inflated, because views will point there. Else they are
-        written over.
+        Whether the window keeps all that is read, the arena all that is inflated, because views will point there. Else they are
+        overwritten.
     libraries : Decoders
     """
 
@@ -109,7 +109,7 @@ class Source(NamedTuple):
 
 @register_jitable
 def _row(header: int, pos: int, end: int, row: Any) -> int:
-    """Fill a row from the header at an address; the size of the entry, or 0 where it is none for the loops here."""
+    """Fill a row from the header at an address; returns the size of the entry, or 0 if the loops here can't take it."""
     code, size = entry(header - pos, pos, end)
     if code != _OK or magic_at(header - pos, pos) != _MAGIC or size > _LARGEST:
         return 0
@@ -134,7 +134,7 @@ def hop(file: int, pos: int, span: Span, buf: int, rows: Table) -> tuple[int, in
     Returns
     -------
     count, pos : int
-        Rows filled, and where the walk stopped: the general walk says why.
+        Rows filled, and where the walk stopped: the general walk finds out why.
     """
     count, weight = 0, span.weight
     while pos < span.stop and weight > 0 and count < rows.shape[0] and pos + _HEADER <= span.end:
@@ -158,7 +158,7 @@ def stream(
     Parameters
     ----------
     span
-        What to take behind the rows that are known.
+        What to take after the rows that are known.
     limits
         Which batches to decode; the checksums of the others are compared too.
     rows : int64 array of shape (n, `table.WIDTH`)
@@ -214,7 +214,7 @@ def stream(
 
 @register_jitable
 def needs_library(codec: int, libraries: Decoders) -> bool:
-    """Whether payloads of a codec are not for `unpack`."""
+    """Whether `unpack` leaves payloads of a codec to a library."""
     if codec == _GZIP:
         return libraries.deflate.function == 0
     if codec == _ZSTD:
@@ -235,7 +235,7 @@ def _batch(source: Source, limits: Limits, row: Any, batch: int, records: Any, b
     if codec == _NONE:
         return _append(row, payload, length, 0, payload - source.window, records, b, to, at, room), length
     used = at[ARENA] if source.keep else 0
-    # What is held to `max_ratio` is left to `inflate`.
+    # Payloads to which `max_ratio` applies are left to `inflate`.
     stop = min(room.arena, used + _RATIO_FLOOR)
     need = unpack(codec, payload, length, 2, source.arena + used, source.arena + stop, source.libraries)
     if need < 0:

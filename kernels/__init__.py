@@ -1,1 +1,1 @@
-"""The room of all that touches CUDA. This version has no kernels: `kolumn.backend` says so to whoever asks for that backend."""
+"""The stages on a GPU. Only this package imports CUDA, and it is imported only when a GPU is asked for."""

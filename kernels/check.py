@@ -7,8 +7,8 @@
 
 A checksum is linear: that of the whole is the sum (XOR) of those of its words, each moved to its place. One step of a lane moves
 its register over the 124 bytes of the other lanes and its own four, by four look-ups in shared memory; at the end lane l has
-31 - l words less to its right, and the zeros behind ``end`` are taken back by multiplying with a negative power of x. Zeros in
-front change nothing, and the register's beginning, all ones, is the first four bytes inverted.
+31 - l words less to its right, and the zeros after ``end`` are taken back by multiplying with a negative power of x. Leading
+zeros change nothing, and the register's initial value, all ones, equals inverting the first four bytes.
 
 Bound: the bytes of the entries, read once; four look-ups for four bytes.
 """
@@ -27,7 +27,7 @@ from kolumn.kernels.machine.words import load64, loadu32, store32
 ROW = 4 * WARP
 _STEPS, _LANES, _PADS = 4 * 256, WARP, ROW
 WORDS = _STEPS + _LANES + _PADS
-"""Of the tables of one polynomial: the step, the place of each lane, what undoes 0 to 127 zeros."""
+"""Words of the tables of one polynomial: the step, the place of each lane, and what undoes 0 to 127 zeros."""
 _ALL_LANES, _LOG_ROW = 0xFFFFFFFF, 7
 _ROW_BYTES, _ALL_WORDS, _ALL_STEPS = ROW, 2 * WORDS, 2 * _STEPS
 _CASTAGNOLI, _IEEE = crc.CASTAGNOLI, crc.IEEE
@@ -37,7 +37,7 @@ _CRC_FROM, _LAYOUT = table.CRC_FROM, table.LAYOUT
 
 @cache
 def tables() -> Any:
-    """What the kernel looks things up in: uint32 of 2 * `WORDS`, first for CRC-32C, then for CRC-32."""
+    """The kernel's look-up tables: uint32 of 2 * `WORDS`, first for CRC-32C, then for CRC-32."""
     both: list[Any] = []
     for polynomial in (crc.CASTAGNOLI, crc.IEEE):
         lanes = [crc.power_of_x(32 * (WARP - lane), polynomial) for lane in range(WARP)]
@@ -54,8 +54,8 @@ class Check(NamedTuple):
     rows : int
         The batch table, int64 of shape (n, `table.WIDTH`).
     source : int
-        Where the byte at position 0 of the segment would be. What is loaded of it begins at a multiple of 128 and has as many bytes
-        to spare behind the last entry.
+        Where the byte at position 0 of the segment would be. The loaded bytes begin at a multiple of 128, and 128 bytes after the last
+        entry may be read.
     tables : int
         `tables`.
     bad : int
@@ -116,7 +116,7 @@ def lane_share(a: Check, i: int, lane: int, steps: Any) -> int:
 
 @register_jitable
 def compare(a: Check, i: int, register: int) -> None:
-    """Note whether the register of the whole entry gives its checksum."""
+    """Note whether the register of the whole entry equals its checksum."""
     row = a.rows + 8 * _WIDTH * i
     zeros = -(a.source + load64(row + 8 * _POSITION) + load64(row + 8 * _SIZE)) & (_ROW_BYTES - 1)
     if layouts.has_castagnoli(load64(row + 8 * _LAYOUT)):

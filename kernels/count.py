@@ -1,6 +1,6 @@
-"""How many rows each batch gives: a thread per batch.
+"""How many records each batch has: a thread per batch.
 
-A record batch says it, and the number is held against the payload's size; a wrapper or a set is hopped through:
+A record batch has the number in its header, which is compared with the payload's size; a wrapper or a set is hopped through:
 
     thread b   | i64 offset | i32 size | ........ | i64 offset | i32 size | ........       reads 17 bytes of each message
                and all of them where the checksums of inner messages are compared

@@ -1,6 +1,6 @@
 """Batches on the device become records on the device: count, hop, fields, and payloads into columns.
 
-Where something is wrong in a batch, no rows are given: whoever called finds out on the CPU what it is, and comes again without it.
+If something is wrong in a batch, no rows are returned: the caller finds out on the CPU what it is, and calls again without that batch.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from kolumn.kernels.machine.batches import Batches
 from kolumn.kernels.machine.runtime import Runtime
 
 FEW = 4096
-"""Batches below which a warp is given to each: fewer threads than this leave most of a device idle."""
+"""With fewer batches than this, each gets a warp: fewer threads would leave most of a device idle."""
 
 
 def bad_checksums(device: Runtime, source: int, rows: Any) -> Any:
@@ -36,7 +36,7 @@ def bad_checksums(device: Runtime, source: int, rows: Any) -> Any:
         return np.zeros(0, bool)
     batches, flags = device.upload(np.ascontiguousarray(rows)), device.zeros(4 * len(rows))
     if "checksums" not in device.kept:
-        # Never another one: somebody may be using its address.
+        # Never replaced: another thread may be using its address.
         device.kept.setdefault("checksums", device.upload(checking.tables()))
     known = device.kept["checksums"].address
     device.launch(checking.check, len(rows), checking.Check(batches.address, source, known, flags.address))
@@ -63,7 +63,7 @@ def decode(device: Runtime, rows: Any, payload: Any, size: Any, format: int, che
     bad : bool array of n
         Batches in which something is wrong.
     records : Records, optional
-        None if there are such.
+        None if there are such batches.
     """
     n = len(rows)
     batches, where, bytes_ = (device.upload(np.ascontiguousarray(one)) for one in (rows, payload, size))

@@ -19,14 +19,14 @@ def candidate(
 
     `walk.HEADERS` bytes from each position on must be readable (padding will do). An entry must end by ``end``, its offset must
     be above ``floor`` and below ``ceiling``, and bits that no writer sets must be clear. Checksums of entries that end after ``loaded``,
-    and of formats with frames of their own, are not looked at here.
+    and of formats with frames of their own, are not compared here.
 
     Returns
     -------
     position : int
-        ``stop`` where there is none.
+        ``stop`` if there is no such position.
     left : int
-        Of the ``budget`` of bytes to be checksummed; entries larger than that are passed over.
+        Of the ``budget`` of bytes to be checksummed; entries larger than that are skipped.
     """
     base = buf - origin
     while at < stop:
@@ -78,8 +78,8 @@ def _plausible(base: int, at: int, end: int, floor: int, format: int) -> bool:
 def wrapped(buf: int, origin: int, at: int, stop: int, floor: int, ceiling: int) -> int:
     """Highest offset, above ``floor`` and up to ``ceiling``, of what looks like the header of a wrapper of format 0 or 1 in [at, stop).
 
-    Its checksum is not looked at: the messages of a damaged wrapper may stand in it as they are, with right checksums. ``floor``
-    where there is none.
+    Its checksum is not compared: the codec of a damaged wrapper may have stored its messages uncompressed, with right checksums.
+    ``floor`` if there is no such header.
     """
     base, highest = buf - origin, floor
     while at < stop:
@@ -99,7 +99,7 @@ def crc_match(buf: int, origin: int, at: int, stop: int, register: int, wanted: 
     Returns
     -------
     position : int
-        Behind the byte that made it so, or -1.
+        After the byte that made it so, or -1.
     register : int
         To go on with.
     """

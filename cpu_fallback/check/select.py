@@ -16,7 +16,7 @@ LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
 class Limits(NamedTuple):
-    """Options as compiled code takes them; `LOWEST` and `HIGHEST` where there is no limit."""
+    """Options for compiled code; `LOWEST` and `HIGHEST` where there is no limit."""
 
     check_crcs: bool
     include_control: bool

@@ -11,7 +11,7 @@ from kolumn.formats import crc, layouts, legacy, memory, table, v2, v3_compact
 from kolumn.formats.entry import entry, magic_at
 
 HEADERS = v3_compact.LARGEST_HEADER
-"""Bytes of an entry that `walk` has to see to fill its row; of some enriched messages more."""
+"""Bytes of an entry that `walk` needs to fill its row; some enriched messages need more."""
 
 _OK, _BAD_MAGIC, _BAD_CRC = int(Code.OK), int(Code.BAD_MAGIC), int(Code.BAD_CRC)
 _TRUNCATED, _BAD_LENGTH, _UNKNOWN = int(Code.TRUNCATED), int(Code.BAD_LENGTH), table.UNKNOWN

@@ -61,7 +61,7 @@ class BinaryColumn:
     mode : int
         SKIP, COPY or VIEW.
     arena, ends, valid, views : pa.Buffer, optional
-        As `Payloads` has their addresses.
+        Their addresses are in `Payloads`.
     """
 
     mode: int
@@ -114,7 +114,7 @@ class Columns:
     offset, timestamp : pa.Buffer
         int64; ms.
     attributes, seconds : ndarray
-        As `Target` has their addresses; empty where messages have none.
+        Their addresses are in `Target`; empty if messages have no attributes of their own.
     key, value, header_key, header_value : BinaryColumn
     header_ends : pa.Buffer, optional
     """
@@ -150,7 +150,7 @@ class Columns:
         keys, values : int
             SKIP, COPY or VIEW.
         want_headers, drafts : bool
-            Whether there are headers to keep, whether messages have attributes of their own.
+            Whether headers are kept, whether messages have attributes of their own.
         """
         columns = cls(
             allocate(8 * rows),
@@ -192,7 +192,7 @@ class Columns:
         return np.frombuffer(buffer, np.int64, rows)
 
     def headers_array(self, kind: pa.DataType, at: Any) -> pa.Array:
-        """List array of the headers; key bytes that are no UTF-8 become U+FFFD, as Java decodes them."""
+        """List array of the headers; key bytes that are not UTF-8 become U+FFFD, as Java decodes them."""
         entry = kind.value_type
         count, rows = int(at[HEADERS]), int(at[ROWS])
         raw = self.header_key.array(pa.binary(), count, int(at[HEADER_KEY]), [])

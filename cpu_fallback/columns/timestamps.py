@@ -12,7 +12,7 @@ _LIMIT = (2**63 - 1) // 1000
 def microseconds(source: Constants, target: Int64s, valid: int) -> int:
     """Convert one int64 array into another; returns how many are null.
 
-    Null stands for -1, no timestamp, and for what microseconds in 64 bits can't hold. They clear their
+    -1, no timestamp, becomes null, and so does what microseconds in 64 bits can't hold. Nulls clear their
     bits in the bitmap at address ``valid``.
     """
     some = False

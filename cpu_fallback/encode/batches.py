@@ -36,7 +36,7 @@ def _fixed_size(records: Records, row: int, skip: int) -> int:
 
 @compiled
 def split(records: Records, skip: int, cut: Flags, batch_bytes: int, batch_records: int, body: int, first: Int64s, size: Int64s) -> int:
-    """Say which records make a batch, and how large everything becomes.
+    """Divide records into batches, and compute all sizes.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def split(records: Records, skip: int, cut: Flags, batch_bytes: int, batch_recor
     cut : bool array of rows
         Where a batch has to begin whatever its size.
     batch_bytes, batch_records : int
-        What a batch has at most, its header and its records uncompressed, unless one record alone has more.
+        Limits of a batch: bytes of its header and uncompressed records, and records. One record alone may be larger.
     body : int
         Out: address of an int32 for each row, the size of the record's body.
     first, size : int64 arrays of rows
@@ -85,7 +85,7 @@ def split(records: Records, skip: int, cut: Flags, batch_bytes: int, batch_recor
 
 @compiled
 def measure(records: Records, skip: int, first: Int64s, stop: int, rows: Table, body: int, size: Int64s) -> None:
-    """Sizes of batches that are given: fills ``body`` and ``size`` as `split` does, deltas counting from what ``rows`` say."""
+    """Sizes of batches whose bounds are known: fills ``body`` and ``size`` as `split` does, with deltas from the values in ``rows``."""
     for b in range(first.shape[0]):
         size[b] = 0
         for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
@@ -98,7 +98,7 @@ def measure(records: Records, skip: int, first: Int64s, stop: int, rows: Table, 
 
 @register_jitable(forceinline=True)
 def _put(column: Payloads, row: int, to: int) -> int:
-    """Write a payload with its length in front; returns the address behind it."""
+    """Write a payload with its length in front; returns the address after it."""
     source, length = payload(column, row)
     to = put_varint(0, to, length)
     if length <= 0:
@@ -118,11 +118,11 @@ def fill(records: Records, skip: int, first: Int64s, stop: int, rows: Table, bod
     rows : int64 array of shape (n, `table.WIDTH`)
         Of the batch table: what deltas count from.
     first, stop
-        First rows of the batches, and the row behind the last one.
+        First rows of the batches, and the row after the last one.
     body : int
-        Address of the bodies' sizes, as `split` gives them.
+        Address of the bodies' sizes, as `split` fills them.
     to : int64 array
-        Address for the first record of each batch; up to 31 bytes behind the last one are overwritten.
+        Address for the first record of each batch; up to 31 bytes after the last one are overwritten.
     """
     for b in range(first.shape[0]):
         start, end, at = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]

@@ -15,7 +15,7 @@ _TIMESTAMP_TYPE, _MAX_TIMESTAMP, _BASE_OFFSET = table.TIMESTAMP_TYPE, table.MAX_
 
 @compiled
 def split(records: Records, magic: int, cut: Flags, batch_bytes: int, batch_records: int, first: Int64s, size: Int64s) -> int:
-    """Say which records make a set of messages, and how many bytes it has; parameters as of `encode_batches.split`."""
+    """Divide records into sets of messages, and compute their bytes; parameters as of `batches.split`."""
     count = 0
     for row in range(records.rows):
         whole = legacy.message_size(magic, payload(records.key, row)[1], payload(records.value, row)[1])
@@ -29,7 +29,7 @@ def split(records: Records, magic: int, cut: Flags, batch_bytes: int, batch_reco
 
 @register_jitable(forceinline=True)
 def put_sized(column: Payloads, row: int, to: int) -> int:
-    """Write a payload with its length in front, four bytes; returns the address behind it."""
+    """Write a payload with its length in front, four bytes; returns the address after it."""
     source, length = payload(column, row)
     memory.put32(0, to, length)
     if length > 0:
@@ -45,7 +45,7 @@ def seal_message(pos: int, end: int) -> None:
 
 @compiled
 def measure(records: Records, magic: int, first: Int64s, stop: int, size: Int64s) -> None:
-    """Sizes of sets that are given, into ``size``."""
+    """Sizes of sets whose bounds are known, into ``size``."""
     for b in range(first.shape[0]):
         size[b] = 0
         for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
@@ -63,7 +63,7 @@ def fill(records: Records, magic: int, marks: int, first: Int64s, stop: int, row
     rows : int64 array of shape (n, `table.WIDTH`)
         Of the batch table. With a codec, offsets count from its base offset, but for format 0.
     first, stop, to
-        As of `encode_batches.fill`.
+        As of `batches.fill`.
     """
     for b in range(first.shape[0]):
         start, end, pos = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
@@ -81,7 +81,7 @@ def fill(records: Records, magic: int, marks: int, first: Int64s, stop: int, row
 
 @compiled
 def wrap(buf: int, rows: Table, magic: int) -> None:
-    """Write wrappers around sets that are in place, where there is a codec; parameters as of `encode_batches.seal`."""
+    """Write wrappers around sets that are in place, where there is a codec; parameters as of `batches.seal`."""
     for b in range(rows.shape[0]):
         if rows[b, _CODEC] == 0:
             continue

@@ -15,7 +15,7 @@ class Payloads(NamedTuple):
     ends : int
         Of the first row's 32-bit offset into the data.
     data, stop : int
-        Of the data, and behind its last byte.
+        Addresses of the data's first byte and of the byte after its last one.
     valid, bit : int
         Of the validity bitmap, 0 where nothing is null, and the first row's bit in it.
     """
@@ -57,10 +57,10 @@ def payload(column: Payloads, row: int) -> tuple[int, int]:
 
 @register_jitable(forceinline=True)
 def copy_payload(to: int, source: int, length: int, stop: int) -> None:
-    """Copy the bytes of a payload out of a column whose memory ends at ``stop``; behind ``to`` are `STEP` bytes to spare."""
+    """Copy the bytes of a payload out of a column whose memory ends at ``stop``; after ``to`` are `STEP` bytes to spare."""
     if source + length + STEP <= stop:
         copy_padded(to, source, length)
     else:
-        # Whole steps would read behind the column's memory.
+        # Whole steps would read past the column's memory.
         for i in range(length):
             store8(to + i, load8(source + i))

@@ -24,7 +24,7 @@ def plain_attributes(payload: Int64s, size: Int64s, count: Int64s) -> bool:
 
 @compiled
 def restride(payload: Int64s, size: Int64s, count: Int64s, target: int, skip: int, out: Int64s) -> int:
-    """Rewrite the records of batches one behind the other.
+    """Rewrite the records of batches one after the other.
 
     Parameters
     ----------

@@ -25,9 +25,9 @@ def _size(records: Records, tagged: int, row: int) -> int:
 
 @compiled
 def split(records: Records, tagged: int, cut: Flags, batch_bytes: int, batch_records: int, first: Int64s, size: Int64s) -> int:
-    """Say which records make a set of messages, and how many bytes it has.
+    """Divide records into sets of messages, and compute their bytes.
 
-    ``tagged`` is the address of a uint8 for each row: whether it gets a broker timestamp. The others are as of `encode_batches.split`.
+    ``tagged`` is the address of a uint8 for each row: whether it gets a broker timestamp. The others are as of `batches.split`.
     """
     count = 0
     for row in range(records.rows):
@@ -42,7 +42,7 @@ def split(records: Records, tagged: int, cut: Flags, batch_bytes: int, batch_rec
 
 @compiled
 def measure(records: Records, tagged: int, first: Int64s, stop: int, size: Int64s) -> None:
-    """Sizes of sets that are given, into ``size``."""
+    """Sizes of sets whose bounds are known, into ``size``."""
     for b in range(first.shape[0]):
         size[b] = 0
         for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
@@ -67,7 +67,7 @@ def fill(records: Records, tagged: int, kinds: int, seconds: int, first: Int64s,
     rows : int64 array of shape (n, `table.WIDTH`)
         Of the batch table: with a codec, offsets count from its base offset. `table.ATTRIBUTES` becomes the wrapper's.
     first, stop, to
-        As of `encode_batches.fill`.
+        As of `batches.fill`.
     """
     for b in range(first.shape[0]):
         start, end, pos = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
@@ -88,7 +88,7 @@ def fill(records: Records, tagged: int, kinds: int, seconds: int, first: Int64s,
 
 @compiled
 def wrap(buf: int, rows: Table) -> None:
-    """Write wrappers around sets that are in place, where there is a codec; parameters as of `encode_batches.seal`."""
+    """Write wrappers around sets that are in place, where there is a codec; parameters as of `batches.seal`."""
     for b in range(rows.shape[0]):
         if rows[b, _CODEC] == 0:
             continue

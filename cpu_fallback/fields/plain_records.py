@@ -29,7 +29,7 @@ def plain_records(
 ) -> tuple[int, int, int, int]:
     """Decode records from ``where`` on into the rows from ``n`` to ``last`` until one is not plain: where it is, n, key, value.
 
-    Names are those of `fields.batch_records`.
+    Names are those of `records.batch_records`.
     """
     # Addresses alone: positions would take a register more.
     at, end, moved = buf + where, buf + end, origin - buf

@@ -13,13 +13,13 @@ _INLINE = 12
 LINE = 64
 """Bytes of a cache line."""
 AHEAD = 2048
-"""How far in front of a write its memory is asked for: no core waits for lines that it is about to write over."""
+"""Prefetch distance ahead of a write: the core need not wait for lines that it is about to overwrite."""
 NEXT_BLOCK = 1 << 18
-"""How far behind a payload that a view points to its memory is asked for: the next ones are read or inflated to there."""
+"""Prefetch distance past a viewed payload: the next bytes are read or decompressed to there."""
 
 
 class Payloads(NamedTuple):
-    """Where one binary column goes; addresses, 0 where the mode has no use for one.
+    """Where one binary column goes; addresses, 0 where the mode does not need one.
 
     ``ends`` has rows + 1 int32, ``views`` 16 bytes for each row. ``valid`` is a bitmap of ones, in which nulls clear their bit.
     """
@@ -40,7 +40,7 @@ def put(column: Payloads, source: int, buffer: int, offset: int, length: int, ro
     source : int
         Address of the payload.
     buffer, offset : int
-        The same place as a view says it: number of the buffer, position in it.
+        The same place for a view: number of the buffer, position in it.
     length : int
         Bytes; negative for null.
     """
@@ -52,7 +52,7 @@ def put(column: Payloads, source: int, buffer: int, offset: int, length: int, ro
             set_bit(column.valid, row, 0)
         store32(column.ends + 4 * row + 4, used)
     else:
-        # Not all lines of a long one: asking for many at once costs more than it saves.
+        # Not all lines of a long payload: prefetching many at once costs more than it saves.
         prefetch(source + NEXT_BLOCK)
         if length > LINE:
             prefetch(source + NEXT_BLOCK + LINE)
@@ -102,7 +102,7 @@ def _view(to: int, source: int, buffer: int, offset: int, length: int) -> None:
 
 @register_jitable
 def forget(column: Payloads, first: int, stop: int) -> None:
-    """Take rows [first, stop) back: their nulls, that is; everything else is written over."""
+    """Take rows [first, stop) back. Only nulls need that; everything else is overwritten."""
     if column.mode != SKIP:
         for row in range(first, stop):
             set_bit(column.valid, row, 1)

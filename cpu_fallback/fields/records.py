@@ -44,7 +44,7 @@ def fields(
     Parameters
     ----------
     rows, payload, size, base, records
-        As `index` takes and leaves them; ``records`` becomes the number of rows written for each batch.
+        As `count.index` takes and leaves them; ``records`` becomes the number of rows written for each batch.
     buffer, origin : int64 arrays of n
         For views: number of the buffer that holds the payload, and the payload's position in it.
     to : Target
@@ -53,7 +53,7 @@ def fields(
     headers : int
         How many record headers there is room for.
     stop_at_error : bool
-        Leave the batches behind the first damaged one alone.
+        Leave the batches after the first damaged one alone.
     """
     for b in range(rows.shape[0]):
         if rows[b, _CODE] == _OK:
@@ -85,9 +85,9 @@ def fields(
 def batch_records(
     row: Any, buf: int, end: int, buffer: int, origin: int, count: int, skip: int, to: Target, at: Any
 ) -> tuple[int, int, int]:
-    """Records of a batch of format 2, or 3 with ``skip`` as `v2.fields` has it: (code, record, position of the offence).
+    """Records of a batch of format 2, or 3 with ``skip`` as in `v2.fields`: (code, record, position of the offence).
 
-    ``at`` moves on only if all are right.
+    ``at`` advances only if all are right.
     """
     n, key, value = at[ROWS], at[KEY], at[VALUE]
     header, header_key, header_value = at[HEADERS], at[HEADER_KEY], at[HEADER_VALUE]
@@ -102,7 +102,7 @@ def batch_records(
             buf, where, end, skip
         )
         if code != _OK:
-            # Bytes that end where a record should begin: the batch holds fewer than its header says.
+            # The bytes end where a record should begin: the batch holds fewer records than its header says.
             missing = code == _RECORD_LENGTH and where == end
             return _RECORDS_MISSING if missing else code, n - first, stop
         for _ in range(header_count):

@@ -15,8 +15,8 @@ POSITIONS = 6
 class Target(NamedTuple):
     """Where the columns of a run of batches go; all addresses.
 
-    ``offset`` and ``timestamp`` (ms) are int64, ``header_ends`` the int32 list offsets, 0 where headers are not wanted. Formats whose
-    messages have attributes of their own put them into the uint8 ``attributes``, zeros to begin with, 0 where they are not wanted;
+    ``offset`` and ``timestamp`` (ms) are int64, ``header_ends`` the int32 list offsets, 0 if headers are not wanted. Formats whose
+    messages have attributes of their own put them into the uint8 ``attributes``, which begin as zeros, 0 if they are not wanted;
     ``seconds`` (int64) is the timestamp of an enriched message.
     """
 
@@ -54,7 +54,7 @@ def put_record(
     headers : int
         Headers up to and with this record's.
     buffer, moved : int
-        For views: number of the buffer that holds the payloads, and what makes a position in it of an address.
+        For views: number of the buffer that holds the payloads, and what turns an address into a position in it.
     key_at, value_at : int
         Addresses; a negative length is null.
     key, value : int

@@ -2,8 +2,8 @@
 
     payloads ──▶ frame (compiled) ──▶ table of blocks ──▶ decoder of the library, block by block ──▶ arena, without gaps
 
-A payload that is broken, or larger than allowed, gives a code and no bytes, and leaves the others alone. One of more than `LARGE` bytes is
-measured before memory is taken for it: it is inflated twice, the first time into nothing.
+A payload that is broken, or larger than allowed, gets a code and no bytes, and does not affect the others. One of more than `LARGE` bytes
+is measured before memory is taken for it: it is inflated twice, the first time without an output.
 """
 
 import threading
@@ -23,15 +23,15 @@ from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.errors import Code
 
 RATIO_FLOOR = 64 << 20
-"""Payloads that inflate to no more than this are not held to ``max_ratio``."""
+"""``max_ratio`` does not apply to payloads that inflate to no more than this."""
 LARGE = 16 << 20
 """Payloads that inflate to more than this are measured first."""
 UNBOUNDED = 1 << 62
 ONE_GO = 1 << 20
-"""Largest bound of a zstd frame for which a buffer of that size is simply made."""
+"""Largest bound of a zstd frame for which a buffer of that size is allocated."""
 STEP = 64 << 10
 PACKED, PIECE = 256 << 10, 4 << 20
-"""Bytes that a streaming decoder takes and gives at a time."""
+"""Bytes that a streaming decoder takes and returns at a time."""
 LZ4_LARGEST = 4 << 20
 """Of a block of lz4."""
 _FAILURES: Any = (cramjam.DecompressionError, zstandard.ZstdError, isal_zlib.error)
@@ -51,11 +51,11 @@ class Inflated:
     code : ndarray of int64
         `Code`: OK, BAD_STREAM, TOO_LARGE or BAD_CODEC.
     where : ndarray of int64
-        Position in the source buffer that is to blame for a failed payload.
+        Position in the source buffer of the fault in a failed payload.
     found : dict of int to str
         For each failed payload, what was found there.
     done : int
-        How many payloads, from the first on, were dealt with. What the arrays say of the others means nothing.
+        How many payloads, from the first on, were processed. The arrays' values for the others mean nothing.
     """
 
     arena: np.ndarray
@@ -74,7 +74,7 @@ class Share:
     Attributes
     ----------
     bytes : int
-        No payload is begun after so many.
+        No payload is begun after this many.
     large : bool
         Whether one payload alone may take more, if it is the first one.
     """
@@ -87,7 +87,7 @@ _EVERYTHING = Share()
 
 
 class _LargerError(Exception):
-    """More came out than was to be taken."""
+    """More bytes came out than allowed."""
 
 
 class FlawError(Exception):
@@ -112,7 +112,7 @@ def inflate(
     Parameters
     ----------
     buf : ndarray of uint8
-        Has `PAD` readable bytes behind the last payload.
+        Has `PAD` readable bytes after the last payload.
     start, size : ndarray of int64
     codec, magic : ndarray of int
         Codec id and format of the batch of each payload.
@@ -125,7 +125,7 @@ def inflate(
 
     Notes
     -----
-    Memory follows what really comes out of the decoders, or what the compressed bytes can at most hold, never a length
+    Memory is taken for what really comes out of the decoders, or for what the compressed bytes can at most hold, never for a length
     that the stream merely claims.
     """
     start, size, codec, magic = (np.ascontiguousarray(x, np.int64) for x in (start, size, codec, magic))
@@ -144,7 +144,7 @@ def inflate(
 
 
 def _stretches(table: np.ndarray, careful: np.ndarray, share: int) -> list[tuple[int, int, bool]]:
-    """Runs of rows that can go through fast and hardly pass ``share``, and the rows of each payload that could be large."""
+    """Runs of rows for the fast path, which hardly exceed ``share``, and the rows of each payload that could be large."""
     if not len(table):
         return []
     payload = table[:, PAYLOAD]
@@ -159,7 +159,7 @@ def _stretches(table: np.ndarray, careful: np.ndarray, share: int) -> list[tuple
 
 
 class _Run:
-    """One call's way through its table of blocks."""
+    """The state of one call as it goes through its table of blocks."""
 
     def __init__(self, buf: Any, size: Any, table: Any, limit: Any, flaw: Any, where: Any, careful: Any, share: Share) -> None:
         self.source, self.address, self.size = memoryview(buf), int(buf.ctypes.data), size
@@ -181,7 +181,7 @@ class _Run:
         self.arena, self.out = np.frombuffer(buffer, np.uint8), out
 
     def _room(self, count: int, begun: int = 0) -> memoryview:
-        """The arena, with room for ``count`` bytes behind ``self.at``, of which ``begun`` are written."""
+        """The arena, with room for ``count`` bytes after ``self.at``, of which ``begun`` are written."""
         if self.at + count + PAD > len(self.arena):
             self._make(max(self.at + count, len(self.arena) + min(len(self.arena), LARGE)) + PAD, self.at + begun)
         return self.out
@@ -303,13 +303,13 @@ class _Run:
         return total
 
     def _scratch(self, size: int) -> memoryview:
-        """Memory for what nobody wants."""
+        """Memory for output that is discarded."""
         if self._unwanted is None or len(self._unwanted) < size:
             self._unwanted = take(size)[1]
         return self._unwanted[:size]
 
     def _fail(self, row: int, flaw: int, where: int, words: str = "") -> int:
-        """Take back what the payload of ``row`` has written; the row behind its last one."""
+        """Take back what the payload of ``row`` has written; returns the row after its last one."""
         payload = self.table[row, PAYLOAD]
         first, last = (int(np.searchsorted(self.table[:, PAYLOAD], payload, side)) for side in ("left", "right"))
         self.at -= int(self.count[first : row + 1].sum())
@@ -327,7 +327,7 @@ class _Run:
         return (self._members if kind == DEFLATE else self._stream)(begin, stop, limit, keep)
 
     def _stream(self, begin: int, stop: int, limit: int, keep: bool) -> int:
-        """Zstd frame [begin, stop) of unknown or great size, into the arena from ``self.at`` on: the bytes that it gave."""
+        """Zstd frame [begin, stop) of unknown or great size, into the arena from ``self.at`` on; returns the inflated bytes."""
         total, want = 0, STEP
         with _zstd().stream_reader(self.source[begin:stop], read_across_frames=False) as reader:
             while True:
@@ -338,7 +338,7 @@ class _Run:
                 want = min(2 * want, PIECE)
 
     def _members(self, begin: int, stop: int, limit: int, keep: bool) -> int:
-        """Gzip members from the deflate stream at ``begin`` on, into the arena from ``self.at`` on: the bytes that they gave."""
+        """Gzip members from the deflate stream at ``begin`` on, into the arena from ``self.at`` on; returns the inflated bytes."""
         total, step = 0, PACKED
         while begin < stop:
             decoder, crc, count, waiting = isal_zlib.decompressobj(-15), 0, 0, b""
@@ -361,7 +361,7 @@ class _Run:
         return total
 
     def _put(self, piece: bytes, total: int, limit: int, keep: bool) -> int:
-        """Bytes that a decoder gave after ``total`` others of its stream, into the arena; how many there are now."""
+        """Put the next bytes of a decoder into the arena, after ``total`` others of its stream; returns how many there are now."""
         count = len(piece)
         if total + count > limit:
             raise _LargerError

@@ -1,4 +1,4 @@
-"""Decoders of C libraries for compiled code to call: what they write then is in the CPU's cache when its records are read.
+"""Decoders of C libraries for compiled code to call: their output is in the CPU's cache when its records are read.
 
 Where a library can't be called, its payloads go through its package (`inflate`).
 """

@@ -14,7 +14,7 @@ PLACE = "isal.isal_zlib"
 
 
 class Head(ctypes.Structure):
-    """How a ``struct inflate_state`` of igzip_lib.h begins. Behind it are tables and settings that are the library's own."""
+    """How a ``struct inflate_state`` of igzip_lib.h begins. After these fields come tables and settings that are the library's own."""
 
     _fields_ = (
         ("next_out", ctypes.c_void_p),
@@ -29,7 +29,7 @@ class Head(ctypes.Structure):
 NEXT_OUT, AVAIL_OUT = Head.next_out.offset, Head.avail_out.offset
 NEXT_IN, AVAIL_IN = Head.next_in.offset, Head.avail_in.offset
 STATE_BYTES = 256 << 10
-"""More than a state takes, which is less than half of it."""
+"""Room for a state, more than twice what it takes."""
 
 
 class State:
@@ -60,7 +60,7 @@ def _library() -> Any:
 
 
 def _as_told(library: Any) -> bool:
-    """Whether a state begins as `Head` says: tried here, before records are trusted to it."""
+    """Whether a state begins as `Head` does: this is tried before any record is inflated by it."""
     data = bytes(range(256)) * 2
     deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     stream = deflate.compress(data) + deflate.flush()

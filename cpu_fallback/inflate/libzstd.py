@@ -12,7 +12,7 @@ PLACES = ("backports.zstd._zstd", "libzstd.so.1", "zstandard._cffi")
 """Modules and a system's library that export libzstd. The last is built without libzstd's assembly for Huffman codes: slower."""
 
 _MAJOR, _MINOR, _PATCH = zstandard.ZSTD_VERSION
-# Older ones take damaged payloads that this one refuses: what is read must not depend on the machine.
+# Older versions accept damaged payloads that this one refuses: what is read must not depend on the machine.
 _OLDEST = 10000 * _MAJOR + 100 * _MINOR + _PATCH
 
 
@@ -33,7 +33,7 @@ class Context:
 
 
 def name() -> str:
-    """Version and place of the library; empty where there is none."""
+    """Version and place of the library; empty if there is no library."""
     place, library = _library()
     if library is None:
         return ""
@@ -43,7 +43,7 @@ def name() -> str:
 
 @lru_cache(maxsize=1)
 def _library() -> tuple[str, Any]:
-    """Place and library, its functions as they are called here; None where none can be loaded or shows what it has."""
+    """Place and library, its functions typed for the calls here; None if no library can be loaded or has these functions."""
     for place in PLACES:
         library = _load(place)
         if library is not None:

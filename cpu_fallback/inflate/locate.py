@@ -1,4 +1,4 @@
-"""Where the records of each entry lie: behind the header (format 2), in the value (wrapper), or the message itself."""
+"""Where the records of each entry lie: after the header (format 2), in the value (wrapper), or the message itself."""
 
 from typing import Any
 
@@ -20,8 +20,8 @@ _NONE = NONE
 def locate(buf: int, origin: int, rows: Table, start: Int64s, size: Int64s, codec: Int64s) -> None:
     """Fill ``start`` (position in the segment), ``size`` (bytes) and ``codec`` of each entry's payload.
 
-    Entries that can have no payload get a code in ``rows``. A batch that says it has no records has an empty payload: like Java,
-    nobody looks at the bytes behind its header. A draft set with nothing behind its header has none either.
+    Entries that can have no payload get a code in ``rows``. A batch whose header counts no records has an empty payload: as in Java,
+    the bytes after its header are ignored. A draft set with nothing after its header has no records either.
     """
     for b in range(rows.shape[0]):
         row = rows[b]
@@ -43,7 +43,7 @@ def locate(buf: int, origin: int, rows: Table, start: Int64s, size: Int64s, code
 
 @register_jitable
 def _message(buf: int, row: Any) -> tuple[int, int, int]:
-    """Code, start and size of what a message is, or of what it wraps."""
+    """Code, start and size of the message itself, or of the payload that it wraps."""
     position, end = row[_POSITION], row[_POSITION] + row[_SIZE]
     code = layouts.codec_code(row[_LAYOUT], row[_ATTRIBUTES], row[_CODEC])
     if code != _OK or row[_CODEC] == _NONE:

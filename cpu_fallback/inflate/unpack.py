@@ -1,11 +1,11 @@
 """Payloads inflated by compiled code, so that a batch stays in the cache: lz4 and snappy here, gzip and zstd by `decoders`.
 
-What these decoders take is a part of what the libraries take, with the same result; for everything else they give up, and
+These decoders accept a subset of what the libraries accept, with the same result; for everything else they give up, and
 `inflate` lets the library decide. They write at most to their stop, look back at most to their target, and copy in whole
-steps: source and target need `PAD` bytes behind their ends.
+steps: source and target need `PAD` bytes after their ends.
 
-Text gives elements of a few bytes whose kind cannot be predicted, so the usual snappy element is decoded without a branch on
-its kind, and the next one's first bytes are loaded before this one's are copied.
+Compressed text consists of elements of a few bytes whose kind cannot be predicted. So the usual snappy element is decoded without
+a branch on its kind, and the next one's first bytes are loaded before this one's are copied.
 """
 
 from numba.extending import register_jitable
@@ -19,7 +19,7 @@ from kolumn.formats import crc
 from kolumn.formats.memory import u32_little_at
 
 GIVEN_UP = -1
-"""In place of a size: not a payload, an unusual one, or one that does not fit."""
+"""Returned instead of a size: the payload is broken, unusual, or does not fit."""
 
 _GZIP, _LZ4, _SNAPPY, _ZSTD, _STORED, _END = GZIP, LZ4, SNAPPY, ZSTD, STORED, END
 _NEXT_IN, _AVAIL_IN, _NEXT_OUT, _AVAIL_OUT = NEXT_IN, AVAIL_IN, NEXT_OUT, AVAIL_OUT
@@ -239,7 +239,7 @@ def snappy_block(at: int, end: int, target: int, stop: int) -> int:
 
 @register_jitable
 def _snappy_element(at: int, end: int, to: int, target: int, stop: int) -> tuple[int, int]:
-    """One element of any kind, every bound checked: where the next one is and goes; `GIVEN_UP` first if it is not sound."""
+    """One element of any kind, every bound checked: returns where the next one is and goes; `GIVEN_UP` first if it is not valid."""
     word = load64(at)
     kind, six = word & 3, (word & 0xFF) >> 2
     if kind == 0:
@@ -270,7 +270,7 @@ def _repeat(target: int, offset: int, length: int) -> None:
     if offset >= 32 or offset >= length:
         copy_padded(target, target - offset, length)
         return
-    # After some single bytes the pattern stands there often enough to be copied from 16 bytes back or more.
+    # After some single bytes the pattern is repeated often enough to be copied from 16 bytes back or more.
     back = offset
     while back < 16:
         back += offset

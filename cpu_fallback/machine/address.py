@@ -1,7 +1,7 @@
 """Loads, stores and copies at raw addresses.
 
 Raw addresses instead of arrays because Numba counts the references to an array, atomically, at every call that takes
-one. Whoever owns the memory keeps it alive outside the compiled function.
+one. The caller keeps the memory alive outside the compiled function.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from numba.np.arrayobj import make_array
 
 STEP = 32
 PAD = 64
-"""Bytes that every source and target buffer has behind its last used one, so that whole steps need no tail loop."""
+"""Bytes that every source and target buffer has after its last used byte, so that copies in whole steps need no tail loop."""
 
 
 def _pointer(builder: Any, address: Any, kind: ir.Type) -> Any:
@@ -83,7 +83,7 @@ copy16, copy32 = _copy(16), _copy(STEP)
 
 @intrinsic
 def borrowed(typing: Any, array: Any) -> Any:
-    """The same array without an owner: whoever slices it counts no references, which would wait for every write that is under way."""
+    """The same array without an owner: slices of it count no references. Counting is atomic, and waits for all writes in progress."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         view = make_array(signature.args[0])(context, builder, args[0])

@@ -1,4 +1,4 @@
-"""What loops are given, as annotations from which Numba's types are made: so a loop can be compiled before it is called."""
+"""Annotations for the arguments of loops. Numba's types are made from them, so a loop can be compiled before it is called."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, get_args, get_origin, get_type_hints

@@ -36,7 +36,7 @@ GROUPS = {
 """Modules of `kolumn.cpu_fallback` with loops, by what needs them."""
 
 Announce = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-"""Is told what is going on and in how many steps, 0 for unknown; what it gives is told how many more of them are done."""
+"""Is told what is going on and in how many steps, 0 for unknown; what it yields is told how many more of them are done."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def warmup() -> Warmup:
     Raises
     ------
     MissingError
-        There is no folder that only this user can write to, or no process could be started.
+        No folder exists that only this user can write to, or no process could be started.
     """
     start, place, compiled = time.monotonic(), folder(), 0
     if place is None:
@@ -163,7 +163,7 @@ def _make_one(place: Path, group: str, mark: Path) -> int:
 
 @contextmanager
 def _by_log(text: str, steps: int) -> Iterator[Callable[[int], None]]:
-    """One line in the log. At a prompt somebody waits: there it is one that is seen."""
+    """One line in the log. At an interactive prompt the line is shown, because a person waits."""
     level = logging.WARNING if hasattr(sys, "ps1") or "ipykernel" in sys.modules else logging.INFO
     logger.log(level, "kolumn: %s", text)
     yield lambda done: None

@@ -24,7 +24,7 @@ def locked(path: Path, waiting: Waiting) -> Iterator[Told]:
     ----------
     path : Path
     waiting : callable
-        Entered while another process has the lock, with that one's id and its number of steps; what it gives is told how many more of
+        Entered while another process has the lock, with that one's id and its number of steps; what it yields is told how many more of
         them are done.
 
     Yields
@@ -90,5 +90,5 @@ def _flock(file: IO[bytes], operation: int) -> None:
     except BlockingIOError:
         raise
     except OSError as error:
-        # Some network file systems have no locks. Then two processes may compile the same, which does no harm.
+        # Some network file systems have no locks. Then two processes may compile the same code, which does no harm.
         logger.info("%s: no lock: %s", file.name, error)

@@ -37,7 +37,7 @@ def widest() -> int:
 def folding(width: int, vectors: int, polynomial: int) -> Any:
     """Make ``fold(register, at, blocks)``, which feeds ``blocks`` times ``vectors`` vectors of ``width`` bytes at address ``at``.
 
-    It gives the vector that is left, as int64 words: fed to a register of zero, they make the register that all would have made.
+    It returns the vector that is left, as int64 words: fed to a register of zero, they produce the same register as all bytes.
     """
     step = width * vectors
 

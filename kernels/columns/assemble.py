@@ -41,7 +41,7 @@ def to_column(column: Column) -> Any:
 
 
 def concatenate(tables: list[DeviceTable], options: Any) -> Any:
-    """One pylibcudf.Table of all, as `columns_on_device.ResidentOptions` ask for; copies where there are several."""
+    """One pylibcudf.Table of all, as `kolumn.decode.device.resident.ResidentOptions` ask for; copies if there are several."""
     import pylibcudf
 
     for at, name in enumerate(options.names):

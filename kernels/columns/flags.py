@@ -1,4 +1,4 @@
-"""What single records are, and names in place of numbers: a thread per row.
+"""Flags of single records, and names in place of numbers: a thread per row.
 
 Bound: some 20 bytes read and 6 written for each row; for a name 12 written, before the names themselves are gathered.
 """
@@ -42,7 +42,7 @@ class Marks(NamedTuple):
 
 @thread_per_item(Marks)
 def marks(i: int, a: Marks) -> None:
-    """Write the flags of row ``i``. As `cpu_fallback.message_flags`."""
+    """Write the flags of row ``i``, as `kolumn.decode.host.message_flags` does."""
     row = a.rows + 8 * _WIDTH * load32(a.owner + 4 * i)
     layout = load64(row + 8 * _LAYOUT)
     attributes = memory.load8(a.attributes, i) if a.attributes != 0 else 0

@@ -5,7 +5,7 @@
                head  lane 0, lane 1, ...        tail
 
 A lane stores whole words; each comes from the two aligned words of the source that its bytes are in, shifted together. The bytes
-before the first whole word of the target and behind the last are stored one by one, since others write their neighbours.
+before the first whole word of the target and after the last are stored one by one, since others write their neighbours.
 
 Bound: every byte read once and written once.
 """

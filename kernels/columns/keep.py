@@ -20,7 +20,7 @@ LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
 class RowLimits(NamedTuple):
-    """What rows have to be within; `LOWEST` and `HIGHEST` where there is no limit. Ends are exclusive, but for `HIGHEST`."""
+    """The limits of kept rows; `LOWEST` and `HIGHEST` where there is no limit. Ends are exclusive, except `HIGHEST`."""
 
     start_offset: int = LOWEST
     end_offset: int = HIGHEST
@@ -33,7 +33,7 @@ class Keep(NamedTuple):
     """Arguments of `keep_row`; addresses, but for the limits.
 
     Columns of `Records`, the uint8 flags of control records, `RowLimits`, int64 of each batch ``dropped``, 1 for those without rows (0 in
-    place of the address: none), and ``numbers``, int32 of n + 1.
+    place of the address: no batch is dropped), and ``numbers``, int32 of n + 1.
     """
 
     owner: int
@@ -113,7 +113,7 @@ def pack_row(i: int, a: Pack) -> None:
 
 
 def keep(device: Runtime, records: Records, control: Memory, limits: RowLimits, dropped: Any = None) -> Records:
-    """The records within limits, but those of batches that are ``dropped`` (flags); the same object where that is all of them."""
+    """The records within limits, without those of batches that are ``dropped`` (flags); the same object if all are kept."""
     n = records.rows
     numbers = device.zeros(4 * (n + 1))
     gone = device.upload(np.ascontiguousarray(dropped, np.int64)) if dropped is not None else None

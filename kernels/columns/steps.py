@@ -16,7 +16,7 @@ _MOST_MS = (2**63 - 1) // 1000
 
 
 class Sizes(NamedTuple):
-    """Arguments of `sizes`: int32 ``lengths``, -1 for null, and ``ends``, int32 of n + 1, of which the one behind each row is written."""
+    """Arguments of `sizes`: int32 ``lengths``, -1 for null, and ``ends``, int32 of n + 1, of which the one after each row is written."""
 
     lengths: int
     ends: int
@@ -24,7 +24,7 @@ class Sizes(NamedTuple):
 
 @thread_per_item(Sizes)
 def sizes(i: int, a: Sizes) -> None:
-    """What a running sum makes offsets of: the bytes of row ``i``."""
+    """Write the bytes of row ``i``, from which a running sum makes offsets."""
     store32(a.ends + 4 * (i + 1), max(load32(a.lengths + 4 * i), 0))
 
 
@@ -39,7 +39,7 @@ class Validity(NamedTuple):
 
 @thread_per_item(Validity)
 def validity(word: int, a: Validity) -> None:
-    """Write 32 bits: 1 where a length is not negative; 1 behind the last row too."""
+    """Write 32 bits: 1 where a length is not negative; 1 after the last row too."""
     bits, nulls = 0, 0
     for k in range(32):
         row = 32 * word + k
@@ -74,7 +74,7 @@ class Microseconds(NamedTuple):
 
 @thread_per_item(Microseconds)
 def microseconds(i: int, a: Microseconds) -> None:
-    """Null stands for -1, no timestamp, and for what 64 bits of microseconds can't hold."""
+    """-1, no timestamp, becomes null, and so does what 64 bits of microseconds can't hold."""
     ms = load64(a.milliseconds + 8 * i)
     null = ms == _NONE or ms > _MOST_MS or ms < -_MOST_MS
     store64(a.target + 8 * i, 0 if null else ms * 1000)

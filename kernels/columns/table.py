@@ -62,7 +62,7 @@ class Column:
 
 @dataclass
 class DeviceTable:
-    """Columns of one chunk's records, and what of the pieces they are made of has to stay."""
+    """Columns of one chunk's records, and the objects whose memory they use."""
 
     names: tuple[str, ...]
     columns: list[Any]
@@ -88,7 +88,7 @@ class TableBuilder:
     limits : RowLimits
         Which rows to keep.
     dropped : bool array of n, optional
-        Batches of which none is kept.
+        Batches whose records are all left out.
     states : sequence of str, optional
         Names for the column ``transaction``; ``constants["transaction"]`` has a number of each batch (int64 array).
     """

@@ -1,4 +1,4 @@
-"""Records on the device: what `kolumn.kernels.fields` writes."""
+"""Records on the device, as `kolumn.kernels.fields` writes them."""
 
 from dataclasses import dataclass
 from typing import Any

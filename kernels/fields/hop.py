@@ -1,4 +1,4 @@
-"""Where each record begins: the one serial chain there is, as short as it can be.
+"""Where each record begins: the only serial chain, kept as short as possible.
 
     payload   | length | record .............. | length | record ...... | length | ...
               start 0                          start 1                  start 2
@@ -32,7 +32,7 @@ _OK, _ALL_LANES = int(Code.OK), 0xFFFFFFFF
 _LAYOUT, _CODEC = table.LAYOUT, table.CODEC
 _WINDOW, _WINDOW_WORDS = WINDOW, WINDOW // 4
 _LENGTH_BYTES = 32
-"""No record's length, with what stands in front of it in a message, has more bytes."""
+"""Most bytes of a record's length and of what precedes it in a message."""
 
 
 class Hop(NamedTuple):
@@ -54,7 +54,7 @@ class Hop(NamedTuple):
 
 @register_jitable
 def _must_end(layout: int) -> bool:
-    """Whether the chain has to end where the payload does: behind the messages of a wrapper, bytes may be left over."""
+    """Whether the chain has to end where the payload does: after the messages of a wrapper, bytes may be left over."""
     return not layouts.holds_messages(layout)
 
 

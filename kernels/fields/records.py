@@ -1,4 +1,4 @@
-"""What is in each record: a thread per record, which knows where it begins and nothing of its neighbours.
+"""The fields of each record: a thread per record, which knows where its record begins and nothing of its neighbours.
 
     thread i    reads its record from the length to the end of its last header, skipping the payloads:
                 | length | attr | time delta | offset delta | key length | key .... | value length | value .... | headers |
@@ -40,7 +40,7 @@ class Fields(NamedTuple):
     headers : int
         int32: how many there are.
     attributes, seconds : int
-        uint8 and int64, as in `cpu_fallback.target.Target`; 0 where they are not wanted.
+        uint8 and int64, as in `kolumn.cpu_fallback.fields.target.Target`; 0 if they are not wanted.
     """
 
     rows: int

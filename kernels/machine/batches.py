@@ -1,4 +1,4 @@
-"""What all kernels know of a run of batches: its table, and where the records of each batch lie."""
+"""What all kernels get of a run of batches: its table, and where the records of each batch lie."""
 
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ class Batches(NamedTuple):
     base : int
         What is added to inner offsets.
     bad : int
-        int32, zeros to begin with: 1 where something in the batch is wrong. Which record and why, the CPU finds out.
+        int32, initially zeros: 1 if something in the batch is wrong. The CPU finds out which record it is, and why.
     format : int
         Of `layouts`.
     """

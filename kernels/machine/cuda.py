@@ -17,7 +17,7 @@ _OUT_OF_MEMORY = (cupy.cuda.memory.OutOfMemoryError, MemoryError)
 _TO_HOST = cupy.cuda.runtime.memcpyDeviceToHost
 _TO_DEVICE = cupy.cuda.runtime.memcpyHostToDevice
 _CONCURRENT = 32
-"""Blocks of a kernel that looks after its threads itself, for each multiprocessor, at most: more would wait."""
+"""Most blocks for each multiprocessor, of a kernel that assigns items to threads itself: more would wait."""
 
 
 def page_locked(size: int) -> Any:

@@ -14,7 +14,7 @@ _given: list[Runtime] = []
 _opened: list[int] = []
 _pinned: list[bool] = []
 SHARE = 0.8
-"""Of the memory of a device that nobody has opened: the rest is for what allocates by itself."""
+"""Share of a device's memory for the pool, unless the caller opened the device: the rest is for libraries that allocate by themselves."""
 
 ADVICE = "pip install 'kolumn[gpu]', and see `kolumn doctor`"
 
@@ -25,7 +25,7 @@ def count() -> int:
     Raises
     ------
     MissingError
-        CuPy is not there, there is no driver, or no device.
+        CuPy is not installed, there is no driver, or no device.
     """
     try:
         import cupy
@@ -103,7 +103,7 @@ def opened() -> int:
 
 @contextmanager
 def using(runtime: Runtime) -> Iterator[None]:
-    """Let all threads use a runtime for a while: an emulated device, in tests."""
+    """Let all threads use a runtime within a context: an emulated device, in tests."""
     _given.append(runtime)
     try:
         yield

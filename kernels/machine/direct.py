@@ -1,4 +1,4 @@
-"""Bytes of a file into memory of the device past the host's: GPUDirect Storage, by kvikio.
+"""Bytes of a file into memory of the device, bypassing the host's: GPUDirect Storage, by kvikio.
 
 file     |--------|--xxxxxx|xxxxxxxx|xxx-----|     pages of 4 KiB: what the storage moves by itself
 read              |<--------------------->|        from the page of the first byte to the last byte
@@ -12,7 +12,7 @@ PAGE = 4096
 
 @cache
 def available() -> bool:
-    """Whether kvikio is there and can go past the host. Where it can't, it copies by way of the host, which Kolumn does itself."""
+    """Whether kvikio is installed and can bypass the host. Otherwise it would copy by way of the host, which Kolumn does itself."""
     try:
         import kvikio.defaults
         from kvikio import cufile_driver
@@ -22,7 +22,7 @@ def available() -> bool:
 
 
 def load(path: str, start: int, memory: Any) -> bool:
-    """Fill ``memory``, device memory, with the bytes of a file from ``start`` on; whether that worked."""
+    """Fill ``memory``, device memory, with the bytes of a file from ``start`` on; returns whether that worked."""
     from kvikio import CuFile
 
     try:

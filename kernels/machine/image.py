@@ -2,9 +2,9 @@
 
     kernel ──▶ PTX by numba-cuda ──▶ entry renamed to kolumn_<name> ──▶ cubin by ptxas, for each architecture
 
-What lies in the package's folder ``compiled`` is used as it is, so that a worker needs neither compiler: the cubin of the device's
-architecture, else the PTX, which the driver translates. Where there is neither, the kernel is compiled on first use and kept in
-the cache folder of the machine code.
+A file in the package's folder ``compiled`` is used as it is, so that a worker needs neither compiler: the cubin of the device's
+architecture, else the PTX, which the driver translates. Without either, the kernel is compiled on first use and kept in the cache
+folder of the machine code.
 """
 
 import os
@@ -26,7 +26,7 @@ from kolumn.machine_code.cache import cache_folder, fingerprint
 
 ARCHITECTURES = (80, 90, 100)
 SOURCES = ("machine_code/scalar.py", "errors.py", "kernels", "formats", "codecs")
-"""What can end up in a kernel; constants do as well as functions."""
+"""Sources that can end up in a kernel, as functions or as constants."""
 OLDEST = 80
 """Architecture of the PTX: newer ones take it too."""
 
@@ -72,7 +72,7 @@ def assembler() -> str:
 
 
 def cubin(source: Path, target: Path, arch: int) -> str:
-    """Machine code of a PTX file; returns what ptxas says of registers and spills."""
+    """Machine code of a PTX file; returns what ptxas prints about registers and spills."""
     command = [assembler(), "-v", f"-arch=sm_{arch}", str(source), "-o", str(target)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

@@ -1,12 +1,11 @@
 """What a kernel is: a body, the arguments that it takes, and how threads share its items.
 
-A body is a scalar function like those of the formats. It says what one thread does for item ``i`` of ``n``, and takes its
+A body is a scalar function like those of the formats. It does the work of one thread for item ``i`` of ``n``, and takes its
 arguments as a named tuple of 64-bit integers, addresses mostly, so that a kernel is launched with plain numbers:
 
     thread_per_item   body(i, args)                      thread t does item t
     warp_per_item     body(i, lane, lanes, args)         ``lanes`` neighbouring threads, at most a warp, do an item together
-    blocks            body(args)                         the kernel looks after its threads itself
-
+    blocks            body(args)                         the kernel assigns items to its threads itself
 Three things run a body: `shell` under the compiler for CUDA, `shell` in Numba's simulator, and a plain loop on the CPU, with
 which tests compare whole corpora.
 """
@@ -34,11 +33,11 @@ class Kernel:
     args : type
         A named tuple of integers; the launch passes ``n`` and its fields, in order.
     lanes : int
-        Threads for each item; 0 where the body looks after its threads itself.
+        Threads for each item; 0 if the body assigns items to threads itself.
     block : int
         Threads in a block.
     registers : int
-        What it may use of each thread's on sm_90: 65,536 / (block * blocks that should fit).
+        Registers that a thread may use on sm_90: 65,536 / (block * blocks that should fit).
     """
 
     name: str
@@ -49,7 +48,7 @@ class Kernel:
     registers: int
 
     def grid(self, n: int) -> int:
-        """Blocks for ``n`` items; a kernel that looks after its threads itself takes a warp for each."""
+        """Blocks for ``n`` items; a kernel that assigns items itself takes a warp for each."""
         return max(1, -(-n * (self.lanes or WARP) // self.block))
 
     @property

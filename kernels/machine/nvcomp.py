@@ -1,7 +1,7 @@
 """nvCOMP's batched C interface, versions 5 and 6: blocks are inflated where they are, a status for each.
 
 The Python interface of the library has no statuses and takes lists; here all arrays are on the device. What the library does with
-broken input is not defined, which is why only batches with a right checksum come here.
+broken input is not defined, so only batches with a right checksum come here.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from kolumn.errors import KolumnError, MissingError
 NAMES = {LZ4_BLOCK: "LZ4", SNAPPY_BLOCK: "Snappy", ZSTD_FRAME: "Zstd", DEFLATE: "Gzip"}
 """Of the library's codecs, by kind of block. A deflate stream comes with its gzip member: the plain codec wants it aligned."""
 GROUP_BYTES = 64 << 20
-"""Room for what one call inflates: zstd takes three times as much temporary memory."""
+"""Decompressed bytes in one call: zstd takes three times as much temporary memory."""
 _VERSIONS = (6, 5)
 
 

@@ -1,11 +1,11 @@
-"""What the pipeline needs of a device: memory, copies, launches and running sums. `kolumn.kernels.machine.cuda` is the real one."""
+"""What the pipeline needs of a device: memory, copies, launches, running sums. `kolumn.kernels.machine.cuda` implements it."""
 
 from typing import Any, Protocol
 
 from kolumn.kernels.machine.kernel import Kernel
 
 PAD = 256
-"""Bytes that every piece of device memory has behind those that were asked for; it begins at a multiple of as many."""
+"""Spare bytes after every piece of device memory. Each piece begins at a multiple of this number."""
 
 
 class Memory(Protocol):
@@ -28,7 +28,7 @@ class Runtime(Protocol):
     kept : dict
         What stays on the device for calls to come, by name.
     reads_files : bool
-        Whether `load` goes past the host's memory. Else bytes are better read by the host.
+        Whether `load` bypasses the host's memory. If not, the host reads the bytes.
     """
 
     kept: dict[str, Memory]
@@ -44,7 +44,7 @@ class Runtime(Protocol):
         """Copy a C-contiguous NumPy array to the device."""
 
     def load(self, path: str, start: int, end: int) -> Memory | None:
-        """Copy bytes [start, end) of a file to the device; they need not begin where its memory does. None where that did not work."""
+        """Copy bytes [start, end) of a file to the device; they need not begin where its memory does. None if that did not work."""
 
     def download(self, memory: Memory, size: int, start: int = 0) -> Any:
         """Copy bytes to the host: uint8 array of ``size``."""

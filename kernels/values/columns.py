@@ -27,7 +27,7 @@ def parse_fixed(device: Runtime, values: Payloads, how: Values) -> dict[str, Col
         device.launch(fixed, values.count, args)
         found[name] = nullable(device, kind.name, target, lengths, values.count)
         offset += kind.itemsize
-    # A value has all of its fields, or none.
+    # A value has all of its fields, or is null in all of them.
     found[VALID] = _flags(device, lengths, values.count)
     return found
 
@@ -51,7 +51,7 @@ def parse_avro(device: Runtime, values: Payloads, how: Values) -> dict[str, Colu
 
 
 def parse_separated(device: Runtime, values: Payloads, how: Values) -> dict[str, Any]:
-    """Columns of values with separated fields; what is no number is null in its own column only."""
+    """Columns of values with separated fields; a field that is not a number is null in its own column only."""
     found, valid = parse_fields(device, values, how.fields, how.separator)
     flags: Any = Column("bool", values.count, valid)
     for name, kind in how.fields:

@@ -1,10 +1,10 @@
-"""Values as lines of text, for readers that take lines of JSON: a thread per record makes its own, whatever its value is.
+"""Values as lines of text, for readers of JSON lines: a thread per record writes one line, whatever its value is.
 
     value    {"a": 1,\\n "b": 2}        line    {"ok":1,"a": 1,  "b": 2}         line feeds become spaces
     value    {}                        line    {"ok":1}
     value    12, or nothing            line    {}
 
-A reader that gives null for what it can't read then has a row for each value; where the marker is null, the value was no object.
+A reader that returns null for what it can't read then has a row for each value; if the marker is null, the value was not an object.
 
 Bound: the values' bytes, read once and written once, a byte a step.
 """
@@ -48,7 +48,7 @@ class Lines(NamedTuple):
 
 @register_jitable
 def _object(buf: int, length: int) -> tuple[int, int]:
-    """Where an object begins behind white space, -1 if none does, and what follows its brace: position of the first other byte."""
+    """Where an object begins after white space, -1 if none does, and what follows its brace: position of the first other byte."""
     at = 0
     while at < length and _is_space(memory.load8(buf, at)):
         at += 1

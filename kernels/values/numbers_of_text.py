@@ -7,7 +7,7 @@ from kolumn.kernels.columns.table import Column
 
 
 def to_floats(text: Column, kind: str, flags: Any) -> tuple[Any, Any]:
-    """pylibcudf columns: the numbers, null where the text is null or no number, and the flags without those rows.
+    """pylibcudf columns: the numbers, null where the text is null or not a number, and the flags without those rows.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def to_floats(text: Column, kind: str, flags: Any) -> tuple[Any, Any]:
     fits = plc.strings.convert.convert_floats.is_float(given)
     numbers = plc.strings.convert.convert_floats.to_floats(given, plc.DataType(type_ids()[kind]))
     mask, nulls = plc.transform.bools_to_mask(fits)
-    # Null text gives a null flag, which is no reason to mark the row.
+    # Null text makes a null flag, and such a row is not marked.
     no_number = plc.unary.unary_operation(fits, plc.unary.UnaryOperator.NOT)
     wrong = plc.replace.replace_nulls(no_number, plc.Scalar.from_py(False))
     right = plc.unary.unary_operation(wrong, plc.unary.UnaryOperator.NOT)

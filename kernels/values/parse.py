@@ -1,9 +1,9 @@
 """Values parsed on the device: a thread per record walks its value, by a table of the fields' types.
 
     fixed    | id i64 | price f64 | flag u8 |                            every field at its place; the length is known
-    avro     | long | 0x02 | length | bytes ... | double |               one behind the other; unions with null have a branch in front
+    avro     | long | 0x02 | length | bytes ... | double |               one after the other; unions with null have a branch in front
 
-A value that is not as the table says gives null in every field and 0 in ``valid``; nothing behind it is affected.
+A value that does not match the table becomes null in every field and 0 in ``valid``; no other value is affected.
 
 Bound: the values' bytes, read once, and 12 bytes written for each field.
 """
@@ -67,7 +67,7 @@ class Avro(NamedTuple):
     cells, lengths : int
         int64 of each field: addresses of its columns. Cells are int64: a number's bits, or where bytes begin; lengths int32, -1 for null.
     valid : int
-        uint8: 1 where the value is as its schema says.
+        uint8: 1 if the value matches its schema.
     fields, skipped : int
         How many fields there are, and bytes in front of the value: 5 in the wire format of schema registries.
     """

@@ -1,4 +1,4 @@
-"""How values are to be parsed, checked before anything is read: what callers give as ``value_format`` and ``value_schema``."""
+"""How values are parsed: the caller's ``value_format`` and ``value_schema``, checked before anything is read."""
 
 import json
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from kolumn.kernels.columns.table import WIDTHS
 from kolumn.kernels.values.parse import BOOLEAN, BYTES, DOUBLE, FIRST, FLOAT, INT, LONG, NULL, SECOND, STRING
 
 VALID = "valueValid"
-"""Name of the column that says which values were as their schema says."""
+"""Name of the column that tells which values matched their schema."""
 _AVRO = {
     "boolean": BOOLEAN, "int": INT, "long": LONG, "float": FLOAT, "double": DOUBLE, "bytes": BYTES, "string": STRING, "null": NULL,
 }  # fmt: skip
 COLUMNS = {BOOLEAN: "bool", INT: "int32", LONG: "int64", FLOAT: "float32", DOUBLE: "float64", NULL: "int8"}
-"""Columns of Avro's types that are no text."""
+"""Columns of Avro's types other than text."""
 FORMATS = ("json", "csv", "avro", "fixed")
 
 
@@ -30,7 +30,7 @@ class Values:
     format : str
         One of `FORMATS`.
     fields : tuple of (str, Any)
-        Names of the columns, and of each what the format needs to know: a NumPy dtype, an Avro type, or the name of a type.
+        Names of the columns, and what the format needs for each: a NumPy dtype, an Avro type, or the name of a type.
     skipped : int
         Bytes in front of each value.
     separator : int
@@ -44,7 +44,7 @@ class Values:
 
     @classmethod
     def of(cls, format: str, schema: Any, skipped: int = 0, separator: str = ",") -> "Values":
-        """Check what a caller gives.
+        """Check the caller's arguments.
 
         Raises
         ------

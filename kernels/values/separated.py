@@ -3,7 +3,7 @@
     value    12,"a ""b"" c",,x          a field may be quoted: then separators and line ends are part of it, and a quote is doubled
     cells    12 | a "b" c | null | x    where each begins, and how long it is once doubled quotes are single ones
 
-A value with more or fewer fields than its schema, or with a quote that is not closed, gives null in all of them. An empty field is null, a
+A value with more or fewer fields than its schema, or with a quote that is not closed, is null in all fields. An empty field is null, a
 quoted empty one is empty text.
 
 Bound: the values' bytes, read once for the fields and once for texts and numbers, a byte a step.
@@ -60,7 +60,7 @@ def split(i: int, a: Split) -> None:
         cell, length = 0, -1
         if fine:
             at, cell, length = _field(buf, at, end, a.separator)
-            # What stands behind a field: the end, or a separator and another one.
+            # What follows a field: the end, or a separator and another one.
             fine = at >= 0 and (at == end if k + 1 == a.fields else at < end)
             at += 1
         store64(load64(a.cells + 8 * k) + 8 * i, cell)
@@ -119,7 +119,7 @@ class Number(NamedTuple):
     """Arguments of `integer` and `boolean`; addresses, but for the limits.
 
     ``cell`` and ``length`` are of `split`; ``target`` is int64, ``lengths`` (int32, -1 for null) may be ``length``. ``valid`` becomes 0
-    where there is a field and it is no number between ``lowest`` and ``highest``.
+    where there is a field and it is not a number between ``lowest`` and ``highest``.
     """
 
     cell: int
@@ -133,7 +133,7 @@ class Number(NamedTuple):
 
 @thread_per_item(Number)
 def integer(i: int, a: Number) -> None:
-    """Parse the decimal number of row ``i``: a sign or none, and digits."""
+    """Parse the decimal number of row ``i``: an optional sign, and digits."""
     length = load32(a.length + 4 * i)
     value, fine = _integer(load64(a.cell + 8 * i), length)
     fine = fine and a.lowest <= value <= a.highest

@@ -15,9 +15,9 @@ _NUMPY = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
 
 
 def parse_fields(device: Runtime, values: Payloads, fields: tuple[tuple[str, str], ...], separator: int) -> tuple[dict[str, Any], Memory]:
-    """A column for each field, and flags (uint8) of the values that are as the schema says.
+    """A column for each field, and flags (uint8) of the values that match the schema.
 
-    Integers, booleans and text are `Column`; of float32 and float64 the text is given, for cuDF to convert.
+    Integers, booleans and text are `Column`; float32 and float64 are returned as text, which cuDF converts.
     """
     n = values.count
     held, valid = allocate(device, len(fields), n), device.empty(n)

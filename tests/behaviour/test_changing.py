@@ -81,12 +81,12 @@ def written_over(path: Path, tmp_path: Path) -> None:
 
 Change = Callable[[Path, Path], None]
 CHANGES: dict[Change, str] = {
-    replaced: "was replaced by another file after the source was looked at",
-    put_under_the_same_number: "was replaced by another file after the source was looked at",
-    deleted: "was deleted after the source was looked at",
-    cut: "cut meanwhile",
-    cut_between_batches: "cut meanwhile",
-    written_over: "was written over after the source was looked at",
+    replaced: "was replaced by another file after the source was listed",
+    put_under_the_same_number: "was replaced by another file after the source was listed",
+    deleted: "was deleted after the source was listed",
+    cut: "it was cut",
+    cut_between_batches: "it was cut",
+    written_over: "was overwritten after the source was listed",
 }
 
 
@@ -109,7 +109,9 @@ def test_between_plan_and_read(
     change: Change, options: dict[str, Any], log: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     between(monkeypatch, lambda: change(log[3], tmp_path))
-    with pytest.raises(kolumn.KolumnError, match=rf"{log[3]}.*{CHANGES[change]}.*Run again: what is there now is planned anew"):
+    with pytest.raises(
+        kolumn.KolumnError, match=rf"{log[3]}.*{CHANGES[change]}.*Run again: the read is then planned for the present files"
+    ):
         kolumn.read(log[0].parent, **options)
 
 
@@ -154,7 +156,7 @@ def test_written_over_while_it_is_open(log: list[Path], tmp_path: Path) -> None:
     reader = kolumn.scan(log[0], chunk_bytes=5000, threads=1, errors="skip")
     reader.read_next_batch()
     written_over(log[0], tmp_path)
-    with pytest.raises(kolumn.KolumnError, match="was written over"):
+    with pytest.raises(kolumn.KolumnError, match="was overwritten"):
         reader.read_all()
 
 

@@ -8,28 +8,16 @@ import crc32c
 import pytest
 
 import kolumn
+from kit import encoder
 from kolumn.formats import crc
 from kolumn.recovery.resync import Search
 
 BASE = 100
 
 
-def zigzag(number: int) -> bytes:
-    raw, out = (number << 1) ^ (number >> 63), b""
-    while raw > 0x7F:
-        out += bytes([raw & 0x7F | 0x80])
-        raw >>= 7
-    return out + bytes([raw])
-
-
 def batch(base: int, values: list[bytes]) -> bytes:
     """A format 2 batch, uncompressed, null keys."""
-    records = b""
-    for delta, value in enumerate(values):
-        body = b"\0" + zigzag(0) + zigzag(delta) + zigzag(-1) + zigzag(len(value)) + value + zigzag(0)
-        records += zigzag(len(body)) + body
-    rest = struct.pack(">hiqqqhii", 0, len(values) - 1, 1000, 1000, -1, -1, -1, len(values)) + records
-    return struct.pack(">qiibI", base, 9 + len(rest), 0, 2, crc32c.crc32c(rest)) + rest
+    return encoder.batch([encoder.Record(base + i, None, value, 1000) for i, value in enumerate(values)])
 
 
 def segment(nested: int | None, nested_batches: int, at: int) -> list[bytearray]:
@@ -181,11 +169,9 @@ def test_error_text_says_all(tmp_path):
 def test_a_record_is_named(tmp_path):
     """A right checksum over a wrong record: key length 99 in record 2."""
     good = batch(BASE, [b"a", b"b", b"c", b"d"])
-    body = bytearray(good[21:])
-    body[good.index(b"\x01\x02c", 61) - 21] = 0xC6
-    body[good.index(b"\x01\x02c", 61) - 21 + 1] = 0x01
+    at = good.index(b"\x01\x02c", 61)
     path = tmp_path / f"{BASE:020}.log"
-    path.write_bytes(good[:17] + struct.pack(">I", crc32c.crc32c(bytes(body))) + bytes(body))
+    path.write_bytes(encoder.with_crc(good[:at] + encoder.varint(99) + good[at + 2 :]))
     with pytest.raises(kolumn.CorruptBatchError) as caught:
         kolumn.read(path)
     assert (caught.value.record, caught.value.field) == (2, "key length")
@@ -201,9 +187,12 @@ def test_a_file_that_shrinks_gives_an_error(tmp_path, monkeypatch):
     from kolumn.source.segments import find_segments
 
     (found,) = find_segments(path)
+    opened = SegmentFile(found)
     os.truncate(path, 50)
-    with SegmentFile(found) as file, pytest.raises(kolumn.KolumnError, match="cut meanwhile"):
+    with pytest.raises(kolumn.KolumnError, match="it was cut"), opened as file:
         file.read(0, found.size)
+    with pytest.raises(kolumn.KolumnError, match="it was cut"):
+        SegmentFile(found)
 
 
 def test_the_checksum_of_a_damaged_batch_is_not_made_in_python(tmp_path, monkeypatch):

@@ -1,17 +1,15 @@
 """What the drafts' documents say beyond layouts: bad fields named, formats told apart by checksums, transactions, remarks."""
 
 import struct
-import zlib
 from pathlib import Path
 from typing import Any
 
-import crc32c
 import pyarrow as pa
 import pytest
 
 import kolumn
 from kit import drafts
-from kit.encoder import TRANSACTIONAL, Record, batch, message, raw_batch, uvarint
+from kit.encoder import TRANSACTIONAL, Record, batch, message, raw_batch
 from kolumn.entries.headers import headers
 from kolumn.errors import ArgumentError, Code, CorruptBatchError, FormatError
 from kolumn.formats import kip87
@@ -21,21 +19,12 @@ TIME = 1_700_000_000_000
 ONE = Record(0, b"k", b"v", TIME)
 
 
-def entry(offset: int, covered: bytes) -> bytes:
-    return struct.pack(">qiI", offset, 4 + len(covered), zlib.crc32(covered)) + covered
-
-
-def compact_entry(covered: bytes) -> bytes:
-    return struct.pack(">q", 0) + uvarint(len(covered) + 9) + struct.pack(">ibI", 0, 3, crc32c.crc32c(covered)) + covered
-
-
 def set_of(body: bytes, span: int = 1, codec: int = 0) -> bytes:
     return drafts.message_set(0, [body], span, codec=codec)
 
 
 def message_of(attributes: int, rest: bytes, delta: bytes = b"\0") -> bytes:
-    body = struct.pack(">Bq", attributes, TIME) + delta + rest
-    return uvarint(len(body) + 4) + body + struct.pack(">I", zlib.crc32(body))
+    return drafts.sealed(struct.pack(">Bq", attributes, TIME) + delta + rest)
 
 
 def compact_of(*records: bytes) -> bytes:
@@ -55,9 +44,9 @@ WRONG: list[tuple[str, bytes, Code, str]] = [
     ("enriched", drafts.tagged_wrapper(0, [drafts.tagged(ONE, 1)], 1), Code.INNER_COMPRESSED, "inner attributes"),
     ("enriched", drafts.tagged_wrapper(0, [drafts.tagged(ONE, 7 | 8)], 1), Code.MESSAGE_TYPE, "record 0: attributes"),
     ("enriched", drafts.tagged(Record(0, None, None, -1), 1), Code.NULL_WRAPPER, "value length"),
-    ("enriched", entry(0, struct.pack(">bBii", 1, 0, -1, -1)), Code.ENRICHED_SIZE, "message size: expected at least 22"),
-    ("enriched", entry(0, struct.pack(">bBiiii", 1, 0, -1, -1, 77, -1)), Code.KEY_LENGTH, "found 77"),
-    ("enriched", entry(0, struct.pack(">bBiiii", 1, 0, -1, -1, -1, 77)), Code.VALUE_LENGTH, "found 77"),
+    ("enriched", drafts.entry(0, struct.pack(">bBii", 1, 0, -1, -1)), Code.ENRICHED_SIZE, "message size: expected at least 22"),
+    ("enriched", drafts.entry(0, struct.pack(">bBiiii", 1, 0, -1, -1, 77, -1)), Code.KEY_LENGTH, "found 77"),
+    ("enriched", drafts.entry(0, struct.pack(">bBiiii", 1, 0, -1, -1, -1, 77)), Code.VALUE_LENGTH, "found 77"),
     ("enriched", batch([ONE]), Code.BAD_MAGIC, "magic: expected one that the format has"),
     ("kip98-draft", set_of(message_of(0, b"\1kv")[:-4] + bytes(4)), Code.RECORD_CRC, "record 0: message crc"),
     ("kip98-draft", set_of(message_of(4 | 1, b"v")), Code.CONTROL_KEY, "record 0: key"),
@@ -66,10 +55,10 @@ WRONG: list[tuple[str, bytes, Code, str]] = [
     ("kip98-draft", set_of(message_of(0, b"", b"\xff\xff\xff\xff\xff")), Code.OFFSET_DELTA, "record 0: offset delta"),
     ("kip98-draft", set_of(b"\x40" + bytes(20)), Code.RECORD_LENGTH, "record 0: record length"),
     ("kip98-draft", set_of(b"\x02" + bytes(2)), Code.RECORD_LENGTH, "record length"),
-    ("kip98-draft", entry(0, struct.pack(">bhi", 2, 0, 1)), Code.BAD_LENGTH, "batch length"),
+    ("kip98-draft", drafts.entry(0, struct.pack(">bhi", 2, 0, 1)), Code.BAD_LENGTH, "batch length"),
     ("kip98-draft", set_of(message_of(0, b"\1kv"), codec=4), Code.CODEC_NOT_ALLOWED, "found 4"),
-    ("v3-compact", compact_entry(b"\0\x80" + b"\xff" * 40), Code.BATCH_HEADER, "batch header: expected varints"),
-    ("v3-compact", compact_entry(b"\0\x80" + b"\0" + b"\x80" * 10 + bytes(20)), Code.BATCH_HEADER, "batch header"),
+    ("v3-compact", drafts.compact_entry(0, b"\0\x80" + b"\xff" * 40), Code.BATCH_HEADER, "batch header: expected varints"),
+    ("v3-compact", drafts.compact_entry(0, b"\0\x80" + b"\0" + b"\x80" * 10 + bytes(20)), Code.BATCH_HEADER, "batch header"),
     ("v3-compact", compact_of(b"\x0c" + b"\xff" * 6), Code.TIMESTAMP_DELTA, "timestamp delta"),
     ("v3-compact", compact_of(*[b"\0"] * 3), Code.RECORDS_MISSING, "record count"),
     ("kip87", drafts.flagged_wrapper(0, [drafts.flagged(ONE, magic=3)], 1), Code.INNER_MAGIC, "inner magic"),

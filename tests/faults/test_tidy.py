@@ -340,7 +340,7 @@ def test_an_intent_that_another_one_replaced(tmp_path: Path, monkeypatch: pytest
 
 def test_staged_parquet_that_somebody_removed(tmp_path: Path) -> None:
     place = Target(*storage.file_system(str(tmp_path)))
-    with pytest.raises(KolumnError, match=r"is not there any more: somebody has removed it\. Nothing was exported"):
+    with pytest.raises(KolumnError, match=r"no longer exists: it was removed\. Nothing was exported"):
         place.publish(Manifest(1), {f"_kolumn/staging/{RUN}/{RUN}.parquet": f"topic=t/partition=0/{0:020}-{RUN}.parquet"})
     assert place.open().number == 0
 

@@ -14,6 +14,7 @@ import pytest
 
 from kit import oracle
 from kit.differential import make
+from kit.encoder import sized32
 
 ROOT = Path(__file__).parents[2]
 FIRST = 1_000_000
@@ -54,16 +55,12 @@ def ours(segment: oracle.Segment) -> str:
 def rows(found: list[oracle.Row]) -> str:
     digest = 0
     for row in found:
-        fields = [struct.pack(">qqi", row.offset, row.timestampMs, row.timestampType), sized(row.key), sized(row.value)]
-        fields += [struct.pack(">i", len(row.headers)), *(sized(key.encode()) + sized(value) for key, value in row.headers)]
+        fields = [struct.pack(">qqi", row.offset, row.timestampMs, row.timestampType), sized32(row.key), sized32(row.value)]
+        fields += [struct.pack(">i", len(row.headers)), *(sized32(key.encode()) + sized32(value) for key, value in row.headers)]
         flags = (row.isTransactional, row.isControl, row.magic)
         fields.append(struct.pack(">qhii??b", row.producerId, row.producerEpoch, row.sequence, row.leaderEpoch, *flags))
         digest = zlib.crc32(b"".join(fields), digest)
     return f"{len(found)} {digest}"
-
-
-def sized(data: bytes | None) -> bytes:
-    return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
 
 
 def difference(line: str, segment: oracle.Segment, data: bytes) -> str | None:

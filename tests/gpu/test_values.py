@@ -14,6 +14,7 @@ import pytest
 import kolumn
 from kit.device_columns import resident, to_arrow
 from kit.emulated import Emulated
+from kit.encoder import varint
 from kolumn.kernels.machine.device import runtime
 from kolumn.kernels.values.lines import MARKER, make_lines
 from kolumn.kernels.values.schema import Values
@@ -34,21 +35,13 @@ SCHEMA = {
 NAMES = [field["name"] for field in SCHEMA["fields"]]  # type: ignore[index]
 
 
-def _long(value: int) -> bytes:
-    raw, out = (value << 1) ^ (value >> 63), bytearray()
-    while raw > 0x7F:
-        out.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    return bytes([*out, raw])
-
-
 def avro(row: dict[str, Any]) -> bytes:
-    """The record in Avro's binary encoding, from its specification."""
+    """The record in Avro's binary encoding, from its specification; its integers are varints as Kafka's are."""
     out = io.BytesIO()
-    out.write(_long(row["id"]))
-    out.write(b"\0" if row["small"] is None else b"\2" + _long(row["small"]))
-    out.write(b"\2" if row["name"] is None else b"\0" + _long(len(row["name"].encode())) + row["name"].encode())
-    out.write(bytes([row["ok"]]) + struct.pack("<fd", row["f"], row["d"]) + _long(len(row["raw"])) + row["raw"])
+    out.write(varint(row["id"]))
+    out.write(b"\0" if row["small"] is None else b"\2" + varint(row["small"]))
+    out.write(b"\2" if row["name"] is None else b"\0" + varint(len(row["name"].encode())) + row["name"].encode())
+    out.write(bytes([row["ok"]]) + struct.pack("<fd", row["f"], row["d"]) + varint(len(row["raw"])) + row["raw"])
     return out.getvalue()
 
 

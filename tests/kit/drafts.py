@@ -16,8 +16,8 @@ HONOURED, NON_KEYED = 0x10, 0x20
 TOMBSTONE = 0x20
 
 
-def _entry(offset: int, covered: bytes) -> bytes:
-    """offset i64 | size i32 | crc32 u32 | what it covers."""
+def entry(offset: int, covered: bytes) -> bytes:
+    """An entry around any covered bytes: offset i64 | size i32 | crc32 u32 | what it covers."""
     return struct.pack(">qiI", offset, 4 + len(covered), zlib.crc32(covered)) + covered
 
 
@@ -27,7 +27,7 @@ def tagged(
     """An enriched message."""
     length = (len(tags) if tags else -1) if tag_length is None else tag_length
     head = struct.pack(">bBii", 1, kind | flags, seconds, length) + (tags or b"")
-    return _entry(record.offset, head + sized32(record.key) + sized32(record.value))
+    return entry(record.offset, head + sized32(record.key) + sized32(record.value))
 
 
 def time_tag(timestamp: int) -> bytes:
@@ -52,7 +52,11 @@ def set_message(record: Record, base: int, control: bool = False) -> bytes:
     body = struct.pack(">Bq", attributes, record.timestamp) + uvarint(record.offset - base)
     if record.key is not None:
         body += (b"" if record.value is None else uvarint(len(record.key))) + record.key
-    body += record.value or b""
+    return sealed(body + (record.value or b""))
+
+
+def sealed(body: bytes) -> bytes:
+    """A message of the KIP-98 draft around any body: length uvarint | body | crc32 u32."""
     return uvarint(len(body) + 4) + body + struct.pack(">I", zlib.crc32(body))
 
 
@@ -69,7 +73,7 @@ def message_set(
 ) -> bytes:
     """A message set of the KIP-98 draft that spans ``span`` offsets; ``producer`` is id, epoch and sequence."""
     head = struct.pack(">bhiqqhi", 2, codec | flags, span, max_timestamp, *producer)
-    return _entry(offset, head + (compress(codec, b"".join(messages), style, 2) if messages else b""))
+    return entry(offset, head + (compress(codec, b"".join(messages), style, 2) if messages else b""))
 
 
 def bare_record(record: Record, base: int, base_timestamp: int, attributes: bytes = b"") -> bytes:
@@ -104,13 +108,18 @@ def compact_batch(
     """A batch of format 3; without bit 7 in ``flags`` its records have attributes."""
     covered = struct.pack(">h", codec | flags) + uvarint(last_delta) + varint(base_timestamp) + varint(max_delta)
     covered += struct.pack(">qhii", *producer, len(records)) + (compress(codec, b"".join(records), style) if records else b"")
+    return compact_entry(offset, covered, leader_epoch)
+
+
+def compact_entry(offset: int, covered: bytes, leader_epoch: int = 0) -> bytes:
+    """A batch of format 3 around any covered bytes: offset i64 | size uvarint | epoch i32 | magic i8 | crc32c u32 | what it covers."""
     return struct.pack(">q", offset) + uvarint(len(covered) + 9) + struct.pack(">ibI", leader_epoch, 3, crc32c.crc32c(covered)) + covered
 
 
 def flagged(record: Record, attributes: int = 0, magic: int = 2) -> bytes:
     """A message of KIP-87, which differs from format 1 in its magic and in one bit."""
     covered = struct.pack(">bBq", magic, attributes, record.timestamp) + sized32(record.key) + sized32(record.value)
-    return _entry(record.offset, covered)
+    return entry(record.offset, covered)
 
 
 def flagged_wrapper(offset: int, inner: Sequence[bytes], codec: int, *, timestamp: int = -1, flags: int = 0, style: str = "") -> bytes:

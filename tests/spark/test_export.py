@@ -186,7 +186,7 @@ def test_a_segment_that_is_another_one_when_the_tasks_come(
     assert segment.stat().st_size > third.stat().st_size
     monkeypatch.setattr(parquet_export, "_write", changed)
     expected = {"replaced": "was replaced by another file", "deleted": "was deleted"}[change]
-    with pytest.raises(PySparkException, match=f"{expected} after the source was looked at"):
+    with pytest.raises(PySparkException, match=f"{expected} after the source was listed"):
         export(spark, log, str(target), split_bytes=100_000)
     assert not list(target.rglob("*.parquet"))
     assert hidden(target) == []

@@ -113,7 +113,7 @@ def test_tasks_read_the_files_that_were_planned(table: str, change: str, small_s
     if change == "replaced":
         shutil.copy(segment, log / "new")
         os.replace(log / "new", third)
-    with pytest.raises(KolumnError, match=f"was {change}.* after the source was looked at.* Run again"):
+    with pytest.raises(KolumnError, match=f"was {change}.* after the source was listed.* Run again"):
         read(reader, sent)
     # The same file under its name again: nothing has happened to it.
     (tmp_path / "kept").replace(third)

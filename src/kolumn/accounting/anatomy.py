@@ -12,8 +12,8 @@ from kolumn.formats import enriched, layouts, table, v2
 from kolumn.log.pieces import Piece
 
 PARTS = ("keys", "values", "headers", "offsets", "timestamps", "lengths", "crc", "producer", "attributes", "compression")
-"""What bytes are for. ``headers`` are those of records; ``lengths`` counts too, and where varints are longer than they need be that too;
-``attributes`` all other fixed fields; ``compression`` is what a codec saves, below zero."""
+"""What bytes are for. ``headers`` are those of records; ``lengths`` includes counts and the surplus bytes of overlong varints;
+``attributes`` are all other fixed fields; ``compression`` is what a codec saves, a negative number."""
 
 _CRC, _PRODUCER = 4, 14
 

@@ -1,4 +1,4 @@
-"""The table of the KIP-98 draft: what messages take beyond their 1 KiB with a key of 100 bytes, in format 1 and in a set."""
+"""The table of the KIP-98 draft: the overhead of messages of 1 KiB with a key of 100 bytes, in format 1 and in a set."""
 
 from typing import Any
 

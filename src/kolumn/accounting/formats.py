@@ -75,14 +75,14 @@ def space(
     max_ratio: float = 1032.0,
     on_progress: keywords.Progress | None = None,
 ) -> list[Space]:
-    """Account for the bytes of segments, as they are and as each format would have them. Nothing is written.
+    """Account for the bytes of segments, as they are and as each format would encode them. Nothing is written.
 
     Parameters
     ----------
     source
         As of `kolumn.scan`.
     codec : str, optional
-        Of the formats' batches; by default each keeps its own, but for zstd, which older formats do not have: gzip there.
+        Of the formats' batches; by default each keeps its own, except zstd, which older formats lack: they get gzip.
     source_format : str
         How the source is to be read.
     on_damage : callable, optional

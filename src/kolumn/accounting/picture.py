@@ -15,13 +15,13 @@ KINDS = (".svg", ".png", ".pdf")
 def draw(found: list[Space], path: str, source: str = "") -> None:
     """Draw an account into a file.
 
-    What a codec saves is not drawn as a part: bars are as long as the entries are inflated, and a mark says how long with it. A bar says
-    what its format has no room for, which makes it short. ``source`` is for the title.
+    What a codec saves is not drawn as a part: a bar is as long as the decompressed entries, and a mark shows the compressed length. A label
+    names what a format can't hold, because that makes its bar shorter. ``source`` is for the title.
 
     Raises
     ------
     ArgumentError
-        A file name that says no kind of picture.
+        A file name without the suffix of a kind of picture.
     MissingError
         matplotlib is not installed.
     KolumnError

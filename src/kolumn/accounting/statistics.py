@@ -90,7 +90,7 @@ def collect(
     seen: set[str] = set()
     for one in whole_ranges(live_segments(source, chosen), chosen):
         total = totals.setdefault((one.segment.topic, one.segment.partition), Totals())
-        # A merge takes a segment in pieces.
+        # A merge reads a segment in pieces.
         total.segments += one.segment.path not in seen
         seen.add(one.segment.path)
         total.bytes += one.end - one.start

@@ -1,7 +1,7 @@
-"""Memory that is used again: fresh pages cost more than what is written into them.
+"""Blocks of memory that are used again: fresh pages cost more than what is written into them.
 
-`take` gives an Arrow buffer. When it, every slice of it and every array over it are gone, its memory serves the next call of
-about that size. What waits for use is bounded.
+`take` returns an Arrow buffer. When the buffer, every slice of it and every array over it are gone, its memory serves the next call
+of about that size. The bytes that wait for use are bounded.
 """
 
 from collections import deque
@@ -19,14 +19,14 @@ KEPT = 128 << 20
 
 
 class _Block(NamedTuple):
-    """A uint8 array and its address, which NumPy takes long to tell."""
+    """A uint8 array and its address, kept because asking NumPy for the address is slow."""
 
     array: Any
     address: int
 
 
 class _Waiting:
-    """Blocks that nobody uses, by size class (sixteenths of a power of two)."""
+    """Blocks that are not in use, by size class (sixteenths of a power of two)."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -57,7 +57,7 @@ _waiting = _Waiting()
 
 
 def allocate_by(new: Callable[[int], Any]) -> None:
-    """Let new blocks come from elsewhere: uint8 arrays of memory that a GPU copies from at full speed, say. Others wait no longer."""
+    """Let new blocks come from elsewhere, for example page-locked memory for copies to a GPU. Blocks that wait are freed."""
     _waiting.new = new
     _waiting.blocks.clear()
     _waiting.bytes = 0

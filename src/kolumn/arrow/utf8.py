@@ -1,7 +1,7 @@
-"""Text that is no UTF-8, decoded as Java's ``String`` does: header keys reach Kafka's users that way.
+"""Text that is not UTF-8, decoded as Java's ``String`` does: header keys reach Kafka's users that way.
 
-Java and Python put U+FFFD in place of malformed bytes, but not the same number of them: an encoded surrogate (ED A0 80) gives
-one in Java and three in Python, and Java gives one for a cut sequence at the end, whatever it lacks.
+Java and Python put U+FFFD in place of malformed bytes, but not the same number of them: an encoded surrogate (ED A0 80) becomes
+one in Java and three in Python, and Java makes one for a cut sequence at the end, whatever it lacks.
 """
 
 import codecs

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _AHEAD = 2
-"""Blocks that wait for each thread."""
+"""Blocks that are queued for each thread."""
 
 
 @command
@@ -78,7 +78,7 @@ def cat(
     from kolumn.options import column_list
 
     skipped = kolumn.Skipped()
-    # On a terminal a bar would run through the records.
+    # On a terminal a bar would overwrite the records.
     with progress("printing", lambda: size_of(sources)) if not sys.stdout.isatty() else nullcontext() as advance:
         reader = kolumn.scan(
             sources, columns=None if columns is None else column_list(columns), include_headers=include_headers,
@@ -116,7 +116,7 @@ def _lines(batches: "Iterable[pa.RecordBatch]", lines_of: Callable[..., Any]) ->
                     if len(pending) > _AHEAD * threads:
                         yield pending.popleft().result()
         except Exception:
-            # What was read before the damage is printed before it is told.
+            # Records before the damage are printed before the damage is reported.
             yield from (future.result() for future in pending)
             raise
         yield from (future.result() for future in pending)

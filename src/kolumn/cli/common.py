@@ -33,7 +33,7 @@ Output = Annotated[str | None, typer.Option("--output", "-o", metavar="TARGET", 
 Json = Annotated[bool, typer.Option("--json", help="For programs: JSON on standard output, one object a line.")]
 Topic = Annotated[str | None, typer.Option(help="Topic, in place of what the directory's name says.")]
 Partition = Annotated[int | None, typer.Option(help="Partition, in place of what the directory's name says.")]
-CheckCrcs = Annotated[bool, typer.Option("--check-crcs/--no-check-crcs", help="Compare checksums before a batch is looked into.")]
+CheckCrcs = Annotated[bool, typer.Option("--check-crcs/--no-check-crcs", help="Compare checksums before a batch is parsed.")]
 Format = Annotated[FormatName, typer.Option(help="'kafka', or a draft: 'enriched', 'kip98-draft', 'v3-compact', 'kip87'.")]
 Errors = Annotated[ErrorsName, typer.Option(help="'raise' stops at the first damage, 'skip' goes on after it.")]
 Replicas = Annotated[
@@ -85,7 +85,7 @@ def counted(number: int, name: str) -> str:
 
 
 def limits(max_batch_bytes: int | None, max_ratio: float | None) -> dict[str, Any]:
-    """Those limits that were given: the others keep the library's defaults."""
+    """The limits that the user set: the others keep the library's defaults."""
     given = {"max_batch_bytes": max_batch_bytes, "max_ratio": max_ratio}
     return {name: value for name, value in given.items() if value is not None}
 

@@ -32,7 +32,7 @@ _PACKAGES = (
 
 @command
 def doctor(json: Json = False) -> None:
-    """Say what is installed, which backends can run, and why the others can't. Touches no GPU."""
+    """Report what is installed, which backends can run, and why the others can't. Touches no GPU."""
     found = diagnosis()
     if json:
         print_json(found)
@@ -44,7 +44,7 @@ def doctor(json: Json = False) -> None:
 
 
 def diagnosis() -> dict[str, dict[str, Any]]:
-    """Everything that `doctor` says."""
+    """Everything that `doctor` reports."""
     return {
         "machine": _machine(),
         "packages": {name: _version(name) for name in _PACKAGES},
@@ -94,7 +94,7 @@ def _checksums(kind: str) -> str:
 
 
 def _gpu() -> dict[str, Any]:
-    """By files and packages alone: to ask CUDA would begin to use it."""
+    """By files and packages alone: asking CUDA would begin to use it."""
     driver = os.path.exists("/proc/driver/nvidia/version")
     needed = {"cupy-cuda13x": "CuPy", "numba-cuda": "numba-cuda", "nvidia-libnvcomp-cu13": "nvCOMP", "pylibcudf-cu13": "pylibcudf"}
     missing = [title for name, title in needed.items() if _version(name) is None]
@@ -107,7 +107,7 @@ def _gpu() -> dict[str, Any]:
         "NVIDIA driver": "there" if driver else "none",
         "kernels": "compiled ahead of time" if compiled.is_dir() else "compiled on first use",
         "GPUDirect Storage": "used if kvikio finds it" if _version("kvikio-cu13") else "pip install kvikio-cu13",
-        "cudf.DataFrame": "can be had" if _version("cudf-cu13") else "pip install cudf-cu13; read_pylibcudf needs none",
+        "cudf.DataFrame": "installed" if _version("cudf-cu13") else "pip install cudf-cu13; read_pylibcudf works without it",
     }
 
 
@@ -127,7 +127,7 @@ def _spark() -> dict[str, Any]:
 
 
 def _workers_python() -> str:
-    """What a session that is started now would have its workers run."""
+    """The Python that the workers of a session started now would run."""
     try:
         from kolumn.spark_plugin.session.workers_python import lacks_kolumn, of_workers
     except ImportError as error:

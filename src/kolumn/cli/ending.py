@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and what becomes of errors, of signals, and of an output that can't be written."""
+"""How a command ends: its exit code, and how errors, signals and an output that can't be written are handled."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
 
 
 def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
-    """Exit code of some work: its result, or what its error stands for. What it has printed is written then.
+    """Exit code of some work: its result, or the code of its error. All that it printed has been written by then.
 
     Errors name parameters of Python; those among ``options`` are named as the command line has them.
     """
@@ -45,7 +45,7 @@ def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
     try:
         return _written(work())
     except BrokenPipeError:
-        # Whoever read the output has enough.
+        # The reader of the output has closed it.
         _discard_output()
         return OK
     except KeyboardInterrupt:

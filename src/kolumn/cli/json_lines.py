@@ -1,6 +1,6 @@
-"""Records as JSON lines, as `json.dumps` would have them.
+"""Records as JSON lines, as `json.dumps` would write them.
 
-Bytes come with what stands for them: ``"value": "…", "valueEncoding": "utf-8"`` or ``"base64"``. A null has no encoding.
+Bytes come with their encoding: ``"value": "…", "valueEncoding": "utf-8"`` or ``"base64"``. A null has no encoding.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a command says of damage that it left out."""
+"""What a command reports about damage that it left out."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ def say(skipped: "Skipped") -> int:
 
 
 def counts(skipped: "Skipped") -> dict[str, int]:
-    """For summaries in JSON. ``recordsLost`` counts those stretches of which something tells how many records they held."""
+    """For summaries in JSON. ``recordsLost`` counts the stretches whose number of records is known."""
     return {"damagedStretches": skipped.stretches, "damagedBytes": skipped.bytes, "recordsLost": skipped.records}
 
 

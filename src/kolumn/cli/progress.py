@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 PATIENCE_S = 1.0
-"""What is done sooner needs no bar."""
+"""Seconds; shorter work needs no bar."""
 
 
 @contextmanager

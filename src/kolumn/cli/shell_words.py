@@ -9,7 +9,7 @@ _IN_THE_LIBRARY = {"to": "format"}
 """Options that have another name there."""
 
 _VALUE = r"""'[^']*'|"[^"]*"|-?[\w.]+"""
-# Names in paths, topic=orders/partition=3, are no options.
+# Names in paths, topic=orders/partition=3, are not options.
 _BEFORE, _AFTER = r"(?<![\w/.-])", r"(?![\w/=])"
 
 

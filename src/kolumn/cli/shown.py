@@ -1,4 +1,4 @@
-"""Record columns as text, column by column: a loop over records in Python costs ten times more than to decode them."""
+"""Record columns as text, column by column: a loop over records in Python costs ten times more than decoding them."""
 
 import binascii
 from collections.abc import Callable, Iterable, Iterator
@@ -57,7 +57,7 @@ def data_of(lines: Part, rows: int) -> Any:
 
 
 def constant(column: pa.Array) -> Any:
-    """The one value of a column that has no other, as a scalar; None where values differ."""
+    """The value of a column in which all values are the same, as a scalar; None if they differ."""
     if not len(column) or column.null_count not in (0, len(column)):
         return None
     first = column[0]

@@ -46,9 +46,9 @@ def space(
     topic: Topic = None,
     partition: Partition = None,
 ) -> int:
-    """Say what segments take as they are and would take in each format, and what the bytes are for. Nothing is written.
+    """Report the size of segments as they are and in each format, and what the bytes are for. Nothing is written.
 
-    Without a source: what messages of 1 KiB with keys of 100 bytes take beyond that, in format 1 and in the sets of the KIP-98
+    Without a source: the overhead of messages of 1 KiB with keys of 100 bytes, in format 1 and in the sets of the KIP-98
     draft, from encoded bytes.
 
     Example: `kolumn space --picture orders.svg /var/lib/kafka/data/orders-3`

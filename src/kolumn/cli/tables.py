@@ -6,12 +6,12 @@ from typing import Any
 
 
 def print_table(title: str, names: list[str], rows: list[list[Any]]) -> None:
-    """Print a table; plain text where standard output is no terminal. No cell is ever folded."""
+    """Print a table; plain text if standard output is not a terminal. No cell is ever folded."""
     print("\n".join(layout(title, names, rows, terminal_width())))
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal; None where standard output is none."""
+    """Columns of the terminal; None if standard output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -27,7 +27,7 @@ def layout(title: str, names: list[str], rows: list[list[Any]], width: int | Non
 
 
 def printable(text: str) -> str:
-    """Text that moves no cursor and that every encoding has room for: names of files may hold anything."""
+    """Text that moves no cursor and that every encoding can write: names of files may hold anything."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 

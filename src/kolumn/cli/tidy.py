@@ -10,20 +10,20 @@ from kolumn.cli.common import FAILED, OK, Json, command, print_json
 
 @command
 def tidy(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="What a writer was given to write to: a folder, or its URL.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The target of a writer: a folder, or its URL.")],
     older_than_hours: Annotated[
         float | None,
         typer.Option(
-            min=0, help="Age from which staged files go where nothing tells whether their run lives, as behind URLs; by default 24."
+            min=0, help="Age from which staged files are removed if it is not known whether their run lives, as at URLs; by default 24."
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report what would be done.")] = False,
     json: Json = False,
 ) -> int:
     """Complete or undo what interrupted runs have left, in a target and in the topic-partition folders in it.
 
-    Every writer does that for its own target when it runs again. Nothing that Kolumn did not write is touched, and what runs that
-    live have staged is left. Exit code 3 if something could not be done.
+    Every writer does that for its own target when it runs again. Nothing that Kolumn did not write is touched, and files staged by
+    runs that live are left. Exit code 3 if something could not be done.
 
     Example: `kolumn tidy s3://backup/kafka`
     """

@@ -40,8 +40,8 @@ def verify(
     """Check every checksum and every record, and list what is damaged.
 
     A truncated last entry and a zero-filled tail are normal for an active segment, the last one of its directory: they are
-    reported and are no damage. In a segment that is followed by another one they are damage. Remarks tell of offsets that are
-    not there, for a reason that may be right: compaction, retention. Exit code 1 if anything is damaged or no segment.
+    reported and are not damage. In a segment that is followed by another one they are damage. Remarks list absent offsets that
+    may have a good reason: compaction, retention. Exit code 1 if anything is damaged or is not a segment.
 
     Example: `kolumn verify /mnt/dead-broker/orders-3`
     """

@@ -1,6 +1,6 @@
 """The codecs of Kafka's batches: their ids, and one file per framing (lz4.py, snappy.py, zstd.py, gzip.py).
 
-Each of those four says where the compressed blocks of a payload lie, by two scalar functions:
+Each of those four files finds the compressed blocks of a payload by two scalar functions:
 
     header(buf, at, end, magic) -> flaw, next, state              in front of the first block
     block(buf, at, end, state)  -> flaw, next, source, stop, bound, kind    one block, or kind `END`

@@ -6,9 +6,9 @@
     deflate stream
     u32  CRC-32 of the inflated bytes;  u32  their count modulo 2^32: both are compared
 
-Members follow each other. Behind a member, 18 bytes or fewer, or bytes that are no whole header, are ignored; a header
+Members follow each other. After a member, 18 bytes or fewer, or bytes that are not a whole header, are ignored; a header
 whose member then turns out broken is an error. (JDK 23 and later look at the 18 bytes too, and so find a cut header's
-member broken. Go's and Python's readers take junk behind a member for an error.) Reserved flags are not looked at.
+member broken. For Go's and Python's readers junk after a member is an error.) Reserved flags are not checked.
 """
 
 from kolumn.codecs import DEFLATE, END
@@ -23,7 +23,7 @@ FEXTRA = 0x04
 FNAME = 0x08
 FCOMMENT = 0x10
 LEAST_MEMBER = 18
-"""Bytes behind a member that Java does not look at: a header and a trailer have as many."""
+"""Bytes after a member that Java ignores: the size of a header and a trailer together."""
 MOST_PER_BYTE = 1032
 """No byte of a deflate stream inflates to more."""
 
@@ -65,7 +65,7 @@ def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, in
 
 
 def following(buf: Buffer, at: int, end: int, crc: int, size: int) -> tuple[int, int]:
-    """Trailer at ``at``, behind a deflate stream that gave ``size`` bytes with CRC-32 ``crc``.
+    """Trailer at ``at``, after a deflate stream that inflated to ``size`` bytes with CRC-32 ``crc``.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def following(buf: Buffer, at: int, end: int, crc: int, size: int) -> tuple[int,
 
 
 def behind_zero(buf: Buffer, at: int, end: int) -> int:
-    """Position behind the next zero byte; ``end + 1`` if there is none."""
+    """Position after the next zero byte; ``end + 1`` if there is none."""
     while at < end:
         if load8(buf, at) == 0:
             return at + 1

@@ -11,7 +11,7 @@
 
 In a wrapper of format 0 the header checksum covers the frame's magic too (KAFKA-3160: 60 40 1A), so with magic 0 it is
 not looked at; from 1 on it is. The content size is ignored. The content checksum has to be there and is not compared
-(other clients compare it). Bytes behind the first end mark are ignored (other clients read a second frame there). A
+(other clients compare it). Bytes after the first end mark are ignored (other clients read a second frame there). A
 missing end mark is an error, and so are linked blocks and dictionaries, which the lz4 library itself would take.
 """
 

@@ -7,7 +7,7 @@
     raw (librdkafka, franz-go): one raw block and nothing else
 
 A payload of fewer than 16 bytes, or with another magic, is one raw block. Where a chunk's length is 82 53 4E 41 a second
-header stands between two chunks, whose version has to be 1 or more. One to three bytes behind the last chunk are
+header stands between two chunks, whose version has to be 1 or more. One to three bytes after the last chunk are
 ignored. (If such an inner header has the length word but not the rest of the magic, snappy-java goes on or stops,
 depending on how many bytes its caller asks for at a time; that is an error here.)
 
@@ -64,9 +64,9 @@ def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, in
 
 
 def inflated_size(buf: Buffer, at: int, end: int) -> tuple[int, int]:
-    """Inflated size that the raw block [at, end) claims; a flaw where its elements cannot give so much.
+    """Inflated size that the raw block [at, end) claims; a flaw where its elements cannot produce so much.
 
-    The densest element is a copy of three bytes that gives 64.
+    The densest element is a copy of three bytes that produces 64.
     """
     size = 0
     shift = 0

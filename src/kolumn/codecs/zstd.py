@@ -37,7 +37,7 @@ def header(buf: Buffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
 
 
 def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, int, int, int]:
-    """Frame at ``at``, behind skippable ones; ``bound`` is its content size where it has one, else what its blocks can hold."""
+    """Frame at ``at``, after skippable ones; ``bound`` is its content size where it has one, else what its blocks can hold."""
     while end - at >= 8 and u32_little_at(buf, at) & 0xFFFFFFF0 == SKIPPABLE_MAGIC:
         size = u32_little_at(buf, at + 4)
         if size > end - at - 8:
@@ -99,7 +99,7 @@ def frame_header(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int]:
 
 
 def frame_blocks(buf: Buffer, at: int, end: int, maximum: int) -> tuple[int, int, int]:
-    """Walk the blocks of a frame: flaw, position behind the last one, bytes that they can inflate to."""
+    """Walk the blocks of a frame: flaw, position after the last one, bytes that they can inflate to."""
     bound = 0
     while True:
         if end - at < 3:

@@ -1,7 +1,7 @@
-"""Whose staging folder it is: a Spark job's is written by many processes, and one of them lives as long as the job does.
+"""Who owns a staging folder: many processes write a Spark job's, and one of them lives as long as the job does.
 
-A lock would have to be held by that one, and it may be a JVM. So a file says which process it is: number, time of its start, and the
-machine's boot and namespace in which the number means something. Where these are others' nothing can be told, and age decides.
+That process would have to hold a lock, and it may be a JVM. So a file names the process: its number, the time of its start, and the
+machine's boot and namespace in which the number means something. In another boot or namespace age decides.
 """
 
 import json
@@ -15,7 +15,7 @@ NAME = "owner"
 
 @dataclass(frozen=True)
 class Owner:
-    """A process, and where and since when it is one."""
+    """A process: its number, the time of its start, and the boot and namespace in which the number counts."""
 
     pid: int
     start: int
@@ -64,7 +64,7 @@ def _ancestors(pid: int) -> list[tuple[int, str]]:
 
 def _start(pid: int) -> int:
     state, *fields = _stat(pid)[1]
-    # A dead process whose parent has not asked for its end yet.
+    # A dead process whose parent has not collected it yet.
     return -1 if state in "ZX" else int(fields[18])
 
 

@@ -1,8 +1,8 @@
-"""What runs that were interrupted have left below a target, whichever writer it was: found, completed or undone, and told.
+"""What interrupted runs of any writer have left below a target: it is found, completed or undone, and reported.
 
-.kolumn-<run>.partial          on this machine (`kolumn.commit.run`): undone; its lock says whether the run is dead
-.kolumn-<run>.partial          behind a URL (`kolumn.commit.remote`): completed if it has a journal, removed when it is old
-.kolumn-<job>.<run>.partial    of a Spark job: on this machine its owner (`kolumn.commit.job_owner`) says whether it is dead; else the same
+.kolumn-<run>.partial          on this machine (`kolumn.commit.run`): undone; its lock tells whether the run is dead
+.kolumn-<run>.partial          at a URL (`kolumn.commit.remote`): completed if it has a journal, removed when it is old
+.kolumn-<job>.<run>.partial    of a Spark job: on this machine its owner (`kolumn.commit.job_owner`) tells whether it is dead; else the same
 _kolumn/                       of an export (`kolumn.commit.manifest`): intents are completed; staged files are removed
 """
 
@@ -44,7 +44,7 @@ class Leftover:
         The folder or file, or its URL.
     action : str
         What was done: "undone" (the target is as before that run), "completed" (as after it), "removed" (it had changed nothing),
-        "left" (its run lives, or nobody can tell), "failed" (it has to be done, and could not be).
+        "left" (its run lives, or may live), "failed" (it could not be done).
     detail : str
         In words: what it was, or why it is left.
     """
@@ -61,18 +61,18 @@ class Leftover:
 def tidy(target: keywords.Path, *, older_than_hours: float = OLD_HOURS, dry_run: bool = False) -> list[Leftover]:
     """Complete or undo what interrupted runs of any writer have left in a target, and in the topic-partition folders in it.
 
-    Only folders and files that Kolumn's writers make are looked at. What is of a run that lives, or might live, is left.
+    Only folders and files that Kolumn's writers make are touched. What belongs to a run that lives, or may live, is left.
 
     Parameters
     ----------
     target : str or PathLike
-        What the writer was given, a path or URL. Of the folder of a topic-partition or a segment file the folder that it is in is looked
-        at, too: that is where a run writes before it gives names.
+        The target of the writer, a path or URL. For the folder of a topic-partition, or a segment file, the folder around it is tidied
+        too: a run writes there before it names its files.
     older_than_hours : float
-        From which age on staged files of a run count as left where no lock or process tells: behind URLs, and of Spark jobs
-        whose driver was on another machine.
+        The age from which staged files count as left if no lock or process tells: at URLs, and of Spark jobs whose driver was on
+        another machine.
     dry_run : bool
-        Only say what would be done.
+        Only report what would be done.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def tidy(target: keywords.Path, *, older_than_hours: float = OLD_HOURS, dry_run:
     Raises
     ------
     ArgumentError
-        The target is a path where nothing is, or the age is negative. Behind a URL a folder without files is as good as none.
+        The target is a path where nothing is, or the age is negative. At a URL a folder without files does not exist.
     """
     if older_than_hours < 0:
         raise ArgumentError(f"older_than_hours={older_than_hours}: expected at least 0")
@@ -97,7 +97,7 @@ def tidy(target: keywords.Path, *, older_than_hours: float = OLD_HOURS, dry_run:
 
 
 def recover(root: str, own: str = "") -> None:
-    """What a Spark job, or a run behind a URL, begins with: the same in one folder, but for exports.
+    """Tidy one folder before a Spark job, or a run at a URL, begins; exports are left out.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def _folders(root: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _How:
-    """How leftovers are dealt with: seconds after which they are old, whether nothing is changed, and whether a failure ends it."""
+    """How leftovers are handled: seconds after which they are old, whether nothing is changed, and whether a failure ends it."""
 
     old: float
     dry_run: bool
@@ -142,12 +142,12 @@ class _How:
     own: str = ""
 
     def runs(self, root: str) -> Iterator[Leftover]:
-        """Deal with staging folders in a folder."""
+        """Complete, undo or remove the staging folders in a folder."""
         try:
             names = [one.name for one in storage.listing(root) if one.is_folder] if storage.look(root) is not None else []
         except KolumnError as error:
             names = []
-            # Whether it can be written to, a run's first file will tell.
+            # A run's first file will show whether the folder can be written to.
             if not self.strict:
                 yield Leftover(root, "failed", str(error))
         for name in names:
@@ -206,7 +206,7 @@ class _How:
         return "removed", f"staged files of a run, the newest {_span(age)} old"
 
     def exports(self, root: str) -> Iterator[Leftover]:
-        """Deal with what exports have left in a folder."""
+        """Complete or remove what exports have left in a folder."""
         there = storage.look(storage.within(root, FOLDER))
         if there is None or not there.is_folder:
             return

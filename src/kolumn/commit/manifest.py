@@ -1,8 +1,8 @@
-"""What an export has put into its target: numbered manifests, and how a run becomes part of the target or leaves no trace.
+"""What an export has put into its target: numbered manifests, by which a run becomes part of the target or leaves no trace.
 
-    _kolumn/staging/<run>/…          files of attempts, good and bad; readers of Parquet pass over names with an underscore
-    _kolumn/<number>.intent.json     which staged files belong where, and the manifest to be; from here on the run only goes forward
-    _kolumn/<number>.json            written last: the run is in
+    _kolumn/staging/<run>/…          files of attempts, good and bad; readers of Parquet skip names with an underscore
+    _kolumn/<number>.intent.json     which staged files belong where, and the next manifest; from here on the run only goes forward
+    _kolumn/<number>.json            written last: the run is part of the target
 
 A run that finds an intent without its manifest finishes it first, so a driver may die at any moment. Others may be able to write to a
 target: an intent moves files from an export's staging folder to an export's places, or it is refused.
@@ -47,10 +47,10 @@ class Manifest:
     settings : dict
         What has to be the same in every run: columns, ranges, partitioning.
     partitions : dict
-        For each topic, for each partition (as text, as JSON has it): ``first`` offset and ``next``, the offset where the next
+        For each topic, for each partition (as text, since JSON's keys are): ``first`` offset and ``next``, the offset where the next
         run starts, and ``rows``.
     topics : dict
-        The id of each topic, where the log says it.
+        The id of each topic, where the log has it.
     files : list of dict
         Of the last run: ``path`` below the target, ``topic``, ``partition``, ``rows``, ``first`` and ``last`` offset.
     """
@@ -63,12 +63,12 @@ class Manifest:
     topics: dict[str, str] = field(default_factory=dict)
 
     def next_offset(self, topic: str, partition: int) -> int | None:
-        """Where the next run starts in a partition; None for one that is not in yet."""
+        """Where the next run starts in a partition; None for a partition that is new."""
         known = self.partitions.get(topic, {}).get(str(partition))
         return None if known is None else known["next"]
 
     def after(self, files: list[dict[str, Any]]) -> "Manifest":
-        """The manifest when these files are in too."""
+        """The manifest with these files added."""
         partitions = {topic: {number: dict(entry) for number, entry in numbers.items()} for topic, numbers in self.partitions.items()}
         for file in files:
             new = {"first": file["first"], "next": file["last"] + 1, "rows": 0}
@@ -95,7 +95,7 @@ class Target:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other exports away from the target; on file systems of this machine, which tell when a process that locks something is dead.
+        """Keep other exports away from the target; on file systems of this machine, which drop the locks of dead processes.
 
         Raises
         ------
@@ -142,7 +142,7 @@ class Target:
         return Manifest(**found)
 
     def publish(self, manifest: Manifest, moves: dict[str, str]) -> None:
-        """Make staged files part of the target, in a way that the next run can finish if this process dies on the way.
+        """Make staged files part of the target, such that the next run can finish it if this process dies in between.
 
         Raises
         ------
@@ -154,7 +154,7 @@ class Target:
         storage.forget(self.files)
         lost = next((staged for staged in moves if not self._has(staged)), None)
         if lost is not None:
-            raise KolumnError(f"{self.path(lost)} is not there any more: somebody has removed it. Nothing was exported: run it again")
+            raise KolumnError(f"{self.path(lost)} no longer exists: it was removed. Nothing was exported: run it again")
         if {name, _name(manifest.number)} & self._names():
             raise self._not_alone()
         self._write(name, intent)
@@ -164,16 +164,16 @@ class Target:
         self._forward(intent)
 
     def sweep(self, old: float = OLD_HOURS * 3600) -> None:
-        """Remove what runs staged that died before their intent; after `open`.
+        """Remove the staged files of runs that died before their intent; after `open`.
 
-        Where the lock says that no other run is alive that is all, else what is older than so many seconds.
+        If the lock shows that no other run is alive, all are removed, otherwise those older than so many seconds.
         """
         for name in self._staged():
             if self._left(name, old) == "":
                 self._remove_staged(name)
 
     def settle(self, old: float, dry_run: bool) -> Iterator[tuple[str, str, str]]:
-        """Finish intents and remove what is left of staged files, and tell of each: its name, what was done, in words why."""
+        """Finish intents and remove what is left of staged files; yields for each its name, what was done, and why in words."""
         needed = set()
         for name in self._intents():
             moves = self._checked(name, self._read(name))["moves"]
@@ -222,7 +222,7 @@ class Target:
         return KolumnError(f"{self.root}: another export has written to it meanwhile. Nothing of this one is in it: run it again, alone")
 
     def _finish(self, name: str) -> None:
-        """Publish what an intent says, unless its manifest is there: then only its run's end is missing."""
+        """Carry out an intent, unless its manifest exists: then only the end of its run is missing."""
         intent = self._checked(name, self._read(name))
         if name.replace(".intent", "") in self._names():
             self._end(name, intent["moves"])
@@ -259,7 +259,7 @@ class Target:
             self.discard(run)
 
     def _checked(self, name: str, intent: dict[str, Any]) -> dict[str, Any]:
-        """An intent, if it can be one of an export. Whoever may write to a target could have put it there."""
+        """An intent, if an export can have written it. Anybody who may write to the target could have put it there."""
         moves, manifest = intent.get("moves"), intent.get("manifest")
         wrong = None
         if not isinstance(moves, dict) or not isinstance(manifest, dict) or manifest.get("number") != int(name.partition(".")[0]):
@@ -278,7 +278,7 @@ class Target:
         return found
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
-        """Under its name only when it is complete."""
+        """Write a file that has its name only when it is complete."""
         draft = self.path(f"{FOLDER}/staging/{name}")
         self.files.create_dir(self.path(f"{FOLDER}/staging"), recursive=True)
         with self.files.open_output_stream(draft) as stream:

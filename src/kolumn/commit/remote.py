@@ -1,13 +1,13 @@
-"""The commit of a run whose target is behind a URL: a journal that is carried out, by the run or by whoever comes after it.
+"""The commit of a run whose target is at a URL: a journal that is carried out, by the run or by a later one.
 
     <root>/.kolumn-<run>.partial/     no reader takes a hidden folder for a topic-partition or for data
-        …/…          what is written
-        redo.json    written when all of that is complete: which file gets which name, and which older files go
+        …/…          the files that are written
+        redo.json    written when all of them are complete: which file gets which name, and which older files are removed
 
-Without the journal nothing has changed but what is in this folder. With it the run only goes forward: files get their names, older
-files go, the journal goes, the folder goes. Each of these steps may be made twice, even by two runs at once, so nobody needs to know
-whether the first one is dead: object stores have no locks. Others may be able to write to a target: a journal gives segments' names
-to a run's own files and removes segments of topic-partitions, or it is refused.
+Before the journal is written, only this folder has changed. With it the run only goes forward: files get their names, older files
+are removed, then the journal, then the folder. Each of these steps may be made twice, even by two runs at once, so nobody needs to know
+whether the first run is dead: object stores have no locks. Others may be able to write to a target: a journal may give segments' names
+to a run's own files and remove segments of topic-partitions; any other journal is refused.
 """
 
 import json
@@ -31,7 +31,7 @@ _STAGED = re.compile(rf"(?:files|[0-9a-f]{{32}})/(?:{_NAME})?{_SEGMENT}", re.DOT
 _FINAL = re.compile(rf"(?:{_NAME})?{_SEGMENT}", re.DOTALL)
 _GONE = re.compile(rf"{_NAME}{_SEGMENT}", re.DOTALL)
 OLD_HOURS = 24.0
-"""From when on staged files whose run can't be told dead are taken to be left. No job should be without a new one for so long."""
+"""Age from which staged files count as left if it is not known whether their run is dead. No job should write no file for so long."""
 _VERSION = 1
 _BLOCK = 8 << 20
 
@@ -44,7 +44,7 @@ def new_folder(root: str, job: str = "") -> str:
 
 
 def commit(root: str, folder: str, moves: list[tuple[str, str]], gone: Iterable[str] = ()) -> None:
-    """Give staged files their names, while others go.
+    """Give staged files their names, and remove others.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ def commit(root: str, folder: str, moves: list[tuple[str, str]], gone: Iterable[
     folder : str
         The run's staging folder, in the root.
     moves : list of (str, str)
-        Names of staged files and what they are going to be called, in the order in which they may appear.
+        Names of staged files and their final names, in the order in which they may appear.
     gone : iterable of str
-        Files that go, or are replaced.
+        Files that are removed or replaced.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def commit(root: str, folder: str, moves: list[tuple[str, str]], gone: Iterable[
             raise KolumnError(f"{place}: cannot be written: it is a file, and a folder was to be there")
     for _, final in moves:
         if final not in replaced and storage.look(final) is not None:
-            raise ArgumentError(f"{final} is there already: another run has made it meanwhile")
+            raise ArgumentError(f"{final} is there already: another run has made it")
     content = {
         "version": _VERSION,
         "moves": {_below(folder, staged): _below(root, final) for staged, final in moves},
@@ -117,14 +117,14 @@ def complete(root: str, folder: str) -> int:
 
 
 def withdraw(root: str, folder: str) -> None:
-    """Take the names back that a run which failed has given. What replaces older files stays: a later run completes it."""
+    """Take back the names that a failed run has given. Files that replace older ones stay: a later run completes the commit."""
     with suppress(KolumnError):
         if not pending(folder):
             return
         content = read(folder)
         if content["gone"]:
             return
-        # Killed on this way back, the journal is still whole, and the next run goes forward.
+        # If this is killed, the journal is still whole, and the next run goes forward.
         for staged, final in reversed(content["moves"].items()):
             draft, place = storage.within(folder, staged), storage.within(root, final)
             if storage.look(place) is None:
@@ -145,7 +145,7 @@ def discard(folder: str) -> None:
 
 
 def read(folder: str) -> dict[str, Any]:
-    """The journal of a run, checked: whoever may write to a target could have put it there."""
+    """The journal of a run, checked: anybody who may write to the target could have put it there."""
     name = storage.within(folder, JOURNAL)
     try:
         content = json.loads(storage.read_bytes(name) or b"")
@@ -193,7 +193,7 @@ def _name(staged: str, final: str, replaces: bool) -> None:
             raise
         # Another run has given it its name meanwhile.
         if storage.look(final) is None:
-            raise KolumnError(f"{final}: cannot be written: {staged} is not there any more: somebody has removed it") from None
+            raise KolumnError(f"{final}: cannot be written: {staged} no longer exists: it was removed") from None
 
 
 def _same(one: str, other: str) -> bool:

@@ -1,14 +1,14 @@
-"""One run of a writer: everything that it has made appears when it ends, or nothing does, whatever stops it and whenever.
+"""One run of a writer: all of its files appear when it ends, or none does, whatever stops it and whenever.
 
     <root>/.kolumn-<run>.partial/     mode 0700; no reader takes a hidden folder for a topic-partition or for data
         lock        the run holds it (flock) as long as it lives: a folder whose lock nobody holds is a leftover
-        files/…     what is written, as it is going to lie below the root
-        journal     written before the first name is given, removed after the last: which files, by inode, size and time
-        replaced/…  what the run replaces or removes
+        files/…     the files that are written, laid out as below the root
+        journal     written before the first file is named, removed after the last: which files, by inode, size and time
+        replaced/…  the files that the run replaces or removes
 
-A run that dies before its journal is gone is undone by the next one below the same root: files that are what the journal says are removed,
-those that they replaced come back. The lock, not a process number, says who is dead: it holds across containers, and on network
-file systems that have locks. Where there are none, a run can't be told dead and its folder stays.
+A run that dies before it removes its journal is undone by the next run below the same root: files that match the journal are removed,
+those that they replaced come back. The lock, not a process number, shows which run is dead: it works across containers, and on network
+file systems that have locks. Without locks it is not known whether a run is dead, and its folder stays.
 """
 
 import errno
@@ -32,7 +32,7 @@ from kolumn.source.storage import logs_last
 
 REPLACED = "replaced"
 REDO = "redo.json"
-"""The journal of a run behind a URL (`kolumn.commit.remote`), which may be of a file system that this machine has too."""
+"""The journal of a run at a URL (`kolumn.commit.remote`), which may be of a file system that this machine has too."""
 _LEFTOVER = re.compile(r"\.kolumn-[0-9a-f]{32}\.partial")
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 _TRIES = 100
@@ -77,7 +77,7 @@ class Commit:
             self._discard()
 
     def place(self, final: Path) -> Path:
-        """Where to write what is going to be called so below the root, a file or a folder; the folder that it is in is made."""
+        """Where to write the file or folder that gets this name below the root; its parent folder is made."""
         leaving = {*self._removed, *(one.parent for one in self._removed)}
         if leaving.isdisjoint((final, *final.parents)):
             refuse_existing(final, self.replace)
@@ -87,7 +87,7 @@ class Commit:
         return staged
 
     def remove(self, final: Path) -> None:
-        """Let a file or a link go when the run ends, and its folder, if nothing else is in it."""
+        """Remove a file or a link when the run ends, and its folder, if nothing else is in it."""
         self._removed.append(final)
         with writing(final):
             self._start()
@@ -175,18 +175,18 @@ def refuse_existing(final: Path, replace: bool = False) -> None:
 
 
 def leftovers(root: Path) -> list[Path]:
-    """Staging folders of runs below a folder, dead or alive; of those that write below it as a path of this machine."""
+    """Staging folders of runs below a folder, dead or alive; only of runs that write to it as a path of this machine."""
     try:
         with os.scandir(root) as found:
             names = sorted(one.name for one in found if _LEFTOVER.fullmatch(one.name))
     except OSError:
-        # Whether it can be written to, the first file will tell.
+        # The first file will show whether the folder can be written to.
         return []
     return [root / name for name in names if not os.path.lexists(root / name / REDO)]
 
 
 def remove_leftovers(root: Path) -> None:
-    """Undo and remove what runs that are dead have left below a folder, this user's.
+    """Undo and remove what this user's dead runs have left below a folder.
 
     Raises
     ------
@@ -198,9 +198,9 @@ def remove_leftovers(root: Path) -> None:
 
 
 def settle(folder: Path, root: Path, dry_run: bool = False) -> tuple[str, str]:
-    """Undo and remove what a run left, if it is dead: what was done, or with ``dry_run`` would be, and in which words to say it.
+    """Undo and remove what a run left, if it is dead. Returns what was done, or with ``dry_run`` would be, and a sentence about it.
 
-    The first is "undone" where files had their names, "removed" where none had, or "left".
+    The first is "undone" if files had their names, "removed" if none had, or "left".
 
     Raises
     ------
@@ -253,7 +253,7 @@ def _new_folder(root: Path) -> tuple[Path, int]:
 
 
 def _claim(folder: Path, dry_run: bool = False) -> int | str:
-    """The lock of a folder whose run is dead; else why it is left: its run lives, it is another user's, or can't be told dead."""
+    """The lock of a folder whose run is dead; else why it is left: its run lives or may live, or it is another user's."""
     try:
         found = os.lstat(folder)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
@@ -272,7 +272,7 @@ def _claim(folder: Path, dry_run: bool = False) -> int | str:
 
 
 def _moves(staged: Path, final: Path) -> Iterator[tuple[Path, Path]]:
-    """What gets which name: whole folders where nothing is, logs after their indexes elsewhere."""
+    """Which file gets which name: whole folders if nothing has their name, else single files, logs after their indexes."""
     with os.scandir(staged) as found:
         entries = sorted(found, key=lambda one: logs_last(one.name))
     for one in entries:
@@ -284,16 +284,16 @@ def _moves(staged: Path, final: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def _name_new(staged: Path, final: Path) -> None:
-    """Name a file without ever taking a name away from another."""
+    """Name a file without ever taking a name from another file."""
     try:
         os.link(staged, final)
     except FileExistsError as error:
-        raise ArgumentError(f"{final} is there already: another run has made it meanwhile") from error
+        raise ArgumentError(f"{final} is there already: another run has made it") from error
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
         if os.path.lexists(final):
-            raise ArgumentError(f"{final} is there already: another run has made it meanwhile") from error
+            raise ArgumentError(f"{final} is there already: another run has made it") from error
         os.rename(staged, final)
     else:
         os.unlink(staged)
@@ -309,7 +309,7 @@ def _second_name(final: Path, kept: Path) -> None:
 
 
 def _identity(path: str | Path) -> list[int] | None:
-    """What stays the same when a file gets another name; None where there is none."""
+    """What stays the same when a file gets another name; None if there is no file."""
     try:
         found = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -331,7 +331,7 @@ def _write_journal(folder: Path, removed: list[str]) -> None:
 
 
 def _undo(folder: Path, root: Path) -> None:
-    """Take the names back that a run has given, as its journal says; a part of it may have been done before."""
+    """Take back the names that a run has given, by its journal; a part of that may have been done before."""
     files, folders, removed = _journal(folder, root)
     parents = {(root / name).parent for name in (*files, *removed)}
     for name, identity in files.items():
@@ -344,7 +344,7 @@ def _undo(folder: Path, root: Path) -> None:
             os.unlink(final)
     for name in reversed(folders):
         if not (folder / FILES / name).exists():
-            # It has this name now, and goes unless somebody has put something into it.
+            # It has this name now, and is removed unless something was put into it.
             with suppress(OSError):
                 os.rmdir(root / name)
     for name in removed:
@@ -359,7 +359,7 @@ def _undo(folder: Path, root: Path) -> None:
 
 
 def _journal(folder: Path, root: Path) -> tuple[dict[str, Any], list[str], list[str]]:
-    """The files and folders of a run that was giving names, and what it removed; none where it was not.
+    """The files and folders of a run that was naming files, and what it removed; empty if it was not.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Files on their way to disk: written under a name that no reader takes, synced, then called what they are to be called.
+"""Files on their way to disk: written under a name that readers ignore, synced, then renamed to their final name.
 
 Every file that Kolumn makes on this machine is a `StagedFile`. It lies in a folder of a `kolumn.commit.run.Commit`, or of a Spark job.
 """
@@ -17,20 +17,20 @@ from kolumn.errors import KolumnError
 
 PARTIAL = ".partial"
 FILES = "files"
-"""Folder in a staging folder in which files lie as they are going to lie below the target."""
+"""Folder in a staging folder in which files are laid out as below the target."""
 _BUFFER = 1 << 18
 _STAGED = re.compile(r"\.kolumn-(?:[a-z]+\.)?[0-9a-f]{32}\.partial/(?:files|[0-9a-f]{32})/")
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 
 
 def final_name(path: str | os.PathLike[str]) -> str:
-    """What a staged file is going to be called, for messages; other names stay."""
+    """The final name of a staged file, for messages; other names stay."""
     return _STAGED.sub("", os.fspath(path)).removesuffix(PARTIAL)
 
 
 @contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn an `OSError` into a `KolumnError` that names the file as it is going to be called."""
+    """Turn an `OSError` into a `KolumnError` with the file's final name."""
     try:
         yield
     except OSError as error:
@@ -86,7 +86,7 @@ class StagedFile:
         return view.nbytes
 
     def flush(self) -> None:
-        """Hand what waits to the operating system."""
+        """Hand buffered bytes to the operating system."""
         waiting, self._waiting = self._waiting, bytearray()
         self._out(memoryview(waiting))
 
@@ -100,7 +100,7 @@ class StagedFile:
             os.rename(self._draft, self.path)
 
     def abandon(self) -> None:
-        """Let go of the file; unless it is complete it stays a partial one. What is written from here on, like a footer, is thrown away."""
+        """Close the file; unless it is complete it stays a partial one. What is written after this, like a footer, is discarded."""
         with suppress(OSError):
             self._close()
 

@@ -1,4 +1,4 @@
-"""One commit at a time to a folder of this machine: what is asked before it, like where a log ends, still holds when names are given."""
+"""One commit at a time to a folder of this machine: what a run checks first, like where a log ends, still holds when it names files."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ WAIT_S = 60.0
 
 @contextmanager
 def committing(root: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which goes when this process does; where the folder or its file system has none, nothing is held.
+    """Hold the lock of a folder, which ends with this process; nothing is held if the folder is missing or its file system has no locks.
 
     Raises
     ------
@@ -24,7 +24,7 @@ def committing(root: Path) -> Iterator[None]:
     try:
         folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
-        # Not there yet, or not to be opened: the commit will tell.
+        # It is missing or can't be opened: the commit will report that.
         yield
         return
     try:

@@ -1,4 +1,4 @@
-"""`clean`: old records go by age, from the head of the log, as the enriched format's document has it.
+"""`clean`: old records are dropped by age from the head of the log, as the enriched format's document describes.
 
 segment 0      segment 1                    segment 2
 |--- old ---|  |--- old ---|--- young ---|  |--- young ---|
@@ -75,10 +75,10 @@ def clean(
 ) -> Cleaning:
     """Drop what is older than a topic's retention from the head of its partitions, the active segment included.
 
-    Whole segments go while their last time is old. In the first that stays the index is searched for the first young entry, and the
-    file is cut there; records behind it stay whatever their times. Indexes are hints: the headers between two of its entries have
-    the last word, and where there is no sane index with times, as in shipped formats, the headers alone. Entries without a
-    timestamp are as old as their neighbours in front; a segment without any is as old as its file.
+    Whole segments are dropped while their last time is old. In the first that stays the index is searched for the first young entry, and
+    the file is cut there; records after it stay whatever their times. Indexes are hints: the headers between two of their entries decide,
+    and without a valid index with times, as in shipped formats, the headers alone. Entries without a timestamp are as old as the entries
+    before them; a segment without any timestamp is as old as its file.
 
     Parameters
     ----------
@@ -138,10 +138,10 @@ def _clean(places: dict[Segment, str], target: keywords.Path, limit: int, interv
 
 
 def _first_young(segment: Segment, limit: int) -> int | None:
-    """Position of the first entry that is not older than ``limit``; None where all are, and the segment is not empty.
+    """Position of the first entry that is not older than ``limit``; None if all are older, and the segment is not empty.
 
-    Where damage breaks the chain of entries, and a young one is found after it, that is the last entry before the damage: whether
-    what is damaged is old can't be told.
+    If damage breaks the chain of entries and a young entry is found after it, the position is that of the last entry before the damage:
+    it can't be told whether the damaged bytes are old.
     """
     with SegmentFile(segment) as file:
         start, timed = _old_head(file, limit), False
@@ -161,13 +161,13 @@ def _first_young(segment: Segment, limit: int) -> int | None:
 
 
 def _is_young_after(file: SegmentFile, position: int, limit: int) -> bool:
-    """Whether an entry after damage is young; a tail has none."""
+    """Whether an entry after damage is young; a tail has no entries."""
     headers = entry_rows(file, Options(format=file.segment.format, check_crcs=False, errors="skip"))
     return any(((rows[:, table.POSITION] >= position) & (rows[:, table.MAX_TIMESTAMP] >= limit)).any() for rows in headers)
 
 
 def _old_head(file: SegmentFile, limit: int) -> int:
-    """Position of the last entry up to which all are old as the index of an enriched segment says it, and the log agrees."""
+    """Position of the last entry up to which all are old by the index of an enriched segment, if the log agrees."""
     segment = file.segment
     if not layouts.FORMATS[file.format].timed_index or segment.base_offset is None:
         return 0
@@ -188,7 +188,7 @@ def _old_head(file: SegmentFile, limit: int) -> int:
 
 
 def _from(segment: Segment, start: int, place: Path, interval: int) -> None:
-    """The segment from an entry on, with new indexes; as it is, where that is its first."""
+    """The segment from an entry on, with new indexes; unchanged if that entry is its first."""
     if start == 0:
         copy_segment(segment, place)
         return

@@ -112,8 +112,8 @@ def compact(
     source
         As of `kolumn.scan`, with whole topic-partitions.
     target : str or PathLike
-        A folder, in which each segment comes to ``<topic>-<partition>/<name>.log``, or for segments of one topic-partition that folder
-        itself if it is called so.
+        A folder, in which each segment is written to ``<topic>-<partition>/<name>.log``. For segments of one topic-partition it may be that
+        folder itself, if it has its name.
     format, index_interval_bytes
         As of `kolumn.write`.
     delete_retention_ms, now : int
@@ -123,10 +123,10 @@ def compact(
     include_active : bool
         Clean the last segment too: for logs that no broker writes to any more.
     merge_bytes : int, optional
-        Put compressed message sets in a row together up to this size, inflated. By default enriched ones, up to 1 MiB, as their
-        document wants it.
+        Merge neighbouring compressed message sets up to this decompressed size. By default enriched ones up to 1 MiB, as their
+        document asks.
     producer_id_expiration_ms : int
-        ``producer.id.expiration.ms`` of the broker: producers that were silent for so long need no last batch.
+        ``producer.id.expiration.ms`` of the broker: the last batch of a producer that was silent for longer is not kept.
     errors, check_crcs, replicas, topic, partition, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress
         As of `kolumn.scan`, and what they raise too.
 
@@ -228,12 +228,12 @@ class Plan:
     end: int
 
     def round(self, how: Settings, latest: LatestOffsets, observed: frozenset[int] = frozenset()) -> Round:
-        """The round, in which a batch of the transactions of the producers ``observed`` was met."""
+        """The round; a batch of the current transaction of each of the producers ``observed`` was seen."""
         return Round(latest, self.transactions, self.producers, how.first_dirty, self.end, how.now, how.retention_ms, set(observed))
 
 
 def plan_partition(segments: list[Segment], how: Settings, include_active: bool) -> Plan:
-    """Look at the headers of a topic-partition and decide what is cleaned."""
+    """Read the headers of a topic-partition and decide what is cleaned."""
     transactions = transactions_of(segments, how.options)
     producers = Producers(how.expiration_ms, how.now)
     last = [-1] * len(segments)
@@ -268,7 +268,7 @@ def last_keys(segment: Segment, round: Round, how: Settings) -> Iterator[tuple[p
 
 
 def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: Settings) -> Compaction:
-    """Write what is left of a segment. Its name is left to the caller."""
+    """Write what is left of a segment. The caller names the file."""
     done = Compaction(bytes=segment.size)
     number = layouts.FORMAT_NAMES.index(segment.format)
     enriched = layouts.FORMATS[number].timed_index
@@ -285,7 +285,7 @@ def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: b
 
 
 def copy_segment(segment: Segment, place: Path) -> None:
-    """Copy a segment as it is, with its side files, to where `outgoing` or a Spark job has it written.
+    """Copy a segment unchanged, with its side files, to where `outgoing` or a Spark job writes it.
 
     Raises
     ------

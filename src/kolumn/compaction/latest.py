@@ -1,4 +1,4 @@
-"""Which records are the last of their key: the offset map of Kafka's cleaner, turned round (``Cleaner.buildOffsetMap``)."""
+"""Which records are the last of their key: the inverse of the offset map of Kafka's cleaner (``Cleaner.buildOffsetMap``)."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 CONSOLIDATE = 1 << 20
-"""Keys that wait until they are put together with the others."""
+"""Keys that are collected before they are merged with the others."""
 
 
 class LatestOffsets:
     """Last offset of each key of the records that were added.
 
-    Memory: the keys that differ, and at most `CONSOLIDATE` records. A record is the last of its key if its offset is a last one, since
-    offsets are given once: what is kept in the end are offsets alone.
+    Memory: the distinct keys, and at most `CONSOLIDATE` records. Offsets are unique, so a record is the last of its key if its offset is
+    in the set of last offsets: in the end only that set is kept.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class LatestOffsets:
 
     @classmethod
     def of(cls, offsets: Any) -> "LatestOffsets":
-        """From last offsets that somebody else has found, sorted."""
+        """From sorted last offsets that were found elsewhere."""
         made = cls()
         made._offsets = offsets
         return made
@@ -58,7 +58,7 @@ class LatestOffsets:
         return self._offsets
 
     def known(self, keys: pa.Array) -> Any:
-        """Flags of the keys that are there at all."""
+        """Flags of the keys that have been added."""
         return np.asarray(pc.is_in(keys, self.table()["key"].combine_chunks()))
 
     def is_latest(self, offset: Any) -> Any:

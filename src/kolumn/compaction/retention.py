@@ -16,7 +16,7 @@ from kolumn.transactions.states import ABORTED, Transactions
 class Producers:
     """The last batch of each producer that is still active: it stays, if need be without records, for its sequence.
 
-    ``ProducerStateManager``: a data batch of a new epoch begins anew, a marker of a new epoch leaves no data batch.
+    ``ProducerStateManager``: a data batch of a new epoch replaces the last one, a marker of a new epoch removes it.
     """
 
     expiration_ms: int
@@ -64,7 +64,7 @@ class Round:
     now, retention_ms : int
         Time of the round; how long tombstones stay.
     observed : set of int
-        Producers of whose current transaction a batch was met.
+        Producers of whose current transaction a batch was seen.
     """
 
     latest: LatestOffsets
@@ -111,7 +111,7 @@ class Round:
         ----------
         piece : Piece
         discard : bool array
-            Of each entry: none of its records stays.
+            For each entry: whether all of its records are dropped.
         legacy_deletes : bool
             Whether tombstones of formats without a delete horizon stay.
         """

@@ -1,4 +1,4 @@
-"""What is left of entries is written: as it was where nothing went, else anew (``MemoryRecords.filterTo``)."""
+"""What is left of entries is written: unchanged if no record was dropped, else encoded again (``MemoryRecords.filterTo``)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -112,9 +112,9 @@ def _rebuilt(records: pa.RecordBatch, source: Any, kept: Any, horizon: Any, roun
     rows = source.copy()
     rows[:, table.COUNT] = kept
     some = kept > 0
-    behind = first + kept - 1
+    last = first + kept - 1
     if messages:
-        rows[some, table.BASE_OFFSET], rows[some, table.LAST_OFFSET] = given.offset[first[some]], given.offset[behind[some]]
+        rows[some, table.BASE_OFFSET], rows[some, table.LAST_OFFSET] = given.offset[first[some]], given.offset[last[some]]
     elif layouts.holds_records(how.layout):
         set_before = rows[:, table.DELETE_HORIZON] == 1
         rows[some & ~set_before, table.BASE_TIMESTAMP] = given.timestamp[first[some & ~set_before]]

@@ -1,1 +1,1 @@
-"""From one format to another: `losses` says what can't come along, `retarget` changes records, `regroup` makes entries of them."""
+"""From one format to another: `losses` lists what is lost, `retarget` changes records, `regroup` makes entries of them."""

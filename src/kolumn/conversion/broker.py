@@ -43,7 +43,7 @@ class Assignment:
     ----------
     data : bytes
     next_offset : int
-        Behind the last record.
+        The offset after the last record.
     in_place : int
         Entries of which offsets alone were changed, eight bytes each; their checksums do not cover those.
     inflations, compressions : int
@@ -83,7 +83,7 @@ class Mirrored:
     ----------
     data : bytes
     passed_on : int
-        Wrappers without keys, which went on as they were but for a bit.
+        Wrappers without keys, in which only one bit was changed.
     inflations, compressions : int
         How many payloads went through a codec, either way.
     """
@@ -104,17 +104,17 @@ def assign_offsets(
     noncontiguous: Literal["reassign", "reject"] = "reassign",
     timestamp: int | None = None,
 ) -> Assignment:
-    """Give entries that a producer sent their offsets, in the log's message format.
+    """Assign offsets to entries that a producer sent, in the log's message format.
 
-    Batches, messages and enriched wrappers that stay in their format get an offset and nothing else, and are not inflated, but for
-    enriched wrappers that do not say how many messages they have. Wrappers of format 1 are inflated once, to see that their inner
-    offsets are 0, 1, 2 …; then they too get an offset and nothing else. Wrappers of format 0 are always written anew, with
+    Batches, messages and enriched wrappers that stay in their format get an offset and nothing else, and are not decompressed, except
+    enriched wrappers without a count of their messages. Wrappers of format 1 are decompressed once, to check that their inner
+    offsets are 0, 1, 2 …; then they too get an offset and nothing else. Wrappers of format 0 are always encoded again, with
     absolute offsets.
 
     Parameters
     ----------
     entries : bytes
-        One behind the other; offsets in them have no meaning but relative to each other.
+        One after the other; offsets in them have no meaning but relative to each other.
     next_offset : int
         Of the first record.
     magic : int, optional
@@ -122,10 +122,11 @@ def assign_offsets(
     format : str
         "kafka" or a draft.
     noncontiguous : str
-        Wrappers with other inner offsets, as mirrors of compacted topics send them: "reassign" writes them anew, which is what
+        Wrappers with other inner offsets, as mirrors of compacted topics send them: "reassign" encodes them again, which is what
         KIP-31 chose, "reject" raises.
     timestamp : int, optional
-        The broker's time in ms for records that have none and are converted to a format that has, as LogAppendTime; else they get -1.
+        The broker's time in ms, as LogAppendTime, for records without a timestamp that are converted to a format with timestamps. By
+        default they get -1.
 
     Returns
     -------
@@ -136,7 +137,7 @@ def assign_offsets(
     ArgumentError
         Options that make no sense, rejected offsets, records that the log's format can't hold.
     CorruptBatchError, FormatError, LimitError
-        Damaged entries; offsets are given to all of them or none.
+        Damaged entries; all entries get offsets, or no entry does.
     """
     if noncontiguous not in _CHOICES:
         raise ArgumentError(f"noncontiguous={noncontiguous!r}: expected one of {', '.join(_CHOICES)}")
@@ -177,9 +178,9 @@ def for_fetch(entries: bytes, magic: int, format: keywords.Format = "kafka") -> 
 def mirror(entries: bytes) -> Mirrored:
     """Enriched entries for another cluster.
 
-    Where a wrapper says that none of its messages has a key, its payload is passed on as it is, and its relative offsets are no longer
-    honoured: the other cluster's broker gives it an offset, and its messages count from that without holes. Other wrappers
-    are inflated, since a mirror needs keys to find partitions, and written anew with offsets 0, 1, 2 …
+    If a wrapper's header says that its messages have no keys, its payload is passed on unchanged, and its relative offsets are no longer
+    honoured: the other cluster's broker assigns it an offset, and its messages count from that without holes. Other wrappers
+    are decompressed, since a mirror needs keys to find partitions, and encoded again with offsets 0, 1, 2 …
 
     Raises
     ------
@@ -253,11 +254,11 @@ class _Assigner:
         return self._written(piece, how)
 
     def rewritten(self, row: Any) -> bytes:
-        """A wrapper inflated and written anew."""
+        """A wrapper, decompressed and encoded again."""
         return self._written(self._inflated(row), settings(self.format, int(row[table.MAGIC]), "none", None, 2**31 - 1, None))
 
     def _patched(self, row: Any, first: int, count: int) -> bytes:
-        """The entry as it is but for its offset, which is ``first`` behind the next one."""
+        """The entry with another offset, which is the next one plus ``first``."""
         start = int(row[table.POSITION])
         data = bytearray(self.source[start : start + int(row[table.SIZE])])
         memory.put64(data, 0, self.next + first)
@@ -288,7 +289,7 @@ class _Assigner:
         return False
 
     def _written(self, piece: Piece, how: Settings) -> bytes:
-        """The entry written anew."""
+        """The entry, encoded again."""
         count = int(piece.counts[0])
         offsets = pa.array(np.arange(self.next, self.next + count), pa.int64())
         records = piece.records.set_column(piece.records.schema.get_field_index("offset"), "offset", offsets)

@@ -47,7 +47,7 @@ class Conversion:
     copied : int
         Batches that went over byte for byte.
     lost : Losses
-        What did not come along, by name, as `losses` lists it, and how often.
+        What was lost, by the names that `losses` lists, and how often.
     skipped : Skipped
         What ``errors="skip"`` left out: the damaged stretches that `kolumn.verify` finds, their bytes and records.
     damage : list of CorruptBatchError
@@ -126,7 +126,7 @@ def convert(
         As of `kolumn.scan`.
     target : str or PathLike
         A segment file (``*.log``) where the source is one segment; else a folder, in which each segment comes to
-        ``<topic>-<partition>/<name>.log``. No file is written over. All segments appear when the last one is complete; behind a URL
+        ``<topic>-<partition>/<name>.log``. No file is overwritten. All segments appear when the last one is complete; at a URL
         each does when it is.
     format, magic
         Of the target, as of `kolumn.write`: "kafka" with 0, 1 or 2, or a draft.
@@ -140,7 +140,7 @@ def convert(
         Make plain records of committed transactions and leave out aborted and open ones and all markers. Without it,
         transactional batches are refused by formats that have no transactions.
     batch_bytes, index_interval_bytes : int
-        As of `kolumn.write`, the former for batches that are made of single messages.
+        As of `kolumn.write`; ``batch_bytes`` is for batches that are made of single messages.
     errors, check_crcs, replicas, topic, partition, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress
         As of `kolumn.scan`, and what they raise too.
 
@@ -172,7 +172,7 @@ def _convert(job: "Job", places: list[tuple[Segment, str]], target: keywords.Pat
 
 
 def _transactions(segment: Segment, job: "Job", found: dict[str, Transactions]) -> Transactions | None:
-    """Those of a segment's partition, found once, where they are to be dropped."""
+    """The transactions of a segment's partition, found once, if they are to be dropped."""
     folder = parent(segment.path)
     if job.drop_transactions and folder not in found:
         found[folder] = transactions_of_segment(segment, job.options)
@@ -236,7 +236,7 @@ class Job:
         return one_directory(segments, "convert") if self.drop_transactions else segments
 
     def segment(self, segment: Segment, place: Path, transactions: Transactions | None) -> Conversion:
-        """Convert one segment; ``transactions`` are its partition's, where they are to be dropped. Its name is left to the caller."""
+        """Convert one segment; ``transactions`` are its partition's, if they are to be dropped. The caller names the file."""
         done = Conversion()
         changes = Changes(self.how, self.timestamp, transactions)
         enriched = layouts.FORMATS[self.how.format].timed_index
@@ -250,7 +250,7 @@ class Job:
         return done
 
     def _encoded(self, piece: Piece, changes: Changes, done: Conversion) -> Iterator[Encoded]:
-        """Neighbours that are treated alike together."""
+        """Neighbouring entries that are treated alike, as one group."""
         treatment = self._treatments(piece, changes)
         bounds = [0, *(np.flatnonzero(np.diff(treatment)) + 1).tolist(), len(treatment)]
         for start, stop in itertools.pairwise(bounds):
@@ -314,7 +314,7 @@ def copied(piece: Piece) -> Encoded:
 
 
 def _known(rows: Any, piece: Piece) -> Any:
-    """Rows in which offsets that headers do not say are filled in from the records: indexes need them."""
+    """Rows in which offsets that headers lack are filled in from the records: indexes need them."""
     some = np.flatnonzero(piece.counts)
     if len(some):
         offset, first = piece.records["offset"].to_numpy(), piece.first

@@ -15,7 +15,7 @@ def holds(layout: int, magic: int) -> frozenset[str]:
 
 
 def possible(source_format: int, layout: int, magic: int) -> list[str]:
-    """What a conversion may lose: what entries of the source's format can hold, and those of the target's layout can't."""
+    """What a conversion may lose: what entries of the source's format can hold, and entries of the target's layout can't."""
     source = layouts.FORMATS[source_format]
     shipped = {what for number, one in source.magics.items() for what in one.holds[number]}
     held = shipped | {what for one in source.own_layouts for own in one.holds.values() for what in own}

@@ -20,7 +20,7 @@ from kolumn.formats import contents, layouts, table
 from kolumn.log.pieces import Piece
 
 _HEADED = (*layouts.BATCHES, *layouts.SETS)
-"""Layouts whose header stays true when records are missing."""
+"""Layouts whose header stays valid when records are missing."""
 _KEPT = [
     table.BASE_OFFSET, table.LAST_OFFSET, table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP, table.PRODUCER_ID,
     table.PRODUCER_EPOCH, table.BASE_SEQUENCE, table.LEADER_EPOCH, table.TRANSACTIONAL, table.CONTROL,
@@ -100,7 +100,7 @@ def _whole(records: pa.RecordBatch, entry: Any, source: Any, start: int, how: Se
 
 
 def _together(records: pa.RecordBatch, entry: Any, how: Settings, packed: bool) -> Encoded:
-    """Entries with what their records say."""
+    """Entries whose headers follow from their records."""
     given = take_apart(pa.Table.from_batches([records]), 0)
     given.from_log = True
     if packed:

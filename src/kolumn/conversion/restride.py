@@ -14,7 +14,7 @@ from kolumn.log.pieces import Piece
 
 
 def restride(piece: Piece, how: Settings) -> Encoded:
-    """Batches of the other format, their keys and values moved and not looked at.
+    """Batches of the other format; their keys and values are copied and not parsed.
 
     Records of format 2 that do have attributes keep them in format 3.
     """

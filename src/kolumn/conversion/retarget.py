@@ -1,4 +1,4 @@
-"""Records changed so that entries of another layout can hold them; what does not come along is counted."""
+"""Records changed so that entries of another layout can hold them; what is lost is counted."""
 
 import struct
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Changes:
     timestamp : int, optional
         LogAppendTime in ms for records that have no timestamp.
     transactions : Transactions, optional
-        What became of those of the partition, where they are to be dropped.
+        Those of the partition, if they are to be dropped.
     """
 
     how: Settings
@@ -49,7 +49,7 @@ def retarget(records: pa.RecordBatch, entry: Any, layout: Any, changes: Changes,
         Of each record: that entry's.
     changes : Changes
     lost : Losses
-        Counts what does not come along.
+        Counts what is lost.
     """
     held = holds(changes.how.layout, changes.how.magic)
     keep = _kept(records, layout, changes, held, lost)
@@ -67,7 +67,7 @@ def retarget(records: pa.RecordBatch, entry: Any, layout: Any, changes: Changes,
 
 
 def _kept(records: pa.RecordBatch, layout: Any, changes: Changes, held: frozenset[str], lost: Losses) -> Any:
-    """Flags of the records that come along at all."""
+    """Flags of the records that are kept at all."""
     control = np.asarray(records["isControl"])
     keep = np.ones(len(control), bool)
     if changes.transactions is not None:
@@ -131,7 +131,7 @@ def _producers(columns: dict[str, pa.Array], changes: Changes, held: frozenset[s
 
 
 def _values(columns: dict[str, pa.Array], layout: int, held: frozenset[str], lost: Losses) -> None:
-    """Tombstones with a value become tombstones without one; where the target has no flag, null says it."""
+    """Tombstones with a value become tombstones without one; if the target has no flag, a null value marks them."""
     dead, empty = columns["tombstone"], pc.is_null(columns["value"])
     if contents.DELETES in held:
         return

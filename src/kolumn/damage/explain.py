@@ -58,14 +58,14 @@ def row_error(path: str, row: Any, expected: str | None, found: str) -> CorruptB
 
 
 def record_found(row: Any, payload: Any) -> str:
-    """What stands in the records' bytes where a row's code says that something is wrong there."""
+    """What the records' bytes hold at the place that a row's code says is wrong."""
     code, where, record = Code(int(row[table.CODE])), int(row[table.WHERE]), int(row[table.RECORD])
     end = len(payload)
     if code in (Code.RECORD_COUNT, Code.RECORDS_MISSING):
         held = f", {record} in the payload of {end} bytes" if record >= 0 else f" of a payload of {end} bytes"
         return f"{int(row[table.COUNT])} in the header{held}"
     if code == Code.RECORDS_REMAIN:
-        return f"{int(row[table.COUNT])} in the header and {end - where} bytes behind them"
+        return f"{int(row[table.COUNT])} in the header and {end - where} bytes after them"
     if code == Code.TAG_COUNT:
         return f"{int(row[table.COUNT])} in the tag, {record} in the payload"
     if code == Code.INNER_OFFSET:

@@ -10,7 +10,7 @@ from kolumn.source.segments import Range
 
 @dataclass(frozen=True)
 class Damage:
-    """A stretch of a segment that gave no records.
+    """A stretch of a segment from which no records could be read.
 
     Attributes
     ----------
@@ -18,10 +18,10 @@ class Damage:
     position, size : int
         Bytes.
     base_offset, last_offset : int, optional
-        As the damaged header says it, where that makes sense.
+        As the damaged header has them, if they make sense.
     reason : str
     records_lost : int, optional
-        None where nothing tells.
+        None if it is not known.
     error : CorruptBatchError, optional
         What a read with ``errors="raise"`` raises there.
     """
@@ -74,7 +74,7 @@ class Skipped:
 
     @property
     def uncounted(self) -> int:
-        """Stretches of which nothing tells how many records they held."""
+        """Stretches whose number of records is not known."""
         return sum(piece.records_lost is None for piece in self.damage)
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class Trouble:
     lost : tuple of int, optional
         First and last offset that are lost, where neighbours or index files tell them.
     alone : bool
-        Nothing else was lost with it, if ``resume`` is known.
+        If ``resume`` is known: nothing else was lost with it.
     """
 
     position: int
@@ -146,7 +146,7 @@ def damage_of(row: Any, error: CorruptBatchError, size: int, floor: int, whole: 
 
 
 def damage_of_fault(one: Range) -> Damage:
-    """Damage of a range that an error stands for."""
+    """Damage of a range that could not be read at all: its `fault`."""
     error = one.fault
     return Damage(error.segment, one.start, one.end - one.start, None, None, reason(error), None, error)
 

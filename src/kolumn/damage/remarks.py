@@ -1,4 +1,4 @@
-"""What `kolumn.verify` remarks: no damage, and yet something that somebody should know."""
+"""What `kolumn.verify` remarks: facts that are not damage and that the reader should know."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from kolumn.schema import REMARK_SCHEMA
 from kolumn.source.storage import shown
 
 REMARKED = ("segment", "position", "offset", "value", "tombstone")
-"""Columns of KIP-87 records that are looked at."""
+"""Columns of KIP-87 records that are needed for remarks."""
 
 
 class Kind(StrEnum):
@@ -45,9 +45,9 @@ class Remark:
     offset, last_offset : int, optional
         The first and the last offset that it is about.
     remark : str
-        What is the case.
+        What was found.
     evidence : str
-        What it was seen by.
+        What shows it.
     """
 
     segment: str

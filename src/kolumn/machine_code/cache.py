@@ -1,4 +1,4 @@
-"""Where compiled code is kept from one process to the next, and what tells one version of it from another."""
+"""Where compiled code is kept from one process to the next, and how versions of it are told apart."""
 
 import hashlib
 import inspect
@@ -15,7 +15,7 @@ from kolumn.formats.layouts import EXTRA
 from kolumn.machine_code.ownership import file_objection, objection
 
 READY = "reading.ready"
-"""File in a folder of machine code that says that all is there that reading needs."""
+"""File in a folder of machine code: all code that reading needs is there."""
 
 
 def places() -> list[Path]:
@@ -28,7 +28,7 @@ def places() -> list[Path]:
 
 @cache
 def cache_folder() -> Path | None:
-    """Folder for machine code that this process may write to, and nobody else; made if it is not there. None if there is none."""
+    """Folder for machine code that this process may write to, and nobody else; created if missing. None if there is no such folder."""
     found, refused = _first_usable(None)
     _tell(found, refused)
     return found
@@ -43,7 +43,7 @@ def code_folder(name: str) -> Path | None:
 
 
 def _first_usable(name: str | None) -> tuple[Path | None, list[str]]:
-    """The first place that can be used, and why those before it can't. With ``name``, one that is ready need not be writable."""
+    """The first usable place, and why those before it are not. With ``name``, a place that is ready need not be writable."""
     refused: list[str] = []
     for place in places():
         wrong = objection(place if name is None else place / name)

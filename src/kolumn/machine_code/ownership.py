@@ -11,9 +11,9 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def objection(path: Path) -> str | None:
-    """Why somebody else could put files into a folder, or exchange it; None if only this user and root could.
+    """Why another user could put files into a folder, or exchange it; None if only this user and root could.
 
-    Looked at are the folder, every folder above it, and the links on the way. The folder itself need not be there.
+    This examines the folder, every folder above it, and the links on the way. The folder itself need not exist.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def objection(path: Path) -> str | None:
     Returns
     -------
     str or None
-        The place that is to blame, and what is wrong with it.
+        The place at fault, and what is wrong with it.
     """
     try:
         return _walk(Path(os.path.abspath(path)), _LINKS)
@@ -32,7 +32,7 @@ def objection(path: Path) -> str | None:
 
 
 def file_objection(folder: Path) -> str | None:
-    """Why somebody else could have written one of the files of a folder that `objection` has nothing against; None if nobody could."""
+    """Why another user could have written one of the files of a folder that passed `objection`; None if nobody could."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -62,7 +62,7 @@ def _walk(path: Path, links: int) -> str | None:
             if links == 0:
                 return f"{place}: too many links"
             rest = path.relative_to(place)
-            # Not `normpath`: ".." behind a link leads to where the link leads.
+            # Not `normpath`: ".." after a link leads to where the link leads.
             target = Path(os.path.realpath(place.parent), os.readlink(place))
             return _walk(_without_dots(target) / rest, links - 1)
         if not stat.S_ISDIR(info.st_mode):
@@ -74,7 +74,7 @@ def _walk(path: Path, links: int) -> str | None:
 
 
 def _without_dots(target: Path) -> Path:
-    """The path without ``..``, each resolved where it stands."""
+    """The path without ``..``, each resolved at its place."""
     whole = Path(target.anchor)
     for name in target.parts[1:]:
         whole = Path(os.path.realpath(whole)).parent if name == ".." else whole / name

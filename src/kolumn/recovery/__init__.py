@@ -1,1 +1,1 @@
-"""What follows damage: the next intact entries, the end of a segment, files that are no log segments."""
+"""After damage: the next intact entries, how far the log goes, and files that are not log segments."""

@@ -1,4 +1,4 @@
-"""What can be believed of a damaged entry's header: which offsets it had, and where its checksum stands."""
+"""What can be believed of a damaged entry's header: which offsets it had, and where its checksum is."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -48,7 +48,7 @@ def claim_of_row(row: Any, floor: int, ceiling: int) -> Claim:
 
 
 def claim_of_bytes(head: Any, left: int, format: int, floor: int) -> Claim:
-    """Claim of the entry that ``head`` begins, of ``left`` bytes at most, whatever its length says; only headers that make sense count."""
+    """Claim of the entry that ``head`` begins, of ``left`` bytes at most, ignoring its length field; only headers that make sense count."""
     row = np.zeros(table.WIDTH, np.int64)
     if left < v2.HEADER or not _header(head, row, format):
         return Claim(floor, following=floor + 1)

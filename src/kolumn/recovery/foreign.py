@@ -1,4 +1,4 @@
-"""Telling files that are no Kafka log segments, and naming what they are instead."""
+"""Recognising files that are not Kafka log segments, and naming what they are instead."""
 
 import re
 
@@ -10,9 +10,9 @@ from kolumn.source.storage import base_name
 
 _LOOKED_AT = 512
 _SMALLEST_WRONG = 2
-"""Wrong fields in the first header from which on it is none: damage to a segment seldom hits two of them, and then others fit."""
+"""Number of wrong fields from which on the first header is not one: damage to a segment seldom hits two, and then the others fit."""
 _LARGEST_OFFSET = 1 << 56
-"""No log gets that far: a thousand million records a second for two years."""
+"""No log reaches this offset: a thousand million records a second for two years."""
 
 _NAMES = (
     (r"\d{20}(-\S+)?\.index", "an offset index"),
@@ -44,7 +44,7 @@ _SIGNATURES = (
 
 
 def looks_like(file: SegmentFile) -> str | None:
-    """What a file is whose first bytes are no entry's header; None where they can be one, damaged perhaps."""
+    """What a file is whose first bytes are not an entry's header; None if they can be one, perhaps damaged."""
     for pattern, what in _NAMES:
         if re.fullmatch(pattern, base_name(file.path)):
             return what
@@ -56,7 +56,7 @@ def looks_like(file: SegmentFile) -> str | None:
 
 def _is_strange(head: bytes, file: SegmentFile) -> bool:
     if not any(head):
-        # Room that was allocated in advance.
+        # Preallocated room.
         return False
     looks = _is_text(head) or _signature(head) is not None
     if layouts.has_own_frame(file.format) or len(head) <= entry.PREFIX:
@@ -86,7 +86,7 @@ def _is_text(head: bytes) -> bool:
     try:
         head.decode("utf-8")
     except UnicodeDecodeError as error:
-        # Only a character that is cut at the end is no mark against it.
+        # A character may be cut at the end, and nowhere else.
         if error.start < len(head) - 3:
             return False
     return control == 0

@@ -1,4 +1,4 @@
-"""How far files beside a log say that it goes: index files, also of segments whose log is gone, and leader epochs."""
+"""How far a log goes by the files beside it: index files, also of segments whose log is gone, and leader epochs."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -20,9 +20,9 @@ class Reach:
 
 
 def reach_of(segment: Segment, floor: int, size: int) -> Reach | None:
-    """The index file of a segment that goes furthest beyond an offset and a number of bytes; None where none goes beyond either.
+    """The index file of a segment that goes furthest past an offset and a number of bytes; None if no index file goes past either.
 
-    An entry of zeros alone is room that was allocated in advance.
+    An entry of zeros alone is preallocated room.
     """
     if segment.base_offset is None:
         return None
@@ -47,7 +47,7 @@ def _kinds(segment: Segment) -> list[tuple[str, Any]]:
 
 
 def orphan_of(segment: Segment, floor: int) -> tuple[Segment, Reach] | None:
-    """The first segment whose index files are there and know of offsets that no segment has, and whose log is not there."""
+    """The first segment without a log whose index files list offsets that no segment has."""
     for name in segment.orphans:
         base = int(storage.base_name(name).partition(".")[0])
         gone = replace(segment, path=storage.with_suffix(name, ".log"), base_offset=base, size=0, orphans=())

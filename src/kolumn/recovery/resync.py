@@ -1,15 +1,15 @@
-"""Finding the way back to the entries of a segment behind damage.
+"""Finding the next intact entry of a segment after damage.
 
-What is known of a damaged entry decides how far to trust it:
+How far a damaged entry is trusted depends on what is known of it:
 
 1. Its CRC does not cover its length. Where the running CRC of its bytes meets the stored one, only the length is damaged,
-   and the entry ends there: nothing inside it is looked at.
-2. While the lengths lead to an intact entry, or exactly to the end, the chain holds. The entry is skipped whole, unless the offsets
-   before and after it leave a gap that intact entries inside it fit: bytes that are missing, or a length that is wrong, may lead to
-   where another entry ends. After the gap comes the end of the file, then those entries have to lead to that end too.
-3. Else every later position is a candidate. One counts if its CRC is right, its offset lies above the last good one and
-   above the range that the damaged entry claims, and what follows it fits: a record's value may itself hold the bytes of
-   whole batches, but their offsets or the bytes behind them give them away.
+   and the entry ends there: nothing inside it is searched.
+2. As long as the lengths lead to an intact entry, or exactly to the end, the chain holds. The entry is skipped whole, unless the
+   offsets before and after it leave a gap that intact entries inside it fit: with missing bytes or a wrong length, a length can lead
+   to where another entry ends. If the end of the file follows the gap, those entries have to lead to that end too.
+3. Otherwise every later position is a candidate. One counts if its CRC is right, its offset lies above the last good one and
+   above the range that the damaged entry claims, and what follows it fits. A record's value may itself hold the bytes of
+   whole batches, but their offsets or the bytes after them show it.
 """
 
 from typing import Any, NamedTuple
@@ -23,14 +23,14 @@ from kolumn.recovery.claims import LARGEST_SPAN, Claim, claim_of_bytes, claim_of
 from kolumn.recovery.runs import CHAIN_ENTRIES, CRC_BUDGET, OPEN, WINDOW, Chain, Runs, Stretch
 
 TRUE_END_BYTES = 16 << 20
-"""How far the true end of an entry with a bad length is looked for."""
+"""Bytes in which the true end of an entry with a bad length is searched."""
 GAP_CRCS = 16
-"""How many times the bytes of a skipped entry may be checksummed while entries are looked for inside it."""
+"""How many times the bytes of a skipped entry may be checksummed while entries are searched inside it."""
 OVERLAP = 7
-"""How many bytes two intact entries may share: some at the end of one may be gone, and the zeros that the next one's offset begins with
-took their place."""
+"""How many bytes two intact entries may share: the last bytes of one may be missing, and equal the zeros that begin the next one's
+offset."""
 COPIES = 8
-"""How many places that begin like a damaged entry are looked at."""
+"""How many places that begin like a damaged entry are examined."""
 
 
 class Resume(NamedTuple):
@@ -44,7 +44,7 @@ class Search(Runs):
     """Finds the next intact entry of one file."""
 
     def next_entry(self, position: int, floor: int, truncated: bool = False) -> int | None:
-        """Position at which to go on behind the damage at ``position``; None where nothing intact follows.
+        """Position at which to go on after the damage at ``position``; None where nothing intact follows.
 
         Parameters
         ----------
@@ -53,7 +53,7 @@ class Search(Runs):
         floor : int
             Last offset before it, -1 for none.
         truncated : bool
-            The entry claims to end behind the file: that is normal for the last one, so a single candidate is not enough.
+            The entry claims to end after the end of the file. That is normal for the last one, so a single candidate is not enough.
         """
         self._budget = CRC_BUDGET
         end = self.true_end(position, self.file.size, floor)
@@ -88,7 +88,7 @@ class Search(Runs):
         stop, intact, ceiling = link
         claim, start = self._claim(row, floor, ceiling), int(row[table.POSITION]) + 1
         first = claim.last if claim.first is None or claim.exact else claim.first
-        # The usual damage ends here: a batch that claims all offsets between its neighbours.
+        # The usual case ends here: a damaged batch that claims all offsets between its neighbours.
         if ceiling - claim.last <= 1 and (claim.exact or first == claim.last):
             return Resume(end, True)
         stretch = Stretch(start, end, stop, claim.last, ceiling, exact=True, strict=ceiling == OPEN)
@@ -116,12 +116,12 @@ class Search(Runs):
         best = self._best(stretch)
         if best is None or intact is None or intact[table.BASE_OFFSET] != table.UNKNOWN or stretch.ceiling < first_of(intact):
             return best
-        # A wrapper says its last offset only.
+        # A wrapper's header has its last offset only.
         first = first_offset(self.file, intact)
         return best if best.last_offset < first else self._best(stretch._replace(ceiling=first))
 
     def _landing(self, position: int) -> tuple[int, int] | None:
-        """First intact entry that lengths lead to, however little sense the headers on the way make: its position and first offset."""
+        """Position and first offset of the first intact entry that lengths lead to; headers on the way need not make sense."""
         for _ in range(CHAIN_ENTRIES):
             row = self._entry(position, self.file.size)
             if row is None:
@@ -144,7 +144,7 @@ class Search(Runs):
         return best.start if fits else None
 
     def _claimed_end(self, position: int) -> int:
-        """Where the entry ends by its length, if it has one of 32 bits."""
+        """Where the entry ends by its length, if its length field has 32 bits."""
         return position + entry.OVERHEAD + int.from_bytes(bytes(self._head(position)[8:12]), "big", signed=True)
 
     def _overlapping(self, position: int, floor: int) -> int | None:
@@ -154,7 +154,7 @@ class Search(Runs):
         return None if best is None else best.start
 
     def _again(self, position: int, stop: int, floor: int) -> int | None:
-        """Where the damaged entry at ``position`` stands once more before ``stop``, intact: a block that was written twice."""
+        """Where an intact copy of the damaged entry at ``position`` lies before ``stop``: a block may have been written twice."""
         stop = min(stop, position + TRUE_END_BYTES)
         head = self._head(position)
         # Offset and length; format 3 has a length of other size, in front of the leader's epoch and the magic.
@@ -200,7 +200,7 @@ class Search(Runs):
         return None
 
     def _link(self, position: int, floor: int) -> tuple[int, Any, int] | None:
-        """Where lengths lead to from ``position`` on: an intact entry, the end, or zeros up to it.
+        """Where lengths lead from ``position`` on: an intact entry, the end, or zeros up to it.
 
         Returns
         -------

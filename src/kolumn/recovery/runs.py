@@ -19,9 +19,9 @@ from kolumn.source.segment_file import SegmentFile
 WINDOW = 4 << 20
 CHAIN_ENTRIES = 64
 CHAIN_BYTES = 32 << 20
-"""How much of the chain behind a candidate is looked at."""
+"""How much of the chain after a candidate is followed."""
 CRC_BUDGET = 1 << 30
-"""Bytes that may be checksummed in one search: bounds the time that hostile bytes can take."""
+"""Bytes that may be checksummed in one search: bounds the time that a crafted file can take."""
 RELATIVE = 1 << 20
 """Messages in a wrapper of format 1 at most: their offsets count from its first one's."""
 OPEN = (1 << 63) - 1
@@ -74,9 +74,9 @@ class Chain:
     first_offset, last_offset : int
     entries : int
     ends_well : bool
-        It runs to the end of the file, or further than anyone looked.
+        It runs to the end of the file, or past the bytes that were searched.
     followed : bool
-        What comes behind it looks like the header of the next entry.
+        What comes after it looks like the header of the next entry.
     """
 
     start: int
@@ -121,7 +121,7 @@ class Runs:
         return None if stretch.strict else best
 
     def _chains(self, stretch: Stretch) -> Iterator[Chain]:
-        """Runs of intact entries that begin in a stretch, none inside another."""
+        """Runs of intact entries that begin in a stretch; no run lies inside another."""
         at, end = stretch.start, stretch.end
         while at < min(stretch.stop, end - entry.PREFIX) and self._budget > 0:
             # From the byte before on: a stretch begins inside the damaged entry.
@@ -150,7 +150,7 @@ class Runs:
 
     def _chain(self, position: int, stretch: Stretch) -> Chain | None:
         start, first, last, entries, leftover = position, 0, stretch.floor, 0, stretch.claim.first is None
-        # Of a log whose offsets nothing tells, the claim of a damaged entry does not tell them either.
+        # Where nothing else tells the offsets of a log, the claim of a damaged entry does not either.
         anywhere = stretch.sure == -1 and self.file.segment.base_offset is None
         while entries < CHAIN_ENTRIES and position - start < CHAIN_BYTES:
             if position == stretch.end:
@@ -178,7 +178,7 @@ class Runs:
             return None
         ends_well = self._leads_to(position, last, stretch.end) or self._tail(position)
         if not stretch.exact:
-            # Where nothing came before, and the header makes no sense, any offset goes on.
+            # Where nothing came before, and the header makes no sense, any offset fits.
             sure = entries > 1 or stretch.claim.following in (first, self._lowest) or start < stretch.claimed_end < position
             near = stretch.claim.first is None or stretch.floor >= 0 or first - stretch.claim.last <= LARGEST_SPAN
             ends_well = ends_well or (near and self._cut_entry(position, last, sure))
@@ -201,7 +201,7 @@ class Runs:
     def _cut_entry(self, position: int, last: int, sure: bool) -> bool:
         """Whether an entry that was cut short begins here: as much of its header as there is goes on where the chain stopped.
 
-        ``sure`` says that the chain is no single entry that could lie anywhere.
+        ``sure`` says that the chain is more than a single entry that could lie anywhere.
         """
         left = self.file.size - position
         head = self._head(position)

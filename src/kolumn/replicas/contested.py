@@ -1,4 +1,4 @@
-"""Entries of several copies that overlap and are not the same: their records say who gives which offset."""
+"""Entries of several copies that overlap and are not the same: their records decide which copy an offset is read from."""
 
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -51,7 +51,7 @@ class Disagreement:
 
     @property
     def epochs(self) -> tuple[int, int]:
-        """Leader epochs of the two entries, -1 where the format has none."""
+        """Leader epochs of the two entries, -1 if the format has no leader epochs."""
         return _epoch(self.one), _epoch(self.other)
 
 
@@ -60,7 +60,7 @@ def _epoch(side: tuple[list[Examined], int]) -> int:
 
 
 def claim(claims: list[Claimed], options: Options) -> Any:
-    """Share the offsets out: whoever has most records there comes first, and the others give what it does not have.
+    """Divide the offsets among the copies: first the copy with most records there, then the others for what it lacks.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def _shared(claims: list[Claimed], tables: list[pa.Table]) -> Any:
     offset = np.concatenate([_int64(tables[i], "offset") for i in order])
     lane = np.concatenate([np.full(len(tables[i]), claims[i].lane) for i in order])
     row = np.concatenate([np.searchsorted(claims[i].examined.entries[:, POSITION], _int64(tables[i], "position")) for i in order])
-    # The first one of each offset: that of the copy that comes first.
+    # The first record of each offset, which is that of the preferred copy.
     taken, index = np.unique(offset, return_index=True)
     lanes, rows = lane[index], row[index]
     starts = np.flatnonzero(np.append(True, (np.diff(lanes) != 0) | (np.diff(rows) != 0))) if len(taken) else np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""Which topic-partitions of a source are in several directories, and which of their offsets are there more than once."""
+"""Which topic-partitions of a source are in several directories, and which of their offsets exist more than once."""
 
 import os
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ class Overlap:
 def copies(segments: list[Segment]) -> dict[Key, Copies]:
     """The topic-partitions that are in more than one directory.
 
-    Segments without a topic or a partition belong to none, and neither do snapshots (``.checkpoint``), which are no part of a log.
+    Segments without a topic or a partition belong to no topic-partition. Nor do snapshots (``.checkpoint``), which are not part of a log.
     """
     found: dict[Key, dict[str, tuple[str, list[Segment]]]] = {}
     real: dict[str, str] = {}
@@ -66,15 +66,15 @@ def copies(segments: list[Segment]) -> dict[Key, Copies]:
 
 
 def overlaps(segments: list[Segment]) -> list[Overlap]:
-    """Where directories of one topic-partition have the same offsets; one entry for each two of them that do.
+    """Where directories of one topic-partition have the same offsets; one entry for each pair of them.
 
-    Reads headers alone, and those of segments alone that another directory could overlap. Damage is passed over.
+    Reads headers only, and only of segments that another directory could overlap. Damage is skipped.
     """
     return [overlap for (topic, partition), found in copies(segments).items() for overlap in _overlaps(topic, partition, found)]
 
 
 def one_log(segments: list[Segment], options: Options) -> list[Segment]:
-    """The segments as ``options.replicas`` wants them: no offset of a partition twice, in the order of offsets.
+    """The segments that ``options.replicas`` selects: no offset of a partition twice, in the order of offsets.
 
     Raises
     ------

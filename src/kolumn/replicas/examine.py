@@ -1,4 +1,4 @@
-"""What is intact in one segment, and which offsets are in doubt where something is not."""
+"""What is intact in one segment, and which offsets are in doubt because of damage."""
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
@@ -34,13 +34,13 @@ class Stretch:
     start, end : int
     low, high : int, optional
         Offsets that may be lost there, by the intact entries around it and by what damaged headers claim; ``high`` is None at the end
-        of a partition's last segment, where nothing bounds it.
+        of a partition's last segment, where it is not known.
     floor : int
         Last intact offset before it.
     claim : int, optional
         Where ``high`` is None: the last offset by a damaged header, if its entry is all there is.
     fault : CorruptBatchError, optional
-        What is wrong, where reading the bytes would not find it: an entry with a right checksum and an offset that can't be its own.
+        What is wrong, if reading the bytes would not find it: an entry with a right checksum and an offset that can't be its own.
     """
 
     start: int
@@ -65,7 +65,7 @@ class Examined:
     stretches : list of Stretch
         In the order of the file.
     at, beyond : int
-        How many entries, and how many stretches, a merge has dealt with.
+        How many entries, and how many stretches, a merge has processed.
     limit : int, optional
         Highest offset that it can have.
     """
@@ -94,7 +94,7 @@ class Examined:
         return int(self.entries[i - 1, LAST]) if i else self.start - 1
 
     def without(self, i: int, fault: CorruptBatchError | None) -> None:
-        """Give up an entry: a stretch stands in its place."""
+        """Discard an entry: a stretch takes its place."""
         gone = self.entries[i]
         high = int(self.entries[i + 1, BASE]) - 1 if i + 1 < len(self.entries) else self.limit
         start = int(gone[POSITION])
@@ -174,7 +174,7 @@ def examine(segment: Segment, folder: str, limit: int | None, options: Options) 
 def _absent(file: SegmentFile, found: Examined) -> list[Stretch]:
     """What index files prove to be gone without a trace in the log: a stretch of no bytes."""
     trouble = absent_after(file, found.last)
-    # What is gone before the first segment looks as after retention: where the copies begin says what there is.
+    # Entries missing before the first segment look like retention: the copies' first offsets tell what there was.
     if trouble is None or trouble.lost is None or trouble.lost[0] < found.start:
         return []
     return [Stretch(file.size, file.size, *trouble.lost, found.last, fault=trouble.error)]
@@ -197,7 +197,7 @@ _NONE = np.empty(0, np.bool_)
 
 
 def _known(file: SegmentFile, rows: Any, options: Options) -> tuple[Any, Any]:
-    """What is kept of some rows of the batch table, and which are intact. Wrappers are inflated: nothing else tells their offsets."""
+    """The kept columns of some rows of the batch table, and which are intact. Wrappers are inflated: nothing else tells their offsets."""
     wrapped = layouts.holds_messages(rows[:, table.LAYOUT]) & (rows[:, table.CODEC] != 0)
     unknown = (rows[:, (table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT)] == table.UNKNOWN).any(axis=1)
     told = np.flatnonzero((wrapped | unknown) & (rows[:, table.CODE] == Code.OK))
@@ -240,12 +240,12 @@ def _stretches(found: Examined, rest: Any, good: Any) -> list[Stretch]:
 
 
 def _parts(whole: Stretch, rows: list[list[int]], good: list[bool], path: str) -> list[Stretch]:
-    """A stretch cut where damaged headers in it say credibly where their offsets begin, and around entries with a damaged offset."""
+    """A stretch, cut where credible damaged headers in it have their first offsets, and around entries with a damaged offset."""
     parts, rest, claim, reach = [], whole, None, whole.low - 1
     highest = whole.low + LARGEST_SPAN if whole.high is None else whole.high
     for row, sound in zip(rows, good, strict=True):
         position, end, base, last = row[POSITION], row[POSITION] + row[SIZE], row[BASE], row[LAST]
-        # A damaged wrapper does not say where it begins: behind the one before it.
+        # A damaged wrapper has no first offset in its header: it begins after the entry before it.
         base = reach + 1 if base == table.UNKNOWN else base
         claim, reach = None, last if reach < last <= highest else reach
         if position < rest.start:

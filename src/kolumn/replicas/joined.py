@@ -16,7 +16,7 @@ class Joined:
     Parameters
     ----------
     check_crcs : bool
-        Whether the reader will meet the damage of a stretch that no copy heals. It gets no records of it then; else what it takes for some.
+        Whether the reader will notice damage that no copy heals: then it reads no records there, else it may read wrong ones.
     """
 
     def __init__(self, check_crcs: bool) -> None:
@@ -69,10 +69,10 @@ class Filled:
         """Whether entries taken from elsewhere fill a damaged stretch, byte for byte."""
         if stretch.high is None:
             return False
-        first, behind = int(np.searchsorted(self.base, stretch.low)), int(np.searchsorted(self.last, stretch.high, side="right"))
-        if first >= behind or self.partial[behind] > self.partial[first]:
+        first, stop = int(np.searchsorted(self.base, stretch.low)), int(np.searchsorted(self.last, stretch.high, side="right"))
+        if first >= stop or self.partial[stop] > self.partial[first]:
             return False
-        return bool(self.size[behind] - self.size[first] == stretch.end - stretch.start)
+        return bool(self.size[stop] - self.size[first] == stretch.end - stretch.start)
 
 
 def _entries(parts: list[Part], pieces: Any) -> Any:
@@ -94,13 +94,13 @@ def _runs(parts: list[Part], pieces: Any) -> list[tuple[Range, int, int]]:
     goes_on &= (pieces[1:, WHOLE] == 1) & (pieces[:-1, WHOLE] == 1)
     firsts = np.flatnonzero(np.append(True, ~goes_on)).tolist()
     found = []
-    for first, behind in zip(firsts, [*firsts[1:], len(pieces)], strict=True):
+    for first, stop in zip(firsts, [*firsts[1:], len(pieces)], strict=True):
         examined, row = parts[int(pieces[first, LANE])].examined, int(pieces[first, ROW])
-        low, high = int(pieces[first, LOW]), int(pieces[behind - 1, BEHIND]) - 1
+        low, high = int(pieces[first, LOW]), int(pieces[stop - 1, BEHIND]) - 1
         one = replace(
             Range.whole(_alone(examined.segment)),
             start=int(start[first]),
-            end=int(start[behind - 1] + size[behind - 1]),
+            end=int(start[stop - 1] + size[stop - 1]),
             floor=examined.floor(row),
         )
         if not pieces[first, WHOLE]:
@@ -110,5 +110,5 @@ def _runs(parts: list[Part], pieces: Any) -> list[tuple[Range, int, int]]:
 
 
 def _alone(segment: Segment) -> Segment:
-    """A segment without its neighbours: what its directory lacks after it, another copy may have."""
+    """A segment without its neighbours: another copy may have what its directory lacks after it."""
     return replace(segment, following=None, preceding=None, orphans=())

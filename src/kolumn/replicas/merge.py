@@ -1,9 +1,9 @@
 """One log of several copies of a topic-partition: each offset once, damage of one copy filled from the others.
 
 All copies are walked from the lowest offset to the highest, some segments at a time, and every checksum is compared. What is intact in
-any copy counts. A damaged stretch of one copy is healed where another copy is intact over the same offsets, whether it has records
-there or not: compaction leaves holes. It is healed too where the entries that others have there are as long as it is, byte for byte: then
-nothing else was in it. What no copy heals stays in the result, where the reader meets it.
+any copy counts. A damaged stretch of one copy is healed if another copy is intact over the same offsets, whether that copy has records
+there or not: compaction leaves holes. It is also healed if the entries of other copies there are as long as it, byte for byte: then nothing
+else was in it. What no copy heals stays in the result, and the reader meets it.
 """
 
 import logging
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Divergence:
-    """Offsets that two leaders gave to different records: the copy of the earlier leader is left out from there on.
+    """Offsets that two leaders assigned to different records: the copy of the earlier leader is left out from there on.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Divergence:
 
 @dataclass
 class Merged:
-    """What became of the copies of a topic-partition.
+    """Result of the merge of a topic-partition's copies.
 
     Attributes
     ----------
@@ -75,8 +75,8 @@ def merge(folders: Copies, options: Options) -> Merged:
     Raises
     ------
     ArgumentError
-        The directories hold different records at the same offsets and no leader epoch says which are right: they are copies of
-        different logs. And a segment without a base offset in its name.
+        The directories hold different records at the same offsets and no leader epoch decides which are right: they are copies of
+        different logs. Or a segment has no base offset in its name.
     """
     unnamed = [one.path for own in folders.values() for one in own if one.base_offset is None]
     if unnamed:
@@ -87,7 +87,7 @@ def merge(folders: Copies, options: Options) -> Merged:
 
 
 class _Sweep:
-    """Goes over all copies at once, from the lowest offset to the highest."""
+    """Walks all copies together, from the lowest offset to the highest."""
 
     def __init__(self, folders: Copies, options: Options) -> None:
         self.options = options
@@ -188,8 +188,8 @@ class _Sweep:
     def _settle(self, found: Disagreement) -> None:
         """Decide between two copies that differ.
 
-        What only looks like an entry, in the place of one that is damaged, is none. Else the copies of the earlier leader are left out from
-        there on; `ArgumentError` where no epoch says who that is.
+        Bytes that only look like an entry, at the place of a damaged one, are discarded. Otherwise the copies of the earlier leader are
+        left out from there on; `ArgumentError` if no epoch tells which that is.
         """
         (one, row), (other, other_row) = found.one, found.other
         for mine, at, theirs, there in ((one[0], row, other[0], other_row), (other[0], other_row, one[0], row)):
@@ -221,13 +221,13 @@ def _reach(one: Examined, border: int) -> int:
 
 
 def _next(one: Examined) -> int:
-    """The lowest offset of what is not dealt with."""
+    """The lowest offset of what is not resolved."""
     lows = [int(base) for base in one.entries[one.at : one.at + 1, BASE]]
     return min([*lows, *(stretch.low for stretch in one.stretches[one.beyond : one.beyond + 1])])
 
 
 def _before(one: Examined, border: int) -> list[Stretch]:
-    """Stretches not dealt with that begin before a border."""
+    """Stretches not resolved that begin before a border."""
     return [stretch for stretch in one.stretches[one.beyond :] if stretch.low < border]
 
 

@@ -19,19 +19,19 @@ Select = Callable[[list[Segment], Options], list[Range]]
 def log_ranges(segments: list[Segment], options: Options) -> list[Range]:
     """Ranges that hold every record of ``segments`` that the options' ranges of offsets and timestamps keep.
 
-    Where a topic-partition is in several directories, ``options.replicas`` says what is read, and ranges already know what became of
-    the transactions of all of them, where the options ask for that.
+    Where a topic-partition is in several directories, ``options.replicas`` decides what is read. The ranges then have the transactions of
+    all directories, if the options ask for them.
 
     Raises
     ------
     ArgumentError
-        Directories of a partition overlap and ``replicas`` is "raise", or they are no copies of one log.
+        Directories of a partition overlap and ``replicas`` is "raise", or they are not copies of one log.
     """
     return _ranges(segments, options, select_ranges)
 
 
 def whole_ranges(segments: list[Segment], options: Options) -> list[Range]:
-    """The same, whatever offsets and timestamps the options ask for, segments without entries too."""
+    """The same without regard to the options' offsets and timestamps, segments without entries included."""
     everything = replace(options, start_offset=None, end_offset=None, start_timestamp=None, end_timestamp=None)
     return _ranges(segments, everything, lambda own, _: [Range.whole(segment) for segment in own])
 
@@ -79,7 +79,7 @@ def _of_copies(folders: Copies, options: Options, select: Select) -> list[Range]
 
 
 def _transactions(folders: Copies, merged: Merged | None, options: Options) -> Transactions:
-    """Of all directories together; segments beside those that are read may have a transaction's beginning or end."""
+    """Transactions of all directories together; a transaction may begin or end in segments that are not read."""
     every: Copies = {}
     for folder, own in folders.items():
         names = {base_name(one.path) for one in own}

@@ -1,13 +1,13 @@
-"""Which entries of a segment are where their offsets say, and which have a damaged offset: no checksum covers it in any format."""
+"""Which entries of a segment have a right offset, and which a damaged one: no checksum covers the offset in any format."""
 
 from typing import Any
 
 import numpy as np
 
 _EDGE = 3
-"""Entries on each side of a break that are looked at one by one."""
+"""Entries on each side of a break that are examined one by one."""
 _WINDOW = 512
-"""How far back the entry before one is looked for."""
+"""How far back the entry before one is searched."""
 
 
 def fitting(base: Any, last: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What lies after the last intact entry of a copy: half an entry, allocated zeros, or damage of unknown reach."""
+"""What lies after the last intact entry of a copy: part of an entry, preallocated zeros, or damage of unknown extent."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _BLOCK = 1 << 20
 
 @dataclass
 class Tail:
-    """A stretch that nothing bounds.
+    """A stretch without a known end.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Tail:
 def unhealed(tails: list[Tail]) -> list[Tail]:
     """Tails that may hold more than any other copy has; of those after the same offset the longest.
 
-    A copy has the same bytes: one with as many bytes after the last intact offset, damaged ones included, has all that was lost.
+    Copies have the same bytes, so a copy with as many bytes after the last intact offset, damaged ones included, has all that was lost.
     """
     left: dict[int, Tail] = {}
     for tail in sorted(tails, key=lambda tail: tail.size):

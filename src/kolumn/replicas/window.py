@@ -1,8 +1,8 @@
-"""Which copy gives which offset: entries of all copies that lie between two offsets, resolved together.
+"""Which copy each offset is read from: entries of all copies that lie between two offsets are resolved together.
 
 Followers copy a leader's batches byte by byte, so nearly all entries are the same in all copies, and any copy will do. Where entries
-overlap that are not the same, one copy was compacted further than another, was written by something else, or has offsets that a leader
-gave twice: their records are compared (`contested`).
+overlap that are not the same, one copy was compacted further than another, was written by something else, or has offsets that two leaders
+assigned: their records are compared (`contested`).
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from kolumn.replicas.contested import Claimed, Disagreement, claim
 from kolumn.replicas.examine import BASE, COUNT, CRC, LAST, POSITION, SIZE, WRAPS, Examined, misplaced
 
 LANE, ROW, LOW, BEHIND, WHOLE = range(5)
-"""Columns of pieces: which part, which of its segment's entries, offsets [low, behind) of it, and whether those are all it has."""
+"""Columns of pieces: the part, the entry of its segment, the offsets [low, behind) of it that count, and whether those are all it has."""
 _CONTESTED_BYTES = 32 << 20
 """Bytes whose records are compared at a time."""
 
@@ -32,7 +32,7 @@ class Part(NamedTuple):
 
 @dataclass
 class Resolved:
-    """What became of a window: ``pieces`` in the order of offsets; None where the copies have to be looked at again, and why.
+    """Result of a window: ``pieces`` in the order of offsets, or None if the copies have to be examined again, and why.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Resolved:
 
 
 def resolve(parts: list[Part], options: Options) -> Resolved:
-    """Take each offset once. Entries that turn out not to be intact become stretches of their segment, and nothing is resolved."""
+    """Take each offset once. If entries turn out to be damaged, they become stretches of their segment and nothing is resolved."""
     window = _Window(parts)
     if give_up_misplaced(window.odd()):
         return Resolved()
@@ -66,7 +66,7 @@ def resolve(parts: list[Part], options: Options) -> Resolved:
 
 
 class Group(NamedTuple):
-    """An entry and all who have it at its offsets; ``number`` is the same for those of the same bytes."""
+    """An entry and all copies that have it at its offsets; entries of the same bytes have the same ``number``."""
 
     number: int
     base: int
@@ -93,7 +93,7 @@ class _Window:
         self.unique = self.rows[self.first]
 
     def members(self, i: int) -> list[tuple[Part, int]]:
-        """All who have an entry: the part, and its row there."""
+        """All copies that have an entry: the part, and its row there."""
         some = slice(int(self.first[i]), int(self.first[i] + self.copies[i]))
         return [(self.parts[lane], row) for lane, row in zip(self.lane[some].tolist(), self.at[some].tolist(), strict=True)]
 
@@ -106,9 +106,9 @@ class _Window:
         return np.bincount(self.cluster)[self.cluster] > 1 if len(base) else begins
 
     def give_up_insides(self, contested: Any) -> bool:
-        """Give up messages of damaged wrappers, which look like entries where a codec stores them as they are.
+        """Discard messages of damaged wrappers, which look like entries if the codec stored them uncompressed.
 
-        They lie where another copy has a wrapper, and here damage begins where that does.
+        They lie where another copy has a wrapper, and here damage begins where that wrapper begins.
         """
         wraps = self.unique[contested, WRAPS] == 1
         largest: Any = np.zeros(int(self.cluster[-1]) + 1 if len(self.cluster) else 0, np.int64)
@@ -133,13 +133,13 @@ class _Window:
         return list(np.split(contested, np.flatnonzero(np.diff(number)) + 1))
 
     def whole(self, chosen: Any) -> Any:
-        """Pieces of whole entries, each of the copy that is preferred."""
+        """Pieces of whole entries, each from the preferred copy."""
         of = self.first[chosen]
         rows = self.rows[of]
         return np.stack([self.lane[of], self.at[of], rows[:, BASE], rows[:, LAST] + 1, np.ones(len(of), np.int64)], axis=1)
 
     def claims(self, group: Any) -> list[Claimed]:
-        """Who claims the offsets of contested entries: for each segment, its rows, and who else has the same."""
+        """The contested entries of each segment: its rows, and which other copies have the same ones."""
         found: dict[int, Claimed] = {}
         for i in group.tolist():
             lane, row = int(self.lane[self.first[i]]), int(self.at[self.first[i]])
@@ -150,7 +150,7 @@ class _Window:
         return list(found.values())
 
     def odd(self) -> list[Group]:
-        """Entries that not all copies have and that are there at another offset too, byte by byte, in this window or after it."""
+        """Entries that not all copies have and that exist, byte by byte, at another offset too, in this window or after it."""
         folders = len({part.examined.folder for part in self.parts})
         odd = np.flatnonzero(self.copies < folders)
         if not len(odd):
@@ -168,7 +168,7 @@ class _Window:
 
 
 def give_up_misplaced(odd: list[Group]) -> bool:
-    """Give up entries whose offset is damaged and still in order: other copies have the same bytes at an offset that fits better."""
+    """Discard entries whose offset is damaged but still in order: other copies have the same bytes at an offset that fits better."""
     wrong: dict[tuple[int, int], Examined] = {}
     alike: dict[int, list[Group]] = {}
     for group in odd:
@@ -197,7 +197,7 @@ def _belongs(loser: Group, winner: Group) -> bool:
             return False
     own = max(_touches(member, loser) for member in loser.members), len(folders)
     if own[0]:
-        # Hardly any damage makes the very offset that comes next, or that the segment is named for.
+        # Damage hardly ever produces exactly the next offset, or the one in the segment's name.
         return False
     other = max(_touches(member, winner) for member in (*winner.members, *loser.members)), len(others)
     if own != other:

@@ -1,7 +1,7 @@
-"""Which file a name stood for when it was looked at, and whether another one is there now.
+"""Which file had a name when the read was planned, and whether another one has it now.
 
-A broker appends to its segments, and that is fine. It also puts others in their places (compaction), deletes them (retention) and cuts
-them (a new leader), and a backup may be restored over them: positions that were planned in one file mean nothing in another.
+A broker appends to its segments, which is harmless. It also replaces them (compaction), deletes them (retention) and cuts them (a new
+leader), and a backup may be restored over them: positions that were planned in one file mean nothing in another.
 """
 
 import ctypes
@@ -42,12 +42,11 @@ class Identity:
         Of a file of this machine. The device counts within one process alone: another machine may see the same file under another
         number, so it is not pickled.
     born : int, optional
-        ns since 1970, where the file system notes it: a number of a file that was removed is given out again at once.
+        ns since 1970, if the file system records it: the inode number of a removed file is used again at once.
     tag : str, optional
-        Version of an object behind a URL.
+        Version of an object at a URL.
     tail : bytes, optional
-        What the file ends with, without zeros at the end, which room that was allocated in advance has. In an active segment it tells
-        what is appended from what is written over.
+        What the file ends with, without the zeros of preallocated room. In an active segment it tells appending from overwriting.
     """
 
     size: int
@@ -62,7 +61,7 @@ class Identity:
         return vars(replace(self, device=None)) if self.device is not None else vars(self)
 
     def is_another(self, now: "Identity") -> bool:
-        """Whether ``now`` is another file under the same name. One to which something was appended is not."""
+        """Whether ``now`` is another file of the same name. A file that was appended to is the same one."""
         unchanged = (self.size, self.modified) == (now.size, now.modified)
         if self.inode is None or now.inode is None:
             if self.tag is not None and now.tag is not None:
@@ -76,7 +75,7 @@ class Identity:
         return (self.device, self.inode) != (now.device, now.inode)
 
     def is_rewritten(self, now: "Identity") -> bool:
-        """Whether the file was modified and has no more bytes than before: written over, or written into room that it had."""
+        """Whether the file was modified and has no more bytes than before: overwritten, or written into preallocated room."""
         return self.size == now.size and None not in (self.modified, now.modified) and self.modified != now.modified
 
 
@@ -122,7 +121,7 @@ def has_tail(file: int, identity: Identity) -> bool:
 
 
 def of_object(info: fs.FileInfo, kind: str, details: Mapping[str, Any]) -> Identity:
-    """Identity of a file behind a URL.
+    """Identity of a file at a URL.
 
     Parameters
     ----------
@@ -130,7 +129,7 @@ def of_object(info: fs.FileInfo, kind: str, details: Mapping[str, Any]) -> Ident
     kind : str
         Name of pyarrow's file system.
     details : mapping
-        What fsspec says of it; empty where it is not asked.
+        What fsspec knows of it; empty if fsspec is not used.
     """
     tag = next((_text(details[name]) for name in _TAGS if details.get(name)), None)
     if kind in _OF_OBJECTS and info.mtime_ns is not None:
@@ -139,14 +138,14 @@ def of_object(info: fs.FileInfo, kind: str, details: Mapping[str, Any]) -> Ident
 
 
 def _text(tag: Any) -> str:
-    """The same, whether a listing or a look at one file says it: times come as seconds from one and as `datetime` from the other."""
+    """The same value from a listing and from one file: the one has times as seconds, the other as `datetime`."""
     seconds = tag.timestamp() if isinstance(tag, datetime) else tag
     return f"{seconds:.6f}" if isinstance(seconds, float) else str(tag)
 
 
 @cache
 def _statx() -> Any:
-    """The system call of Linux that knows when a file was made, None where there is none."""
+    """Linux's system call that tells when a file was made, None if it is missing."""
     found = getattr(ctypes.CDLL(None), "statx", None)
     if found is not None:
         found.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
@@ -154,7 +153,7 @@ def _statx() -> Any:
 
 
 def _look(path: str, descriptor: int | None) -> bytes | None:
-    """What the system says of a file, None where it lacks the call or anything that matters."""
+    """The system's data on a file, None if the call or a field that matters is missing."""
     statx = _statx()
     if statx is None:
         return None

@@ -1,4 +1,4 @@
-"""``payload="string"``: keys and values as strings over the same bytes, as `read_cudf` and Spark's `read_segments` have them."""
+"""``payload="string"``: keys and values as strings over the same bytes, as in `read_cudf` and Spark's `read_segments`."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ _TEXT = {pa.binary(): pa.string(), pa.binary_view(): pa.string_view()}
 
 
 def check_payload(payload: Any) -> None:
-    """ArgumentError for what is no payload."""
+    """ArgumentError unless ``payload`` is one of the option's values."""
     if payload not in ("binary", "string"):
         raise ArgumentError(f"payload={payload!r}: expected binary or string")
 
@@ -21,7 +21,7 @@ def as_strings(schema: pa.Schema) -> pa.Schema:
 
 
 def strings_of(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch under that schema. Copies nothing and looks at no byte."""
+    """The batch under that schema. Copies nothing and reads no byte."""
     columns = [column.view(one.type) for column, one in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -1,4 +1,4 @@
-"""Bytes of one segment file, by range, into padded memory. Read, not mapped: a file that shrinks gives an error, no SIGBUS."""
+"""Bytes of one segment file, by range, into padded memory. Read, not mapped: a file that shrinks raises an error, not SIGBUS."""
 
 import os
 import time
@@ -21,14 +21,14 @@ REMOTE_BLOCK = 4 << 20
 """Bytes that are fetched at a time over a network, at least."""
 
 
-_AGAIN = "Run again: what is there now is planned anew"
+_AGAIN = "Run again: the read is then planned for the present files"
 _ROOM = 64
-"""Zeros at the end of a file by which room that was allocated in advance is known."""
+"""Zeros at the end of a file that show that it was preallocated."""
 _LOOKS, _BETWEEN_LOOKS = 5, 0.01
 
 
 def _changed(path: str, how: str) -> KolumnError:
-    return KolumnError(f"{path}: {how} after the source was looked at: what was planned does not fit to it any more. {_AGAIN}")
+    return KolumnError(f"{path}: {how} after the source was listed, so what was planned no longer fits. {_AGAIN}")
 
 
 class SegmentFile:
@@ -37,21 +37,21 @@ class SegmentFile:
     Parameters
     ----------
     segment : Segment
-        Its ``size`` bounds what is read: what a broker appends meanwhile is left alone. Where its ``identity`` is known, no other file
-        of its name is read.
+        Its ``size`` bounds what is read: bytes that a broker appends later are not read. If its ``identity`` is known, no other file of
+        that name is read.
 
     Raises
     ------
     KolumnError
-        The file is gone, has been replaced, or can't be opened. On leaving: it was written over while it was read.
+        The file is gone, has been replaced, or can't be opened. On leaving: it was overwritten while it was read.
 
     Attributes
     ----------
     format : int
         Of `layouts`: how its entries are to be read.
     inflates, density, key_share : float
-        What its batches are like, about: what a compressed byte becomes, records in a plain byte (0 for not known), and how much of
-        that byte are keys. Whoever decodes some corrects it; chunks and columns are sized by it.
+        Estimates: bytes that a compressed byte becomes, records in a plain byte (0 for not known), and the share of keys in that byte.
+        Decoders update them; chunks and columns are sized by them.
     """
 
     def __init__(self, segment: Segment) -> None:
@@ -92,7 +92,7 @@ class SegmentFile:
             raise
 
     def _compare(self) -> None:
-        """Make sure that what is open is the file that was found, and that nobody has written over it."""
+        """Make sure that the open file is the one that was found, and that it was not overwritten."""
         before = self.segment.identity
         if before is None:
             return
@@ -105,16 +105,16 @@ class SegmentFile:
             # Bytes before its end need not be those that were there: something may have been appended after the cut.
             raise self._cut(now.size)
         if now.size > before.size and self.segment.following is not None:
-            raise _changed(self.path, "grew, which no segment does that another one follows: it was written over")
+            raise _changed(self.path, "grew although another segment follows it: it was overwritten")
         if self._remote is None and not has_tail(self._file, before):
-            raise _changed(self.path, "was written over")
+            raise _changed(self.path, "was overwritten")
         for _ in range(_LOOKS):
             if not before.is_rewritten(now) or self._has_room(now.size):
                 return
             # A file's time changes before its size does: this may be the moment in which a broker appends.
             time.sleep(_BETWEEN_LOOKS)
             now = self._identity() or now
-        raise _changed(self.path, "was written over")
+        raise _changed(self.path, "was overwritten")
 
     def _identity(self) -> Identity | None:
         if self._remote is not None:
@@ -122,7 +122,7 @@ class SegmentFile:
         return of_file(self.path, os.fstat(self._file), self._file)
 
     def _has_room(self, end: int) -> bool:
-        """Whether the file ends with zeros: one that was allocated in advance has its size from the beginning, and is filled later."""
+        """Whether the file ends with zeros: a preallocated file has its size from the beginning, and is filled later."""
         start = max(end - _ROOM, 0)
         last = os.pread(self._file, _ROOM, start) if self._remote is None else self._remote.read_at(end - start, start)
         return not any(last)
@@ -143,7 +143,7 @@ class SegmentFile:
 
     @property
     def opened_path(self) -> str:
-        """A path for libraries that open files by themselves: it leads to the file that is open here, whatever its name stands for now."""
+        """A path for libraries that open files by themselves. It leads to the file that is open here, even if its name has changed."""
         return f"/proc/self/fd/{self._file}"
 
     @property
@@ -152,7 +152,7 @@ class SegmentFile:
         return self._file
 
     def read(self, start: int, end: int) -> Any:
-        """Bytes [start, end) as a read-only uint8 array with `PAD` zero bytes behind.
+        """Bytes [start, end) as a read-only uint8 array with `PAD` zero bytes after them.
 
         Releases the GIL. Raises KolumnError where the file has fewer bytes than it had when it was found.
         """
@@ -187,7 +187,7 @@ class SegmentFile:
         return end - start
 
     def _cut(self, position: int) -> KolumnError:
-        return KolumnError(f"{self.path}: ends at position {position} and had {self.size} bytes when it was found: cut meanwhile. {_AGAIN}")
+        return KolumnError(f"{self.path}: ends at position {position} and had {self.size} bytes when it was found: it was cut. {_AGAIN}")
 
     def zeros_from(self, start: int) -> bool:
         """Whether every byte from ``start`` to the end is zero."""

@@ -2,7 +2,7 @@
 
     <log directory>/<topic>-<partition>/<20-digit base offset>.log
 
-``.deleted`` and ``.cleaned`` files are no live data; a ``.swap`` file is the finished replacement of segments that a crash
+``.deleted`` and ``.cleaned`` files are not live data; a ``.swap`` file is the finished replacement of segments that a crash
 left in place (`kolumn.entries.replaced` finds out which). Directories named ``…-delete``, ``…-stray`` and ``…-future`` are left
 out of a log directory.
 """
@@ -25,10 +25,10 @@ SWAP = ".log.swap"
 CLEANED = ".log.cleaned"
 INDEXES = (".index", ".timeindex")
 SIDE_FILES = (*INDEXES, ".txnindex", ".snapshot")
-"""What lies beside a log and is called like it."""
+"""Suffixes of the files that lie beside a log and share its name."""
 
 _LOOKED_AT = 100
-"""Directories on each level in which a message looks for segments that were not meant."""
+"""Directories on each level that are searched for segments to name in an error message."""
 
 _BASE_OFFSET = re.compile(r"[0-9]{20}")
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[0-9a-f]{32}-(?P<state>delete|future|stray))?", re.DOTALL)
@@ -46,9 +46,9 @@ class Segment:
     base_offset : int, optional
         From the file's name, where it has Kafka's 20 digits.
     size : int
-        Bytes, when it was looked at. A segment is never read beyond that.
+        Bytes, when it was found. A segment is never read past that.
     format : str
-        How the caller says that it is to be read; carried, not looked at.
+        The format that the caller named; carried along, not used here.
     following : int, optional
         Base offset of the next segment of its directory: then this one is rolled, and nothing is appended to it any more. None for
         the last one, the active segment, and where names tell no offsets.
@@ -59,7 +59,7 @@ class Segment:
     twin : str, optional
         Another segment of its directory that has some of the same offsets.
     identity : Identity, optional
-        Which file it was when it was looked at: `kolumn.source.segment_file` reads no other.
+        Which file it was when it was found: `kolumn.source.segment_file` reads no other.
     """
 
     path: str
@@ -87,12 +87,12 @@ class Segment:
 
 @dataclass(frozen=True)
 class Range:
-    """Bytes [start, end) of a segment, cut at entries: what a task gets in place of the bytes themselves.
+    """Bytes [start, end) of a segment, cut at entries. Tasks get ranges, not the bytes themselves.
 
-    ``floor`` is the last offset before ``start``, -1 for none: behind damage it tells entries from their look-alikes.
-    ``transactions`` is what `kolumn.transactions.states` needs, where what became of them matters. Where a log is read from several
-    copies, ``first`` and ``behind`` say which offsets of the range count (first <= offset < behind, None for no bound; none where they
-    are the same: such a range is read for its damage alone), and ``fault`` is an error that stands for all of it.
+    ``floor`` is the last offset before ``start``, -1 if there is none: after damage it tells entries from their look-alikes.
+    ``transactions`` is what `kolumn.transactions.states` needs, if the outcome of transactions matters. Where a log is read from several
+    copies, ``first`` and ``behind`` bound the offsets of the range that count (first <= offset < behind, None for no bound; if they are
+    equal, the range is read for its damage alone), and ``fault`` is an error that takes the place of the whole range.
     """
 
     segment: Segment
@@ -130,7 +130,7 @@ def find_segments(source: Any, topic: str | None = None, partition: int | None =
     Parameters
     ----------
     source : str, PathLike or iterable of those
-        A segment file of any name, a topic-partition directory, a log directory of many, or a glob of such; on this machine or behind a
+        A segment file of any name, a topic-partition directory, a log directory of many, or a glob of such; on this machine or at a
         URL, which may be a bucket's prefix.
     topic, partition
         In place of what directory names say.
@@ -153,7 +153,7 @@ def find_segments(source: Any, topic: str | None = None, partition: int | None =
 
 
 def _as_it_is(segment: Segment) -> Segment:
-    """One that may be written to right now with its size, identity and tail from one look."""
+    """A segment that may be written to right now, its size, identity and tail taken at one moment."""
     if segment.following is not None or storage.is_url(segment.path):
         return segment
     now = storage.growing(segment.path)
@@ -161,13 +161,13 @@ def _as_it_is(segment: Segment) -> Segment:
 
 
 class Places:
-    """Where segments that are named one by one stand in their directories; each directory is listed once."""
+    """Segments that were named one by one, with what their directories tell; each directory is listed once."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, Segment]] = {}
 
     def of(self, segment: Segment) -> Segment:
-        """The segment, with what its neighbours tell of it."""
+        """The segment, with what its neighbours tell about it."""
         if segment.base_offset is None or not segment.path.endswith((LOG, SWAP)):
             return segment
         folder = storage.parent(segment.path)
@@ -231,7 +231,7 @@ def _find(name: str, places: Places) -> list[Segment]:
 
 
 def _checked(file: Entry) -> Entry:
-    """A file that the caller names himself."""
+    """A file that the caller names."""
     if not file.is_regular or (not file.size and not storage.is_url(file.name) and not storage.holds_nothing(file.name)):
         raise ArgumentError(
             f"{file.name}: not a regular file: a device, a socket, a pipe, or a file that the system makes up has no size or positions. "

@@ -1,4 +1,4 @@
-"""What a broker writes beside a segment about transactions and about the topic. Hints: a file that is not sane counts as missing.
+"""What a broker writes beside a segment about transactions and about the topic. Hints: an invalid file counts as missing.
 
 .txnindex   version i16 = 0 | producer id i64 | first offset i64 | last offset i64 (of the ABORT marker) | last stable offset i64
             one entry of 34 bytes for each aborted transaction whose marker is in the segment (``AbortedTxn``)
@@ -27,7 +27,7 @@ _NO_ID = "A" * 22
 def read_txnindex(name: str) -> list[tuple[int, int, int]] | None:
     """Aborted transactions as (producer id, first offset, offset of the marker), in the order of their markers.
 
-    A fragment of an entry at the end is ignored, as Kafka does. None where the file is missing or not sane.
+    A fragment of an entry at the end is ignored, as Kafka does. None if the file is missing or not valid.
     """
     raw = read_bytes(name)
     if raw is None:
@@ -41,7 +41,7 @@ def read_txnindex(name: str) -> list[tuple[int, int, int]] | None:
 
 
 def read_snapshot(name: str) -> dict[int, int] | None:
-    """First offset of the open transaction of each producer that has one; None where the file is missing or not sane."""
+    """First offset of the open transaction of each producer that has one; None if the file is missing or not valid."""
     raw = read_bytes(name)
     if raw is None:
         return None
@@ -55,7 +55,7 @@ def read_snapshot(name: str) -> dict[int, int] | None:
 
 
 def read_topic_id(name: str) -> str | None:
-    """The id of the topic, as text; None where the file is missing or says none."""
+    """The id of the topic, as text; None if the file is missing or has no id."""
     found = _TOPIC_ID.search(read_bytes(name) or b"")
     number = found[1].decode() if found else _NO_ID
     return None if number == _NO_ID else number

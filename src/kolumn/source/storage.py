@@ -1,4 +1,4 @@
-"""Files by name: on this machine, or behind a URL on a file system that pyarrow or fsspec knows (s3://, gs://, hdfs://, memory://, …).
+"""Files by name: on this machine, or at a URL on a file system that pyarrow or fsspec knows (s3://, gs://, hdfs://, memory://, …).
 
 Names are strings with ``/`` between folders, and a URL stays one: what is found below ``s3://bucket/data`` is called
 ``s3://bucket/data/…``. Nothing here knows what is in a file.
@@ -23,10 +23,10 @@ from kolumn.source import identity
 Identity = identity.Identity
 _COPIED = 8 << 20
 _ONE_CALL = 100
-"""Names that the system gives in one call, at least."""
+"""Names that the system returns in one call, at least."""
 _LISTINGS = 20
 _TICK = 1_000_000_000
-"""ns: more than from one time that a file system may give to the next; some have whole seconds."""
+"""ns: longer than the resolution of a file system's times; some have whole seconds."""
 _URL = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<host>[^/]*))(?P<path>.*)", re.DOTALL)
 _WILD = re.compile(r"[*?\[]")
 
@@ -39,7 +39,7 @@ class Entry:
     size: int
     is_folder: bool
     is_regular: bool = True
-    """Whether it is no device, socket or FIFO."""
+    """Whether it is a regular file, not a device, socket or FIFO."""
     identity: Identity | None = field(default=None, compare=False)
     """Of a file, to find out later whether it still is the same one."""
 
@@ -80,7 +80,7 @@ def shown(name: str) -> str:
 
 
 def logs_last(name: str) -> tuple[bool, str]:
-    """Sorts the files of segments in the order in which they may appear: an index without its log is no segment."""
+    """Sorts the files of segments in the order in which they may appear: an index without its log is not a segment."""
     return name.endswith(".log"), name
 
 
@@ -91,7 +91,7 @@ def with_suffix(name: str, suffix: str) -> str:
 
 @lru_cache(maxsize=32)
 def _file_system(root: str) -> tuple[fs.FileSystem, str]:
-    """File system of a URL's beginning, and what that beginning is called there."""
+    """File system of a URL's beginning, and the path of that beginning there."""
     try:
         return fs.FileSystem.from_uri(f"{root}/")
     except (ArrowException, OSError, ValueError) as error:
@@ -141,12 +141,12 @@ def _stat(path: str) -> os.stat_result | None:
 
 
 def fsspec_of(system: fs.FileSystem) -> Any:
-    """The file system of fsspec that pyarrow calls, None where it calls none."""
+    """The file system of fsspec that pyarrow calls, None if pyarrow uses its own."""
     return getattr(getattr(system, "handler", None), "fs", None)
 
 
 def _details(system: fs.FileSystem, path: str, folder: bool) -> dict[str, dict[str, Any]]:
-    """What fsspec says of a file, or of all in a folder, beyond what pyarrow passes on; by their paths."""
+    """What fsspec knows of a file, or of all files in a folder, beyond what pyarrow passes on; by their paths."""
     inner = fsspec_of(system)
     if inner is None:
         return {}
@@ -158,7 +158,7 @@ def _details(system: fs.FileSystem, path: str, folder: bool) -> dict[str, dict[s
 
 
 def look(name: str) -> Entry | None:
-    """What is called so; None where nothing is."""
+    """What has this name; None if nothing has."""
     try:
         if not is_url(name):
             found = os.stat(name)
@@ -173,7 +173,7 @@ def look(name: str) -> Entry | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ArrowException) as error:
-        raise KolumnError(f"{name}: cannot be looked at: {error}") from error
+        raise KolumnError(f"{name}: cannot be inspected: {error}") from error
 
 
 def listing(folder: str) -> list[Entry]:
@@ -193,8 +193,8 @@ def listing(folder: str) -> list[Entry]:
 def _scan(folder: str) -> list["os.DirEntry[str]"]:
     """What is in a folder of this machine at one moment.
 
-    The system lists a large one in several calls, and a file that gets another name between two of them may be in none, as when a broker
-    ends a compaction. The folder's time tells, unless it was changed in the same tick of the clock: then two listings have to agree.
+    The system lists a large folder in several calls, and misses a file that gets another name between two of them, as at the end of a
+    broker's compaction. The folder's time shows that, unless it changed in the same tick of the clock: then two listings have to agree.
     """
     before: set[str] | None = None
     for _ in range(_LISTINGS):
@@ -222,7 +222,7 @@ def _name(entry: Entry) -> str:
 
 
 def matches(pattern: str) -> list[Entry]:
-    """What a glob's pattern catches, sorted by name; ``*`` stays within a folder."""
+    """What a glob's pattern matches, sorted by name; ``*`` stays within a folder."""
     if not is_url(pattern):
         return [one for name in sorted(glob.glob(pattern)) if (one := look(name)) is not None]
     match = _URL.match(pattern)
@@ -255,13 +255,13 @@ def modified_ms(name: str) -> int:
         try:
             return os.stat(name).st_mtime_ns // 1_000_000
         except OSError as error:
-            raise KolumnError(f"{name}: cannot be looked at: {error.strerror}") from error
+            raise KolumnError(f"{name}: cannot be inspected: {error.strerror}") from error
     system, path, _, _ = _at(name)
     return (system.get_file_info(path).mtime_ns or 0) // 1_000_000
 
 
 def current(name: str) -> Identity | None:
-    """Which file has this name now; None where there is none."""
+    """Which file has this name now; None if no file has."""
     if is_url(name):
         system, path, _, _ = _at(name)
         if (inner := fsspec_of(system)) is not None:
@@ -276,14 +276,14 @@ def growing(path: str) -> Identity | None:
 
 
 def real_folder(name: str) -> tuple[int, int] | None:
-    """What tells a folder of this machine from others, however many links lead there; None behind a URL."""
+    """What tells a folder of this machine from others, by whatever links it is reached; None at a URL."""
     path = _here(name)
     found = None if path is None else _stat(path or ".")
     return None if found is None else (found.st_dev, found.st_ino)
 
 
 def holds_nothing(name: str) -> bool:
-    """Whether a file of this machine whose size is 0 is empty: those of ``/proc`` say 0 and have bytes, or can't be read at all."""
+    """Whether a file of this machine whose size is 0 is empty: files of ``/proc`` have size 0 and yet bytes, or can't be read at all."""
     try:
         with open(name, "rb", buffering=0) as file:
             return not file.read(1) or os.fstat(file.fileno()).st_size > 0
@@ -294,7 +294,7 @@ def holds_nothing(name: str) -> bool:
 
 
 def open_input(url: str) -> Any:
-    """A file behind a URL for reading at any place, a ``pyarrow.NativeFile``."""
+    """A file at a URL for reading at any place, a ``pyarrow.NativeFile``."""
     try:
         system, path, _, _ = _at(url)
         return system.open_input_file(path)
@@ -315,7 +315,7 @@ def make_folder(name: str) -> None:
 
 
 def send(path: str, url: str) -> None:
-    """Copy a file of this machine to a URL. Of one that could not be sent whole, the beginning may be there."""
+    """Copy a file of this machine to a URL. If it could not be sent whole, its beginning may be there."""
     make_folder(parent(url))
     system, target, _, _ = _at(url)
     try:
@@ -338,7 +338,7 @@ def move(name: str, place: str) -> None:
 
 
 def remove(url: str) -> None:
-    """Remove a file behind a URL, or a folder with all that is in it; fine where nothing is there."""
+    """Remove a file at a URL, or a folder with all that is in it; fine where nothing is there."""
     entry = look(url)
     if entry is None:
         return
@@ -355,7 +355,7 @@ def remove(url: str) -> None:
 
 
 def put(url: str, data: bytes) -> None:
-    """Write a small file behind a URL: whole, or not at all under this name, whatever its file system makes of a writer that dies."""
+    """Write a small file at a URL: whole, or not at all under this name, even if the writer is killed."""
     draft = f"{url}.partial"
     make_folder(parent(url))
     system, path, _, _ = _at(draft)
@@ -368,12 +368,12 @@ def put(url: str, data: bytes) -> None:
 
 
 def file_system(name: str) -> tuple[fs.FileSystem, str]:
-    """The file system that a name is one of, and what it is called there."""
+    """The file system of a name, and the path there."""
     return _at(name)[:2] if is_url(name) else (fs.LocalFileSystem(), os.path.abspath(name))
 
 
 def forget(system: fs.FileSystem) -> None:
-    """Let go of what is remembered of a file system: another process may have changed it since."""
+    """Forget what is cached of a file system: another process may have changed it since."""
     if (inner := fsspec_of(system)) is not None:
         inner.invalidate_cache()
 

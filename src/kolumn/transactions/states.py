@@ -78,12 +78,12 @@ def states_of(transactions: Transactions, rows: Any) -> Any:
 
 
 def matter(options: Options) -> bool:
-    """Whether the options ask what became of transactions."""
+    """Whether the options need the outcome of transactions."""
     return options.isolation_level == "read_committed" or COLUMN in options.columns
 
 
 def to_decode(options: Options, transactions: Transactions | None) -> Options:
-    """What has to be decoded for `settle` to give what ``options`` ask for."""
+    """Options by which everything is decoded that `settle` needs for what ``options`` ask for."""
     if transactions is None:
         return options
     columns = [name for name in options.columns if name != COLUMN]

@@ -24,11 +24,11 @@ class Report:
     segments : pa.Table
         One row for each segment, columns of `schema.SEGMENT_SCHEMA`.
     remarks : pa.Table
-        No damage, and yet something to know, columns of `schema.REMARK_SCHEMA`: absent offsets, for example. Kinds: `remarks.Kind`.
+        Facts that are not damage, such as absent offsets; columns of `schema.REMARK_SCHEMA`, kinds `remarks.Kind`.
     batches, records, bytes : int
         Intact entries, their records (control records too), and bytes looked at.
     inflated_by_cpu : int
-        Of those that a GPU decoded, how many the codecs of the CPU inflated for it: what nvCOMP can't do, or must not.
+        Payloads that the CPU decompressed for a GPU: those that nvCOMP can't take, or must not.
     """
 
     damage: pa.Table
@@ -41,7 +41,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is damaged. A truncated last entry and a zero-filled tail of an active segment are no damage."""
+        """Whether nothing is damaged. A truncated last entry and a zero-filled tail of an active segment are not damage."""
         return self.damage.num_rows == 0
 
 
@@ -53,7 +53,7 @@ def damage_table(pieces: Iterable[Damage]) -> pa.Table:
 
 
 def make_report(found: list[tuple[Segment, Tally]], remarks: list[pa.Table]) -> Report:
-    """Report from what was found in each segment, and what there is to remark."""
+    """Report of what was found in each segment, and of the remarks."""
     names = SEGMENT_SCHEMA.names
     rows = [(shown(s.path), s.size, t.valid_bytes, t.batches, t.records, t.tail, t.tail_bytes, s.state) for s, t in found]
     return Report(
