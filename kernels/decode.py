@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.arrays import Int64s, Rows
 from kolumn.kernels import check as checking
 from kolumn.kernels.count import Count, count
 from kolumn.kernels.fields.decoded import Records, empty_records
@@ -19,7 +20,7 @@ FEW = 4096
 """With fewer batches than this, each gets a warp: fewer threads would leave most of a device idle."""
 
 
-def bad_checksums(device: Runtime, source: int, rows: Any) -> Any:
+def bad_checksums(device: Runtime, source: int, rows: Rows) -> Any:
     """Flags of the entries whose checksum is wrong.
 
     Parameters
@@ -43,7 +44,9 @@ def bad_checksums(device: Runtime, source: int, rows: Any) -> Any:
     return device.download(flags, 4 * len(rows)).view(np.int32) != 0
 
 
-def decode(device: Runtime, rows: Any, payload: Any, size: Any, format: int, check_crcs: bool, drafts: bool) -> tuple[Any, Records | None]:
+def decode(
+    device: Runtime, rows: Rows, payload: Int64s, size: Int64s, format: int, check_crcs: bool, drafts: bool
+) -> tuple[Any, Records | None]:
     """Decode batches.
 
     Parameters

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kolumn.arrays import Int64s
 from kolumn.arrow import utf8
 from kolumn.arrow.recycle import take
 from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW, Payloads
@@ -191,7 +192,7 @@ class Columns:
         """NumPy view of an int64 column."""
         return np.frombuffer(buffer, np.int64, rows)
 
-    def headers_array(self, kind: pa.DataType, at: Any) -> pa.Array:
+    def headers_array(self, kind: pa.DataType, at: Int64s) -> pa.Array:
         """List array of the headers; key bytes that are not UTF-8 become U+FFFD, as Java decodes them."""
         entry = kind.value_type
         count, rows = int(at[HEADERS]), int(at[ROWS])
@@ -202,11 +203,11 @@ class Columns:
         assert self.header_ends is not None
         return pa.Array.from_buffers(kind, rows, [None, used(self.header_ends, 4 * (rows + 1))], 0, children=[structs])
 
-    def key_array(self, kind: pa.DataType, at: Any, sources: list[pa.Buffer]) -> pa.Array:
+    def key_array(self, kind: pa.DataType, at: Int64s, sources: list[pa.Buffer]) -> pa.Array:
         """Keys as an Arrow array."""
         return self.key.array(kind, int(at[ROWS]), int(at[KEY]), sources)
 
-    def value_array(self, kind: pa.DataType, at: Any, sources: list[pa.Buffer]) -> pa.Array:
+    def value_array(self, kind: pa.DataType, at: Int64s, sources: list[pa.Buffer]) -> pa.Array:
         """Values as an Arrow array."""
         return self.value.array(kind, int(at[ROWS]), int(at[VALUE]), sources)
 

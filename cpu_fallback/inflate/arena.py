@@ -16,6 +16,7 @@ import numpy as np
 import zstandard
 from isal import isal_zlib
 
+from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.arrow.recycle import take
 from kolumn.codecs import DEFLATE, LZ4_BLOCK, NAMES, SNAPPY_BLOCK, STORED, ZSTD_FRAME, flaws
 from kolumn.cpu_fallback.inflate.blocks import BOUND, KIND, PAYLOAD, SOURCE, STOP, frame, member_end
@@ -161,8 +162,10 @@ def _stretches(table: np.ndarray, careful: np.ndarray, share: int) -> list[tuple
 class _Run:
     """The state of one call as it goes through its table of blocks."""
 
-    def __init__(self, buf: Any, size: Any, table: Any, limit: Any, flaw: Any, where: Any, careful: Any, share: Share) -> None:
-        self.source, self.address, self.size = memoryview(buf), int(buf.ctypes.data), size
+    def __init__(
+        self, buf: Bytes, size: Int64s, table: Int64s, limit: Int64s, flaw: Int64s, where: Int64s, careful: Flags, share: Share
+    ) -> None:
+        self.source, self.address, self.size = buf.data, int(buf.ctypes.data), size
         self.table, self.limit, self.flaw, self.where, self.share = table, limit, flaw, where, share
         self._unwanted: memoryview | None = None
         self.count = np.zeros(len(table), np.int64)

@@ -1,9 +1,8 @@
 """Checksums of bytes that Python holds, at the speed of compiled code."""
 
-from typing import Any
-
 import numpy as np
 
+from kolumn.arrays import Bytes
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.formats import crc
 
@@ -18,13 +17,13 @@ def _crc32(buf: int, at: int, end: int) -> int:
     return crc.crc32(buf, at, end)
 
 
-def crc32c(data: Any, at: int) -> int:
+def crc32c(data: Bytes | bytes | bytearray | memoryview, at: int) -> int:
     """CRC-32C of ``data`` from byte ``at`` on: bytes, or an array of uint8."""
     held = np.frombuffer(data, np.uint8)
     return int(_crc32c(held.ctypes.data, at, len(held)))
 
 
-def crc32(data: Any, at: int) -> int:
+def crc32(data: Bytes | bytes | bytearray | memoryview, at: int) -> int:
     """CRC-32, likewise."""
     held = np.frombuffer(data, np.uint8)
     return int(_crc32(held.ctypes.data, at, len(held)))

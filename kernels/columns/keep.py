@@ -5,10 +5,11 @@
 Bound: 20 bytes read for each row, and for each kept one 60 bytes read and written.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from kolumn.arrays import Flags
 from kolumn.formats import memory
 from kolumn.kernels.fields.decoded import Payloads, Records, empty_records
 from kolumn.kernels.machine.kernel import thread_per_item
@@ -112,7 +113,7 @@ def pack_row(i: int, a: Pack) -> None:
         store64(a.to_seconds + 8 * to, load64(a.seconds + 8 * i))
 
 
-def keep(device: Runtime, records: Records, control: Memory, limits: RowLimits, dropped: Any = None) -> Records:
+def keep(device: Runtime, records: Records, control: Memory, limits: RowLimits, dropped: Flags | None = None) -> Records:
     """The records within limits, without those of batches that are ``dropped`` (flags); the same object if all are kept."""
     n = records.rows
     numbers = device.zeros(4 * (n + 1))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.arrays import Flags
 from kolumn.codecs import NAMES
 from kolumn.formats import table
 from kolumn.formats.layouts import CONTROL_NAMES
@@ -100,7 +101,7 @@ class TableBuilder:
         constants: dict[str, Any],
         text: bool,
         limits: RowLimits,
-        dropped: Any = None,
+        dropped: Flags | None = None,
         states: Sequence_[str] = (),
     ) -> None:
         self.device, self.constants, self.text = device, constants, text

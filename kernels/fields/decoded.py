@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from kolumn.arrays import Int64s
 from kolumn.kernels.machine.runtime import Memory, Runtime
 
 
@@ -51,7 +52,7 @@ class Records:
     seconds: Memory | None
 
 
-def empty_records(device: Runtime, rows: int, batches: Memory, first: Any, owner: Memory, drafts: bool) -> Records:
+def empty_records(device: Runtime, rows: int, batches: Memory, first: Int64s, owner: Memory, drafts: bool) -> Records:
     """Records whose columns are not written yet."""
 
     def payloads() -> Payloads:

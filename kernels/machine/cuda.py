@@ -6,6 +6,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from kolumn.arrays import AnyArray, Int64s
 from kolumn.errors import KolumnError
 from kolumn.kernels.machine import direct
 from kolumn.kernels.machine.image import image
@@ -83,7 +84,7 @@ class CudaRuntime:
         memory.pointer.memset_async(0, size + PAD, self.stream)
         return memory
 
-    def upload(self, data: Any) -> DeviceMemory:
+    def upload(self, data: AnyArray) -> DeviceMemory:
         """Copy an array to the device; page-locked ones while the host goes on."""
         memory = self.empty(data.nbytes)
         if data.nbytes:
@@ -100,7 +101,7 @@ class CudaRuntime:
             return None
         return DeviceMemory(memory.pointer + skipped, end - start)
 
-    def download(self, memory: Any, size: int, start: int = 0) -> Any:
+    def download(self, memory: DeviceMemory, size: int, start: int = 0) -> Any:
         """Copy to page-locked memory of the host, and wait for it."""
         if not size:
             return np.empty(0, np.uint8)
@@ -114,7 +115,7 @@ class CudaRuntime:
         self.stream.synchronize()
         self._sent.clear()
 
-    def launch(self, kernel: Kernel, n: int, args: Any) -> None:
+    def launch(self, kernel: Kernel, n: int, args: tuple[int, ...]) -> None:
         """Run a kernel: its parameters are n and the integers of ``args``, 64 bits each."""
         if not n:
             return
@@ -130,7 +131,7 @@ class CudaRuntime:
         with self.stream:
             cupy.cumsum(values, out=values)
 
-    def inflate(self, kind: int, sources: Any, sizes: Any, room: Any, targets: Any) -> tuple[Any, Any]:
+    def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Any, Any]:
         """By nvCOMP."""
         if self._decompressor is None:
             self._decompressor = Decompressor()

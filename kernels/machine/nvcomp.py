@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.arrays import Int64s
 from kolumn.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME
 from kolumn.errors import KolumnError, MissingError
 
@@ -84,7 +85,7 @@ class Decompressor:
         self._demand(status, f"temporary memory of {NAMES[kind]}")
         return found.value
 
-    def run(self, device: Any, kind: int, sources: Any, sizes: Any, room: Any, targets: Any) -> tuple[Any, Any]:
+    def run(self, device: Any, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Any, Any]:
         """As `runtime.Runtime.inflate`."""
         out, fine = np.zeros(len(sources), np.int64), np.zeros(len(sources), bool)
         group = (np.cumsum(room) - room) // GROUP_BYTES
@@ -93,7 +94,7 @@ class Decompressor:
             out[some], fine[some] = self._group(device, kind, *(one[some] for one in (sources, sizes, room, targets)))
         return out, fine
 
-    def _group(self, device: Any, kind: int, sources: Any, sizes: Any, room: Any, targets: Any) -> tuple[Any, Any]:
+    def _group(self, device: Any, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Any, Any]:
         n = len(sources)
         given = device.upload(np.ascontiguousarray(np.stack([sources, sizes, room, targets]), np.int64))
         answer = device.zeros(8 * n + 4 * n)

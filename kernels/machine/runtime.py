@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol
 
+from kolumn.arrays import AnyArray, Int64s
 from kolumn.kernels.machine.kernel import Kernel
 
 PAD = 256
@@ -40,7 +41,7 @@ class Runtime(Protocol):
     def zeros(self, size: int) -> Memory:
         """Memory of zeros."""
 
-    def upload(self, data: Any) -> Memory:
+    def upload(self, data: AnyArray) -> Memory:
         """Copy a C-contiguous NumPy array to the device."""
 
     def load(self, path: str, start: int, end: int) -> Memory | None:
@@ -49,7 +50,7 @@ class Runtime(Protocol):
     def download(self, memory: Memory, size: int, start: int = 0) -> Any:
         """Copy bytes to the host: uint8 array of ``size``."""
 
-    def launch(self, kernel: Kernel, n: int, args: Any) -> None:
+    def launch(self, kernel: Kernel, n: int, args: tuple[int, ...]) -> None:
         """Run a kernel for ``n`` items, if there are any."""
 
     def synchronize(self) -> None:
@@ -58,7 +59,7 @@ class Runtime(Protocol):
     def running_sum(self, memory: Memory, count: int, width: int) -> None:
         """Replace ``count`` integers of ``width`` bytes, 4 or 8, by their running sum."""
 
-    def inflate(self, kind: int, sources: Any, sizes: Any, room: Any, targets: Any) -> tuple[Any, Any]:
+    def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Any, Any]:
         """Inflate blocks of a kind of `kolumn.codecs`.
 
         Parameters

@@ -7,7 +7,6 @@ Positions are offsets of the next record, as everywhere in Kafka: a start is inc
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.errors import ArgumentError
@@ -102,7 +101,11 @@ class Position:
             return dict.fromkeys(groups, self.offset)
         if self.offsets is not None:
             return self._each(self.offsets, groups)
-        times = self._each(self.times, groups) if self.times is not None else dict.fromkeys(groups, self.time)
+        if self.times is not None:
+            times = self._each(self.times, groups)
+        else:
+            assert self.time is not None
+            times = dict.fromkeys(groups, self.time)
         return {key: self._at(time, key, groups[key], decode) for key, time in times.items()}
 
     def _each(self, named: dict[Key, int], groups: dict[Key, list[Segment]]) -> dict[Key, int]:
@@ -113,7 +116,7 @@ class Position:
             )
         return named
 
-    def _at(self, time: Any, key: Key, segments: list[Segment], decode: Options) -> int:
+    def _at(self, time: int, key: Key, segments: list[Segment], decode: Options) -> int:
         offset = first_offset_from(segments, time, decode)
         if offset is None and not self.or_latest:
             raise ArgumentError(

@@ -79,7 +79,7 @@ class WriteOptions:
         return cls(path, how, *sizes, topic, partition)
 
 
-def check_topic(name: Any) -> str:
+def check_topic(name: object) -> str:
     """A name that Kafka would take (``Topic.validate``): it becomes the name of a folder.
 
     Raises

@@ -60,7 +60,7 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         resolved = {key: ends[found[key]](group) if found[key] in ends else found[key] for key, group in groups.items()}
         return to_json(resolved, _ids(groups))
 
-    def latestOffset(self, start: Topics | None = None, limit: Any = None) -> Topics:  # noqa: N802
+    def latestOffset(self, start: Topics | None = None, limit: object = None) -> Topics:  # noqa: N802
         """Where the micro-batch from ``start`` ends. pyspark 4.1 gives neither argument."""
         groups = self._groups()
         ends = self._ends(groups) if self.target is None else self.target

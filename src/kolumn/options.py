@@ -149,12 +149,12 @@ def _integer(name: str, value: Any, expected: str = "an integer") -> int | None:
         return _refuse(name, value, expected)
 
 
-def _positive(name: str, value: Any) -> int | None:
+def _positive(name: str, value: object) -> int | None:
     number = _integer(name, value)
     return number if number is None or number > 0 else _refuse(name, value, "a positive integer")
 
 
-def _milliseconds(name: str, value: Any) -> int | None:
+def _milliseconds(name: str, value: object) -> int | None:
     if isinstance(value, str):
         value = _moment(name, value)
     if isinstance(value, datetime):
@@ -174,7 +174,7 @@ def _moment(name: str, text: str) -> int | datetime:
         return _refuse(name, text, _TIME)
 
 
-def _refuse(name: str, value: Any, expected: str) -> Any:
+def _refuse(name: str, value: object, expected: str) -> Any:
     raise ArgumentError(f"{name}={value!r}: expected {expected}")
 
 

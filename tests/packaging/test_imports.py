@@ -44,7 +44,19 @@ def test_only_the_command_line_knows_the_terminal(module: Path) -> None:
 
 @pytest.mark.parametrize("module", [path for path in modules() if path.parts[0] == "formats"], ids=str)
 def test_formats_know_no_file(module: Path) -> None:
-    allowed = ("numpy", "ctypes", "collections", "dataclasses", "enum", "importlib", "types", "typing", "kolumn.formats", "kolumn.errors")
+    allowed = (
+        "numpy",
+        "ctypes",
+        "collections",
+        "dataclasses",
+        "enum",
+        "importlib",
+        "types",
+        "typing",
+        "kolumn.arrays",
+        "kolumn.formats",
+        "kolumn.errors",
+    )
     # One reads an environment variable.
     allowed += ("os",) if module.name == "layouts.py" else ()
     assert [name for name in imports(module) if not is_in(name, *allowed)] == []
@@ -54,7 +66,14 @@ def test_formats_know_no_file(module: Path) -> None:
 def test_source_knows_no_format(module: Path) -> None:
     """Side files have checksums; and a segment file is told the format that it was read in."""
     names = [name for name in imports(module) if is_in(name, "kolumn")]
-    known = ("kolumn.source", "kolumn.errors", "kolumn.arrow", "kolumn.formats.layouts", "kolumn.cpu_fallback.machine.checksum")
+    known = (
+        "kolumn.source",
+        "kolumn.arrays",
+        "kolumn.errors",
+        "kolumn.arrow",
+        "kolumn.formats.layouts",
+        "kolumn.cpu_fallback.machine.checksum",
+    )
     assert [name for name in names if not is_in(name, *known)] == []
 
 

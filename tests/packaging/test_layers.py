@@ -8,7 +8,8 @@ from kit.source_tree import arrows, circles, modules, room
 
 LAYERS = (
     # What everything may use.
-    ("errors", "arrow"),
+    ("errors", "arrays"),
+    ("arrow",),
     ("formats", "schema"),
     ("codecs", "machine_code", "keywords"),
     ("kernels", "cpu_fallback", "kernels.machine", "cpu_fallback.machine"),

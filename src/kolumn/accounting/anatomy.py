@@ -5,8 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from kolumn.arrays import Int64s
 from kolumn.codecs import NONE
 from kolumn.formats import enriched, layouts, table, v2
 from kolumn.log.pieces import Piece
@@ -38,22 +40,22 @@ def anatomy(piece: Piece) -> Counter[str]:
     return found
 
 
-def _bytes(column: Any) -> int:
+def _bytes(column: pa.Array) -> int:
     return int(pc.sum(pc.binary_length(column)).as_py() or 0)
 
 
-def _lengths(column: Any) -> Any:
+def _lengths(column: pa.Array) -> Any:
     """Lengths of payloads, -1 for null."""
     return pc.fill_null(pc.binary_length(column).cast("int64"), -1).to_numpy()
 
 
-def _unsigned(values: Any) -> Any:
+def _unsigned(values: Int64s) -> Any:
     """Bytes of each unsigned varint."""
     raw = values.astype(np.uint64)
     return 1 + sum((raw >> np.uint64(bits) > 0).astype(np.int64) for bits in range(7, 64, 7))
 
 
-def _varints(values: Any) -> Any:
+def _varints(values: Int64s) -> Any:
     """Bytes of each zig-zag varint."""
     return _unsigned(((values << 1) ^ (values >> 63)).view(np.uint64))
 

@@ -1,13 +1,13 @@
 """Rows of a record batch by a mask; Arrow itself filters no views."""
 
-from typing import Any
-
 import pyarrow as pa
+
+from kolumn.arrays import Flags
 
 _VIEW = pa.binary(16)
 
 
-def keep(batch: pa.RecordBatch, mask: Any) -> pa.RecordBatch:
+def keep(batch: pa.RecordBatch, mask: Flags) -> pa.RecordBatch:
     """The rows for which ``mask``, a bool array, is true. Copies what is kept; of views the 16 bytes, not what they point to."""
     flags = pa.array(mask)
     columns = [_views(column, flags) if pa.types.is_binary_view(column.type) else column.filter(flags) for column in batch.columns]

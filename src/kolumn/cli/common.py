@@ -68,12 +68,12 @@ def sources_and_target(paths: list[str], output: str | None) -> tuple[list[str],
     return paths[:-1], paths[-1]
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """One JSON object on a line of its own."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, default=_plain) + "\n")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -4,7 +4,6 @@ Bytes come with their encoding: ``"value": "…", "valueEncoding": "utf-8"`` or 
 """
 
 import json
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +34,7 @@ def _member(name: str, column: pa.Array) -> list[Part]:
     return [f"{_text(name)}: ", _value(column)]
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -62,7 +62,7 @@ def stats(
     return say(skipped)
 
 
-def _cell(name: str, value: Any) -> Any:
+def _cell(name: str, value: object) -> Any:
     if not isinstance(value, dict):
         return value
     return ", ".join(f"{'v' if name == 'magic' else ''}{key}: {count}" for key, count in value.items())

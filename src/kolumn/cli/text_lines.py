@@ -25,7 +25,7 @@ def name(text: str) -> str:
     return text if text.isprintable() else repr(text)
 
 
-def _plain(value: Any) -> str:
+def _plain(value: pa.Array) -> str:
     return "null" if value is None else name(value) if isinstance(value, str) else str(value)
 
 

@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kolumn.arrays import Int64s
+
 CONSOLIDATE = 1 << 20
 """Keys that are collected before they are merged with the others."""
 
@@ -23,7 +25,7 @@ class LatestOffsets:
         self._offsets: Any = None
 
     @classmethod
-    def of(cls, offsets: Any) -> "LatestOffsets":
+    def of(cls, offsets: Int64s) -> "LatestOffsets":
         """From sorted last offsets that were found elsewhere."""
         made = cls()
         made._offsets = offsets
@@ -61,7 +63,7 @@ class LatestOffsets:
         """Flags of the keys that have been added."""
         return np.asarray(pc.is_in(keys, self.table()["key"].combine_chunks()))
 
-    def is_latest(self, offset: Any) -> Any:
+    def is_latest(self, offset: Int64s) -> Any:
         """Flags of the offsets that are the last ones of a key."""
         known = self.offsets()
         at = np.searchsorted(known, offset)

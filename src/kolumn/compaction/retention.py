@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from kolumn.arrays import Flags, Rows
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.formats import layouts, table
 from kolumn.log.pieces import Piece
@@ -23,7 +24,7 @@ class Producers:
     now: int
     last: dict[int, tuple[int, int | None, int]] = field(default_factory=dict)
 
-    def see(self, rows: Any) -> None:
+    def see(self, rows: Rows) -> None:
         """Note batches, in the order of the log."""
         for row in rows[rows[:, table.PRODUCER_ID] >= 0]:
             producer, epoch, time = (int(row[column]) for column in (table.PRODUCER_ID, table.PRODUCER_EPOCH, table.MAX_TIMESTAMP))
@@ -35,7 +36,7 @@ class Producers:
             else:
                 self.last[producer] = epoch, offset, time
 
-    def is_last(self, rows: Any) -> Any:
+    def is_last(self, rows: Rows) -> Any:
         """Flags of the batches that are the last of their producer."""
         flags = np.zeros(len(rows), bool)
         for i in np.flatnonzero(rows[:, table.PRODUCER_ID] >= 0).tolist():
@@ -76,7 +77,7 @@ class Round:
     retention_ms: int
     observed: set[int] = field(default_factory=set)
 
-    def discarded(self, rows: Any) -> Any:
+    def discarded(self, rows: Rows) -> Any:
         """Flags of the batches that a reader has no use for: of aborted transactions, and markers of which no batch is left."""
         flags = np.zeros(len(rows), bool)
         for i in np.flatnonzero(rows[:, table.TRANSACTIONAL] | rows[:, table.CONTROL]).tolist():
@@ -89,22 +90,22 @@ class Round:
                 flags[i] = self.aborted(rows[i : i + 1])[0]
         return flags
 
-    def aborted(self, rows: Any) -> Any:
+    def aborted(self, rows: Rows) -> Any:
         """Flags of the data batches of aborted transactions; never of KIP-98 sets, in which transactions may end."""
         producer, offset, transactional = (rows[:, column] for column in (table.PRODUCER_ID, table.BASE_OFFSET, table.TRANSACTIONAL))
-        whole = (transactional == 1) & ~layouts.is_set(rows[:, table.LAYOUT])
+        whole = (transactional == 1) & ~layouts.among(rows[:, table.LAYOUT], layouts.SETS)
         return self.transactions.states(producer, offset, whole) == ABORTED
 
     def aborted_records(self, piece: Piece) -> Any:
         """Flags of the records of aborted transactions, control records left out."""
         found = np.repeat(self.aborted(piece.rows), piece.counts)
-        sets = np.repeat(layouts.is_set(piece.rows[:, table.LAYOUT]), piece.counts)
+        sets = np.repeat(layouts.among(piece.rows[:, table.LAYOUT], layouts.SETS), piece.counts)
         if sets.any():
             producer, offset = (piece.records[name].to_numpy() for name in ("producerId", "offset"))
             found |= self.transactions.states(producer, offset, sets & np.asarray(piece.records["isTransactional"])) == ABORTED
         return found & ~np.asarray(piece.records["isControl"])
 
-    def retained(self, piece: Piece, discard: Any, legacy_deletes: bool) -> Any:
+    def retained(self, piece: Piece, discard: Flags, legacy_deletes: bool) -> Any:
         """Flags of the records that stay.
 
         Parameters
@@ -122,7 +123,7 @@ class Round:
         if (offset < self.first_dirty).any():
             latest |= (offset < self.first_dirty) & ~self.latest.known(records["key"])
         horizon = np.repeat(np.where(piece.rows[:, table.DELETE_HORIZON] == 1, piece.rows[:, table.BASE_TIMESTAMP], self.now + 1), counts)
-        has_horizon = np.repeat(layouts.holds_records(piece.rows[:, table.LAYOUT]), counts)
+        has_horizon = np.repeat(layouts.among(piece.rows[:, table.LAYOUT], layouts.BATCHES), counts)
         deletes = np.where(has_horizon, self.now < horizon, legacy_deletes)
         stays = (offset >= self.end) | (keyed & latest & (~dead | deletes)) | control
         return stays & ~np.repeat(discard, counts) & ~self.aborted_records(piece)

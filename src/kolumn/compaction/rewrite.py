@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kolumn.arrays import Flags, Int64s, Rows
 from kolumn.codecs import NONE
 from kolumn.compaction.retention import Round
 from kolumn.conversion.convert import copied, part
@@ -50,19 +51,19 @@ def fate(piece: Piece, round: Round, legacy_deletes: bool, merge: bool) -> Fate:
     gone = np.where(marker, discard & expired, discard)
     keep = round.retained(piece, gone, legacy_deletes)
     kept = _per_entry(keep, piece)
-    headed = layouts.holds_records(rows[:, table.LAYOUT])
+    headed = layouts.among(rows[:, table.LAYOUT], layouts.BATCHES)
     stays_empty = headed & (round.producers.is_last(rows) | (rows[:, table.LAST_OFFSET] + 1 == round.end))
     dead = _per_entry(keep & np.asarray(piece.records["tombstone"]), piece) > 0
     horizon = headed & ~with_horizon & (dead | (discard & marker)) & (kept > 0)
     entries = np.where((kept == counts) & ~horizon, _COPY, _REBUILD)
     entries[(kept == 0)] = np.where(stays_empty, _EMPTY, _DROP)[kept == 0]
-    sets = layouts.holds_messages(rows[:, table.LAYOUT]) & (rows[:, table.CODEC] != NONE) & (kept > 0)
+    sets = layouts.among(rows[:, table.LAYOUT], layouts.MESSAGES) & (rows[:, table.CODEC] != NONE) & (kept > 0)
     if merge:
         entries[sets] = _MERGE
     return Fate(entries, keep, horizon)
 
 
-def _per_entry(flags: Any, piece: Piece) -> Any:
+def _per_entry(flags: Flags, piece: Piece) -> Any:
     """How many records of each entry are flagged."""
     total = np.append(0, np.cumsum(flags))
     return total[piece.first + piece.counts] - total[piece.first]
@@ -103,7 +104,7 @@ def _plain(records: pa.RecordBatch, how: Settings) -> pa.RecordBatch:
     return records.select([name for name in records.schema.names if name not in absent])
 
 
-def _rebuilt(records: pa.RecordBatch, source: Any, kept: Any, horizon: Any, round: Round, how: Settings) -> Encoded:
+def _rebuilt(records: pa.RecordBatch, source: Rows, kept: Int64s, horizon: Flags, round: Round, how: Settings) -> Encoded:
     """The entries with the records that are left; base offset, last offset, sequence and producer stay."""
     messages = layouts.holds_messages(how.layout)
     given = take_apart(pa.Table.from_batches([_plain(records, how) if messages else records]), 0)

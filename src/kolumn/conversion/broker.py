@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn import keywords
+from kolumn.arrays import Bytes, Row
 from kolumn.codecs import NONE
 from kolumn.conversion.convert import part
 from kolumn.conversion.losses import Losses
@@ -227,14 +228,14 @@ class _Assigner:
     """Goes through the entries of a request."""
 
     def __init__(
-        self, source: Any, options: Options, next: int, format: str, magic: int | None, noncontiguous: str, timestamp: int | None
+        self, source: Bytes, options: Options, next: int, format: str, magic: int | None, noncontiguous: str, timestamp: int | None
     ) -> None:
         self.source, self.options, self.next = source, options, next
         self.how: Settings | None = None if magic is None else settings(format, magic, "none", None, 2**31 - 1, None)
         self.format, self.noncontiguous, self.timestamp = format, noncontiguous, timestamp
         self.in_place = self.inflations = self.compressions = 0
 
-    def entry(self, row: Any) -> bytes:
+    def entry(self, row: Row) -> bytes:
         """An entry with its offsets."""
         how = self.how or settings(self.format, int(row[table.MAGIC]), "none", None, 2**31 - 1, None)
         layout, wrapped = int(row[table.LAYOUT]), row[table.CODEC] != NONE
@@ -253,11 +254,11 @@ class _Assigner:
             return self._patched(row, count - 1, count)
         return self._written(piece, how)
 
-    def rewritten(self, row: Any) -> bytes:
+    def rewritten(self, row: Row) -> bytes:
         """A wrapper, decompressed and encoded again."""
         return self._written(self._inflated(row), settings(self.format, int(row[table.MAGIC]), "none", None, 2**31 - 1, None))
 
-    def _patched(self, row: Any, first: int, count: int) -> bytes:
+    def _patched(self, row: Row, first: int, count: int) -> bytes:
         """The entry with another offset, which is the next one plus ``first``."""
         start = int(row[table.POSITION])
         data = bytearray(self.source[start : start + int(row[table.SIZE])])
@@ -266,7 +267,7 @@ class _Assigner:
         self.in_place += 1
         return bytes(data)
 
-    def _inflated(self, row: Any) -> Piece:
+    def _inflated(self, row: Row) -> Piece:
         """The entry with its records; their offsets are the inner ones, since the wrapper's is made blank."""
         alone, start = row.reshape(1, -1).copy(), int(row[table.POSITION])
         if layouts.holds_messages(int(row[table.LAYOUT])) and row[table.CODEC] != NONE:

@@ -10,6 +10,7 @@ import numpy as np
 
 from kolumn import keywords
 from kolumn.api import segments_of
+from kolumn.arrays import Rows
 from kolumn.conversion.losses import Losses, possible
 from kolumn.conversion.regroup import regroup
 from kolumn.conversion.restride import restride
@@ -313,7 +314,7 @@ def copied(piece: Piece) -> Encoded:
     return Encoded(data, _known(rows, piece))
 
 
-def _known(rows: Any, piece: Piece) -> Any:
+def _known(rows: Rows, piece: Piece) -> Any:
     """Rows in which offsets that headers lack are filled in from the records: indexes need them."""
     some = np.flatnonzero(piece.counts)
     if len(some):

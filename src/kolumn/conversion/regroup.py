@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kolumn.arrays import Int64s, Rows
 from kolumn.codecs import NAMES, NONE, ZSTD
 from kolumn.conversion import losses
 from kolumn.conversion.losses import Losses
@@ -77,7 +78,7 @@ def _kinds(piece: Piece, changes: Changes) -> Any:
     return kinds
 
 
-def _whole(records: pa.RecordBatch, entry: Any, source: Any, start: int, how: Settings) -> Encoded:
+def _whole(records: pa.RecordBatch, entry: Int64s, source: Rows, start: int, how: Settings) -> Encoded:
     """Entries with the headers that they had."""
     given = take_apart(pa.Table.from_batches([records]), 0)
     given.from_log = True
@@ -99,7 +100,7 @@ def _whole(records: pa.RecordBatch, entry: Any, source: Any, start: int, how: Se
     return encoded
 
 
-def _together(records: pa.RecordBatch, entry: Any, how: Settings, packed: bool) -> Encoded:
+def _together(records: pa.RecordBatch, entry: Int64s, how: Settings, packed: bool) -> Encoded:
     """Entries whose headers follow from their records."""
     given = take_apart(pa.Table.from_batches([records]), 0)
     given.from_log = True
@@ -111,7 +112,7 @@ def _together(records: pa.RecordBatch, entry: Any, how: Settings, packed: bool) 
     return encoded
 
 
-def _check_codecs(codecs: Any, how: Settings, asked: int | None) -> None:
+def _check_codecs(codecs: Int64s, how: Settings, asked: int | None) -> None:
     if not layouts.holds_records(how.layout) and (codecs == ZSTD).any():
         name = layouts.FORMAT_NAMES[how.format]
         why = "is asked for" if asked is not None else "is what batches of the source have"

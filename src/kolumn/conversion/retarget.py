@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kolumn.arrays import Int64s
 from kolumn.conversion import losses
 from kolumn.conversion.losses import Losses, holds
 from kolumn.encode.entries import Settings
@@ -36,7 +37,7 @@ class Changes:
     transactions: Transactions | None
 
 
-def retarget(records: pa.RecordBatch, entry: Any, layout: Any, changes: Changes, lost: Losses) -> tuple[pa.RecordBatch, Any]:
+def retarget(records: pa.RecordBatch, entry: Int64s, layout: Int64s, changes: Changes, lost: Losses) -> tuple[pa.RecordBatch, Any]:
     """Records as the target can hold them, and the entries that they come from.
 
     Parameters
@@ -66,7 +67,7 @@ def retarget(records: pa.RecordBatch, entry: Any, layout: Any, changes: Changes,
     return pa.RecordBatch.from_pydict(columns), entry
 
 
-def _kept(records: pa.RecordBatch, layout: Any, changes: Changes, held: frozenset[str], lost: Losses) -> Any:
+def _kept(records: pa.RecordBatch, layout: Int64s, changes: Changes, held: frozenset[str], lost: Losses) -> Any:
     """Flags of the records that are kept at all."""
     control = np.asarray(records["isControl"])
     keep = np.ones(len(control), bool)
@@ -79,7 +80,7 @@ def _kept(records: pa.RecordBatch, layout: Any, changes: Changes, held: frozense
             keep &= ~dropped
     names = records["controlType"]
     ends = np.asarray(pc.fill_null(pc.is_in(names, pa.array(["COMMIT", "ABORT"])), False))
-    typed = layouts.has_typed_control(layout)
+    typed = layouts.among(layout, layouts.TYPED_CONTROL)
     for what, which in (
         (contents.TYPED_CONTROL, control & typed),
         (contents.MARKERS, control & ~typed & ends),

@@ -1,7 +1,6 @@
 """From a code in the batch table to an error that says what was expected and what was found."""
 
-from typing import Any
-
+from kolumn.arrays import Bytes, Row
 from kolumn.cpu_fallback.machine.checksum import crc32, crc32c
 from kolumn.errors import Code, CorruptBatchError, error_kind
 from kolumn.formats import layouts, memory, table
@@ -21,7 +20,7 @@ _VARINTS = {
 _OF_ATTRIBUTES = {Code.BAD_CODEC, Code.CODEC_NOT_ALLOWED, Code.MESSAGE_TYPE}
 
 
-def header_error(path: str, row: Any, entry: Any) -> CorruptBatchError:
+def header_error(path: str, row: Row, entry: Bytes) -> CorruptBatchError:
     """Error for a row whose header or checksum is wrong; ``entry`` is the entry's bytes."""
     code = Code(int(row[table.CODE]))
     expected, found = None, ""
@@ -39,7 +38,7 @@ def header_error(path: str, row: Any, entry: Any) -> CorruptBatchError:
     return row_error(path, row, expected, found)
 
 
-def row_error(path: str, row: Any, expected: str | None, found: str) -> CorruptBatchError:
+def row_error(path: str, row: Row, expected: str | None, found: str) -> CorruptBatchError:
     """Error for the code of a row of the batch table."""
     code = Code(int(row[table.CODE]))
     base = int(row[table.BASE_OFFSET])
@@ -57,7 +56,7 @@ def row_error(path: str, row: Any, expected: str | None, found: str) -> CorruptB
     )
 
 
-def record_found(row: Any, payload: Any) -> str:
+def record_found(row: Row, payload: Bytes) -> str:
     """What the records' bytes hold at the place that a row's code says is wrong."""
     code, where, record = Code(int(row[table.CODE])), int(row[table.WHERE]), int(row[table.RECORD])
     end = len(payload)

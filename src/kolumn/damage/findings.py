@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from kolumn.arrays import Row
 from kolumn.errors import Code, CorruptBatchError
 from kolumn.formats import table
 from kolumn.source.segments import Range
@@ -126,7 +127,7 @@ class Trouble:
         return Damage(self.error.segment, self.position, size, base if known else None, None, reason(self.error), None, self.error)
 
 
-def damage_of(row: Any, error: CorruptBatchError, size: int, floor: int, whole: bool = True) -> Damage:
+def damage_of(row: Row, error: CorruptBatchError, size: int, floor: int, whole: bool = True) -> Damage:
     """Damage of one entry from its row of the batch table; ``whole`` says that nothing else was lost with it."""
     base, last, count = (int(row[column]) for column in (table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT))
     starts, ends = base != table.UNKNOWN, last != table.UNKNOWN

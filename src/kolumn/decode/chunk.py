@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.arrays import Rows
 from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.damage.explain import row_error
 from kolumn.damage.findings import Trouble, damage_of
@@ -52,7 +53,7 @@ def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: O
     return result
 
 
-def _give(run: Any, rows: Any, file: SegmentFile, options: Options, result: Decoded, make: Callable[..., Any]) -> None:
+def _give(run: Any, rows: Rows, file: SegmentFile, options: Options, result: Decoded, make: Callable[..., Any]) -> None:
     result.records += run.rows
     if run.rows:
         batch = make(run, rows, file.segment, options)
@@ -88,7 +89,7 @@ def _by(backend: Any, file: SegmentFile, chunk: Chunk, options: Options, floor: 
     return result
 
 
-def _cut(chunk: Chunk, good: Any, position: int, result: Decoded) -> Any:
+def _cut(chunk: Chunk, good: Rows, position: int, result: Decoded) -> Any:
     """Leave what begins at ``position`` or after it for later; the intact entries before it."""
     result.rest = chunk.after(int(np.searchsorted(chunk.rows[:, table.POSITION], position)))
     result.damage = [damage for damage in result.damage if damage.position < position]
@@ -106,7 +107,7 @@ def _set_damage(errors: dict[int, Any], options: Options, result: Decoded) -> No
     result.damage.sort(key=lambda damage: damage.position)
 
 
-def _count(good: Any, errors: dict[int, Any], result: Decoded) -> None:
+def _count(good: Rows, errors: dict[int, Any], result: Decoded) -> None:
     result.intact = len(good) - len(errors)
     result.valid_bytes = int(good[:, table.SIZE].sum() - sum(int(row[table.SIZE]) for _, row in errors.values()))
     result.last_offset = table.last_offset(good, -1)

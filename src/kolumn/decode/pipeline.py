@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import Any
 
 import pyarrow as pa
 
@@ -24,11 +23,12 @@ from kolumn.source.segments import Range
 from kolumn.transactions.states import Transactions, settle, to_decode
 
 OnDamage = Callable[[Damage], None]
+OnTally = Callable[[Range, Tally], None]
 _Begun = tuple[list[pa.RecordBatch], Iterator[pa.RecordBatch]]
 
 
 def scan_ranges(
-    ranges: Iterable[Range], options: Options, damage: OnDamage | None = None, tally: Callable[[Range, Tally], None] | None = None
+    ranges: Iterable[Range], options: Options, damage: OnDamage | None = None, tally: OnTally | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Decode ranges in order.
 
@@ -65,7 +65,7 @@ def _within_memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         raise NoMemoryError(f"out of memory: {error}: read with fewer threads, or a smaller chunk_bytes or memory_bytes") from error
 
 
-def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, tally: Any) -> Iterator[pa.RecordBatch]:
+def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, tally: OnTally | None) -> Iterator[pa.RecordBatch]:
     if options.threads == 1:
         for one in source:
             yield from _finish(one, Tally(), options, None, damage, tally)
@@ -111,13 +111,13 @@ def _begin(one: Range, found: Tally, options: Options) -> _Begun:
 
 
 def _finish(
-    one: Range, found: Tally, options: Options, pool: ThreadPoolExecutor | None, damage: OnDamage | None, tally: Any
+    one: Range, found: Tally, options: Options, pool: ThreadPoolExecutor | None, damage: OnDamage | None, tally: OnTally | None
 ) -> Iterator[pa.RecordBatch]:
     yield from _range(one, options, pool, found)
     _report(one, found, damage, tally)
 
 
-def _report(one: Range, found: Tally, damage: OnDamage | None, tally: Any) -> None:
+def _report(one: Range, found: Tally, damage: OnDamage | None, tally: OnTally | None) -> None:
     if damage is not None:
         for piece in found.damage:
             damage(piece)

@@ -6,8 +6,8 @@ of offsets that the log does not have, bytes are missing.
 """
 
 from dataclasses import replace
-from typing import Any
 
+from kolumn.arrays import Bytes, Row
 from kolumn.damage.findings import Trouble
 from kolumn.damage.remarks import Kind, Remark
 from kolumn.decode.result import Tally
@@ -129,7 +129,7 @@ def _bad_length(file: SegmentFile, stop: Stop, floor: int, following: int | None
     return Trouble(stop.position, floor, error, resume=following)
 
 
-def _base_offset(head: Any) -> int:
+def _base_offset(head: Bytes) -> int:
     return int.from_bytes(bytes(head[:8]), "big", signed=True)
 
 
@@ -272,7 +272,7 @@ def _too_far(file: SegmentFile, floor: int) -> Trouble:
     return Trouble(file.size, floor, error, file.size, lost=(following, floor))
 
 
-def compare_start(file: SegmentFile, row: Any, errors: str, found: Tally) -> None:
+def compare_start(file: SegmentFile, row: Row, errors: str, found: Tally) -> None:
     """Compare the offsets of a segment's first entry with the file's name and its neighbours.
 
     Parameters
@@ -299,7 +299,7 @@ def compare_start(file: SegmentFile, row: Any, errors: str, found: Tally) -> Non
         found.damage.append(Trouble(0, -1, error, lost=(int(error.base_offset or 0), int(row[table.LAST_OFFSET]))).damage(0))
 
 
-def _at_start(file: SegmentFile, row: Any, found: Tally) -> CorruptBatchError | None:
+def _at_start(file: SegmentFile, row: Row, found: Tally) -> CorruptBatchError | None:
     segment, named = file.segment, file.segment.base_offset
     base, last = int(row[table.BASE_OFFSET]), int(row[table.LAST_OFFSET])
     lowest = last if base == table.UNKNOWN else base

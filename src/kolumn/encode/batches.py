@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.arrays import Int64s, Rows
 from kolumn.cpu_fallback.encode.batches import compact_headers, fill, measure, seal, split
 from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
 from kolumn.encode.table import Input
@@ -22,7 +23,7 @@ def group(given: Input, how: Settings, last: bool) -> Groups:
     return whole(given, how, first, size, count, last, body)
 
 
-def regroup(given: Input, first: Any, rows: Any, how: Settings) -> Groups:
+def regroup(given: Input, first: Int64s, rows: Rows, how: Settings) -> Groups:
     """Batches that are given, with what their headers shall say."""
     stop = given.records.rows
     body, size = np.empty(stop, np.int32), np.empty(len(first), np.int64)
@@ -46,7 +47,7 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
     return encoded
 
 
-def _headers(rows: Any, size: Any) -> Any:
+def _headers(rows: Rows, size: Int64s) -> Any:
     headers = np.full(len(rows), v2.HEADER, np.int64)
     if len(rows) and rows[0, table.LAYOUT] != v2.LAYOUT.number:
         compact_headers(rows, size, headers)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.arrays import Int64s, Rows
 from kolumn.arrow.recycle import take
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.machine.address import PAD
@@ -126,7 +127,7 @@ def cuts(given: Input) -> Any:
     return cut
 
 
-def whole(given: Input, how: Settings, first: Any, size: Any, count: int, last: bool, body: Any = None) -> Groups:
+def whole(given: Input, how: Settings, first: Int64s, size: Int64s, count: int, last: bool, body: Any = None) -> Groups:
     """The first ``count`` entries as far as they are complete: unless ``last``, the last one waits for more rows."""
     stop = given.records.rows
     if not last and count:
@@ -135,7 +136,7 @@ def whole(given: Input, how: Settings, first: Any, size: Any, count: int, last: 
     return Groups(first, size[:count], stop, batch_rows(given, first, stop, how), body)
 
 
-def lay_out(groups: Groups, headers: Any) -> Layout:
+def lay_out(groups: Groups, headers: Int64s) -> Layout:
     """Room for the payloads of entries with headers of given sizes.
 
     Raises
@@ -151,7 +152,7 @@ def lay_out(groups: Groups, headers: Any) -> Layout:
     return Layout(np.frombuffer(room, np.uint8), np.cumsum(size + gap) - size, size)
 
 
-def place(laid: Layout, rows: Any, header_sizes: HeaderSizes, how: Settings) -> Encoded:
+def place(laid: Layout, rows: Rows, header_sizes: HeaderSizes, how: Settings) -> Encoded:
     """Payloads, compressed where they have a codec, at their places behind headers that are yet to be written."""
     data, size = laid.data, laid.size
     codecs = rows[:, table.CODEC]
@@ -172,7 +173,7 @@ def _compressed(codec: int, data: memoryview, how: Settings) -> bytes | memoryvi
     return compress(codec, data, level_of(codec, how.level if codec == how.codec else None), how.magic)
 
 
-def batch_rows(given: Input, first: Any, stop: int, how: Settings) -> Any:
+def batch_rows(given: Input, first: Int64s, stop: int, how: Settings) -> Any:
     """Rows of the batch table for the entries that begin at rows ``first``; the last of them ends before ``stop``."""
     rows = np.zeros((len(first), table.WIDTH), np.int64)
     if not len(first):

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kolumn.arrays import Int64s, Rows
 from kolumn.codecs import NONE, ZSTD
 from kolumn.cpu_fallback.encode.messages import fill, measure, split, wrap
 from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
@@ -36,7 +37,7 @@ def group(given: Input, how: Settings, last: bool) -> Groups:
     return whole(given, how, first, size, count, last)
 
 
-def regroup(given: Input, first: Any, rows: Any, how: Settings) -> Groups:
+def regroup(given: Input, first: Int64s, rows: Rows, how: Settings) -> Groups:
     """Sets that are given, with what their wrappers shall say."""
     size = np.empty(len(first), np.int64)
     measure(given.records, how.magic, first, given.records.rows, size)
@@ -52,7 +53,7 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
         A record that no message can hold, or of KIP-87 one without a value that is no tombstone.
     """
 
-    def headers(rows: Any, size: Any) -> Any:
+    def headers(rows: Rows, size: Int64s) -> Any:
         return np.where(rows[:, table.CODEC] == NONE, 0, legacy.message_size(how.magic, -1, 0))
 
     laid = lay_out(groups, headers(groups.rows, groups.size))

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from kolumn.arrays import Bytes
 from kolumn.commit.staged_file import StagedFile, final_name, make_folders, writing
 from kolumn.encode.entries import Encoded
 from kolumn.errors import ArgumentError
@@ -95,7 +96,7 @@ class SegmentFiles:
             if b + 1 == len(batches.rows):
                 self._write(batches, start, position + size)
 
-    def append_tail(self, data: Any) -> None:
+    def append_tail(self, data: Bytes) -> None:
         """Write bytes that are no entry behind what is there: the tail of an active segment."""
         if self._open is not None and len(data):
             self._open.write(data)

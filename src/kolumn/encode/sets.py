@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.arrays import Flags, Int64s, Rows
 from kolumn.codecs import ZSTD
 from kolumn.cpu_fallback.encode.sets import fill, measure, seal, split
 from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
@@ -31,7 +32,7 @@ def group(given: Input, how: Settings, last: bool) -> Groups:
     return whole(given, how, first, size, count, last, body)
 
 
-def regroup(given: Input, first: Any, rows: Any, how: Settings) -> Groups:
+def regroup(given: Input, first: Int64s, rows: Rows, how: Settings) -> Groups:
     """Sets that are given, with what their headers shall say."""
     stop = given.records.rows
     body, size = np.empty(stop, np.int32), np.empty(len(first), np.int64)
@@ -48,7 +49,7 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
         A record that no set can hold.
     """
 
-    def headers(rows: Any, size: Any) -> Any:
+    def headers(rows: Rows, size: Int64s) -> Any:
         return np.full(len(rows), kip98_draft.HEADER, np.int64)
 
     laid = lay_out(groups, headers(groups.rows, groups.size))
@@ -63,7 +64,7 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
     return encoded
 
 
-def _check_keys(given: Input, marks: Any) -> None:
+def _check_keys(given: Input, marks: Flags) -> None:
     for row in np.flatnonzero(marks).tolist():
         key = given.table["key"][row].as_py() if "key" in given.table.schema.names else None
         if key is None or len(key) < 4:

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kolumn.arrays import Int64s, Rows
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.encode.tagged import WRAPPER_TAGS, fill, measure, split, wrap
 from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
@@ -42,7 +43,7 @@ def group(given: Input, how: Settings, last: bool) -> Groups:
     return whole(given, how, first, size, count, last)
 
 
-def regroup(given: Input, first: Any, rows: Any, how: Settings) -> Groups:
+def regroup(given: Input, first: Int64s, rows: Rows, how: Settings) -> Groups:
     """Sets that are given, with what their wrappers shall say."""
     size, tagged = np.empty(len(first), np.int64), _times(given).tagged
     measure(given.records, tagged.ctypes.data, first, given.records.rows, size)
@@ -58,7 +59,7 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
         A record that no message can hold, a control record of a type that this format does not have.
     """
 
-    def headers(rows: Any, size: Any) -> Any:
+    def headers(rows: Rows, size: Int64s) -> Any:
         return np.where(rows[:, table.CODEC] == NONE, 0, enriched.message_size(WRAPPER_TAGS, -1, 0))
 
     laid = lay_out(groups, headers(groups.rows, groups.size))

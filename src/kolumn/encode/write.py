@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn import keywords
+from kolumn.arrays import Int64s
 from kolumn.encode.compress import codec_of, level_of
 from kolumn.encode.encoders import encode
 from kolumn.encode.entries import Settings
@@ -187,7 +188,7 @@ class Writer:
         return done
 
 
-def _check_offsets(offset: Any, last: int) -> None:
+def _check_offsets(offset: Int64s, last: int) -> None:
     """Offsets have to increase from behind ``last``, which is -1 at the beginning."""
     wrong = np.diff(offset, prepend=last) <= 0
     if wrong.any():

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.arrays import Row, Rows
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.decode.host.run import decode_run
 from kolumn.errors import Code
@@ -15,7 +16,7 @@ from kolumn.source.segment_file import SegmentFile
 _OPTIONS = Options(columns=("offset",), include_control=True, errors="skip")
 
 
-def with_last_offsets(file: SegmentFile, rows: Any) -> Any:
+def with_last_offsets(file: SegmentFile, rows: Rows) -> Any:
     """Fill what is unknown in ``rows`` of the batch table: by the next entry, and of the last one by inflating it.
 
     An entry whose records can't be read gets its base offset.
@@ -27,18 +28,18 @@ def with_last_offsets(file: SegmentFile, rows: Any) -> Any:
     return rows
 
 
-def first_offset(file: SegmentFile, row: Any) -> int:
+def first_offset(file: SegmentFile, row: Row) -> int:
     """First offset of an entry that was found intact; the one that its header says where its records can't be read."""
     offsets = _offsets(file, row.reshape(1, -1).copy())
     return int(row[table.LAST_OFFSET]) if offsets is None else int(offsets.min())
 
 
-def _inflated(file: SegmentFile, alone: Any) -> int:
+def _inflated(file: SegmentFile, alone: Rows) -> int:
     offsets = _offsets(file, alone)
     return -1 if offsets is None else int(offsets.max())
 
 
-def _offsets(file: SegmentFile, alone: Any) -> Any:
+def _offsets(file: SegmentFile, alone: Rows) -> Any:
     """Offsets of the records of one entry; None where they can't be read."""
     start = int(alone[0, table.POSITION])
     end = start + int(alone[0, table.SIZE])

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.arrays import Int64s
 from kolumn.errors import Code
 from kolumn.formats import enriched, kip87, kip98_draft, legacy, table, v2, v3_compact
 from kolumn.formats.layout import Family, Format, Layout, chosen
@@ -56,6 +57,7 @@ LAYOUTS: Mapping[int, Layout] = _numbered()
 """By number."""
 BATCHES = tuple(number for number, layout in LAYOUTS.items() if layout.family == Family.RECORDS)
 MESSAGES = tuple(number for number, layout in LAYOUTS.items() if layout.family == Family.MESSAGES)
+TYPED_CONTROL = tuple(number for number, layout in LAYOUTS.items() if layout.typed_control)
 SETS = tuple(number for number, layout in LAYOUTS.items() if layout.family == Family.SET)
 
 # Machine code can't look into a table of objects: a fact about all layouts is one number for it, some bits for each layout.
@@ -142,7 +144,7 @@ _CONTROL_BIT = _of_layouts(4, lambda layout: (layout.control_bit or _NO_BIT).bit
 _FLAGGED_BIT = _of_layouts(4, lambda layout: (layout.flagged_bit or _NO_BIT).bit_length() - 1)
 _TOMBSTONE_BIT = _of_layouts(4, lambda layout: (layout.tombstone_bit or _NO_BIT).bit_length() - 1)
 _TAGGED_BIT = _of_layouts(4, lambda layout: (layout.tagged_bit or _NO_BIT).bit_length() - 1)
-_TYPED_CONTROL = _of_layouts(1, lambda layout: layout.typed_control)
+_TYPED = _of_layouts(1, lambda layout: layout.typed_control)
 _OWN_FRAME = _packed(1, {i: one.own_frame is not None for i, one in enumerate(FORMATS)})
 _OWN_LAYOUT = _packed(4, {i: one.own_layouts[0].number if one.own_layouts else 0 for i, one in enumerate(FORMATS)})
 _OF_MAGIC_0, _OF_MAGIC_1, _OF_MAGIC_2 = (
@@ -253,7 +255,7 @@ def tagged_bit(layout: int) -> int:
 
 def has_typed_control(layout: int) -> bool:
     """Whether attributes say of which type a control message is, not its key."""
-    return (_TYPED_CONTROL >> layout) & 1 != 0
+    return (_TYPED >> layout) & 1 != 0
 
 
 def same_layout(a: int, b: int) -> bool:
@@ -261,7 +263,7 @@ def same_layout(a: int, b: int) -> bool:
     return a == b or LAYOUTS[a].name == LAYOUTS[b].name
 
 
-def among(layouts: Any, numbers: tuple[int, ...]) -> Any:
+def among(layouts: Int64s, numbers: tuple[int, ...]) -> Any:
     """Flags of those of an int64 array of layouts that are among some, such as `BATCHES`."""
     return np.isin(layouts, numbers)
 

@@ -18,8 +18,7 @@ and compaction leaves holes in them, so only the last inner message tells the ba
 of a message are ignored, as in Java. A negative key or value length is null (aiokafka takes -1 alone for null).
 """
 
-from typing import Any
-
+from kolumn.arrays import Bytes, Row
 from kolumn.errors import Code
 from kolumn.formats import contents, table
 from kolumn.formats.attributes import LZ4
@@ -158,7 +157,7 @@ def plausible(buf: Buffer, pos: int, size: int) -> bool:
     return attributes < 16 and attributes & 7 <= _LARGEST_CODEC and (load8(buf, pos + 16) == 0 or size >= SMALLEST_V1)
 
 
-def believable(head: Any, row: Any) -> bool:
+def believable(head: Bytes, row: Row) -> bool:
     """Fill a row from a header whose length may be wrong; False where it is none that a writer writes."""
     if head[17] >= 16:
         return False

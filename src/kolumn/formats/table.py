@@ -3,7 +3,7 @@
 The table is a C-contiguous NumPy array of shape (entries, `WIDTH`), dtype int64, in host memory.
 """
 
-from typing import Any
+from kolumn.arrays import Rows
 
 POSITION = 0  # of the entry, bytes from the start of the segment
 SIZE = 1  # of the whole entry, bytes: 12 + the length field
@@ -39,7 +39,7 @@ UNKNOWN = -(2**62)
 """Stands for what only inflating would tell: base offset and count of a wrapper."""
 
 
-def last_offset(rows: Any, otherwise: int) -> int:
+def last_offset(rows: Rows, otherwise: int) -> int:
     """Last offset of the last of some rows, as far as headers tell; ``otherwise`` without rows."""
     if not len(rows):
         return otherwise

@@ -17,8 +17,7 @@ A record, all lengths and deltas as zig-zag varints (32 bits but for the timesta
 A negative key or value length means null. Header keys are not null, header values may be.
 """
 
-from typing import Any
-
+from kolumn.arrays import Bytes, Row
 from kolumn.errors import Code
 from kolumn.formats import contents, table
 from kolumn.formats.attributes import ZSTD
@@ -237,7 +236,7 @@ def following(buf: Buffer, at: int, end: int, wrapped: int) -> tuple[int, int]:
     return record(buf, at, end)
 
 
-def believable(head: Any, row: Any) -> bool:
+def believable(head: Bytes, row: Row) -> bool:
     """Fill a row from a header whose length may be wrong; False where it is none that a writer writes."""
     return header(head, 0, HEADER, row) == _OK and 0 <= int(row[_ATTRIBUTES]) < 128
 

@@ -15,8 +15,8 @@ shipped one, and the checksum decides; without checksums the structure does, and
 """
 
 from collections.abc import Iterator
-from typing import Any
 
+from kolumn.arrays import Bytes, Row
 from kolumn.errors import Code
 from kolumn.formats import contents, legacy, table, v2
 from kolumn.formats.attributes import ZSTD
@@ -147,14 +147,14 @@ def plausible(buf: Buffer, pos: int, size: int) -> bool:
     return 0 <= attributes < 256 and attributes & 7 <= _LARGEST_CODEC
 
 
-def shapes(head: Any, size: int) -> Iterator[tuple[int, int, int, bool]]:
+def shapes(head: Bytes, size: int) -> Iterator[tuple[int, int, int, bool]]:
     """What may begin at ``head``, whatever the width of its batch length: see `kolumn.formats.layout.Format.own_shapes`."""
     for at in range(9, 14):
         if size >= v2.HEADER and head[at + 4] == MAGIC:
             yield at + SMALLEST_LENGTH, at + 9, at + 5, True
 
 
-def believable(head: Any, row: Any) -> bool | None:
+def believable(head: Bytes, row: Row) -> bool | None:
     """Fill a row from a header whose length may be wrong; None where the magic stands in none of its places."""
     for at in range(9, 14):
         if head[at + 4] == MAGIC:

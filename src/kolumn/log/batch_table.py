@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kolumn.arrays import Rows
 from kolumn.codecs import NAMES
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.damage.findings import Trouble, damage_of_fault
@@ -124,7 +125,7 @@ def _until_trouble(file: SegmentFile, one: Range, options: Options, tally: Tally
         floor = table.last_offset(rows[rows[:, table.CODE] == Code.OK], floor)
 
 
-def _arrow(rows: Any, path: str, checked: bool) -> pa.Table:
+def _arrow(rows: Rows, path: str, checked: bool) -> pa.Table:
     arrays = {name: _column(rows, column, BATCH_SCHEMA.field(name).type) for name, column in _COLUMNS.items()}
     arrays["segment"] = pa.repeat(pa.scalar(shown(path)), len(rows))
     codec = pa.DictionaryArray.from_arrays(pa.array(rows[:, table.CODEC], pa.int8(), mask=rows[:, table.CODEC] >= len(NAMES)), list(NAMES))
@@ -134,6 +135,6 @@ def _arrow(rows: Any, path: str, checked: bool) -> pa.Table:
     return pa.table([arrays[field.name] for field in BATCH_SCHEMA], schema=BATCH_SCHEMA)
 
 
-def _column(rows: Any, column: int, kind: pa.DataType) -> pa.Array:
+def _column(rows: Rows, column: int, kind: pa.DataType) -> pa.Array:
     values = np.ascontiguousarray(rows[:, column])
     return pa.array(values, mask=values == table.UNKNOWN).cast(kind, safe=False)

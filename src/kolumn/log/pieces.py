@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn import keywords
+from kolumn.arrays import Bytes, Row, Rows
 from kolumn.damage.explain import header_error, row_error
 from kolumn.damage.findings import Damage, damage_of
 from kolumn.decode.host.record_batch import record_batch
@@ -121,12 +122,12 @@ def pieces(segment: Segment, options: Options, on_damage: OnDamage | None = None
             on_damage(damage)
 
 
-def _header_error(file: SegmentFile, chunk: Chunk, row: Any) -> CorruptBatchError:
+def _header_error(file: SegmentFile, chunk: Chunk, row: Row) -> CorruptBatchError:
     start = int(row[table.POSITION]) - chunk.origin
     return header_error(file.path, row, chunk.source[start : start + int(row[table.SIZE])])
 
 
-def piece_of(source: Any, origin: int, rows: Any, segment: Segment, options: Options, damage: list[Damage] | None = None) -> Piece:
+def piece_of(source: Bytes, origin: int, rows: Rows, segment: Segment, options: Options, damage: list[Damage] | None = None) -> Piece:
     """Entries in memory with their records.
 
     Parameters
@@ -145,7 +146,7 @@ def piece_of(source: Any, origin: int, rows: Any, segment: Segment, options: Opt
     return _piece(run, rows, source, origin, segment, chosen, damage)
 
 
-def _piece(run: Run, rows: Any, source: Any, origin: int, segment: Segment, options: Options, damage: list[Damage] | None) -> Piece:
+def _piece(run: Run, rows: Rows, source: Bytes, origin: int, segment: Segment, options: Options, damage: list[Damage] | None) -> Piece:
     for i in np.flatnonzero(rows[:, table.CODE]).tolist():
         error = row_error(segment.path, rows[i], None, run.found.get(i, ""))
         if options.errors == "raise":

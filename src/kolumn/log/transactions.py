@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kolumn.arrays import Row
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.decode.host.run import decode_run
@@ -178,7 +179,7 @@ def _transactional(ranges: Iterable[Range], options: Options) -> Iterator[tuple[
                     yield file, row
 
 
-def _entry(file: SegmentFile, row: Any) -> Any:
+def _entry(file: SegmentFile, row: Row) -> Any:
     """The bytes of a batch, None where its checksum is wrong: a damaged header must not open or end a transaction."""
     position, size = int(row[table.POSITION]), int(row[table.SIZE])
     if position + size > file.size:
@@ -189,7 +190,7 @@ def _entry(file: SegmentFile, row: Any) -> Any:
     return None if check(source.ctypes.data, position, alone) else source
 
 
-def _marker(file: SegmentFile, row: Any) -> int | None:
+def _marker(file: SegmentFile, row: Row) -> int | None:
     """Type of the control record in a batch; None where there is none, or the batch is damaged."""
     source = _entry(file, row)
     if source is None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.arrays import Row, Rows
 from kolumn.arrow.recycle import take
 from kolumn.cpu_fallback.check.walk import FULL, HEADERS, MORE, walk
 from kolumn.cpu_fallback.machine.address import PAD
@@ -66,11 +67,11 @@ class Chunk:
             return replace(self, rows=rows)
         return replace(self, rows=rows, origin=int(rows[0, table.POSITION]), span=self.span._replace(stop=self.end))
 
-    def reaching(self, rows: Any) -> "Chunk":
+    def reaching(self, rows: Rows) -> "Chunk":
         """The chunk with what its decoder found: ``rows`` are its own and those that follow."""
         return replace(self, rows=rows) if len(rows) > len(self.rows) else self
 
-    def bytes_of(self, file: SegmentFile, row: Any) -> tuple[Any, int]:
+    def bytes_of(self, file: SegmentFile, row: Row) -> tuple[Any, int]:
         """Bytes in which an entry is, given its row of the batch table, and the position of the first of them."""
         if not self.is_unread:
             return self.source, self.origin

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.arrays import AnyArray
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.cpu_fallback.check.walk import HEADERS, walk
 from kolumn.errors import Code
@@ -100,7 +101,7 @@ def _entries(file: SegmentFile, start: int, stop: int) -> Any:
     return rows
 
 
-def _agrees(file: SegmentFile, base: int, index: Any, i: int) -> bool:
+def _agrees(file: SegmentFile, base: int, index: AnyArray, i: int) -> bool:
     """Whether the log confirms entry ``i`` of the offset index (its offset is the last one of what was appended there)."""
     position = int(index["position"][i])
     stop = int(index["position"][i + 1]) if i + 1 < len(index) else file.size
@@ -113,7 +114,7 @@ def _agrees(file: SegmentFile, base: int, index: Any, i: int) -> bool:
     return bool(len(rows)) and bool((rows[:, table.LAST_OFFSET] == offset).any())
 
 
-def _offset_before(file: SegmentFile, base: int, index: Any, time: Any, start_timestamp: int) -> int:
+def _offset_before(file: SegmentFile, base: int, index: AnyArray, time: AnyArray, start_timestamp: int) -> int:
     """Offset up to which every timestamp is below ``start_timestamp``, as a time index entry that the log confirms says it."""
     for i in range(int(np.searchsorted(time["timestamp"], start_timestamp, side="left")) - 1, -1, -1):
         offset = base + int(time["offset"][i])

@@ -1,10 +1,11 @@
 """What can be believed of a damaged entry's header: which offsets it had, and where its checksum is."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from kolumn.arrays import Bytes, Row
 from kolumn.formats import layouts, table, v2
 
 LARGEST_SPAN = 1 << 31
@@ -33,12 +34,12 @@ class Claim(NamedTuple):
     first: int | None = None
 
 
-def first_of(row: Any) -> int:
+def first_of(row: Row) -> int:
     """First offset of an entry, as far as its header tells: of a wrapper the last."""
     return int(row[table.LAST_OFFSET] if row[table.BASE_OFFSET] == table.UNKNOWN else row[table.BASE_OFFSET])
 
 
-def claim_of_row(row: Any, floor: int, ceiling: int) -> Claim:
+def claim_of_row(row: Row, floor: int, ceiling: int) -> Claim:
     """Claim of an entry whose header was read: of offsets above ``floor`` and below ``ceiling``, which those around it leave to it."""
     base, last, count = first_of(row), table.last_offset(row.reshape(1, -1), 0), int(row[table.COUNT])
     ceiling = min(ceiling, max(floor, 0) + LARGEST_SPAN)
@@ -47,7 +48,7 @@ def claim_of_row(row: Any, floor: int, ceiling: int) -> Claim:
     return Claim(base if floor < base < ceiling else floor)
 
 
-def claim_of_bytes(head: Any, left: int, format: int, floor: int) -> Claim:
+def claim_of_bytes(head: Bytes, left: int, format: int, floor: int) -> Claim:
     """Claim of the entry that ``head`` begins, of ``left`` bytes at most, ignoring its length field; only headers that make sense count."""
     row = np.zeros(table.WIDTH, np.int64)
     if left < v2.HEADER or not _header(head, row, format):
@@ -60,7 +61,7 @@ def claim_of_bytes(head: Any, left: int, format: int, floor: int) -> Claim:
     return Claim(last if sane else floor, next and count == last - base + 1, last + 1 if next else None, base)
 
 
-def claim_without_magic(head: Any, left: int, format: int, floor: int, ceiling: int) -> Claim:
+def claim_without_magic(head: Bytes, left: int, format: int, floor: int, ceiling: int) -> Claim:
     """Claim of an entry whose magic alone may be wrong: as of any format whose header makes sense here."""
     head = np.array(head)
     for magic in (2, 1, 0):
@@ -71,7 +72,7 @@ def claim_without_magic(head: Any, left: int, format: int, floor: int, ceiling: 
     return Claim(floor)
 
 
-def _header(head: Any, row: Any, format: int) -> bool:
+def _header(head: Bytes, row: Row, format: int) -> bool:
     """Fill a row from a header whose length may be wrong; False where it is none, or has what no writer writes."""
     framed = layouts.FORMATS[format].own_believable
     believed = None if framed is None else framed(head, row)
@@ -81,7 +82,7 @@ def _header(head: Any, row: Any, format: int) -> bool:
     return known is not None and known.believable is not None and known.believable(head, row)
 
 
-def shapes(head: Any, size: int, format: int) -> Iterator[tuple[int, int, int, bool]]:
+def shapes(head: Bytes, size: int, format: int) -> Iterator[tuple[int, int, int, bool]]:
     """Possible layouts of the entry at ``head``, ignoring its length field: (smallest size, CRC start, CRC place, is CRC-32C)."""
     framed = layouts.FORMATS[format].own_shapes
     if framed is not None:

@@ -14,6 +14,7 @@ How far a damaged entry is trusted depends on what is known of it:
 
 from typing import Any, NamedTuple
 
+from kolumn.arrays import Row
 from kolumn.cpu_fallback.check.search import crc_match
 from kolumn.cpu_fallback.check.walk import HEADERS
 from kolumn.entries.last_offsets import first_offset
@@ -69,7 +70,7 @@ class Search(Runs):
         again = self._again(position, self.file.size if found is None else found, floor)
         return found if again is None else again
 
-    def after(self, row: Any, floor: int, following: Any = None) -> Resume | None:
+    def after(self, row: Row, floor: int, following: Row | None = None) -> Resume | None:
         """Where to go on after a damaged entry, if its length leads anywhere: at its end, or at an intact entry inside it.
 
         Parameters
@@ -102,7 +103,7 @@ class Search(Runs):
             return Resume(end, True) if again is None else Resume(again, False)
         return Resume(chain.start, claim.last > floor and chain.first_offset == claim.last + 1)
 
-    def _claim(self, row: Any, floor: int, ceiling: int) -> Claim:
+    def _claim(self, row: Row, floor: int, ceiling: int) -> Claim:
         if row[table.CODE] != Code.BAD_MAGIC:
             return claim_of_row(row, floor, ceiling)
         position = int(row[table.POSITION])

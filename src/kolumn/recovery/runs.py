@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kolumn.arrays import Bytes
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.cpu_fallback.check.search import candidate, plausible, wrapped
 from kolumn.cpu_fallback.check.walk import HEADERS, MORE, walk
@@ -144,7 +145,7 @@ class Runs:
                 yield chain
                 at = chain.stop
 
-    def _is_message(self, source: Any, at: int) -> bool:
+    def _is_message(self, source: Bytes, at: int) -> bool:
         """Whether an entry is a message of format 0 or 1 that is not compressed: it may be one of a damaged wrapper's."""
         return layouts.layout_of(self.file.format, int(source[at + 16])) == legacy.LAYOUT.number and not source[at + 17] & 7
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.arrays import Flags, Row, Rows
 from kolumn.decode.host.run import runs
 from kolumn.decode.segment_end import absent_after
 from kolumn.errors import Code, CorruptBatchError
@@ -196,9 +197,9 @@ def _examined(segment: Segment, folder: str, limit: int | None, kept: list[tuple
 _NONE = np.empty(0, np.bool_)
 
 
-def _known(file: SegmentFile, rows: Any, options: Options) -> tuple[Any, Any]:
+def _known(file: SegmentFile, rows: Rows, options: Options) -> tuple[Any, Any]:
     """The kept columns of some rows of the batch table, and which are intact. Wrappers are inflated: nothing else tells their offsets."""
-    wrapped = layouts.holds_messages(rows[:, table.LAYOUT]) & (rows[:, table.CODEC] != 0)
+    wrapped = layouts.among(rows[:, table.LAYOUT], layouts.MESSAGES) & (rows[:, table.CODEC] != 0)
     unknown = (rows[:, (table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT)] == table.UNKNOWN).any(axis=1)
     told = np.flatnonzero((wrapped | unknown) & (rows[:, table.CODE] == Code.OK))
     if len(told):
@@ -209,7 +210,7 @@ def _known(file: SegmentFile, rows: Any, options: Options) -> tuple[Any, Any]:
     return np.column_stack([rows[:, _KEPT], wrapped]), rows[:, table.CODE] == Code.OK
 
 
-def _inflated(file: SegmentFile, rows: Any, options: Options) -> Any:
+def _inflated(file: SegmentFile, rows: Rows, options: Options) -> Any:
     start = int(rows[0, table.POSITION])
     source = file.read(start, int(rows[-1, table.POSITION] + rows[-1, table.SIZE]))
     rows = rows.copy()
@@ -225,7 +226,7 @@ def _inflated(file: SegmentFile, rows: Any, options: Options) -> Any:
     return rows
 
 
-def _stretches(found: Examined, rest: Any, good: Any) -> list[Stretch]:
+def _stretches(found: Examined, rest: Rows, good: Flags) -> list[Stretch]:
     """What lies between the intact entries; ``rest`` are the others, of which some are ``good`` but for their offsets."""
     entries = found.entries
     starts = np.concatenate([[0], entries[:, POSITION] + entries[:, SIZE]])
@@ -265,7 +266,7 @@ def _parts(whole: Stretch, rows: list[list[int]], good: list[bool], path: str) -
     return [*parts, rest] if rest.start < whole.end else parts
 
 
-def misplaced(path: str, row: Any, low: int, high: int | None) -> CorruptBatchError:
+def misplaced(path: str, row: Row | list[int], low: int, high: int | None) -> CorruptBatchError:
     """Error for an entry whose offset can't be its own; ``row`` as of `Examined.entries`."""
     expected = f"offsets from {low} on" if high is None else f"offsets from {low} to {high}"
     return CorruptBatchError(

@@ -4,13 +4,15 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.arrays import Int64s
+
 _EDGE = 3
 """Entries on each side of a break that are examined one by one."""
 _WINDOW = 512
 """How far back the entry before one is searched."""
 
 
-def fitting(base: Any, last: Any) -> Any:
+def fitting(base: Int64s, last: Int64s) -> Any:
     """Flags of the entries that together make the longest sequence of growing offsets.
 
     Between two that exclude each other, the one whose offsets are next to its neighbours' stays: a damaged offset rarely is.
@@ -35,7 +37,7 @@ def fitting(base: Any, last: Any) -> Any:
     return flags
 
 
-def _heaviest(low: Any, high: Any, weight: Any) -> Any:
+def _heaviest(low: Int64s, high: Int64s, weight: Int64s) -> Any:
     """Flags of the runs in the sequence with most entries, and among those with most neighbours that touch."""
     score, before = 2 * weight, np.full(len(low), -1)
     for i in range(len(low)):

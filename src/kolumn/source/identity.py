@@ -137,7 +137,7 @@ def of_object(info: fs.FileInfo, kind: str, details: Mapping[str, Any]) -> Ident
     return Identity(info.size or 0, info.mtime_ns, tag=tag)
 
 
-def _text(tag: Any) -> str:
+def _text(tag: object) -> str:
     """The same value from a listing and from one file: the one has times as seconds, the other as `datetime`."""
     seconds = tag.timestamp() if isinstance(tag, datetime) else tag
     return f"{seconds:.6f}" if isinstance(seconds, float) else str(tag)

@@ -1,7 +1,5 @@
 """``payload="string"``: keys and values as strings over the same bytes, as in `read_cudf` and Spark's `read_segments`."""
 
-from typing import Any
-
 import pyarrow as pa
 
 from kolumn.errors import ArgumentError
@@ -9,7 +7,7 @@ from kolumn.errors import ArgumentError
 _TEXT = {pa.binary(): pa.string(), pa.binary_view(): pa.string_view()}
 
 
-def check_payload(payload: Any) -> None:
+def check_payload(payload: object) -> None:
     """ArgumentError unless ``payload`` is one of the option's values."""
     if payload not in ("binary", "string"):
         raise ArgumentError(f"payload={payload!r}: expected binary or string")

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from kolumn.arrays import Int64s
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.source import storage
 from kolumn.source.storage import Entry, Identity
@@ -114,7 +115,7 @@ class Range:
         """Whether no offset in it counts."""
         return self.first is not None and self.first == self.behind
 
-    def counts(self, base: Any, last: Any) -> Any:
+    def counts(self, base: Int64s, last: Int64s) -> Any:
         """Whether entries with these base and last offsets can have records that count; takes numbers and arrays."""
         return (last >= (-1 if self.first is None else self.first)) & (base < (2**63 - 1 if self.behind is None else self.behind))
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kolumn.arrays import Flags, Int64s, Rows
 from kolumn.arrow.filter import keep
 from kolumn.formats import table
 from kolumn.options import Options
@@ -48,7 +49,7 @@ class Transactions:
         rows = [(*one, ABORTED) for one in self.aborted] + [(*one, 2**63 - 1, OPEN) for one in self.open]
         return np.array(sorted(rows), np.int64).reshape(-1, 4)
 
-    def states(self, producer: Any, offset: Any, transactional: Any) -> Any:
+    def states(self, producer: Int64s, offset: Int64s, transactional: Flags) -> Any:
         """State of each record, an index into `STATES`; a marker has the state of the transaction that it ends.
 
         Parameters
@@ -67,7 +68,7 @@ class Transactions:
         return states
 
 
-def states_of(transactions: Transactions, rows: Any) -> Any:
+def states_of(transactions: Transactions, rows: Rows) -> Any:
     """State of each batch, an index into `STATES`: all records of a batch are of one transaction, but in a `kip98_draft` set.
 
     Parameters

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from kolumn.arrays import Flags, Int64s, Rows
 from kolumn.cpu_fallback.inflate.locate import locate
 from kolumn.decode.device.inflate import Inflater, plan
 from kolumn.decode.device.part import Part
@@ -79,7 +80,7 @@ class DeviceChunk:
         self.chunk = self.chunk.loaded(self.file)
         return self.device.upload(self.chunk.source)
 
-    def check(self, rows: Any) -> None:
+    def check(self, rows: Rows) -> None:
         """As `cpu_fallback.walk.check`."""
         from kolumn.kernels.decode import bad_checksums
 
@@ -89,12 +90,12 @@ class DeviceChunk:
 
     batch: Callable[..., Any] = staticmethod(record_batch)
 
-    def runs(self, rows: Any, need_key: bool, alone: bool = True) -> Iterator[tuple[Run, Any]]:
+    def runs(self, rows: Rows, need_key: bool, alone: bool = True) -> Iterator[tuple[Run, Any]]:
         """As `on_host.HostChunk.runs`: records copied back to the host."""
         for some, part in self.parts(rows):
             yield to_run(part, len(some), self.options, need_key), some
 
-    def parts(self, rows: Any) -> Iterator[tuple[Any, Part]]:
+    def parts(self, rows: Rows) -> Iterator[tuple[Any, Part]]:
         """Decode entries, some at a time: rows of the batch table, of which damaged ones get a code, and their records."""
         start, size, codec = (np.empty(len(rows), np.int64) for _ in range(3))
         host = _NOTHING if self.chunk.is_unread else self.chunk.source
@@ -106,7 +107,7 @@ class DeviceChunk:
             self.inflated_by_cpu += part.inflated_by_cpu
             yield rows[piece], part
 
-    def _part(self, inflater: Inflater, piece: slice, rows: Any) -> Part:
+    def _part(self, inflater: Inflater, piece: slice, rows: Rows) -> Part:
         from kolumn.kernels.decode import decode
 
         found: dict[int, str] = {}
@@ -123,7 +124,7 @@ class DeviceChunk:
             unlike = self._judge(inflater.todo.on_cpu[piece] | (inflater.todo.codec[piece] == 0), rows, good[bad], found)
             inflater.on_cpu(piece, unlike, rows, found, inflated)
 
-    def _judge(self, final: Any, rows: Any, suspects: Any, found: dict[int, str]) -> Any:
+    def _judge(self, final: Flags, rows: Rows, suspects: Int64s, found: dict[int, str]) -> Any:
         """Let the CPU say what is wrong with batches. Those in which it finds nothing must have been inflated otherwise: their numbers."""
         unlike = []
         every = replace(self.options, errors="skip", columns=("offset", "key", "value", "headers"), binary="contiguous")
@@ -142,7 +143,7 @@ class DeviceChunk:
         return np.array(unlike, np.int64)
 
 
-def _cut(bound: Any, rows: Any) -> Iterator[slice]:
+def _cut(bound: Int64s, rows: Rows) -> Iterator[slice]:
     """Cut entries into parts of bounded size, in order; at least one entry each."""
     count = np.where(rows[:, table.COUNT] == table.UNKNOWN, bound // 16, rows[:, table.COUNT])
     weight = np.maximum(bound / MOST_BYTES, np.minimum(np.maximum(count, 0), bound) / MOST_ROWS)

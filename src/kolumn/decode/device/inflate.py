@@ -9,16 +9,21 @@ there in one piece; else its blocks are moved together.
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kolumn.arrays import Bytes, Int64s, Rows
 from kolumn.codecs import DEFLATE, SNAPPY_BLOCK, STORED, ZSTD_FRAME
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR, inflate
 from kolumn.cpu_fallback.inflate.blocks import BOUND, COLUMNS, KIND, PAYLOAD, SOURCE, STOP, frame
 from kolumn.errors import Code
 from kolumn.formats import legacy, memory, table
 from kolumn.options import Options
+
+if TYPE_CHECKING:
+    from kolumn.kernels.machine.runtime import Runtime
+
 
 _MEMBER = re.compile(rb"\x1f\x8b\x08")
 _COUNT_BYTES, _TRAILER_BYTES = 4, 8
@@ -71,7 +76,7 @@ class Plan:
     on_cpu: Any
 
 
-def plan(host: Any, start: Any, size: Any, codec: Any, rows: Any, options: Options) -> Plan:
+def plan(host: Bytes, start: Int64s, size: Int64s, codec: Int64s, rows: Rows, options: Options) -> Plan:
     """Find the blocks, and which payloads nvCOMP can't do: broken or suspiciously large ones, gzip of several members."""
     packed = np.flatnonzero(codec)
     on_cpu, bound = np.zeros(len(start), bool), size.copy()
@@ -92,12 +97,12 @@ def plan(host: Any, start: Any, size: Any, codec: Any, rows: Any, options: Optio
     return Plan(start, size, codec, blocks, bound, on_cpu)
 
 
-def _hard_gzip(host: Any, start: Any, blocks: Any) -> Any:
+def _hard_gzip(host: Bytes, start: Int64s, blocks: Int64s) -> Any:
     """Let blocks of deflate streams stand for their members, and give the payloads that may have several, or very small ones."""
     gzip = blocks[:, KIND] == DEFLATE
     blocks[gzip, SOURCE] = start[blocks[gzip, PAYLOAD]]
     blocks[gzip, BOUND] = [memory.u32_little_at(host, int(stop) - _COUNT_BYTES) for stop in blocks[gzip, STOP]]
-    bytes_ = memoryview(host)
+    bytes_ = host.data
     hard = [
         bound < _LEAST_CHECKED or _MEMBER.search(bytes_, begin + 3, stop) is not None
         for begin, stop, bound in blocks[gzip][:, (SOURCE, STOP, BOUND)].tolist()
@@ -119,10 +124,10 @@ class Inflater:
     options : Options
     """
 
-    def __init__(self, device: Any, host: Any, source: int, todo: Plan, options: Options) -> None:
+    def __init__(self, device: "Runtime", host: Bytes, source: int, todo: Plan, options: Options) -> None:
         self.device, self.host, self.source, self.todo, self.options = device, host, source, todo, options
 
-    def part(self, piece: slice, rows: Any, found: dict[int, str]) -> Inflated:
+    def part(self, piece: slice, rows: Rows, found: dict[int, str]) -> Inflated:
         """Inflate the payloads of the entries ``piece``, whose rows of the batch table are ``rows``.
 
         Entries whose stream is broken get a code in ``rows``, and words in ``found``.
@@ -136,7 +141,7 @@ class Inflater:
         self.on_cpu(piece, np.flatnonzero(slow & (rows[:, table.CODE] == Code.OK)), rows, found, result)
         return result
 
-    def _on_device(self, blocks: Any, of: Any, result: Inflated) -> Any:
+    def _on_device(self, blocks: Int64s, of: Int64s, result: Inflated) -> Any:
         """Inflate blocks, and give the numbers of the payloads that did not come out right."""
         device, bound = self.device, blocks[:, BOUND]
         slots = np.cumsum(bound) - bound
@@ -168,13 +173,13 @@ class Inflater:
             result.kept.append(moved)
         return np.unique(of[~fine])
 
-    def _sized(self, kind: int, blocks: Any) -> Any:
+    def _sized(self, kind: int, blocks: Int64s) -> Any:
         """Flags of the blocks that say how many bytes they inflate to."""
         if kind == ZSTD_FRAME:
             return self.host[blocks[:, SOURCE] + 4] & _ZSTD_SIZED != 0
         return np.full(len(blocks), kind in (DEFLATE, SNAPPY_BLOCK))
 
-    def _right(self, address: Any, size: Any, stop: Any) -> Any:
+    def _right(self, address: Int64s, size: Int64s, stop: Int64s) -> Any:
         """Flags of the gzip members whose CRC-32 is that of what came out, which nvCOMP does not look at."""
         from kolumn.kernels.decode import bad_checksums
 
@@ -186,7 +191,7 @@ class Inflater:
         right[whole] = ~bad_checksums(self.device, 0, rows)
         return right
 
-    def on_cpu(self, piece: slice, slow: Any, rows: Any, found: dict[int, str], result: Inflated) -> None:
+    def on_cpu(self, piece: slice, slow: Int64s, rows: Rows, found: dict[int, str], result: Inflated) -> None:
         """Inflate those of the entries ``piece`` whose numbers are ``slow`` by the codecs of the CPU."""
         if not len(slow):
             return
@@ -203,7 +208,7 @@ class Inflater:
             found[row] = done.found[int(i)]
 
 
-def device_copy(device: Any, source: Any, size: Any, target: Any) -> None:
+def device_copy(device: "Runtime", source: Int64s, size: Int64s, target: Int64s) -> None:
     """Copy pieces within the device; ``target`` are addresses of one piece of memory without gaps, or of slots."""
     from kolumn.kernels.columns.gather import Copy, copy
 

@@ -1,10 +1,15 @@
 """Records of some entries, decoded and still on the device."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kolumn.arrays import Int64s
 from kolumn.decode.device.inflate import Inflated
+
+if TYPE_CHECKING:
+    from kolumn.kernels.fields.decoded import Records
+    from kolumn.kernels.machine.runtime import Runtime
 
 
 class Part:
@@ -21,7 +26,7 @@ class Part:
         How many payloads went through the codecs of the CPU.
     """
 
-    def __init__(self, device: Any, good: Any, records: Any, found: dict[int, str], inflated: Inflated) -> None:
+    def __init__(self, device: "Runtime", good: Int64s, records: "Records", found: dict[int, str], inflated: Inflated) -> None:
         self.device, self.good, self.records, self.found, self._kept = device, good, records, found, inflated.kept
         self.inflated_by_cpu = inflated.by_cpu
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kolumn.arrays import Rows
 from kolumn.decode.device.chunk import DeviceChunk
 from kolumn.decode.device.part import Part
 from kolumn.errors import ArgumentError
@@ -55,13 +56,13 @@ class ResidentOptions(Options):
 class ResidentChunk(DeviceChunk):
     """As `DeviceChunk`, but nothing is copied back."""
 
-    def runs(self, rows: Any, need_key: bool, alone: bool = True) -> Iterator[tuple[Any, Any]]:
+    def runs(self, rows: Rows, need_key: bool, alone: bool = True) -> Iterator[tuple[Any, Any]]:
         """As `on_host.HostChunk.runs`."""
         for some, part in self.parts(rows):
             yield ResidentRun(part), some
 
     @staticmethod
-    def batch(run: "ResidentRun", rows: Any, segment: Segment, options: ResidentOptions) -> Any:
+    def batch(run: "ResidentRun", rows: Rows, segment: Segment, options: ResidentOptions) -> Any:
         """`kernels.table.DeviceTable` of what the options ask for."""
         from kolumn.kernels.columns.keep import HIGHEST, LOWEST, RowLimits
         from kolumn.kernels.columns.table import TableBuilder

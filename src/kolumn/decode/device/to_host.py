@@ -1,16 +1,20 @@
 """Records on a GPU copied back into the Arrow columns that the CPU backend makes."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from kolumn.arrays import Int64s
 from kolumn.cpu_fallback.columns.columns import BinaryColumn, Columns, ones
 from kolumn.cpu_fallback.fields.put import COPY, SKIP
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, POSITIONS, ROWS, VALUE
 from kolumn.decode.device.part import Part
 from kolumn.decode.host.run import Run, modes
 from kolumn.options import Options
+
+if TYPE_CHECKING:
+    from kolumn.kernels.machine.runtime import Memory, Runtime
 
 
 def to_run(part: Part, entries: int, options: Options, need_key: bool) -> Run:
@@ -40,15 +44,15 @@ def to_run(part: Part, entries: int, options: Options, need_key: bool) -> Run:
     return Run(columns, at, part.counts(entries), [], part.found)
 
 
-def _host(device: Any, memory: Any, size: int) -> pa.Buffer:
+def _host(device: "Runtime", memory: "Memory", size: int) -> pa.Buffer:
     return pa.py_buffer(device.download(memory, size))
 
 
-def _array(device: Any, memory: Any, size: int, kind: Any) -> Any:
+def _array(device: "Runtime", memory: Any, size: int, kind: Any) -> Any:
     return device.download(memory, size).view(kind) if memory is not None else np.zeros(0, kind)
 
 
-def _column(device: Any, column: Any, at: Any, where: int) -> BinaryColumn:
+def _column(device: "Runtime", column: Any, at: Int64s, where: int) -> BinaryColumn:
     at[where] = column.size
     valid = _host(device, column.bitmap, (column.rows + 7) // 8) if column.nulls else ones(column.rows)
     return BinaryColumn(COPY, _host(device, column.data, column.size), _host(device, column.ends, 4 * (column.rows + 1)), valid)

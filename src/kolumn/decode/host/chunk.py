@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
+from kolumn.arrays import Rows
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.decode.host.record_batch import record_batch
@@ -38,13 +39,13 @@ class HostChunk:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def check(self, rows: Any) -> None:
+    def check(self, rows: Rows) -> None:
         """Set BAD_CRC in every row without a code whose checksum differs from its bytes."""
         check(self.source.ctypes.data, self.origin, rows)
 
     batch: Callable[..., Any] = staticmethod(record_batch)
 
-    def runs(self, rows: Any, need_key: bool, alone: bool = True) -> Iterator[tuple[Run, Any]]:
+    def runs(self, rows: Rows, need_key: bool, alone: bool = True) -> Iterator[tuple[Run, Any]]:
         """Decode entries, some at a time: their records, and their rows of the batch table, of which damaged ones get a code.
 
         Unless it is ``alone``, it ends before an entry that takes more than a chunk's share of memory.

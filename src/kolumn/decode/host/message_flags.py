@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kolumn.arrays import Int64s, Rows
 from kolumn.decode.host.run import Run
 from kolumn.formats import layouts, table, v2
 
@@ -20,7 +21,7 @@ class MessageFlags:
         Its entries.
     """
 
-    def __init__(self, run: Run, rows: Any) -> None:
+    def __init__(self, run: Run, rows: Rows) -> None:
         self.run, self.rows = run, rows
 
     @cached_property
@@ -74,7 +75,7 @@ class MessageFlags:
         values = self.run.columns.seconds[: self.run.rows]
         return pa.array(values.astype(np.int32), kind, mask=values == -1)
 
-    def broker_timestamp(self, timestamp: Any) -> pa.Array:
+    def broker_timestamp(self, timestamp: Int64s) -> pa.Array:
         """Timestamps that brokers gave to enriched messages."""
         if not self._drafts:
             return pa.nulls(self.run.rows, pa.int64())

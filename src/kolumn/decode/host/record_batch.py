@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kolumn.arrays import Int64s, Rows
 from kolumn.arrow.filter import keep
 from kolumn.arrow.recycle import take
 from kolumn.codecs import NAMES
@@ -35,7 +36,7 @@ _REPEATED = {
 }
 
 
-def record_batch(run: Run, rows: Any, segment: Segment, options: Options) -> pa.RecordBatch:
+def record_batch(run: Run, rows: Rows, segment: Segment, options: Options) -> pa.RecordBatch:
     """Arrow record batch of a decoded run, with the rows outside of the asked ranges left out."""
     schema = record_schema(options.columns, options.binary)
     builder = _Builder(run, rows, segment, options)
@@ -54,7 +55,7 @@ def _codecs() -> pa.Array:
 
 
 class _Builder:
-    def __init__(self, run: Run, rows: Any, segment: Segment, options: Options) -> None:
+    def __init__(self, run: Run, rows: Rows, segment: Segment, options: Options) -> None:
         self.run, self.rows, self.segment, self.options = run, rows, segment, options
         self.offset = run.columns.int64(run.columns.offset, run.rows)
         self.timestamp = run.columns.int64(run.columns.timestamp, run.rows)
@@ -126,17 +127,17 @@ class _Builder:
         return pa.array(names, pa.string())
 
 
-def _constant(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
+def _constant(value: object, kind: pa.DataType, rows: int) -> pa.Array:
     """The same value in every row: a slice of memory that all batches share."""
     return _constants(value, kind, 1 << (rows - 1).bit_length()).slice(0, rows)
 
 
 @lru_cache(maxsize=64)
-def _constants(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
+def _constants(value: object, kind: pa.DataType, rows: int) -> pa.Array:
     return pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
 
 
-def _in_range(offset: Any, timestamp: Any, options: Options) -> Any:
+def _in_range(offset: Int64s, timestamp: Int64s, options: Options) -> Any:
     """Mask of the rows that the ranges keep, or None where they keep all."""
     keep = None
     for values, low, high in (

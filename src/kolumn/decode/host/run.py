@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kolumn.arrays import Bytes, Int64s, Rows
 from kolumn.cpu_fallback.columns.columns import Columns
 from kolumn.cpu_fallback.count import count_headers, index
 from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW
@@ -63,7 +64,7 @@ class Run:
         return int(self.at[ROWS])
 
 
-def runs(source: Any, origin: int, rows: Any, options: Options, need_key: bool, share: Share | None = None) -> Iterator[tuple[Run, Any]]:
+def runs(source: Bytes, origin: int, rows: Rows, options: Options, need_key: bool, share: Share | None = None) -> Iterator[tuple[Run, Any]]:
     """Decode entries, some at a time: their records, and their rows of the batch table, of which damaged ones get a code.
 
     Parameters are those of `decode_run`. Without a ``share`` what is inflated at a time is limited by the options. It ends early where
@@ -80,7 +81,7 @@ def runs(source: Any, origin: int, rows: Any, options: Options, need_key: bool, 
             left = left[done:]
 
 
-def _cut(rows: Any) -> Iterator[Any]:
+def _cut(rows: Rows) -> Iterator[Any]:
     """Cut entries into runs that are inflated and decoded together."""
     packed = np.where(rows[:, table.CODEC] != 0, rows[:, table.SIZE], 0)
     if packed.any():
@@ -93,7 +94,7 @@ def _cut(rows: Any) -> Iterator[Any]:
             yield rows[start:stop]
 
 
-def decode_run(source: Any, origin: int, rows: Any, options: Options, need_key: bool, share: Share = _EVERYTHING) -> Run:
+def decode_run(source: Bytes, origin: int, rows: Rows, options: Options, need_key: bool, share: Share = _EVERYTHING) -> Run:
     """Decode the entries of ``rows`` that have no code yet; entries that turn out to be damaged get one.
 
     Parameters
@@ -152,14 +153,14 @@ def modes(options: Options, mode: int, need_key: bool) -> tuple[int, int]:
 
 
 def _inflate(
-    source: Any,
-    rows: Any,
-    start: Any,
-    size: Any,
-    codec: Any,
-    payload: Any,
-    buffer: Any,
-    at_origin: Any,
+    source: Bytes,
+    rows: Rows,
+    start: Int64s,
+    size: Int64s,
+    codec: Int64s,
+    payload: Int64s,
+    buffer: Int64s,
+    at_origin: Int64s,
     options: Options,
     found: dict[int, str],
     share: Share,

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.arrays import Rows
 from kolumn.cpu_fallback.check.select import HIGHEST, LOWEST, Limits, select
 from kolumn.options import Options
 
@@ -20,7 +21,7 @@ def limits(options: Options) -> Limits:
     )
 
 
-def wanted(rows: Any, options: Options) -> Any:
+def wanted(rows: Rows, options: Options) -> Any:
     """Flags of the entries that can hold a row that the options keep.
 
     Parameters

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kolumn.arrays import Rows
 from kolumn.arrow.recycle import take
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.columns.columns import Columns
@@ -79,7 +80,7 @@ class Streamed(NamedTuple):
     is_wrong: bool
 
 
-def stream_runs(file: SegmentFile, rows: Any, span: Span, options: Options, need_key: bool, share: Share) -> Streamed:
+def stream_runs(file: SegmentFile, rows: Rows, span: Span, options: Options, need_key: bool, share: Share) -> Streamed:
     """Decode the entries of a chunk.
 
     Parameters
@@ -100,7 +101,7 @@ def stream_runs(file: SegmentFile, rows: Any, span: Span, options: Options, need
     return Streamed(parts, chunk.rows[: chunk.known], chunk.state == WRONG)
 
 
-def _with_room(rows: Any, span: Span) -> Any:
+def _with_room(rows: Rows, span: Span) -> Any:
     """The rows, with room after them for the entries that are to be found."""
     if span.stop <= rows[-1, table.POSITION] + rows[-1, table.SIZE]:
         return rows
@@ -112,7 +113,7 @@ def _with_room(rows: Any, span: Span) -> Any:
 class _Chunk:
     """One chunk's way: where it is, and the memory that is being filled."""
 
-    def __init__(self, file: SegmentFile, rows: Any, known: int, span: Span, options: Options, need_key: bool, share: Share) -> None:
+    def __init__(self, file: SegmentFile, rows: Rows, known: int, span: Span, options: Options, need_key: bool, share: Share) -> None:
         self.file, self.rows, self.known, self.span, self.options, self.share = file, rows, known, span, options, share
         self.taken = 0
         self.tile: tuple[int, Any, Any, Any, Any, Any] | None = None

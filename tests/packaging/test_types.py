@@ -1,0 +1,41 @@
+"""Parameters say what they are: `Any` is left to compiler intrinsics and to objects of packages without types."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from kit.source_tree import PACKAGE, modules
+
+MOST = 100
+INTRINSICS = {
+    Path("cpu_fallback/machine/address.py"),
+    Path("cpu_fallback/machine/crc.py"),
+    Path("cpu_fallback/machine/fold.py"),
+    Path("kernels/machine/words.py"),
+}
+"""Modules whose functions emit LLVM IR: builders, contexts and signatures have no types."""
+
+
+def parameters(source: str) -> Iterator[tuple[str, str]]:
+    """Annotations of all parameters, and where they are; of ``self`` and ``cls`` none."""
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            given = function.args
+            for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
+                if one is not None and one.arg not in ("self", "cls"):
+                    yield f"{function.name}({one.arg})", ast.unparse(one.annotation) if one.annotation else ""
+
+
+def test_few_parameters_are_any() -> None:
+    found = [
+        f"{module}: {where}"
+        for module in modules()
+        if module not in INTRINSICS
+        for where, annotation in parameters((PACKAGE / module).read_text())
+        if annotation == "Any"
+    ]
+    assert len(found) < MOST, found
+
+
+def test_any_is_seen() -> None:
+    assert dict(parameters("def f(self, a: Any, *b: int, c=1): ...")) == {"f(a)": "Any", "f(b)": "int", "f(c)": ""}
