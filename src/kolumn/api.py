@@ -1,5 +1,6 @@
 """`read`, `scan`, `batches` and `verify`."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -155,6 +156,12 @@ def scan(
 
 def reader_of(source: keywords.Source, chosen: Options, on_damage: OnDamage | None, payload: str) -> pa.RecordBatchReader:
     """`scan` with checked options."""
+    return pa.RecordBatchReader.from_batches(*_records(source, chosen, on_damage, payload))
+
+
+def _records(
+    source: keywords.Source, chosen: Options, on_damage: OnDamage | None, payload: str
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     check_payload(payload)
     require(chosen.backend)
     ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
@@ -162,7 +169,7 @@ def reader_of(source: keywords.Source, chosen: Options, on_damage: OnDamage | No
     if payload == "string":
         schema = as_strings(schema)
         found = (strings_of(batch, schema) for batch in found)
-    return pa.RecordBatchReader.from_batches(schema, found)
+    return schema, found
 
 
 @known_keywords()
@@ -203,8 +210,9 @@ def read(
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
         on_progress=on_progress,
     )  # fmt: skip
-    with reader_of(source, chosen, on_damage, payload) as reader:
-        return reader.read_all()
+    # Not by a reader: Arrow calls its generator from C++, and an interrupt in there could become another error.
+    schema, found = _records(source, chosen, on_damage, payload)
+    return pa.Table.from_batches(list(found), schema)
 
 
 @known_keywords()

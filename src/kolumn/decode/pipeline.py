@@ -216,15 +216,21 @@ _InOrder = Generator[tuple[Chunk, Decoded], None, Stop]
 def _one_by_one(plan: _Plan, work: _Work) -> _InOrder:
     """Decode chunks in this thread; the plan goes on where the decoder got to."""
     reached: int | None = None
+
+    def done(chunk: Chunk) -> tuple[Chunk, Decoded]:
+        nonlocal reached
+        decoded = work(chunk)
+        reached = decoded.reached
+        return chunk, decoded
+
     while True:
         try:
             chunk = plan.send(reached)
         except StopIteration as end:
             stop: Stop = end.value
             return stop
-        decoded = work(chunk)
-        yield chunk, decoded
-        reached = decoded.reached
+        # By no name of this frame, which would keep the batches after the caller has passed them on.
+        yield done(chunk)
 
 
 def _ahead(plan: _Plan, work: _Work, pool: ThreadPoolExecutor, threads: int) -> _InOrder:
