@@ -1,10 +1,15 @@
 """What holds for all tests."""
 
+import os
 import signal
 from contextlib import suppress
+from pathlib import Path
 
 # Under nohup, and in the background of a shell, processes ignore these from their start, and so would all that the tests start.
 with suppress(ValueError):
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, handler)
+
+# Processes that tests start, Spark's workers among them, import the test kit too.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
