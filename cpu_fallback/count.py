@@ -71,9 +71,9 @@ def count_headers(rows: Table, payload: Int64s, size: Int64s, records: Int64s) -
             at = 0
             skip = layouts.attribute_bytes(rows[b, _LAYOUT])
             for _ in range(records[b]):
-                result = v2.fields(payload[b], at, size[b], skip)
-                if result[0] != _OK:
+                record = v2.fields(payload[b], at, size[b], skip)
+                if record.code != _OK:
                     break
-                at = result[1]
-                total += result[9]
+                at = record.next
+                total += record.header_count
     return total

@@ -1,5 +1,7 @@
 """Checksums of entries are compared with their bytes. On a GPU: `kolumn.kernels.check`."""
 
+from numba.extending import register_jitable
+
 from kolumn.cpu_fallback.machine.arrays import Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.errors import Code
@@ -10,6 +12,14 @@ _POSITION, _SIZE, _CODE, _LAYOUT = table.POSITION, table.SIZE, table.CODE, table
 _CRC, _CRC_FROM = table.CRC, table.CRC_FROM
 
 
+@register_jitable
+def checksum(layout: int, buf: int, start: int, end: int) -> int:
+    """Checksum of bytes [start, end), of the kind that entries of a layout have."""
+    if layouts.has_castagnoli(layout):
+        return crc.crc32c(buf, start, end)
+    return crc.crc32(buf, start, end)
+
+
 @compiled
 def check(buf: int, origin: int, rows: Table) -> int:
     """Set BAD_CRC in every row without a code whose checksum differs from its bytes; returns how many rows have a code."""
@@ -18,11 +28,7 @@ def check(buf: int, origin: int, rows: Table) -> int:
         row = rows[i]
         if row[_CODE] == _OK:
             start, end = row[_POSITION], row[_POSITION] + row[_SIZE]
-            if layouts.has_castagnoli(row[_LAYOUT]):
-                found = crc.crc32c(buf - origin, start + row[_CRC_FROM], end)
-            else:
-                found = crc.crc32(buf - origin, start + row[_CRC_FROM], end)
-            if found != row[_CRC]:
+            if checksum(row[_LAYOUT], buf - origin, start + row[_CRC_FROM], end) != row[_CRC]:
                 row[_CODE] = _BAD_CRC
         if row[_CODE] != _OK:
             bad += 1

@@ -3,6 +3,7 @@
 from numba.extending import register_jitable
 
 from kolumn.codecs import LZ4
+from kolumn.cpu_fallback.check.checksums import checksum
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.formats import crc, entry, layouts, legacy, memory
 
@@ -47,10 +48,8 @@ def candidate(
 @register_jitable
 def _intact(base: int, at: int, size: int, format: int) -> bool:
     layout = layouts.layout_of(format, memory.load8(base, at + 16))
-    start, stored = at + layouts.crc_from(layout), memory.u32_at(base, at + layouts.crc_at(layout))
-    if layouts.has_castagnoli(layout):
-        return crc.crc32c(base, start, at + size) == stored
-    return crc.crc32(base, start, at + size) == stored
+    stored = memory.u32_at(base, at + layouts.crc_at(layout))
+    return checksum(layout, base, at + layouts.crc_from(layout), at + size) == stored
 
 
 @compiled

@@ -4,6 +4,7 @@ from typing import Any
 
 from numba.extending import register_jitable
 
+from kolumn.cpu_fallback.check.checksums import checksum
 from kolumn.cpu_fallback.machine.arrays import Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.errors import Code
@@ -13,8 +14,7 @@ from kolumn.formats.entry import entry, magic_at
 HEADERS = v3_compact.LARGEST_HEADER
 """Bytes of an entry that `walk` needs to fill its row; some enriched messages need more."""
 
-_OK, _BAD_MAGIC, _BAD_CRC = int(Code.OK), int(Code.BAD_MAGIC), int(Code.BAD_CRC)
-_TRUNCATED, _BAD_LENGTH, _UNKNOWN = int(Code.TRUNCATED), int(Code.BAD_LENGTH), table.UNKNOWN
+_OK, _TRUNCATED = int(Code.OK), int(Code.TRUNCATED)
 MORE = -1
 FULL = -2
 _POSITION, _SIZE, _MAGIC = table.POSITION, table.SIZE, table.MAGIC
@@ -61,9 +61,7 @@ def _has_own_frame(buf: int, pos: int, own_size: int, size: int, format: int) ->
         return True
     layout = _V2 if magic_at(buf, pos) == _V2_MAGIC else _LEGACY
     stored = memory.u32_at(buf, pos + layouts.crc_at(layout))
-    if layouts.has_castagnoli(layout):
-        return crc.crc32c(buf, pos + layouts.crc_from(layout), pos + size) != stored
-    return crc.crc32(buf, pos + layouts.crc_from(layout), pos + size) != stored
+    return checksum(layout, buf, pos + layouts.crc_from(layout), pos + size) != stored
 
 
 @compiled
@@ -105,9 +103,7 @@ def walk(
         code, size, layout = frame(buf - origin, pos, loaded, end, whole and decide, format)
         if code != _OK:
             return count, pos, code, size
-        needed = size
-        if not whole:
-            needed = layouts.header_bytes(layout, buf - origin, pos, size) if layouts.header_grows(layout) else 0
+        needed = size if whole else layouts.header_bytes(layout, buf - origin, pos, size)
         if pos + needed > loaded:
             return count, pos, MORE, size
         if count == rows.shape[0]:

@@ -11,6 +11,7 @@ from kolumn.cpu_fallback.machine.scalars import compiled  # noqa: F401 (the form
 from kolumn.errors import Code
 from kolumn.formats import layouts, table
 from kolumn.formats.layout import Layout, chosen
+from kolumn.machine_code.scalar import known
 
 _OK, _LOG_APPEND_TIME = int(Code.OK), table.LOG_APPEND_TIME
 _MAX_TIMESTAMP, _TIMESTAMP_TYPE = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE
@@ -18,9 +19,9 @@ _CODEC, _ATTRIBUTES = table.CODEC, table.ATTRIBUTES
 
 
 def _loop(layout: Layout) -> Callable[..., tuple[int, int, int]]:
-    hop, fields = layout.hop, layout.message
+    hop, message = layout.hop, layout.message
     assert hop is not None
-    assert fields is not None
+    assert message is not None
 
     @register_jitable(forceinline=True)
     def loop(row: Any, buf: int, end: int, buffer: int, origin: int, count: int, base: int, to: Target, at: Any) -> tuple[int, int, int]:
@@ -31,20 +32,17 @@ def _loop(layout: Layout) -> Callable[..., tuple[int, int, int]]:
             code, stop = hop(buf, where, end, wrapped)
             if code != _OK:
                 return code, record, where
-            code, wrong, offset, timestamp, dated, seconds, marks, key_at, key_length, value_at, value_length = fields(
-                buf, where, stop, wrapped, attributes, base, record
-            )
-            if code != _OK:
-                return code, record, wrong
-            if append_time and dated:
-                timestamp = row[_MAX_TIMESTAMP]
+            found = message(buf, where, stop, wrapped, attributes, base, record)
+            if found.code != _OK:
+                return found.code, record, found.where
+            timestamp = row[_MAX_TIMESTAMP] if append_time and found.dated else found.timestamp
             if to.seconds:
-                store64(to.seconds + 8 * n, seconds)
+                store64(to.seconds + 8 * n, found.seconds)
             if to.attributes:
-                store8(to.attributes + n, marks)
+                store8(to.attributes + n, found.attributes)
             key, value = put_record(
-                to, n, offset, timestamp, at[HEADERS], buffer, origin - buf,
-                buf + key_at, key_length, buf + value_at, value_length, key, value,
+                to, n, found.offset, timestamp, at[HEADERS], buffer, origin - buf,
+                buf + found.key, found.key_length, buf + found.value, found.value_length, key, value,
             )  # fmt: skip
             n += 1
             where = stop
@@ -60,5 +58,4 @@ messages = chosen({number: _loop(layouts.LAYOUTS[number]) for number in (*layout
 
 Like `fields`, of which the others are, it moves the write positions on only when all messages of the entry are right.
 """
-for _one in _made:
-    register_jitable(forceinline=True)(_one)
+known(_made)

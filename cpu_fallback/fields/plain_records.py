@@ -37,13 +37,13 @@ def plain_records(
     if row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME:
         timestamp, keep = row[_MAX_TIMESTAMP], 0
     while n < last:
-        stop, time_delta, offset_delta, key_at, key_length, value_at, value_length = v2.plain_fields(0, at, end, skip)
-        if stop < 0:
+        record = v2.plain_fields(0, at, end, skip)
+        if record.next < 0:
             break
         key, value = put_record(
-            to, n, offset + offset_delta, timestamp + (time_delta & keep), header, buffer, moved,
-            key_at, key_length, value_at, value_length, key, value,
+            to, n, offset + record.offset_delta, timestamp + (record.timestamp_delta & keep), header, buffer, moved,
+            record.key, record.key_length, record.value, record.value_length, key, value,
         )  # fmt: skip
         n += 1
-        at = stop
+        at = record.next
     return at - buf, n, key, value

@@ -20,7 +20,7 @@ from kolumn.formats import layouts, table, v2
 
 _OK, _RECORD_END, _RECORD_LENGTH = int(Code.OK), int(Code.RECORD_END), int(Code.RECORD_LENGTH)
 _RECORDS_MISSING, _RECORDS_REMAIN = int(Code.RECORDS_MISSING), int(Code.RECORDS_REMAIN)
-_LAYOUT, _CODEC, _CODE, _RECORD, _WHERE = table.LAYOUT, table.CODEC, table.CODE, table.RECORD, table.WHERE
+_LAYOUT, _CODE, _RECORD, _WHERE = table.LAYOUT, table.CODE, table.RECORD, table.WHERE
 _BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
 _MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
 
@@ -98,30 +98,29 @@ def batch_records(
         where, n, key, value = plain_records(row, buf, where, end, buffer, origin, last, skip, to, n, key, value, header)
         if n == last:
             break
-        code, stop, time_delta, offset_delta, key_at, key_length, value_at, value_length, header_at, header_count = v2.fields(
-            buf, where, end, skip
-        )
-        if code != _OK:
+        record = v2.fields(buf, where, end, skip)
+        if record.code != _OK:
             # The bytes end where a record should begin: the batch holds fewer records than its header says.
-            missing = code == _RECORD_LENGTH and where == end
-            return _RECORDS_MISSING if missing else code, n - first, stop
-        for _ in range(header_count):
-            code, after, hk, hk_length, hv, hv_length = v2.record_header(buf, header_at, stop)
-            if code != _OK:
-                return code, n - first, header_at
+            missing = record.code == _RECORD_LENGTH and where == end
+            return _RECORDS_MISSING if missing else record.code, n - first, record.next
+        header_at = record.headers
+        for _ in range(record.header_count):
+            one = v2.record_header(buf, header_at, record.next)
+            if one.code != _OK:
+                return one.code, n - first, header_at
             if to.header_ends:
-                header_key = put(to.header_key, buf + hk, 0, 0, hk_length, header, header_key)
-                header_value = put(to.header_value, buf + hv, 0, 0, hv_length, header, header_value)
+                header_key = put(to.header_key, buf + one.key, 0, 0, one.key_length, header, header_key)
+                header_value = put(to.header_value, buf + one.value, 0, 0, one.value_length, header, header_value)
                 header += 1
-            header_at = after
-        if header_at != stop:
+            header_at = one.next
+        if header_at != record.next:
             return _RECORD_END, n - first, where
         key, value = put_record(
-            to, n, offset + offset_delta, append_timestamp if append_time else timestamp + time_delta, header, buffer, origin - buf,
-            buf + key_at, key_length, buf + value_at, value_length, key, value,
+            to, n, offset + record.offset_delta, append_timestamp if append_time else timestamp + record.timestamp_delta, header,
+            buffer, origin - buf, buf + record.key, record.key_length, buf + record.value, record.value_length, key, value,
         )  # fmt: skip
         n += 1
-        where = stop
+        where = record.next
     if where != end and count > 0:
         return _RECORDS_REMAIN, count, where
     at[ROWS], at[KEY], at[VALUE] = n, key, value

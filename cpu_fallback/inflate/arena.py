@@ -18,7 +18,8 @@ from isal import isal_zlib
 
 from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.arrow.recycle import take
-from kolumn.codecs import DEFLATE, LZ4_BLOCK, NAMES, SNAPPY_BLOCK, STORED, ZSTD_FRAME, flaws
+from kolumn.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, STORED, ZSTD_FRAME, flaws
+from kolumn.codecs.known import NAMES
 from kolumn.cpu_fallback.inflate.blocks import BOUND, KIND, PAYLOAD, SOURCE, STOP, frame, member_end
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.errors import Code

@@ -1,17 +1,15 @@
 """The blocks of many payloads as one table, found by the framing functions of `kolumn.codecs`, compiled."""
 
 import numpy as np
-from numba.extending import register_jitable
 
 from kolumn.codecs import END, flaws, gzip, known, lz4, plain, snappy, xxh32, zstd
 from kolumn.cpu_fallback.machine import scalars  # noqa: F401 (formats first)
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.machine_code.scalar import scalar
+from kolumn.machine_code import scalar as machine_code
 
-scalar(xxh32, plain, lz4, snappy, zstd, gzip)
-for _one in known.CHOSEN:
-    register_jitable(forceinline=True)(_one)
+machine_code.scalar(xxh32, plain, lz4, snappy, zstd, gzip)
+machine_code.known(known.CHOSEN)
 
 PAYLOAD, KIND, SOURCE, STOP, BOUND = range(5)
 COLUMNS = 5

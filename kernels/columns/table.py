@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kolumn.arrays import Flags
-from kolumn.codecs import NAMES
+from kolumn.codecs.known import NAMES
 from kolumn.formats import table
 from kolumn.formats.layouts import CONTROL_NAMES
 from kolumn.kernels.columns.binary import binary, bitmap_of, headers_of

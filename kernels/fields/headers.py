@@ -38,9 +38,10 @@ def headers(i: int, a: Headers) -> None:
         return
     buf, at = load64(a.header + 8 * i), 0
     while row < stop:
-        _, at, key, key_length, value, value_length = v2.record_header(buf, at, _LARGEST)
-        store64(a.key + 8 * row, buf + key)
-        store32(a.key_length + 4 * row, key_length)
-        store64(a.value + 8 * row, buf + value)
-        store32(a.value_length + 4 * row, max(value_length, -1))
+        one = v2.record_header(buf, at, _LARGEST)
+        store64(a.key + 8 * row, buf + one.key)
+        store32(a.key_length + 4 * row, one.key_length)
+        store64(a.value + 8 * row, buf + one.value)
+        store32(a.value_length + 4 * row, max(one.value_length, -1))
+        at = one.next
         row += 1

@@ -14,6 +14,7 @@ from numba.extending import register_jitable
 
 from kolumn.errors import Code
 from kolumn.formats import layouts, table, v2
+from kolumn.formats.fields import Message, Record
 from kolumn.kernels.machine.batches import field
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.kernels.machine.words import load32, load64, store8, store32, store64
@@ -77,11 +78,11 @@ def fields(i: int, a: Fields) -> None:
 
 
 @register_jitable
-def _payloads(i: int, buf: int, key: int, key_length: int, value: int, value_length: int, a: Fields) -> None:
-    store64(a.key + 8 * i, buf + key)
-    store32(a.key_length + 4 * i, max(key_length, -1))
-    store64(a.value + 8 * i, buf + value)
-    store32(a.value_length + 4 * i, max(value_length, -1))
+def _payloads(i: int, buf: int, found: Record | Message, a: Fields) -> None:
+    store64(a.key + 8 * i, buf + found.key)
+    store32(a.key_length + 4 * i, max(found.key_length, -1))
+    store64(a.value + 8 * i, buf + found.value)
+    store32(a.value_length + 4 * i, max(found.value_length, -1))
 
 
 @register_jitable
@@ -97,27 +98,26 @@ def _others(i: int, attributes: int, seconds: int, a: Fields) -> None:
 def _record(i: int, b: int, start: int, layout: int, a: Fields) -> bool:
     """A record of format 2 or 3; whether something is wrong."""
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    code, stop, time_delta, offset_delta, key, key_length, value, value_length, header, count = v2.fields(
-        buf, start, end, layouts.attribute_bytes(layout)
-    )
-    if code != _OK:
+    record = v2.fields(buf, start, end, layouts.attribute_bytes(layout))
+    if record.code != _OK:
         return True
-    at = header
-    for _ in range(count):
-        code, at, _, _, _, _ = v2.record_header(buf, at, stop)
-        if code != _OK:
+    at = record.headers
+    for _ in range(record.header_count):
+        header = v2.record_header(buf, at, record.next)
+        if header.code != _OK:
             return True
-    if at != stop:
+        at = header.next
+    if at != record.next:
         return True
-    timestamp = (
-        field(a, b, _MAX_TIMESTAMP) if field(a, b, _TIMESTAMP_TYPE) == _LOG_APPEND_TIME else field(a, b, _BASE_TIMESTAMP) + time_delta
-    )
-    store64(a.offset + 8 * i, field(a, b, _BASE_OFFSET) + offset_delta)
+    timestamp = field(a, b, _BASE_TIMESTAMP) + record.timestamp_delta
+    if field(a, b, _TIMESTAMP_TYPE) == _LOG_APPEND_TIME:
+        timestamp = field(a, b, _MAX_TIMESTAMP)
+    store64(a.offset + 8 * i, field(a, b, _BASE_OFFSET) + record.offset_delta)
     store64(a.timestamp + 8 * i, timestamp)
-    _payloads(i, buf, key, key_length, value, value_length, a)
+    _payloads(i, buf, record, a)
     _others(i, 0, -1, a)
-    store64(a.header + 8 * i, buf + header)
-    store32(a.headers + 4 * i, count)
+    store64(a.header + 8 * i, buf + record.headers)
+    store32(a.headers + 4 * i, record.header_count)
     return False
 
 
@@ -128,15 +128,16 @@ def _message(i: int, b: int, start: int, layout: int, a: Fields) -> bool:
     code, stop = layouts.hop(layout, buf, start, end, wrapped)
     if code != _OK:
         return True
-    code, _, offset, timestamp, dated, seconds, attributes, key, key_length, value, value_length = layouts.message(
+    found = layouts.message(
         layout, buf, start, stop, wrapped, field(a, b, _ATTRIBUTES), load64(a.base + 8 * b), i - load64(a.first + 8 * b)
     )
-    if code != _OK:
+    if found.code != _OK:
         return True
-    if dated and field(a, b, _TIMESTAMP_TYPE) == _LOG_APPEND_TIME:
+    timestamp = found.timestamp
+    if found.dated and field(a, b, _TIMESTAMP_TYPE) == _LOG_APPEND_TIME:
         timestamp = field(a, b, _MAX_TIMESTAMP)
-    store64(a.offset + 8 * i, offset)
+    store64(a.offset + 8 * i, found.offset)
     store64(a.timestamp + 8 * i, timestamp)
-    _payloads(i, buf, key, key_length, value, value_length, a)
-    _others(i, attributes, seconds, a)
+    _payloads(i, buf, found, a)
+    _others(i, found.attributes, found.seconds, a)
     return False

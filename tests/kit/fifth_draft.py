@@ -15,6 +15,7 @@ attributes  bits 0-2 codec; a negative key length is null
 from kolumn.errors import Code
 from kolumn.formats import contents, legacy, table
 from kolumn.formats.attributes import LZ4
+from kolumn.formats.fields import Message, bad_message
 from kolumn.formats.layout import Family, Format, Layout
 from kolumn.formats.memory import Buffer, i32_at, i64_at, load8, u32_at
 
@@ -68,20 +69,18 @@ def count(buf: Buffer, end: int, check_crcs: bool) -> tuple[int, int, int]:
     return _OK, messages, -1
 
 
-def fields(
-    buf: Buffer, at: int, stop: int, wrapped: int, attributes: int, base: int, number: int
-) -> tuple[int, int, int, int, int, int, int, int, int, int, int]:
+def message(buf: Buffer, at: int, end: int, wrapped: int = 0, attributes: int = 0, base: int = 0, number: int = 0) -> Message:
     """As `kolumn.formats.layout.Layout.message`."""
     length, key = i32_at(buf, at + 16), at + 20
-    if length > stop - key:
-        return _KEY_LENGTH, at + 16, 0, 0, 0, 0, 0, 0, 0, 0, 0
+    if length > end - key:
+        return bad_message(_KEY_LENGTH, at + 16)
     value = key + max(length, 0)
-    return _OK, at, base + i32_at(buf, at + 4), i64_at(buf, at + 8), 0, -1, 0, key, length, value, stop - value
+    return Message(_OK, at, base + i32_at(buf, at + 4), i64_at(buf, at + 8), 0, -1, 0, key, length, value, end - value)
 
 
 LAYOUT = Layout(
     "set of the fifth draft", 8, Family.SET, HEADER, crc_at=12, crc_from=CRC_FROM, castagnoli=False,
-    header=header, plausible=plausible, codec_code=legacy.codec_code, hop=following, message=fields, count=count,
+    header=header, plausible=plausible, codec_code=legacy.codec_code, hop=following, message=message, count=count,
     holds={MAGIC: frozenset({contents.TIMESTAMPS})},
 )  # fmt: skip
 FORMAT = Format("fifth", {0: legacy.LAYOUT, 1: legacy.LAYOUT, 2: LAYOUT}, MAGIC)

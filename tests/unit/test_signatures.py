@@ -122,7 +122,7 @@ def test_defaults_of_a_write_in_spark() -> None:
 
 def test_choices() -> None:
     assert get_args(keywords.Format) == layouts.FORMAT_NAMES
-    assert set(get_args(keywords.Codec)) == set(kolumn.codecs.NAMES)
+    assert set(get_args(keywords.Codec)) == set(kolumn.codecs.known.NAMES)
 
 
 @pytest.mark.parametrize("function", PUBLIC, ids=label)

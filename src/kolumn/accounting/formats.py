@@ -8,7 +8,8 @@ import numpy as np
 from kolumn import keywords
 from kolumn.accounting.anatomy import anatomy
 from kolumn.api import segments_of
-from kolumn.codecs import NAMES, ZSTD
+from kolumn.codecs import ZSTD
+from kolumn.codecs.known import NAMES
 from kolumn.conversion.losses import Losses
 from kolumn.conversion.regroup import regroup
 from kolumn.conversion.retarget import Changes

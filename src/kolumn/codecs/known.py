@@ -8,6 +8,9 @@ from kolumn.formats.layout import chosen
 
 CODECS = tuple(file.CODEC for file in (plain, gzip, snappy, lz4, zstd))
 COUNT = len(CODECS)
+NAMES = tuple(codec.name for codec in CODECS)
+"""By number."""
+assert [codec.number for codec in CODECS] == list(range(COUNT))
 
 CHOSEN: list[Callable[..., Any]] = []
 """Functions made by `chosen`, which have to be known to the compilers too."""

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Int64s, Rows
-from kolumn.codecs import NAMES, NONE, ZSTD
+from kolumn.codecs import NONE, ZSTD
+from kolumn.codecs.known import NAMES
 from kolumn.conversion import losses
 from kolumn.conversion.losses import Losses
 from kolumn.conversion.retarget import Changes, retarget

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import cramjam
 import zstandard
 
-from kolumn.codecs import GZIP, LZ4, NAMES, NONE, SNAPPY, ZSTD
+from kolumn.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from kolumn.codecs.known import NAMES
 from kolumn.codecs.xxh32 import xxh32
 from kolumn.errors import ArgumentError
 

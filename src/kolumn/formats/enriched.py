@@ -25,6 +25,7 @@ from kolumn.errors import Code
 from kolumn.formats import contents, legacy, table
 from kolumn.formats.attributes import LZ4
 from kolumn.formats.entry import OVERHEAD, holds_offset
+from kolumn.formats.fields import Message, bad_message
 from kolumn.formats.layout import Family, Format, Layout
 from kolumn.formats.memory import Buffer, i8_at, i32_at, i64_at, load8, put32, put64, store8, u32_at
 
@@ -55,7 +56,7 @@ _UNKNOWN = table.UNKNOWN
 _LARGEST_CODEC = LZ4
 
 _BASE_OFFSET, _LAST_OFFSET, _COUNT, _CODEC, _CRC = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.CODEC, table.CRC
-_TIMESTAMP_TYPE, _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
+_BASE_TIMESTAMP, _MAX_TIMESTAMP = table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
 _PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = table.PRODUCER_ID, table.PRODUCER_EPOCH, table.BASE_SEQUENCE
 _LEADER_EPOCH, _CONTROL = table.LEADER_EPOCH, table.CONTROL
 _CRC_FROM, _ATTRIBUTES = table.CRC_FROM, table.ATTRIBUTES
@@ -144,34 +145,27 @@ def tags(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int]:
     return _OK, timestamp, seconds, count, tagged
 
 
-def message(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int, int, int, int, int, int]:
-    """Fields of the message at ``at`` that ends at ``end``.
-
-    Returns
-    -------
-    code, where : int
-        ``where`` is the position of the field to blame, with an error.
-    timestamp, seconds, count : int
-        As of `tags`.
-    attributes : int
-        With `TAGGED`.
-    key, key_length, value, value_length : int
-        Positions and lengths; a negative length is null.
-    """
+def message(buf: Buffer, at: int, end: int, wrapped: int = 0, attributes: int = 0, base: int = 0, number: int = 0) -> Message:
+    """As `kolumn.formats.layout.Layout.message`. Inner offsets count where the wrapper has `HONOURED` set."""
     if end - at < SMALLEST + OVERHEAD:
-        return _MESSAGE_SIZE, at + 8, 0, 0, 0, 0, 0, 0, 0, 0
-    code, timestamp, seconds, count, tagged = tags(buf, at, end)
+        return bad_message(_MESSAGE_SIZE, at + 8)
+    code, timestamp, seconds, _, tagged = tags(buf, at, end)
     if code != _OK:
-        return code, at + 22, 0, 0, 0, 0, 0, 0, 0, 0
+        return bad_message(code, at + 22)
     key_at = at + HEADER + max(i32_at(buf, at + 22), 0)
     key, key_length = key_at + 4, i32_at(buf, key_at)
     if key_length > end - key - 4:
-        return _KEY_LENGTH, key_at, 0, 0, 0, 0, 0, 0, 0, 0
+        return bad_message(_KEY_LENGTH, key_at)
     value_at = key + max(key_length, 0)
     value, value_length = value_at + 4, i32_at(buf, value_at)
     if value_length > end - value:
-        return _VALUE_LENGTH, value_at, 0, 0, 0, 0, 0, 0, 0, 0
-    return _OK, at, timestamp, seconds, count, load8(buf, at + 17) | tagged, key, key_length, value, value_length
+        return bad_message(_VALUE_LENGTH, value_at)
+    offset, marks = i64_at(buf, at), load8(buf, at + 17) | tagged
+    if codec_code(marks, 0) != _OK:
+        return bad_message(_MESSAGE_TYPE, at + 17)
+    if wrapped:
+        offset = base + (offset if attributes & HONOURED != 0 else number)
+    return Message(_OK, at, offset, timestamp, 0, seconds, marks, key, key_length, value, value_length)
 
 
 def message_size(tag_bytes: int, key_length: int, value_length: int) -> int:
@@ -209,28 +203,14 @@ def inner_codec(attributes: int) -> int:
 
 def wrapped(buf: Buffer, at: int, stop: int) -> tuple[int, int, int]:
     """Code, position and length of what the wrapper at ``at`` wraps."""
-    code, _, _, _, _, _, _, _, value, length = message(buf, at, stop)
-    return code, value, length
-
-
-def fields(
-    buf: Buffer, at: int, stop: int, wrapped: int, attributes: int, base: int, number: int
-) -> tuple[int, int, int, int, int, int, int, int, int, int, int]:
-    """As `kolumn.formats.layout.Layout.message`. Inner offsets count where the wrapper says that they are honoured."""
-    code, where, timestamp, seconds, _, marks, key, key_length, value, value_length = message(buf, at, stop)
-    if code == _OK:
-        code = codec_code(marks, 0)
-        where = at + 17
-    offset = i64_at(buf, at)
-    if wrapped:
-        offset = base + (offset if attributes & HONOURED != 0 else number)
-    return code, where, offset, timestamp, 0, seconds, marks, key, key_length, value, value_length
+    found = message(buf, at, stop)
+    return found.code, found.value, found.value_length
 
 
 LAYOUT = Layout(
     "tagged message", 4, Family.MESSAGES, legacy.SMALLEST_ENTRY, crc_at=12, crc_from=CRC_FROM, castagnoli=False,
     header=header, plausible=plausible, codec_code=codec_code, header_bytes=header_bytes,
-    hop=legacy.following, message=fields, wrapped=wrapped, inner_codec=inner_codec, lowest_inner_magic=MAGIC, first_offset=True,
+    hop=legacy.following, message=message, wrapped=wrapped, inner_codec=inner_codec, lowest_inner_magic=MAGIC, first_offset=True,
     control_bit=FIRST_CONTROL, tagged_bit=TAGGED, control_types=CONTROL_TYPES, typed_control=True,
     holds={MAGIC: frozenset({contents.TIMESTAMPS, contents.TYPED_CONTROL, contents.SECONDS})},
 )  # fmt: skip

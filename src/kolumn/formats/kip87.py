@@ -8,15 +8,16 @@ written; it is read, and `kolumn.verify` reports it.
 
 from kolumn.formats import contents, legacy
 from kolumn.formats.attributes import LZ4
+from kolumn.formats.fields import Message
 from kolumn.formats.layout import Family, Format, Layout
 from kolumn.formats.memory import Buffer, load8
 
 MAGIC = 2
 TOMBSTONE = 0x20
 FLAGGED = 0x80
+"""Added to the attributes of a message with this magic: its bit decides, not its value."""
 _KNOWN_BITS = 0x3F
 _LARGEST_CODEC = LZ4
-"""Added to the attributes that a decoder gives of a message with this magic: its bit decides, not its value."""
 
 
 def should_retain(magic: int, value_is_null: bool, tombstone_bit: bool) -> bool:
@@ -33,22 +34,22 @@ def plausible(buf: Buffer, pos: int, size: int) -> bool:
     return size >= legacy.SMALLEST_V1 and attributes <= _KNOWN_BITS and attributes & 7 <= _LARGEST_CODEC
 
 
-def fields(
-    buf: Buffer, at: int, stop: int, wrapped: int, attributes: int, base: int, number: int
-) -> tuple[int, int, int, int, int, int, int, int, int, int, int]:
-    """As `kolumn.formats.layout.Layout.message`; messages of lower magics may be among the wrapped ones, which have no flag."""
-    code, where, offset, timestamp, dated, seconds, marks, key, key_length, value, value_length = legacy.fields(
-        buf, at, stop, wrapped, attributes, base, number
-    )
-    if load8(buf, at + 16) == MAGIC:
-        marks = (load8(buf, at + 17) & TOMBSTONE) | FLAGGED
-    return code, where, offset, timestamp, dated, seconds, marks, key, key_length, value, value_length
+def message(buf: Buffer, at: int, end: int, wrapped: int = 0, attributes: int = 0, base: int = 0, number: int = 0) -> Message:
+    """As `kolumn.formats.layout.Layout.message`; wrapped messages of lower magics have no flag."""
+    found = legacy.message(buf, at, end, wrapped, attributes, base, number)
+    if load8(buf, at + 16) != MAGIC:
+        return found
+    flags = (load8(buf, at + 17) & TOMBSTONE) | FLAGGED
+    return Message(
+        found.code, found.where, found.offset, found.timestamp, found.dated, found.seconds, flags,
+        found.key, found.key_length, found.value, found.value_length,
+    )  # fmt: skip
 
 
 LAYOUT = Layout(
     "flagged message", 6, Family.MESSAGES, legacy.SMALLEST_ENTRY, crc_at=12, crc_from=legacy.CRC_FROM, castagnoli=False,
     header=legacy.header, plausible=plausible, codec_code=legacy.codec_code,
-    hop=legacy.following, message=fields, wrapped=legacy.wrapped, inner_codec=legacy.inner_codec,
+    hop=legacy.following, message=message, wrapped=legacy.wrapped, inner_codec=legacy.inner_codec,
     flagged_bit=FLAGGED, tombstone_bit=TOMBSTONE,
     holds={MAGIC: frozenset({contents.TIMESTAMPS, contents.APPEND_TIMES, contents.DELETES, contents.TOMBSTONES})},
 )  # fmt: skip

@@ -25,6 +25,7 @@ from kolumn.errors import Code
 from kolumn.formats import contents, crc, legacy, table
 from kolumn.formats.attributes import LZ4
 from kolumn.formats.entry import holds_offset
+from kolumn.formats.fields import Message, bad_message
 from kolumn.formats.layout import Family, Format, Layout
 from kolumn.formats.memory import Buffer, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
 from kolumn.formats.varint import MALFORMED, put_uvarint, uvarint32, uvarint_size
@@ -92,37 +93,29 @@ def hop(buf: Buffer, at: int, end: int) -> tuple[int, int, int]:
     return _OK, body, body + length
 
 
-def message(buf: Buffer, body: int, next: int) -> tuple[int, int, int, int, int, int, int, int, int]:
-    """Fields of the message whose attributes are at ``body`` and that ends at ``next``.
-
-    Returns
-    -------
-    code, where : int
-        ``where`` is the position of the field to blame, with an error.
-    attributes, timestamp, offset_delta : int
-    key, key_length, value, value_length : int
-        Positions and lengths; a negative length is null.
-    """
-    stop = next - 4
-    attributes, timestamp = load8(buf, body), i64_at(buf, body + 1)
-    offset_delta, at = uvarint32(buf, body + 9, stop)
+def message(buf: Buffer, at: int, end: int, wrapped: int = 0, attributes: int = 0, base: int = 0, number: int = 0) -> Message:
+    """As `kolumn.formats.layout.Layout.message`; ``base`` is the offset of the set."""
+    _, body, _ = hop(buf, at, end)
+    stop = end - 4
+    marks, timestamp = load8(buf, body), i64_at(buf, body + 1)
+    delta, at = uvarint32(buf, body + 9, stop)
     if at == MALFORMED:
-        return _OFFSET_DELTA, body + 9, 0, 0, 0, 0, 0, 0, 0
+        return bad_message(_OFFSET_DELTA, body + 9)
     key, key_length, value_length = at, -1, -1
-    if attributes & NULL_KEY == 0:
+    if marks & NULL_KEY == 0:
         key_length = stop - at
-        if attributes & NULL_VALUE == 0:
+        if marks & NULL_VALUE == 0:
             key_length, key = uvarint32(buf, at, stop)
             if key == MALFORMED or key_length > stop - key:
-                return _KEY_LENGTH, at, 0, 0, 0, 0, 0, 0, 0
+                return bad_message(_KEY_LENGTH, at)
         at = key + key_length
-    if attributes & CONTROL and key_length < 4:
-        return _CONTROL_KEY, body, 0, 0, 0, 0, 0, 0, 0
-    if attributes & NULL_VALUE == 0:
+    if marks & CONTROL and key_length < 4:
+        return bad_message(_CONTROL_KEY, body)
+    if marks & NULL_VALUE == 0:
         value_length = stop - at
     elif at != stop:
-        return _RECORD_END, at, 0, 0, 0, 0, 0, 0, 0
-    return _OK, next, attributes, timestamp, offset_delta, key, key_length, at, value_length
+        return bad_message(_RECORD_END, at)
+    return Message(_OK, end, base + delta, timestamp, 1, -1, marks, key, key_length, at, value_length)
 
 
 def body_size(offset_delta: int, key_length: int, value_length: int) -> int:
@@ -188,18 +181,9 @@ def following(buf: Buffer, at: int, end: int, wrapped: int) -> tuple[int, int]:
     return code, next
 
 
-def fields(
-    buf: Buffer, at: int, stop: int, wrapped: int, attributes: int, base: int, number: int
-) -> tuple[int, int, int, int, int, int, int, int, int, int, int]:
-    """As `kolumn.formats.layout.Layout.message`; ``base`` is the set's offset."""
-    _, body, _ = hop(buf, at, stop)
-    code, where, marks, timestamp, delta, key, key_length, value, value_length = message(buf, body, stop)
-    return code, where, base + delta, timestamp, 1, -1, marks, key, key_length, value, value_length
-
-
 LAYOUT = Layout(
     "message set", 5, Family.SET, HEADER, crc_at=12, crc_from=CRC_FROM, castagnoli=False,
-    header=header, plausible=plausible, codec_code=legacy.codec_code, hop=following, message=fields, count=count,
+    header=header, plausible=plausible, codec_code=legacy.codec_code, hop=following, message=message, count=count,
     control_bit=CONTROL, control_types=CONTROL_TYPES, unsigned=True,
     holds={
         MAGIC: frozenset({

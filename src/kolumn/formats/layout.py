@@ -10,6 +10,7 @@ from typing import Any
 
 from kolumn.errors import Code
 from kolumn.formats.attributes import ZSTD
+from kolumn.formats.fields import Message
 from kolumn.formats.memory import Buffer
 
 _OK, _BAD_CODEC, _CODEC_NOT_ALLOWED = int(Code.OK), int(Code.BAD_CODEC), int(Code.CODEC_NOT_ALLOWED)
@@ -60,10 +61,8 @@ class Layout:
     hop : callable, optional
         ``(buf, at, end, wrapped)``: code, and where the message after the one at ``at`` begins.
     message : callable, optional
-        ``(buf, at, stop, wrapped, attributes, base, number)``: fields of a message of an entry with these attributes; ``number`` counts
-        the messages of the entry. Returns code, place of the offence, offset, timestamp (ms), 1 if the entry's append time replaces it
-        and else 0, the timestamp in seconds, attributes, key, key length, value, value length. Keys and values are positions in ``buf``;
-        negative lengths are null.
+        ``(buf, at, end, wrapped, attributes, base, number)``: fields of the message at ``at``, which ends at ``end``. It is message
+        ``number`` of an entry with these attributes; ``base`` is added to inner offsets.
     wrapped : callable, optional
         ``(buf, at, stop)``: code, position and length of what a wrapper wraps.
     inner_codec : callable, optional
@@ -103,7 +102,7 @@ class Layout:
     attribute_bytes: int = 1
     smallest_record: int = 1
     hop: Callable[..., tuple[int, int]] | None = None
-    message: Callable[..., tuple[int, ...]] | None = None
+    message: Callable[..., Message] | None = None
     wrapped: Callable[[Buffer, int, int], tuple[int, int, int]] | None = None
     inner_codec: Callable[[int], int] | None = None
     lowest_inner_magic: int = 0

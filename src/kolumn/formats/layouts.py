@@ -27,7 +27,7 @@ from kolumn.formats import enriched, kip87, kip98_draft, legacy, table, v2, v3_c
 from kolumn.formats.layout import Family, Format, Layout, chosen
 from kolumn.formats.memory import Buffer, i64_at
 
-_OK, _BAD_MAGIC, _BAD_LENGTH = int(Code.OK), int(Code.BAD_MAGIC), int(Code.BAD_LENGTH)
+_BAD_MAGIC, _BAD_LENGTH = int(Code.BAD_MAGIC), int(Code.BAD_LENGTH)
 _BASE_OFFSET, _LAST_OFFSET, _COUNT, _UNKNOWN = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.UNKNOWN
 _MOST = 12
 """Layouts that the packed numbers below have room for."""
@@ -96,9 +96,13 @@ def _no_crc(buf: Buffer, pos: int) -> int:
     return 0
 
 
-CHOSEN += [_unknown_header, _no_frame, _no_crc]
+def _usual(buf: Buffer, pos: int, size: int) -> int:
+    return 0
+
+
+CHOSEN += [_unknown_header, _no_frame, _no_crc, _usual]
 header = chosen({**_that_have("header"), NO_LAYOUT: _unknown_header}, CHOSEN)
-header_bytes = chosen(_that_have("header_bytes"), CHOSEN)
+header_bytes = chosen({**_that_have("header_bytes"), NO_LAYOUT: _usual}, CHOSEN)
 plausible = chosen(_that_have("plausible"), CHOSEN)
 codec_code = chosen(_that_have("codec_code"), CHOSEN)
 hop = chosen(_that_have("hop"), CHOSEN)
@@ -136,7 +140,6 @@ _ATTRIBUTE_BYTES = _of_layouts(1, lambda layout: layout.attribute_bytes)
 _SMALLEST_RECORD = _of_layouts(4, lambda layout: layout.smallest_record)
 _CRC_AT, _CRC_FROM = _of_layouts(5, lambda layout: layout.crc_at), _of_layouts(5, lambda layout: layout.crc_from)
 _FIRST_OFFSET = _of_layouts(1, lambda layout: layout.first_offset)
-_GROWS = _of_layouts(1, lambda layout: layout.header_bytes is not None)
 _LOWEST_INNER = _of_layouts(2, lambda layout: layout.lowest_inner_magic)
 # A bit's place; the last one is one that no attributes have.
 _NO_BIT = 1 << 15
@@ -214,11 +217,6 @@ def smallest_record(layout: int) -> int:
 def begins_at_offset(layout: int) -> bool:
     """Whether a wrapper's offset is that of its first message, not of its last."""
     return (_FIRST_OFFSET >> layout) & 1 != 0
-
-
-def header_grows(layout: int) -> bool:
-    """Whether `header_bytes` tells how many bytes a header has."""
-    return (_GROWS >> layout) & 1 != 0
 
 
 def lowest_inner_magic(layout: int) -> int:

@@ -23,6 +23,7 @@ from kolumn.errors import Code
 from kolumn.formats import contents, table
 from kolumn.formats.attributes import LZ4
 from kolumn.formats.entry import OVERHEAD
+from kolumn.formats.fields import Message, bad_message
 from kolumn.formats.layout import Family, Layout, codec_up_to
 from kolumn.formats.memory import Buffer, i32_at, i64_at, load8, put32, put64, store8, u32_at
 
@@ -42,14 +43,7 @@ _LARGEST_CODEC = LZ4
 _NO_TIMESTAMP, _NO_TYPE = -1, table.NO_TIMESTAMP_TYPE
 _UNKNOWN = table.UNKNOWN
 
-_BASE_OFFSET, _LAST_OFFSET, _COUNT, _MAGIC, _CODEC, _CRC = (
-    table.BASE_OFFSET,
-    table.LAST_OFFSET,
-    table.COUNT,
-    table.MAGIC,
-    table.CODEC,
-    table.CRC,
-)
+_BASE_OFFSET, _LAST_OFFSET, _COUNT, _CODEC, _CRC = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.CODEC, table.CRC
 _TIMESTAMP_TYPE, _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
 _PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = table.PRODUCER_ID, table.PRODUCER_EPOCH, table.BASE_SEQUENCE
 _LEADER_EPOCH, _CRC_FROM, _ATTRIBUTES = table.LEADER_EPOCH, table.CRC_FROM, table.ATTRIBUTES
@@ -101,37 +95,30 @@ def inner(buf: Buffer, at: int, end: int) -> tuple[int, int]:
     return _OK, at + OVERHEAD + size
 
 
-def message(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int, int, int]:
-    """Fields of the message at ``at`` that ends at ``end``; its magic must be 0, 1, or 2 of `kip87`.
+def message(buf: Buffer, at: int, end: int, wrapped: int = 0, attributes: int = 0, base: int = 0, number: int = 0) -> Message:
+    """As `kolumn.formats.layout.Layout.message`; the magic must be 0, 1, or 2 of `kip87`.
 
-    Returns
-    -------
-    code, where : int
-        ``where`` is the position of the field to blame, with an error.
-    timestamp : int
-        Milliseconds; -1 in format 0.
-    key, key_length, value, value_length : int
-        Positions and lengths; a negative length is null.
+    The append time of a wrapper replaces the timestamps of the messages that have one.
     """
     key_at = at + 18
-    timestamp = _NO_TIMESTAMP
+    timestamp, dated = _NO_TIMESTAMP, 0
     if load8(buf, at + 16) >= 1:
         if end - at < SMALLEST_V1 + OVERHEAD:
-            return _MESSAGE_SIZE, at + 8, 0, 0, 0, 0, 0
-        timestamp = i64_at(buf, key_at)
+            return bad_message(_MESSAGE_SIZE, at + 8)
+        timestamp, dated = i64_at(buf, key_at), 1
         key_at += 8
     elif end - at < SMALLEST_ENTRY:
-        return _MESSAGE_SIZE, at + 8, 0, 0, 0, 0, 0
+        return bad_message(_MESSAGE_SIZE, at + 8)
     key = key_at + 4
     key_length = i32_at(buf, key_at)
     if key_length > end - key - 4:
-        return _KEY_LENGTH, key_at, 0, 0, 0, 0, 0
+        return bad_message(_KEY_LENGTH, key_at)
     value_at = key + max(key_length, 0)
     value = value_at + 4
     value_length = i32_at(buf, value_at)
     if value_length > end - value:
-        return _VALUE_LENGTH, value_at, 0, 0, 0, 0, 0
-    return _OK, at, timestamp, key, key_length, value, value_length
+        return bad_message(_VALUE_LENGTH, value_at)
+    return Message(_OK, at, i64_at(buf, at) + base, timestamp, dated, -1, 0, key, key_length, value, value_length)
 
 
 def message_size(magic: int, key_length: int, value_length: int) -> int:
@@ -183,22 +170,13 @@ def following(buf: Buffer, at: int, end: int, wrapped: int) -> tuple[int, int]:
 
 def wrapped(buf: Buffer, at: int, stop: int) -> tuple[int, int, int]:
     """Code, position and length of what the wrapper at ``at`` wraps."""
-    code, _, _, _, _, value, length = message(buf, at, stop)
-    return code, value, length
-
-
-def fields(
-    buf: Buffer, at: int, stop: int, wrapped: int, attributes: int, base: int, number: int
-) -> tuple[int, int, int, int, int, int, int, int, int, int, int]:
-    """As `kolumn.formats.layout.Layout.message`. A wrapper's append time replaces timestamps of messages that have one at all."""
-    code, where, timestamp, key, key_length, value, value_length = message(buf, at, stop)
-    dated = 1 if load8(buf, at + 16) >= 1 else 0
-    return code, where, i64_at(buf, at) + base, timestamp, dated, -1, 0, key, key_length, value, value_length
+    found = message(buf, at, stop)
+    return found.code, found.value, found.value_length
 
 
 LAYOUT = Layout(
     "message", 0, Family.MESSAGES, SMALLEST_ENTRY, crc_at=12, crc_from=CRC_FROM, castagnoli=False,
     header=header, plausible=plausible, codec_code=codec_code, believable=believable,
-    hop=following, message=fields, wrapped=wrapped, inner_codec=inner_codec,
+    hop=following, message=message, wrapped=wrapped, inner_codec=inner_codec,
     holds={0: frozenset(), 1: frozenset({contents.TIMESTAMPS, contents.APPEND_TIMES})},
 )  # fmt: skip

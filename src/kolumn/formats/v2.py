@@ -22,6 +22,7 @@ from kolumn.errors import Code
 from kolumn.formats import contents, table
 from kolumn.formats.attributes import ZSTD
 from kolumn.formats.entry import holds_offset
+from kolumn.formats.fields import NOT_PLAIN, Header, PlainRecord, Record, bad_header, bad_record
 from kolumn.formats.layout import Family, Layout, codec_up_to
 from kolumn.formats.memory import Buffer, i8_at, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
 from kolumn.formats.varint import put_varint, short_varint, varint32, varint64, varint_size
@@ -40,7 +41,6 @@ _LARGEST_CODEC = ZSTD
 _OK = int(Code.OK)
 _BAD_LENGTH = int(Code.BAD_LENGTH)
 _BAD_LAST_OFFSET = int(Code.LAST_OFFSET)
-_BAD_CODEC = int(Code.BAD_CODEC)
 _RECORD_LENGTH = int(Code.RECORD_LENGTH)
 _TIMESTAMP_DELTA = int(Code.TIMESTAMP_DELTA)
 _OFFSET_DELTA = int(Code.OFFSET_DELTA)
@@ -98,65 +98,42 @@ def record(buf: Buffer, at: int, end: int) -> tuple[int, int]:
     return _OK, body + length
 
 
-def fields(buf: Buffer, at: int, end: int, skip: int = 1) -> tuple[int, int, int, int, int, int, int, int, int, int]:
-    """Fields of the record at ``at`` in a payload that ends at ``end``, without its headers.
-
-    Parameters
-    ----------
-    skip : int
-        Bytes of its attributes: 0 for the bare records of `v3_compact`.
-
-    Returns
-    -------
-    code, next : int
-        ``next`` is the end of the record, or with an error the position of the field to blame.
-    timestamp_delta, offset_delta : int
-    key, key_length, value, value_length : int
-        Positions and lengths; a negative length is null.
-    headers, header_count : int
-        Position of the first header and how many follow. Whoever walks them must arrive at ``next``.
-    """
+def fields(buf: Buffer, at: int, end: int, skip: int = 1) -> Record:
+    """Fields of the record at ``at`` in a payload that ends at ``end``; ``skip`` bytes are its attributes, none in `v3_compact`."""
     length, body = varint32(buf, at, end)
     if body < 0 or length < skip or length > end - body:
-        return _RECORD_LENGTH, at, 0, 0, 0, 0, 0, 0, 0, 0
+        return bad_record(_RECORD_LENGTH, at)
     stop = body + length
     timestamp, offset_at = varint64(buf, body + skip, stop)
     if offset_at < 0:
-        return _TIMESTAMP_DELTA, body + skip, 0, 0, 0, 0, 0, 0, 0, 0
+        return bad_record(_TIMESTAMP_DELTA, body + skip)
     offset, key_at = varint32(buf, offset_at, stop)
     if key_at < 0:
-        return _OFFSET_DELTA, offset_at, 0, 0, 0, 0, 0, 0, 0, 0
+        return bad_record(_OFFSET_DELTA, offset_at)
     key_length, key = varint32(buf, key_at, stop)
     if key < 0 or key_length > stop - key:
-        return _KEY_LENGTH, key_at, 0, 0, 0, 0, 0, 0, 0, 0
+        return bad_record(_KEY_LENGTH, key_at)
     value_at = key + max(key_length, 0)
     value_length, value = varint32(buf, value_at, stop)
     if value < 0 or value_length > stop - value:
-        return _VALUE_LENGTH, value_at, 0, 0, 0, 0, 0, 0, 0, 0
+        return bad_record(_VALUE_LENGTH, value_at)
     count_at = value + max(value_length, 0)
     count, headers = varint32(buf, count_at, stop)
     if headers < 0 or count < 0 or count > stop - headers:
-        return _HEADER_COUNT, count_at, 0, 0, 0, 0, 0, 0, 0, 0
-    return _OK, stop, timestamp, offset, key, key_length, value, value_length, headers, count
+        return bad_record(_HEADER_COUNT, count_at)
+    return Record(_OK, stop, timestamp, offset, key, key_length, value, value_length, headers, count)
 
 
-def plain_fields(buf: Buffer, at: int, end: int, skip: int = 1) -> tuple[int, int, int, int, int, int, int]:
-    """What `fields` says of a record as nearly all are, in fewer instructions.
+def plain_fields(buf: Buffer, at: int, end: int, skip: int = 1) -> PlainRecord:
+    """Fields of a record as nearly all are, in fewer instructions than `fields` takes.
 
-    Plain are records without headers none of whose varints is longer than two bytes. Nothing is said of others, damaged ones among them.
-    Up to two bytes behind ``end`` are read, so that one look at the end replaces one for each byte.
-
-    Returns
-    -------
-    next : int
-        As of `fields`, and as all that follow; or -1 for a record that `fields` must read.
-    timestamp_delta, offset_delta : int
-    key, key_length, value, value_length : int
+    A plain record has no headers, and no varint of more than two bytes. All others are left to `fields`, damaged ones among them.
+    Up to two bytes after ``end`` are read: so one comparison with the end replaces one for each byte.
     """
     length, body, more = short_varint(buf, at)
     stop = body + (length >> 1)
     if length < 2 * (skip + 5) or stop > end:
-        return -1, 0, 0, 0, 0, 0, 0
+        return NOT_PLAIN
     timestamp, offset_at, last = short_varint(buf, body + skip)
     more |= last
     offset, key_at, last = short_varint(buf, offset_at)
@@ -165,27 +142,30 @@ def plain_fields(buf: Buffer, at: int, end: int, skip: int = 1) -> tuple[int, in
     more |= last
     value_at = key + (key_length >> 1)
     if value_at >= stop:
-        return -1, 0, 0, 0, 0, 0, 0
+        return NOT_PLAIN
     value_length, value, last = short_varint(buf, value_at)
     more |= last
     # Negative numbers are odd: only lengths of null, 1, are plain.
     odd = ((length | offset) & 1) | (key_length & 1 & (key_length >> 1 > 0)) | (value_length & 1 & (value_length >> 1 > 0))
     if more >= 0x80 or odd or value + (value_length >> 1) + 1 != stop or load8(buf, stop - 1) != 0:
-        return -1, 0, 0, 0, 0, 0, 0
+        return NOT_PLAIN
     time_delta = (timestamp >> 1) ^ -(timestamp & 1)
-    return stop, time_delta, offset >> 1, key, (key_length >> 1) - (key_length & 1), value, (value_length >> 1) - (value_length & 1)
+    return PlainRecord(
+        stop, time_delta, offset >> 1,
+        key, (key_length >> 1) - (key_length & 1), value, (value_length >> 1) - (value_length & 1),
+    )  # fmt: skip
 
 
-def record_header(buf: Buffer, at: int, stop: int) -> tuple[int, int, int, int, int, int]:
-    """Header of a record at ``at``: (code, next, key, key length, value, value length); a negative value length is null."""
+def record_header(buf: Buffer, at: int, stop: int) -> Header:
+    """The header of a record at ``at``."""
     key_length, key = varint32(buf, at, stop)
     if key < 0 or key_length < 0 or key_length > stop - key:
-        return _HEADER_KEY, at, 0, 0, 0, 0
+        return bad_header(_HEADER_KEY, at)
     value_at = key + key_length
     value_length, value = varint32(buf, value_at, stop)
     if value < 0 or value_length > stop - value:
-        return _HEADER_VALUE, value_at, 0, 0, 0, 0
-    return _OK, value + max(value_length, 0), key, key_length, value, value_length
+        return bad_header(_HEADER_VALUE, value_at)
+    return Header(_OK, value + max(value_length, 0), key, key_length, value, value_length)
 
 
 def control_type(key: bytes) -> int | None:

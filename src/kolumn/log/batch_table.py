@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Rows
-from kolumn.codecs import NAMES
+from kolumn.codecs.known import NAMES
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.damage.findings import Trouble, damage_of_fault
 from kolumn.decode.chain import chain_of

@@ -198,8 +198,8 @@ def _marker(file: SegmentFile, row: Row) -> int | None:
     if row[table.CODEC] == NONE:
         entry = bytes(source[: int(row[table.SIZE])])
         skip = layouts.attribute_bytes(int(row[table.LAYOUT]))
-        code, _, _, _, key, length, *_ = v2.fields(entry, int(row[table.PAYLOAD]), len(entry), skip)
-        return v2.control_type(entry[key : key + max(length, 0)]) if code == 0 else None
+        record = v2.fields(entry, int(row[table.PAYLOAD]), len(entry), skip)
+        return v2.control_type(entry[record.key : record.key + max(record.key_length, 0)]) if record.code == 0 else None
     # No broker compresses markers, but nothing forbids it.
     alone = row.reshape(1, -1).copy()
     alone[0, table.CODE] = Code.OK

@@ -4,13 +4,15 @@
 one stays the reference. Bytes are reached by two primitives, which become one instruction each.
 """
 
-from types import ModuleType
+from collections.abc import Callable, Iterable
+from types import FunctionType, ModuleType
+from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload, register_jitable
 
-from kolumn.formats import crc, entry, inner, layout, layouts, memory, varint
+from kolumn.formats import crc, entry, fields, inner, layout, layouts, memory, varint
 
 _PRIMITIVES = (memory.load8, memory.store8)
 
@@ -51,14 +53,20 @@ def _store8(buf, at, value):  # type: ignore[no-untyped-def]
 def scalar(*modules: ModuleType) -> None:
     """Make every public function defined in ``modules`` callable from compiled code."""
     for module in modules:
-        for function in vars(module).values():
-            if getattr(function, "__module__", None) == module.__name__ and callable(function) and function not in _PRIMITIVES:
-                register_jitable(forceinline=True)(function)
+        known(
+            function for function in vars(module).values()
+            if isinstance(function, FunctionType) and function.__module__ == module.__name__ and function not in _PRIMITIVES
+        )  # fmt: skip
 
 
-scalar(memory, varint, entry, layout, layouts, inner, *layouts.FILES)
-for one in layouts.CHOSEN:
-    register_jitable(forceinline=True)(one)
+def known(functions: Iterable[Callable[..., Any]]) -> None:
+    """Make functions callable from compiled code."""
+    for function in functions:
+        register_jitable(forceinline=True)(function)
+
+
+scalar(memory, varint, entry, fields, layout, layouts, inner, *layouts.FILES)
+known(layouts.CHOSEN)
 # `crc.crc32c` is left to the backends: a CPU has an instruction for it.
 register_jitable(crc.crc32)
 register_jitable(crc.eight_bytes)

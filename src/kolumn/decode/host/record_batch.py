@@ -10,7 +10,7 @@ import pyarrow as pa
 from kolumn.arrays import Int64s, Rows
 from kolumn.arrow.filter import keep
 from kolumn.arrow.recycle import take
-from kolumn.codecs import NAMES
+from kolumn.codecs.known import NAMES
 from kolumn.cpu_fallback.columns.columns import bitmap, ones, used
 from kolumn.cpu_fallback.columns.timestamps import microseconds
 from kolumn.cpu_fallback.machine.address import PAD
