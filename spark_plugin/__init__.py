@@ -1,8 +1,8 @@
 """Kolumn in Spark: after ``register(spark)``, ``spark.read.format("kolumn").load(path)`` is a DataFrame of records.
 
 Columns and types are those of Spark's own Kafka source. ``spark.read.format("kolumn-damage")`` with the same options
-is the table of what ``errors=skip`` leaves out. ``read_segments(spark, source)`` gives the same rows by a route that
-RAPIDS can take on, ``export(spark, source, target)`` has the workers write Parquet, ``convert`` and ``compact`` are those of
+is the table of what ``errors=skip`` leaves out. ``read_segments(spark, source)`` returns the same rows by a route that
+RAPIDS can accelerate, ``export(spark, source, target)`` makes the workers write Parquet, ``convert`` and ``compact`` are those of
 `kolumn` as Spark jobs. The driver and every worker need the package ``kolumn[spark]``.
 """
 
@@ -28,12 +28,12 @@ __all__ = ["DamageSource", "RecordSource", "compact", "convert", "export", "read
 
 
 def register(spark: "SparkSession") -> None:
-    """Make ``format("kolumn")`` and ``format("kolumn-damage")`` known to a session.
+    """Register ``format("kolumn")`` and ``format("kolumn-damage")`` in a session.
 
     Parameters
     ----------
     spark : SparkSession
-        The formats stay registered for the life of the session; a second call changes nothing. Workers of a local session run this
+        The formats stay registered until the session ends; a second call changes nothing. Workers of a local session run this
         Python, unless PYSPARK_PYTHON names another one.
 
     Raises

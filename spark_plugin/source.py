@@ -27,16 +27,16 @@ class RecordSource(DataSource):
 
     @cached_property
     def read_options(self) -> ReadOptions:
-        """The options of a read; a write has others."""
+        """The options of a read. Those of a write are `WriteOptions`."""
         return ReadOptions.of(self.options)
 
     @classmethod
     def name(cls) -> str:
-        """The word for ``format``."""
+        """The name for ``format``."""
         return "kolumn"
 
     def schema(self) -> StructType:
-        """The columns where the user gives no schema."""
+        """The columns if the user gives no schema."""
         if self.read_options.table in _TABLES:
             return spark_schema(_TABLES[self.read_options.table])
         return spark_schema(record_schema(self.read_options.decode.columns))
@@ -60,7 +60,7 @@ class RecordSource(DataSource):
 class RecordReader(DataSourceReader):
     """Plans splits on the driver, decodes them in tasks.
 
-    There is no ``pushFilters`` on purpose: Spark lets a filter that a reader has accepted leak into other
+    There is intentionally no ``pushFilters``: with it, a filter that a reader has accepted also affects other
     queries of the same DataFrame. Ranges and columns are options.
     """
 
@@ -81,7 +81,7 @@ class RecordReader(DataSourceReader):
 
 
 def with_columns(options: ReadOptions, schema: StructType) -> ReadOptions:
-    """The options with the columns of a schema, which has to agree with the columns that they name themselves."""
+    """The options with the columns of a schema. If the options name columns too, both must be the same."""
     columns = check_schema(schema)
     if options.names_columns and columns != options.decode.columns:
         asked = ", ".join(options.decode.columns)

@@ -1,1 +1,1 @@
-"""What Spark hands over as text, checked."""
+"""Options arrive from Spark as text; they are parsed and checked here."""

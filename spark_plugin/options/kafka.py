@@ -1,4 +1,4 @@
-"""The options of Spark's Kafka source: those that mean the same here, and those that make no sense without a broker.
+"""The options of Spark's Kafka source: those with the same meaning here, and those that apply only to brokers and are ignored.
 
 https://spark.apache.org/docs/latest/structured-streaming-kafka-integration.html and ``KafkaSourceProvider``.
 """
@@ -45,20 +45,20 @@ _IGNORED = ("groupidprefix", "kafkaconsumer.", "fetchoffset.", "includeconsumerm
 
 
 def is_ignored(name: str) -> bool:
-    """Whether an option is for a client of brokers, or for Spark's cache of them."""
+    """Whether an option configures a Kafka client, or Spark's cache of Kafka clients. Such options have no effect on files."""
     lower = name.lower()
     return lower.startswith(_IGNORED) or (lower.startswith("kafka.") and lower != _ISOLATION)
 
 
 def report_ignored(names: Iterable[str]) -> None:
-    """One line for all of them."""
+    """Log one warning that lists the ignored options."""
     found = sorted(names)
     if found:
         logger.warning("options of Spark's Kafka source that mean nothing for files are ignored: %s", ", ".join(found))
 
 
 def path_of_brokers(value: str | None) -> tuple[str, ...]:
-    """The path, where one stands in the place of the brokers' addresses (``host:port``, with commas between)."""
+    """The path, if ``kafka.bootstrap.servers`` contains a path instead of broker addresses (``host:port``, separated by commas)."""
     return (value,) if value is not None and "/" in value else ()
 
 
@@ -74,7 +74,10 @@ def wanted(values: dict[str, Any]) -> Wanted:
 
 
 def position(values: dict[str, Any], side: str) -> Position | None:
-    """One end of a read; ``side`` is "starting" or "ending". As in Spark, a time comes before times, and those before offsets."""
+    """One end of a read; ``side`` is "starting" or "ending".
+
+    As in Spark, a single time overrides times by partition, and both override offsets.
+    """
     or_latest = values.get("or_latest", False) if side == "starting" else True
     if f"{side}_time" in values:
         return Position(f"{side}Timestamp", time=values[f"{side}_time"], or_latest=or_latest)

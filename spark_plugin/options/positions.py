@@ -1,7 +1,7 @@
-"""Which topic partitions a read wants, and from which offset to which: the options of Spark's Kafka source, resolved.
+"""Which topic partitions a read selects, and which range of offsets: resolves the options of Spark's Kafka source.
 
 Positions are offsets of the next record, as everywhere in Kafka: a start is inclusive, an end exclusive. Sources: Spark's
-``KafkaSourceProvider`` and ``KafkaOffsetReaderAdmin``; a time stands for what a broker's ``offsetsForTimes`` answers.
+``KafkaSourceProvider`` and ``KafkaOffsetReaderAdmin``; a time is resolved to the offset that a broker's ``offsetsForTimes`` returns.
 """
 
 import re
@@ -15,27 +15,27 @@ from kolumn.replicas.ranges import log_ranges
 from kolumn.source.segments import Segment
 
 EARLIEST, LATEST = -2, -1
-"""What stands for the ends of a log in a JSON of offsets."""
+"""Values for the start and the end of a log in a JSON of offsets."""
 
 Key = tuple[str | None, int | None]
-"""Topic and partition; None where the directory's name does not tell."""
+"""Topic and partition; None if the directory's name does not contain them."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """The topic partitions of a read: at most one of the three is given, none means all that are there."""
+    """The topic partitions of a read. At most one attribute is set; without any, all partitions are read."""
 
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
     assigned: tuple[Key, ...] | None = None
 
     def choose(self, segments: Iterable[Segment]) -> dict[Key, list[Segment]]:
-        """Group segments by topic partition, without those that are not wanted.
+        """Group the selected segments by topic partition.
 
         Raises
         ------
         ArgumentError
-            For a topic or partition that is named and is not there.
+            A topic or partition is named, but does not exist.
         """
         found: dict[Key, list[Segment]] = {}
         for segment in segments:
@@ -64,7 +64,7 @@ class Position:
     Attributes
     ----------
     option : str
-        Who says so, for messages.
+        Name of the option that sets this end, for messages.
     offset : int, optional
         `EARLIEST` or `LATEST`, for every partition.
     offsets : dict, optional
@@ -74,7 +74,7 @@ class Position:
     times : dict, optional
         ms for each partition.
     or_latest : bool
-        Whether a time later than every record means the end of the log; it is an error otherwise.
+        Whether a time later than every record means the end of the log; otherwise it is an error.
     """
 
     option: str
@@ -85,17 +85,17 @@ class Position:
     or_latest: bool = True
 
     def refuse(self, end: int, why: str) -> None:
-        """`ArgumentError` where this asks for one of the log's ends anywhere."""
+        """Raise `ArgumentError` if this position is ``end`` (`EARLIEST` or `LATEST`) for any partition."""
         if self.offset == end or end in (self.offsets or {}).values():
             raise ArgumentError(f"option {self.option}: {why}")
 
     def resolve(self, groups: dict[Key, list[Segment]], decode: Options) -> dict[Key, int]:
-        """The offset in each partition; `EARLIEST` and `LATEST` stay what they are.
+        """The offset in each partition; `EARLIEST` and `LATEST` are kept as they are.
 
         Raises
         ------
         ArgumentError
-            Where partitions are named and one that is read is not among them, and for a time behind the last record.
+            Partitions are named and one that is read is missing from them, or a time is later than the last record.
         """
         if self.offset is not None:
             return dict.fromkeys(groups, self.offset)
@@ -127,9 +127,9 @@ class Position:
 
 
 def first_offset_from(segments: list[Segment], time: int, decode: Options) -> int | None:
-    """Offset of the first record of a partition, in the order of the log, that is not older than ``time`` (ms)."""
+    """Offset of the first record of a partition, in log order, whose timestamp is at or after ``time`` (ms)."""
     narrow = replace(decode, columns=("offset",), start_timestamp=time, end_timestamp=None, start_offset=None, end_offset=None)
-    # The driver plans, and must not open a GPU for that, whatever the tasks use.
+    # The driver plans, and must not open a GPU for that, even if the tasks use one.
     narrow = replace(narrow, include_control=True, isolation_level="read_uncommitted", backend="cpu")
     for batch in scan_ranges(log_ranges(segments, narrow), narrow):
         return int(batch.column("offset")[0].as_py())

@@ -1,4 +1,4 @@
-"""What Spark hands over as text, read: option names in any case, values by the type that each option has."""
+"""The options of a read, parsed from text: names in any case, values according to each option's type."""
 
 import os
 from collections.abc import Mapping
@@ -24,10 +24,10 @@ from kolumn.spark_plugin.options.positions import EARLIEST, LATEST, Position, Wa
 from kolumn.spark_plugin.options.values import Rule, column_list, flag, instant, local, paths, refuse_table
 
 NO_BINARY = {"binary": "option 'binary' is about Arrow tables in Python: Spark has one binary type; leave it out"}
-"""What functions for Spark say of the one option of `kolumn.read` that they lack."""
+"""Message for the one option of `kolumn.read` that the functions for Spark do not have."""
 SPLIT_BYTES = 128 << 20
 
-# Option of Spark -> (option of kolumn.options, how to read the text, what is asked for)
+# Option of Spark -> (option of kolumn.options, how to parse the text, what is expected)
 _DECODE: dict[str, Rule] = {
     "format": ("format", str, "the name of a format"),
     "columns": ("columns", column_list, "names of columns with commas between"),
@@ -64,34 +64,34 @@ _DECODED = {field for field, _, _ in _DECODE.values()}
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Everything that one ``load`` asks for.
+    """The options of one ``load``.
 
     Attributes
     ----------
     paths : tuple of str
     split_bytes : int
-        How much of the log one task reads, about.
+        Bytes of the log that one task reads, approximately.
     names_columns : bool
-        Whether the options say which columns there are (and a schema given by the user has to agree).
+        Whether the options name the columns. A schema given by the user must then have the same columns.
     decode : kolumn.options.Options
     table : str
         "records", "batches" or "remarks".
     wanted : Wanted
         Which topic partitions.
     start, end : Position, optional
-        From where and up to where; None where nothing is said.
+        First and last position; None if the option is not given.
     fail_on_data_loss : bool
-        Whether offsets that are asked for and are no longer there are an error.
+        Whether it is an error if requested offsets no longer exist.
     min_partitions, max_records : int, optional
-        At least so many tasks; at most so many offsets for one, unless a single batch has more.
+        Minimum number of tasks; maximum number of offsets in one task, unless a single batch has more.
     limits : dict
-        Most ``offsets``, ``bytes`` and ``files`` of a micro-batch, those that are given.
+        Maximum ``offsets``, ``bytes`` and ``files`` of a micro-batch; only limits that are given.
     least, delay_ms : int
-        A micro-batch waits until there are so many offsets, but no longer than that; 0 does not wait.
+        A micro-batch waits until ``least`` offsets are available, for ``delay_ms`` at most. With ``least`` 0 it does not wait.
     slots : int, optional
-        How many tasks run at a time; a data source is planned without a session and does not know.
+        How many tasks run at a time; None for a data source, which is planned without a session.
     checks_crcs : bool
-        Whether checkCrcs=true was said, and is not only the default.
+        Whether checkCrcs=true was given explicitly, rather than by default.
     """
 
     paths: tuple[str, ...]
@@ -118,7 +118,7 @@ class ReadOptions:
         Raises
         ------
         ArgumentError
-            For a name that is unknown, a value that cannot be read, and a missing path.
+            An option's name is unknown, a value cannot be parsed, or the path is missing.
         """
         refuse_table(texts)
         report_ignored(name for name in texts if is_ignored(name))
@@ -152,7 +152,7 @@ class ReadOptions:
 
     @classmethod
     def given(cls, source: Source, split_bytes: int, slots: int | None, names_columns: bool, decode: Options) -> "ReadOptions":
-        """A source and options as `kolumn.read` takes them; ``decode`` is for one thread, since a task is one of many on its machine."""
+        """Options for a source as `kolumn.read` takes it. ``decode`` uses one thread, since a task is one of many on its machine."""
         paths = (source,) if isinstance(source, str | os.PathLike) else source
         return cls(
             tuple(local(os.fspath(path)) for path in paths), _positive("splitBytes", split_bytes), names_columns, decode, slots=slots
@@ -163,7 +163,7 @@ class ReadOptions:
         return replace(self, decode=Options.of(**(asdict(self.decode) | {"columns": columns, "include_headers": False})))
 
     def for_batch(self) -> "ReadOptions":
-        """The same, checked for what a batch read cannot mean: to begin at the end of the log or to end at its beginning."""
+        """The same options, after a check that the read neither starts at the end of the log nor ends at its beginning."""
         if self.start is not None:
             self.start.refuse(LATEST, "a batch read cannot start at the end of the log (latest, -1)")
         if self.end is not None:
@@ -172,7 +172,7 @@ class ReadOptions:
 
 
 def _isolation(values: dict[str, Any]) -> dict[str, Any]:
-    """``kafka.isolation.level``, where our own name for it is not given too and says otherwise."""
+    """The isolation level from ``kafka.isolation.level``; an error if ``isolationLevel`` is given too, with another value."""
     kafka, own = values.get("kafka_isolation"), values.get("isolation_level")
     if kafka is not None and own is not None and kafka != own:
         raise ArgumentError(f"kafka.isolation.level={kafka!r} and isolationLevel={own!r} contradict each other: give one of the two")

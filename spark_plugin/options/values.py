@@ -1,4 +1,4 @@
-"""How the text of an option becomes a value; what cannot be read raises ValueError, KeyError, TypeError or AttributeError."""
+"""Parsers for the text of options; text that cannot be parsed raises ValueError, KeyError, TypeError or AttributeError."""
 
 import json
 import os
@@ -30,11 +30,11 @@ __all__ = [
 _UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 Rule = tuple[str, Callable[[str], Any], str]
-"""The name that a value is kept under, how its text is read, and what to ask for where it cannot be."""
+"""The name that a value is kept under, the parser of its text, and the expected form for the error message."""
 
 
 def refuse_table(texts: Mapping[str, str]) -> None:
-    """Say of CREATE TABLE at once what would come out at the first query: Spark keeps the options of such a table to itself.
+    """Reject CREATE TABLE at once, since its queries would fail: Spark does not pass the options of such a table to the source.
 
     Raises
     ------
@@ -62,18 +62,18 @@ def instant(text: str) -> int | datetime:
 
 
 def delay_ms(text: str) -> int:
-    """A time with a unit, milliseconds without one (``JavaUtils.timeStringAs`` of Spark)."""
+    """A time with a unit, or milliseconds if there is no unit (``JavaUtils.timeStringAs`` of Spark)."""
     match = re.fullmatch(r"(-?\d+)\s*([a-z]*)", text.strip().lower())
     return int(match[1]) * _UNITS_MS[match[2]]  # type: ignore[index]
 
 
 def paths(text: str) -> tuple[str, ...]:
-    """As ``load([...])`` passes a list on: a JSON array."""
+    """A JSON array of paths, as ``load([...])`` passes a list."""
     return tuple(json.loads(text))
 
 
 def pattern(text: str) -> str:
-    """A regular expression for whole names of topics."""
+    """A regular expression that must match the whole name of a topic."""
     try:
         re.compile(text)
     except re.error as error:
@@ -82,7 +82,7 @@ def pattern(text: str) -> str:
 
 
 def strategy(text: str) -> bool:
-    """Whether a start behind the last record means the end of the log."""
+    """Whether a start time after the last record means the end of the log."""
     return {"error": False, "latest": True}[text.strip().lower()]
 
 
@@ -108,6 +108,6 @@ def offsets(text: str) -> str | dict[tuple[str, int], int]:
 
 
 def local(path: str) -> str:
-    """A path that means the same in every worker, whatever folder it runs in; ``file:`` as Spark writes it is left out."""
+    """A path that means the same in every worker: URLs are kept, others become absolute, without the ``file:`` that Spark writes."""
     path = plain(path)
     return path if "://" in path else os.path.abspath(path)

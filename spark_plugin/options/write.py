@@ -1,4 +1,4 @@
-"""What ``df.write.format("kolumn")`` is told: options of `kolumn.write` in camelCase, and where the records go."""
+"""The options of ``df.write.format("kolumn")``: those of `kolumn.write` in camelCase, and where the records go."""
 
 import re
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Everything that one ``save`` asks for.
+    """The options of one ``save``.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class WriteOptions:
     segment_bytes, index_interval_bytes : int
         As of `kolumn.write`.
     topic, partition
-        Of all records, where the columns of those names don't say it.
+        Topic and partition of all records, used where the DataFrame has no column of that name.
     """
 
     path: str
@@ -58,7 +58,7 @@ class WriteOptions:
         Raises
         ------
         ArgumentError
-            For a name that is unknown, a value that makes no sense, and a missing path.
+            An option's name is unknown, a value is not allowed, or the path is missing.
         """
         refuse_table(texts)
         values = dict(_read(name, text) for name, text in texts.items())
@@ -80,12 +80,12 @@ class WriteOptions:
 
 
 def check_topic(name: object) -> str:
-    """A name that Kafka would take (``Topic.validate``): it becomes the name of a folder.
+    """Check that Kafka would accept a topic name (``Topic.validate``): it becomes part of a folder's name.
 
     Raises
     ------
     ArgumentError
-        It is none.
+        The name is not valid.
     """
     if not isinstance(name, str) or not _TOPIC.fullmatch(name) or name in (".", ".."):
         raise ArgumentError(f"topic {name!r}: expected 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'")

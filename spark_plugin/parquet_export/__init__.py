@@ -1,1 +1,1 @@
-"""`export`: the workers write Parquet, and every record is in the target once."""
+"""`export`: the workers write Parquet, and every record is in the target exactly once."""

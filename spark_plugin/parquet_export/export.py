@@ -1,4 +1,4 @@
-"""`export`: the workers write Parquet themselves, and every record is in the target once, whatever happens to tasks."""
+"""`export`: the workers write Parquet themselves. Every record is in the target exactly once, even if tasks fail or are repeated."""
 
 import os
 import uuid
@@ -77,9 +77,9 @@ def export(
 ) -> Manifest:
     """Write the records that the target does not have yet to Parquet, in the workers.
 
-    Files are ``topic=…/partition=…/[day=…/]<first offset>-<…>.parquet`` below the target: topic, partition and day are in the names of
-    folders, ``offset`` is always written. A file gets its name when it is complete, and its attempt one that Spark counts as successful.
-    One export at a time writes to a target: on this machine's file systems a second one is refused.
+    Files are ``topic=…/partition=…/[day=…/]<first offset>-<…>.parquet`` below the target: topic, partition and day are in the
+    names of folders, ``offset`` is always written. A file gets its name once it is complete and Spark has accepted its attempt.
+    Only one export may write to a target at a time; on file systems of this machine a second one is rejected.
 
     Parameters
     ----------
@@ -87,32 +87,32 @@ def export(
     source : str, PathLike or iterable of those
         As for `kolumn.read`; every segment needs a topic and a partition.
     target : str
-        A folder, or a URI of a file system that pyarrow knows. Every worker has to reach it.
+        A folder, or a URI of a file system that pyarrow supports. Every worker must be able to reach it.
     format : "parquet"
     by_day : bool, for folders of UTC days of the timestamps below each partition's
     filesystem : pyarrow.fs.FileSystem or an fsspec one, optional: what ``target`` is a path of
     row_group_rows, compression : int, str
-        Rows of a row group, at most, sorted by offset; a codec of Parquet, "none" for none.
+        Maximum rows of a row group, sorted by offset; a codec of Parquet, "none" for no compression.
     split_bytes : int
-        How much of the log one task reads, at most, about; less where all tasks together would leave slots idle.
+        Approximate maximum of log bytes that one task reads; it is reduced if slots would otherwise be idle.
     fail_on_data_loss : bool
-        Whether it is an error that a log does not go on where the target ends: it ends before, it begins later (retention), or its topic
-        was created anew (another id). With False that is a warning, and only later offsets are added.
+        Whether it is an error if a log does not continue where the target ends: it ends before, it begins later (retention), or
+        its topic was created again (with another id). With False a warning is logged, and only later offsets are added.
     columns, start_offset, …
-        All others as of `kolumn.scan`; ``threads`` has no effect, since Spark decides how many tasks run at a time. ``binary`` is refused.
+        All others as in `kolumn.scan`; ``threads`` has no effect, since Spark decides how many tasks run at a time. ``binary`` is rejected.
 
     Returns
     -------
     Manifest
-        Which offsets of which partitions are in, and the files that this run added.
+        Which offsets of which partitions the target contains, and the files that this run added.
 
     Raises
     ------
     ArgumentError
-        Options that make no sense or differ from those that the target was made with (``end_offset`` may differ), a segment
-        without topic or partition, two folders of one partition that overlap while ``replicas`` is "raise".
+        An option is invalid or differs from the one that the target was made with (``end_offset`` may differ), a segment has no
+        topic or partition, or two folders of one partition overlap while ``replicas`` is "raise".
     KolumnError
-        With ``fail_on_data_loss``; and another export is writing to the target.
+        A log does not continue where the target ends (with ``fail_on_data_loss``), or another export is writing to the target.
     """
     _check(spark, format, compression, row_group_rows)
     chosen = Options.of(
@@ -176,7 +176,7 @@ def _target(target: str, filesystem: Any) -> Target:
 
 
 def _continue(manifest: Manifest, root: str, decode: Options, by_day: bool) -> Manifest:
-    """Every run of a target has to mean the same records and columns, or 'new' means nothing."""
+    """Check that this run has the settings of earlier runs: otherwise the offsets in the target would not tell which records are new."""
     names = ("columns", "start_offset", "start_timestamp", "end_timestamp", "isolation_level", "include_control", "topic", "partition")
     settings = {name: list(value) if isinstance(value := getattr(decode, name), tuple) else value for name in names} | {"by_day": by_day}
     for name in manifest.settings:
@@ -190,7 +190,7 @@ def _continue(manifest: Manifest, root: str, decode: Options, by_day: bool) -> M
 
 
 def _write(spark: SparkSession, tasks: list[list[Job]], layout: Layout) -> list[dict[str, Any]]:
-    """Run the tasks; what comes back is what the successful attempts have written, each task's once."""
+    """Run the tasks; returns what the successful attempts have written, one attempt for each task."""
 
     def work(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (value.as_py() for batch in numbers for value in batch.column(0)):
@@ -214,6 +214,6 @@ def _publish(place: Target, before: Manifest, run: str, found: list[dict[str, An
 
 
 def _tidy(place: Target, run: str) -> None:
-    """A run whose intent is written still needs its staged files; one without has failed or is done."""
+    """Remove the run's staged files, unless its intent is written: such a run still needs them. One without has failed or is done."""
     if not place.pending():
         place.discard(run)

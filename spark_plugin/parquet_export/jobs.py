@@ -1,4 +1,4 @@
-"""What an export has to do: the new records of each partition, cut into jobs, and jobs put together to tasks."""
+"""Plan of an export: the new records of each partition are cut into jobs, and jobs are combined into tasks."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -17,20 +17,20 @@ from kolumn.spark_plugin.read.splits import pack, wanted
 from kolumn.spark_plugin.session.session import Run, by_threads
 
 GOES_ON = "fail_on_data_loss=False"
-"""What a caller says to export what there is."""
+"""The argument that exports the records that exist, as messages name it."""
 
 
 def plan_jobs(
     segments: list[Segment], decode: Options, manifest: Manifest, split_bytes: int, run: Run = by_threads, fail_on_data_loss: bool = True
 ) -> Iterator[Job]:
-    """What is new in each partition, in pieces of about ``split_bytes``.
+    """The new records of each partition, in pieces of about ``split_bytes``.
 
     Raises
     ------
     ArgumentError
-        A segment without topic or partition, and a partition that is in two folders which overlap, unless ``replicas`` says otherwise.
+        A segment has no topic or partition, or a partition is in two folders that overlap while ``replicas`` is "raise".
     KolumnError
-        The log of a partition ends before what the target has, or begins after it; with ``fail_on_data_loss``.
+        With ``fail_on_data_loss``: the log of a partition ends before the target's last offset, or begins after it.
     """
     unnamed = [segment.path for segment in segments if segment.topic is None or segment.partition is None]
     if unnamed:
@@ -38,7 +38,7 @@ def plan_jobs(
     for overlap in overlaps(segments) if decode.replicas == "raise" else ():
         raise ArgumentError(f"{overlap}: export one copy of a partition, the first by replicas='first', or all as one by replicas='merge'")
     for (topic, partition), group in groupby(sorted(segments, key=_key), key=_key):
-        # Several directories keep the order of the source, which says which of them is the first.
+        # Several directories keep the order of the source, which decides which of them is the first.
         own = list(group)
         own = own if copies(own) else sorted(own, key=_base)
         start = manifest.next_offset(topic, partition)
@@ -50,7 +50,7 @@ def plan_jobs(
 
 
 def _compare(segments: list[Segment], start: int, decode: Options, fail: bool) -> None:
-    """Whether a log goes on where the target ends. Damage may hide the log's end from the headers: then records say it."""
+    """Check that a log continues where the target ends. Damage may hide the log's end from the headers; records are decoded then."""
     if decode.end_offset is not None and decode.end_offset <= start:
         return
     where = f"{segments[0].topic}-{segments[0].partition}: the target has the offsets up to {start - 1}, and the log"

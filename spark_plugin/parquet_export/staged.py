@@ -1,4 +1,4 @@
-"""What an export's task does: decode, cut by day where asked, and write Parquet under names that no other attempt has."""
+"""The task of an export: decode, split by day if requested, and write Parquet under names that no other attempt has."""
 
 import uuid
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from kolumn.spark_plugin.read.task import read_task, warn
 
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 IN_THE_FOLDER = ("topic", "partition")
-"""Columns that the names of folders hold, and files therefore do not."""
+"""Columns that are in the names of folders, and therefore not in the files."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Layout:
-    """How files are written: file system, folder of the run's attempts, and what is in a file."""
+    """How files are written: file system, folder of the run's attempts, and contents of a file."""
 
     files: fs.FileSystem
     staging: str
@@ -47,7 +47,7 @@ class Layout:
 
 
 def make_staging(files: fs.FileSystem, staging: str) -> None:
-    """Make the folder of a run's attempts, on the driver: a task that is still running when the run is over can't make it anew."""
+    """Make the folder of a run's attempts, on the driver, so that a task still running after the run's end cannot make it again."""
     if not isinstance(files, fs.LocalFileSystem):
         files.create_dir(staging, recursive=True)
         return
@@ -58,7 +58,7 @@ def make_staging(files: fs.FileSystem, staging: str) -> None:
 
 
 def write_job(job: Job, layout: Layout) -> Iterator[dict[str, Any]]:
-    """Write the records of a job and tell, for each complete file, where it is and what it holds."""
+    """Write the records of a job; yields the place and contents of each complete file."""
     options = layout.options if job.start_offset is None else replace(layout.options, start_offset=job.start_offset)
     files: dict[str, _File] = {}
     try:
@@ -117,7 +117,7 @@ class _File:
         return {"staged": self.name, "rows": self.rows, "first": self.first, "last": self.last}
 
     def abandon(self) -> None:
-        """Let go of the file; what an unfinished one leaves in the staging folder goes with that folder."""
+        """Close the file without completing it; its bytes are removed with the staging folder."""
         if isinstance(self.stream, StagedFile):
             self.stream.abandon()
             self.writer.close()

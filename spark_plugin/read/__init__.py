@@ -1,1 +1,1 @@
-"""Batch reads: splits on the driver, and what a task does."""
+"""Batch reads: splits on the driver, and the work of a task."""

@@ -1,4 +1,4 @@
-"""Where the log of a topic partition begins and ends now, and whether the offsets that are asked for are still there."""
+"""Where the log of a topic partition begins and ends now, and whether the requested offsets still exist."""
 
 import logging
 
@@ -15,7 +15,7 @@ from kolumn.spark_plugin.options.positions import EARLIEST, LATEST, Key, Positio
 logger = logging.getLogger(__name__)
 
 Bounds = tuple[int | None, int | None]
-"""First offset and the one behind the last; None for no bound."""
+"""First offset and the one after the last; None for no bound."""
 
 
 def resolve(position: Position | None, groups: dict[Key, list[Segment]], decode: Options) -> dict[Key, int]:
@@ -24,15 +24,15 @@ def resolve(position: Position | None, groups: dict[Key, list[Segment]], decode:
 
 
 def log_start(segments: list[Segment]) -> int | None:
-    """The earliest offset, as the first segment's name says it; None where that is no base offset."""
+    """The earliest offset, from the first segment's name; None if that is not a base offset."""
     return min((s.base_offset for s in segments if s.base_offset is not None), default=None)
 
 
 def log_end(segments: list[Segment]) -> int:
-    """The offset behind the last complete entry of a partition; reads the headers of the last segment, of each copy where it has several.
+    """The offset after the last complete entry of a partition. Reads the headers of the last segment, or that of each copy.
 
     An entry whose checksum is wrong at the very end counts as half written: a file that was allocated in advance has room for
-    all of it before it has the bytes. Of a partition without entries this is where its last segment begins.
+    all of it before it has the bytes. For a partition without entries the result is the base offset of its last segment.
     """
     for folders in copies(segments).values():
         return max(log_end(own) for own in folders.values())
@@ -52,23 +52,23 @@ def _last_offset(segment: Segment) -> int | None:
             check(file.read(start, start + size).ctypes.data, start, alone)
             if not alone[0, table.CODE]:
                 return int(row[table.LAST_OFFSET])
-    # Two damaged entries in a row are damage, not a write under way: let the read say so.
+    # Two damaged entries in a row are damage, not a write in progress: the read reports them.
     return int(entries[-1][table.LAST_OFFSET]) if entries else None
 
 
 def bounds(starts: dict[Key, int], ends: dict[Key, int], groups: dict[Key, list[Segment]], fail: bool) -> dict[Key, Bounds]:
-    """The bounds of each partition, compared with what is there.
+    """The bounds of each partition, compared with the offsets of its log.
 
     Raises
     ------
     KolumnError
-        For an offset outside of the log, if ``fail``; otherwise it is a line in the log, and what is there is read.
+        An offset is outside of the log, if ``fail``; otherwise a warning is logged, and the offsets that exist are read.
     """
     found: dict[Key, Bounds] = {}
     for key, segments in groups.items():
         start, end = starts.get(key, EARLIEST), ends.get(key, LATEST)
         if start == LATEST or end == EARLIEST:
-            # The end as a start, and the beginning as an end: nothing is read.
+            # The read starts at the end or ends at the beginning: nothing is read.
             found[key] = (0, 0)
             continue
         if max(start, end) >= 0:
@@ -87,7 +87,7 @@ def _compare(key: Key, start: int, end: int, segments: list[Segment], fail: bool
 
 
 def lost(what: str, fail: bool, option: str = "failOnDataLoss=false") -> None:
-    """Raise or note that offsets are gone: deleted by retention, truncated, or never there."""
+    """Raise an error or log a warning: offsets are missing, because they were deleted by retention, truncated, or never written."""
     if fail:
         raise KolumnError(f"{what}. Data may have been lost; {option} reads what is there")
     logger.warning("%s. Going on with what is there, as %s says", what, option)

@@ -1,4 +1,4 @@
-"""The data source ``kolumn-damage``: what a read with ``errors=skip`` leaves out, as rows, found in tasks."""
+"""The data source ``kolumn-damage``: the parts of the log that a read with ``errors=skip`` leaves out, as rows, found in tasks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from kolumn.verification.report import damage_table
 
 
 class DamageSource(DataSource):
-    """``spark.read.format("kolumn-damage")``: one row per damaged place, no rows for a sound log."""
+    """``spark.read.format("kolumn-damage")``: one row for each damaged place, no rows for an undamaged log."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -26,7 +26,7 @@ class DamageSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The word for ``format``."""
+        """The name for ``format``."""
         return "kolumn-damage"
 
     def schema(self) -> StructType:
@@ -41,7 +41,7 @@ class DamageSource(DataSource):
 
 
 class DamageReader(DataSourceReader):
-    """Decodes as a read of the same options would, and keeps the damage instead of the records."""
+    """Decodes like a read with the same options, and returns the damage instead of the records."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = replace(options, decode=replace(options.decode, errors="skip"))
@@ -51,7 +51,7 @@ class DamageReader(DataSourceReader):
         return plan_splits(self.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The damage in one split, when all of it has been looked at."""
+        """The damage in one split, after all of the split has been decoded."""
         assert isinstance(partition, Split)
         found: list[Damage] = []
         for _ in read_split(partition, self.options, found.append):

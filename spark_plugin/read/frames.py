@@ -1,7 +1,7 @@
-"""Records by ``mapInArrow``: the route on which RAPIDS takes Arrow batches from the workers straight into GPU memory.
+"""Records by ``mapInArrow``: on this route RAPIDS moves Arrow batches from the workers directly into GPU memory.
 
-RAPIDS takes neither binary columns nor structs there. So payloads cross as strings, which are the same buffers under another
-name, and become binary last; headers cross as a list of keys and a list of values.
+RAPIDS accepts neither binary columns nor structs there. Therefore payloads leave the worker as strings, which use the same buffers
+under another type, and are cast to binary last. Headers leave it as a list of keys and a list of values.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +26,7 @@ from kolumn.spark_plugin.session.session import by_job, slots
 from kolumn.spark_plugin.session.workers_python import use_this_python
 
 Transform = Callable[[Any], Any]
-"""From a decoded batch to what is passed on: both a pyarrow.RecordBatch, or both a cudf.DataFrame."""
+"""From a decoded batch to the batch that is passed on: both are a pyarrow.RecordBatch, or both a cudf.DataFrame."""
 
 KEYS, VALUES = "headerKeys", "headerValues"
 _PAYLOADS = ("binary", "string")
@@ -66,38 +66,38 @@ def read_segments(
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
 ) -> DataFrame:
-    """Read Kafka log segments into a DataFrame whose rows can enter a GPU without ever having been JVM rows.
+    """Read Kafka log segments into a DataFrame whose rows can be moved to a GPU without conversion to JVM rows.
 
     Parameters
     ----------
     spark : SparkSession
     source : str, PathLike or iterable of those
-        As for `kolumn.read`. Segments are found and splits planned now, on the driver, from headers alone.
+        As for `kolumn.read`. Segments are found and splits are planned during this call, on the driver, from headers alone.
     payload : str
-        "binary": key and value have the type of Spark's Kafka source. "string": they stay strings that hold the same bytes,
+        "binary": key and value have the type of Spark's Kafka source. "string": they stay strings that contain the same bytes,
         valid UTF-8 or not; RAPIDS can then group and join by them.
     transform : callable, optional
-        Is given each decoded batch (a pyarrow.RecordBatch with the columns asked for, key and value binary) in the worker, and
-        returns the batch to pass on. A batch is a piece of a task: what it aggregates has to be aggregated again in Spark.
+        Called in the worker with each decoded batch (a pyarrow.RecordBatch with the requested columns, key and value binary);
+        returns the batch to pass on. A batch is only a part of a task: aggregates of it must be aggregated again in Spark.
     frame : str
         "arrow", or "cudf": ``transform`` takes and returns a cudf.DataFrame on the task's GPU, keys and values as strings.
     schema : StructType or str, optional
-        Columns of what ``transform`` returns, as DDL or as a StructType; columns are matched by name and cast where safe.
+        Columns that ``transform`` returns, as DDL or as a StructType; columns are matched by name and cast where safe.
     split_bytes : int
-        How much of the log one task reads, at most, about: 128 MiB, with ``transform`` 512, since little leaves the worker.
+        Approximate maximum of log bytes that one task reads. Default: 128 MiB; 512 MiB with ``transform``, since little leaves the worker.
     columns, start_offset, …
-        All others as of `kolumn.scan`; ``threads`` has no effect, since Spark decides how many tasks run at a time. ``binary`` is refused.
+        All others as in `kolumn.scan`; ``threads`` has no effect, since Spark decides how many tasks run at a time. ``binary`` is rejected.
 
     Returns
     -------
     DataFrame
-        Lazy. Rows are in the order of the log within each task.
+        It is lazy. Rows are in the order of the log within each task.
 
     Raises
     ------
     ArgumentError
-        An unknown option, a value that makes no sense, a source without segments, or one of ``transform`` and ``schema``
-        without the other. What workers raise arrives as a PySparkException when the DataFrame is used.
+        An option is unknown, a value is not allowed, the source has no segments, or one of ``transform`` and ``schema`` is given
+        without the other. Errors in workers are raised as a PySparkException when the DataFrame is used.
     """
     _check(spark, payload, transform, schema, frame)
     decode = Options.of(
@@ -157,7 +157,7 @@ def crossing_schema(columns: Iterable[str]) -> StructType:
 
 
 def crossing(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Record columns as `crossing_schema` has them; all bytes stay where they are, unread."""
+    """Record columns with the types of `crossing_schema`; no bytes are copied or read."""
     arrays: dict[str, pa.Array] = {}
     for name in batch.schema.names:
         column = batch.column(name)
@@ -170,12 +170,12 @@ def crossing(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def is_payload(name: str) -> bool:
-    """Whether a record column holds a producer's bytes."""
+    """Whether a record column contains a producer's bytes."""
     return bool(RECORD_COLUMNS[name] == pa.binary())
 
 
 def _member(headers: pa.ListArray, name: str) -> pa.ListArray:
-    """One field of a list of structs, as a list with the same buffers of validity and offsets."""
+    """One field of a list of structs, as a list that shares the validity and offset buffers."""
     values = headers.values.field(name)
     kind = pa.list_(pa.field("element", values.type))
     return pa.ListArray.from_buffers(kind, len(headers), headers.buffers()[:2], headers.null_count, headers.offset, [values])
@@ -199,12 +199,12 @@ def _typed(schema: StructType | str) -> StructType:
 
 
 def apply(transform: Transform, batch: pa.RecordBatch, expected: pa.Schema, frame: str) -> list[pa.RecordBatch]:
-    """What ``transform`` makes of a batch, in the worker.
+    """Apply ``transform`` to a batch, in the worker.
 
     Raises
     ------
     ArgumentError
-        It returned something else than it was given, or other columns than ``expected``.
+        It returned another type than it was given, or other columns than ``expected``.
     """
     if frame == "arrow":
         given = transform(batch)

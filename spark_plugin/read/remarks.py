@@ -1,4 +1,4 @@
-"""``option("table", "remarks")``: absent offsets and what else `kolumn.verify` remarks, as rows, found in tasks."""
+"""``option("table", "remarks")``: absent offsets and the other remarks of `kolumn.verify`, as rows, found in tasks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from kolumn.spark_plugin.read.task import read_split, warn
 
 
 class RemarkReader(DataSourceReader):
-    """Decodes as a read of the same options would, and keeps the remarks about segments instead of the records."""
+    """Decodes like a read with the same options, and returns the remarks about segments instead of the records."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         if schema != spark_schema(REMARK_SCHEMA):
@@ -31,7 +31,7 @@ class RemarkReader(DataSourceReader):
         return plan_splits(self.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The remarks about one split, when all of it has been looked at."""
+        """The remarks about one split, after all of the split has been decoded."""
         assert isinstance(partition, Split)
         found: list[Remark] = []
         for _ in read_split(partition, self.options, warn, tally=lambda _, tally: found.extend(tally.remarks)):

@@ -1,4 +1,4 @@
-"""Spark's view of the columns, and Arrow batches as Spark wants them."""
+"""Spark types of the columns, and Arrow batches in the schema and size that Spark expects."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from kolumn.errors import ArgumentError
 from kolumn.schema import record_schema, resolve_columns
 
-# Beyond these Spark only gets slower: it turns each batch into rows before it asks for the next.
+# Larger batches only make Spark slower: it converts each batch into rows before it requests the next.
 MAX_ROWS = 50_000
 MAX_BYTES = 8 << 20
 
@@ -20,15 +20,15 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark compares batches with, down to the name of a list's child."""
+    """The Arrow schema that Spark compares batches with, including the name of a list's child."""
     try:
         return to_arrow_schema(schema, timezone="UTC")
-    except TypeError:  # pyspark 4.1 has no such argument, and takes UTC as it is
+    except TypeError:  # pyspark 4.1 has no such argument, and accepts UTC as it is
         return to_arrow_schema(schema)
 
 
 def check_schema(schema: StructType) -> tuple[str, ...]:
-    """Compare the schema of a read, which may be the user's own, with the columns that there are.
+    """Compare the schema of a read, which may be the user's own, with the columns that exist.
 
     Returns
     -------
@@ -38,7 +38,7 @@ def check_schema(schema: StructType) -> tuple[str, ...]:
     Raises
     ------
     ArgumentError
-        For a column that does not exist, a type that it does not have, and NOT NULL.
+        A column does not exist, has another type, or is declared NOT NULL.
     """
     names = resolve_columns(schema.fieldNames(), include_headers=False)
     for field, known in zip(schema, spark_schema(record_schema(names)), strict=True):
@@ -50,7 +50,7 @@ def check_schema(schema: StructType) -> tuple[str, ...]:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Cut a batch to the size that suits Spark, in exactly the schema that Spark expects. Buffers are not copied."""
+    """Slice a batch into sizes that suit Spark, in exactly the schema that Spark expects. Slices share the buffers."""
     arrays = [batch.column(field.name).cast(field.type) for field in schema]
     whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
     rows = min(MAX_ROWS, max(1, whole.num_rows * MAX_BYTES // max(1, whole.nbytes)))

@@ -1,7 +1,7 @@
-"""Splits: which bytes of which segments one task reads. Planned from headers alone; a split holds ranges, never bytes.
+"""Splits: which bytes of which segments one task reads. They are planned from headers alone; a split contains ranges, never bytes.
 
-A segment that is not larger than a split is not even opened. The headers of the others are read by several threads, or by a Spark
-job where there are thousands and a session is at hand: Spark plans Python sources in one worker without a session.
+A segment that is not larger than a split is not opened. The headers of the others are read by several threads, or by a Spark job if
+there are thousands and a session is available: Spark plans Python data sources in one worker without a session.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,17 +25,17 @@ from kolumn.spark_plugin.read.bounds import Bounds, bounds, resolve
 from kolumn.spark_plugin.session.session import THREADS, Run, by_threads
 
 SMALLEST = 4 << 20
-"""Bytes that are worth a task."""
+"""Minimum bytes of a task: fewer are not worth its start."""
 
 
 class Split(InputPartition):
-    """What one task reads: ranges of whole batches, in the order of the log.
+    """The input of one task: ranges of whole batches, in the order of the log.
 
     Attributes
     ----------
     ranges : tuple of Range
     bounds : dict
-        First offset and the one behind the last for topic partitions that are not read as a whole.
+        First offset and the one after the last for topic partitions that are not read as a whole.
     """
 
     def __init__(self, ranges: tuple[Range, ...], bounds: Mapping[Key, Bounds] = {}) -> None:
@@ -46,12 +46,12 @@ class Split(InputPartition):
 
 
 def plan_splits(options: ReadOptions, run: Run = by_threads) -> list[Split]:
-    """Find the segments and share them out.
+    """Find the segments and distribute them among splits.
 
     Returns
     -------
     list of Split
-        At least one: for an empty list Spark would make up a partition of its own.
+        At least one: for an empty list Spark would make a partition of its own.
     """
     groups = segments_by_partition(options)
     starts, ends = resolve(options.start, groups, options.decode), resolve(options.end, groups, options.decode)
@@ -59,12 +59,12 @@ def plan_splits(options: ReadOptions, run: Run = by_threads) -> list[Split]:
 
 
 def segments_by_partition(options: ReadOptions) -> dict[Key, list[Segment]]:
-    """The live segments of each topic partition that is wanted; those of all its copies, where they are to be merged.
+    """The live segments of each selected topic partition; with ``replicas="merge"``, those of all its copies.
 
     Raises
     ------
     ArgumentError
-        As `kolumn.replicas.copies.one_log`; and for a topic or partition that is named and is not there.
+        As `kolumn.replicas.copies.one_log`; also if a topic or partition is named but does not exist.
     """
     groups = options.wanted.choose(live_segments(options.paths, options.decode))
     if options.decode.replicas == "merge":
@@ -73,9 +73,9 @@ def segments_by_partition(options: ReadOptions) -> dict[Key, list[Segment]]:
 
 
 def even(size: int, split_bytes: int, slots: int | None) -> int:
-    """How much of ``size`` bytes one task reads, where ``slots`` tasks run at a time (None: not known): none idles in the last round.
+    """How many of ``size`` bytes one task reads, so that no slot is idle in the last round. ``slots`` tasks run at a time (None: unknown).
 
-    As Spark's own file sources, which also give a slot no less than 4 MiB (``spark.sql.files.openCostInBytes``).
+    Spark's own file sources do the same, and also assign no less than 4 MiB to a slot (``spark.sql.files.openCostInBytes``).
     """
     if slots is None:
         return split_bytes
@@ -84,7 +84,7 @@ def even(size: int, split_bytes: int, slots: int | None) -> int:
 
 
 def share(options: ReadOptions, groups: dict[Key, list[Segment]], limits: Mapping[Key, Bounds], run: Run = by_threads) -> list[Split]:
-    """Share out what lies within the bounds of each topic partition."""
+    """Distribute the bytes within the bounds of each topic partition among splits."""
     chosen = [one for key, segments in groups.items() for one in _within(segments, limits.get(key, (None, None)), options)]
     target = even(sum(one.end - one.start for one in chosen), options.split_bytes, options.slots)
     if options.min_partitions is not None:
@@ -95,33 +95,33 @@ def share(options: ReadOptions, groups: dict[Key, list[Segment]], limits: Mappin
 
 
 def _within(segments: list[Segment], limit: Bounds, options: ReadOptions) -> list[Range]:
-    """Parts of the segments, without what lies before the first record that a range of offsets or times can want."""
+    """Parts of the segments, without the batches before the first record that the range of offsets or times can select."""
     if limit == (0, 0):
         return []
     return log_ranges(segments, replace(narrowed(options, limit).decode, threads=THREADS))
 
 
 def wanted(segments: list[Segment], options: Options, target: int, run: Run = by_threads) -> list[Range]:
-    """Parts of about ``target`` bytes of what a range of offsets or times can want."""
+    """Parts of about ``target`` bytes of the segments that the range of offsets or times can select."""
     chosen = log_ranges(segments, replace(options, threads=THREADS))
     parts = chain.from_iterable(run(partial(_cut, target=target, records=None), chosen))
     return with_transactions([part for part, _ in parts], options)
 
 
 def narrowed(options: ReadOptions, limit: Bounds) -> ReadOptions:
-    """The options, with the narrower of their own range of offsets and ``limit``."""
+    """The options with their range of offsets narrowed to ``limit``."""
     return replace(options, decode=options.decode.within(*limit))
 
 
 def _cut(chosen: Range, target: int, records: int | None) -> list[tuple[Range, int]]:
-    """Parts of a range and, where it matters, how many offsets each has."""
+    """Parts of a range with the number of offsets in each; 0 if offsets are not limited."""
     if chosen.fault is not None:
         return [(chosen, 0)]
     return [(part, 0) for part in cut(chosen, target)] if records is None else _count(chosen, target, records)
 
 
 def _count(chosen: Range, target: int, records: int) -> list[tuple[Range, int]]:
-    """As `kolumn.entries.headers.cut`, and with at most ``records`` offsets in a part, unless one entry has more."""
+    """Like `kolumn.entries.headers.cut`, with at most ``records`` offsets in a part, unless one entry has more."""
     parts, rest, first = [], chosen, chosen.floor + 1
     last = rest.floor
     for rows in headers(chosen.segment, chosen.start, chosen.end):
@@ -139,9 +139,9 @@ def pack(
     counts: Mapping[Range, int] = {},
     records: int | None = None,
 ) -> Iterator[tuple[Range, ...]]:
-    """Put neighbours together up to ``target`` bytes: a task costs as much to start as a few MiB cost to read.
+    """Combine neighbouring ranges up to ``target`` bytes: starting a task takes as long as reading a few MiB.
 
-    With ``records``, a task has no more of the offsets that ``counts`` says either.
+    With ``records``, a task also has at most that many offsets, counted by ``counts``.
     """
     group: list[Range] = []
     size = count = 0

@@ -1,4 +1,4 @@
-"""What a task does, whatever asked for it: it takes its GPU where one is asked for, and decodes ranges."""
+"""The work of every task: it opens its GPU if ``backend`` asks for one, and decodes ranges."""
 
 import gc
 import logging
@@ -25,10 +25,10 @@ logger = logging.getLogger(__name__)
 
 @cache
 def settle_in() -> None:
-    """After the first task of a worker: keep its garbage collector away from what will stay there anyway.
+    """Exclude the objects that exist after a worker's first task from garbage collection: they stay anyway.
 
-    Spark's daemon collects garbage after every task, and walks all objects of Numba and Arrow each time: tens of milliseconds. What is
-    loaded later than this is walked still, hence after a task, not before it.
+    Spark's daemon collects garbage after every task, and visits all objects of Numba and Arrow each time, which takes tens of
+    milliseconds. Objects loaded after this call are still visited. It is therefore called after a task, not before it.
     """
     gc.collect()
     gc.freeze()
@@ -39,16 +39,16 @@ def read_task(
     damage: Callable[[Damage], None],
     tally: Callable[[Range, Tally], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode what a task is to read: the only way from a task to `kolumn.decode.pipeline.scan_ranges`, whose errors it raises.
+    """Decode the ranges of a task. Every task calls `kolumn.decode.pipeline.scan_ranges` through this function, which raises its errors.
 
     Parameters
     ----------
     parts : iterable of (iterable of Range, Options)
-        Ranges, and how they are decoded. Where that is on a GPU, it is the one that Spark gave to the task.
+        Ranges, and how they are decoded. If that is on a GPU, it is the one that Spark assigned to the task.
     damage : callable
-        Is given each damage that ``errors="skip"`` leaves out.
+        Called with each damaged part that ``errors="skip"`` leaves out.
     tally : callable, optional
-        Is given each range and what was found in it.
+        Called with each range and the tally of what was found in it.
     """
     for ranges, options in parts:
         if choose(options.backend) == "gpu":
@@ -67,7 +67,7 @@ def read_split(
 
 
 def warn(damage: Damage) -> None:
-    """Spark gives a source no counters: a line in the worker's log for each damage; ``kolumn-damage`` is the table."""
+    """Log one warning for each damaged part in the worker, since Spark has no counters for a source; ``kolumn-damage`` is the table."""
     gone: Any = "an unknown number of" if damage.records_lost is None else damage.records_lost
     logger.warning(
         "%s: position %d: left out %d bytes with %s records: %s", damage.segment, damage.position, damage.size, gone, damage.reason

@@ -1,4 +1,4 @@
-"""Whether a topic is the one that was read before: brokers give each an id, and write it beside every partition's segments."""
+"""Whether a topic is the one that was read before: brokers assign an id to each topic, and write it next to the segments."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,7 +8,7 @@ from kolumn.source.storage import beside
 
 
 def topic_ids(segments: Iterable[Segment]) -> dict[str, str]:
-    """Ids of topics, where there is a ``partition.metadata`` that says it (Kafka 2.8 and later); one file of each topic is read."""
+    """Ids of topics from ``partition.metadata`` (Kafka 2.8 and later); one file of each topic is read. Topics without one are left out."""
     found: dict[str, str] = {}
     seen: set[str] = set()
     for segment in segments:
@@ -22,7 +22,7 @@ def topic_ids(segments: Iterable[Segment]) -> dict[str, str]:
 
 
 def created_anew(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What to say of each topic that has another id than before; nothing where either is not known."""
+    """A message for each topic whose id has changed; no message if one of the two ids is unknown."""
     return [
         f"topic {topic}: its id was {before[topic]} and is {now[topic]}: it was deleted and created anew, and its offsets began again at 0"
         for topic in sorted(before)

@@ -1,4 +1,4 @@
-"""Which GPU a task uses. Only tasks ask: nothing here runs on the driver, at import, or before a worker is forked."""
+"""Which GPU a task uses. Only tasks call this: nothing here runs on the driver, at import, or before a worker is forked."""
 
 import os
 from collections.abc import Sequence
@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from pyspark import TaskContext
 
 SHARE, WORKERS = "KOLUMN_GPU_SHARE", "KOLUMN_GPU_WORKERS"
-"""Environment of a worker, set by `rapids.configure`: the part of a GPU's memory for all workers together, and how many there are."""
+"""Environment of a worker, set by `rapids.configure`: the fraction of a GPU's memory for all workers together, and their number."""
 
 _used: int | None = None
 
 
 def use_gpu() -> int:
-    """Make the task's GPU the current device of this worker, with a memory pool of the worker's own; once in its life.
+    """Make the task's GPU the current device of this worker, with a memory pool of the worker's own; done once in a worker's life.
 
     Returns
     -------
     int
-        Number of the device, as CUDA counts in this process.
+        Number of the device, as CUDA numbers devices in this process.
 
     Raises
     ------
     MissingError
-        The packages of ``kolumn[gpu]`` are not there, or no GPU is.
+        The packages of ``kolumn[gpu]`` are not installed, or there is no GPU.
     """
     global _used
     if _used is None:
@@ -44,9 +44,9 @@ def choose(addresses: Sequence[str], visible: str | None, partition: int, device
     Parameters
     ----------
     addresses : sequence of str
-        GPUs that Spark has given to the task: numbers on the host.
+        GPUs that Spark has assigned to the task: numbers on the host.
     visible : str, optional
-        CUDA_VISIBLE_DEVICES: where it is set, CUDA counts only what it lists.
+        CUDA_VISIBLE_DEVICES: if it is set, CUDA numbers only the devices that it lists.
     partition : int
         The task's partition.
     devices : int

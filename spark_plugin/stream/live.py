@@ -1,4 +1,4 @@
-"""Splits of a log that is being written: without what is half written, and only of the files that were planned."""
+"""Splits of a log that is being written: without the incomplete last batch, and only from the files that were planned."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -14,7 +14,7 @@ from kolumn.spark_plugin.read.splits import Split
 
 
 def clip(split: Split, limits: Mapping[Key, Bounds]) -> Iterator[Range]:
-    """The ranges of a split, ending where the entries begin that are no longer wanted: the last of those may be half written."""
+    """The ranges of a split, cut before the first entry past the limit: entries after the limit may be incomplete."""
     for one in split.ranges:
         behind = limits[one.segment.topic, one.segment.partition][1]
         clipped = one if behind is None else replace(one, end=min(one.end, _position_of(one, behind)))
@@ -39,8 +39,8 @@ def check_planned(split: Split) -> None:
     Raises
     ------
     KolumnError
-        Where one is gone or is another file of the same name: positions in it mean nothing then, and records could be lost in
-        silence. The query fails, and plans the same offsets anew from its checkpoint when it is started again.
+        A file is gone, or is another file of the same name. Positions in it are invalid then, and records could be lost without
+        notice. The query fails; when it is started again, it plans the same offsets again from its checkpoint.
     """
     for segment in dict.fromkeys(one.segment for one in split.ranges):
         path, now = segment.path, current(segment.path)

@@ -1,7 +1,7 @@
-"""How far a stream goes in one micro-batch: the offset behind its last record in each topic partition, under limits.
+"""How far a stream goes in one micro-batch: the offset after its last record in each topic partition, within the limits.
 
-In Spark's JSON an offset of a stream is ``{"topic": {"0": 23}}``, as in Spark's Kafka source: the next record to read. Where the log says
-them, the ids of the topics stand beside them, under a name that no topic can have: ``{"@ids": {"topic": "CB7H1K6OSfK1-BrQJPzEKQ"}, …}``.
+In Spark's JSON an offset of a stream is ``{"topic": {"0": 23}}``, as in Spark's Kafka source: the next record to read. If the log contains
+topic ids, they are added under a name that no topic can have: ``{"@ids": {"topic": "CB7H1K6OSfK1-BrQJPzEKQ"}, …}``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,22 +33,22 @@ def from_json(offsets: Topics) -> dict[Pair, int]:
 
 
 def ids_of(offsets: Topics) -> dict[str, str]:
-    """The topic ids of `to_json`; none in a checkpoint that has none."""
+    """The topic ids of `to_json`; empty for a checkpoint without ids."""
     return dict(offsets.get(IDS, {}))
 
 
 def limit_ends(
     groups: dict[Pair, list[Segment]], starts: dict[Pair, int], ends: dict[Pair, int], limits: dict[str, int]
 ) -> dict[Pair, int]:
-    """The ends of a micro-batch from ``starts`` that goes to ``ends`` at most.
+    """The end offsets of a micro-batch that starts at ``starts`` and goes to ``ends`` at most.
 
     Parameters
     ----------
     groups : dict
         The live segments of each topic partition.
     limits : dict
-        Any of ``offsets``, ``bytes`` and ``files``; all that are given hold. ``offsets`` are shared in proportion to what each
-        partition has, as Spark's Kafka source does, ``bytes`` evenly. Every limit lets at least one batch, or record, pass.
+        Any of ``offsets``, ``bytes`` and ``files``; all that are given apply. ``offsets`` are divided in proportion to what each
+        partition has, as Spark's Kafka source does, ``bytes`` evenly. Every limit allows at least one batch, or record.
     """
     found = dict(ends)
     if "offsets" in limits:
@@ -67,7 +67,7 @@ def _by_offsets(starts: dict[Pair, int], ends: dict[Pair, int], most: int) -> di
     if total <= most:
         return ends
     found, left = dict(starts), most
-    # The largest first: what rounding down leaves over goes to those that have most to catch up.
+    # The largest first: the remainder of rounding down goes to the partitions with the largest backlog.
     for key in sorted(ends, key=lambda key: starts[key] - ends[key]):
         waiting = ends[key] - starts[key]
         share = min(left, waiting, max(1, most * waiting // total))
@@ -77,7 +77,7 @@ def _by_offsets(starts: dict[Pair, int], ends: dict[Pair, int], most: int) -> di
 
 
 def _by_files(groups: dict[Pair, list[Segment]], starts: dict[Pair, int], ends: dict[Pair, int], most: int) -> dict[Pair, int]:
-    """Up to the end of so many segments, one of each partition in turn; the partition with most to catch up comes first."""
+    """Up to the end of ``most`` segments, one of each partition in turn; the partition with the largest backlog comes first."""
     stops = {key: _boundaries(groups[key], starts[key], ends[key]) for key in ends if ends[key] > starts[key]}
     found, order = dict(starts), sorted(stops, key=lambda key: starts[key] - ends[key])
     while most and any(stops.values()):
@@ -94,7 +94,7 @@ def _boundaries(segments: Iterable[Segment], start: int, end: int) -> list[int]:
 
 
 def _by_bytes(segments: list[Segment], start: int, end: int, most: int) -> int:
-    """The offset behind the last of the batches from ``start`` on that fit into ``most`` bytes."""
+    """The offset after the last of the batches from ``start`` on that fit into ``most`` bytes."""
     taken, reached = 0, start
     for segment, behind in zip(segments, [*(s.base_offset for s in segments[1:]), None], strict=True):
         if behind is not None and behind <= start:

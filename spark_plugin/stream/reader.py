@@ -1,5 +1,5 @@
-"""The stream of a log directory that grows. A micro-batch is a range of offsets, so that segments may be rolled, compacted
-or deleted between its first try and the next."""
+"""The stream of a log directory that grows. A micro-batch is a range of offsets, so segments may be rolled, compacted
+or deleted between its first attempt and the next."""
 
 import math
 import time
@@ -25,7 +25,7 @@ from kolumn.spark_plugin.stream.progress import Pair, Topics, from_json, ids_of,
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as _AvailableNow
-except ImportError:  # pyspark 4.1: every micro-batch takes all that is there
+except ImportError:  # pyspark 4.1: every micro-batch takes all records that exist
     _AvailableNow = object  # type: ignore[assignment, misc]
 
 
@@ -35,7 +35,7 @@ Groups = dict[Pair, list[Segment]]
 class RecordStream(DataSourceStreamReader, _AvailableNow):
     """Plans micro-batches in one process on the driver, decodes them in tasks.
 
-    Options for the start count for the first run alone, and the default is ``latest``, as in Spark's Kafka source; a topic
+    Options for the start apply to the first run only, and the default is ``latest``, as in Spark's Kafka source. A topic
     partition that appears later is read from its beginning.
     """
 
@@ -61,7 +61,7 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         return to_json(resolved, _ids(groups))
 
     def latestOffset(self, start: Topics | None = None, limit: object = None) -> Topics:  # noqa: N802
-        """Where the micro-batch from ``start`` ends. pyspark 4.1 gives neither argument."""
+        """Where the micro-batch from ``start`` ends. pyspark 4.1 passes neither argument."""
         groups = self._groups()
         ends = self._ends(groups) if self.target is None else self.target
         ids = _ids(groups)
@@ -70,7 +70,7 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         known = ids_of(start)
         for what in created_anew(known, ids):
             self._lost(what)
-        # Spark passes on the one limit that it knows, or that there is none this time.
+        # Spark passes the one limit that it knows, or ReadAllAvailable for no limit in this run.
         limits = {} if type(limit).__name__ == "ReadAllAvailable" else dict(self.options.limits)
         return to_json(self._next(from_json(start), ends, groups, limits), known | ids)
 
@@ -83,14 +83,14 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
                 self._lost(f"{where} log ends at {ends[key]}")
         starts = {key: done.get(key, _begin(groups[key])) for key in ends if key in groups}
         waiting = {key: max(ends[key], start) for key, start in starts.items()}
-        # What retention has deleted must not use up a limit.
+        # Offsets deleted by retention must not count against a limit.
         if self.target is None and self._too_few(sum(waiting[key] - start for key, start in starts.items())):
             return done
         there = {key: max(start, min(_begin(groups[key]), waiting[key])) for key, start in starts.items()}
         return done | limit_ends(groups, there, waiting, limits)
 
     def _too_few(self, offsets: int) -> bool:
-        """Whether the micro-batch should wait for more (``KafkaMicroBatchStream.delayBatch`` of Spark)."""
+        """Whether the micro-batch should wait for more offsets (``KafkaMicroBatchStream.delayBatch`` of Spark)."""
         now = time.monotonic()
         if offsets < self.options.least and (now - self.triggered) * 1000 < self.options.delay_ms:
             return True
@@ -101,14 +101,14 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         lost(what, self.options.fail_on_data_loss)
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """One of the limits, since Spark knows no combination; `latestOffset` keeps all of them."""
+        """One of the limits, since Spark supports no combination of them; `latestOffset` applies all of them."""
         from pyspark.sql.streaming import datasource as limits
 
         kinds = {"offsets": limits.ReadMaxRows, "bytes": limits.ReadMaxBytes, "files": limits.ReadMaxFiles}
         return next((kinds[kind](most) for kind, most in self.options.limits), limits.ReadAllAvailable())
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Note where the log ends now: a run of Trigger.AvailableNow goes no further."""
+        """Remember where the log ends now: a run of Trigger.AvailableNow ends there."""
         self.target = self._ends(self._groups())
 
     def reportLatestOffset(self) -> Topics:  # noqa: N802
@@ -116,7 +116,7 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         return to_json(self._ends(self._groups()))
 
     def partitions(self, start: Topics, end: Topics) -> Sequence[InputPartition]:
-        """Splits of the records with start <= offset < end: the same records at every try, whatever the segments are by then."""
+        """Splits of the records with start <= offset < end: the same records at every attempt, even if the segments have changed."""
         groups, starts = self._groups(), from_json(start)
         for what in created_anew(ids_of(start) | ids_of(end), _ids(groups)):
             self._lost(what)
@@ -144,7 +144,7 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
             yield from conform(batch, schema)
 
     def _groups(self) -> Groups:
-        """Live segments by topic partition; streams need Kafka's names, since offsets say which segments are new."""
+        """Live segments by topic partition. Streams need Kafka's file names, since base offsets tell which segments are new."""
         found = segments_by_partition(self.options)
         for key, segments in found.items():
             for segment in segments:
@@ -156,7 +156,7 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         return {key: self._end(segments) for key, segments in groups.items()}
 
     def _end(self, segments: list[Segment]) -> int:
-        """Where the log ends; for a committed reader, no later than where it has to stop."""
+        """Where the log ends; with read_committed, not after the offset where a committed reader must stop."""
         end = log_end(segments)
         if self.options.decode.isolation_level == "read_uncommitted":
             return end

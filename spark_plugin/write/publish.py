@@ -1,4 +1,4 @@
-"""Staged segments become part of a log directory: all of them, or none where anything is wrong with one."""
+"""Staged segments become part of a log directory: all of them, or no segment if anything is wrong with one."""
 
 import os
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from kolumn.spark_plugin.read.bounds import log_end
 from kolumn.spark_plugin.write.staging import adopt, files_of
 
 _OWN = (LOG, *SIDE_FILES)
-"""What Kolumn's writers write into a topic-partition."""
+"""Suffixes of the files that Kolumn's writers write into a topic-partition folder."""
 _NAMED = 5
 
 
@@ -35,7 +35,7 @@ class Piece:
 
     @property
     def name(self) -> str:
-        """Of the topic-partition's folder."""
+        """Name of the topic-partition's folder."""
         return f"{self.topic}-{self.partition}"
 
 
@@ -50,18 +50,18 @@ def publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, for
         The job's folder, in the log directory.
     pieces : list of Piece
     overwrite : bool
-        Whether the topic-partitions that are there go away, all of them.
+        Whether all topic-partitions that exist in the target are removed.
     format : str
-        Of the logs.
+        Format of the logs.
 
     Raises
     ------
     ArgumentError
-        Offsets that overlap, between tasks or with what is there, or files that ``overwrite`` would remove and that Kolumn did not
-        write. Nothing has changed then.
+        Offsets overlap, between tasks or with the existing log, or ``overwrite`` would remove files that Kolumn did not write.
+        Nothing has changed then.
     KolumnError
-        Another run is committing to the log directory, on this machine; a file can't be moved, or staged ones are not there any more.
-        What was moved has been moved back; behind a URL ``overwrite`` is completed by the next job.
+        Another run on this machine is committing to the log directory, a file cannot be moved, or staged files no longer exist.
+        Files that were moved have been moved back; at a URL, ``overwrite`` is completed by the next job.
     """
     with nullcontext() if storage.is_url(target) else committing(Path(target)):
         _publish(target, staging, pieces, overwrite, format)
@@ -85,9 +85,9 @@ def _publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, fo
 
 
 def move_all(root: str, staging: str, moves: list[tuple[str, str]], gone: Sequence[str] = ()) -> None:
-    """Give staged files their names below a folder, all or none, while others go.
+    """Move staged files to their names below a folder and remove the files ``gone``: all of this is done, or nothing.
 
-    Whatever stops it, the next job undoes it on this machine (`kolumn.commit.run`) and completes it at a URL (`kolumn.commit.remote`).
+    If it is interrupted, the next job undoes it on this machine (`kolumn.commit.run`) and completes it at a URL (`kolumn.commit.remote`).
     """
     if storage.is_url(root):
         remote_commit.commit(root, staging, moves, gone)
@@ -100,7 +100,7 @@ def move_all(root: str, staging: str, moves: list[tuple[str, str]], gone: Sequen
 
 
 def end_of(folder: str, format: str) -> int | None:
-    """Where the log of a topic-partition ends; None where there is none."""
+    """Where the log of a topic-partition ends; None if there is no log."""
     there = storage.look(folder)
     if there is None or not there.is_folder or not any(one.name.endswith(".log") for one in storage.listing(folder)):
         return None
@@ -114,12 +114,12 @@ def _check_behind(folder: str, piece: Piece, format: str) -> None:
 
 
 def _replaced(target: str) -> list[str]:
-    """Files of all topic-partitions that are there, links to such as links.
+    """Files of all topic-partitions that exist; a link to a folder is listed as a link.
 
     Raises
     ------
     ArgumentError
-        Something among them is no file that Kolumn writes.
+        One of them is not a file that Kolumn writes.
     """
     names: list[str] = []
     foreign: list[str] = []

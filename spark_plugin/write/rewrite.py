@@ -1,4 +1,4 @@
-"""`convert` and `compact` of thousands of segments: a task writes a segment into a folder of its own, the driver moves what is complete."""
+"""`convert` and `compact` of thousands of segments: a task writes a segment into its own folder, the driver moves complete ones."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,12 +34,12 @@ from kolumn.spark_plugin.write.publish import move_all
 from kolumn.spark_plugin.write.staging import Staging, files_of
 
 _TASKS_EACH = 4
-"""Tasks for each slot: segments differ in size."""
+"""Tasks for each slot: more than one, since segments differ in size."""
 
 
 @dataclass(frozen=True)
 class _Done:
-    """What one attempt of a task wrote: the segment's place, the folder with its files, and the result."""
+    """The output of one attempt of a task: the segment's place, the folder with its files, and the result."""
 
     place: str
     folder: str
@@ -75,18 +75,18 @@ def convert(
     max_ratio: float = 1032.0,
     on_progress: keywords.Progress | None = None,
 ) -> Conversion:
-    """`kolumn.convert` as a Spark job, a task for some segments.
+    """`kolumn.convert` as a Spark job; each task converts some of the segments.
 
     Parameters
     ----------
     spark : SparkSession
     source, target, format, magic, …
-        All as of `kolumn.convert`; a path means the same to workers and driver, or name a URL.
+        All as in `kolumn.convert`. A path must mean the same to workers and driver; otherwise use a URL.
 
     Returns
     -------
     Conversion
-        The sum of all.
+        The sums over all segments.
     """
     use_this_python(spark)
     options = whole_options(
@@ -143,19 +143,19 @@ def compact(
     max_ratio: float = 1032.0,
     on_progress: keywords.Progress | None = None,
 ) -> Compaction:
-    """`kolumn.compact` as Spark jobs: keys are shuffled to find the last offset of each, segments rewritten where they were read.
+    """`kolumn.compact` as Spark jobs: one shuffles keys to find the last offset of each, the next rewrites the segments.
 
     Parameters
     ----------
     spark : SparkSession
     source, target, format, delete_retention_ms, …
-        All as of `kolumn.compact`, but for ``first_dirty_offset``: a round begins at the beginning, and other values than 0 are refused.
-        A path means the same to workers and driver, or name a URL.
+        All as in `kolumn.compact`, except ``first_dirty_offset``: a round starts at the log's beginning, so only 0 is accepted.
+        A path must mean the same to workers and driver; otherwise use a URL.
 
     Returns
     -------
     Compaction
-        The sum of all.
+        The sums over all segments.
     """
     use_this_python(spark)
     options = whole_options(
@@ -202,7 +202,7 @@ def _compact(spark: SparkSession, how: Settings, source: keywords.Source, target
 
 
 def _latest(spark: SparkSession, tasks: list[tuple[Plan, int]], how: Settings) -> list[Any]:
-    """Last offsets in each dirty segment, sorted, as int64 arrays: the keys are shuffled, the driver gets offsets alone."""
+    """For each dirty segment, the sorted last offsets of its keys (int64): keys are shuffled, and only offsets reach the driver."""
     if not tasks:
         return []
     folders = sorted({folder_of(plan.dirty[i]) for plan, i in tasks})
@@ -225,7 +225,7 @@ def _latest(spark: SparkSession, tasks: list[tuple[Plan, int]], how: Settings) -
 
 
 def _observed(plan: Plan) -> Iterator[frozenset[int]]:
-    """For each dirty segment: producers of whose current transaction a batch lies before it."""
+    """For each dirty segment: the producers with a transaction that is open at its start and has a batch in an earlier segment."""
     seen: set[int] = set()
     for segment in plan.dirty:
         yield frozenset(seen)
@@ -240,7 +240,7 @@ def _observed(plan: Plan) -> Iterator[frozenset[int]]:
 
 def _places(segments: list[Segment], target: str) -> list[tuple[Segment, str]]:
     items = list(targets(segments, target))
-    # Before anything asks what is there.
+    # This has to be done before anything looks for existing files.
     recover(_root(target))
     for _, place in items:
         if storage.look(place) is not None:
@@ -254,7 +254,7 @@ def _root(target: str) -> str:
 
 
 def _run(spark: SparkSession, target: str, jobs: list[tuple[list[Any], _Work]], count: Callable[[Any], None]) -> None:
-    """Do the work of each job in tasks, and give what they wrote its names when all are done; nothing is left of a failed job."""
+    """Run each job in tasks, and rename the files they wrote when all jobs are done; a failed job leaves no files."""
     if not any(items for items, _ in jobs):
         return
     slots = _TASKS_EACH * spark.sparkContext.defaultParallelism

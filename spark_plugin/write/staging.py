@@ -1,4 +1,4 @@
-"""A folder for what tasks have written, until the driver gives it its place; on the file system of the target."""
+"""A folder for files that tasks have written, until the driver moves them to their places; it is on the file system of the target."""
 
 import os
 import uuid
@@ -17,16 +17,16 @@ from kolumn.source import storage
 
 
 class Staging:
-    """One job's folder. Its name is none of a topic-partition, so that whoever reads the log directory passes it over.
+    """One job's folder. Its name is not that of a topic-partition, so readers of the log directory ignore it.
 
     Parameters
     ----------
     target : str
-        Path or URL of the folder that it is in; made, if it isn't there.
+        Path or URL of the parent folder; it is made if it does not exist.
     name : str
-        What the job does.
+        Name of the job's kind, such as "write"; it becomes part of the folder's name.
     by_jvm : bool
-        Whether the job lives as long as the JVM that has started this process, and not as long as this process.
+        Whether the job lives as long as the JVM that has started this process, instead of as long as this process.
 
     Attributes
     ----------
@@ -35,13 +35,13 @@ class Staging:
     Raises
     ------
     KolumnError
-        It can't be made.
+        The folder cannot be made.
     """
 
     def __init__(self, target: str, name: str, by_jvm: bool = False) -> None:
         self.root = target
         self.name = remote_commit.new_folder(target, name)
-        # Behind a URL folders come with what is in them: object stores have no others.
+        # At a URL a folder exists once a file is in it: object stores have no empty folders.
         if not storage.is_url(self.name):
             with writing(self.name):
                 make_folders(Path(self.name).parent)
@@ -49,7 +49,7 @@ class Staging:
 
     @contextmanager
     def attempt(self) -> Iterator[tuple[Path, str]]:
-        """A new folder that no other attempt of a task has: where to write, and what it is called in the end.
+        """A new folder that no other attempt of a task has: the path to write to, and the folder's final name.
 
         Raises
         ------
@@ -65,14 +65,14 @@ class Staging:
             send(Path(folder), name)
 
     def withdraw(self) -> None:
-        """Take back the names that a commit behind a URL has given which did not come to its end."""
+        """Move the files of an unfinished commit at a URL back to the staging folder, unless the commit replaces older files."""
         if storage.is_url(self.name):
             remote_commit.withdraw(self.root, self.name)
 
     def remove(self) -> None:
-        """Remove all of it, unless a later run needs it to complete a commit.
+        """Remove the whole folder, unless a later run needs it to complete a commit.
 
-        Behind a URL a task that Spark has not stopped yet may leave some, which nobody takes for segments.
+        At a URL, a task that Spark has not stopped yet may still leave files there; readers ignore them.
         """
         if storage.is_url(self.name):
             remote_commit.discard(self.name)
@@ -81,12 +81,12 @@ class Staging:
 
 
 def files_of(folder: str) -> list[str]:
-    """Names of the files in an attempt's folder, in the order in which they may appear at their places."""
+    """Names of the files in an attempt's folder, in the order in which they must appear at their places: segments last."""
     return sorted((one.name for one in storage.listing(folder)), key=storage.logs_last)
 
 
 def adopt(commit: Commit, file: str, final: str) -> None:
-    """Let a commit give a staged file its name; the file stays where it is until the job is over, or the commit fails."""
+    """Add a staged file to a commit under its final name; it also stays in the staging folder until the job is over, where links exist."""
     place = commit.place(Path(final))
     with writing(final):
         try:

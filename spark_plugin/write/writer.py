@@ -1,4 +1,4 @@
-"""``df.write.format("kolumn")``: tasks write segments into a folder of their own, the driver moves those of the successful ones."""
+"""``df.write.format("kolumn")``: each task writes segments into its own folder, the driver moves those of successful tasks."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -30,7 +30,7 @@ _SORTED = 'df.repartition("topic", "partition").sortWithinPartitions("offset") b
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task has written."""
+    """The segments that a task has written."""
 
     pieces: list[Piece]
 
@@ -38,8 +38,8 @@ class Written(WriterCommitMessage):
 class SegmentWriter(DataSourceArrowWriter):
     """Writes one DataFrame as ``<path>/<topic>-<partition>/<base offset>.log``, with indexes.
 
-    Records without a column ``partition``, and without that option, go to the partition that has the number of their task. Without a column
-    ``offset`` they are numbered from the end of the partition's log on.
+    Without a column ``partition`` and without that option, records go to the partition with the number of their task. Without a column
+    ``offset``, their offsets continue at the end of the partition's log.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
@@ -47,12 +47,12 @@ class SegmentWriter(DataSourceArrowWriter):
         if options.topic is None and "topic" not in schema.names:
             raise ArgumentError("no topic: give the DataFrame a column 'topic', or the write an option 'topic'")
         self.options, self.overwrite = options, overwrite
-        # Before anything asks where logs end.
+        # This has to be done before anything looks for the end of a log.
         recover(options.path)
         self.staging = Staging(options.path, "write", by_jvm=True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """One task: every attempt has a folder of its own."""
+        """Write the rows of one task; every attempt has its own folder."""
         context = TaskContext.get()
         task = context.partitionId() if context is not None else 0
         open_now: dict[tuple[str, int], _Partition] = {}
@@ -72,7 +72,7 @@ class SegmentWriter(DataSourceArrowWriter):
         return end or 0
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Move what the tasks have written to its place, on the driver."""
+        """Move the segments that the tasks have written to their places, on the driver."""
         pieces = [piece for message in messages if isinstance(message, Written) for piece in message.pieces]
         try:
             publish(self.options.path, self.staging.name, pieces, self.overwrite, FORMAT_NAMES[self.options.how.format])
@@ -80,7 +80,7 @@ class SegmentWriter(DataSourceArrowWriter):
             self.staging.remove()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Forget what the tasks have written, and undo a commit whose process died, or complete it where it was replacing files."""
+        """Remove the segments that the tasks have written. Undo a commit whose process died, or complete it if it was replacing files."""
         self.staging.withdraw()
         self.staging.remove()
         recover(self.options.path)
@@ -121,7 +121,7 @@ class _Partition:
             raise ArgumentError(f"{self.key[0]}-{self.key[1]}: {error}{hint}") from error
 
     def piece(self, folder: str) -> Piece:
-        """What is in the attempt's folder after the end."""
+        """The segments in the attempt's folder, once the task is finished."""
         first = int(self.files.paths[0].stem) if self.files.paths else 0
         return Piece(*self.key, within(folder, f"{self.key[0]}-{self.key[1]}"), first, self.files.last_offset)
 
@@ -140,7 +140,7 @@ def _by_partition(batch: pa.RecordBatch, options: WriteOptions, task: int) -> It
 
 
 def _values(batch: pa.RecordBatch, name: str, given: Any) -> tuple[list[Any], Any]:
-    """The distinct values of a column, and which one each row has; without the column, ``given``."""
+    """The distinct values of a column, and the index of each row's value; without the column, ``given`` for all rows."""
     if name not in batch.schema.names:
         return [given], np.zeros(batch.num_rows, np.int64)
     encoded = pc.dictionary_encode(batch.column(name), null_encoding="encode")

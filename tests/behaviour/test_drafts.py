@@ -166,7 +166,7 @@ def test_tombstones_of_kip87(tmp_path: Path) -> None:
     columns = {"offset": [0, 1, 2], "key": [b"a"] * 3, "value": [b"why", None, b"v"], "tombstone": [True, None, None]}
     kolumn.write(pa.table(columns), tmp_path / "a.log", format="kip87", codec="gzip")
     assert kolumn.read(tmp_path / "a.log", format="kip87", columns=["tombstone"])["tombstone"].to_pylist() == [True, True, False]
-    with pytest.raises(ArgumentError, match="the record at offset 1 has no value and is no tombstone"):
+    with pytest.raises(ArgumentError, match="the record at offset 1 has no value and is not a tombstone"):
         kolumn.write(pa.table(columns | {"tombstone": [True, False, None]}), tmp_path / "b.log", format="kip87")
     assert [kip87.should_retain(*case) for case in ((0, True, False), (1, False, True), (2, True, False), (2, False, True))] == [
         False, True, True, False,

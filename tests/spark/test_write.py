@@ -119,7 +119,7 @@ def test_records_that_fit_no_log(spark: SparkSession, tmp_path: Path, query: str
     ("query", "options", "message"),
     [
         ("SELECT 'x' AS value", {}, "no topic: give the DataFrame a column 'topic'"),
-        ("SELECT 'x' AS vaule", {"topic": "t"}, "column 'vaule': records have none of that name"),
+        ("SELECT 'x' AS vaule", {"topic": "t"}, "column 'vaule': records have no column of that name"),
         ("SELECT 1 AS value", {"topic": "t"}, "column 'value': expected binary, found int32"),
         ("SELECT 'x' AS value", {"topic": "t", "codek": "zstd"}, "unknown option 'codek', did you mean 'codec'?"),
         ("SELECT 'x' AS value", {"topic": "t", "codec": "brotli"}, "codec='brotli': expected one of"),

@@ -118,7 +118,7 @@ def test_parquet_never_goes_into_a_data_folder(tmp_path: Path, nested: bool) -> 
     last = tmp_path if nested else tmp_path / "orders-1"
     out = run("to-parquet", tmp_path / "orders-0", last)
     assert out.returncode == 2
-    assert f"{last} holds segments of Kafka's" in out.stderr
+    assert f"{last} contains Kafka segments" in out.stderr
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -128,7 +128,7 @@ def test_segments_never_go_into_another_partition(tmp_path: Path, name: tuple[st
         shutil.copytree(TOPIC, tmp_path / one)
     out = run(*name, tmp_path / "orders-0", tmp_path / "orders-1")
     assert out.returncode == 2
-    assert "holds segments of Kafka's" in out.stderr
+    assert "contains Kafka segments" in out.stderr
 
 
 def test_parquet_and_urls() -> None:

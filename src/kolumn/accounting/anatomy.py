@@ -1,4 +1,4 @@
-"""The bytes of entries by what they are for, counted field by field as each layout writes them."""
+"""The bytes of entries by purpose, counted field by field for each layout."""
 
 from collections import Counter
 from dataclasses import replace
@@ -14,7 +14,7 @@ from kolumn.formats import enriched, layouts, table, v2
 from kolumn.log.pieces import Piece
 
 PARTS = ("keys", "values", "headers", "offsets", "timestamps", "lengths", "crc", "producer", "attributes", "compression")
-"""What bytes are for. ``headers`` are those of records; ``lengths`` includes counts and the surplus bytes of overlong varints;
+"""Purposes of bytes. ``headers`` are those of records; ``lengths`` includes counts and the surplus bytes of overlong varints;
 ``attributes`` are all other fixed fields; ``compression`` is what a codec saves, a negative number."""
 
 _CRC, _PRODUCER = 4, 14

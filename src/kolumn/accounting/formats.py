@@ -1,4 +1,4 @@
-"""What segments would take in each format: they are written in all of them, in memory, and taken apart."""
+"""The size of segments in each format: they are encoded in all formats, in memory, and their bytes are counted."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ TARGETS = (("kafka", 0), ("kafka", 1), ("kafka", 2), ("enriched", 1), ("kip98-dr
 
 @dataclass
 class Space:
-    """What one format takes.
+    """Size of the records in one format.
 
     Attributes
     ----------
@@ -42,11 +42,11 @@ class Space:
     magic : int, optional
     bytes, records : int
     parts : Counter of str
-        Bytes by what they are for, `anatomy.PARTS`.
+        Bytes by purpose, `anatomy.PARTS`.
     lost : Losses
-        What the format can't hold.
+        Records and fields that the format cannot store.
     codec : str
-        "" where batches keep their codec.
+        "" if batches keep their codec.
     """
 
     format: str
@@ -76,25 +76,25 @@ def space(
     max_ratio: float = 1032.0,
     on_progress: keywords.Progress | None = None,
 ) -> list[Space]:
-    """Account for the bytes of segments, as they are and as each format would encode them. Nothing is written.
+    """Count the bytes of segments by purpose, as they are and as each format would encode them. No file is written.
 
     Parameters
     ----------
     source
-        As of `kolumn.scan`.
+        As in `kolumn.scan`.
     codec : str, optional
-        Of the formats' batches; by default each keeps its own, except zstd, which older formats lack: they get gzip.
+        Codec of the encoded batches; by default each keeps its own, except that zstd, which older formats lack, becomes gzip.
     source_format : str
-        How the source is to be read.
+        Format of the source.
     on_damage : callable, optional
-        As of `kolumn.scan`.
+        As in `kolumn.scan`.
     errors, check_crcs, replicas, topic, partition, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress
-        As of `kolumn.scan`.
+        As in `kolumn.scan`.
 
     Returns
     -------
     list of Space
-        The first one is the source itself. Formats without transactions have the records of committed ones as plain records.
+        The first one is the source itself. Formats without transactions store the records of committed transactions as plain records.
     """
     chosen = whole_options(
         source_format,
@@ -128,7 +128,7 @@ def _changes(format: str, magic: int, transactions: Transactions) -> Changes:
 
 
 def _codec(piece: Piece, changes: Changes, asked: int | None, space: Space) -> int | None:
-    """The codec of a piece's entries: one that the format has."""
+    """The codec for a piece's entries: one that the format supports."""
     lacks = not layouts.holds_records(changes.how.layout)
     wanted = (piece.rows[:, table.CODEC] == ZSTD).any() if asked is None else asked == ZSTD
     chosen = codec_of("gzip") if lacks and wanted else asked
@@ -137,7 +137,7 @@ def _codec(piece: Piece, changes: Changes, asked: int | None, space: Space) -> i
 
 
 def _read_back(encoded: Encoded, format: str) -> Piece:
-    """Entries in memory, read again."""
+    """Decode entries in memory."""
     end = len(encoded.data)
     source = np.zeros(end + PAD, np.uint8)
     source[:end] = encoded.data

@@ -1,4 +1,4 @@
-"""The account as a picture: a bar for each format, cut by what the bytes are for."""
+"""The sizes as a picture: a bar for each format, divided by the purpose of the bytes."""
 
 from io import BytesIO
 from pathlib import Path
@@ -13,19 +13,19 @@ KINDS = (".svg", ".png", ".pdf")
 
 
 def draw(found: list[Space], path: str, source: str = "") -> None:
-    """Draw an account into a file.
+    """Draw the sizes into a file.
 
-    What a codec saves is not drawn as a part: a bar is as long as the decompressed entries, and a mark shows the compressed length. A label
-    names what a format can't hold, because that makes its bar shorter. ``source`` is for the title.
+    The saving of a codec is not drawn as a part: a bar is as long as the decompressed entries, and a mark shows the compressed size.
+    A label names the parts that a format cannot store, since that makes its bar shorter. ``source`` is for the title.
 
     Raises
     ------
     ArgumentError
-        A file name without the suffix of a kind of picture.
+        The file's name does not end with the suffix of a known picture format.
     MissingError
         matplotlib is not installed.
     KolumnError
-        The file can't be written.
+        The file cannot be written.
     """
     if Path(path).suffix not in KINDS:
         raise ArgumentError(f"{path}: expected a name that ends in {', '.join(KINDS)}")
@@ -44,7 +44,7 @@ def draw(found: list[Space], path: str, source: str = "") -> None:
     sizes = [one.bytes / 1e6 for one in found]
     axes.plot(sizes, names, "k|", markersize=18, markeredgewidth=2, label="with the codec")
     for number, (one, end) in enumerate(zip(found, left, strict=True)):
-        # A bar is also short because of what its format has no room for.
+        # A bar is also shorter because of parts that its format cannot store.
         lost = [part for part in PARTS if part in one.lost]
         if lost:
             place = max(end, sizes[number]), number

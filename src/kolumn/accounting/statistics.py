@@ -1,4 +1,4 @@
-"""What each partition of a source holds, in numbers."""
+"""Totals of each partition of a source."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class Totals:
     skipped: Skipped = field(default_factory=Skipped)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count a batch of records in."""
+        """Add a batch of records to the totals."""
         self.records += batch.num_rows
         self.offsets = _widened(self.offsets, batch["offset"])
         self.times = _widened(self.times, batch["timestampMs"].filter(pc.not_equal(batch["timestampMs"], -1)))
@@ -83,14 +83,14 @@ class Totals:
 def collect(
     source: Any, topic: str | None = None, partition: int | None = None, on_damage: OnDamage | None = None, **options: Any
 ) -> list[dict[str, Any]]:
-    """Totals of each partition of ``source``, in its order; options and ``on_damage`` as of `kolumn.scan`."""
+    """Totals of each partition of ``source``, in its order; options and ``on_damage`` as in `kolumn.scan`."""
     chosen = Options.of(columns=list(_COLUMNS), topic=topic, partition=partition, **options)
     require(chosen.backend)
     totals: dict[tuple[str | None, int | None], Totals] = {}
     seen: set[str] = set()
     for one in whole_ranges(live_segments(source, chosen), chosen):
         total = totals.setdefault((one.segment.topic, one.segment.partition), Totals())
-        # A merge reads a segment in pieces.
+        # A merge reads a segment in several ranges.
         total.segments += one.segment.path not in seen
         seen.add(one.segment.path)
         total.bytes += one.end - one.start

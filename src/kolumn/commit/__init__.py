@@ -1,1 +1,1 @@
-"""Files appear whole or not at all: staged, synced, renamed, and cleaned up after a run that was killed."""
+"""Files appear complete or not at all: they are staged, synced and renamed, and cleaned up after a run that was killed."""

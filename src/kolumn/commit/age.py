@@ -1,4 +1,4 @@
-"""How long ago something was written, here or at a URL."""
+"""How long ago a file or folder was written, on this machine or at a URL."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from kolumn.source.storage import fsspec_of
 
 
 def newest_in(system: fs.FileSystem, path: str) -> float | None:
-    """When a file, or the newest one in a folder, was written, in seconds since 1970; None if it is not known."""
+    """Time at which a file, or the newest one in a folder, was written, in seconds since 1970; None if it is not known."""
     infos = [system.get_file_info(path)]
     if infos[0].type == fs.FileType.Directory:
         infos += system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))

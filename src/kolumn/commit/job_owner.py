@@ -1,7 +1,7 @@
-"""Who owns a staging folder: many processes write a Spark job's, and one of them lives as long as the job does.
+"""Owner of a staging folder. Many processes write into the folder of a Spark job, and one of them lives as long as the job does.
 
-That process would have to hold a lock, and it may be a JVM. So a file names the process: its number, the time of its start, and the
-machine's boot and namespace in which the number means something. In another boot or namespace age decides.
+That process may be a JVM, which cannot hold a lock for us. Therefore a file names the process: its number, the time of its start, and
+the machine's boot and namespace in which the number is valid. In another boot or namespace the folder's age decides.
 """
 
 import json
@@ -15,7 +15,7 @@ NAME = "owner"
 
 @dataclass(frozen=True)
 class Owner:
-    """A process: its number, the time of its start, and the boot and namespace in which the number counts."""
+    """A process: its number, the time of its start, and the boot and namespace in which the number is valid."""
 
     pid: int
     start: int
@@ -24,7 +24,7 @@ class Owner:
 
 
 def write_owner(folder: Path, jvm: bool) -> None:
-    """Note in a new folder who owns it: this process, or the JVM that started it, where there is one."""
+    """Write the owner of a new folder into it: this process, or with ``jvm`` the JVM that started it, if there is one."""
     own = os.getpid()
     pid = next((pid for pid, name in _ancestors(own) if name == "java"), own) if jvm else own
     with suppress(OSError, ValueError):
@@ -35,7 +35,7 @@ def write_owner(folder: Path, jvm: bool) -> None:
 
 
 def lives(folder: Path) -> bool | None:
-    """Whether the owner of a folder lives; None where that can't be told."""
+    """Whether the owner of a folder lives; None if that is not known."""
     try:
         owner = Owner(**json.loads((folder / NAME).read_bytes()))
         if _here() != (owner.namespace, owner.boot):
@@ -64,7 +64,7 @@ def _ancestors(pid: int) -> list[tuple[int, str]]:
 
 def _start(pid: int) -> int:
     state, *fields = _stat(pid)[1]
-    # A dead process whose parent has not collected it yet.
+    # A process in state Z or X is dead, and its parent has not collected it yet.
     return -1 if state in "ZX" else int(fields[18])
 
 

@@ -1,8 +1,8 @@
-"""What interrupted runs of any writer have left below a target: it is found, completed or undone, and reported.
+"""Leftovers of interrupted runs of any writer below a target are found, completed or undone, and reported.
 
 .kolumn-<run>.partial          on this machine (`kolumn.commit.run`): undone; its lock tells whether the run is dead
 .kolumn-<run>.partial          at a URL (`kolumn.commit.remote`): completed if it has a journal, removed when it is old
-.kolumn-<job>.<run>.partial    of a Spark job: on this machine its owner (`kolumn.commit.job_owner`) tells whether it is dead; else the same
+.kolumn-<job>.<run>.partial    of a Spark job: here its owner (`kolumn.commit.job_owner`) shows whether it is dead; at a URL as above
 _kolumn/                       of an export (`kolumn.commit.manifest`): intents are completed; staged files are removed
 """
 
@@ -36,17 +36,17 @@ _JOB = re.compile(r"\.kolumn-[a-z]+\.[0-9a-f]{32}\.partial(?:\.removed)?")
 
 @dataclass(frozen=True)
 class Leftover:
-    """Something that an interrupted run has left.
+    """A file or folder that an interrupted run has left.
 
     Attributes
     ----------
     path : str
         The folder or file, or its URL.
     action : str
-        What was done: "undone" (the target is as before that run), "completed" (as after it), "removed" (it had changed nothing),
-        "left" (its run lives, or may live), "failed" (it could not be done).
+        What was done: "undone" (the target is as before that run), "completed" (as after it), "removed" (the run had changed
+        nothing), "left" (the run lives, or may live), "failed" (the leftover could not be handled).
     detail : str
-        In words: what it was, or why it is left.
+        A description of the leftover, or the reason why it is left.
     """
 
     path: str
@@ -59,30 +59,30 @@ class Leftover:
 
 @known_keywords()
 def tidy(target: keywords.Path, *, older_than_hours: float = OLD_HOURS, dry_run: bool = False) -> list[Leftover]:
-    """Complete or undo what interrupted runs of any writer have left in a target, and in the topic-partition folders in it.
+    """Complete or undo interrupted runs of any writer in a target, and in the topic-partition folders in it.
 
-    Only folders and files that Kolumn's writers make are touched. What belongs to a run that lives, or may live, is left.
+    Only folders and files that Kolumn's writers make are changed. Files of a run that lives, or may live, are left.
 
     Parameters
     ----------
     target : str or PathLike
-        The target of the writer, a path or URL. For the folder of a topic-partition, or a segment file, the folder around it is tidied
-        too: a run writes there before it names its files.
+        The target of the writer, a path or URL. For the folder of a topic-partition, or a segment file, its parent folder is tidied
+        too: a run stages its files there.
     older_than_hours : float
-        The age from which staged files count as left if no lock or process tells: at URLs, and of Spark jobs whose driver was on
-        another machine.
+        The age from which staged files are leftovers if no lock and no process shows it: at URLs, and for Spark jobs whose driver
+        was on another machine.
     dry_run : bool
         Only report what would be done.
 
     Returns
     -------
     list of Leftover
-        Empty where there is nothing to tidy.
+        Empty if there is nothing to tidy.
 
     Raises
     ------
     ArgumentError
-        The target is a path where nothing is, or the age is negative. At a URL a folder without files does not exist.
+        The target is a path that does not exist, or the age is negative. (At a URL, a folder without files does not exist.)
     """
     if older_than_hours < 0:
         raise ArgumentError(f"older_than_hours={older_than_hours}: expected at least 0")
@@ -97,18 +97,18 @@ def tidy(target: keywords.Path, *, older_than_hours: float = OLD_HOURS, dry_run:
 
 
 def recover(root: str, own: str = "") -> None:
-    """Tidy one folder before a Spark job, or a run at a URL, begins; exports are left out.
+    """Tidy one folder before a Spark job, or a run at a URL, begins; exports are not tidied.
 
     Parameters
     ----------
     root : str
     own : str
-        A staging folder that is this run's.
+        The staging folder of this run.
 
     Raises
     ------
     KolumnError
-        What an interrupted run left can't be completed or undone.
+        An interrupted run cannot be completed or undone.
     """
     storage.forget(storage.file_system(root)[0])
     for _ in _How(OLD_HOURS * 3600, dry_run=False, strict=True, own=own).runs(root):
@@ -116,7 +116,7 @@ def recover(root: str, own: str = "") -> None:
 
 
 def _folders(root: str) -> Iterator[str]:
-    """Where leftovers may be: in a target and in the topic-partitions in it, and beside a target that is itself one, or a segment."""
+    """Folders with possible leftovers: a target and its topic-partitions; the parent, if the target is a topic-partition or a segment."""
     name = storage.base_name(root if storage.is_url(root) else os.path.abspath(root))
     above = storage.parent(root) if storage.is_url(root) else os.path.dirname(root) or "."
     if (name.endswith(".log") or is_partition_folder(name)) and (not storage.is_url(root) or storage.is_url(above)):
@@ -134,7 +134,7 @@ def _folders(root: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _How:
-    """How leftovers are handled: seconds after which they are old, whether nothing is changed, and whether a failure ends it."""
+    """How leftovers are handled: seconds after which they are old, whether nothing is changed, and whether a failure is raised."""
 
     old: float
     dry_run: bool
@@ -147,7 +147,7 @@ class _How:
             names = [one.name for one in storage.listing(root) if one.is_folder] if storage.look(root) is not None else []
         except KolumnError as error:
             names = []
-            # A run's first file will show whether the folder can be written to.
+            # Without access, the run's first file will report the error.
             if not self.strict:
                 yield Leftover(root, "failed", str(error))
         for name in names:
@@ -206,7 +206,7 @@ class _How:
         return "removed", f"staged files of a run, the newest {_span(age)} old"
 
     def exports(self, root: str) -> Iterator[Leftover]:
-        """Complete or remove what exports have left in a folder."""
+        """Complete or remove the leftovers of exports in a folder."""
         there = storage.look(storage.within(root, FOLDER))
         if there is None or not there.is_folder:
             return
@@ -223,7 +223,7 @@ class _How:
 def remove_staging(folder: Path) -> None:
     """Remove the staging folder of a job.
 
-    It is renamed first: tasks of a job that has failed are stopped in Spark's own time, and under the old name they make no more files.
+    It is renamed first: Spark may stop the tasks of a failed job later, and they cannot make more files under the old name.
     """
     doomed = folder if folder.name.endswith(_REMOVED) else folder.with_name(f"{folder.name}{_REMOVED}")
     with suppress(OSError):

@@ -1,11 +1,11 @@
-"""What an export has put into its target: numbered manifests, by which a run becomes part of the target or leaves no trace.
+"""Manifests of an export's target: numbered files that make a run part of the target as a whole, or not at all.
 
     _kolumn/staging/<run>/…          files of attempts, good and bad; readers of Parquet skip names with an underscore
-    _kolumn/<number>.intent.json     which staged files belong where, and the next manifest; from here on the run only goes forward
+    _kolumn/<number>.intent.json     which staged files belong where, and the next manifest; from here on the run is only completed
     _kolumn/<number>.json            written last: the run is part of the target
 
-A run that finds an intent without its manifest finishes it first, so a driver may die at any moment. Others may be able to write to a
-target: an intent moves files from an export's staging folder to an export's places, or it is refused.
+A run that finds an intent without its manifest completes it first, so a driver may die at any moment. Others may be able to write to a
+target: therefore an intent is rejected unless it only moves files from an export's staging folder to an export's places.
 """
 
 import errno
@@ -43,16 +43,16 @@ class Manifest:
     Attributes
     ----------
     number : int
-        Runs that have added something.
+        Number of runs that have added files.
     settings : dict
-        What has to be the same in every run: columns, ranges, partitioning.
+        Settings that must be the same in every run: columns, ranges, partitioning.
     partitions : dict
-        For each topic, for each partition (as text, since JSON's keys are): ``first`` offset and ``next``, the offset where the next
-        run starts, and ``rows``.
+        For each topic and partition (as text, since JSON keys are text): ``first`` offset, ``next``, the offset where the next run
+        starts, and ``rows``.
     topics : dict
-        The id of each topic, where the log has it.
+        The id of each topic, if the log contains it.
     files : list of dict
-        Of the last run: ``path`` below the target, ``topic``, ``partition``, ``rows``, ``first`` and ``last`` offset.
+        Files of the last run: ``path`` below the target, ``topic``, ``partition``, ``rows``, ``first`` and ``last`` offset.
     """
 
     number: int = 0
@@ -63,7 +63,7 @@ class Manifest:
     topics: dict[str, str] = field(default_factory=dict)
 
     def next_offset(self, topic: str, partition: int) -> int | None:
-        """Where the next run starts in a partition; None for a partition that is new."""
+        """Where the next run starts in a partition; None for a new partition."""
         known = self.partitions.get(topic, {}).get(str(partition))
         return None if known is None else known["next"]
 
@@ -80,7 +80,7 @@ class Manifest:
 
 
 class Target:
-    """A folder that holds an export, on any file system of pyarrow."""
+    """A folder that contains an export, on any file system of pyarrow."""
 
     def __init__(self, files: fs.FileSystem, root: str) -> None:
         self.files, self.root, self._locked = files, root.rstrip("/"), False
@@ -90,12 +90,12 @@ class Target:
         return f"{self.root}/{name}"
 
     def staging(self, run: str) -> str:
-        """Where the attempts of a run write, or something else that is staged."""
+        """Path of the folder of a run's attempts, or of another staged file."""
         return self.path(f"{FOLDER}/staging/{run}")
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other exports away from the target; on file systems of this machine, which drop the locks of dead processes.
+        """Lock the target against other exports; only on file systems of this machine, which release the locks of dead processes.
 
         Raises
         ------
@@ -124,12 +124,12 @@ class Target:
             os.close(folder)
             self._locked = False
             if made:
-                # For the lock alone, if nothing was written.
+                # The folder was made for the lock alone, if nothing was written.
                 with suppress(OSError):
                     os.rmdir(self.root)
 
     def open(self) -> Manifest:
-        """The newest manifest, after what an earlier run left half published has been published."""
+        """The newest manifest, after an earlier run that was interrupted while publishing has been completed."""
         storage.forget(self.files)
         for name in self._intents():
             self._finish(name)
@@ -142,12 +142,12 @@ class Target:
         return Manifest(**found)
 
     def publish(self, manifest: Manifest, moves: dict[str, str]) -> None:
-        """Make staged files part of the target, such that the next run can finish it if this process dies in between.
+        """Make staged files part of the target, such that the next run can complete this if the process dies in between.
 
         Raises
         ------
         KolumnError
-            Another export has written to the target meanwhile, or somebody has removed staged files. Nothing has changed then.
+            Another export has written to the target meanwhile, or staged files have been removed. Nothing has changed then.
         """
         intent = {"moves": moves, "manifest": asdict(manifest)}
         name = f"{manifest.number:08d}.intent.json"
@@ -158,22 +158,22 @@ class Target:
         if {name, _name(manifest.number)} & self._names():
             raise self._not_alone()
         self._write(name, intent)
-        # Without a lock two may have come here at the same time; the second one's intent is there now.
+        # Without a lock two exports may have come here at the same time; the file now contains the second one's intent.
         if not self._locked and self._read(name) != json.loads(json.dumps(intent)):
             raise self._not_alone()
         self._forward(intent)
 
     def sweep(self, old: float = OLD_HOURS * 3600) -> None:
-        """Remove the staged files of runs that died before their intent; after `open`.
+        """Remove the staged files of runs that died before their intent; called after `open`.
 
-        If the lock shows that no other run is alive, all are removed, otherwise those older than so many seconds.
+        If the lock shows that no other run is alive, all are removed; otherwise those older than ``old`` seconds.
         """
         for name in self._staged():
             if self._left(name, old) == "":
                 self._remove_staged(name)
 
     def settle(self, old: float, dry_run: bool) -> Iterator[tuple[str, str, str]]:
-        """Finish intents and remove what is left of staged files; yields for each its name, what was done, and why in words."""
+        """Complete intents and remove staged files; yields the name of each, the action, and a description."""
         needed = set()
         for name in self._intents():
             moves = self._checked(name, self._read(name))["moves"]
@@ -190,7 +190,7 @@ class Target:
             yield f"staging/{name}", "left" if why else "removed", why or "staged by an export that is dead"
 
     def _left(self, name: str, old: float) -> str:
-        """Why something that is staged is not removed; empty if it is."""
+        """Why a staged file is not removed; empty if it is removed."""
         newest = None if self._locked else newest_in(self.files, self.staging(name))
         if self._locked or (newest is not None and time.time() - newest >= old):
             return ""
@@ -198,7 +198,7 @@ class Target:
         return f"staged by an export that may live, {age}"
 
     def _staged(self) -> list[str]:
-        """Folders of runs, and manifests and intents that were being written."""
+        """Folders of runs, and incomplete manifests and intents."""
         listed = self.files.get_file_info(fs.FileSelector(self.path(f"{FOLDER}/staging"), allow_not_found=True))
         return sorted(one.base_name for one in listed if (_DRAFT if one.is_file else _RUN).fullmatch(one.base_name))
 
@@ -222,7 +222,7 @@ class Target:
         return KolumnError(f"{self.root}: another export has written to it meanwhile. Nothing of this one is in it: run it again, alone")
 
     def _finish(self, name: str) -> None:
-        """Carry out an intent, unless its manifest exists: then only the end of its run is missing."""
+        """Carry out an intent. If its manifest exists already, only the clean-up is missing."""
         intent = self._checked(name, self._read(name))
         if name.replace(".intent", "") in self._names():
             self._end(name, intent["moves"])
@@ -232,11 +232,11 @@ class Target:
             self._remove_staged(draft)
 
     def pending(self) -> bool:
-        """Whether a run is half published."""
+        """Whether the publication of a run is unfinished."""
         return bool(self._intents())
 
     def discard(self, run: str) -> None:
-        """Forget what a run has staged."""
+        """Remove the staged files of a run."""
         if self.files.get_file_info(self.staging(run)).type != fs.FileType.NotFound:
             self.files.delete_dir(self.staging(run))
 
@@ -253,13 +253,13 @@ class Target:
         self._end(f"{intent['manifest']['number']:08d}.intent.json", intent["moves"])
 
     def _end(self, name: str, moves: dict[str, str]) -> None:
-        """Remove an intent whose manifest is there, and what is left of what it moved."""
+        """Remove an intent whose manifest exists, and the rest of its staged files."""
         self.files.delete_file(self.path(f"{FOLDER}/{name}"))
         for run in {staged.split("/")[2] for staged in moves}:
             self.discard(run)
 
     def _checked(self, name: str, intent: dict[str, Any]) -> dict[str, Any]:
-        """An intent, if an export can have written it. Anybody who may write to the target could have put it there."""
+        """Check that an export can have written an intent: anyone with write access to the target could have put it there."""
         moves, manifest = intent.get("moves"), intent.get("manifest")
         wrong = None
         if not isinstance(moves, dict) or not isinstance(manifest, dict) or manifest.get("number") != int(name.partition(".")[0]):
@@ -278,7 +278,7 @@ class Target:
         return found
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
-        """Write a file that has its name only when it is complete."""
+        """Write a file that gets its name only when it is complete."""
         draft = self.path(f"{FOLDER}/staging/{name}")
         self.files.create_dir(self.path(f"{FOLDER}/staging"), recursive=True)
         with self.files.open_output_stream(draft) as stream:
@@ -289,7 +289,7 @@ class Target:
 
 
 def to_disk(files: fs.FileSystem, path: str) -> None:
-    """Bring a file, or the names in a folder, to disk where that is one of this machine's; other file systems have their own promises."""
+    """Flush a file, or the names in a folder, to disk on local file systems; other file systems have guarantees of their own."""
     if isinstance(files, fs.LocalFileSystem):
         with writing(path):
             sync(path)
@@ -300,5 +300,5 @@ def _name(number: int) -> str:
 
 
 def _drafts(intent: str) -> set[str]:
-    """What an intent and its manifest are called while they are written."""
+    """Names of an intent and its manifest while they are being written."""
     return {intent, intent.replace(".intent", "")}

@@ -1,13 +1,13 @@
-"""The commit of a run whose target is at a URL: a journal that is carried out, by the run or by a later one.
+"""The commit of a run whose target is at a URL: a journal that the run or a later run carries out.
 
-    <root>/.kolumn-<run>.partial/     no reader takes a hidden folder for a topic-partition or for data
+    <root>/.kolumn-<run>.partial/     a hidden folder, which readers ignore
         …/…          the files that are written
         redo.json    written when all of them are complete: which file gets which name, and which older files are removed
 
-Before the journal is written, only this folder has changed. With it the run only goes forward: files get their names, older files
-are removed, then the journal, then the folder. Each of these steps may be made twice, even by two runs at once, so nobody needs to know
-whether the first run is dead: object stores have no locks. Others may be able to write to a target: a journal may give segments' names
-to a run's own files and remove segments of topic-partitions; any other journal is refused.
+Before the journal is written, only this folder has changed. Afterwards the run is only completed: files get their names, older files
+are removed, then the journal, then the folder. Each of these steps may be done twice, even by two runs at once, so it does not matter
+whether the first run is dead: object stores have no locks. Others may be able to write to a target: a journal may only rename a run's
+own files to names of segments, and remove segments of topic-partitions; any other journal is rejected.
 """
 
 import json
@@ -31,7 +31,7 @@ _STAGED = re.compile(rf"(?:files|[0-9a-f]{{32}})/(?:{_NAME})?{_SEGMENT}", re.DOT
 _FINAL = re.compile(rf"(?:{_NAME})?{_SEGMENT}", re.DOTALL)
 _GONE = re.compile(rf"{_NAME}{_SEGMENT}", re.DOTALL)
 OLD_HOURS = 24.0
-"""Age from which staged files count as left if it is not known whether their run is dead. No job should write no file for so long."""
+"""Age from which staged files are leftovers if it is not known whether their run is dead. A live job writes a file more often."""
 _VERSION = 1
 _BLOCK = 8 << 20
 
@@ -39,12 +39,12 @@ logger = logging.getLogger("kolumn")
 
 
 def new_folder(root: str, job: str = "") -> str:
-    """Name of a staging folder below a root, for a job of this name; object stores have no empty folders, so nothing is made."""
+    """Name of a new staging folder below a root, for a job of this name. The folder is not made: object stores have no empty folders."""
     return storage.within(root, f".kolumn-{f'{job}.' if job else ''}{uuid.uuid4().hex}.partial")
 
 
 def commit(root: str, folder: str, moves: list[tuple[str, str]], gone: Iterable[str] = ()) -> None:
-    """Give staged files their names, and remove others.
+    """Rename staged files to their final names, and remove others.
 
     Parameters
     ----------
@@ -59,10 +59,10 @@ def commit(root: str, folder: str, moves: list[tuple[str, str]], gone: Iterable[
     Raises
     ------
     ArgumentError
-        Something has a name already. Nothing has changed then.
+        A file of one of these names exists already. Nothing has changed then.
     KolumnError
-        A file can't be moved or removed. Where nothing is replaced nothing has changed; else the journal stays, and the next run below
-        the same root goes on.
+        A file cannot be moved or removed. If no file is replaced, nothing has changed; otherwise the journal stays, and the next run
+        below the same root continues.
     """
     gone = list(gone)
     replaced = set(gone)
@@ -97,12 +97,12 @@ def pending(folder: str) -> bool:
 
 
 def complete(root: str, folder: str) -> int:
-    """Carry out the journal of a run, dead or not, and return how many files it gives names.
+    """Carry out the journal of a run, dead or not, and return how many files it renames.
 
     Raises
     ------
     KolumnError
-        No run wrote it, or a file can't be moved or removed.
+        The journal was not written by a run, or a file cannot be moved or removed.
     """
     try:
         content = read(folder)
@@ -111,20 +111,20 @@ def complete(root: str, folder: str) -> int:
     except KolumnError:
         if pending(folder):
             raise
-        # Its run lives, and has come to its end meanwhile.
+        # Its run lives, and has finished meanwhile.
         return 0
     return len(content["moves"])
 
 
 def withdraw(root: str, folder: str) -> None:
-    """Take back the names that a failed run has given. Files that replace older ones stay: a later run completes the commit."""
+    """Move the files of a failed run back to its folder. If it replaces older files, nothing is moved: a later run completes it."""
     with suppress(KolumnError):
         if not pending(folder):
             return
         content = read(folder)
         if content["gone"]:
             return
-        # If this is killed, the journal is still whole, and the next run goes forward.
+        # If this process is killed here, the journal is still complete, and the next run carries it out.
         for staged, final in reversed(content["moves"].items()):
             draft, place = storage.within(folder, staged), storage.within(root, final)
             if storage.look(place) is None:
@@ -138,14 +138,14 @@ def withdraw(root: str, folder: str) -> None:
 
 
 def discard(folder: str) -> None:
-    """Remove a staging folder as far as that can be done, unless its journal is still there: a later run needs it."""
+    """Remove a staging folder as far as possible, unless it still has a journal, which a later run needs."""
     with suppress(KolumnError):
         if not pending(folder):
             storage.remove(folder)
 
 
 def read(folder: str) -> dict[str, Any]:
-    """The journal of a run, checked: anybody who may write to the target could have put it there."""
+    """The journal of a run, after a check: anyone with write access to the target could have put it there."""
     name = storage.within(folder, JOURNAL)
     try:
         content = json.loads(storage.read_bytes(name) or b"")
@@ -165,13 +165,13 @@ def read(folder: str) -> dict[str, Any]:
 
 
 def _forward(root: str, folder: str, content: dict[str, Any]) -> None:
-    """Every step may have been made before, or be made by another run at the same time."""
+    """Carry out a journal. Every step may already have been done, or may be done by another run at the same time."""
     moves: dict[str, str] = content["moves"]
     for staged, final in moves.items():
         _name(storage.within(folder, staged), storage.within(root, final), final in content["gone"])
     for name in set(content["gone"]) - set(moves.values()):
         if not pending(folder):
-            # Another run has completed all of this, and what has the name by now may be newer.
+            # Another run has completed this journal, and a file of this name may be newer by now.
             return
         there = storage.look(storage.within(root, name))
         if there is not None and not there.is_folder:
@@ -191,13 +191,13 @@ def _name(staged: str, final: str, replaces: bool) -> None:
     except KolumnError:
         if storage.look(staged) is not None:
             raise
-        # Another run has given it its name meanwhile.
+        # Another run may have renamed it meanwhile.
         if storage.look(final) is None:
             raise KolumnError(f"{final}: cannot be written: {staged} no longer exists: it was removed") from None
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two files have the same bytes: where moving is copying and removing, a killed run leaves both."""
+    """Whether two files have the same bytes: if moving means copying and removing, a killed run leaves both."""
     here, there = storage.look(one), storage.look(other)
     if here is None or there is None or here.size != there.size:
         return False

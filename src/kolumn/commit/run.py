@@ -1,14 +1,14 @@
-"""One run of a writer: all of its files appear when it ends, or none does, whatever stops it and whenever.
+"""One run of a writer: all of its files appear when it ends, or no file does, even if it is killed at any moment.
 
-    <root>/.kolumn-<run>.partial/     mode 0700; no reader takes a hidden folder for a topic-partition or for data
-        lock        the run holds it (flock) as long as it lives: a folder whose lock nobody holds is a leftover
+    <root>/.kolumn-<run>.partial/     mode 0700; a hidden folder, which readers ignore
+        lock        the run holds it (flock) as long as it lives: a folder whose lock is free is a leftover
         files/…     the files that are written, laid out as below the root
-        journal     written before the first file is named, removed after the last: which files, by inode, size and time
+        journal     written before the first file is renamed, removed after the last: lists the files by inode, size and time
         replaced/…  the files that the run replaces or removes
 
 A run that dies before it removes its journal is undone by the next run below the same root: files that match the journal are removed,
-those that they replaced come back. The lock, not a process number, shows which run is dead: it works across containers, and on network
-file systems that have locks. Without locks it is not known whether a run is dead, and its folder stays.
+and the files that they replaced are restored. The lock, not a process number, shows which run is dead: it works across containers, and
+on network file systems that have locks. Without locks it is not known whether a run is dead, and its folder stays.
 """
 
 import errno
@@ -32,7 +32,7 @@ from kolumn.source.storage import logs_last
 
 REPLACED = "replaced"
 REDO = "redo.json"
-"""The journal of a run at a URL (`kolumn.commit.remote`), which may be of a file system that this machine has too."""
+"""The journal of a run at a URL (`kolumn.commit.remote`); this machine may have the file system of that URL too."""
 _LEFTOVER = re.compile(r"\.kolumn-[0-9a-f]{32}\.partial")
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 _TRIES = 100
@@ -44,16 +44,16 @@ class Commit:
     Parameters
     ----------
     root : Path
-        Made with the first file, if it isn't there.
+        Made with the first file, if it does not exist.
     replace : bool
-        Whether files may have the names already. Otherwise no file is written over.
+        Whether existing files of the same names are replaced. Otherwise no file is overwritten.
 
     Raises
     ------
     ArgumentError
-        Something has a file's name already.
+        A file of the same name exists already.
     KolumnError
-        Files can't be written or named. Nothing has changed then below the root.
+        Files cannot be written or renamed. Nothing has changed below the root then.
     """
 
     def __init__(self, root: Path, replace: bool = False) -> None:
@@ -77,7 +77,7 @@ class Commit:
             self._discard()
 
     def place(self, final: Path) -> Path:
-        """Where to write the file or folder that gets this name below the root; its parent folder is made."""
+        """The path to write to for the file or folder ``final`` below the root; its parent folder is made."""
         leaving = {*self._removed, *(one.parent for one in self._removed)}
         if leaving.isdisjoint((final, *final.parents)):
             refuse_existing(final, self.replace)
@@ -94,7 +94,7 @@ class Commit:
 
     def _start(self) -> Path:
         if self._folder is None:
-            # A failed run removes what it made, as far as it is empty.
+            # A failed run removes the folders that it made, if they are empty.
             self._made = make_folders(self.root)
             for made in self._made:
                 sync(made.parent)
@@ -126,7 +126,7 @@ class Commit:
         except BaseException:
             _undo(folder, self.root)
             raise
-        # From here on the run is complete; the next one must not find the journal again after a loss of power.
+        # From here on the run is complete; after a power loss the next run must not find the journal again.
         os.unlink(folder / "journal")
         sync(folder)
 
@@ -145,7 +145,7 @@ class Commit:
         folder, lock, made = self._folder, self._lock, self._made
         self._folder, self._lock, self._made = None, -1, []
         try:
-            # A journal that is still there is one that could not be undone: the next run tries again.
+            # If the journal still exists, it could not be undone: the next run tries again.
             if folder is not None and not os.path.lexists(folder / "journal"):
                 shutil.rmtree(folder, ignore_errors=True)
             for one in reversed(made):
@@ -157,12 +157,12 @@ class Commit:
 
 
 def refuse_existing(final: Path, replace: bool = False) -> None:
-    """Refuse a name that something has, and that of a segment whose index is there; with ``replace`` only that of a folder.
+    """Reject a name that exists, or that of a segment whose index exists; with ``replace`` only that of a folder.
 
     Raises
     ------
     ArgumentError
-        Something but an empty folder is there.
+        A file, or a folder that is not empty, exists there.
     """
     if replace:
         if final.is_dir():
@@ -180,32 +180,32 @@ def leftovers(root: Path) -> list[Path]:
         with os.scandir(root) as found:
             names = sorted(one.name for one in found if _LEFTOVER.fullmatch(one.name))
     except OSError:
-        # The first file will show whether the folder can be written to.
+        # Without access, the first file will report the error.
         return []
     return [root / name for name in names if not os.path.lexists(root / name / REDO)]
 
 
 def remove_leftovers(root: Path) -> None:
-    """Undo and remove what this user's dead runs have left below a folder.
+    """Undo and remove the leftovers of this user's dead runs below a folder.
 
     Raises
     ------
     KolumnError
-        What a run had named before it died can't be undone.
+        The files that a run had renamed before it died cannot be undone.
     """
     for folder in leftovers(root):
         settle(folder, root)
 
 
 def settle(folder: Path, root: Path, dry_run: bool = False) -> tuple[str, str]:
-    """Undo and remove what a run left, if it is dead. Returns what was done, or with ``dry_run`` would be, and a sentence about it.
+    """Undo and remove the leftovers of a run, if it is dead. Returns the action (with ``dry_run`` the possible one), and a sentence.
 
-    The first is "undone" if files had their names, "removed" if none had, or "left".
+    The action is "undone" if files had been renamed, "removed" if no file had been, or "left".
 
     Raises
     ------
     KolumnError
-        As of `remove_leftovers`.
+        As in `remove_leftovers`.
     """
     lock = _claim(folder, dry_run)
     if isinstance(lock, str):
@@ -228,14 +228,14 @@ def settle(folder: Path, root: Path, dry_run: bool = False) -> tuple[str, str]:
 
 
 def _new_folder(root: Path) -> tuple[Path, int]:
-    """A staging folder, and its lock."""
+    """Make a staging folder; returns it and its lock."""
     for _ in range(_TRIES):
         folder = root / f".kolumn-{uuid.uuid4().hex}.partial"
         os.mkdir(folder, 0o700)
         try:
             lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
-            # Another run came between and took the empty folder for a leftover, here and below.
+            # Here and below: another run has meanwhile removed the empty folder as a leftover.
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -243,7 +243,7 @@ def _new_folder(root: Path) -> tuple[Path, int]:
             os.close(lock)
             continue
         except OSError:
-            # A file system without locks: nobody can claim the folder either.
+            # The file system has no locks, so no other run can claim the folder either.
             return folder, lock
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(lock), os.stat(folder / "lock")):
@@ -253,7 +253,7 @@ def _new_folder(root: Path) -> tuple[Path, int]:
 
 
 def _claim(folder: Path, dry_run: bool = False) -> int | str:
-    """The lock of a folder whose run is dead; else why it is left: its run lives or may live, or it is another user's."""
+    """The lock of a folder whose run is dead; otherwise the reason why it is left: its run may live, or it is another user's."""
     try:
         found = os.lstat(folder)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
@@ -272,7 +272,7 @@ def _claim(folder: Path, dry_run: bool = False) -> int | str:
 
 
 def _moves(staged: Path, final: Path) -> Iterator[tuple[Path, Path]]:
-    """Which file gets which name: whole folders if nothing has their name, else single files, logs after their indexes."""
+    """Pairs of staged and final names: whole folders if their names are free, otherwise single files, logs after their indexes."""
     with os.scandir(staged) as found:
         entries = sorted(found, key=lambda one: logs_last(one.name))
     for one in entries:
@@ -284,7 +284,7 @@ def _moves(staged: Path, final: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def _name_new(staged: Path, final: Path) -> None:
-    """Name a file without ever taking a name from another file."""
+    """Rename a file without ever replacing another file."""
     try:
         os.link(staged, final)
     except FileExistsError as error:
@@ -309,7 +309,7 @@ def _second_name(final: Path, kept: Path) -> None:
 
 
 def _identity(path: str | Path) -> list[int] | None:
-    """What stays the same when a file gets another name; None if there is no file."""
+    """Inode, size and time of a file, which a rename does not change; None if there is no file."""
     try:
         found = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -331,7 +331,7 @@ def _write_journal(folder: Path, removed: list[str]) -> None:
 
 
 def _undo(folder: Path, root: Path) -> None:
-    """Take back the names that a run has given, by its journal; a part of that may have been done before."""
+    """Undo the renames of a run according to its journal; a part of that may already have been done."""
     files, folders, removed = _journal(folder, root)
     parents = {(root / name).parent for name in (*files, *removed)}
     for name, identity in files.items():
@@ -344,7 +344,7 @@ def _undo(folder: Path, root: Path) -> None:
             os.unlink(final)
     for name in reversed(folders):
         if not (folder / FILES / name).exists():
-            # It has this name now, and is removed unless something was put into it.
+            # A folder that was renamed has this name now; it is removed unless other files were added to it.
             with suppress(OSError):
                 os.rmdir(root / name)
     for name in removed:
@@ -359,12 +359,12 @@ def _undo(folder: Path, root: Path) -> None:
 
 
 def _journal(folder: Path, root: Path) -> tuple[dict[str, Any], list[str], list[str]]:
-    """The files and folders of a run that was naming files, and what it removed; empty if it was not.
+    """The files and folders of a run that was renaming files, and the files that it removed; empty if it had not started.
 
     Raises
     ------
     KolumnError
-        No run has written it so.
+        The journal was not written by a run.
     """
     try:
         content = json.loads((folder / "journal").read_bytes())

@@ -1,6 +1,6 @@
-"""Files on their way to disk: written under a name that readers ignore, synced, then renamed to their final name.
+"""Staged files: each is written under a name that readers ignore, synced, then renamed to its final name.
 
-Every file that Kolumn makes on this machine is a `StagedFile`. It lies in a folder of a `kolumn.commit.run.Commit`, or of a Spark job.
+Every file that Kolumn makes on this machine is a `StagedFile`, in a folder of a `kolumn.commit.run.Commit` or of a Spark job.
 """
 
 import errno
@@ -24,7 +24,7 @@ _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 
 
 def final_name(path: str | os.PathLike[str]) -> str:
-    """The final name of a staged file, for messages; other names stay."""
+    """The final name of a staged file, for messages; other names are returned unchanged."""
     return _STAGED.sub("", os.fspath(path)).removesuffix(PARTIAL)
 
 
@@ -38,19 +38,19 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 class StagedFile:
-    """A file that is being written: with mode 0600, and ``.partial`` at the end of its name until it is complete and on disk.
+    """A file that is being written. It has mode 0600, and ``.partial`` at the end of its name until it is complete and on disk.
 
-    As a context it is complete at the end, unless there is an error. It has what `pyarrow.PythonFile` needs to write into it.
+    As a context manager, it completes the file at the end, unless there is an error. It has the methods that `pyarrow.PythonFile` needs.
 
     Parameters
     ----------
     path : Path
-        Its name when it is complete, in a folder that is there.
+        Its name when it is complete, in an existing folder.
 
     Raises
     ------
     KolumnError
-        From any method: it can't be written. The message has the name without the staging folder, and the reason.
+        Raised by any method if the file cannot be written. The message contains the final name and the reason.
     """
 
     closed = False
@@ -86,12 +86,12 @@ class StagedFile:
         return view.nbytes
 
     def flush(self) -> None:
-        """Hand buffered bytes to the operating system."""
+        """Pass buffered bytes to the operating system."""
         waiting, self._waiting = self._waiting, bytearray()
         self._out(memoryview(waiting))
 
     def complete(self) -> None:
-        """Bring the file to disk and give it its name, with the mode that the user's umask asks for."""
+        """Flush the file to disk and rename it to its name, with the mode of the user's umask."""
         self.flush()
         with writing(self.path):
             os.fchmod(self._file, 0o666 & ~umask())
@@ -100,7 +100,7 @@ class StagedFile:
             os.rename(self._draft, self.path)
 
     def abandon(self) -> None:
-        """Close the file; unless it is complete it stays a partial one. What is written after this, like a footer, is discarded."""
+        """Close the file; unless it is complete it stays partial. Bytes written later, like a footer, are discarded."""
         with suppress(OSError):
             self._close()
 
@@ -116,7 +116,7 @@ class StagedFile:
 
 
 def umask() -> int:
-    """The process's mask, without setting it where that can be done: other threads make files too."""
+    """The process's umask, if possible without setting it, since other threads make files too."""
     with suppress(OSError, StopIteration), open("/proc/self/status", encoding="ascii", errors="replace") as status:
         return int(next(line for line in status if line.startswith("Umask:")).split()[1], 8)
     mask = os.umask(0o077)
@@ -125,12 +125,12 @@ def umask() -> int:
 
 
 def open_to_others(folder: Path) -> None:
-    """Give a staged folder the mode that the user's umask asks for; the bit that hands the group down stays."""
+    """Give a staged folder the mode of the user's umask; the setgid bit is kept."""
     os.chmod(folder, (0o777 & ~umask()) | (os.stat(folder).st_mode & stat.S_ISGID))
 
 
 def sync(path: str | os.PathLike[str]) -> None:
-    """Bring a file, or the names in a folder, to disk. Some network file systems can't sync folders: they do when they make names."""
+    """Flush a file, or the names in a folder, to disk. Some network file systems cannot sync folders: they sync names when made."""
     is_folder = os.path.isdir(path)
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -143,7 +143,7 @@ def sync(path: str | os.PathLike[str]) -> None:
 
 
 def make_folders(folder: Path, mode: int = 0o777) -> list[Path]:
-    """Make a folder and those that it is in, and return those that were not there, outermost first; `OSError` where that fails."""
+    """Make a folder and its missing parents. Returns the folders that were made, outermost first; raises `OSError` if that fails."""
     made: list[Path] = []
     for one in (*reversed(folder.parents), folder):
         if one.is_dir():

@@ -1,4 +1,4 @@
-"""One commit at a time to a folder of this machine: what a run checks first, like where a log ends, still holds when it names files."""
+"""One commit at a time to a folder of this machine, so that a run's checks, such as where a log ends, are valid until it renames files."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ WAIT_S = 60.0
 
 @contextmanager
 def committing(root: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which ends with this process; nothing is held if the folder is missing or its file system has no locks.
+    """Hold the lock of a folder; the lock ends with this process. Nothing is locked if the folder or the file system's locks are missing.
 
     Raises
     ------
@@ -24,7 +24,7 @@ def committing(root: Path) -> Iterator[None]:
     try:
         folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
-        # It is missing or can't be opened: the commit will report that.
+        # The folder is missing or cannot be opened: the commit will report that.
         yield
         return
     try:

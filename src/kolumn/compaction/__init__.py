@@ -1,1 +1,1 @@
-"""Log compaction as Kafka's cleaner does it: `latest` finds the last offset of each key, `retention` what stays, `rewrite` writes it."""
+"""Log compaction like Kafka's cleaner: `latest` finds each key's last offset, `retention` decides what stays, `rewrite` writes it."""

@@ -1,4 +1,4 @@
-"""`clean`: old records are dropped by age from the head of the log, as the enriched format's document describes.
+"""`clean`: old records are dropped by age from the head of the log, as the proposal of the enriched format describes.
 
 segment 0      segment 1                    segment 2
 |--- old ---|  |--- old ---|--- young ---|  |--- young ---|
@@ -38,14 +38,14 @@ _COPIED = 8 << 20
 
 @dataclass
 class Cleaning:
-    """What a cleaning by age did.
+    """Result of a cleaning by age.
 
     Attributes
     ----------
     segments, dropped : list of str
-        The segments that it wrote, and those of the source that are gone as a whole.
+        The segments that it wrote, and the segments of the source that were dropped as a whole.
     cut : dict of str to int
-        Bytes that a segment of the source lost at its head.
+        Bytes that were dropped at the head of a segment of the source.
     """
 
     segments: list[str] = field(default_factory=list)
@@ -73,27 +73,27 @@ def clean(
     max_ratio: float = 1032.0,
     on_progress: keywords.Progress | None = None,
 ) -> Cleaning:
-    """Drop what is older than a topic's retention from the head of its partitions, the active segment included.
+    """Drop records that are older than a topic's retention from the head of its partitions, including the active segment.
 
-    Whole segments are dropped while their last time is old. In the first that stays the index is searched for the first young entry, and
-    the file is cut there; records after it stay whatever their times. Indexes are hints: the headers between two of their entries decide,
-    and without a valid index with times, as in shipped formats, the headers alone. Entries without a timestamp are as old as the entries
-    before them; a segment without any timestamp is as old as its file.
+    Whole segments are dropped while their last timestamp is old. In the first segment that stays, the index is searched for the first
+    young entry, and the file is cut there; later records stay even if they are old. Indexes are hints: the headers between two index
+    entries decide, and without a valid index with times, as in shipped formats, only the headers. An entry without a timestamp is as old
+    as the entry before it; a segment without any timestamp is as old as its file.
 
     Parameters
     ----------
     source
-        As of `kolumn.scan`, with whole topic-partitions.
+        As in `kolumn.scan`, with whole topic-partitions.
     target : str or PathLike
-        As of `kolumn.compact`; segments keep their names.
+        As in `kolumn.compact`; segments keep their names.
     retention_ms, now : int
         ``retention.ms`` of the topic, and the time in ms since 1970, by default the present.
     format, index_interval_bytes
-        As of `kolumn.write`.
+        As in `kolumn.write`.
     replicas, topic, partition
-        As of `kolumn.scan`.
+        As in `kolumn.scan`.
     errors, check_crcs, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress
-        Have no effect: nothing is decoded.
+        These have no effect, since nothing is decoded.
 
     Returns
     -------
@@ -102,9 +102,9 @@ def clean(
     Raises
     ------
     ArgumentError
-        Options that make no sense, a target that is there.
+        An option is invalid, or the target exists.
     KolumnError
-        The target can't be written. Nothing is left there then, as after an `ArgumentError`.
+        The target cannot be written. Nothing is left there then, as after an `ArgumentError`.
     """
     if retention_ms < 0:
         raise ArgumentError(f"retention_ms={retention_ms}: expected 0 or more")
@@ -141,7 +141,7 @@ def _first_young(segment: Segment, limit: int) -> int | None:
     """Position of the first entry that is not older than ``limit``; None if all are older, and the segment is not empty.
 
     If damage breaks the chain of entries and a young entry is found after it, the position is that of the last entry before the damage:
-    it can't be told whether the damaged bytes are old.
+    the age of the damaged bytes is unknown.
     """
     with SegmentFile(segment) as file:
         start, timed = _old_head(file, limit), False
@@ -161,13 +161,13 @@ def _first_young(segment: Segment, limit: int) -> int | None:
 
 
 def _is_young_after(file: SegmentFile, position: int, limit: int) -> bool:
-    """Whether an entry after damage is young; a tail has no entries."""
+    """Whether an entry after damage is young; False if no entry follows."""
     headers = entry_rows(file, Options(format=file.segment.format, check_crcs=False, errors="skip"))
     return any(((rows[:, table.POSITION] >= position) & (rows[:, table.MAX_TIMESTAMP] >= limit)).any() for rows in headers)
 
 
 def _old_head(file: SegmentFile, limit: int) -> int:
-    """Position of the last entry up to which all are old by the index of an enriched segment, if the log agrees."""
+    """Position up to which all entries are old according to the index of an enriched segment, if the log confirms the index entry."""
     segment = file.segment
     if not layouts.FORMATS[file.format].timed_index or segment.base_offset is None:
         return 0
@@ -188,7 +188,7 @@ def _old_head(file: SegmentFile, limit: int) -> int:
 
 
 def _from(segment: Segment, start: int, place: Path, interval: int) -> None:
-    """The segment from an entry on, with new indexes; unchanged if that entry is its first."""
+    """Write the segment from an entry on, with new indexes; it is copied unchanged if that entry is its first."""
     if start == 0:
         copy_segment(segment, place)
         return

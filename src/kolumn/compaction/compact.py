@@ -1,4 +1,4 @@
-"""`compact`: what Kafka's log cleaner would leave of compacted topics."""
+"""`compact`: compacts topics with the result of Kafka's log cleaner."""
 
 import time
 from collections.abc import Iterator
@@ -38,21 +38,21 @@ _COPIED = 8 << 20
 
 @dataclass
 class Compaction:
-    """What a compaction did.
+    """Result of a compaction.
 
     Attributes
     ----------
     segments : list of str
-        The segments that it wrote, those that were copied too.
+        The segments that it wrote, including copied ones.
     copied : int
-        Those that were copied as they are: active ones, and those that reach the last stable offset.
+        Number of segments that were copied unchanged: active segments, and those that reach the last stable offset.
     records, retained : int
-        Of the cleaned segments: records before and after, control records too.
+        Records in the cleaned segments before and after, including control records.
     bytes, retained_bytes : int
     skipped : Skipped
-        What ``errors="skip"`` left out: the damaged stretches that `kolumn.verify` finds, their bytes and records.
+        The damaged stretches that ``errors="skip"`` left out, as `kolumn.verify` finds them, their bytes and records.
     damage : list of CorruptBatchError
-        The error of each of them.
+        The error of each of these stretches.
     """
 
     segments: list[str] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Compaction:
         return self.skipped.errors
 
     def add(self, other: "Compaction") -> None:
-        """Count another one in."""
+        """Add the counts of another compaction."""
         for name in ("segments", "records", "retained", "bytes", "retained_bytes", "copied"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.skipped.damage += other.skipped.damage
@@ -101,41 +101,42 @@ def compact(
 ) -> Compaction:
     """Compact topic-partitions as Kafka's log cleaner does: the last record of each key stays.
 
-    Offsets, sequences and the gaps between them stay. Records without a key go, and so do those of aborted transactions. Tombstones
-    stay for ``delete_retention_ms``: a batch of format 2 or 3 gets a delete horizon when it is first cleaned; formats without one go
-    by the segments' times of modification. A marker stays until the data of its transaction are gone, and then as long as a
-    tombstone. A batch that is empty goes, unless it is its producer's last or ends the round. In KIP-87 the tombstone bit decides.
-    The last segment of a partition is active and stays as it is, and so do segments that reach the last stable offset.
+    Offsets, sequences and the gaps between them stay. Records without a key and records of aborted transactions are dropped. Tombstones
+    stay for ``delete_retention_ms``: a batch of format 2 or 3 gets a delete horizon when it is first cleaned; for formats without one,
+    the segments' modification times decide. A transaction marker stays until the records of its transaction are dropped, and then as
+    long as a tombstone. An empty batch is dropped, unless it is its producer's last batch or the last of the round. In KIP-87 the
+    tombstone bit decides. The last segment of a partition is active and is copied unchanged, and so are segments that reach the last
+    stable offset.
 
     Parameters
     ----------
     source
-        As of `kolumn.scan`, with whole topic-partitions.
+        As in `kolumn.scan`, with whole topic-partitions.
     target : str or PathLike
         A folder, in which each segment is written to ``<topic>-<partition>/<name>.log``. For segments of one topic-partition it may be that
         folder itself, if it has its name.
     format, index_interval_bytes
-        As of `kolumn.write`.
+        As in `kolumn.write`.
     delete_retention_ms, now : int
         ``delete.retention.ms`` of the topic, and the time of the round in ms since 1970, by default the present.
     first_dirty_offset : int
-        Where the last round ended (``cleaner-offset-checkpoint``): records before it go only for later records with their keys.
+        Where the last round ended (``cleaner-offset-checkpoint``). A record before it is dropped only if a later record has its key.
     include_active : bool
-        Clean the last segment too: for logs that no broker writes to any more.
+        Clean the last segment too, for logs that no broker writes to any more.
     merge_bytes : int, optional
-        Merge neighbouring compressed message sets up to this decompressed size. By default enriched ones up to 1 MiB, as their
-        document asks.
+        Merge neighbouring compressed message sets up to this decompressed size. By default only enriched ones are merged, up to
+        1 MiB, as their proposal requires.
     producer_id_expiration_ms : int
-        ``producer.id.expiration.ms`` of the broker: the last batch of a producer that was silent for longer is not kept.
+        ``producer.id.expiration.ms`` of the broker: the last batch of a producer that was inactive for longer is not kept.
     errors, check_crcs, replicas, topic, partition, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress
-        As of `kolumn.scan`, and what they raise too.
+        As in `kolumn.scan`, with the same errors.
 
     Raises
     ------
     ArgumentError
-        Options that make no sense, a target that is there.
+        An option is invalid, or the target exists.
     KolumnError
-        The target can't be written. Nothing is left there then, as after an `ArgumentError` or damage.
+        The target cannot be written. Nothing is left there then, as after an `ArgumentError` or damage.
     """
     options = whole_options(
         format,
@@ -180,7 +181,7 @@ def folder_of(segment: Segment) -> str:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to clean; attributes as parameters of `compact`."""
+    """How to clean: the parameters of `compact`, checked."""
 
     options: Options
     now: int
@@ -195,7 +196,7 @@ class Settings:
         cls, options: Options, delete_retention_ms: int, now: int | None, first_dirty_offset: int, merge_bytes: int | None,
         producer_id_expiration_ms: int, index_interval_bytes: int,
     ) -> "Settings":  # fmt: skip
-        """From parameters of `compact`; `ArgumentError` for what makes no sense."""
+        """From parameters of `compact`; raises `ArgumentError` for invalid ones."""
         if min(delete_retention_ms, first_dirty_offset, producer_id_expiration_ms) < 0:
             raise ArgumentError("delete_retention_ms, first_dirty_offset and producer_id_expiration_ms: expected 0 or more")
         if merge_bytes is not None and merge_bytes < 1:
@@ -206,12 +207,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a round does with a topic-partition.
+    """Plan of a round for a topic-partition.
 
     Attributes
     ----------
     dirty, rest : list of Segment
-        What is cleaned, and what stays as it is.
+        Segments that are cleaned, and segments that are copied unchanged.
     legacy_deletes : list of bool
         For each dirty segment: whether tombstones of formats without a delete horizon stay.
     transactions : Transactions
@@ -228,7 +229,7 @@ class Plan:
     end: int
 
     def round(self, how: Settings, latest: LatestOffsets, observed: frozenset[int] = frozenset()) -> Round:
-        """The round; a batch of the current transaction of each of the producers ``observed`` was seen."""
+        """The round; ``observed`` are the producers of which a batch of the current transaction was seen before."""
         return Round(latest, self.transactions, self.producers, how.first_dirty, self.end, how.now, how.retention_ms, set(observed))
 
 
@@ -252,13 +253,13 @@ def plan_partition(segments: list[Segment], how: Settings, include_active: bool)
 
 
 def _legacy_horizon(segments: list[Segment], how: Settings) -> int:
-    """Formats without a delete horizon lose tombstones in segments that were modified before this."""
+    """Time in ms: in formats without a delete horizon, tombstones in segments modified before it are dropped."""
     clean = [one for one in segments if (one.base_offset or 0) < how.first_dirty]
     return modified_ms(clean[-1].path) - how.retention_ms if clean else -1
 
 
 def last_keys(segment: Segment, round: Round, how: Settings) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """Keys and offsets of a segment's records that may outdate others."""
+    """Keys and offsets of a segment's records that may replace earlier records of their keys."""
     for piece in pieces(segment, how.options):
         records = piece.records
         usable = ~np.asarray(records["isControl"]) & ~round.aborted_records(piece)
@@ -268,7 +269,7 @@ def last_keys(segment: Segment, round: Round, how: Settings) -> Iterator[tuple[p
 
 
 def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: Settings) -> Compaction:
-    """Write what is left of a segment. The caller names the file."""
+    """Write the retained records of a segment. The caller names the file."""
     done = Compaction(bytes=segment.size)
     number = layouts.FORMAT_NAMES.index(segment.format)
     enriched = layouts.FORMATS[number].timed_index
@@ -285,12 +286,12 @@ def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: b
 
 
 def copy_segment(segment: Segment, place: Path) -> None:
-    """Copy a segment unchanged, with its side files, to where `outgoing` or a Spark job writes it.
+    """Copy a segment unchanged, with its side files, to a place from `outgoing` or of a Spark job.
 
     Raises
     ------
     KolumnError
-        A file can't be read or written.
+        A file cannot be read or written.
     """
     for suffix in SIDE_FILES:
         if (data := read_bytes(with_suffix(segment.path, suffix))) is not None:

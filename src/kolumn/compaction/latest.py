@@ -1,4 +1,4 @@
-"""Which records are the last of their key: the inverse of the offset map of Kafka's cleaner (``Cleaner.buildOffsetMap``)."""
+"""Which records are the last of their key; the result is that of the offset map of Kafka's cleaner (``Cleaner.buildOffsetMap``)."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ class LatestOffsets:
 
     @classmethod
     def of(cls, offsets: Int64s) -> "LatestOffsets":
-        """From sorted last offsets that were found elsewhere."""
+        """From last offsets that are already known, sorted."""
         made = cls()
         made._offsets = offsets
         return made

@@ -15,7 +15,7 @@ from kolumn.transactions.states import ABORTED, Transactions
 
 @dataclass
 class Producers:
-    """The last batch of each producer that is still active: it stays, if need be without records, for its sequence.
+    """The last batch of each active producer. It stays, without records if necessary, since it contains the producer's sequence.
 
     ``ProducerStateManager``: a data batch of a new epoch replaces the last one, a marker of a new epoch removes it.
     """
@@ -61,11 +61,11 @@ class Round:
     transactions : Transactions
     producers : Producers
     first_dirty, end : int
-        Offsets that it cleans.
+        First offset that it cleans, and the offset after the last.
     now, retention_ms : int
         Time of the round; how long tombstones stay.
     observed : set of int
-        Producers of whose current transaction a batch was seen.
+        Producers of which a batch of the current transaction was seen.
     """
 
     latest: LatestOffsets
@@ -78,7 +78,7 @@ class Round:
     observed: set[int] = field(default_factory=set)
 
     def discarded(self, rows: Rows) -> Any:
-        """Flags of the batches that a reader has no use for: of aborted transactions, and markers of which no batch is left."""
+        """Flags of the batches that no reader needs: those of aborted transactions, and markers of transactions without other batches."""
         flags = np.zeros(len(rows), bool)
         for i in np.flatnonzero(rows[:, table.TRANSACTIONAL] | rows[:, table.CONTROL]).tolist():
             producer = int(rows[i, table.PRODUCER_ID])
@@ -91,13 +91,13 @@ class Round:
         return flags
 
     def aborted(self, rows: Rows) -> Any:
-        """Flags of the data batches of aborted transactions; never of KIP-98 sets, in which transactions may end."""
+        """Flags of the data batches of aborted transactions; never of KIP-98 sets, since a transaction may end inside a set."""
         producer, offset, transactional = (rows[:, column] for column in (table.PRODUCER_ID, table.BASE_OFFSET, table.TRANSACTIONAL))
         whole = (transactional == 1) & ~layouts.among(rows[:, table.LAYOUT], layouts.SETS)
         return self.transactions.states(producer, offset, whole) == ABORTED
 
     def aborted_records(self, piece: Piece) -> Any:
-        """Flags of the records of aborted transactions, control records left out."""
+        """Flags of the records of aborted transactions, except control records."""
         found = np.repeat(self.aborted(piece.rows), piece.counts)
         sets = np.repeat(layouts.among(piece.rows[:, table.LAYOUT], layouts.SETS), piece.counts)
         if sets.any():

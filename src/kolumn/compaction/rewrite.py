@@ -1,4 +1,4 @@
-"""What is left of entries is written: unchanged if no record was dropped, else encoded again (``MemoryRecords.filterTo``)."""
+"""Writes the retained records of entries: an entry is copied if no record was dropped, else encoded again (``MemoryRecords.filterTo``)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -24,16 +24,16 @@ _LARGEST = 2**31 - 1
 
 @dataclass
 class Fate:
-    """What becomes of the entries of a piece, and of its records.
+    """Decision about the entries of a piece and their records.
 
     Attributes
     ----------
     entries : int64 array
-        One of copied, rebuilt, emptied, dropped, merged, for each entry.
+        For each entry: copied, rebuilt, emptied, dropped or merged.
     keep : bool array
-        Of each record.
+        Whether each record is kept.
     horizon : bool array
-        Entries that get a delete horizon now.
+        Flags of the entries that get a delete horizon now.
     """
 
     entries: Any
@@ -42,7 +42,7 @@ class Fate:
 
 
 def fate(piece: Piece, round: Round, legacy_deletes: bool, merge: bool) -> Fate:
-    """Decide what becomes of entries; ``merge`` puts compressed message sets in a row together."""
+    """Decide about the entries of a piece; with ``merge``, neighbouring compressed message sets are combined."""
     rows, counts = piece.rows, piece.counts
     discard = round.discarded(rows)
     marker = rows[:, table.CONTROL] == 1
@@ -64,13 +64,13 @@ def fate(piece: Piece, round: Round, legacy_deletes: bool, merge: bool) -> Fate:
 
 
 def _per_entry(flags: Flags, piece: Piece) -> Any:
-    """How many records of each entry are flagged."""
+    """Number of flagged records of each entry."""
     total = np.append(0, np.cumsum(flags))
     return total[piece.first + piece.counts] - total[piece.first]
 
 
 def rewrite(piece: Piece, what: Fate, round: Round, format: int, merge_bytes: int) -> Iterator[Encoded]:
-    """What is left of a piece, as entries."""
+    """Encode the retained records of a piece as entries."""
     layout, magic, codec = (piece.rows[:, column] for column in (table.LAYOUT, table.MAGIC, table.CODEC))
     changes = (np.diff(what.entries) != 0) | (np.diff(layout) != 0) | (np.diff(magic) != 0) | (np.diff(codec) != 0)
     for start, stop in pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), len(piece.rows)]):
@@ -97,7 +97,7 @@ def _merged(records: pa.RecordBatch, how: Settings) -> Encoded:
 
 
 def _plain(records: pa.RecordBatch, how: Settings) -> pa.RecordBatch:
-    """Records without the columns that messages have no room for."""
+    """Records without the columns that messages cannot store."""
     absent = {"headers", "isTransactional", "producerId", "producerEpoch", "sequence", "leaderEpoch"}
     if not layouts.has_typed_control(how.layout):
         absent.add("isControl")
@@ -105,7 +105,7 @@ def _plain(records: pa.RecordBatch, how: Settings) -> pa.RecordBatch:
 
 
 def _rebuilt(records: pa.RecordBatch, source: Rows, kept: Int64s, horizon: Flags, round: Round, how: Settings) -> Encoded:
-    """The entries with the records that are left; base offset, last offset, sequence and producer stay."""
+    """Encode the entries with their retained records; base offset, last offset, sequence and producer are kept."""
     messages = layouts.holds_messages(how.layout)
     given = take_apart(pa.Table.from_batches([_plain(records, how) if messages else records]), 0)
     given.from_log = True

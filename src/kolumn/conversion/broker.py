@@ -1,6 +1,6 @@
-"""What a broker does to entries that are produced and fetched, and a mirror to those that it passes on (KIP-31, ``LogValidator``).
+"""The changes that a broker makes to produced and fetched entries, and a mirror to entries that it forwards (KIP-31, ``LogValidator``).
 
-On bytes in memory, as they are in requests: nothing here reads files.
+All functions work on bytes in memory, as in requests: nothing here reads files.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ class Assignment:
     next_offset : int
         The offset after the last record.
     in_place : int
-        Entries of which offsets alone were changed, eight bytes each; their checksums do not cover those.
+        Entries in which only the offset was changed, eight bytes each; checksums do not cover it.
     inflations, compressions : int
         How many payloads went through a codec, either way.
     """
@@ -68,7 +68,7 @@ class Fetched:
     zero_copy : bool
         Whether they are the bytes of the log.
     lost : Losses
-        What the conversion lost, as of `kolumn.convert`.
+        What the conversion lost, as in `kolumn.convert`.
     """
 
     data: bytes
@@ -152,10 +152,10 @@ def assign_offsets(
 
 @known_keywords()
 def for_fetch(entries: bytes, magic: int, format: keywords.Format = "kafka") -> Fetched:
-    """Entries of a log for a consumer that knows formats up to ``magic``.
+    """Entries of a log for a consumer that supports formats up to ``magic``.
 
-    Where all of them are of such a format, the bytes are sent as they are; else those above are converted down, offsets kept.
-    Transactional batches are refused below format 2.
+    If all entries have such a format, the bytes are returned unchanged; otherwise newer entries are converted down, with their offsets.
+    Transactional batches are rejected below format 2.
     """
     source, rows, options = _walked(entries, format)
     lost = Losses()
@@ -225,7 +225,7 @@ def _walked(entries: bytes, format: keywords.Format) -> tuple[Any, Any, Options]
 
 
 class _Assigner:
-    """Goes through the entries of a request."""
+    """Assigns offsets to the entries of a request, one after the other."""
 
     def __init__(
         self, source: Bytes, options: Options, next: int, format: str, magic: int | None, noncontiguous: str, timestamp: int | None
@@ -259,7 +259,7 @@ class _Assigner:
         return self._written(self._inflated(row), settings(self.format, int(row[table.MAGIC]), "none", None, 2**31 - 1, None))
 
     def _patched(self, row: Row, first: int, count: int) -> bytes:
-        """The entry with another offset, which is the next one plus ``first``."""
+        """The entry with a new offset: the next offset plus ``first``."""
         start = int(row[table.POSITION])
         data = bytearray(self.source[start : start + int(row[table.SIZE])])
         memory.put64(data, 0, self.next + first)
@@ -268,7 +268,7 @@ class _Assigner:
         return bytes(data)
 
     def _inflated(self, row: Row) -> Piece:
-        """The entry with its records; their offsets are the inner ones, since the wrapper's is made blank."""
+        """The entry with its records. Their offsets are the inner ones, since the wrapper's offset is set to 0."""
         alone, start = row.reshape(1, -1).copy(), int(row[table.POSITION])
         if layouts.holds_messages(int(row[table.LAYOUT])) and row[table.CODEC] != NONE:
             alone[0, table.LAST_OFFSET] = 0

@@ -37,22 +37,22 @@ _COMPACT, _PLAIN = tuple(layout.number for layout in v3_compact.FORMAT.own_layou
 
 @dataclass
 class Conversion:
-    """What a conversion did.
+    """Result of a conversion.
 
     Attributes
     ----------
     segments : list of str
         The segments that it wrote.
     batches, records : int
-        What is in them.
+        Batches and records in those segments.
     copied : int
-        Batches that went over byte for byte.
+        Batches that were copied byte for byte.
     lost : Losses
-        What was lost, by the names that `losses` lists, and how often.
+        How often each loss happened, by the names that `losses` lists.
     skipped : Skipped
-        What ``errors="skip"`` left out: the damaged stretches that `kolumn.verify` finds, their bytes and records.
+        The damaged stretches that ``errors="skip"`` left out, as `kolumn.verify` finds them, their bytes and records.
     damage : list of CorruptBatchError
-        The error of each of them.
+        The error of each of these stretches.
     """
 
     segments: list[str] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Conversion:
         return self.skipped.errors
 
     def add(self, other: "Conversion") -> None:
-        """Count another one in."""
+        """Add the counts of another conversion."""
         for name in ("segments", "batches", "records", "copied"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.skipped.damage += other.skipped.damage
@@ -82,7 +82,7 @@ def losses(source_format: keywords.Format, format: keywords.Format = "kafka", ma
     Parameters
     ----------
     source_format, format, magic
-        As of `convert`.
+        As in `convert`.
     """
     how = settings(format, magic, "none", None, 1, None)
     if source_format not in layouts.FORMAT_NAMES:
@@ -117,40 +117,40 @@ def convert(
 ) -> Conversion:
     """Rewrite segments in another format: one segment for each, offsets, keys and values as they were.
 
-    Batches stay batches, and keep base and last offset where the target has such; single messages are put together into batches
-    of ``batch_bytes``. Batches that are in the target's format and codec go over byte for byte, uncompressed ones between formats
-    2 and 3 without a look at keys and values.
+    Batches stay batches, and keep base and last offset if the target's format has them; single messages are combined into batches
+    of ``batch_bytes``. Batches that have the target's format and codec are copied byte for byte; uncompressed batches between formats
+    2 and 3 are converted without parsing keys and values.
 
     Parameters
     ----------
     source
-        As of `kolumn.scan`.
+        As in `kolumn.scan`.
     target : str or PathLike
-        A segment file (``*.log``) where the source is one segment; else a folder, in which each segment comes to
-        ``<topic>-<partition>/<name>.log``. No file is overwritten. All segments appear when the last one is complete; at a URL
-        each does when it is.
+        A segment file (``*.log``) if the source is one segment; else a folder, in which each segment is written to
+        ``<topic>-<partition>/<name>.log``. No file is overwritten. No segment appears before all are complete; at a URL they
+        then appear one after the other.
     format, magic
-        Of the target, as of `kolumn.write`: "kafka" with 0, 1 or 2, or a draft.
+        Of the target, as in `kolumn.write`: "kafka" with 0, 1 or 2, or a draft.
     codec, level
         Of the target's batches; by default each keeps its own.
     source_format : str
-        How the source is to be read, as the option ``format`` of `kolumn.scan`.
+        Format of the source, as the option ``format`` of `kolumn.scan`.
     timestamp : int, optional
-        A broker's time in ms that records without a timestamp get, as LogAppendTime.
+        A broker's time in ms, which records without a timestamp get as LogAppendTime.
     drop_transactions : bool
-        Make plain records of committed transactions and leave out aborted and open ones and all markers. Without it,
-        transactional batches are refused by formats that have no transactions.
+        Convert records of committed transactions to plain records, and leave out aborted and open transactions and all markers.
+        Without it, transactional batches are an error if the target's format has no transactions.
     batch_bytes, index_interval_bytes : int
-        As of `kolumn.write`; ``batch_bytes`` is for batches that are made of single messages.
+        As in `kolumn.write`; ``batch_bytes`` is for batches that are made of single messages.
     errors, check_crcs, replicas, topic, partition, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress
-        As of `kolumn.scan`, and what they raise too.
+        As in `kolumn.scan`, with the same errors.
 
     Raises
     ------
     ArgumentError
-        Options that make no sense, a target that is there, transactional batches that the target can't hold.
+        An option is invalid, the target exists, or the target's format has no transactions and the source has transactional batches.
     KolumnError
-        The target can't be written. Nothing is left there then, as after an `ArgumentError` or damage.
+        The target cannot be written. Nothing is left there then, as after an `ArgumentError` or damage.
     """
     options = whole_options(
         source_format,
@@ -187,12 +187,12 @@ def root_of(target: keywords.Path) -> str:
 
 
 def targets(segments: list[Segment], target: keywords.Path) -> Iterator[tuple[Segment, str]]:
-    """Where each segment's successor goes.
+    """The place of each converted segment.
 
     Raises
     ------
     ArgumentError
-        Two would go to one place, or several into one file, or the target is the folder of another topic-partition.
+        Two segments would get the same place, several would go into one file, or the target is the folder of another topic-partition.
     """
     target = name_of(target)
     if target.endswith(".log"):
@@ -214,7 +214,7 @@ def targets(segments: list[Segment], target: keywords.Path) -> Iterator[tuple[Se
 
 @dataclass(frozen=True)
 class Job:
-    """How to convert; attributes as parameters of `convert`, checked."""
+    """How to convert: the parameters of `convert`, checked."""
 
     how: Settings
     codec: int | None
@@ -228,12 +228,12 @@ class Job:
         cls, options: Options, format: str, magic: int | None, codec: str | None, level: int | None, timestamp: int | None,
         drop_transactions: bool, batch_bytes: int, index_interval_bytes: int,
     ) -> "Job":  # fmt: skip
-        """From parameters of `convert`; `ArgumentError` for what makes no sense."""
+        """From parameters of `convert`; raises `ArgumentError` for invalid ones."""
         how = settings(format, magic, codec or "none", level, batch_bytes, None)
         return cls(how, None if codec is None else codec_of(codec), timestamp, drop_transactions, options, index_interval_bytes)
 
     def chosen(self, segments: list[Segment]) -> list[Segment]:
-        """The segments; to drop transactions, which may span them, those of a partition have to be in one directory."""
+        """The segments. To drop transactions, which may span segments, each partition has to be in one directory."""
         return one_directory(segments, "convert") if self.drop_transactions else segments
 
     def segment(self, segment: Segment, place: Path, transactions: Transactions | None) -> Conversion:
@@ -251,7 +251,7 @@ class Job:
         return done
 
     def _encoded(self, piece: Piece, changes: Changes, done: Conversion) -> Iterator[Encoded]:
-        """Neighbouring entries that are treated alike, as one group."""
+        """Encode a piece; neighbouring entries that are treated alike form one group."""
         treatment = self._treatments(piece, changes)
         bounds = [0, *(np.flatnonzero(np.diff(treatment)) + 1).tolist(), len(treatment)]
         for start, stop in itertools.pairwise(bounds):

@@ -1,4 +1,4 @@
-"""What a conversion loses: listed before, counted after."""
+"""What a conversion may lose, and counts of what it did lose."""
 
 from collections import Counter
 
@@ -10,12 +10,12 @@ OPEN = "records of open transactions"
 
 
 def holds(layout: int, magic: int) -> frozenset[str]:
-    """What entries of a layout can hold, beyond offsets, keys and values."""
+    """The properties of records that a layout can store, in addition to offsets, keys and values."""
     return layouts.LAYOUTS[layout].holds[magic]
 
 
 def possible(source_format: int, layout: int, magic: int) -> list[str]:
-    """What a conversion may lose: what entries of the source's format can hold, and entries of the target's layout can't."""
+    """The properties that a conversion may lose: the source's format can store them, and the target's layout cannot."""
     source = layouts.FORMATS[source_format]
     shipped = {what for number, one in source.magics.items() for what in one.holds[number]}
     held = shipped | {what for one in source.own_layouts for own in one.holds.values() for what in own}
@@ -27,6 +27,6 @@ class Losses(Counter[str]):
     """How often each loss happened."""
 
     def note(self, what: str, count: int) -> None:
-        """Count a loss, if it is one."""
+        """Count a loss, unless ``count`` is 0."""
         if count:
             self[what] += count

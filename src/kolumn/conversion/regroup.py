@@ -1,4 +1,4 @@
-"""Records put into entries of another layout: batches stay together, single messages are put together up to a size."""
+"""Records are encoded as entries of another layout: batches stay together, single messages are combined up to a size."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,12 +28,12 @@ _KEPT = [
     table.PRODUCER_EPOCH, table.BASE_SEQUENCE, table.LEADER_EPOCH, table.TRANSACTIONAL, table.CONTROL,
 ]  # fmt: skip
 _WHOLE, _PACKED, _SINGLE = range(3)
-"""What becomes of an entry: it keeps its header, its records stay together, its one record may join others."""
+"""Treatment of an entry: it keeps its header, its records stay together, or its single record may be combined with others."""
 _LARGEST = 2**31 - 1
 
 
 def regroup(piece: Piece, changes: Changes, codec: int | None, lost: Losses) -> Iterator[Encoded]:
-    """Entries of the target's layout with what a piece has.
+    """Encode the records of a piece in the target's layout.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def regroup(piece: Piece, changes: Changes, codec: int | None, lost: Losses) -> 
     Raises
     ------
     ArgumentError
-        A codec that the target does not have, a record that it can't hold.
+        The target does not support the codec, or cannot store a record.
     """
     rows = piece.rows
     kinds = _kinds(piece, changes)
@@ -80,7 +80,7 @@ def _kinds(piece: Piece, changes: Changes) -> Any:
 
 
 def _whole(records: pa.RecordBatch, entry: Int64s, source: Rows, start: int, how: Settings) -> Encoded:
-    """Entries with the headers that they had."""
+    """Encode entries with their original header fields."""
     given = take_apart(pa.Table.from_batches([records]), 0)
     given.from_log = True
     counts = np.bincount(entry - start, minlength=len(source))
@@ -102,7 +102,7 @@ def _whole(records: pa.RecordBatch, entry: Int64s, source: Rows, start: int, how
 
 
 def _together(records: pa.RecordBatch, entry: Int64s, how: Settings, packed: bool) -> Encoded:
-    """Entries whose headers follow from their records."""
+    """Encode entries whose header fields are derived from their records."""
     given = take_apart(pa.Table.from_batches([records]), 0)
     given.from_log = True
     if packed:

@@ -1,4 +1,4 @@
-"""Uncompressed batches between formats 2 and 3: another header, and records with or without their attributes byte."""
+"""Conversion of uncompressed batches between formats 2 and 3: another header, and records with or without their attributes byte."""
 
 from typing import Any
 

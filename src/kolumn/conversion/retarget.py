@@ -1,4 +1,4 @@
-"""Records changed so that entries of another layout can hold them; what is lost is counted."""
+"""Change records so that another layout can store them, and count what is lost."""
 
 import struct
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _PRODUCER = {"producerId": -1, "producerEpoch": -1, "sequence": -1}
 
 @dataclass(frozen=True)
 class Changes:
-    """What is asked for.
+    """The requested conversion.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Changes:
     timestamp : int, optional
         LogAppendTime in ms for records that have no timestamp.
     transactions : Transactions, optional
-        Those of the partition, if they are to be dropped.
+        The transactions of the partition, if transactional records are to be dropped.
     """
 
     how: Settings
@@ -38,19 +38,19 @@ class Changes:
 
 
 def retarget(records: pa.RecordBatch, entry: Int64s, layout: Int64s, changes: Changes, lost: Losses) -> tuple[pa.RecordBatch, Any]:
-    """Records as the target can hold them, and the entries that they come from.
+    """Records as the target can store them, and the entries that they come from.
 
     Parameters
     ----------
     records : pa.RecordBatch
         Columns `pieces.COLUMNS`.
     entry : int64 array
-        Of each record: a number of the entry that it comes from.
+        For each record: the number of its entry in the source.
     layout : int64 array
-        Of each record: that entry's.
+        For each record: the layout of that entry.
     changes : Changes
     lost : Losses
-        Counts what is lost.
+        Losses are added to it.
     """
     held = holds(changes.how.layout, changes.how.magic)
     keep = _kept(records, layout, changes, held, lost)
@@ -68,7 +68,7 @@ def retarget(records: pa.RecordBatch, entry: Int64s, layout: Int64s, changes: Ch
 
 
 def _kept(records: pa.RecordBatch, layout: Int64s, changes: Changes, held: frozenset[str], lost: Losses) -> Any:
-    """Flags of the records that are kept at all."""
+    """Flags of the records that are kept."""
     control = np.asarray(records["isControl"])
     keep = np.ones(len(control), bool)
     if changes.transactions is not None:
@@ -146,7 +146,7 @@ def _values(columns: dict[str, pa.Array], layout: int, held: frozenset[str], los
 
 
 def _control_keys(columns: dict[str, pa.Array], layout: int) -> pa.Array:
-    """Keys in which control types have the numbers of the layout: COMMIT and ABORT are the other way round in the KIP-98 draft."""
+    """Keys with control types numbered as in the layout: the numbers of COMMIT and ABORT are swapped in the KIP-98 draft."""
     control = np.asarray(columns["isControl"])
     if not control.any():
         return columns["key"]

@@ -1,1 +1,1 @@
-"""What is wrong with an entry, in words, and what a read left out."""
+"""Errors that explain damaged entries, and lists of the damage that a read left out."""

@@ -1,4 +1,4 @@
-"""From a code in the batch table to an error that says what was expected and what was found."""
+"""From a code in the batch table to an error with the expected and the found value."""
 
 from kolumn.arrays import Bytes, Row
 from kolumn.cpu_fallback.machine.checksum import crc32, crc32c
@@ -57,7 +57,7 @@ def row_error(path: str, row: Row, expected: str | None, found: str) -> CorruptB
 
 
 def record_found(row: Row, payload: Bytes) -> str:
-    """What the records' bytes hold at the place that a row's code says is wrong."""
+    """Description of the records' bytes at the place of the fault in a row."""
     code, where, record = Code(int(row[table.CODE])), int(row[table.WHERE]), int(row[table.RECORD])
     end = len(payload)
     if code in (Code.RECORD_COUNT, Code.RECORDS_MISSING):

@@ -1,4 +1,4 @@
-"""What is known of damage, and what was found in a range."""
+"""Damage found in segments, and the trouble that interrupts a read."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,14 +17,14 @@ class Damage:
     ----------
     segment : str
     position, size : int
-        Bytes.
+        Position and number of its bytes.
     base_offset, last_offset : int, optional
-        As the damaged header has them, if they make sense.
+        Offsets from the damaged header, if they are credible.
     reason : str
     records_lost : int, optional
         None if it is not known.
     error : CorruptBatchError, optional
-        What a read with ``errors="raise"`` raises there.
+        The error that a read with ``errors="raise"`` raises there.
     """
 
     segment: str
@@ -39,18 +39,18 @@ class Damage:
 
 @dataclass
 class Skipped:
-    """What a read with ``errors="skip"`` left out. Give it to `kolumn.read` or `scan` as ``on_damage`` and look at it afterwards.
+    """Collects the damage that a read with ``errors="skip"`` leaves out. Pass it to `kolumn.read` or `scan` as ``on_damage``.
 
     Attributes
     ----------
     damage : list of Damage
-        Each damaged stretch, in the order in which it was met: the same rows as in the damage table of `kolumn.verify`.
+        Each damaged stretch, in the order of the read: the same rows as in the damage table of `kolumn.verify`.
     """
 
     damage: list[Damage] = field(default_factory=list)
 
     def __call__(self, piece: Damage) -> None:
-        """Note one damaged stretch."""
+        """Add one damaged stretch."""
         self.damage.append(piece)
 
     @property
@@ -65,7 +65,7 @@ class Skipped:
 
     @property
     def bytes(self) -> int:
-        """Bytes in them."""
+        """Bytes in all damaged stretches."""
         return sum(piece.size for piece in self.damage)
 
     @property
@@ -90,21 +90,21 @@ class Skipped:
 
 @dataclass
 class Trouble:
-    """The chain of entries can't be followed from ``position`` on.
+    """The chain of entries cannot be followed from ``position`` on.
 
     Attributes
     ----------
     position, floor : int
-        Where, and the last good offset before it.
+        The position, and the last intact offset before it.
     error : CorruptBatchError
     resume : int, optional
-        Where it goes on, if that is known already.
+        Where the chain continues, if that is already known.
     row : int64 array, optional
-        Of the damaged entry, where its header was read.
+        Row of the damaged entry, if its header was read.
     lost : tuple of int, optional
-        First and last offset that are lost, where neighbours or index files tell them.
+        First and last lost offset, if neighbours or index files show them.
     alone : bool
-        If ``resume`` is known: nothing else was lost with it.
+        Whether nothing else was lost with the entry, if ``resume`` is known.
     """
 
     position: int
@@ -116,7 +116,7 @@ class Trouble:
     alone: bool = True
 
     def damage(self, end: int) -> Damage:
-        """The damage, now that it is known to end at ``end``; an intact entry that begins before the damage leaves no bytes of it."""
+        """The damage up to ``end``. It has no bytes if an intact entry begins before the damage."""
         size = max(end - self.position, 0)
         if self.row is not None:
             return damage_of(self.row, self.error, size, self.floor, whole=self.resume is not None and self.alone)
@@ -128,7 +128,7 @@ class Trouble:
 
 
 def damage_of(row: Row, error: CorruptBatchError, size: int, floor: int, whole: bool = True) -> Damage:
-    """Damage of one entry from its row of the batch table; ``whole`` says that nothing else was lost with it."""
+    """Damage of one entry from its row of the batch table; ``whole`` means that nothing else was lost with it."""
     base, last, count = (int(row[column]) for column in (table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT))
     starts, ends = base != table.UNKNOWN, last != table.UNKNOWN
     base, last = base if starts else last, last if ends else base
@@ -153,6 +153,6 @@ def damage_of_fault(one: Range) -> Damage:
 
 
 def reason(error: CorruptBatchError) -> str:
-    """What is wrong, in a few words."""
+    """Short description of an error."""
     record = "" if error.record is None else f"record {error.record}: "
     return f"{record}{error.field}: expected {error.expected}" + (f", found {error.found}" if error.found else "")

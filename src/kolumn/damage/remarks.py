@@ -1,4 +1,4 @@
-"""What `kolumn.verify` remarks: facts that are not damage and that the reader should know."""
+"""Remarks of `kolumn.verify`: facts that are not damage, but that users should know."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ REMARKED = ("segment", "position", "offset", "value", "tombstone")
 
 
 class Kind(StrEnum):
-    """What a remark is about."""
+    """Kind of a remark."""
 
     OFFSET_GAP = "offset-gap"
-    """Offsets are absent between two segments, or before the first batch of one. Compaction, retention or a lost file can be why."""
+    """Offsets are absent between two segments, or before the first batch of one. Possible causes: compaction, retention, a lost file."""
     EMPTY_SEGMENT = "empty-segment"
-    """A rolled segment has no bytes, and no index file says that it had any. Compaction can be why."""
+    """A rolled segment has no bytes, and no index file shows that it had any. Compaction is a possible cause."""
     ENDS_EARLY = "ends-early"
-    """Files beside the active segment know of offsets that the log does not have. They may have been copied later than the log."""
+    """Files next to the active segment list offsets that the log does not have. They may have been copied later than the log."""
     ZERO_TAIL = "zero-tail"
     """A rolled segment has all its offsets, and zeros after them: it was allocated in advance and not trimmed."""
     COPIES = "copies"
@@ -40,14 +40,14 @@ class Remark:
     ----------
     segment : str
     position : int
-        Bytes: where in the segment.
+        Byte position in the segment.
     kind : Kind
     offset, last_offset : int, optional
-        The first and the last offset that it is about.
+        First and last offset that the remark concerns.
     remark : str
         What was found.
     evidence : str
-        What shows it.
+        What proves it, such as a file's name.
     """
 
     segment: str
@@ -81,7 +81,7 @@ def null_values(batch: pa.RecordBatch) -> pa.Table:
     rows = np.flatnonzero(np.asarray(pc.and_not(pc.is_null(batch["value"]), batch["tombstone"])))
     found = pa.Table.from_batches([batch.select(["segment", "position", "offset"])]).take(pa.array(rows)).to_pylist()
     text = "the record has no value and no tombstone bit"
-    evidence = "KIP-87 forbids to write it; readers of formats 0 and 1 take it for a tombstone"
+    evidence = "KIP-87 does not allow such records; readers of formats 0 and 1 take it for a tombstone"
     return remark_table(
         Remark(one["segment"], one["position"], Kind.NULL_VALUE, one["offset"], one["offset"], text, evidence) for one in found
     )

@@ -1,4 +1,4 @@
-"""The chain of entries in a chunk: which damaged entries leave it whole, and where it is lost."""
+"""The chain of entries in a chunk: after which damaged entries it continues, and where it is lost."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,7 +17,7 @@ from kolumn.source.segment_file import SegmentFile
 
 
 class Floor(Enum):
-    """What stands in for the last offset before a chunk."""
+    """Placeholder for the last offset before a chunk."""
 
     NOT_YET_KNOWN = "chunks before it are being decoded"
 
@@ -29,13 +29,13 @@ class Chain:
     Attributes
     ----------
     rows : int64 array of shape (n, `table.WIDTH`)
-        The entries up to where it is lost, damaged ones among them.
+        The entries up to the place where the chain is lost, including damaged ones.
     damage : list of Damage
-        Of the latter.
+        Damage of those entries.
     trouble : Trouble, optional
-        Where it is lost.
+        Where the chain is lost.
     undecided : bool
-        There is damage before the first intact entry, and what it means depends on the offsets before the chunk, which are not known yet.
+        There is damage before the first intact entry. It cannot be judged until the offsets before the chunk are known.
     """
 
     rows: Any
@@ -52,9 +52,9 @@ def chain_of(file: SegmentFile, chunk: Chunk, options: Options, floor: int | Flo
     file : SegmentFile
     chunk : Chunk
     options : Options
-        ``errors`` counts.
+        Only ``errors`` is used.
     floor : int or Floor
-        Last offset of the last intact entry before the chunk, -1 for none.
+        Last offset of the last intact entry before the chunk, -1 without one.
     """
     rows, damage = chunk.rows, list[Damage]()
     intact = np.flatnonzero(rows[:, table.CODE] == Code.OK)

@@ -1,4 +1,4 @@
-"""One chunk of entries: checksums, then what damage means for the chain, then columns."""
+"""Decoding one chunk of entries: checksums, then the effect of damage on the chain, then columns."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,14 +22,14 @@ from kolumn.plan.chunks import Chunk
 from kolumn.source.segment_file import SegmentFile
 
 STREAMED_BATCH = 16 << 20
-"""Larger batches are loaded first: the stream would hold their bytes twice."""
+"""Larger batches are loaded first: streaming would keep their bytes in memory twice."""
 
 
 def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options, floor: int | Floor, alone: bool) -> Decoded:
     """Check and decode the entries of a chunk; runs in any thread.
 
-    ``floor`` is the last offset of the last intact entry before the chunk, -1 for none. Unless the chunk is ``alone``, an entry that
-    takes more than its share of memory is left for later.
+    ``floor`` is the last offset of the last intact entry before the chunk, -1 without one. Unless the chunk is ``alone``, an entry
+    that needs more than its share of memory is left for later.
     """
     backend = opened(options.backend)
     if chunk.is_unread and backend is HostChunk and int(chunk.rows[:, table.SIZE].max()) <= STREAMED_BATCH:
@@ -90,7 +90,7 @@ def _by(backend: Any, file: SegmentFile, chunk: Chunk, options: Options, floor: 
 
 
 def _cut(chunk: Chunk, good: Rows, position: int, result: Decoded) -> Any:
-    """Leave what begins at ``position`` or after it for later; the intact entries before it."""
+    """Leave entries at ``position`` and after it for later; returns the intact entries before it."""
     result.rest = chunk.after(int(np.searchsorted(chunk.rows[:, table.POSITION], position)))
     result.damage = [damage for damage in result.damage if damage.position < position]
     result.trouble = None
@@ -98,7 +98,7 @@ def _cut(chunk: Chunk, good: Rows, position: int, result: Decoded) -> Any:
 
 
 def _set_damage(errors: dict[int, Any], options: Options, result: Decoded) -> None:
-    """Entries with a right checksum and wrong contents: the chain holds, they alone are lost."""
+    """Record damage of entries with a right checksum and wrong contents: the chain continues, only these entries are lost."""
     if options.errors == "raise":
         position = min(errors)
         result.trouble = Trouble(position, -1, errors[position][0])

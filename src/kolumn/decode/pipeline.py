@@ -1,4 +1,4 @@
-"""The pipeline: ranges of segments in, Arrow record batches out, in order, with a bounded number of chunks under way."""
+"""The pipeline: ranges of segments in, Arrow record batches out, in order, with a bounded number of chunks in progress."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -35,28 +35,28 @@ def scan_ranges(
     Parameters
     ----------
     ranges : iterable of Range
-        Small ones are decoded side by side, large ones chunk by chunk.
+        Small ranges are decoded in parallel, large ones chunk by chunk.
     options : Options
     damage : callable, optional
-        Is given every piece of damage that ``errors="skip"`` leaves out.
+        Called with every damaged part that ``errors="skip"`` leaves out.
     tally : callable, optional
-        Is given each range and what was found in it, when it is done.
+        Called with each range and its tally, when the range is done.
 
     Raises
     ------
     MissingError
-        At the call: a GPU was asked for, and there is none.
+        A GPU was requested, and there is none. Raised by the call itself.
     CorruptBatchError
-        Damage, with ``errors="raise"``; everything before it has been given by then.
+        An entry is damaged, with ``errors="raise"``. All records before it have been yielded.
     NoMemoryError
-        There is no memory for a chunk of entries. (For what a single one inflates to: LimitError.)
+        There is no memory for a chunk of entries. (If a single entry decompresses to too much, LimitError is reported.)
     """
     require(options.backend)
     return _within_memory(_scan(iter(ranges), options, damage, tally))
 
 
 def _within_memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Name what to do where there is no memory for a chunk, or for a thread."""
+    """Replace an error about missing memory for a chunk or a thread by one that tells the user what to change."""
     try:
         yield from batches
     except (MemoryError, RuntimeError) as error:
@@ -98,12 +98,12 @@ def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, ta
 
 
 def _begin(one: Range, found: Tally, options: Options) -> _Begun:
-    """Decode a range as far as its share of memory goes, and what decodes the rest when nothing before it is left."""
+    """Decode a range up to its share of memory. Returns its batches, and an iterator that decodes the rest later."""
     source = _range(one, options, None, found)
     batches, size = [], 0
     for batch in source:
         batches.append(batch)
-        # What is on a GPU takes nothing here.
+        # Batches on a GPU take no host memory.
         size += getattr(batch, "nbytes", 0)
         if size >= options.inflated_bytes:
             return batches, source
@@ -126,7 +126,7 @@ def _report(one: Range, found: Tally, damage: OnDamage | None, tally: OnTally | 
 
 
 def _range(one: Range, options: Options, pool: ThreadPoolExecutor | None, found: Tally) -> Iterator[pa.RecordBatch]:
-    """Decode one range, start to end, going on behind damage where the options say so."""
+    """Decode one range from start to end, continuing after damage if the options allow it."""
     if one.fault is not None:
         if options.errors == "raise":
             raise one.fault
@@ -136,7 +136,7 @@ def _range(one: Range, options: Options, pool: ThreadPoolExecutor | None, found:
         options = options.within(one.first, one.behind)
     inner, transactions = to_decode(options, one.transactions), one.transactions
     if isinstance(options, ResidentOptions):
-        # Settled where the columns are.
+        # These are settled on the GPU, where the columns are.
         inner, transactions = options.of_partition(transactions), None
     with SegmentFile(one.segment) as file:
 
@@ -163,13 +163,13 @@ def _settled(
 def _until_trouble(
     file: SegmentFile, one: Range, options: Options, pool: ThreadPoolExecutor | None, found: Tally
 ) -> Generator[pa.RecordBatch, None, Trouble | None]:
-    """Decode up to the end or to where the chain of entries is lost."""
+    """Decode up to the end or to the place where the chain of entries is lost."""
     floor = one.floor
     streamed, ahead = _reads_itself(options), pool is not None or choose(options.backend) == "gpu"
     plan = chunks(file, one.start, one.end, options.chunk_bytes, streamed=streamed, ahead=ahead, check_crcs=options.check_crcs)
 
     def work(chunk: Chunk) -> Decoded:
-        # With threads a chunk is begun before those in front of it are done.
+        # With threads, a chunk is started before the chunks in front of it are done.
         return decode_chunk(file, chunk, options, Floor.NOT_YET_KNOWN if pool else floor, pool is None)
 
     in_order = _one_by_one(plan, work) if pool is None else _ahead(plan, work, pool, options.threads)
@@ -200,7 +200,7 @@ def _until_trouble(
 
 
 def _reads_itself(options: Options) -> bool:
-    """Whether the backend reads runs of format 2 batches in a way of its own."""
+    """Whether the backend reads runs of format 2 batches from the file itself."""
     if choose(options.backend) == "cpu":
         return "headers" not in options.columns
     from kolumn.kernels.machine.device import runtime
@@ -214,7 +214,7 @@ _InOrder = Generator[tuple[Chunk, Decoded], None, Stop]
 
 
 def _one_by_one(plan: _Plan, work: _Work) -> _InOrder:
-    """Decode chunks in this thread; the plan goes on where the decoder got to."""
+    """Decode chunks in this thread; the plan continues where the decoder stopped."""
     reached: int | None = None
 
     def done(chunk: Chunk) -> tuple[Chunk, Decoded]:
@@ -229,12 +229,12 @@ def _one_by_one(plan: _Plan, work: _Work) -> _InOrder:
         except StopIteration as end:
             stop: Stop = end.value
             return stop
-        # By no name of this frame, which would keep the batches after the caller has passed them on.
+        # Without a local variable, which would keep the batches alive after the caller has passed them on.
         yield done(chunk)
 
 
 def _ahead(plan: _Plan, work: _Work, pool: ThreadPoolExecutor, threads: int) -> _InOrder:
-    """Decode chunks side by side; the plan goes ahead of their decoders."""
+    """Decode chunks in parallel; the plan runs ahead of their decoders."""
     pending: deque[tuple[Chunk, Future[Decoded]]] = deque()
 
     def first() -> tuple[Chunk, Decoded]:

@@ -1,4 +1,4 @@
-"""What decoding returns: of one chunk, and of a range."""
+"""Results of decoding: of one chunk, and of a range."""
 
 from dataclasses import dataclass, field
 
@@ -11,28 +11,28 @@ from kolumn.plan.chunks import Chunk
 
 @dataclass
 class Decoded:
-    """What a chunk gave.
+    """Result of decoding a chunk.
 
     Attributes
     ----------
     reached : int
-        Position after the last entry of the chunk, those that the decoder found itself too: there the plan goes on.
+        Position after the last entry of the chunk, including entries that the decoder found itself. The plan continues there.
     batches : list of pa.RecordBatch
-        Or of `kernels.table.DeviceTable`.
+        Or of `kernels.columns.table.DeviceTable`.
     damage : list of Damage
-        Entries that were left out; the chain of entries goes on behind each.
+        Entries that were left out; the chain of entries continues after each.
     trouble : Trouble, optional
         Why decoding ended before the chunk did.
     last_offset : int
-        Of the last intact entry, -1 without one. (Not the largest: offsets are not under the CRC.)
+        Last offset of the last intact entry, -1 without one. (It need not be the largest: offsets are not under the CRC.)
     undecided : bool
-        Nothing was decoded: there is damage before the first intact entry, and what it means depends on the offsets before the chunk.
+        Nothing was decoded: there is damage before the first intact entry, which cannot be judged without the offsets before the chunk.
     intact, records, valid_bytes : int
-        Intact entries, the records in those that were decoded, and the bytes of the former.
+        Number of intact entries, of records in the decoded ones, and of bytes of the intact entries.
     inflated_by_cpu : int
-        Payloads that the codecs of the CPU inflated for a GPU.
+        Payloads that were decompressed on the CPU for a GPU.
     rest : Chunk, optional
-        Entries that are left, since those before took the chunk's share of memory.
+        Entries that are left for later, since those before them used the chunk's share of memory.
     """
 
     reached: int
@@ -50,19 +50,19 @@ class Decoded:
 
 @dataclass
 class Tally:
-    """What was found in a range.
+    """Counts, damage and remarks of a range.
 
     Attributes
     ----------
     batches, records : int
-        Intact ones.
+        Intact batches, and their records.
     valid_bytes : int
         Bytes of intact entries.
     tail : str, optional
         "truncated" or "zeros": normal states of an active segment.
     tail_bytes : int
     inflated_by_cpu : int
-        Payloads that the codecs of the CPU inflated for a GPU.
+        Payloads that were decompressed on the CPU for a GPU.
     damage : list of Damage
     remarks : list of Remark
     """
@@ -77,7 +77,7 @@ class Tally:
     remarks: list[Remark] = field(default_factory=list)
 
     def add(self, decoded: Decoded) -> None:
-        """Count a decoded chunk in."""
+        """Add the counts and the damage of a decoded chunk."""
         self.batches += decoded.intact
         self.records += decoded.records
         self.valid_bytes += decoded.valid_bytes

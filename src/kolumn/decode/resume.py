@@ -1,4 +1,4 @@
-"""The way on after damage, for all that reads a range entry by entry."""
+"""Continuing after damage, for all readers that read a range entry by entry."""
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
@@ -16,18 +16,18 @@ _Item = TypeVar("_Item")
 def resumed(
     file: SegmentFile, one: Range, errors: str, found: Tally, until_trouble: Callable[[Range], Generator[_Item, None, Trouble | None]]
 ) -> Iterator[_Item]:
-    """Read a range, and go on after damage where the options say so.
+    """Read a range, and continue after damage if ``errors`` allows it.
 
     Parameters
     ----------
     file : SegmentFile
     one : Range
     errors : str
-        "raise" ends it at the first trouble.
+        "raise" ends the read at the first trouble.
     found : Tally
-        Gets the damage.
+        The damage is added to it.
     until_trouble : callable
-        Reads what is left of the range, up to its end or to where the chain of entries is lost, and returns the trouble.
+        Reads the rest of the range, up to its end or to the place where the chain of entries is lost, and returns the trouble.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def resumed(
         try:
             following = go_on(file, trouble, one.end, errors, found)
         finally:
-            # An error's traceback has this frame: it would keep what was read in memory until a collection.
+            # An error's traceback references this frame, which would keep the data read in memory until a garbage collection.
             del trouble
         if following is None:
             return

@@ -1,8 +1,8 @@
-"""What the end of a segment means: the end, the tail of an active segment, or damage.
+"""What the end of a segment is: a normal end, the tail of an active segment, or damage.
 
-A segment is rolled if another one follows it in its directory. Then it has all offsets below the next one's base offset, but for those
-that compaction or transactions took away, and nothing half written. Index files beside the log tell how far it went: where they know
-of offsets that the log does not have, bytes are missing.
+A segment is rolled if another one follows it in its directory. Then it has all offsets below the next one's base offset, except those
+that compaction or transactions removed, and no incomplete entry. Index files next to the log show how far it once went: if they list
+offsets that the log does not have, bytes are missing.
 """
 
 from dataclasses import replace
@@ -24,16 +24,16 @@ from kolumn.source.segments import Segment
 
 
 def at_stop(file: SegmentFile, stop: Stop, floor: int, found: Tally) -> Trouble | None:
-    """What it means that the chain of entries ended where it did.
+    """Decide whether the end of the chain of entries is the normal end of the segment.
 
     Parameters
     ----------
     file : SegmentFile
     stop : Stop
     floor : int
-        Last offset before it.
+        Last offset before the end.
     found : Tally
-        Gets the tail and the remarks.
+        The tail and the remarks are added to it.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def at_stop(file: SegmentFile, stop: Stop, floor: int, found: Tally) -> Trouble 
     if stop.code == Code.OK and stop.position < file.size:
         return None
     if _damaged_at(stop.position, found):
-        # Damage that is reported already explains the offsets that its header claims, or all of them.
+        # Damage that is already reported explains the offsets in its header. If it has none, it explains all.
         claimed = found.damage[-1].last_offset
         if claimed is None and stop.code == Code.OK:
             return None
@@ -56,15 +56,15 @@ def at_stop(file: SegmentFile, stop: Stop, floor: int, found: Tally) -> Trouble 
 
 
 def go_on(file: SegmentFile, trouble: Trouble | None, end: int, errors: str, found: Tally) -> tuple[int, int] | None:
-    """Where to go on after trouble, noting the damage.
+    """Find where to continue after trouble, and report the damage.
 
     Parameters
     ----------
     file : SegmentFile
     trouble : Trouble, optional
-        None where there was none.
+        None if there was no trouble.
     end : int
-        Where what is read ends.
+        Position where the read ends.
     errors : str
     found : Tally
         Gets the damage.
@@ -72,12 +72,12 @@ def go_on(file: SegmentFile, trouble: Trouble | None, end: int, errors: str, fou
     Returns
     -------
     tuple of int, or None
-        Position, and the last offset before it; None where nothing is left to read.
+        Position, and the last offset before it; None if nothing is left to read.
 
     Raises
     ------
     CorruptBatchError
-        The trouble's, with ``errors="raise"``.
+        The error of the trouble, with ``errors="raise"``.
     """
     trouble = _no_segment(file, trouble)
     if trouble is None:
@@ -86,7 +86,7 @@ def go_on(file: SegmentFile, trouble: Trouble | None, end: int, errors: str, fou
         try:
             raise trouble.error
         finally:
-            # The error's traceback has this frame: it would keep what was read in memory until a collection.
+            # The error's traceback references this frame, which would keep the data read in memory until a garbage collection.
             del trouble
     following = trouble.resume
     if following is None:
@@ -97,7 +97,7 @@ def go_on(file: SegmentFile, trouble: Trouble | None, end: int, errors: str, fou
 
 
 def _no_segment(file: SegmentFile, trouble: Trouble | None) -> Trouble | None:
-    """The trouble at the very beginning of a file, which may be no segment at all: then nothing intact follows either."""
+    """The trouble at the very beginning of a file. If the file is not a segment and no intact entry follows, the trouble reports that."""
     if trouble is None or trouble.position or trouble.error.code == Code.NOT_A_SEGMENT:
         return trouble
     foreign = _foreign(file, 0, trouble.floor)
@@ -110,13 +110,13 @@ def _no_segment(file: SegmentFile, trouble: Trouble | None) -> Trouble | None:
 
 
 def _foreign(file: SegmentFile, position: int, floor: int) -> Trouble | None:
-    """The trouble of a file in which nothing intact was found up to a position, if that is its beginning and no entry's."""
+    """The trouble of a file that is not a segment; None unless ``position`` is 0 and the file looks like something else."""
     what = looks_like(file) if position == 0 else None
     return None if what is None else Trouble(0, floor, not_a_segment(file.path, file.size, what), resume=file.size)
 
 
 def _damaged_at(position: int, found: Tally) -> bool:
-    """Whether the last thing before ``position`` is damage that is reported already."""
+    """Whether damage that ends directly before ``position`` is already reported."""
     return bool(found.damage) and found.damage[-1].position + found.damage[-1].size >= position
 
 
@@ -134,10 +134,10 @@ def _base_offset(head: Bytes) -> int:
 
 
 def _truncated(file: SegmentFile, stop: Stop, floor: int, found: Tally) -> Trouble | None:
-    """The last entry ends after the file does, or fewer bytes are left than an entry has."""
+    """Judge a last entry that ends after the end of the file, or of which fewer bytes are left than an entry's minimum."""
     rolled, left = _is_rolled(file.segment), file.size - stop.position
     if left > entry.PREFIX:
-        # An active segment normally ends like this, so there one intact entry inside it is not enough.
+        # An active segment normally ends like this, so one intact entry inside the incomplete one proves nothing there.
         following = Search(file).next_entry(stop.position, floor, truncated=not rolled)
         if following is not None:
             return _bad_length(file, stop, floor, following)
@@ -160,17 +160,17 @@ def _truncated(file: SegmentFile, stop: Stop, floor: int, found: Tally) -> Troub
 
 
 def _zeros(file: SegmentFile, position: int, floor: int, found: Tally) -> Trouble | None:
-    """Zeros up to the end: room that was allocated in advance, or bytes that were overwritten."""
+    """Judge zeros up to the end of the file: space that was allocated in advance, or bytes that were overwritten."""
     left = file.size - position
     if (foreign := _foreign(file, position, floor)) is not None:
         return foreign
     if not _is_rolled(file.segment):
         reach = reach_of(file.segment, floor, file.size)
-        # Read again: a broker may have appended since, and then to the index.
+        # The bytes are read again: meanwhile a broker may have appended to the log, and then to the index.
         if reach is None or reach.offset <= floor or file.read(position, min(position + entry.PREFIX, file.size)).any():
             found.tail, found.tail_bytes = "zeros", left
             return None
-        expected, lost = f"entries up to offset {reach.offset} at least, as {reach.name} says", (floor + 1, reach.offset)
+        expected, lost = f"entries up to offset {reach.offset} at least, according to {reach.name}", (floor + 1, reach.offset)
     else:
         between = _up_to_next(file, floor)
         if between is None:
@@ -184,7 +184,7 @@ def _zeros(file: SegmentFile, position: int, floor: int, found: Tally) -> Troubl
 
 
 def _whole(file: SegmentFile, position: int, floor: int, found: Tally) -> Trouble | None:
-    """The last entry ends where the file does."""
+    """Judge a last entry that ends at the end of the file."""
     segment = file.segment
     if segment.base_offset is None or not layouts.FORMATS[file.format].as_shipped:
         return None
@@ -205,7 +205,7 @@ def _whole(file: SegmentFile, position: int, floor: int, found: Tally) -> Troubl
             file.path,
             position,
             Code.SEGMENT_END,
-            expected=f"entries up to offset {max(reach.offset, floor + 1)} at least, as {reach.name} says",
+            expected=f"entries up to offset {max(reach.offset, floor + 1)} at least, according to {reach.name}",
             found=f"the end of the file after offset {floor}" if file.size else "an empty file",
         )
         return Trouble(position, floor, error, file.size, lost=lost)
@@ -214,13 +214,13 @@ def _whole(file: SegmentFile, position: int, floor: int, found: Tally) -> Troubl
 
 
 def absent_after(file: SegmentFile, floor: int) -> Trouble | None:
-    """Whether offsets after a segment's last entry are proved to be absent, by index files; the trouble says which and by what."""
+    """The trouble if index files prove that offsets after a segment's last entry are missing; it names the offsets and the file."""
     trouble = _whole(file, file.size, floor, Tally())
     return trouble if trouble is not None and trouble.error.code in (Code.SEGMENT_END, Code.SEGMENT_MISSING) else None
 
 
 def _gap(file: SegmentFile, position: int, lost: tuple[int, int]) -> Remark:
-    evidence = f"{storage.base_name(file.path)} ends with offset {lost[0] - 1}, {_next(file)} follows, no index file knows of more"
+    evidence = f"{storage.base_name(file.path)} ends with offset {lost[0] - 1}, {_next(file)} follows, no index file lists a later offset"
     if file.size == 0:
         text = f"the segment is rolled and empty: {_absent(*lost)}"
         return Remark(file.path, 0, Kind.EMPTY_SEGMENT, *lost, text, f"{_next(file)} follows, and no index file has an entry")
@@ -228,31 +228,31 @@ def _gap(file: SegmentFile, position: int, lost: tuple[int, int]) -> Remark:
 
 
 def _active(file: SegmentFile, position: int, floor: int, found: Tally) -> None:
-    """Whether files beside the last segment know of more than it has; they may have been copied after it, so this is a remark."""
+    """Remark if files next to the last segment list offsets that it lacks. It is not damage: they may have been copied after the log."""
     segment = file.segment
     if segment.base_offset is None or not segment.path.endswith(".log"):
         return
     reach = reach_of(segment, floor, file.size)
     if reach is None or reach.offset <= floor or _has_grown(segment):
         return
-    text = f"offsets {floor + 1} to {reach.offset} at least are not there"
+    text = f"offsets {floor + 1} to at least {reach.offset} are absent"
     evidence = f"{reach.name} lists offset {reach.offset}; it may have been copied after the log"
     found.remarks.append(Remark(file.path, position, Kind.ENDS_EARLY, floor + 1, reach.offset, text, evidence))
 
 
 def _is_rolled(segment: Segment) -> bool:
-    """Whether another segment follows this one, and it is still as long as when it was found: a listing is not made in one moment."""
+    """Whether another segment follows this one, and its size is the one of the listing: a listing is not an atomic snapshot."""
     return segment.following is not None and not _has_grown(segment)
 
 
 def _has_grown(segment: Segment) -> bool:
-    """Whether a broker appended to a segment since it was found: index entries are newer than our look at the log then."""
+    """Whether a broker has appended to a segment since it was listed: then index entries are newer than the bytes that were read."""
     now = storage.look(segment.path)
     return now is None or now.size != segment.size
 
 
 def _too_far(file: SegmentFile, floor: int) -> Trouble:
-    """Offsets that the next segment has as well: a file under a wrong name, or a base offset that is damaged."""
+    """The trouble of a segment with offsets that the next segment also has: a file has a wrong name, or a base offset is damaged."""
     following = file.segment.following
     assert following is not None
     position, base = file.size, None
@@ -279,16 +279,16 @@ def compare_start(file: SegmentFile, row: Row, errors: str, found: Tally) -> Non
     ----------
     file : SegmentFile
     row : int64 array of `table.WIDTH`
-        Of the batch table. Nothing is compared unless it is the first entry and its checksum is right.
+        Row of the batch table. Nothing is compared unless it is the first entry and its checksum is right.
     errors : str
-        With "skip" a wrong offset becomes damage of no bytes: the records are given all the same.
+        With "skip" a wrong offset is reported as damage of no bytes: the records are still returned.
     found : Tally
-        Gets the damage and the remarks.
+        The damage and the remarks are added to it.
 
     Raises
     ------
     CorruptBatchError
-        The entry may not have these offsets, with "raise".
+        With "raise": the entry has offsets that it cannot have.
     """
     if row[table.POSITION] or row[table.CODE] != Code.OK:
         return
@@ -311,10 +311,10 @@ def _at_start(file: SegmentFile, row: Row, found: Tally) -> CorruptBatchError | 
     if named is None or not layouts.FORMATS[file.format].as_shipped or not segment.path.endswith((".log", ".swap")):
         return None
     if lowest < named:
-        expected = f"offsets from {named} on, as the name of the file says"
+        expected = f"offsets from {named} on, according to the name of the file"
         return CorruptBatchError(file.path, 0, Code.OFFSET_ORDER, base_offset=lowest, expected=expected, found=str(lowest))
     if base != table.UNKNOWN and base > named:
-        evidence = f"the name of the file says {named}, its first batch begins with offset {base}"
+        evidence = f"the name of the file contains {named}, its first batch begins with offset {base}"
         found.remarks.append(Remark(file.path, 0, Kind.OFFSET_GAP, named, base - 1, _absent(named, base - 1), evidence))
     if segment.preceding is None and named > 0 and not segment.orphans and (begun := first_epoch(segment)) is not None and begun < named:
         evidence = f"leader-epoch-checkpoint has an epoch that begins with offset {begun}; retention and deleted records look the same"
@@ -323,7 +323,7 @@ def _at_start(file: SegmentFile, row: Row, found: Tally) -> CorruptBatchError | 
 
 
 def _absent(first: int, last: int) -> str:
-    return f"offset {first} is not there" if first == last else f"offsets {first} to {last} are not there"
+    return f"offset {first} is absent" if first == last else f"offsets {first} to {last} are absent"
 
 
 def _missing(file: SegmentFile, position: int, floor: int, gone: Segment, reach: Reach) -> Trouble:

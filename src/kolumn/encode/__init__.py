@@ -1,4 +1,4 @@
-"""The way back: columns become segments.
+"""Encoding: columns become segments.
 
-`table` takes an Arrow table apart, `batches` makes entries of it, `compress` has the codecs, `segments` the files.
+`table` converts an Arrow table to arrays, `batches` encodes entries, `compress` contains the codecs, `segments` writes the files.
 """

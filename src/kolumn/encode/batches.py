@@ -16,7 +16,7 @@ def _skip(how: Settings) -> int:
 
 
 def group(given: Input, how: Settings, last: bool) -> Groups:
-    """Say which records share a batch; see `entries.whole`."""
+    """Decide which records share a batch; see `entries.whole`."""
     records = given.records
     body, first, size = np.empty(records.rows, np.int32), np.empty(records.rows, np.int64), np.empty(records.rows, np.int64)
     count = split(records, _skip(how), cuts(given), how.batch_bytes, how.batch_records, body.ctypes.data, first, size)
@@ -24,7 +24,7 @@ def group(given: Input, how: Settings, last: bool) -> Groups:
 
 
 def regroup(given: Input, first: Int64s, rows: Rows, how: Settings) -> Groups:
-    """Batches that are given, with what their headers shall say."""
+    """Groups for given batches: the first row of each, and the header fields as rows of the batch table."""
     stop = given.records.rows
     body, size = np.empty(stop, np.int32), np.empty(len(first), np.int64)
     measure(given.records, _skip(how), first, stop, rows, body.ctypes.data, size)
@@ -37,7 +37,7 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
     Raises
     ------
     ArgumentError
-        A record that no batch can hold.
+        A record is too large for a batch.
     """
     laid = lay_out(groups, _headers(groups.rows, groups.size))
     to = laid.data.ctypes.data + laid.at

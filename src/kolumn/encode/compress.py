@@ -1,4 +1,4 @@
-"""Payloads compressed and framed as Kafka's Java producer does it."""
+"""Payloads compressed and framed like those of Kafka's Java producer."""
 
 import gzip
 import struct
@@ -19,7 +19,7 @@ _LZ4_BLOCK = 64 << 10
 _LZ4_STORED = 1 << 31
 
 _LEVELS = {GZIP: (-1, 0, 9), ZSTD: (3, -131072, 22)}
-"""Default, lowest and highest level, where a codec has levels."""
+"""Default, lowest and highest level of each codec that has levels."""
 
 
 def codec_of(name: str) -> int:
@@ -28,7 +28,7 @@ def codec_of(name: str) -> int:
     Raises
     ------
     ArgumentError
-        There is none of that name.
+        There is no codec of that name.
     """
     if name not in NAMES:
         raise ArgumentError(f"codec={name!r}: expected one of {', '.join(NAMES)}")
@@ -41,7 +41,7 @@ def level_of(codec: int, level: int | None) -> int:
     Raises
     ------
     ArgumentError
-        The codec has no levels, or not this one.
+        The codec has no levels, or does not have this one.
     """
     default, low, high = _LEVELS.get(codec, (-1, 0, -1))
     if level is None:
@@ -53,17 +53,17 @@ def level_of(codec: int, level: int | None) -> int:
 
 
 def compress(codec: int, data: memoryview, level: int, magic: int = 2) -> bytes:
-    """A payload as the codec's framing has it.
+    """Compress a payload, in the codec's framing.
 
     Parameters
     ----------
     codec : int
-        Of `kolumn.codecs`.
+        Id of the codec, as in `kolumn.codecs`.
     data : memoryview
     level : int
-        Of `level_of`.
+        Result of `level_of`.
     magic : int
-        The header checksum of lz4 frames covers the frame's magic number too in format 0 (KAFKA-3160).
+        Message format. In format 0 the header checksum of lz4 frames covers the frame's magic number too (KAFKA-3160).
     """
     return _COMPRESSED[codec](data, level, magic)
 
@@ -86,7 +86,7 @@ def _xerial(data: memoryview, level: int, magic: int) -> bytes:
 
 
 def _lz4(data: memoryview, level: int, magic: int) -> bytes:
-    """A frame of independent blocks of 64 KiB without checksums but the header's (``Lz4BlockOutputStream``)."""
+    """A frame of independent blocks of 64 KiB; only the header has a checksum (``Lz4BlockOutputStream``)."""
     head = struct.pack("<IBB", _LZ4_MAGIC, 0x60, 0x40)
     covered = head if magic == 0 else head[4:]
     parts = [head, bytes([xxh32(covered, 0, len(covered)) >> 8 & 0xFF])]

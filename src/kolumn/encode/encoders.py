@@ -1,6 +1,6 @@
-"""Which file encodes which layout.
+"""Which module encodes which layout.
 
-Each has three functions: ``group`` says which rows share an entry, ``regroup`` takes entries that are given, ``put`` writes them.
+Each has three functions: ``group`` decides which rows share an entry, ``regroup`` keeps given entries, ``put`` writes them.
 """
 
 from types import ModuleType
@@ -19,28 +19,28 @@ _FILES: dict[int, ModuleType] = {
 
 
 def encoder(layout: int) -> ModuleType:
-    """The file that encodes a layout."""
+    """The module that encodes a layout."""
     return _FILES[layout]
 
 
 def encode(given: Input, how: Settings, last: bool) -> tuple[Encoded, int]:
-    """Encode what makes whole entries.
+    """Encode the rows that make complete entries.
 
     Parameters
     ----------
     last : bool
-        Whether no rows follow; if some do, the last entry waits for them.
+        Whether no rows follow. If more rows follow, the last entry is left for the next call.
 
     Returns
     -------
     encoded : Encoded
     done : int
-        How many of the rows are in it.
+        How many of the rows are encoded.
 
     Raises
     ------
     ArgumentError
-        What the layout can't hold.
+        The layout cannot store a record.
     """
     file = encoder(how.layout)
     groups = file.group(given, how, last)

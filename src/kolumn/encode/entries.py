@@ -1,4 +1,4 @@
-"""What every format's encoder shares: which rows may share an entry, its row of the batch table, its compressed payload."""
+"""Shared by the encoders of all formats: which rows may share an entry, rows of the batch table, compressed payloads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,9 +31,9 @@ _FIELDS = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How to encode; attributes as parameters of `kolumn.write`, with the codec's id and the layout of entries.
+    """How to encode. Attributes are those of `kolumn.write`, with the codec's id and the layout of entries.
 
-    ``magic`` is that of the layout, ``format`` and ``layout`` are of `formats.layouts`; ``level`` is None for the default.
+    ``magic`` is that of the layout, ``format`` and ``layout`` are numbers of `formats.layouts`; ``level`` is None for the default.
     """
 
     format: int
@@ -47,13 +47,13 @@ class Settings:
 
 @dataclass
 class Encoded:
-    """Entries, one behind the other.
+    """Encoded entries, one after the other.
 
     Attributes
     ----------
     data : uint8 array
     rows : int64 array of shape (n, `table.WIDTH`)
-        Positions count in ``data``.
+        Batch table; positions are indices into ``data``.
     """
 
     data: Any
@@ -67,13 +67,13 @@ class Groups:
     Attributes
     ----------
     first, size : int64 arrays
-        First row of each entry, and the bytes of its records before a codec gets them.
+        First row of each entry, and the bytes of its records before compression.
     stop : int
-        The row behind the last.
+        The row after the last.
     rows : int64 array of shape (n, `table.WIDTH`)
-        What the headers say, `table.CODEC` too.
+        Header fields, including `table.CODEC`.
     body : int32 array
-        Sizes of the records, where the layout needs them.
+        Sizes of the records, if the layout needs them.
     """
 
     first: Any
@@ -85,14 +85,14 @@ class Groups:
 
 @dataclass
 class Layout:
-    """Where the records of entries are written, before a codec gets them.
+    """Memory in which the records of entries are written, before compression.
 
     Attributes
     ----------
     data : uint8 array
-        Padded.
+        Ends with padding.
     at, size : int64 arrays
-        Of each payload: where in ``data``, and its bytes. Without a codec the header's bytes lie in front.
+        Index of each payload in ``data``, and its bytes. Without a codec, room for the header precedes the payload.
     """
 
     data: Any
@@ -105,7 +105,7 @@ HeaderSizes = Callable[[Any, Any], Any]
 
 
 def cuts(given: Input) -> Any:
-    """Flags of the rows where the fields that an entry has once change, or can't go on."""
+    """Flags of the rows that must begin an entry, since a field that an entry stores once changes or does not continue."""
     rows = given.records.rows
     cut = np.zeros(rows, np.bool_) if given.cut is None else given.cut.copy()
     if rows < 2:
@@ -113,7 +113,7 @@ def cuts(given: Input) -> Any:
     numbers = given.numbers
     for values in (numbers[name] for name in _SAME if name in numbers):
         cut[1:] |= values[1:] != values[:-1]
-    # With LogAppendTime all records of a batch have its one timestamp, and a control batch has one record.
+    # With LogAppendTime all records of a batch have the batch's timestamp. A control batch has one record.
     if "timestampType" in numbers and numbers["timestampType"].any():
         cut[1:] |= (numbers["timestampType"][1:] == table.LOG_APPEND_TIME) & (given.timestamp[1:] != given.timestamp[:-1])
     if "isControl" in numbers:
@@ -128,7 +128,7 @@ def cuts(given: Input) -> Any:
 
 
 def whole(given: Input, how: Settings, first: Int64s, size: Int64s, count: int, last: bool, body: Any = None) -> Groups:
-    """The first ``count`` entries as far as they are complete: unless ``last``, the last one waits for more rows."""
+    """The complete ones of the first ``count`` entries: unless ``last``, the last entry is left out, since it may get more rows."""
     stop = given.records.rows
     if not last and count:
         count, stop = count - 1, int(first[count - 1])
@@ -137,12 +137,12 @@ def whole(given: Input, how: Settings, first: Int64s, size: Int64s, count: int, 
 
 
 def lay_out(groups: Groups, headers: Int64s) -> Layout:
-    """Room for the payloads of entries with headers of given sizes.
+    """Allocate memory for the payloads of entries with headers of given sizes.
 
     Raises
     ------
     ArgumentError
-        One is larger than an entry may be.
+        An entry would be larger than 2 GiB.
     """
     size = groups.size
     if len(size) and int((size + headers).max()) > _LARGEST_ENTRY - PAD:
@@ -153,7 +153,7 @@ def lay_out(groups: Groups, headers: Int64s) -> Layout:
 
 
 def place(laid: Layout, rows: Rows, header_sizes: HeaderSizes, how: Settings) -> Encoded:
-    """Payloads, compressed where they have a codec, at their places behind headers that are yet to be written."""
+    """Compress payloads that have a codec and lay out the entries; header bytes are left for the caller to write."""
     data, size = laid.data, laid.size
     codecs = rows[:, table.CODEC]
     if codecs.any():
@@ -186,6 +186,6 @@ def batch_rows(given: Input, first: Int64s, stop: int, how: Settings) -> Any:
     rows[:, table.MAX_TIMESTAMP] = np.maximum.reduceat(given.timestamp[:stop], first)
     for name, column in _FIELDS.items():
         rows[:, column] = given.numbers[name][first] if name in given.numbers else ABSENT[name]
-    # Brokers write control batches without a codec, whatever the topic's is.
+    # Brokers write control batches without a codec, even if the topic has one.
     rows[rows[:, table.CONTROL] == 1, table.CODEC] = NONE
     return rows

@@ -1,4 +1,4 @@
-"""Rows become messages of formats 0 and 1 and of KIP-87: one entry each, or with a codec as wrappers around sets of them."""
+"""Rows become messages of formats 0 and 1 and of KIP-87: each is one entry, or with a codec several are in a wrapper."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ from kolumn.formats import kip87, layouts, legacy, table
 
 
 def group(given: Input, how: Settings, last: bool) -> Groups:
-    """Say which records share a wrapper; see `entries.whole`.
+    """Decide which records share a wrapper; see `entries.whole`.
 
     Raises
     ------
     ArgumentError
-        What these formats can't hold: zstd, headers, control records, transactions. Producer ids, epochs and sequences of
-        idempotent producers, leader epochs, and in format 0 timestamps are left out.
+        These formats do not support zstd, headers, control records or transactions. Producer ids, epochs and sequences of
+        idempotent producers, leader epochs, and in format 0 timestamps are left out without an error.
     """
     check(given, how)
     if how.magic == 0:
@@ -38,7 +38,7 @@ def group(given: Input, how: Settings, last: bool) -> Groups:
 
 
 def regroup(given: Input, first: Int64s, rows: Rows, how: Settings) -> Groups:
-    """Sets that are given, with what their wrappers shall say."""
+    """Groups for given message sets: the first row of each, and the wrapper's header fields as rows of the batch table."""
     size = np.empty(len(first), np.int64)
     measure(given.records, how.magic, first, given.records.rows, size)
     return Groups(first, size, given.records.rows, rows, None)
@@ -50,7 +50,7 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
     Raises
     ------
     ArgumentError
-        A record that no message can hold, or of KIP-87 one without a value that is no tombstone.
+        A record is too large, or a record of KIP-87 has no value and is not a tombstone.
     """
 
     def headers(rows: Rows, size: Int64s) -> Any:
@@ -66,10 +66,10 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
 
 
 def check(given: Input, how: Settings, control: bool = False) -> None:
-    """Refuse what messages can't hold; those of some drafts do hold ``control`` records."""
+    """Raise an error for records that messages cannot store; with ``control``, control records are allowed, as in some drafts."""
     name = layouts.FORMAT_NAMES[how.format] if how.layout != legacy.LAYOUT.number else str(how.magic)
     if how.codec == ZSTD:
-        raise ArgumentError(f"codec='zstd': format {name} has none, gzip, snappy and lz4")
+        raise ArgumentError(f"codec='zstd': format {name} has the codecs none, gzip, snappy and lz4")
     for column, what in (("isControl", "control records"), ("isTransactional", "records of transactions")):
         values = given.numbers.get(column)
         if values is not None and (values != ABSENT[column]).any() and not (control and column == "isControl"):
@@ -79,7 +79,7 @@ def check(given: Input, how: Settings, control: bool = False) -> None:
 
 
 def _tombstones(given: Input) -> Any:
-    """The attributes of messages that are tombstones: what the table says, where it says nothing those without a value."""
+    """The tombstone bit of each message: from the column ``tombstone``, or where it is null, set if there is no value."""
     rows, names = given.records.rows, given.table.schema.names
     empty = pc.is_null(given.table["value"]) if "value" in names else pa.array(np.ones(rows, bool))
     if "tombstone" not in names:
@@ -90,7 +90,7 @@ def _tombstones(given: Input) -> Any:
         if pc.any(wrong).as_py() and not given.from_log:
             row = pc.index(wrong, True).as_py()
             raise ArgumentError(
-                f"column 'tombstone': the record at offset {given.offset[row]} has no value and is no tombstone, which readers of "
-                "older formats would take for one; give it a value, or leave tombstone null"
+                f"column 'tombstone': the record at offset {given.offset[row]} has no value and is not a tombstone; readers of "
+                "older formats would take it for one; give it a value, or leave tombstone null"
             )
     return np.asarray(flags).astype(np.uint8) * np.uint8(kip87.TOMBSTONE)

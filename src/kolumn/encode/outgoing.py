@@ -1,7 +1,7 @@
-"""Where a run writes what is going to be called something: in its staging folder, for a URL in a folder of this machine that is sent to it.
+"""Staging of a writer's output: in a staging folder of the target, or for a URL in a local folder that is then copied to the URL.
 
-All names of a run appear together: on this machine by `kolumn.commit.run`, behind a URL by `kolumn.commit.remote`, there one after the
-other in the order of `storage.logs_last`: an index without its log is no segment.
+All files of a run appear together: on this machine by `kolumn.commit.run`, at a URL by `kolumn.commit.remote`. At a URL they appear one
+after the other, in the order of `storage.logs_last`: readers ignore an index without its log.
 """
 
 import os
@@ -19,33 +19,33 @@ from kolumn.source import storage
 from kolumn.source.segments import find_segments
 
 Place = Callable[[str], AbstractContextManager[Path]]
-"""From a name to where it has to be written while the context is open: a segment file with its indexes, or a folder of such."""
+"""From a final name to the path to write to while the context is open: a segment file with its indexes, or a folder of segments."""
 
 
 def name_of(target: str | os.PathLike[str]) -> str:
-    """A target as names are made from it."""
+    """A target in the form from which names are made."""
     name = storage.plain(os.fspath(target))
     return name.rstrip("/") if storage.is_url(name) else str(Path(name))
 
 
 @contextmanager
 def outgoing(root: str, names: Iterable[str]) -> Iterator[Place]:
-    """A run of a writer below a folder, which is made.
+    """Run a writer below a folder; the folder is made if it does not exist.
 
-    Nothing has its name before the context ends, and nothing is left of one that ends with an error.
+    No file has its final name before the context ends. If it ends with an error, no file is left.
 
     Parameters
     ----------
     root : str
     names : iterable of str
-        What may be written: where something is there already, that is known before the work begins.
+        Files or folders that may be written. It is an error at the start if one of them exists.
 
     Raises
     ------
     ArgumentError
-        Something has a name already.
+        One of the names already exists.
     KolumnError
-        It can't be written.
+        A file or folder cannot be written.
     """
     if storage.is_url(root):
         with _remote(root, names) as place:
@@ -58,7 +58,7 @@ def outgoing(root: str, names: Iterable[str]) -> Iterator[Place]:
 
 
 def parent_of(target: str) -> str:
-    """The folder that a run which writes one thing writes below."""
+    """The folder that contains the target of a run with only one target."""
     if storage.is_url(target):
         if not storage.is_url(storage.parent(target)):
             raise ArgumentError(f"{target}: name a folder in it")
@@ -69,18 +69,18 @@ def parent_of(target: str) -> str:
 
 
 def refuse_data_folder(target: str, directly: bool = False) -> None:
-    """Refuse a target folder that holds segments of Kafka's, most likely the last of the sources.
+    """Reject a target folder that contains Kafka segments: it is most likely the last of the sources.
 
     Parameters
     ----------
     target : str
     directly : bool
-        Only where they are in the folder itself: a log directory may get more topic-partitions.
+        Reject only segments in the folder itself: a log directory may get more topic-partitions.
 
     Raises
     ------
     ArgumentError
-        It does.
+        The folder contains Kafka segments.
     """
     try:
         found = find_segments(target)
@@ -90,7 +90,7 @@ def refuse_data_folder(target: str, directly: bool = False) -> None:
     for segment in found:
         if segment.base_offset is not None and (not directly or os.path.dirname(os.path.abspath(segment.path)) == top):
             raise ArgumentError(
-                f"{target} holds segments of Kafka's, like {segment.path}: is it a source? Name a target of its own, last or with --output"
+                f"{target} contains Kafka segments, such as {segment.path}: is it a source? Name another target, last or with --output"
             )
 
 
@@ -119,7 +119,7 @@ def _remote(root: str, names: Iterable[str]) -> Iterator[Place]:
 
 
 def send(folder: Path, target: str) -> list[str]:
-    """Copy the files below a folder to below a URL, all of them, or none where that fails; what they are called there."""
+    """Copy the files below a folder to a URL; if that fails, no file is left there. Returns their names at the URL."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     sent: list[str] = []
     try:

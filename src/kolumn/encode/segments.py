@@ -1,15 +1,15 @@
-"""Batches become the files of a topic-partition: segments, and the indexes that a broker has beside each.
+"""Batches become the files of a topic-partition: segments, and the indexes that a broker stores next to each.
 
     <base offset, 20 digits>.log         the batches
     <base offset, 20 digits>.index       i32 offset - base | i32 position          of a batch, about every index_interval_bytes
     <base offset, 20 digits>.timeindex   i64 largest timestamp so far | i32 offset - base of the batch that has it
 
-An enriched log has one index with the times in it, as its document proposes, and the last entry is always in it:
+An enriched log has one index that includes the times, as its proposal specifies. It always contains the last entry:
 
     <base offset, 20 digits>.index       i32 offset - base | i64 largest timestamp so far | i32 position
 
-As ``LogSegment.append`` writes them: an entry comes before a batch once more than the interval has been written since the last,
-and a segment's last timestamp is added when it is closed.
+Entries are written as by ``LogSegment.append``: before a batch, once more bytes than the interval have been written since the last
+entry. A segment's last timestamp is added when it is closed.
 """
 
 import struct
@@ -28,14 +28,14 @@ _DIGITS = 20
 
 
 class SegmentFiles:
-    """Files of one partition, in a place where nobody takes them for such: complete and on disk when the context ends without an error.
+    """Files of one partition, in a staging place; they are complete and on disk when the context ends without an error.
 
     Parameters
     ----------
     place : Path
-        A segment file (``*.log``), or the folder of a topic-partition, which is made: as `kolumn.encode.outgoing` or a Spark job gives it.
+        A segment file (``*.log``), or the folder of a topic-partition, which is made: from `kolumn.encode.outgoing` or a Spark job.
     segment_bytes : int
-        A segment is rolled before it would have more; of a segment file there is one.
+        A segment is rolled before it would become larger. If ``place`` is a segment file, there is only one segment.
     index_interval_bytes : int
     enriched : bool
         Whether the index is that of enriched logs.
@@ -45,14 +45,14 @@ class SegmentFiles:
     paths : list of Path
         The segments.
     last_offset : int
-        -1 as long as there is none.
+        The last offset written; -1 before the first.
 
     Raises
     ------
     ArgumentError
-        A size makes no sense, or there is more than a segment can hold.
+        A size is less than 1, or the data does not fit into one segment file.
     KolumnError
-        A file can't be written.
+        A file cannot be written.
     """
 
     def __init__(self, place: Path, segment_bytes: int, index_interval_bytes: int, enriched: bool = False) -> None:
@@ -83,7 +83,7 @@ class SegmentFiles:
             self._open.abandon()
 
     def append(self, batches: Encoded) -> None:
-        """Write batches behind the others, rolling segments between them."""
+        """Append batches, rolling segments between them."""
         start = 0
         for b, (position, size, base, last, time) in enumerate(_fields(batches)):
             if self._open is None or self._open.full(size, last, self.segment_bytes):
@@ -97,7 +97,7 @@ class SegmentFiles:
                 self._write(batches, start, position + size)
 
     def append_tail(self, data: Bytes) -> None:
-        """Write bytes that are no entry behind what is there: the tail of an active segment."""
+        """Append bytes that are not an entry: the tail of an active segment."""
         if self._open is not None and len(data):
             self._open.write(data)
 
@@ -111,7 +111,7 @@ class SegmentFiles:
                 raise ArgumentError(f"{final_name(self.place)}: more than a segment can hold: name a folder, in which segments are rolled")
             self._open.complete()
         name = self.place.stem if self.single else f"{base:020}"
-        # Indexes count from the offset in the name, where it has one.
+        # Index entries are relative to the offset in the file's name, if it has one.
         named = int(name) if self.single and len(name) == _DIGITS and name.isdigit() and int(name) <= base else base
         folder = self.place.parent if self.single else self.place
         self._open = _kind(self.enriched)(folder / name, named, base)
@@ -121,7 +121,7 @@ class SegmentFiles:
 class _Segment:
     """One segment that is being written, and its indexes.
 
-    Those count from ``base``, and have no entries for what is too far from it for 32 bits; ``first`` is the first offset.
+    Index entries are relative to ``base``; a batch too far from it for 32 bits gets no entry. ``first`` is the first offset.
     """
 
     suffixes: tuple[str, ...] = (".log", ".index", ".timeindex")
@@ -138,7 +138,7 @@ class _Segment:
         return self.size > 0 and (self.size + size > segment_bytes or last - self.first > _LARGEST_RELATIVE)
 
     def note(self, size: int, base: int, last: int, time: int, interval: int) -> None:
-        """Index a batch that is going to be written."""
+        """Add index entries for a batch, before it is written."""
         if time > self.time:
             self.time, self.time_offset = time, last
         if self.since > interval:
@@ -157,19 +157,19 @@ class _Segment:
         self.log.write(data)
 
     def complete(self) -> None:
-        """Write what indexes end with, and bring all to disk; the log comes last."""
+        """Write the last index entries, and flush all files to disk, the log last."""
         self._note_time()
         for file in reversed(self.files):
             file.complete()
 
     def abandon(self) -> None:
-        """Let go of the files as they are."""
+        """Close the files as they are."""
         for file in self.files:
             file.abandon()
 
 
 class _EnrichedSegment(_Segment):
-    """The same with the one index of enriched logs."""
+    """A segment of an enriched log, which has one index."""
 
     suffixes = (".log", ".index")
 
@@ -178,7 +178,7 @@ class _EnrichedSegment(_Segment):
         self.newest: tuple[int, int, int] | None = None
 
     def note(self, size: int, base: int, last: int, time: int, interval: int) -> None:
-        """Index a message that is going to be written."""
+        """Add an index entry for a message, before it is written."""
         self.time = max(self.time, time)
         self.newest = base - self.base, self.time, self.size
         if self.since > interval:
@@ -192,7 +192,7 @@ class _EnrichedSegment(_Segment):
         self.newest = None
 
     def complete(self) -> None:
-        """The last entry is always in the index."""
+        """Complete the files; the index always contains the last entry."""
         self._write_newest()
         super().complete()
 

@@ -14,15 +14,15 @@ from kolumn.formats import kip98_draft
 
 
 def group(given: Input, how: Settings, last: bool) -> Groups:
-    """Say which records share a set; see `entries.whole`.
+    """Decide which records share a set; see `entries.whole`.
 
     Raises
     ------
     ArgumentError
-        zstd, headers, a control record whose key has no type. Leader epochs are left out.
+        The codec is zstd, a record has headers, or a control record's key has no type. Leader epochs are left out without an error.
     """
     if how.codec == ZSTD:
-        raise ArgumentError("codec='zstd': format kip98-draft has none, gzip, snappy and lz4")
+        raise ArgumentError("codec='zstd': format kip98-draft has the codecs none, gzip, snappy and lz4")
     if given.headers:
         raise ArgumentError(f"column 'headers': {given.headers} headers, and format kip98-draft has none; drop the column")
     given.numbers.pop("leaderEpoch", None)
@@ -33,7 +33,7 @@ def group(given: Input, how: Settings, last: bool) -> Groups:
 
 
 def regroup(given: Input, first: Int64s, rows: Rows, how: Settings) -> Groups:
-    """Sets that are given, with what their headers shall say."""
+    """Groups for given sets: the first row of each, and the header fields as rows of the batch table."""
     stop = given.records.rows
     body, size = np.empty(stop, np.int32), np.empty(len(first), np.int64)
     measure(given.records, first, stop, rows, body.ctypes.data, size)
@@ -46,7 +46,7 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
     Raises
     ------
     ArgumentError
-        A record that no set can hold.
+        A record is too large for a set.
     """
 
     def headers(rows: Rows, size: Int64s) -> Any:

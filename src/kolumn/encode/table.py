@@ -1,4 +1,4 @@
-"""An Arrow table taken apart: what each record needs in a log, as contiguous arrays."""
+"""An Arrow table converted to contiguous arrays: the fields of each record in a log."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ ABSENT = {
     "isTransactional": 0,
     "isControl": 0,
 }
-"""Columns that belong to a batch, and what they are where the table has none or null."""
+"""Columns that belong to a batch, and their values if the table does not have the column or it is null."""
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
 _STRING = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
@@ -32,18 +32,18 @@ class Input:
     Attributes
     ----------
     records : Records
-        Addresses, good as long as this object lives.
+        Addresses; valid as long as this object exists.
     offset, timestamp : int64 arrays
     headers : int
-        How many headers the rows have.
+        Number of headers of all rows.
     numbers : dict of int64 arrays
-        The columns that belong to a batch, as far as the table has them; `ABSENT` says what the others are.
+        The columns that belong to a batch, if the table has them; `ABSENT` contains the values of the others.
     cut : bool array, optional
-        Rows with which an entry has to begin.
+        Rows that must begin an entry.
     from_log : bool
-        Whether the records were in a log already: what nobody should write stays as it is then.
+        Whether the records come from a log: records that `write` rejects are then kept as they are.
     table : pa.Table
-        The rows themselves, for what single formats look at.
+        The rows themselves, for columns that only some formats use.
     """
 
     records: Records
@@ -63,12 +63,12 @@ def check_columns(schema: pa.Schema) -> None:
     Raises
     ------
     ArgumentError
-        A column that records do not have, or of a type that can't be theirs. Columns that say where a record was read
-        (topic, partition, segment, position, magic, codec, …) are passed over.
+        A column is not a record column, or has a wrong type. Columns that describe where a record was read
+        (topic, partition, segment, position, magic, codec, …) are ignored.
     """
     for name, kind in zip(schema.names, schema.types, strict=True):
         if name not in RECORD_COLUMNS:
-            raise ArgumentError(f"column {name!r}: records have none of that name; they have {', '.join(RECORD_COLUMNS)}")
+            raise ArgumentError(f"column {name!r}: records have no column of that name; they have {', '.join(RECORD_COLUMNS)}")
         expected = RECORD_COLUMNS[name]
         if name in ("key", "value"):
             fits = any(is_kind(kind) for is_kind in _BINARY + _STRING) or pa.types.is_null(kind)
@@ -81,11 +81,11 @@ def check_columns(schema: pa.Schema) -> None:
         if not fits and name != "headers":
             raise ArgumentError(f"column {name!r}: expected {expected}, found {kind}")
     if len(set(schema.names)) < len(schema.names):
-        raise ArgumentError(f"columns {', '.join(schema.names)}: each may be there once")
+        raise ArgumentError(f"columns {', '.join(schema.names)}: each may occur only once")
 
 
 def take_apart(table: pa.Table, next_offset: int) -> Input:
-    """Addresses and arrays of a table's rows; without a column ``offset``, offsets count from ``next_offset``."""
+    """Addresses and arrays of a table's rows; without a column ``offset``, offsets start at ``next_offset``."""
     rows, names = table.num_rows, set(table.schema.names)
     alive: list[Any] = []
 
@@ -129,7 +129,7 @@ def _integers(column: pa.ChunkedArray, name: str) -> Any:
 
 
 def _timestamps(table: pa.Table, names: set[str]) -> Any:
-    """Milliseconds, -1 for none; ``timestampMs`` is the raw field and says more than ``timestamp``."""
+    """Milliseconds, -1 for no timestamp. ``timestampMs``, the raw field, is used before ``timestamp``."""
     if "timestampMs" in names:
         return _integers(pc.fill_null(table["timestampMs"], -1), "timestampMs")
     if "timestamp" not in names:
@@ -164,7 +164,7 @@ def _headers(table: pa.Table, names: set[str], alive: list[Any]) -> tuple[int, i
         raise ArgumentError(f"column 'headers': expected {HEADERS}, found {table['headers'].type}") from error
     if headers.null_count:
         headers = pa.ListArray.from_arrays(*_without_nulls(headers))
-    # Of these rows alone: the values may hold those of rows that a slice leaves out.
+    # Flattened for these rows alone: the values may contain those of rows outside of a slice.
     keyless = headers.flatten().field("key").null_count
     if keyless:
         raise ArgumentError(f"column 'headers': {keyless} headers have no key, and every header needs one")
@@ -178,6 +178,6 @@ def _headers(table: pa.Table, names: set[str], alive: list[Any]) -> tuple[int, i
 
 
 def _without_nulls(headers: pa.ListArray) -> tuple[pa.Array, pa.Array]:
-    """Offsets and values of lists in which null has become empty."""
+    """Offsets and values of lists, with null lists replaced by empty ones."""
     sizes = pc.fill_null(pc.list_value_length(headers), 0).to_numpy()
     return pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)), headers.flatten()

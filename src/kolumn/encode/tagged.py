@@ -1,4 +1,4 @@
-"""Rows become enriched messages, one entry each, or with a codec wrappers around sets of them."""
+"""Rows become enriched messages: each is one entry, or with a codec several are in a wrapper."""
 
 from typing import Any, NamedTuple
 
@@ -19,19 +19,19 @@ _LARGEST_SECONDS = 2**31 - 1
 
 
 class _Times(NamedTuple):
-    """``seconds`` (int32) of each message, and flags (uint8) of those that need a broker timestamp too."""
+    """``seconds`` (int32) of each message, and flags (uint8) of the messages that also need a broker timestamp."""
 
     seconds: Any
     tagged: Any
 
 
 def group(given: Input, how: Settings, last: bool) -> Groups:
-    """Say which records share a wrapper; see `entries.whole`.
+    """Decide which records share a wrapper; see `entries.whole`.
 
     Raises
     ------
     ArgumentError
-        zstd, headers, transactional records: this format has none. Producer fields and leader epochs are left out.
+        This format does not support zstd, headers or transactional records. Producer fields and leader epochs are left out.
     """
     check(given, how, control=True)
     given.numbers = {name: values for name, values in given.numbers.items() if name == "isControl"}
@@ -44,7 +44,7 @@ def group(given: Input, how: Settings, last: bool) -> Groups:
 
 
 def regroup(given: Input, first: Int64s, rows: Rows, how: Settings) -> Groups:
-    """Sets that are given, with what their wrappers shall say."""
+    """Groups for given message sets: the first row of each, and the wrapper's header fields as rows of the batch table."""
     size, tagged = np.empty(len(first), np.int64), _times(given).tagged
     measure(given.records, tagged.ctypes.data, first, given.records.rows, size)
     return Groups(first, size, given.records.rows, rows, None)
@@ -56,7 +56,7 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
     Raises
     ------
     ArgumentError
-        A record that no message can hold, a control record of a type that this format does not have.
+        A record is too large for a message, or a control record has a type that this format does not have.
     """
 
     def headers(rows: Rows, size: Int64s) -> Any:
@@ -73,7 +73,7 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
 
 
 def _times(given: Input) -> _Times:
-    """Whole seconds where they say it all; else the broker timestamp has the milliseconds."""
+    """Timestamps in whole seconds; a message whose timestamp is not a whole second is flagged, since it also needs milliseconds."""
     exact, names = given.timestamp, given.table.schema.names
     seconds = exact // 1000
     seconds = np.where((seconds < 0) | (seconds > _LARGEST_SECONDS), -1, seconds)
@@ -88,7 +88,7 @@ def _times(given: Input) -> _Times:
 
 
 def _kinds(given: Input) -> Any:
-    """Types of the messages: plain, or that of a control record."""
+    """Types of the messages: a plain message, or a type of control record."""
     kinds = np.zeros(given.records.rows, np.uint8)
     control = given.numbers.get("isControl")
     if control is None or not control.any():

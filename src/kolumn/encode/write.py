@@ -21,12 +21,12 @@ from kolumn.schema import unknown
 from kolumn.source.storage import within
 
 ROWS = 1 << 16
-"""Rows that are encoded at a time, about, and bytes of keys and values."""
+"""Approximate number of rows that are encoded at a time, and maximum bytes of their keys and values."""
 BYTES = 8 << 20
 HEAD = 2048
-"""Rows that are copied to complete a batch which an earlier piece began."""
+"""Rows that are copied to complete a batch that began in the previous piece."""
 _LARGEST = 2**31 - 1
-"""What a format writes unless told otherwise."""
+"""The magic that each format writes by default."""
 
 
 @known_keywords()
@@ -49,27 +49,28 @@ def write(
     Parameters
     ----------
     table : pyarrow.Table, RecordBatch, RecordBatchReader or anything with ``__arrow_c_stream__``
-        Record columns of `kolumn.schema.RECORD_COLUMNS`, any of them; what is not there is null or what a plain producer sends.
-        Keys and values may be binary or strings, ``offset`` has to increase, gaps are kept. ``timestampMs`` counts before
-        ``timestamp``, ``timestampType`` 1 makes batches with LogAppendTime. Columns that say where a record was read (topic,
-        partition, segment, position, magic, codec, transaction) have no effect. ``tombstone`` counts in KIP-87, where null stands
-        for "a tombstone if it has no value"; ``controlType``, ``timestampSeconds`` and ``brokerTimestampMs`` count in enriched messages.
+        Any record columns of `kolumn.schema.RECORD_COLUMNS`; a missing column is null, or has the value that a plain producer
+        sends. Keys and values may be binary or strings. ``offset`` must increase; gaps are kept. ``timestampMs`` overrides
+        ``timestamp``; ``timestampType`` 1 makes batches with LogAppendTime. Columns that describe where a record was read (topic,
+        partition, segment, position, magic, codec, transaction) have no effect. ``tombstone`` is used in KIP-87, where null means
+        "a tombstone if it has no value"; ``controlType``, ``timestampSeconds`` and ``brokerTimestampMs`` are used in enriched messages.
     path : str or PathLike
-        A segment file (``*.log``), or the folder of a topic-partition; only an empty folder may be there. Behind a URL nothing
-        appears before all is written.
+        A segment file (``*.log``), or the folder of a topic-partition, which may exist only if it is empty. At a URL no file
+        appears before all are written.
     format, magic : str, int, optional
         "kafka" writes 0, 1 or 2 (the default). Headers, control records and transactions need 2, and so does zstd. "enriched",
         "kip98-draft", "v3-compact" and "kip87" write that draft, or with ``magic`` a shipped format that may be mixed in.
     codec : str
         "none", "gzip", "snappy", "lz4" or "zstd".
     level : int, optional
-        Of gzip (0 to 9) or zstd.
+        Level of gzip (0 to 9) or zstd.
     base_offset : int, optional
         Offset of the first record of a table without the column ``offset``; 0 by default.
     batch_bytes, batch_records : int
-        Of a batch before compression, at most, unless one record has more; ``batch.size`` of Kafka's producer.
+        Maximum bytes before compression and records of a batch, unless one record is larger; ``batch.size`` of Kafka's producer.
     segment_bytes, index_interval_bytes : int
-        A folder's segments are rolled before they have more; between two entries of an index. As Kafka's ``segment.bytes`` and so on.
+        Maximum bytes of a segment in a folder; bytes between two entries of an index. As Kafka's ``segment.bytes`` and
+        ``index.interval.bytes``.
 
     Returns
     -------
@@ -79,10 +80,10 @@ def write(
     Raises
     ------
     ArgumentError
-        Options or columns that make no sense, offsets that don't increase, a target that is there. Nothing is left at the target.
+        An option or a column is invalid, offsets do not increase, or the target exists. Nothing is left at the target.
     KolumnError
-        The target can't be written: which file, and why. Nothing is left there either, and what a killed run left in the same
-        folder goes with the next one.
+        The target cannot be written; the message contains the file and the reason. Nothing is left at the target. Files that a
+        killed run left in the same folder are removed by the next run.
     """
     how = settings(format, magic, codec, level, batch_bytes, batch_records)
     reader = _reader(table, base_offset)
@@ -101,7 +102,7 @@ def _write(reader: pa.RecordBatchReader, target: str, how: Settings, base_offset
 
 
 def settings(format: str, magic: int | None, codec: str, level: int | None, batch_bytes: int, batch_records: int | None) -> Settings:
-    """Parameters of `write`, checked."""
+    """Check parameters of `write` and convert them to `Settings`."""
     if format not in layouts.FORMAT_NAMES:
         raise ArgumentError(unknown("format", format, layouts.FORMAT_NAMES))
     into = layouts.format_of(format)
@@ -136,7 +137,7 @@ def _stream(table: Any) -> pa.RecordBatchReader:
 
 
 def cut_into_pieces(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    """Pieces of a bounded size: small record batches put together, only large ones cut."""
+    """Pieces of a bounded size: small record batches are combined, and only large ones are cut."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in reader:
@@ -153,22 +154,22 @@ def cut_into_pieces(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
 
 
 class Writer:
-    """Encodes piece by piece: the rows of a batch that is not full wait for the next piece."""
+    """Encodes piece by piece: the rows of a batch that is not full are kept for the next piece."""
 
     def __init__(self, files: SegmentFiles, how: Settings, next_offset: int) -> None:
         self.files, self.how, self.next_offset, self.last_offset = files, how, next_offset, -1
         self.rest: pa.Table | None = None
 
     def add_all(self, reader: pa.RecordBatchReader) -> None:
-        """Write everything."""
+        """Write all rows of a reader."""
         for piece in cut_into_pieces(reader):
             self.add(piece, last=False)
         self.add(reader.schema.empty_table(), last=True)
 
     def add(self, piece: pa.Table, last: bool) -> None:
-        """Write all whole batches, at the end the others too."""
+        """Write all complete batches, and with ``last`` the remaining rows too."""
         while self.rest is not None and piece.num_rows:
-            # Only what the waiting batch needs is put together with it: that copies.
+            # Only the rows that complete the waiting batch are concatenated with it, since that copies.
             waiting, head = self.rest.num_rows, min(HEAD, piece.num_rows)
             done = self._write(pa.concat_tables([self.rest, piece.slice(0, head)]), last and head == piece.num_rows)
             self.rest = None if done >= waiting else pa.concat_tables([self.rest.slice(done), piece.slice(0, head)])
@@ -189,7 +190,7 @@ class Writer:
 
 
 def _check_offsets(offset: Int64s, last: int) -> None:
-    """Offsets have to increase from behind ``last``, which is -1 at the beginning."""
+    """Check that offsets increase, starting after ``last``, which is -1 at the beginning."""
     wrong = np.diff(offset, prepend=last) <= 0
     if wrong.any():
         at = int(wrong.argmax())

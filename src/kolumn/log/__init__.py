@@ -1,1 +1,1 @@
-"""The log of a topic partition, entry by entry: for everything that is not a read of records."""
+"""The log of a topic partition, entry by entry, for all functions that do not read records."""

@@ -46,7 +46,7 @@ _COLUMNS = {
 
 
 def batch_tables(one: Range, options: Options, on_damage: OnDamage | None = None) -> Iterator[pa.Table]:
-    """Entries of a range in file order, some thousands at a time; ``on_damage`` is given what ``errors="skip"`` passes over."""
+    """Entries of a range in file order, some thousands at a time; ``on_damage`` is called with damage that ``errors="skip"`` leaves out."""
     if one.fault is not None and options.errors == "raise":
         raise one.fault
     found = Tally()
@@ -59,7 +59,7 @@ def batch_tables(one: Range, options: Options, on_damage: OnDamage | None = None
 
 
 def entry_rows(file: SegmentFile, options: Options, part: Range | None = None) -> Iterator[Any]:
-    """The same as rows of the batch table: int64, shape (n, `table.WIDTH`); of the whole segment where no part is named."""
+    """Entries as rows of the batch table: int64, shape (n, `table.WIDTH`); of the whole segment by default."""
     yield from _rows(file, options, Tally(), part or Range.whole(file.segment))
 
 
@@ -76,19 +76,19 @@ def _rows(file: SegmentFile, options: Options, found: Tally, one: Range) -> Iter
 
 
 def entry_chunks(file: SegmentFile, options: Options, found: Tally, payloads: bool = True, part: Range | None = None) -> Iterator[Chunk]:
-    """Entries of a segment chunk by chunk, with the bytes in which they were checked. Damaged ones are among the rows and have a code.
+    """Entries of a segment chunk by chunk, with the bytes that were checked. Rows of damaged entries are included and have a code.
 
     Parameters
     ----------
     file : SegmentFile
     options : Options
-        ``errors``, ``check_crcs`` and ``chunk_bytes`` count.
+        Only ``errors``, ``check_crcs`` and ``chunk_bytes`` are used.
     found : Tally
-        Gets the damage and the tail that ``errors="skip"`` leaves out, as a read of the segment finds them.
+        The damage and the tail that ``errors="skip"`` leaves out are added to it, as by a read of the segment.
     payloads : bool
-        Load entries whole; without it, only their headers.
+        Load whole entries; without it, only their headers.
     part : Range, optional
-        Of the segment; by default the whole.
+        Range of the segment; by default all of it.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def entry_chunks(file: SegmentFile, options: Options, found: Tally, payloads: bo
 
 
 def _until_trouble(file: SegmentFile, one: Range, options: Options, tally: Tally, payloads: bool) -> Generator[Chunk, None, Trouble | None]:
-    """Entries up to the end or to where the chain of entries is lost; a length that leads astray is found out by checksums alone."""
+    """Entries up to the end or to the place where the chain is lost. Only checksums reveal a wrong length that leads to another entry."""
     window = options.chunk_bytes if payloads else HEADER_WINDOW
     walk, floor = chunks(file, one.start, one.end, window, payloads, check_crcs=options.check_crcs), one.floor
     while True:

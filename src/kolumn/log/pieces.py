@@ -1,4 +1,4 @@
-"""Entries with their records: what conversion, compaction and accounting work on, a bounded number of bytes at a time."""
+"""Entries with their records, a bounded number of bytes at a time: the input of conversion, compaction and accounting."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ COLUMNS = (
     *("producerId", "producerEpoch", "sequence", "leaderEpoch", "isTransactional", "isControl"),
     *("timestampSeconds", "brokerTimestampMs"),
 )
-"""Record columns that say all that a log keeps of a record."""
+"""Record columns that contain everything that a log stores about a record."""
 
 
 def whole_options(
@@ -45,7 +45,7 @@ def whole_options(
     max_ratio: float = 1032.0,
     on_progress: keywords.Progress | None = None,
 ) -> Options:
-    """Options of what rewrites whole segments: none that would leave something out, as ranges and columns do."""
+    """Options for functions that rewrite whole segments: without ranges and columns, which would leave records or fields out."""
     return Options.of(
         format=format,
         errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
@@ -55,16 +55,16 @@ def whole_options(
 
 @dataclass
 class Piece:
-    """Some intact entries in a row.
+    """Consecutive intact entries.
 
     Attributes
     ----------
     rows : int64 array of shape (n, `table.WIDTH`)
-        Of the batch table.
+        Rows of the batch table.
     counts : int64 array of n
-        Records in each.
+        Number of records in each entry.
     records : pa.RecordBatch
-        All of them, columns `COLUMNS`.
+        All records, with the columns `COLUMNS`.
     source : uint8 array
         Bytes of the segment from ``origin`` on, padded.
     origin : int
@@ -78,7 +78,7 @@ class Piece:
 
     @property
     def first(self) -> Any:
-        """Row of ``records`` with which each entry begins."""
+        """Row of ``records`` at which each entry begins."""
         return np.cumsum(self.counts) - self.counts
 
     def entry(self, i: int) -> Any:
@@ -96,12 +96,12 @@ def pieces(segment: Segment, options: Options, on_damage: OnDamage | None = None
     options : Options
         Limits, checksums and ``errors``; ranges and columns have no effect.
     on_damage : callable, optional
-        Is given each damaged stretch that ``errors="skip"`` leaves out, the same as `kolumn.verify` finds, when the segment is read.
+        Called with each damaged stretch that ``errors="skip"`` leaves out, as `kolumn.verify` finds it, when the segment has been read.
 
     Raises
     ------
     CorruptBatchError, FormatError, LimitError
-        With ``errors="raise"``.
+        An entry is damaged, with ``errors="raise"``.
     """
     chosen = replace(
         options, columns=COLUMNS, include_control=True, binary="contiguous",
@@ -137,9 +137,9 @@ def piece_of(source: Bytes, origin: int, rows: Rows, segment: Segment, options: 
     rows : int64 array of shape (n, `table.WIDTH`)
         Entries with right checksums.
     segment, options
-        As of `pieces`.
+        As in `pieces`.
     damage : list of Damage, optional
-        Gets the entries whose contents are wrong.
+        Entries with wrong contents are added to it.
     """
     chosen = replace(options, columns=COLUMNS, include_control=True)
     run = decode_run(source, origin, rows, replace(chosen, errors="skip"), True)

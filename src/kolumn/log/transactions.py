@@ -1,8 +1,8 @@
-"""Finding out what became of the transactions of a topic-partition.
+"""Finds the outcome of the transactions of a topic-partition.
 
-With side files (`side_files`) only the end of the log has to be walked: ``.txnindex`` names the aborted transactions, the newest
-``.snapshot`` the ones that were open at its offset. Else the headers of all batches are walked, and the markers read.
-Either way the log has the last word: an index entry counts only if its marker is where it says.
+With side files (`side_files`) only the end of the log has to be walked: ``.txnindex`` lists the aborted transactions, the newest
+``.snapshot`` those that were open at its offset. Otherwise the headers of all batches are walked, and the markers are read.
+In both cases the log decides: an index entry is used only if the log has its marker at the given offset.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,7 +31,7 @@ from kolumn.transactions.states import Transactions, matter
 
 
 def with_transactions(ranges: list[Range], options: Options) -> list[Range]:
-    """Tell each range what became of the transactions of its topic-partition, where the options ask for that and it is not known."""
+    """The ranges with the transactions of their topic-partition, if the options need them and they are not known yet."""
     if not matter(options):
         return ranges
     found: dict[Any, Transactions] = {}
@@ -48,7 +48,7 @@ def with_transactions(ranges: list[Range], options: Options) -> list[Range]:
 
 
 def neighbours(segment: Segment) -> list[Segment]:
-    """All segments of a segment's directory that are of its log: a transaction may begin and end in them."""
+    """All segments of a segment's log in its directory: a transaction may begin and end in them."""
     if segment.base_offset is None:
         return [segment]
     found = [replace(one, format=segment.format) for one in find_segments(parent(segment.path) or ".")]
@@ -68,7 +68,7 @@ def transactions_of(segments: list[Segment], options: Options) -> Transactions:
 
 
 def of_ranges(ranges: list[Range], options: Options) -> Transactions:
-    """Transactions of a log that is put together of the ranges of several copies, in order of offsets."""
+    """Transactions of a log that consists of ranges of several copies, in order of offsets."""
     if not ranges:
         return Transactions()
     segment = ranges[0].segment
@@ -84,10 +84,10 @@ def from_headers(segments: list[Segment], options: Options, start: int = 0) -> T
     ----------
     segments : list of Segment
     options : Options
-        With ``errors="skip"`` checksums are compared too: a wrong length could hide entries that the read will find.
+        With ``errors="skip"`` checksums are compared too: a wrong length could hide entries that the read finds.
     start : int
-        Offset at which the walk begins with what a snapshot says was open there; by default the beginning, where a snapshot may
-        say what was open in segments that are gone.
+        Offset at which the walk begins, with the transactions that are open there according to a snapshot. The default is the
+        beginning, where a snapshot may contain transactions that were open in deleted segments.
     """
     first = start or (segments[0].base_offset or 0)
     begun = read_snapshot(_snapshot(segments[0], first)) or {}
@@ -112,9 +112,9 @@ def _from_headers(ranges: Iterable[Range], options: Options, begun: dict[int, in
 
 
 def from_records(ranges: Iterable[Range], options: Options) -> Transactions:
-    """From all records: in the KIP-98 draft markers are single messages of a set, and headers do not tell them."""
+    """From all records: in the KIP-98 draft markers are single messages of a set, and headers do not show them."""
     columns = ("producerId", "offset", "isControl", "controlType", "isTransactional")
-    # On the CPU: Spark's driver asks too, and must not open a GPU.
+    # Decoded on the CPU: Spark's driver calls this too, and must not open a GPU.
     walk = Options(
         columns=columns,
         include_control=True,
@@ -137,7 +137,7 @@ def from_records(ranges: Iterable[Range], options: Options) -> Transactions:
 
 
 def from_side_files(segments: list[Segment], options: Options) -> Transactions | None:
-    """From ``.txnindex`` files and the newest snapshot; None where any is missing or the log contradicts one."""
+    """From ``.txnindex`` files and the newest snapshot; None if one is missing or the log contradicts it."""
     aborted = []
     for segment in segments:
         entries = read_txnindex(with_suffix(segment.path, ".txnindex"))
@@ -170,7 +170,7 @@ def _behind(segments: list[Segment], offset: int) -> list[Segment]:
 
 
 def _transactional(ranges: Iterable[Range], options: Options) -> Iterator[tuple[SegmentFile, Any]]:
-    """Transactional batches, markers too, as rows of the batch table."""
+    """Transactional batches, including markers, as rows of the batch table."""
     walk = Options(errors="skip", check_crcs=options.check_crcs and options.errors == "skip")
     for one in ranges:
         with SegmentFile(one.segment) as file:
@@ -180,7 +180,7 @@ def _transactional(ranges: Iterable[Range], options: Options) -> Iterator[tuple[
 
 
 def _entry(file: SegmentFile, row: Row) -> Any:
-    """The bytes of a batch, None where its checksum is wrong: a damaged header must not open or end a transaction."""
+    """The bytes of a batch, or None if its checksum is wrong: a damaged header must not open or end a transaction."""
     position, size = int(row[table.POSITION]), int(row[table.SIZE])
     if position + size > file.size:
         return None
@@ -191,7 +191,7 @@ def _entry(file: SegmentFile, row: Row) -> Any:
 
 
 def _marker(file: SegmentFile, row: Row) -> int | None:
-    """Type of the control record in a batch; None where there is none, or the batch is damaged."""
+    """Type of the control record in a batch; None if it has no control record, or is damaged."""
     source = _entry(file, row)
     if source is None:
         return None
@@ -200,7 +200,7 @@ def _marker(file: SegmentFile, row: Row) -> int | None:
         skip = layouts.attribute_bytes(int(row[table.LAYOUT]))
         record = v2.fields(entry, int(row[table.PAYLOAD]), len(entry), skip)
         return v2.control_type(entry[record.key : record.key + max(record.key_length, 0)]) if record.code == 0 else None
-    # No broker compresses markers, but nothing forbids it.
+    # No broker compresses markers, but it is allowed.
     alone = row.reshape(1, -1).copy()
     alone[0, table.CODE] = Code.OK
     options = Options(columns=("key",), include_control=True, errors="skip", format=file.segment.format)

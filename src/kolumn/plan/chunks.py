@@ -16,33 +16,33 @@ from kolumn.formats import layouts, table, v2
 from kolumn.source.segment_file import SegmentFile
 
 ROWS = 16384
-"""Entries in a chunk at most."""
+"""Maximum number of entries in a chunk."""
 
 PACKED_BYTES = 2 << 20
-"""Bytes of other entries in a chunk where format 2 batches have chunks of their own: they grow when they are inflated."""
+"""Bytes of other entries in a chunk if format 2 batches have chunks of their own: those entries grow when they are decompressed."""
 
 STREAMED_BYTES = 1 << 16
-"""Where runs of format 2 batches are shorter, the entries that follow are taken from memory, whatever they are."""
+"""If runs of format 2 batches are shorter, the entries that follow are decoded from memory, in any format."""
 
 HEADER_WINDOW = 1 << 16
-"""Bytes read at a time where only headers are wanted."""
+"""Bytes read at a time if only headers are needed."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some entries in a row.
+    """Consecutive entries.
 
     Attributes
     ----------
     source : uint8 array, optional
-        Bytes of the segment from ``origin`` on, padded; headers only, where the plan was made without payloads. None where the chunk
+        Bytes of the segment from ``origin`` on, padded; only headers, if the plan was made without payloads. None if the chunk
         `is_unread`.
     origin : int
     rows : int64 array of shape (n, `table.WIDTH`)
         The entries, at least one.
     span : Span, optional
-        Of a chunk that `is_unread`. Where its ``stop`` lies after the last of the rows, more entries may belong to the chunk: its decoder
-        finds them, and returns how far it got.
+        Of a chunk that `is_unread`. If its ``stop`` lies after the last row, more entries may belong to the chunk: its decoder
+        finds them, and returns the position that it reached.
     """
 
     source: Any
@@ -52,7 +52,7 @@ class Chunk:
 
     @property
     def is_unread(self) -> bool:
-        """Whether its decoder reads the bytes itself: format 2 batches alone."""
+        """Whether its decoder reads the bytes itself (format 2 batches only)."""
         return self.source is None
 
     @property
@@ -61,18 +61,18 @@ class Chunk:
         return int(self.rows[-1, table.POSITION] + self.rows[-1, table.SIZE])
 
     def after(self, count: int) -> "Chunk":
-        """The entries after the first ``count``, and no others."""
+        """A chunk with only the entries after the first ``count``."""
         rows = self.rows[count:]
         if self.span is None:
             return replace(self, rows=rows)
         return replace(self, rows=rows, origin=int(rows[0, table.POSITION]), span=self.span._replace(stop=self.end))
 
     def reaching(self, rows: Rows) -> "Chunk":
-        """The chunk with what its decoder found: ``rows`` are its own and those that follow."""
+        """The chunk with all entries that its decoder found: ``rows`` contain its own and the following ones."""
         return replace(self, rows=rows) if len(rows) > len(self.rows) else self
 
     def bytes_of(self, file: SegmentFile, row: Row) -> tuple[Any, int]:
-        """Bytes in which an entry is, given its row of the batch table, and the position of the first of them."""
+        """Bytes that contain an entry, given its row of the batch table, and the position of the first byte."""
         if not self.is_unread:
             return self.source, self.origin
         start = int(row[table.POSITION])
@@ -85,7 +85,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Stop:
-    """Where and why the chain of entries ended; ``size`` is what the entry there claims."""
+    """Where and why the chain of entries ended; ``size`` is the size that the entry there claims."""
 
     position: int
     code: Code
@@ -102,13 +102,13 @@ def chunks(
     ahead: bool = True,
     check_crcs: bool = True,
 ) -> Generator[Chunk, int | None, Stop]:
-    """Walk the entries from ``start`` to ``stop`` and return how the walk ended.
+    """Walk the entries from ``start`` to ``stop``; the generator's return value tells how the walk ended.
 
-    With ``payloads`` every entry of a chunk is loaded whole (one larger than ``chunk_bytes`` makes a chunk of its own, and its
-    claimed size is never more than the file has); without, the bytes between headers are not read. With ``streamed``, runs of
-    format 2 batches come without their bytes. Unless the walk is to go ``ahead`` of their decoder, such a chunk has its first entry alone:
-    the decoder finds the others, and the position that it reached (`Decoded.reached`) has to be sent to the generator, which goes on from
-    there. With ``check_crcs`` checksums may tell formats apart.
+    With ``payloads`` every entry of a chunk is loaded as a whole (an entry larger than ``chunk_bytes`` has its own chunk, and its
+    claimed size is never more than the file has); without it, the bytes between headers are not read. With ``streamed``, chunks of
+    format 2 batches have no bytes. Unless the walk goes ``ahead`` of their decoder, such a chunk has only its first entry: the decoder
+    finds the others, and the position that it reached (`Decoded.reached`) must be sent to the generator, which continues there. With
+    ``check_crcs``, checksums may be used to tell formats apart.
     """
     position, size, pays = start, 0, streamed and file.format == layouts.KAFKA and file.is_local
     streamed = pays
@@ -138,7 +138,7 @@ def chunks(
 
 
 def _streamed(file: SegmentFile, start: int, stop: int, chunk_bytes: int, ahead: bool) -> Chunk | None:
-    """The format 2 batches from ``start`` on, or None where another entry is there."""
+    """The format 2 batches from ``start`` on, or None if another entry is there."""
     room, _ = take(v2.HEADER + PAD)
     rows = np.empty((ROWS if ahead else 1, table.WIDTH), np.int64)
     span = Span(stop, file.size, float(chunk_bytes), file.inflates)

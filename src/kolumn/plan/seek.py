@@ -1,13 +1,13 @@
 """Which bytes of which segments a range of offsets or timestamps needs.
 
-Index files are hints. An entry counts only where the log agrees with it: the entry at its position has the offsets (and the
-largest timestamp) that the index says, its checksum is right, and following the lengths from there leads to the position of
-the index's next entry. Without such an entry, headers are walked from the start of the segment.
+Index files are hints. An index entry is used only if the log confirms it: the log's entry at its position has the offsets (and the
+largest timestamp) of the index entry, its checksum is right, and following the lengths from there leads to the position of
+the next index entry. Without such an index entry, headers are walked from the start of the segment.
 
-    .index      i32 offset - base | i32 position                     ends at the first zero offset behind the first entry
+    .index      i32 offset - base | i32 position                     ends at the first zero offset after the first entry
     .timeindex  i64 largest timestamp so far | i32 offset - base     likewise
 
-Enriched logs have one index, as their document proposes; the offset is the entry's first, and its times are for `kolumn.clean`:
+Enriched logs have one index, as their proposal specifies; the offset is the entry's first, and its times are for `kolumn.clean`:
 
     .index      i32 offset - base | i64 largest timestamp so far | i32 position
 """
@@ -30,14 +30,14 @@ OFFSET_INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
 ENRICHED_INDEX = np.dtype([("offset", ">i4"), ("timestamp", ">i8"), ("position", ">i4")])
 TIME_INDEX = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 _STEP_BYTES = 1 << 20
-"""Bytes between two index entries that are walked to prove the first; the default interval is 4 KiB."""
+"""Maximum bytes between two index entries that are walked to confirm the first; the default interval is 4 KiB."""
 
 
 def select_ranges(segments: list[Segment], options: Options) -> list[Range]:
-    """Ranges that hold every record of ``segments`` that the options' offset and timestamp ranges keep."""
+    """Ranges that contain every record of ``segments`` that the options' offset and timestamp ranges keep."""
     ranges = []
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        # An empty segment that is rolled should not be empty: whoever reads it says so.
+        # A rolled segment should not be empty, so it is kept for the reader to report it.
         if (not segment.size and segment.state != "rolled" and not segment.orphans) or _outside(segment, following, options):
             continue
         ranges.append(_from_index(segment, options))
@@ -76,21 +76,21 @@ def _from_index(segment: Segment, options: Options) -> Range:
 
 
 def read_index(segment: Segment, suffix: str, kind: np.dtype) -> Any:
-    """Entries of an index file, or None where it is missing, empty or not sane."""
+    """Entries of an index file, or None if it is missing, empty or invalid."""
     raw = read_bytes(with_suffix(segment.path, suffix))
     if raw is None or len(raw) % kind.itemsize:
         return None
     entries = np.frombuffer(raw, kind)
     zeros = np.flatnonzero(entries["offset"][1:] == 0)
     entries = entries[: zeros[0] + 1] if len(zeros) else entries
-    # Offsets of the time index may repeat, everything else strictly grows.
+    # Offsets of the time index may repeat; all other fields strictly increase.
     growth = {"offset": 0 if kind == TIME_INDEX else 1, "position": 1, "timestamp": 0 if kind == ENRICHED_INDEX else 1}
     grows = all((np.diff(entries[name].astype(np.int64)) >= growth[name]).all() for name in kind.names or ())
     return entries if len(entries) and grows and (entries["offset"] >= 0).all() else None
 
 
 def _entries(file: SegmentFile, start: int, stop: int) -> Any:
-    """Batch table of the entries from ``start`` up to ``stop`` with checksums compared; empty where they don't lead there."""
+    """Batch table of the entries from ``start`` up to ``stop`` with checksums compared; empty if the lengths do not lead to ``stop``."""
     rows = np.empty((4096, table.WIDTH), np.int64)
     loaded = min(stop + HEADERS, file.size)
     source = file.read(start, loaded)
@@ -115,7 +115,7 @@ def _agrees(file: SegmentFile, base: int, index: AnyArray, i: int) -> bool:
 
 
 def _offset_before(file: SegmentFile, base: int, index: AnyArray, time: AnyArray, start_timestamp: int) -> int:
-    """Offset up to which every timestamp is below ``start_timestamp``, as a time index entry that the log confirms says it."""
+    """Offset up to which every timestamp is below ``start_timestamp``, from a time index entry that the log confirms."""
     for i in range(int(np.searchsorted(time["timestamp"], start_timestamp, side="left")) - 1, -1, -1):
         offset = base + int(time["offset"][i])
         at = int(np.searchsorted(index["offset"], offset - base, side="right")) - 1

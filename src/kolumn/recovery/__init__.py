@@ -1,1 +1,1 @@
-"""After damage: the next intact entries, how far the log goes, and files that are not log segments."""
+"""Recovery after damage: finds the next intact entries and the extent of the log, and recognises files that are not log segments."""

@@ -1,4 +1,4 @@
-"""What can be believed of a damaged entry's header: which offsets it had, and where its checksum is."""
+"""Credible parts of a damaged entry's header: its offsets, and where its checksum is."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,19 +13,19 @@ LARGEST_SPAN = 1 << 31
 
 
 class Claim(NamedTuple):
-    """Offsets of a damaged entry, as its header says them.
+    """Offsets of a damaged entry, according to its header.
 
     Attributes
     ----------
     last : int
-        The last one; the last good offset before the entry, where the header makes no sense.
+        The last offset; the last intact offset before the entry, if the header is not credible.
     exact : bool
-        The entry begins with the next offset of the log and has one record for each: damage does not look like that.
+        The entry begins with the next offset of the log and has one record for each offset: a damaged header would hardly do so.
     following : int, optional
-        The offset after it, where it begins with the next offset of the log, whatever its count says; that next offset itself, where
-        nothing of the header makes sense.
+        The offset after the entry, if it begins with the next offset of the log, even if its count is wrong; that next offset
+        itself, if the header is not credible at all.
     first : int, optional
-        The first one.
+        The first offset.
     """
 
     last: int
@@ -35,12 +35,12 @@ class Claim(NamedTuple):
 
 
 def first_of(row: Row) -> int:
-    """First offset of an entry, as far as its header tells: of a wrapper the last."""
+    """First offset of an entry according to its header; a wrapper's header contains only the last one, which is returned then."""
     return int(row[table.LAST_OFFSET] if row[table.BASE_OFFSET] == table.UNKNOWN else row[table.BASE_OFFSET])
 
 
 def claim_of_row(row: Row, floor: int, ceiling: int) -> Claim:
-    """Claim of an entry whose header was read: of offsets above ``floor`` and below ``ceiling``, which those around it leave to it."""
+    """Claim of an entry whose header was read, limited to the offsets between ``floor`` and ``ceiling``, those of its neighbours."""
     base, last, count = first_of(row), table.last_offset(row.reshape(1, -1), 0), int(row[table.COUNT])
     ceiling = min(ceiling, max(floor, 0) + LARGEST_SPAN)
     if floor < base <= last < ceiling and count <= last - base + 1 and (count >= 0 or count == table.UNKNOWN):
@@ -49,7 +49,7 @@ def claim_of_row(row: Row, floor: int, ceiling: int) -> Claim:
 
 
 def claim_of_bytes(head: Bytes, left: int, format: int, floor: int) -> Claim:
-    """Claim of the entry that ``head`` begins, of ``left`` bytes at most, ignoring its length field; only headers that make sense count."""
+    """Claim of the entry of at most ``left`` bytes that begins with ``head``, ignoring its length field. Invalid headers are ignored."""
     row = np.zeros(table.WIDTH, np.int64)
     if left < v2.HEADER or not _header(head, row, format):
         return Claim(floor, following=floor + 1)
@@ -62,7 +62,7 @@ def claim_of_bytes(head: Bytes, left: int, format: int, floor: int) -> Claim:
 
 
 def claim_without_magic(head: Bytes, left: int, format: int, floor: int, ceiling: int) -> Claim:
-    """Claim of an entry whose magic alone may be wrong: as of any format whose header makes sense here."""
+    """Claim of an entry whose magic may be wrong: every format whose header would be valid here is tried."""
     head = np.array(head)
     for magic in (2, 1, 0):
         head[16] = magic
@@ -73,7 +73,7 @@ def claim_without_magic(head: Bytes, left: int, format: int, floor: int, ceiling
 
 
 def _header(head: Bytes, row: Row, format: int) -> bool:
-    """Fill a row from a header whose length may be wrong; False where it is none, or has what no writer writes."""
+    """Fill a row from a header whose length may be wrong; False if it is not a header, or has values that no writer writes."""
     framed = layouts.FORMATS[format].own_believable
     believed = None if framed is None else framed(head, row)
     if believed is not None:

@@ -10,7 +10,7 @@ from kolumn.source.storage import base_name
 
 _LOOKED_AT = 512
 _SMALLEST_WRONG = 2
-"""Number of wrong fields from which on the first header is not one: damage to a segment seldom hits two, and then the others fit."""
+"""Number of wrong fields from which on the first bytes are not a header: damage to a segment seldom affects two fields."""
 _LARGEST_OFFSET = 1 << 56
 """No log reaches this offset: a thousand million records a second for two years."""
 
@@ -44,7 +44,7 @@ _SIGNATURES = (
 
 
 def looks_like(file: SegmentFile) -> str | None:
-    """What a file is whose first bytes are not an entry's header; None if they can be one, perhaps damaged."""
+    """Description of a file whose first bytes are not an entry's header; None if they can be a header, possibly damaged."""
     for pattern, what in _NAMES:
         if re.fullmatch(pattern, base_name(file.path)):
             return what
@@ -56,7 +56,7 @@ def looks_like(file: SegmentFile) -> str | None:
 
 def _is_strange(head: bytes, file: SegmentFile) -> bool:
     if not any(head):
-        # Preallocated room.
+        # The file begins with preallocated zeros.
         return False
     looks = _is_text(head) or _signature(head) is not None
     if layouts.has_own_frame(file.format) or len(head) <= entry.PREFIX:
@@ -86,12 +86,12 @@ def _is_text(head: bytes) -> bool:
     try:
         head.decode("utf-8")
     except UnicodeDecodeError as error:
-        # A character may be cut at the end, and nowhere else.
+        # A character may be cut only at the end.
         if error.start < len(head) - 3:
             return False
     return control == 0
 
 
 def not_a_segment(path: str, size: int, what: str) -> CorruptBatchError:
-    """The error for such a file."""
+    """The error for a file that is not a segment."""
     return FormatError(path, 0, Code.NOT_A_SEGMENT, found=f"{what} ({size} byte{'' if size == 1 else 's'})")

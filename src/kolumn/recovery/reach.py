@@ -1,4 +1,4 @@
-"""How far a log goes by the files beside it: index files, also of segments whose log is gone, and leader epochs."""
+"""How far a log goes according to the files next to it: index files, including those of missing segments, and leader epochs."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from kolumn.source.segments import Segment
 
 @dataclass(frozen=True)
 class Reach:
-    """How far an index file says that the log goes: an offset in it, and the position of its batch or of one before it."""
+    """How far the log goes according to an index file: an offset in it, and the position of that offset's batch or of one before it."""
 
     offset: int
     position: int
@@ -22,7 +22,7 @@ class Reach:
 def reach_of(segment: Segment, floor: int, size: int) -> Reach | None:
     """The index file of a segment that goes furthest past an offset and a number of bytes; None if no index file goes past either.
 
-    An entry of zeros alone is preallocated room.
+    An index entry of zeros is preallocated space.
     """
     if segment.base_offset is None:
         return None

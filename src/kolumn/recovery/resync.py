@@ -1,15 +1,15 @@
 """Finding the next intact entry of a segment after damage.
 
-How far a damaged entry is trusted depends on what is known of it:
+How far a damaged entry's header is trusted depends on what is known about it:
 
-1. Its CRC does not cover its length. Where the running CRC of its bytes meets the stored one, only the length is damaged,
+1. Its CRC does not cover its length. If the running CRC of its bytes equals the stored one, only the length is damaged,
    and the entry ends there: nothing inside it is searched.
 2. As long as the lengths lead to an intact entry, or exactly to the end, the chain holds. The entry is skipped whole, unless the
    offsets before and after it leave a gap that intact entries inside it fit: with missing bytes or a wrong length, a length can lead
    to where another entry ends. If the end of the file follows the gap, those entries have to lead to that end too.
-3. Otherwise every later position is a candidate. One counts if its CRC is right, its offset lies above the last good one and
-   above the range that the damaged entry claims, and what follows it fits. A record's value may itself hold the bytes of
-   whole batches, but their offsets or the bytes after them show it.
+3. Otherwise every later position is a candidate. A candidate is accepted if its CRC is right, its offset is above the last intact one
+   and above the range that the damaged entry claims, and the bytes after it fit. A record's value may contain the bytes of
+   whole batches; their offsets or the bytes after them reveal that.
 """
 
 from typing import Any, NamedTuple
@@ -28,14 +28,14 @@ TRUE_END_BYTES = 16 << 20
 GAP_CRCS = 16
 """How many times the bytes of a skipped entry may be checksummed while entries are searched inside it."""
 OVERLAP = 7
-"""How many bytes two intact entries may share: the last bytes of one may be missing, and equal the zeros that begin the next one's
-offset."""
+"""How many bytes two intact entries may share: the last bytes of one may be missing, and equal the zeros at the beginning of the next
+one's offset."""
 COPIES = 8
 """How many places that begin like a damaged entry are examined."""
 
 
 class Resume(NamedTuple):
-    """Where to go on after a damaged entry; ``alone`` says that by the offsets nothing else was lost with it."""
+    """Where to continue after a damaged entry; ``alone`` means that, judging by the offsets, no other entry was lost."""
 
     position: int
     alone: bool
@@ -45,16 +45,16 @@ class Search(Runs):
     """Finds the next intact entry of one file."""
 
     def next_entry(self, position: int, floor: int, truncated: bool = False) -> int | None:
-        """Position at which to go on after the damage at ``position``; None where nothing intact follows.
+        """Position at which to continue after the damage at ``position``; None if no intact entry follows.
 
         Parameters
         ----------
         position : int
-            Of the entry that is damaged or whose length is.
+            Position of the entry that is damaged or whose length is damaged.
         floor : int
             Last offset before it, -1 for none.
         truncated : bool
-            The entry claims to end after the end of the file. That is normal for the last one, so a single candidate is not enough.
+            The entry claims to end after the end of the file. That is normal for the last entry, so one candidate is not enough.
         """
         self._budget = CRC_BUDGET
         end = self.true_end(position, self.file.size, floor)
@@ -64,14 +64,14 @@ class Search(Runs):
         if overlapping is not None:
             return overlapping
         found, landing = self._by_checksums(position, floor, truncated), self._landing(position)
-        # Lengths may lead along the messages of a damaged wrapper: their offsets count from its beginning, which is hardly above the floor.
+        # Lengths may lead through the messages of a damaged wrapper: their offsets are relative to it, and hardly above the floor.
         if landing is not None and (found is None or (landing[0] < found and landing[1] > floor)):
             found = landing[0]
         again = self._again(position, self.file.size if found is None else found, floor)
         return found if again is None else again
 
     def after(self, row: Row, floor: int, following: Row | None = None) -> Resume | None:
-        """Where to go on after a damaged entry, if its length leads anywhere: at its end, or at an intact entry inside it.
+        """Where to continue after a damaged entry, if its length leads to a credible place: at its end, or at an intact entry inside it.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class Search(Runs):
         floor : int
             Last offset before it, -1 for none.
         following : int64 array, optional
-            Row of the entry at its end, where that is known to be intact.
+            Row of the entry at its end, if that is known to be intact.
         """
         end = int(row[table.POSITION] + row[table.SIZE])
         link = (end, following, first_of(following)) if following is not None else self._link(end, floor)
@@ -95,7 +95,7 @@ class Search(Runs):
         stretch = Stretch(start, end, stop, claim.last, ceiling, exact=True, strict=ceiling == OPEN)
         chains = [self._inside(stretch, intact)]
         if first < claim.last:
-            # Its last offset may be what is damaged.
+            # Its last offset may be the damaged field.
             chains.append(self._inside(stretch._replace(floor=first, strict=True), intact))
         chain = min((one for one in chains if one is not None), key=lambda one: one.start, default=None)
         if chain is None:
@@ -117,12 +117,12 @@ class Search(Runs):
         best = self._best(stretch)
         if best is None or intact is None or intact[table.BASE_OFFSET] != table.UNKNOWN or stretch.ceiling < first_of(intact):
             return best
-        # A wrapper's header has its last offset only.
+        # A wrapper's header contains only its last offset.
         first = first_offset(self.file, intact)
         return best if best.last_offset < first else self._best(stretch._replace(ceiling=first))
 
     def _landing(self, position: int) -> tuple[int, int] | None:
-        """Position and first offset of the first intact entry that lengths lead to; headers on the way need not make sense."""
+        """Position and first offset of the first intact entry that lengths lead to; headers on the way may be invalid."""
         for _ in range(CHAIN_ENTRIES):
             row = self._entry(position, self.file.size)
             if row is None:
@@ -133,7 +133,7 @@ class Search(Runs):
         return None
 
     def _by_checksums(self, position: int, floor: int, truncated: bool) -> int | None:
-        """First position at which an intact entry begins that fits what is around it."""
+        """First position of an intact entry that fits the entries around it."""
         size = self.file.size
         claim = claim_of_bytes(self._head(position), size - position, self.file.format, floor)
         end = self._claimed_end(position)
@@ -145,20 +145,20 @@ class Search(Runs):
         return best.start if fits else None
 
     def _claimed_end(self, position: int) -> int:
-        """Where the entry ends by its length, if its length field has 32 bits."""
+        """Where the entry ends according to its length, if the length field has 32 bits."""
         return position + entry.OVERHEAD + int.from_bytes(bytes(self._head(position)[8:12]), "big", signed=True)
 
     def _overlapping(self, position: int, floor: int) -> int | None:
-        """An intact entry that begins in the last bytes of the one before ``position``: what is missing there equals what follows."""
+        """An intact entry that begins in the last bytes of the one before ``position``: the missing bytes equal the bytes that follow."""
         size, start = self.file.size, max(position - OVERLAP, 0)
         best = self._best(Stretch(start, position, size, floor)) if start < position else None
         return None if best is None else best.start
 
     def _again(self, position: int, stop: int, floor: int) -> int | None:
-        """Where an intact copy of the damaged entry at ``position`` lies before ``stop``: a block may have been written twice."""
+        """Position of an intact copy of the damaged entry at ``position``, before ``stop``: a block may have been written twice."""
         stop = min(stop, position + TRUE_END_BYTES)
         head = self._head(position)
-        # Offset and length; format 3 has a length of other size, in front of the leader's epoch and the magic.
+        # Offset and length; in format 3 the length has another size, and precedes leader epoch and magic.
         ends = [crc_at - 5 if castagnoli and crc_at != 17 else 12 for _, _, crc_at, castagnoli in shapes(head, len(head), self.file.format)]
         for begins in {bytes(head[:end]) for end in (*ends, 12)}:
             at, tries = position + 1, 0
@@ -175,7 +175,7 @@ class Search(Runs):
         return None
 
     def true_end(self, position: int, limit: int, floor: int) -> int | None:
-        """Where the entry at ``position`` ends by its CRC, before ``limit``; None where no end fits."""
+        """Where the entry at ``position`` ends according to its CRC, before ``limit``; None if no end fits."""
         size = min(self.file.size - position, TRUE_END_BYTES)
         if size < entry.OVERHEAD + entry.SMALLEST:
             return None
@@ -188,7 +188,7 @@ class Search(Runs):
         return None
 
     def _crc_meets(self, position: int, crc_from: int, wanted: int, castagnoli: bool, smallest: int, stop: int, floor: int) -> int | None:
-        """Where the running CRC of an entry of at least ``smallest`` bytes is the one that it stores, and something sensible follows."""
+        """Where the running CRC of an entry of at least ``smallest`` bytes equals its stored CRC, and valid bytes follow."""
         at, register = position + crc_from, 0xFFFFFFFF
         while at < stop:
             loaded = min(at + WINDOW, stop)
@@ -201,7 +201,7 @@ class Search(Runs):
         return None
 
     def _link(self, position: int, floor: int) -> tuple[int, Any, int] | None:
-        """Where lengths lead from ``position`` on: an intact entry, the end, or zeros up to it.
+        """Where lengths lead from ``position`` on: an intact entry, the end of the file, or zeros up to it.
 
         Returns
         -------
@@ -209,7 +209,7 @@ class Search(Runs):
         row : int64 array, optional
             Of the intact entry.
         ceiling : int
-            First offset of it, or of a damaged entry on the way.
+            First offset of that entry, or of a damaged entry on the way.
         """
         ceiling = OPEN
         for _ in range(CHAIN_ENTRIES):

@@ -1,4 +1,4 @@
-"""Runs of intact entries among damaged bytes: what begins with a right checksum, and how well what follows fits."""
+"""Finds runs of intact entries among damaged bytes: entries with a right checksum, judged by how well the bytes after them fit."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -20,36 +20,36 @@ from kolumn.source.segment_file import SegmentFile
 WINDOW = 4 << 20
 CHAIN_ENTRIES = 64
 CHAIN_BYTES = 32 << 20
-"""How much of the chain after a candidate is followed."""
+"""Maximum bytes of the chain after a candidate that are followed."""
 CRC_BUDGET = 1 << 30
-"""Bytes that may be checksummed in one search: bounds the time that a crafted file can take."""
+"""Bytes that may be checksummed in one search; this bounds the time for a crafted file."""
 RELATIVE = 1 << 20
-"""Messages in a wrapper of format 1 at most: their offsets count from its first one's."""
+"""Maximum messages in a wrapper of format 1: their offsets are relative to its first offset."""
 OPEN = (1 << 63) - 1
-"""Upper bound of offsets where no entry follows."""
+"""Upper bound of offsets if no entry follows."""
 
 
 class Stretch(NamedTuple):
-    """Where intact entries are looked for, and the offsets that they may have.
+    """The bytes in which intact entries are searched, and the offsets that they may have.
 
     Attributes
     ----------
     start, stop : int
-        They begin in these bytes.
+        Entries begin in these bytes.
     end : int
-        They end by then: the end of the file, or an intact entry.
+        Entries end here at the latest: the end of the file, or an intact entry.
     floor, ceiling : int
-        Their offsets lie strictly between.
+        Offsets of entries lie strictly between these.
     exact : bool
-        Lengths lead to ``end``: no entry is cut there.
+        Lengths lead to ``end``, so no entry is cut there.
     strict : bool
-        Runs of entries have to lead to ``end`` as well.
+        Runs of entries have to lead to ``end`` too.
     claim : Claim
-        Of the damaged entry.
+        Claim of the damaged entry.
     sure : int, optional
-        Last offset before them, -1 for none, where ``floor`` is what the damaged entry claims.
+        Last offset before the entries, -1 without one, if ``floor`` is an offset that the damaged entry claims.
     claimed_end : int
-        Where it ends by its length: what lies in a value ends before.
+        Where the damaged entry ends according to its length: batches inside a record's value end before that.
     """
 
     start: int
@@ -71,13 +71,13 @@ class Chain:
     Attributes
     ----------
     start, stop : int
-        Positions.
+        Positions of its first byte and after its last.
     first_offset, last_offset : int
     entries : int
     ends_well : bool
-        It runs to the end of the file, or past the bytes that were searched.
+        It extends to the end of the file, or past the bytes that were searched.
     followed : bool
-        What comes after it looks like the header of the next entry.
+        The bytes after it look like the header of the next entry.
     """
 
     start: int
@@ -109,8 +109,8 @@ class Runs:
         for chain in self._chains(stretch):
             before = [one for one in seen if 0 < chain.first_offset - one.last_offset <= LARGEST_SPAN]
             if before:
-                # Entries that come after others in file and offset confirm each other. Of two that exclude each other, the later one:
-                # copies are in the damaged entry's own bytes.
+                # Entries that follow others in file and offset confirm each other. Of two that exclude each other, the later one is
+                # used: copies of entries are in the damaged entry's own bytes.
                 first = max(reversed(before), key=lambda one: one.entries)
                 chain = replace(chain, start=first.start, first_offset=first.first_offset, entries=first.entries + chain.entries)
                 chain.ends_well |= not stretch.strict
@@ -125,10 +125,10 @@ class Runs:
         """Runs of intact entries that begin in a stretch; no run lies inside another."""
         at, end = stretch.start, stretch.end
         while at < min(stretch.stop, end - entry.PREFIX) and self._budget > 0:
-            # From the byte before on: a stretch begins inside the damaged entry.
+            # One byte more in front, since a stretch begins inside the damaged entry.
             loaded, origin = min(at + (WINDOW if stretch.stop - at > HEADERS else 2 * HEADERS), end), max(at - 1, 0)
             source, seen, inside = self.file.read(origin, loaded), origin, stretch.floor
-            # A header that the window cuts is seen whole in the next one.
+            # A header that is cut by this window is complete in the next one.
             stop, chain = min(stretch.stop, loaded if loaded == end else loaded - HEADERS), None
             while at < stop and chain is None:
                 at, self._budget = candidate(
@@ -146,12 +146,12 @@ class Runs:
                 at = chain.stop
 
     def _is_message(self, source: Bytes, at: int) -> bool:
-        """Whether an entry is a message of format 0 or 1 that is not compressed: it may be one of a damaged wrapper's."""
+        """Whether an entry is an uncompressed message of format 0 or 1: it may be an inner message of a damaged wrapper."""
         return layouts.layout_of(self.file.format, int(source[at + 16])) == legacy.LAYOUT.number and not source[at + 17] & 7
 
     def _chain(self, position: int, stretch: Stretch) -> Chain | None:
         start, first, last, entries, leftover = position, 0, stretch.floor, 0, stretch.claim.first is None
-        # Where nothing else tells the offsets of a log, the claim of a damaged entry does not either.
+        # If nothing else determines the offsets of a log, the claim of a damaged entry does not either.
         anywhere = stretch.sure == -1 and self.file.segment.base_offset is None
         while entries < CHAIN_ENTRIES and position - start < CHAIN_BYTES:
             if position == stretch.end:
@@ -165,8 +165,8 @@ class Runs:
                 break
             leftover = leftover and row[table.LAYOUT] == legacy.LAYOUT.number and row[table.MAGIC] == 1 and (entries > 0 or low < RELATIVE)
             if leftover and row[table.BASE_OFFSET] == table.UNKNOWN:
-                # The first wrapper after messages: where it does not continue them, they are what is left of another wrapper, whose
-                # header is gone, with offsets that count from that one's first.
+                # The first wrapper after messages: if it does not continue their offsets, they are the rest of another wrapper whose
+                # header is lost, and their offsets are relative to that wrapper's first.
                 if entries and first_offset(self.file, row) != last + 1:
                     start, entries = position, 0
                 leftover = False
@@ -179,14 +179,14 @@ class Runs:
             return None
         ends_well = self._leads_to(position, last, stretch.end) or self._tail(position)
         if not stretch.exact:
-            # Where nothing came before, and the header makes no sense, any offset fits.
+            # If nothing came before, and the header is not credible, any offset fits.
             sure = entries > 1 or stretch.claim.following in (first, self._lowest) or start < stretch.claimed_end < position
             near = stretch.claim.first is None or stretch.floor >= 0 or first - stretch.claim.last <= LARGEST_SPAN
             ends_well = ends_well or (near and self._cut_entry(position, last, sure))
         return Chain(start, position, first, last, entries, ends_well, self._plausible(position, last))
 
     def _leads_to(self, position: int, floor: int, end: int) -> bool:
-        """Whether the lengths of headers that make sense lead exactly to ``end``; of the last one, offset and length have to."""
+        """Whether the lengths of valid headers lead exactly to ``end``; of the last header only offset and length need to be valid."""
         for _ in range(CHAIN_ENTRIES):
             if position == end:
                 return True
@@ -200,9 +200,9 @@ class Runs:
         return False
 
     def _cut_entry(self, position: int, last: int, sure: bool) -> bool:
-        """Whether an entry that was cut short begins here: as much of its header as there is goes on where the chain stopped.
+        """Whether an incomplete entry begins here: the existing part of its header continues where the chain stopped.
 
-        ``sure`` says that the chain is more than a single entry that could lie anywhere.
+        ``sure`` means that the chain is more than a single entry, which could lie anywhere.
         """
         left = self.file.size - position
         head = self._head(position)
@@ -217,7 +217,7 @@ class Runs:
     def _cut_header(self, head: bytes, last: int, sure: bool) -> bool:
         """Whether bytes begin like the header of an entry that comes after the offset ``last``."""
         if len(head) < 8:
-            # Next to nothing: the zeros that offsets begin with also end values.
+            # Few bytes prove nothing: offsets begin with zeros, and values may end with zeros.
             shift = 64 - 8 * len(head)
             return sure and (last + 1) >> shift <= int.from_bytes(head, "big") <= (last + LARGEST_SPAN) >> shift
         if not last < int.from_bytes(head[:8], "big", signed=True) <= last + LARGEST_SPAN:
@@ -238,11 +238,11 @@ class Runs:
         return bool(plausible(head.ctypes.data, position, position, self.file.size, floor, self.file.format))
 
     def _tail(self, position: int) -> bool:
-        """Zeros to the end: preallocation."""
+        """Whether only zeros follow up to the end: preallocated space."""
         return self.file.size - position > entry.PREFIX and not self.file.read(position, position + 1)[0] and self.file.zeros_from(position)
 
     def _entry(self, position: int, end: int) -> np.ndarray | None:
-        """Row of the entry at ``position`` with its CRC checked; None where it is not framed."""
+        """Row of the entry at ``position`` with its CRC checked; None if the bytes are not an entry."""
         if end - position <= entry.PREFIX:
             return None
         rows = np.zeros((1, table.WIDTH), np.int64)

@@ -1,4 +1,4 @@
-"""Entries of several copies that overlap and are not the same: their records decide which copy an offset is read from."""
+"""Entries of several copies that overlap and differ: their records decide which copy an offset is read from."""
 
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -24,12 +24,12 @@ class Claimed:
     Attributes
     ----------
     lane : int
-        Number of its part of the window.
+        Number of the segment's part of the window.
     examined : Examined
     rank : int
-        How much its copy is preferred, 0 most.
+        Preference of its copy; 0 is preferred most.
     rows : list of int
-        Of the segment's entries.
+        Rows in the segment's entries.
     members : dict
         For each row, all segments that have the same entry, and its row there.
     """
@@ -43,7 +43,7 @@ class Claimed:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Two copies have different records at an offset; for each side its copies, and the row of its entry in the first of them."""
+    """Two copies have different records at an offset. Each side has its copies, and the row of its entry in the first of them."""
 
     offset: int
     one: tuple[list[Examined], int]
@@ -60,12 +60,12 @@ def _epoch(side: tuple[list[Examined], int]) -> int:
 
 
 def claim(claims: list[Claimed], options: Options) -> Any:
-    """Divide the offsets among the copies: first the copy with most records there, then the others for what it lacks.
+    """Divide the offsets among the copies: first to the copy with most records there, then the rest to the others.
 
     Returns
     -------
     int64 array of shape (n, 5), Disagreement or None
-        Pieces, as of `window`. None: an entry could not be decoded, and has become a stretch.
+        Pieces, as in `window`; or the disagreement; or None if an entry could not be decoded and has become a stretch.
     """
     tables = []
     for one in claims:
@@ -81,7 +81,7 @@ def claim(claims: list[Claimed], options: Options) -> Any:
 
 
 def _records(one: Claimed, options: Options) -> tuple[pa.Table, list[int]]:
-    """Records of a segment's contested entries, and the rows of entries that can't be decoded in spite of their checksum."""
+    """Records of a segment's contested entries, and the rows of entries that cannot be decoded although their checksum is right."""
     examined = one.examined
     entries = examined.entries[one.rows]
     starts, ends = entries[:, POSITION], entries[:, POSITION] + entries[:, SIZE]
@@ -125,7 +125,7 @@ def _side(one: Claimed, table: pa.Table, record: int) -> tuple[list[Examined], i
 
 
 def _equal(one: pa.Table, other: pa.Table) -> Any:
-    """Flags of the records that are the same; formats without timestamps agree with those that have some."""
+    """Flags of the records that are equal; a record without a timestamp also equals one with a timestamp."""
     same = np.ones(len(one), np.bool_)
     for name in ("key", "value"):
         mine, theirs = one[name], other[name]
@@ -140,7 +140,7 @@ def _shared(claims: list[Claimed], tables: list[pa.Table]) -> Any:
     offset = np.concatenate([_int64(tables[i], "offset") for i in order])
     lane = np.concatenate([np.full(len(tables[i]), claims[i].lane) for i in order])
     row = np.concatenate([np.searchsorted(claims[i].examined.entries[:, POSITION], _int64(tables[i], "position")) for i in order])
-    # The first record of each offset, which is that of the preferred copy.
+    # The first record of each offset is that of the preferred copy.
     taken, index = np.unique(offset, return_index=True)
     lanes, rows = lane[index], row[index]
     starts = np.flatnonzero(np.append(True, (np.diff(lanes) != 0) | (np.diff(rows) != 0))) if len(taken) else np.empty(0, np.int64)

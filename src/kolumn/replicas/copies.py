@@ -31,9 +31,9 @@ class Overlap:
     ----------
     topic, partition
     folders : tuple of two str
-        In the order of the source.
+        The two directories, in the order of the source.
     first, last : int
-        Lowest and highest offset that lies in a segment of both. Not each one between them has to be in both.
+        Lowest and highest offset that lies in a segment of both. Not every offset between them must be in both.
     """
 
     topic: str
@@ -50,7 +50,7 @@ class Overlap:
 def copies(segments: list[Segment]) -> dict[Key, Copies]:
     """The topic-partitions that are in more than one directory.
 
-    Segments without a topic or a partition belong to no topic-partition. Nor do snapshots (``.checkpoint``), which are not part of a log.
+    Segments without a topic or a partition are ignored, and so are snapshots (``.checkpoint``), which are not part of a log.
     """
     found: dict[Key, dict[str, tuple[str, list[Segment]]]] = {}
     real: dict[str, str] = {}
@@ -100,12 +100,12 @@ def one_log(segments: list[Segment], options: Options) -> list[Segment]:
 
 
 def one_directory(segments: list[Segment], what: str) -> list[Segment]:
-    """The segments, where each topic-partition is in one directory.
+    """The segments, after a check that each topic-partition is in one directory.
 
     Raises
     ------
     ArgumentError
-        One is in several, and what is to be done (``what``, a verb) takes the log of one directory.
+        A topic-partition is in several directories. ``what`` is the operation, a verb, for the message.
     """
     for (topic, partition), folders in copies(segments).items():
         raise ArgumentError(
@@ -121,7 +121,7 @@ def in_order(folders: Copies) -> list[Segment]:
 
 
 def linked(segments: list[Segment]) -> list[Segment]:
-    """Segments in order of base offset, of which each knows its neighbours among them, whatever directory they are in."""
+    """Segments in order of base offset, with their neighbours in this order set, even if those are in other directories."""
     bases = {one.base_offset for one in segments}
     # An index file without a log in its directory: the log may be in another one.
     orphans = {name for one in segments for name in one.orphans if int(storage.base_name(name).partition(".")[0]) not in bases}
@@ -169,7 +169,7 @@ def _overlaps(topic: str, partition: int, folders: Copies) -> Iterator[Overlap]:
 
 
 def _spans(folders: Copies) -> dict[str, list[tuple[int, int]]]:
-    """First and last offset of each segment that has entries; where names alone tell that nothing overlaps, what they tell."""
+    """First and last offset of each segment that has entries. If the names prove that nothing overlaps, the offsets are taken from them."""
     order = [(_base(segment), segment, folder) for folder, own in folders.items() for segment in own if segment.size]
     order.sort(key=lambda one: one[0])
     limits = {segment: limit for own in folders.values() for segment, limit in bounds(own).items()}
@@ -184,7 +184,7 @@ def _spans(folders: Copies) -> dict[str, list[tuple[int, int]]]:
 
 
 def _span(segment: Segment, limit: int | None) -> tuple[int, int] | None:
-    """First and last offset of a segment by its headers; None where there is no entry."""
+    """First and last offset of a segment from its headers; None if it has no entry."""
     base = segment.base_offset
     highest = limit if limit is not None else (base or 0) + LARGEST_SPAN if base is not None else 2**63 - 1
     low, high = 2**63 - 1, -1

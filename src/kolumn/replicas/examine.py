@@ -34,14 +34,14 @@ class Stretch:
     ----------
     start, end : int
     low, high : int, optional
-        Offsets that may be lost there, by the intact entries around it and by what damaged headers claim; ``high`` is None at the end
-        of a partition's last segment, where it is not known.
+        Offsets that may be lost there, derived from the intact entries around it and from damaged headers; ``high`` is None at the
+        end of a partition's last segment, where it is not known.
     floor : int
         Last intact offset before it.
     claim : int, optional
-        Where ``high`` is None: the last offset by a damaged header, if its entry is all there is.
+        If ``high`` is None: the last offset in a damaged header, if only that entry is in the stretch.
     fault : CorruptBatchError, optional
-        What is wrong, if reading the bytes would not find it: an entry with a right checksum and an offset that can't be its own.
+        The error, if reading the bytes would not find it: an entry has a right checksum and a damaged offset.
     """
 
     start: int
@@ -62,11 +62,11 @@ class Examined:
     segment : Segment
     folder : str
     entries : int64 array of shape (n, `WIDTH`)
-        Intact ones in the order of their offsets, which do not overlap.
+        Intact entries in the order of their offsets, which do not overlap.
     stretches : list of Stretch
         In the order of the file.
     at, beyond : int
-        How many entries, and how many stretches, a merge has processed.
+        Number of entries and of stretches that a merge has processed.
     limit : int, optional
         Highest offset that it can have.
     """
@@ -106,13 +106,13 @@ class Examined:
         self.beyond = min(self.beyond, at)
 
     def is_inside(self, row: int, size: int) -> bool:
-        """Whether an entry lies where a damaged one of so many bytes was: it is a message of a wrapper, or looks like an entry."""
+        """Whether an entry lies inside a damaged one of ``size`` bytes: then it is a message of a wrapper, or only looks like an entry."""
         position = int(self.entries[row, POSITION])
         before = bisect_right(self.stretches, position, key=_start) - 1
         return before >= 0 and self.stretches[before].start + size > position
 
     def sound(self, low: int, high: int) -> list[tuple[int, int]]:
-        """Parts of [low, high] in which all that the log has is intact here, holes included."""
+        """Parts of [low, high] that are undamaged in this segment; offsets without records count as undamaged."""
         low, high = max(low, self.start), min(high, self.last)
         parts = [(low, high)] if low <= high else []
         first = bisect_left(self.stretches, low, key=_high)
@@ -134,7 +134,7 @@ def _high(stretch: Stretch) -> int:
 
 
 def subtract(parts: list[tuple[int, int]], low: int, high: int) -> list[tuple[int, int]]:
-    """Ranges of offsets, ends included, without [low, high]."""
+    """Ranges of offsets (ends included) without [low, high]."""
     if low > high:
         return parts
     found = []
@@ -150,14 +150,14 @@ def subtract(parts: list[tuple[int, int]], low: int, high: int) -> list[tuple[in
 
 
 def examine(segment: Segment, folder: str, limit: int | None, options: Options) -> Examined:
-    """Compare every checksum of a segment and note what is intact.
+    """Compare every checksum of a segment and find its intact entries and damaged stretches.
 
     Parameters
     ----------
     segment : Segment
         With a base offset.
     folder : str
-        Which copy it belongs to.
+        Directory of its copy.
     limit : int, optional
         Highest offset that it can have: the next segment of its directory begins after it. None for the last one.
     options : Options
@@ -173,9 +173,9 @@ def examine(segment: Segment, folder: str, limit: int | None, options: Options) 
 
 
 def _absent(file: SegmentFile, found: Examined) -> list[Stretch]:
-    """What index files prove to be gone without a trace in the log: a stretch of no bytes."""
+    """Offsets that index files prove to be missing although the log shows no damage: a stretch of no bytes."""
     trouble = absent_after(file, found.last)
-    # Entries missing before the first segment look like retention: the copies' first offsets tell what there was.
+    # Entries missing before the first segment look like retention; the first offsets of the copies are compared instead.
     if trouble is None or trouble.lost is None or trouble.lost[0] < found.start:
         return []
     return [Stretch(file.size, file.size, *trouble.lost, found.last, fault=trouble.error)]
@@ -198,7 +198,7 @@ _NONE = np.empty(0, np.bool_)
 
 
 def _known(file: SegmentFile, rows: Rows, options: Options) -> tuple[Any, Any]:
-    """The kept columns of some rows of the batch table, and which are intact. Wrappers are inflated: nothing else tells their offsets."""
+    """The kept columns of some rows of the batch table, and which are intact. Wrappers are decompressed, since only that tells offsets."""
     wrapped = layouts.among(rows[:, table.LAYOUT], layouts.MESSAGES) & (rows[:, table.CODEC] != 0)
     unknown = (rows[:, (table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT)] == table.UNKNOWN).any(axis=1)
     told = np.flatnonzero((wrapped | unknown) & (rows[:, table.CODE] == Code.OK))
@@ -227,7 +227,7 @@ def _inflated(file: SegmentFile, rows: Rows, options: Options) -> Any:
 
 
 def _stretches(found: Examined, rest: Rows, good: Flags) -> list[Stretch]:
-    """What lies between the intact entries; ``rest`` are the others, of which some are ``good`` but for their offsets."""
+    """The stretches between the intact entries; ``rest`` are the other entries, of which those in ``good`` have only a wrong offset."""
     entries = found.entries
     starts = np.concatenate([[0], entries[:, POSITION] + entries[:, SIZE]])
     ends = np.append(entries[:, POSITION], found.segment.size)
@@ -241,7 +241,7 @@ def _stretches(found: Examined, rest: Rows, good: Flags) -> list[Stretch]:
 
 
 def _parts(whole: Stretch, rows: list[list[int]], good: list[bool], path: str) -> list[Stretch]:
-    """A stretch, cut where credible damaged headers in it have their first offsets, and around entries with a damaged offset."""
+    """A stretch, cut at credible damaged headers, which contain first offsets, and around entries with a damaged offset."""
     parts, rest, claim, reach = [], whole, None, whole.low - 1
     highest = whole.low + LARGEST_SPAN if whole.high is None else whole.high
     for row, sound in zip(rows, good, strict=True):
@@ -267,7 +267,7 @@ def _parts(whole: Stretch, rows: list[list[int]], good: list[bool], path: str) -
 
 
 def misplaced(path: str, row: Row | list[int], low: int, high: int | None) -> CorruptBatchError:
-    """Error for an entry whose offset can't be its own; ``row`` as of `Examined.entries`."""
+    """Error for an entry with a damaged offset; ``row`` is one of `Examined.entries`."""
     expected = f"offsets from {low} on" if high is None else f"offsets from {low} to {high}"
     return CorruptBatchError(
         path, int(row[POSITION]), Code.BASE_OFFSET, base_offset=int(row[BASE]), expected=expected, found=f"{row[BASE]} to {row[LAST]}"

@@ -16,7 +16,7 @@ class Joined:
     Parameters
     ----------
     check_crcs : bool
-        Whether the reader will notice damage that no copy heals: then it reads no records there, else it may read wrong ones.
+        Whether the reader compares checksums. Then it detects damage that no copy heals; otherwise it may read wrong records there.
     """
 
     def __init__(self, check_crcs: bool) -> None:
@@ -30,7 +30,7 @@ class Joined:
             self._append(one, low, high)
 
     def tail(self, examined: Examined, stretch: Stretch) -> None:
-        """Add what lies after the last intact entry of a copy."""
+        """Add the stretch after the last intact entry of a copy."""
         self._append(*self._stretch(examined, stretch))
 
     def _stretch(self, examined: Examined, stretch: Stretch) -> tuple[Range, int, int]:
@@ -57,7 +57,7 @@ class Joined:
 
 
 class Filled:
-    """The entries that were taken of all copies in a window."""
+    """The entries that were taken from all copies in a window."""
 
     def __init__(self, parts: list[Part], pieces: Any) -> None:
         entries = _entries(parts, pieces)
@@ -66,7 +66,7 @@ class Filled:
         self.partial = np.append(0, np.cumsum(pieces[:, WHOLE] == 0))
 
     def tiles(self, stretch: Stretch) -> bool:
-        """Whether entries taken from elsewhere fill a damaged stretch, byte for byte."""
+        """Whether entries taken from other copies have exactly the bytes of a damaged stretch."""
         if stretch.high is None:
             return False
         first, stop = int(np.searchsorted(self.base, stretch.low)), int(np.searchsorted(self.last, stretch.high, side="right"))
@@ -110,5 +110,5 @@ def _runs(parts: list[Part], pieces: Any) -> list[tuple[Range, int, int]]:
 
 
 def _alone(segment: Segment) -> Segment:
-    """A segment without its neighbours: another copy may have what its directory lacks after it."""
+    """A segment without its neighbours: another copy may have the entries that are missing after it in its directory."""
     return replace(segment, following=None, preceding=None, orphans=())

@@ -1,9 +1,9 @@
 """One log of several copies of a topic-partition: each offset once, damage of one copy filled from the others.
 
-All copies are walked from the lowest offset to the highest, some segments at a time, and every checksum is compared. What is intact in
-any copy counts. A damaged stretch of one copy is healed if another copy is intact over the same offsets, whether that copy has records
-there or not: compaction leaves holes. It is also healed if the entries of other copies there are as long as it, byte for byte: then nothing
-else was in it. What no copy heals stays in the result, and the reader meets it.
+All copies are walked from the lowest offset to the highest, some segments at a time, and every checksum is compared. An entry is used if
+it is intact in any copy. A damaged stretch of one copy is healed if another copy is intact over the same offsets, even if that copy has
+no records there, since compaction leaves holes. It is also healed if the entries of other copies there have exactly as many bytes: then
+nothing else was in it. A stretch that no copy heals stays in the result, and the reader reports it.
 """
 
 import logging
@@ -31,13 +31,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Divergence:
-    """Offsets that two leaders assigned to different records: the copy of the earlier leader is left out from there on.
+    """Two leaders assigned the same offsets to different records: the copy of the earlier leader is left out from there on.
 
     Attributes
     ----------
     offset : int
     kept, left : str
-        Directories.
+        Directory that is read from there on, and directory that is left out.
     epochs : tuple of two int
         Leader epochs there, in the same order.
     """
@@ -75,8 +75,8 @@ def merge(folders: Copies, options: Options) -> Merged:
     Raises
     ------
     ArgumentError
-        The directories hold different records at the same offsets and no leader epoch decides which are right: they are copies of
-        different logs. Or a segment has no base offset in its name.
+        The directories have different records at the same offsets and no leader epoch decides which are right: they are copies of
+        different logs. Or a segment's name is not a base offset.
     """
     unnamed = [one.path for own in folders.values() for one in own if one.base_offset is None]
     if unnamed:
@@ -103,7 +103,7 @@ class _Sweep:
         self.divergences: list[Divergence] = []
 
     def run(self) -> None:
-        """From the first window to the last."""
+        """Process all windows, from the first to the last."""
         with closing(self.source):
             while self.active or self.starts:
                 border = self._border()
@@ -125,7 +125,7 @@ class _Sweep:
             self.joined.tail(tail.examined, tail.stretch)
 
     def _border(self) -> int:
-        """The offset before which the next window ends: nothing lies across it."""
+        """The offset before which the next window ends: no entry and no stretch crosses it."""
         self._load(min((_next(one) for one in self.active), default=self.starts[0] if self.starts else 0))
         while True:
             border = self.starts[0] if self.starts else HIGHEST
@@ -135,13 +135,13 @@ class _Sweep:
             self._load(reach)
 
     def _load(self, offset: int) -> None:
-        """Look at all segments that begin up to an offset."""
+        """Examine all segments that begin up to an offset."""
         while self.starts and self.starts[0] <= offset:
             self.starts.popleft()
             self.active.append(next(self.source))
 
     def _parts(self, border: int) -> list[Part]:
-        """What each segment has before the border; the copy with most records there comes first."""
+        """The entries of each segment before the border; the copy with most records there comes first."""
         found = []
         records: dict[str, int] = {}
         for one in self.active:
@@ -152,7 +152,7 @@ class _Sweep:
         return sorted((Part(one, one.at, end, ranked.index(one.folder)) for one, end in found), key=lambda part: part.rank)
 
     def _lost(self, border: int, filled: Filled) -> list[tuple[Examined, Stretch]]:
-        """Damaged stretches before the border that no other copy heals; where several copies have lost the same, one of them."""
+        """Damaged stretches before the border that no other copy heals; if several copies have lost the same offsets, only one of them."""
         lost: list[tuple[Examined, Stretch]] = []
         reported: list[tuple[int, int]] = []
         for one in sorted(self.active, key=lambda one: self.order[one.folder]):
@@ -204,7 +204,7 @@ class _Sweep:
             )
         if epochs[0] < epochs[1]:
             one, row, other, epochs = other, other_row, one, (epochs[1], epochs[0])
-        # Where the winner has damage just before, the loser's entries of that stretch may be of the lost leader too.
+        # If the kept copy has damage directly before, the other copy's entries there may be of the earlier leader too.
         offset, base = found.offset, int(one[0].entries[row, BASE])
         offset = min([offset, *(stretch.low for stretch in one[0].stretches if stretch.high == base - 1)])
         for loser in dict.fromkeys(examined.folder for examined in other):
@@ -214,25 +214,25 @@ class _Sweep:
 
 
 def _reach(one: Examined, border: int) -> int:
-    """Last offset of what begins before a border."""
+    """Last offset of the entries and stretches that begin before a border."""
     end = one.at + int(np.searchsorted(one.entries[one.at :, BASE], border))
     highest = int(one.entries[end - 1, LAST]) if end > one.at else -1
     return max([highest, *(stretch.high or -1 for stretch in _before(one, border)[-1:])])
 
 
 def _next(one: Examined) -> int:
-    """The lowest offset of what is not resolved."""
+    """The lowest offset that is not resolved yet."""
     lows = [int(base) for base in one.entries[one.at : one.at + 1, BASE]]
     return min([*lows, *(stretch.low for stretch in one.stretches[one.beyond : one.beyond + 1])])
 
 
 def _before(one: Examined, border: int) -> list[Stretch]:
-    """Stretches not resolved that begin before a border."""
+    """Unresolved stretches that begin before a border."""
     return [stretch for stretch in one.stretches[one.beyond :] if stretch.low < border]
 
 
 def _examined(todo: list[tuple[Segment, str, int | None]], options: Options) -> Generator[Examined, None, None]:
-    """Segments looked at in order, some of them ahead."""
+    """Examine segments in order; some are examined ahead by other threads."""
     if options.threads == 1:
         yield from (examine(*one, options) for one in todo)
         return

@@ -1,4 +1,4 @@
-"""What readers read: ranges in which each offset of a topic-partition is once, whatever directories the source names."""
+"""Ranges for readers: each offset of a topic-partition occurs once, even if the source names several directories of it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,10 +17,10 @@ Select = Callable[[list[Segment], Options], list[Range]]
 
 
 def log_ranges(segments: list[Segment], options: Options) -> list[Range]:
-    """Ranges that hold every record of ``segments`` that the options' ranges of offsets and timestamps keep.
+    """Ranges that contain every record of ``segments`` that the options' ranges of offsets and timestamps keep.
 
-    Where a topic-partition is in several directories, ``options.replicas`` decides what is read. The ranges then have the transactions of
-    all directories, if the options ask for them.
+    If a topic-partition is in several directories, ``options.replicas`` decides what is read. The ranges then have the transactions
+    of all directories, if the options need transactions.
 
     Raises
     ------
@@ -31,7 +31,7 @@ def log_ranges(segments: list[Segment], options: Options) -> list[Range]:
 
 
 def whole_ranges(segments: list[Segment], options: Options) -> list[Range]:
-    """The same without regard to the options' offsets and timestamps, segments without entries included."""
+    """Ranges of all segments, without regard to the options' offsets and timestamps; segments without entries are included."""
     everything = replace(options, start_offset=None, end_offset=None, start_timestamp=None, end_timestamp=None)
     return _ranges(segments, everything, lambda own, _: [Range.whole(segment) for segment in own])
 
@@ -50,7 +50,7 @@ def _ranges(segments: list[Segment], options: Options, select: Select) -> list[R
 
 
 def _units(segments: list[Segment], found: dict[Key, Copies]) -> Iterator[tuple[Key | None, list[Segment]]]:
-    """Partitions in several directories, and what lies between them in the order of the source."""
+    """Partitions in several directories, and the segments between them, in the order of the source."""
     done: set[Any] = set()
     own: list[Segment] = []
     for segment in segments:

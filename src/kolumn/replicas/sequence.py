@@ -1,4 +1,4 @@
-"""Which entries of a segment have a right offset, and which a damaged one: no checksum covers the offset in any format."""
+"""Which entries of a segment have a damaged offset: no checksum covers the offset in any format."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from kolumn.arrays import Int64s
 _EDGE = 3
 """Entries on each side of a break that are examined one by one."""
 _WINDOW = 512
-"""How far back the entry before one is searched."""
+"""How many entries back the predecessor of an entry is searched."""
 
 
 def fitting(base: Int64s, last: Int64s) -> Any:
-    """Flags of the entries that together make the longest sequence of growing offsets.
+    """Flags of the entries that form the longest sequence of growing offsets.
 
-    Between two that exclude each other, the one whose offsets are next to its neighbours' stays: a damaged offset rarely is.
+    If two entries exclude each other, the one whose offsets adjoin its neighbours' is kept: a damaged offset rarely adjoins them.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def _heaviest(low: Int64s, high: Int64s, weight: Int64s) -> Any:
             before[i] = first + nearest
             score[i] += value[nearest]
     chosen = np.zeros(len(low), np.bool_)
-    # Of those that are as good the one that ends lowest: a damaged offset is mostly far away.
+    # Among equally good ones, the one that ends lowest: a damaged offset is mostly far away.
     best = np.flatnonzero(score == score.max())
     at = int(best[high[best].argmin()])
     while at >= 0:

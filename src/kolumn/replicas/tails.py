@@ -1,4 +1,4 @@
-"""What lies after the last intact entry of a copy: part of an entry, preallocated zeros, or damage of unknown extent."""
+"""Stretches after the last intact entry of a copy: part of an entry, preallocated zeros, or damage of unknown extent."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class Tail:
         return 0
 
     def see(self, parts: Iterable[Part]) -> None:
-        """Count what other copies have."""
+        """Count the bytes that other copies have."""
         for part in parts:
             one = part.examined
             if one.folder != self.examined.folder:
@@ -53,7 +53,7 @@ class Tail:
 
 
 def unhealed(tails: list[Tail]) -> list[Tail]:
-    """Tails that may hold more than any other copy has; of those after the same offset the longest.
+    """Tails that may contain more than any other copy has; of those after the same offset only the longest.
 
     Copies have the same bytes, so a copy with as many bytes after the last intact offset, damaged ones included, has all that was lost.
     """

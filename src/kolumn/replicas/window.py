@@ -1,8 +1,8 @@
 """Which copy each offset is read from: entries of all copies that lie between two offsets are resolved together.
 
-Followers copy a leader's batches byte by byte, so nearly all entries are the same in all copies, and any copy will do. Where entries
-overlap that are not the same, one copy was compacted further than another, was written by something else, or has offsets that two leaders
-assigned: their records are compared (`contested`).
+Followers copy a leader's batches byte by byte, so nearly all entries are the same in all copies, and any copy can be read. If entries
+overlap but differ, one copy was compacted further than another, was written by another program, or has offsets that two leaders
+assigned. The records of such entries are compared (`contested`).
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from kolumn.replicas.contested import Claimed, Disagreement, claim
 from kolumn.replicas.examine import BASE, COUNT, CRC, LAST, POSITION, SIZE, WRAPS, Examined, misplaced
 
 LANE, ROW, LOW, BEHIND, WHOLE = range(5)
-"""Columns of pieces: the part, the entry of its segment, the offsets [low, behind) of it that count, and whether those are all it has."""
+"""Columns of pieces: the part, the entry of its segment, the offsets [LOW, BEHIND) of it that are used, and whether those are all."""
 _CONTESTED_BYTES = 32 << 20
 """Bytes whose records are compared at a time."""
 
 
 class Part(NamedTuple):
-    """Entries [start, end) of a segment; ``rank`` says how much its copy is preferred, 0 most."""
+    """Entries [start, end) of a segment; ``rank`` is the preference of its copy, 0 is preferred most."""
 
     examined: Examined
     start: int
@@ -32,7 +32,7 @@ class Part(NamedTuple):
 
 @dataclass
 class Resolved:
-    """Result of a window: ``pieces`` in the order of offsets, or None if the copies have to be examined again, and why.
+    """Result of a window: ``pieces`` in the order of offsets, or None if the window has to be resolved again, and why.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ def resolve(parts: list[Part], options: Options) -> Resolved:
 
 
 class Group(NamedTuple):
-    """An entry and all copies that have it at its offsets; entries of the same bytes have the same ``number``."""
+    """An entry and all copies that have it at its offsets; entries with the same bytes have the same ``number``."""
 
     number: int
     base: int
@@ -75,7 +75,7 @@ class Group(NamedTuple):
 
 
 class _Window:
-    """Entries of several segments, those that are the same in several put together."""
+    """Entries of several segments; entries that are the same in several segments are grouped."""
 
     def __init__(self, parts: list[Part]) -> None:
         self.parts = parts
@@ -108,7 +108,7 @@ class _Window:
     def give_up_insides(self, contested: Any) -> bool:
         """Discard messages of damaged wrappers, which look like entries if the codec stored them uncompressed.
 
-        They lie where another copy has a wrapper, and here damage begins where that wrapper begins.
+        They lie at the offsets of a wrapper in another copy, and in this copy damage begins where that wrapper begins.
         """
         wraps = self.unique[contested, WRAPS] == 1
         largest: Any = np.zeros(int(self.cluster[-1]) + 1 if len(self.cluster) else 0, np.int64)
@@ -123,7 +123,7 @@ class _Window:
         return bool(wrong)
 
     def groups(self, contested: Any) -> list[Any]:
-        """Contested entries, those that overlap together, some MiB at a time."""
+        """Contested entries in groups of some MiB; overlapping entries are in the same group."""
         if not len(contested):
             return []
         sizes = np.cumsum(self.unique[contested, SIZE])
@@ -150,7 +150,7 @@ class _Window:
         return list(found.values())
 
     def odd(self) -> list[Group]:
-        """Entries that not all copies have and that exist, byte by byte, at another offset too, in this window or after it."""
+        """Entries that some copies lack, and whose bytes also exist at another offset, in this window or after it."""
         folders = len({part.examined.folder for part in self.parts})
         odd = np.flatnonzero(self.copies < folders)
         if not len(odd):
@@ -185,7 +185,7 @@ def give_up_misplaced(odd: list[Group]) -> bool:
 
 
 def _belongs(loser: Group, winner: Group) -> bool:
-    """Whether an entry was where another one of the same bytes is, before its own offset was damaged."""
+    """Whether an entry originally had the offset of another entry with the same bytes, before its own offset was damaged."""
     folders, others = ({part.examined.folder for part, _ in group.members} for group in (loser, winner))
     if loser.base == winner.base or folders & others:
         return False
@@ -202,7 +202,7 @@ def _belongs(loser: Group, winner: Group) -> bool:
     other = max(_touches(member, winner) for member in (*winner.members, *loser.members)), len(others)
     if own != other:
         return own < other
-    # The same bytes after the same offset: one of the two is damaged, and most damage leads far away.
+    # The same bytes follow the same offset, so one of the two offsets is damaged, and most damage changes an offset by much.
     floors = ({part.examined.floor(row) for part, row in group.members} for group in (loser, winner))
     return bool(set.intersection(*floors)) and winner.base < loser.base
 
@@ -227,9 +227,9 @@ def _gap(entries: Any, row: int) -> int:
 
 
 def _touches(member: tuple[Part, int], group: Group) -> int:
-    """How many of an entry's neighbours a group's offsets would touch in its place.
+    """How many of an entry's neighbours would adjoin the group's offsets, if the entry had them.
 
-    Entries count that are next to it in the file too: with damage between them, other offsets lie between them.
+    Only neighbours that adjoin it in the file count too: if damage lies between them, other offsets lie between them.
     """
     examined, row = member[0].examined, member[1]
     entries = examined.entries

@@ -1,1 +1,1 @@
-"""A chunk on the CPU: check, inflate, count, fields and columns, called one after the other."""
+"""A chunk on the CPU: the steps check, decompress, count, fields and columns, called one after the other."""

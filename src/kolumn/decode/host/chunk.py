@@ -25,7 +25,7 @@ class HostChunk:
     Attributes
     ----------
     inflated_by_cpu : int
-        As of `on_device.DeviceChunk`: here nothing is remarkable about it.
+        Always 0 on the host; `decode.device.chunk.DeviceChunk` counts payloads that the CPU decompressed for the GPU.
     """
 
     inflated_by_cpu = 0
@@ -46,9 +46,9 @@ class HostChunk:
     batch: Callable[..., Any] = staticmethod(record_batch)
 
     def runs(self, rows: Rows, need_key: bool, alone: bool = True) -> Iterator[tuple[Run, Any]]:
-        """Decode entries, some at a time: their records, and their rows of the batch table, of which damaged ones get a code.
+        """Decode entries, some at a time. Yields their records and their rows of the batch table; damaged entries get a code.
 
-        Unless it is ``alone``, it ends before an entry that takes more than a chunk's share of memory.
+        Unless the chunk is ``alone``, it ends before an entry that needs more than a chunk's share of memory.
         """
         share = Share(self.options.inflated_bytes, alone)
         yield from runs(self.source, self.origin, rows, self.options, need_key, share)

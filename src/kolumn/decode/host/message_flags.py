@@ -1,4 +1,4 @@
-"""What single records are: control records, tombstones. Shipped formats say it of a batch, some drafts of each message."""
+"""Flags of single records: control records, tombstones. Shipped formats flag control batches, some drafts flag each message."""
 
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ class MessageFlags:
     ----------
     run : Run
     rows : int64 array of shape (n, `table.WIDTH`)
-        Its entries.
+        The run's entries.
     """
 
     def __init__(self, run: Run, rows: Rows) -> None:
@@ -46,12 +46,12 @@ class MessageFlags:
 
     @cached_property
     def some_control(self) -> bool:
-        """Whether single messages are control records, which nobody could leave out by the headers of their entries."""
+        """Whether single messages are control records, which the headers of their entries do not tell."""
         return self._drafts and bool(self.control.any())
 
     @property
     def tombstone(self) -> Any:
-        """Flags of the tombstones: without a value, or where `kip87` says it by a bit, with that."""
+        """Flags of the tombstones: records without a value, or in `kip87` messages with the tombstone bit."""
         found = self.run.columns.value_nulls[: self.run.rows] & ~self.control
         if self._drafts:
             by_bit = self._attributes & layouts.flagged_bit(self._layout) != 0
@@ -59,7 +59,7 @@ class MessageFlags:
         return found
 
     def control_type(self, row: int, key: bytes | None) -> str:
-        """Name of a control record's type: in its key, or in the attributes of an enriched message."""
+        """Name of a control record's type, from its key or from the attributes of an enriched message."""
         layout = int(self._layout[row])
         if layouts.has_typed_control(layout):
             number = (int(self._attributes[row]) & 15) - layouts.control_bit(layout)
@@ -69,14 +69,14 @@ class MessageFlags:
         return layouts.CONTROL_NAMES[layouts.control_name(layout, number)]
 
     def seconds(self, kind: pa.DataType) -> pa.Array:
-        """Timestamps of enriched messages as they stand."""
+        """Timestamps of enriched messages in seconds, as stored."""
         if not self._drafts:
             return pa.nulls(self.run.rows, kind)
         values = self.run.columns.seconds[: self.run.rows]
         return pa.array(values.astype(np.int32), kind, mask=values == -1)
 
     def broker_timestamp(self, timestamp: Int64s) -> pa.Array:
-        """Timestamps that brokers gave to enriched messages."""
+        """Timestamps that brokers assigned to enriched messages, in milliseconds."""
         if not self._drafts:
             return pa.nulls(self.run.rows, pa.int64())
         given = self._attributes & layouts.tagged_bit(self._layout) != 0

@@ -1,4 +1,4 @@
-"""The columns that come from the batch table, and the Arrow record batch of them all."""
+"""The columns from the batch table, and the Arrow record batch with all columns."""
 
 from collections.abc import Callable
 from functools import cache, lru_cache
@@ -37,7 +37,7 @@ _REPEATED = {
 
 
 def record_batch(run: Run, rows: Rows, segment: Segment, options: Options) -> pa.RecordBatch:
-    """Arrow record batch of a decoded run, with the rows outside of the asked ranges left out."""
+    """Arrow record batch of a decoded run, without the rows outside of the requested ranges."""
     schema = record_schema(options.columns, options.binary)
     builder = _Builder(run, rows, segment, options)
     batch = pa.RecordBatch.from_arrays([builder.column(field) for field in schema], schema=schema)
@@ -50,7 +50,7 @@ def record_batch(run: Run, rows: Rows, segment: Segment, options: Options) -> pa
 
 @cache
 def _codecs() -> pa.Array:
-    """Not made on import: pyarrow imports pandas for the first array, where it is installed."""
+    """Names of the codecs. Not made on import: pyarrow imports pandas, if it is installed, for the first array."""
     return pa.array(NAMES, pa.string())
 
 
@@ -86,7 +86,7 @@ class _Builder:
         return direct[name]()
 
     def repeat(self, column: int) -> Any:
-        """A column of the batch table, once for each record."""
+        """A column of the batch table, with each entry's value repeated for each of its records."""
         return np.repeat(self.rows[:, column], self.run.records)
 
     def _repeated(self, column: int, kind: pa.DataType) -> pa.Array:
@@ -107,7 +107,7 @@ class _Builder:
     def _sequence(self) -> Any:
         """Base sequence + offset delta, wrapping from 2^31 - 1 to 0 (``DefaultRecordBatch.incrementSequence``).
 
-        Java computes in 32 bits, where the test for the wrap overflows for a negative delta: such a one wraps as well.
+        Java computes in 32 bits, where the test for the wrap overflows for a negative delta, so that a negative delta wraps too.
         """
         base = self.repeat(table.BASE_SEQUENCE)
         delta = self.offset - self.repeat(table.BASE_OFFSET)
@@ -128,7 +128,7 @@ class _Builder:
 
 
 def _constant(value: object, kind: pa.DataType, rows: int) -> pa.Array:
-    """The same value in every row: a slice of memory that all batches share."""
+    """An array with the same value in every row: a slice of memory that all batches share."""
     return _constants(value, kind, 1 << (rows - 1).bit_length()).slice(0, rows)
 
 
@@ -138,7 +138,7 @@ def _constants(value: object, kind: pa.DataType, rows: int) -> pa.Array:
 
 
 def _in_range(offset: Int64s, timestamp: Int64s, options: Options) -> Any:
-    """Mask of the rows that the ranges keep, or None where they keep all."""
+    """Mask of the rows that the ranges keep, or None if they keep all."""
     keep = None
     for values, low, high in (
         (offset, options.start_offset, options.end_offset),

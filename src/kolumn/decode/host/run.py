@@ -1,4 +1,4 @@
-"""A run of batches in memory becomes one Arrow record batch: locate, inflate, index, fields, columns."""
+"""A run of batches in memory becomes columns: locate, decompress, count, fields, columns."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ from kolumn.formats import layouts, table
 from kolumn.options import MIB, Options
 
 PACKED_BYTES = 2 * MIB
-"""Compressed bytes that are inflated at a time."""
+"""Compressed bytes that are decompressed at a time."""
 RUN_BYTES = 512 * MIB
-"""Plain bytes in one record batch: Arrow's binary offsets end at 2 GiB."""
+"""Uncompressed bytes in one record batch: Arrow's binary offsets end at 2 GiB."""
 _EACH = 64
-"""About as many bytes does a record take in columns, beside its key and value."""
+"""Approximate bytes of a record in columns, in addition to its key and value."""
 _EVERYTHING = Share()
 
 
@@ -38,13 +38,13 @@ class Run:
     ----------
     columns : Columns
     at : int64 array
-        How far each column is written.
+        Write position of each column.
     records : int64 array of n
-        Rows of each batch, n the batches that are decoded.
+        Number of rows of each of the n decoded batches.
     sources : list of pa.Buffer
-        What views point into.
+        Buffers that views point into.
     found : dict
-        Row index -> what is wrong with its stream, in words.
+        Row index -> message about what is wrong with the entry's compressed stream or records.
     """
 
     columns: Columns
@@ -55,19 +55,19 @@ class Run:
 
     @property
     def bytes(self) -> int:
-        """Of the keys and values, and of what else is kept for each record."""
+        """Bytes of the keys and values, and of the other columns, estimated for each record."""
         return int(self.at[KEY] + self.at[VALUE]) + _EACH * self.rows
 
     @property
     def rows(self) -> int:
-        """How many records there are."""
+        """Number of records."""
         return int(self.at[ROWS])
 
 
 def runs(source: Bytes, origin: int, rows: Rows, options: Options, need_key: bool, share: Share | None = None) -> Iterator[tuple[Run, Any]]:
-    """Decode entries, some at a time: their records, and their rows of the batch table, of which damaged ones get a code.
+    """Decode entries, some at a time. Yields their records and their rows of the batch table; damaged entries get a code.
 
-    Parameters are those of `decode_run`. Without a ``share`` what is inflated at a time is limited by the options. It ends early where
+    Parameters are those of `decode_run`. Without a ``share``, the options limit how much is decompressed at a time. It ends early if
     ``share`` is too small for the next entry.
     """
     for some in _cut(rows):
@@ -82,7 +82,7 @@ def runs(source: Bytes, origin: int, rows: Rows, options: Options, need_key: boo
 
 
 def _cut(rows: Rows) -> Iterator[Any]:
-    """Cut entries into runs that are inflated and decoded together."""
+    """Cut entries into runs that are decompressed and decoded together."""
     packed = np.where(rows[:, table.CODEC] != 0, rows[:, table.SIZE], 0)
     if packed.any():
         group = (np.cumsum(packed) - packed) // PACKED_BYTES
@@ -95,7 +95,7 @@ def _cut(rows: Rows) -> Iterator[Any]:
 
 
 def decode_run(source: Bytes, origin: int, rows: Rows, options: Options, need_key: bool, share: Share = _EVERYTHING) -> Run:
-    """Decode the entries of ``rows`` that have no code yet; entries that turn out to be damaged get one.
+    """Decode the entries of ``rows`` that have no code yet; damaged entries get a code.
 
     Parameters
     ----------
@@ -103,9 +103,9 @@ def decode_run(source: Bytes, origin: int, rows: Rows, options: Options, need_ke
         Bytes of the segment from position ``origin`` on, padded with `address.PAD` bytes.
     rows : int64 array of shape (n, `table.WIDTH`)
     need_key : bool
-        Decode keys even if the key column is not asked for (control types are in them).
+        Decode keys even if the key column is not requested (they contain control types).
     share : Share
-        How much may be inflated: the entries after that are left as they are, and `Run.records` is shorter than ``rows``.
+        How much may be decompressed. Later entries are left as they are, and `Run.records` is shorter than ``rows``.
     """
     n = len(rows)
     start, size, codec = (np.empty(n, np.int64) for _ in range(3))
@@ -146,7 +146,7 @@ def decode_run(source: Bytes, origin: int, rows: Rows, options: Options, need_ke
 
 
 def modes(options: Options, mode: int, need_key: bool) -> tuple[int, int]:
-    """What happens to keys and to values."""
+    """Modes of keys and of values: copy, view or skip."""
     names = options.columns
     keys = mode if "key" in names else COPY if need_key else SKIP
     return keys, mode if "value" in names else COPY if "tombstone" in names else SKIP
@@ -165,7 +165,10 @@ def _inflate(
     found: dict[int, str],
     share: Share,
 ) -> tuple[Any, int]:
-    """Inflate what has a codec and point ``payload``, ``size``, ``buffer`` and ``at_origin`` at the result; how many entries that are."""
+    """Decompress payloads that have a codec, and point ``payload``, ``size``, ``buffer`` and ``at_origin`` at the result.
+
+    Returns the memory with the result, and how many of the entries are done.
+    """
     packed = np.flatnonzero(codec)
     result = inflate(
         source, start[packed], size[packed], codec[packed], rows[packed, table.MAGIC], options.max_batch_bytes, options.max_ratio, share

@@ -1,4 +1,4 @@
-"""Which entries of a chunk a read wants: the options as limits for compiled code."""
+"""Which entries of a chunk a read selects: the options as limits for compiled code."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""A chunk of format 2 batches, still in the file, becomes Arrow columns without ever being in memory as a whole.
+"""A chunk of format 2 batches becomes Arrow columns directly from the file, without being in memory as a whole.
 
-`stream` does what compiled code can do alone. Batches whose codec needs a library go through in tiles: read and checked,
-inflated, and appended to the same columns.
+`stream` processes the batches that compiled code can decode alone. Batches whose codec needs a library are processed in tiles: read
+and checked, decompressed, and appended to the same columns.
 """
 
 from collections.abc import Iterator
@@ -45,34 +45,33 @@ from kolumn.plan.chunks import ROWS as ENTRIES
 from kolumn.source.segment_file import SegmentFile
 
 TILE = 4 << 20
-"""Compressed bytes that go through a library at a time, at most."""
+"""Maximum compressed bytes that a library decompresses at a time."""
 INFLATED = 4 << 20
-"""Bytes to which `stream` inflates one batch at most, unless views keep them; larger ones go through a library."""
+"""Maximum decompressed bytes of one batch in `stream`, unless views keep them; larger batches are left to a library."""
 LATER = -1
-"""State after which the entries that are left have to wait: they would take too much memory."""
+"""State of a chunk whose remaining entries are left for later, since they would need too much memory."""
 SLACK = 1 << 16
-"""Room for the batch with which a chunk goes over its size."""
+"""Extra room for the batch with which a chunk exceeds its size."""
 
 
 @dataclass
 class Part:
-    """A run and the rows of the batch table that it is made of."""
+    """A run, and the rows of the batch table that it was decoded from."""
 
     run: Run
     rows: Any
 
 
 class Streamed(NamedTuple):
-    """What came of a chunk.
+    """Result of streaming a chunk.
 
     Attributes
     ----------
     parts : list of Part
     rows : int64 array of shape (n, `table.WIDTH`)
-        The entries of the chunk, those that were found after the known ones too; only those that are decoded, where there was no room
-        for more.
+        The entries of the chunk, including those found after the known ones; only the decoded ones, if there was no memory for more.
     is_wrong : bool
-        Something is wrong with one of the entries. What is decoded does not count then: the general path finds out what it is.
+        One of the entries is damaged. The decoded parts must not be used then; the general path finds out what is wrong.
     """
 
     parts: list[Part]
@@ -86,15 +85,15 @@ def stream_runs(file: SegmentFile, rows: Rows, span: Span, options: Options, nee
     Parameters
     ----------
     file : SegmentFile
-        Learns what its batches are like.
+        Its statistics are updated: record density, compression ratio, share of keys.
     rows : int64 array of shape (n, `table.WIDTH`)
-        Known ones, at least one, as `stream.hop` finds them.
+        Known entries, at least one, as `stream.hop` finds them.
     span : Span
-        What to take after the known ones.
+        The part of the file after the known entries that belongs to the chunk.
     need_key : bool
-        As for `batches.decode_run`.
+        As for `run.decode_run`.
     share : Share
-        How much the chunk may take.
+        How much memory the chunk may use.
     """
     chunk = _Chunk(file, _with_room(rows, span), len(rows), span, options, need_key, share)
     parts = list(chunk.parts())
@@ -102,7 +101,7 @@ def stream_runs(file: SegmentFile, rows: Rows, span: Span, options: Options, nee
 
 
 def _with_room(rows: Rows, span: Span) -> Any:
-    """The rows, with room after them for the entries that are to be found."""
+    """The rows, followed by room for the entries that are found later."""
     if span.stop <= rows[-1, table.POSITION] + rows[-1, table.SIZE]:
         return rows
     room = np.empty((ENTRIES, table.WIDTH), np.int64)
@@ -111,7 +110,7 @@ def _with_room(rows: Rows, span: Span) -> Any:
 
 
 class _Chunk:
-    """One chunk's way: where it is, and the memory that is being filled."""
+    """State of decoding one chunk: the position, and the memory that is being filled."""
 
     def __init__(self, file: SegmentFile, rows: Rows, known: int, span: Span, options: Options, need_key: bool, share: Share) -> None:
         self.file, self.rows, self.known, self.span, self.options, self.share = file, rows, known, span, options, share
@@ -130,7 +129,7 @@ class _Chunk:
         self.window, _ = take(self.room + PAD)
 
     def parts(self) -> Iterator[Part]:
-        """Decode entry by entry; whenever the columns are full, what they hold is a part."""
+        """Decode entry by entry; whenever the columns are full, they become a part."""
         row, done = 0, False
         while not done:
             first = row
@@ -148,7 +147,7 @@ class _Chunk:
                 self.known, done = row, True
 
     def _begin(self, first: int) -> None:
-        """New columns for what comes from row ``first`` on: of one size, so that their memory serves the next chunk too."""
+        """Allocate columns for the entries from row ``first`` on. Their size is always the same, so that their memory can be reused."""
         size, count = self.rows[min(first, self.known - 1), (table.SIZE, table.COUNT)].tolist()
         left = max(self.span.stop - int(self.rows[0, table.POSITION]), size)
         payload_bytes = max(min(int(self.span.weight), 64 * left) * 9 // 8 + SLACK, self.need)
@@ -164,7 +163,7 @@ class _Chunk:
         self.sources: list[pa.Buffer] = [self.window, self.arena] if self.keep else []
 
     def _fill(self, row: int) -> int:
-        """Decode until the columns are full; the row that comes next."""
+        """Decode until the columns are full; returns the next row."""
         while True:
             source = Source(self.file.descriptor, self.window.address, self.arena.address, self.room, self.whole, self.keep, self.libraries)
             row, self.state, self.need, self.known = stream(
@@ -187,7 +186,7 @@ class _Chunk:
             self.sources[1] = self.arena
 
     def _tile(self, row: int) -> tuple[int, int, int]:
-        """Take the entries from ``row`` on through a library: results as of `stream`."""
+        """Decode the entries from ``row`` on with a library; results as those of `stream`."""
         if self.tile is None or self.tile[0] != row:
             self.tile = None
             state = self._inflate(row)
@@ -201,12 +200,12 @@ class _Chunk:
         self.inflated += int(size[:done].sum())
         if self.keep:
             self.sources.append(pa.py_buffer(arena))
-        # Columns that are full are no reason to inflate anything twice.
+        # If the columns are full, the rest of the tile is kept, so that nothing is decompressed twice.
         self.tile = (row + done, rows[done:], asked[done:], origin[done:], size[done:], arena) if state == FULL else None
         return row + done, state, need
 
     def _inflate(self, row: int) -> int:
-        """Make a tile of the entries from ``row`` on; a state that ends the chunk where that can't be."""
+        """Make a tile of the entries from ``row`` on. Returns DONE, or a state that ends the chunk if no tile can be made."""
         self._look_ahead(row)
         sizes = self.rows[row : self.known, table.SIZE]
         fits = (self.rows[row : self.known, table.CODEC] == self.rows[row, table.CODEC]) & (np.cumsum(sizes) <= TILE)
@@ -226,7 +225,7 @@ class _Chunk:
         if result.code[: result.done].any():
             return WRONG
         if result.done < len(taken):
-            # What there was no room for is the next tile, or the next chunk.
+            # Entries without room are left for the next tile, or the next chunk.
             rows, asked, taken = rows[: taken[result.done]], asked[: taken[result.done]], taken[: result.done]
         if not len(rows):
             return LATER
@@ -236,12 +235,12 @@ class _Chunk:
         return DONE
 
     def _used(self) -> int:
-        """Bytes of memory that the chunk keeps already."""
+        """Bytes of memory that the chunk uses so far."""
         now = Run(self.columns, self.at, self.records, self.sources, {})
         return self.taken + now.bytes + (self.inflated if self.keep else 0)
 
     def _look_ahead(self, row: int) -> None:
-        """Know the entries behind ``row`` too, as many as make a tile."""
+        """Find the entries after ``row``, as many as make a tile."""
         if self.known == row + 1:
             following = int(self.rows[row, table.POSITION] + self.rows[row, table.SIZE])
             room, _ = take(HEADER + PAD)
@@ -249,13 +248,13 @@ class _Chunk:
             self.known += hop(self.file.descriptor, following, span, room.address, self.rows[self.known :])[0]
 
     def _weight_left(self) -> float:
-        """Bytes of the log that the chunk may still take."""
+        """Bytes of the log that may still be added to the chunk."""
         rows = self.rows[: self.known]
         weights = np.where(rows[:, table.CODEC] == NONE, 1.0, self.span.inflates) * rows[:, table.SIZE]
         return (self.span.weight - float(weights.sum())) / self.span.inflates
 
     def _learn(self, first: int, stop: int) -> None:
-        """Expect what comes next to be as this was."""
+        """Update the file's statistics, which predict the sizes of the next batches."""
         rows = self.rows[first:stop]
         sizes = np.where(wanted(rows, self.options) & (rows[:, table.COUNT] != 0), rows[:, table.SIZE], 0)
         packed = int(sizes[rows[:, table.CODEC] != NONE].sum())
