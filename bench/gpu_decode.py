@@ -104,7 +104,7 @@ def resident(runtime: Any) -> dict[str, Any]:
 def _rows(size: int) -> Any:
     (segment,) = find_segments(str(data.segment("none")))
     with SegmentFile(segment) as file:
-        return np.concatenate([chunk.rows for chunk in chunks(file, 0, size, 8 << 20)])
+        return np.concatenate([chunk.entries.array for chunk in chunks(file, 0, size, 8 << 20)])
 
 
 def _moved(rows: Any, by: int) -> Any:

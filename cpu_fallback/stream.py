@@ -10,7 +10,7 @@ These loops leave two things to others: codecs that need a library to `kolumn.de
 general path, which finds out what it is.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from numba import types
 from numba.extending import register_jitable
@@ -108,7 +108,7 @@ class Source(NamedTuple):
 
 
 @register_jitable
-def _row(header: int, pos: int, end: int, row: Any) -> int:
+def _row(header: int, pos: int, end: int, row: Int64s) -> int:
     """Fill a row from the header at an address; returns the size of the entry, or 0 if the loops here can't take it."""
     code, size = entry(header - pos, pos, end)
     if code != _OK or magic_at(header - pos, pos) != _MAGIC or size > _LARGEST:
@@ -118,7 +118,7 @@ def _row(header: int, pos: int, end: int, row: Any) -> int:
 
 
 @register_jitable
-def _weight(rows: Any, span: Span) -> float:
+def _weight(rows: Table, span: Span) -> float:
     weight = 0.0
     for b in range(rows.shape[0]):
         weight += rows[b, _SIZE] * (1.0 if rows[b, _CODEC] == _NONE else span.inflates)
@@ -223,7 +223,9 @@ def needs_library(codec: int, libraries: Decoders) -> bool:
 
 
 @register_jitable
-def _batch(source: Source, limits: Limits, row: Any, batch: int, records: Any, b: int, to: Target, at: Any, room: Room) -> tuple[int, int]:
+def _batch(
+    source: Source, limits: Limits, row: Int64s, batch: int, records: Int64s, b: int, to: Target, at: Int64s, room: Room
+) -> tuple[int, int]:
     """Check, inflate and decode the batch at an address: the state, and the inflated size where that is known."""
     size, codec = row[_SIZE], row[_CODEC]
     if limits.check_crcs and crc.crc32c(batch, _CRC_FROM, size) != row[_CRC]:
@@ -282,7 +284,9 @@ def append(
 
 
 @register_jitable
-def _append(row: Any, payload: int, size: int, buffer: int, origin: int, records: Any, b: int, to: Target, at: Any, room: Room) -> int:
+def _append(
+    row: Int64s, payload: int, size: int, buffer: int, origin: int, records: Int64s, b: int, to: Target, at: Int64s, room: Room
+) -> int:
     count = row[_COUNT]
     if count < 0 or count > size // _SMALLEST_RECORD:
         return WRONG

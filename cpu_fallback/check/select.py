@@ -1,10 +1,10 @@
 """Which entries can hold a row that the options ask for, by their headers alone."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from numba.extending import register_jitable
 
-from kolumn.cpu_fallback.machine.arrays import Flags, Table
+from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.formats import layouts, table
 
@@ -26,7 +26,7 @@ class Limits(NamedTuple):
 
 
 @register_jitable
-def keeps(limit: Limits, row: Any) -> bool:
+def keeps(limit: Limits, row: Int64s) -> bool:
     """Whether the entry of a row can hold records within the limits."""
     if row[_CONTROL] != 0 and not limit.include_control:
         return False

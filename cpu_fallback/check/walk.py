@@ -1,11 +1,9 @@
 """Entries of a buffer become rows of the batch table."""
 
-from typing import Any
-
 from numba.extending import register_jitable
 
 from kolumn.cpu_fallback.check.checksums import checksum
-from kolumn.cpu_fallback.machine.arrays import Table
+from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.errors import Code
 from kolumn.formats import crc, layouts, legacy, memory, table, v2, v3_compact
@@ -23,7 +21,7 @@ _NONE, _V2, _LEGACY, _V2_MAGIC = layouts.NO_LAYOUT, v2.LAYOUT.number, legacy.LAY
 
 
 @register_jitable
-def fill(buf: int, pos: int, size: int, layout: int, row: Any) -> None:
+def fill(buf: int, pos: int, size: int, layout: int, row: Int64s) -> None:
     """Fill a row of the batch table from the header of the entry at ``pos``."""
     row[:] = 0
     row[_POSITION], row[_SIZE], row[_MAGIC], row[_RECORD], row[_WHERE] = pos, size, magic_at(buf, pos), -1, -1

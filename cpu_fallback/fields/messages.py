@@ -7,6 +7,7 @@ from numba.extending import register_jitable
 
 from kolumn.cpu_fallback.fields.target import HEADERS, KEY, ROWS, VALUE, Target, put_record
 from kolumn.cpu_fallback.machine.address import store8, store64
+from kolumn.cpu_fallback.machine.arrays import Int64s
 from kolumn.cpu_fallback.machine.scalars import compiled  # noqa: F401 (the formats as compiled functions first)
 from kolumn.errors import Code
 from kolumn.formats import layouts, table
@@ -24,7 +25,9 @@ def _loop(layout: Layout) -> Callable[..., tuple[int, int, int]]:
     assert message is not None
 
     @register_jitable(forceinline=True)
-    def loop(row: Any, buf: int, end: int, buffer: int, origin: int, count: int, base: int, to: Target, at: Any) -> tuple[int, int, int]:
+    def loop(
+        row: Int64s, buf: int, end: int, buffer: int, origin: int, count: int, base: int, to: Target, at: Int64s
+    ) -> tuple[int, int, int]:
         n, key, value = at[ROWS], at[KEY], at[VALUE]
         append_time, wrapped, attributes = row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME, row[_CODEC], row[_ATTRIBUTES]
         where = 0

@@ -1,10 +1,9 @@
 """The records of a batch that `v2.plain_fields` can read, in a loop so small that what it needs stays in registers."""
 
-from typing import Any
-
 from numba.extending import register_jitable
 
 from kolumn.cpu_fallback.fields.target import Target, put_record
+from kolumn.cpu_fallback.machine.arrays import Int64s
 from kolumn.formats import table, v2
 
 _BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
@@ -13,7 +12,7 @@ _MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.T
 
 @register_jitable(forceinline=True)
 def plain_records(
-    row: Any,
+    row: Int64s,
     buf: int,
     where: int,
     end: int,

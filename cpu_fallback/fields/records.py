@@ -4,8 +4,6 @@ Batches are written densely in file order. A batch that turns out to be damaged 
 back to where the batch began.
 """
 
-from typing import Any
-
 from numba.extending import register_jitable
 
 from kolumn.cpu_fallback.fields.messages import messages
@@ -83,7 +81,7 @@ def fields(
 
 @register_jitable(forceinline=True)
 def batch_records(
-    row: Any, buf: int, end: int, buffer: int, origin: int, count: int, skip: int, to: Target, at: Any
+    row: Int64s, buf: int, end: int, buffer: int, origin: int, count: int, skip: int, to: Target, at: Int64s
 ) -> tuple[int, int, int]:
     """Records of a batch of format 2, or 3 with ``skip`` as in `v2.fields`: (code, record, position of the offence).
 

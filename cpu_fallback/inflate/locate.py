@@ -1,7 +1,5 @@
 """Where the records of each entry lie: after the header (format 2), in the value (wrapper), or the message itself."""
 
-from typing import Any
-
 from numba.extending import register_jitable
 
 from kolumn.codecs import NONE
@@ -42,7 +40,7 @@ def locate(buf: int, origin: int, rows: Table, start: Int64s, size: Int64s, code
 
 
 @register_jitable
-def _message(buf: int, row: Any) -> tuple[int, int, int]:
+def _message(buf: int, row: Int64s) -> tuple[int, int, int]:
     """Code, start and size of the message itself, or of the payload that it wraps."""
     position, end = row[_POSITION], row[_POSITION] + row[_SIZE]
     code = layouts.codec_code(row[_LAYOUT], row[_ATTRIBUTES], row[_CODEC])

@@ -3,14 +3,16 @@
 from collections.abc import Callable
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
-Table = Annotated[Any, types.int64[:, ::1]]
+Table = Annotated[NDArray[np.int64], types.int64[:, ::1]]
 """Rows of int64: the batch table, or one like it."""
-Int64s = Annotated[Any, types.int64[::1]]
-Constants = Annotated[Any, types.Array(types.int64, 1, "C", readonly=True)]
+Int64s = Annotated[NDArray[np.int64], types.int64[::1]]
+Constants = Annotated[NDArray[np.int64], types.Array(types.int64, 1, "C", readonly=True)]
 """Like `Int64s`, of arrays that can't be written to: another type for Numba."""
-Flags = Annotated[Any, types.boolean[::1]]
+Flags = Annotated[NDArray[np.bool_], types.boolean[::1]]
 
 _NUMBERS = {int: types.int64, bool: types.boolean, float: types.float64}
 

@@ -13,7 +13,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from numba import njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, NullCache, _CacheLocator
@@ -21,10 +21,12 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataC
 from kolumn.cpu_fallback.machine import compile_ahead
 from kolumn.cpu_fallback.machine.loops import LOOPS, folder, version
 
+_Loop = TypeVar("_Loop", bound=Callable[..., Any])
+
 logger = logging.getLogger("kolumn")
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def compiled(function: _Loop) -> _Loop:
     """A loop for the CPU: GIL released, machine code shared by processes.
 
     The parameters of a loop of Kolumn are annotated, see `kolumn.cpu_fallback.machine.arrays`.
@@ -33,7 +35,7 @@ def compiled(function: Callable[..., Any]) -> Any:
     name = f"{function.__module__}:{function.__qualname__}"
     LOOPS[name] = dispatcher
     dispatcher._cache = _Cache(function, name) if folder() is not None else _NoCache(name)
-    return dispatcher
+    return cast(_Loop, dispatcher)
 
 
 class _Locator(_CacheLocator):

@@ -5,7 +5,6 @@ import logging
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.entries.headers import headers
 from kolumn.errors import KolumnError
-from kolumn.formats import table
 from kolumn.options import Options
 from kolumn.replicas.copies import copies
 from kolumn.source.segment_file import SegmentFile
@@ -44,16 +43,16 @@ def log_end(segments: list[Segment]) -> int:
 
 
 def _last_offset(segment: Segment) -> int | None:
-    entries = [row for rows in headers(segment) for row in rows[-2:]]
+    last = [row for entries in headers(segment) for row in entries[-2:]]
     with SegmentFile(segment) as file:
-        for row in reversed(entries[-2:]):
-            start, size = int(row[table.POSITION]), int(row[table.SIZE])
-            alone = row.reshape(1, -1).copy()
-            check(file.read(start, start + size).ctypes.data, start, alone)
-            if not alone[0, table.CODE]:
-                return int(row[table.LAST_OFFSET])
+        for row in reversed(last[-2:]):
+            start, size = row.position, row.size
+            alone = row.alone()
+            check(file.read(start, start + size).ctypes.data, start, alone.array)
+            if alone[0].is_intact:
+                return row.last_offset
     # Two damaged entries in a row are damage, not a write in progress: the read reports them.
-    return int(entries[-1][table.LAST_OFFSET]) if entries else None
+    return last[-1].last_offset if last else None
 
 
 def bounds(starts: dict[Key, int], ends: dict[Key, int], groups: dict[Key, list[Segment]], fail: bool) -> dict[Key, Bounds]:

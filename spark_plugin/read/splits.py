@@ -13,7 +13,6 @@ from pyspark.sql.datasource import InputPartition
 
 from kolumn.api import live_segments
 from kolumn.entries.headers import cut, headers
-from kolumn.formats import table
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.replicas.copies import one_log
@@ -124,8 +123,8 @@ def _count(chosen: Range, target: int, records: int) -> list[tuple[Range, int]]:
     """Like `kolumn.entries.headers.cut`, with at most ``records`` offsets in a part, unless one entry has more."""
     parts, rest, first = [], chosen, chosen.floor + 1
     last = rest.floor
-    for rows in headers(chosen.segment, chosen.start, chosen.end):
-        for position, offset in rows[:, (table.POSITION, table.LAST_OFFSET)].tolist():
+    for entries in headers(chosen.segment, chosen.start, chosen.end):
+        for position, offset in zip(entries.position.tolist(), entries.last_offset.tolist(), strict=True):
             if position > rest.start and (position - rest.start >= target or offset - first >= records):
                 parts.append((replace(rest, end=position), last - rest.floor))
                 rest, first = replace(rest, start=position, floor=last), last + 1

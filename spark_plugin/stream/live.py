@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from kolumn.entries.headers import headers
 from kolumn.errors import KolumnError
-from kolumn.formats import table
 from kolumn.source.segments import Range
 from kolumn.source.storage import current
 from kolumn.spark_plugin.options.positions import Key
@@ -23,13 +22,13 @@ def clip(split: Split, limits: Mapping[Key, Bounds]) -> Iterator[Range]:
 
 
 def _position_of(one: Range, behind: int) -> int:
-    for rows in headers(one.segment):
-        columns = (table.POSITION, table.SIZE, table.BASE_OFFSET, table.LAST_OFFSET)
-        for position, size, base, last in rows[:, columns].tolist():
+    for entries in headers(one.segment):
+        columns = entries.position, entries.end, entries.base_offset, entries.last_offset
+        for position, end, base, last in zip(*(column.tolist() for column in columns), strict=True):
             if position >= one.start and base >= behind:
                 return int(position)
             if position >= one.start and last >= behind - 1:
-                return int(position + size)
+                return int(end)
     return one.end
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kolumn.entries.headers import headers
-from kolumn.formats import table
 from kolumn.source.segments import Segment
 
 Topics = dict[str, dict[str, Any]]
@@ -110,6 +109,6 @@ def _by_bytes(segments: list[Segment], start: int, end: int, most: int) -> int:
     return end
 
 
-def _entries(segment: Segment) -> Iterable[tuple[Any, Any]]:
-    for rows in headers(segment):
-        yield from rows[:, (table.SIZE, table.LAST_OFFSET)].tolist()
+def _entries(segment: Segment) -> Iterable[tuple[int, int]]:
+    for entries in headers(segment):
+        yield from zip(entries.size.tolist(), entries.last_offset.tolist(), strict=True)

@@ -21,7 +21,6 @@ from kolumn.conversion.convert import Conversion, Job, targets
 from kolumn.encode.outgoing import name_of
 from kolumn.entries.headers import headers
 from kolumn.errors import ArgumentError
-from kolumn.formats import table
 from kolumn.keywords import known_keywords
 from kolumn.log.pieces import whole_options
 from kolumn.log.transactions import transactions_of_segment
@@ -229,10 +228,10 @@ def _observed(plan: Plan) -> Iterator[frozenset[int]]:
     seen: set[int] = set()
     for segment in plan.dirty:
         yield frozenset(seen)
-        for rows in headers(segment):
-            for row in rows[(rows[:, table.TRANSACTIONAL] | rows[:, table.CONTROL]) == 1]:
-                producer = int(row[table.PRODUCER_ID])
-                if row[table.CONTROL]:
+        for entries in headers(segment):
+            for row in entries[(entries.transactional | entries.control) == 1]:
+                producer = row.producer_id
+                if row.control:
                     seen.discard(producer)
                 else:
                     seen.add(producer)

@@ -125,9 +125,9 @@ def test_the_plan_goes_on_where_the_decoder_got_to(tmp_path: Path) -> None:
     with SegmentFile(found) as file:
         plan = chunks(file, 0, file.size, options.chunk_bytes, streamed=True, ahead=False)
         first = next(plan)
-        assert (first.is_unread, len(first.rows), first.end) == (True, 1, size)
+        assert (first.is_unread, len(first.entries), first.end) == (True, 1, size)
         decoded = decode_chunk(file, first, options, -1, True)
-        assert (decoded.reached, decoded.records, decoded.rest, len(first.rows)) == (file.size, 6, None, 1)
+        assert (decoded.reached, decoded.records, decoded.rest, len(first.entries)) == (file.size, 6, None, 1)
         # A decoder that got less far is followed, too.
         second = plan.send(4 * size)
         assert (second.origin, second.end) == (4 * size, 5 * size)
@@ -137,7 +137,7 @@ def test_the_plan_goes_on_where_the_decoder_got_to(tmp_path: Path) -> None:
     # Where the walk goes ahead, it knows them all.
     with SegmentFile(found) as file:
         (whole,) = chunks(file, 0, file.size, options.chunk_bytes, streamed=True)
-        assert (len(whole.rows), whole.end) == (6, file.size)
+        assert (len(whole.entries), whole.end) == (6, file.size)
         left = whole.after(2)
-        assert (left.origin, len(left.rows), left.end) == (2 * size, 4, file.size)
+        assert (left.origin, len(left.entries), left.end) == (2 * size, 4, file.size)
         assert decode_chunk(file, left, options, 1, True).records == 4

@@ -70,8 +70,8 @@ def arrows() -> dict[Path, set[Path]]:
     return found
 
 
-def circles(graph: dict[Path, set[Path]]) -> list[list[Path]]:
-    """Groups of modules that import each other, directly or through others."""
+def circles(graph: dict[Path, set[Path]]) -> list[Path]:
+    """Modules that import themselves through others."""
     left = {module: set(others) for module, others in graph.items()}
     while free := [module for module, others in left.items() if not others & left.keys()]:
         for module in free:
@@ -80,4 +80,4 @@ def circles(graph: dict[Path, set[Path]]) -> list[list[Path]]:
     while outer := [module for module in left if not any(module in others for others in left.values())]:
         for module in outer:
             del left[module]
-    return [sorted(left)] if left else []
+    return sorted(left)

@@ -62,7 +62,7 @@ def test_no_circles() -> None:
 
 def test_circles_are_found() -> None:
     a, b, c, d = (Path(f"{name}.py") for name in "abcd")
-    assert circles({a: {b}, b: {c}, c: {b, d}, d: set()}) == [[b, c]]
+    assert circles({a: {b}, b: {c}, c: {b, d}, d: set()}) == [b, c]
     assert circles({a: {b, c}, b: {c}, c: {d}, d: set()}) == []
 
 

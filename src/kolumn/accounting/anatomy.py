@@ -23,10 +23,12 @@ _CRC, _PRODUCER = 4, 14
 def anatomy(piece: Piece) -> Counter[str]:
     """Bytes of each of `PARTS` in the entries of a piece; together they are the bytes of the entries."""
     found: Counter[str] = Counter()
-    kinds = piece.rows[:, table.LAYOUT] * 2 + (piece.rows[:, table.CODEC] != NONE)
+    kinds = piece.entries.layout * 2 + (piece.entries.codec != NONE)
     for kind in np.unique(kinds).tolist():
         some = kinds == kind
-        part = replace(piece, rows=piece.rows[some], counts=piece.counts[some], records=piece.records.filter(np.repeat(some, piece.counts)))
+        part = replace(
+            piece, entries=piece.entries[some], counts=piece.counts[some], records=piece.records.filter(np.repeat(some, piece.counts))
+        )
         layout, packed = divmod(kind, 2)
         if layouts.holds_records(layout):
             own = _batches(part, layout)
@@ -35,7 +37,7 @@ def anatomy(piece: Piece) -> Counter[str]:
         else:
             own = _messages(part, layout, packed)
         own["keys"], own["values"] = _bytes(part.records["key"]), _bytes(part.records["value"])
-        own["compression" if packed else "lengths"] += int(part.rows[:, table.SIZE].sum()) - sum(own.values())
+        own["compression" if packed else "lengths"] += int(part.entries.size.sum()) - sum(own.values())
         found.update(own)
     return found
 
@@ -60,15 +62,15 @@ def _varints(values: Int64s) -> Any:
     return _unsigned(((values << 1) ^ (values >> 63)).view(np.uint64))
 
 
-def _of_entry(piece: Piece, column: int) -> Any:
-    return np.repeat(piece.rows[:, column], piece.counts)
+def _of_entry(piece: Piece, values: Int64s) -> Int64s:
+    return np.repeat(values, piece.counts)
 
 
 def _batches(piece: Piece, layout: int) -> Counter[str]:
-    rows, records, entries = piece.rows, piece.records, len(piece.rows)
-    time = records["timestampMs"].to_numpy() - _of_entry(piece, table.BASE_TIMESTAMP)
-    time[_of_entry(piece, table.TIMESTAMP_TYPE) == table.LOG_APPEND_TIME] = 0
-    times, offsets = _varints(time), _varints(records["offset"].to_numpy() - _of_entry(piece, table.BASE_OFFSET))
+    rows, records, entries = piece.entries, piece.records, len(piece.entries)
+    time = records["timestampMs"].to_numpy() - _of_entry(piece, piece.entries.base_timestamp)
+    time[_of_entry(piece, piece.entries.timestamp_type) == table.LOG_APPEND_TIME] = 0
+    times, offsets = _varints(time), _varints(records["offset"].to_numpy() - _of_entry(piece, piece.entries.base_offset))
     key, value, listed = (
         _lengths(records["key"]),
         _lengths(records["value"]),
@@ -90,20 +92,20 @@ def _batches(piece: Piece, layout: int) -> Counter[str]:
         found["timestamps"] += 16 * entries
         found["offsets"] += 4 * entries
         return found
-    base, highest = rows[:, table.BASE_TIMESTAMP], rows[:, table.MAX_TIMESTAMP]
+    base, highest = rows.base_timestamp, rows.max_timestamp
     stamps = int((_varints(base) + _varints(highest - base)).sum())
-    last = int(_unsigned(rows[:, table.LAST_OFFSET] - rows[:, table.BASE_OFFSET]).sum())
+    last = int(_unsigned(rows.last_offset - rows.base_offset).sum())
     found["timestamps"] += stamps
     found["offsets"] += last
-    found["lengths"] += int(rows[:, table.PAYLOAD].sum()) - stamps - last - (8 + 7 + _CRC + _PRODUCER) * entries
+    found["lengths"] += int(rows.payload.sum()) - stamps - last - (8 + 7 + _CRC + _PRODUCER) * entries
     return found
 
 
 def _sets(piece: Piece) -> Counter[str]:
     """Sets of the KIP-98 draft: every message has its length, its timestamp and its checksum."""
-    records, entries, messages = piece.records, len(piece.rows), piece.records.num_rows
+    records, entries, messages = piece.records, len(piece.entries), piece.records.num_rows
     key, value = _lengths(records["key"]), _lengths(records["value"])
-    delta = _unsigned(records["offset"].to_numpy() - _of_entry(piece, table.BASE_OFFSET))
+    delta = _unsigned(records["offset"].to_numpy() - _of_entry(piece, piece.entries.base_offset))
     counted = np.where((key >= 0) & (value >= 0), _unsigned(np.maximum(key, 0)), 0)
     body = 13 + delta + counted + np.maximum(key, 0) + np.maximum(value, 0)
     return Counter(
@@ -118,7 +120,7 @@ def _sets(piece: Piece) -> Counter[str]:
 
 def _messages(piece: Piece, layout: int, packed: int) -> Counter[str]:
     """Messages, and the wrappers around them."""
-    wrappers = len(piece.rows) if packed else 0
+    wrappers = len(piece.entries) if packed else 0
     messages = piece.records.num_rows + wrappers
     found = Counter(offsets=8 * messages, crc=_CRC * messages, lengths=12 * messages, attributes=2 * messages)
     if layout == enriched.LAYOUT.number:
@@ -126,6 +128,6 @@ def _messages(piece: Piece, layout: int, packed: int) -> Counter[str]:
         found["lengths"] += 4 * messages
         found["timestamps"] = 4 * messages + 9 * tagged
         return found
-    timed = piece.rows[:, table.MAGIC] >= 1
+    timed = piece.entries.magic >= 1
     found["timestamps"] = 8 * (int(piece.counts[timed].sum()) + (int(timed.sum()) if packed else 0))
     return found

@@ -19,7 +19,8 @@ from kolumn.decode.pipeline import OnDamage
 from kolumn.encode.compress import codec_of
 from kolumn.encode.entries import Encoded
 from kolumn.encode.write import settings
-from kolumn.formats import layouts, table
+from kolumn.formats import layouts
+from kolumn.formats.entries import Entries
 from kolumn.keywords import known_keywords
 from kolumn.log.pieces import Piece, piece_of, pieces, whole_options
 from kolumn.log.transactions import transactions_of_segment
@@ -118,7 +119,7 @@ def _space(segments: list[Segment], chosen: Options, asked: int | None, on_damag
             _add(found[0], anatomy(piece), piece.records.num_rows)
             for one, change in zip(found[1:], changes, strict=True):
                 for encoded in regroup(piece, change, _codec(piece, change, asked, one), one.lost):
-                    _add(one, anatomy(_read_back(encoded, one.format)), int(encoded.rows[:, table.COUNT].sum()))
+                    _add(one, anatomy(_read_back(encoded, one.format)), int(encoded.entries.count.sum()))
     return found
 
 
@@ -130,7 +131,7 @@ def _changes(format: str, magic: int, transactions: Transactions) -> Changes:
 def _codec(piece: Piece, changes: Changes, asked: int | None, space: Space) -> int | None:
     """The codec for a piece's entries: one that the format supports."""
     lacks = not layouts.holds_records(changes.how.layout)
-    wanted = (piece.rows[:, table.CODEC] == ZSTD).any() if asked is None else asked == ZSTD
+    wanted = (piece.entries.codec == ZSTD).any() if asked is None else asked == ZSTD
     chosen = codec_of("gzip") if lacks and wanted else asked
     space.codec = "" if chosen is None else NAMES[chosen]
     return chosen
@@ -141,9 +142,9 @@ def _read_back(encoded: Encoded, format: str) -> Piece:
     end = len(encoded.data)
     source = np.zeros(end + PAD, np.uint8)
     source[:end] = encoded.data
-    rows = np.empty_like(encoded.rows)
-    walk(source.ctypes.data, 0, end, end, end, 0, layouts.FORMAT_NAMES.index(format), True, False, rows)
-    return piece_of(source, 0, rows, Segment("<memory>", None, None, None, end), Options(format=format))
+    entries = Entries.room(len(encoded.entries))
+    walk(source.ctypes.data, 0, end, end, end, 0, layouts.FORMAT_NAMES.index(format), True, False, entries.array)
+    return piece_of(source, 0, entries, Segment("<memory>", None, None, None, end), Options(format=format))
 
 
 def _add(space: Space, parts: Counter[str], records: int) -> None:

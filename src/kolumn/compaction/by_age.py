@@ -21,7 +21,7 @@ from kolumn.encode.outgoing import outgoing
 from kolumn.encode.segments import SegmentFiles
 from kolumn.entries.last_offsets import with_last_offsets
 from kolumn.errors import ArgumentError
-from kolumn.formats import layouts, table
+from kolumn.formats import layouts
 from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import entry_rows
 from kolumn.log.pieces import whole_options
@@ -147,12 +147,12 @@ def _first_young(segment: Segment, limit: int) -> int | None:
         start, timed = _old_head(file, limit), False
         last, end = start, start
         for chunk in chunks(file, start, file.size, HEADER_WINDOW, payloads=False):
-            times = chunk.rows[:, table.MAX_TIMESTAMP]
+            times = chunk.entries.max_timestamp
             hits = np.flatnonzero(times >= limit)
             if len(hits):
-                return int(chunk.rows[hits[0], table.POSITION])
+                return int(chunk.entries.position[hits[0]])
             timed |= bool((times != -1).any())
-            last, end = int(chunk.rows[-1, table.POSITION]), chunk.end
+            last, end = chunk.entries[-1].position, chunk.end
         if end < file.size and _is_young_after(file, end, limit):
             return last
         if timed or start:
@@ -163,7 +163,7 @@ def _first_young(segment: Segment, limit: int) -> int | None:
 def _is_young_after(file: SegmentFile, position: int, limit: int) -> bool:
     """Whether an entry after damage is young; False if no entry follows."""
     headers = entry_rows(file, Options(format=file.segment.format, check_crcs=False, errors="skip"))
-    return any(((rows[:, table.POSITION] >= position) & (rows[:, table.MAX_TIMESTAMP] >= limit)).any() for rows in headers)
+    return any(((entries.position >= position) & (entries.max_timestamp >= limit)).any() for entries in headers)
 
 
 def _old_head(file: SegmentFile, limit: int) -> int:
@@ -180,10 +180,10 @@ def _old_head(file: SegmentFile, limit: int) -> int:
     position, highest = int(index["position"][at]), int(index["timestamp"][at])
     found = False
     for chunk in chunks(file, 0, min(position + 1, file.size), HEADER_WINDOW, payloads=False):
-        rows = chunk.rows
-        if (rows[:, table.MAX_TIMESTAMP] > highest).any():
+        entries = chunk.entries
+        if (entries.max_timestamp > highest).any():
             return 0
-        found = bool(rows[-1, table.POSITION] == position and rows[-1, table.BASE_OFFSET] == segment.base_offset + int(index["offset"][at]))
+        found = bool(entries.position[-1] == position and entries.base_offset[-1] == segment.base_offset + int(index["offset"][at]))
     return position if found else 0
 
 
@@ -196,9 +196,9 @@ def _from(segment: Segment, start: int, place: Path, interval: int) -> None:
     with SegmentFile(segment) as file, SegmentFiles(place, 1 << 30, interval, enriched) as files:
         end = start
         for chunk in chunks(file, start, file.size, _COPIED):
-            rows = with_last_offsets(file, chunk.rows).copy()
-            first, end = int(rows[0, table.POSITION]), int(rows[-1, table.POSITION] + rows[-1, table.SIZE])
+            entries = with_last_offsets(file, chunk.entries).copy()
+            first, end = entries[0].position, int(entries.position[-1] + entries.size[-1])
             data = chunk.source[first - chunk.origin : end - chunk.origin]
-            rows[:, table.POSITION] -= first
-            files.append(Encoded(data, rows))
+            entries.position -= first
+            files.append(Encoded(data, entries))
         files.append_tail(file.read(end, file.size)[: file.size - end])

@@ -21,7 +21,7 @@ from kolumn.encode.outgoing import Place, outgoing
 from kolumn.encode.segments import SegmentFiles
 from kolumn.entries.headers import headers
 from kolumn.errors import ArgumentError, CorruptBatchError
-from kolumn.formats import layouts, table
+from kolumn.formats import layouts
 from kolumn.keywords import known_keywords
 from kolumn.log.pieces import pieces, whole_options
 from kolumn.log.transactions import transactions_of
@@ -239,9 +239,9 @@ def plan_partition(segments: list[Segment], how: Settings, include_active: bool)
     producers = Producers(how.expiration_ms, how.now)
     last = [-1] * len(segments)
     for i, segment in enumerate(segments):
-        for rows in headers(segment):
-            producers.see(rows)
-            last[i] = max(last[i], int(rows[:, table.LAST_OFFSET].max()))
+        for entries in headers(segment):
+            producers.see(entries)
+            last[i] = max(last[i], int(entries.last_offset.max()))
     count = len(segments) if include_active else len(segments) - 1
     stable = transactions.last_stable_offset
     if stable is not None:
@@ -280,7 +280,7 @@ def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: b
             done.records += len(what.keep)
             done.retained += int(what.keep.sum())
             for encoded in rewrite(piece, what, round, number, merge or 1):
-                done.retained_bytes += int(encoded.rows[:, table.SIZE].sum())
+                done.retained_bytes += int(encoded.entries.size.sum())
                 files.append(encoded)
     return done
 

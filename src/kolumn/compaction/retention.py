@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from kolumn.arrays import Flags, Rows
+from kolumn.arrays import Flags
 from kolumn.compaction.latest import LatestOffsets
-from kolumn.formats import layouts, table
+from kolumn.formats import layouts
+from kolumn.formats.entries import Entries
 from kolumn.log.pieces import Piece
 from kolumn.transactions.states import ABORTED, Transactions
 
@@ -24,30 +25,29 @@ class Producers:
     now: int
     last: dict[int, tuple[int, int | None, int]] = field(default_factory=dict)
 
-    def see(self, rows: Rows) -> None:
+    def see(self, entries: Entries) -> None:
         """Note batches, in the order of the log."""
-        for row in rows[rows[:, table.PRODUCER_ID] >= 0]:
-            producer, epoch, time = (int(row[column]) for column in (table.PRODUCER_ID, table.PRODUCER_EPOCH, table.MAX_TIMESTAMP))
-            offset = int(row[table.LAST_OFFSET])
+        for row in entries[entries.producer_id >= 0]:
+            producer, epoch, time, offset = row.producer_id, row.producer_epoch, row.max_timestamp, row.last_offset
             known = self.last.get(producer, (epoch, None, time))
-            if row[table.CONTROL]:
+            if row.control:
                 offset_then = known[1] if known[0] == epoch else None
                 self.last[producer] = epoch, offset_then, time
             else:
                 self.last[producer] = epoch, offset, time
 
-    def is_last(self, rows: Rows) -> Any:
+    def is_last(self, entries: Entries) -> Any:
         """Flags of the batches that are the last of their producer."""
-        flags = np.zeros(len(rows), bool)
-        for i in np.flatnonzero(rows[:, table.PRODUCER_ID] >= 0).tolist():
-            found = self.last.get(int(rows[i, table.PRODUCER_ID]))
+        flags = np.zeros(len(entries), bool)
+        for i in np.flatnonzero(entries.producer_id >= 0).tolist():
+            found = self.last.get(entries[i].producer_id)
             if found is None or self.now - found[2] >= self.expiration_ms:
                 continue
             epoch, offset, _ = found
             if offset is not None:
-                flags[i] = rows[i, table.LAST_OFFSET] == offset
+                flags[i] = entries.last_offset[i] == offset
             else:
-                flags[i] = rows[i, table.CONTROL] == 1 and rows[i, table.PRODUCER_EPOCH] == epoch
+                flags[i] = entries.control[i] == 1 and entries.producer_epoch[i] == epoch
         return flags
 
 
@@ -77,29 +77,28 @@ class Round:
     retention_ms: int
     observed: set[int] = field(default_factory=set)
 
-    def discarded(self, rows: Rows) -> Any:
+    def discarded(self, entries: Entries) -> Any:
         """Flags of the batches that no reader needs: those of aborted transactions, and markers of transactions without other batches."""
-        flags = np.zeros(len(rows), bool)
-        for i in np.flatnonzero(rows[:, table.TRANSACTIONAL] | rows[:, table.CONTROL]).tolist():
-            producer = int(rows[i, table.PRODUCER_ID])
-            if rows[i, table.CONTROL]:
-                flags[i] = bool(rows[i, table.TRANSACTIONAL]) and producer not in self.observed
+        flags = np.zeros(len(entries), bool)
+        for i in np.flatnonzero(entries.transactional | entries.control).tolist():
+            producer = entries[i].producer_id
+            if entries.control[i]:
+                flags[i] = bool(entries.transactional[i]) and producer not in self.observed
                 self.observed.discard(producer)
             else:
                 self.observed.add(producer)
-                flags[i] = self.aborted(rows[i : i + 1])[0]
+                flags[i] = self.aborted(entries[i : i + 1])[0]
         return flags
 
-    def aborted(self, rows: Rows) -> Any:
+    def aborted(self, entries: Entries) -> Any:
         """Flags of the data batches of aborted transactions; never of KIP-98 sets, since a transaction may end inside a set."""
-        producer, offset, transactional = (rows[:, column] for column in (table.PRODUCER_ID, table.BASE_OFFSET, table.TRANSACTIONAL))
-        whole = (transactional == 1) & ~layouts.among(rows[:, table.LAYOUT], layouts.SETS)
-        return self.transactions.states(producer, offset, whole) == ABORTED
+        whole = (entries.transactional == 1) & ~layouts.among(entries.layout, layouts.SETS)
+        return self.transactions.states(entries.producer_id, entries.base_offset, whole) == ABORTED
 
     def aborted_records(self, piece: Piece) -> Any:
         """Flags of the records of aborted transactions, except control records."""
-        found = np.repeat(self.aborted(piece.rows), piece.counts)
-        sets = np.repeat(layouts.among(piece.rows[:, table.LAYOUT], layouts.SETS), piece.counts)
+        found = np.repeat(self.aborted(piece.entries), piece.counts)
+        sets = np.repeat(layouts.among(piece.entries.layout, layouts.SETS), piece.counts)
         if sets.any():
             producer, offset = (piece.records[name].to_numpy() for name in ("producerId", "offset"))
             found |= self.transactions.states(producer, offset, sets & np.asarray(piece.records["isTransactional"])) == ABORTED
@@ -122,8 +121,8 @@ class Round:
         latest = self.latest.is_latest(offset)
         if (offset < self.first_dirty).any():
             latest |= (offset < self.first_dirty) & ~self.latest.known(records["key"])
-        horizon = np.repeat(np.where(piece.rows[:, table.DELETE_HORIZON] == 1, piece.rows[:, table.BASE_TIMESTAMP], self.now + 1), counts)
-        has_horizon = np.repeat(layouts.among(piece.rows[:, table.LAYOUT], layouts.BATCHES), counts)
+        horizon = np.repeat(np.where(piece.entries.delete_horizon == 1, piece.entries.base_timestamp, self.now + 1), counts)
+        has_horizon = np.repeat(layouts.among(piece.entries.layout, layouts.BATCHES), counts)
         deletes = np.where(has_horizon, self.now < horizon, legacy_deletes)
         stays = (offset >= self.end) | (keyed & latest & (~dead | deletes)) | control
         return stays & ~np.repeat(discard, counts) & ~self.aborted_records(piece)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Flags, Int64s, Rows
+from kolumn.arrays import Flags, Int64s
 from kolumn.codecs import NONE
 from kolumn.compaction.retention import Round
 from kolumn.conversion.convert import copied, part
@@ -16,6 +16,7 @@ from kolumn.encode.encoders import encoder
 from kolumn.encode.entries import Encoded, Settings
 from kolumn.encode.table import take_apart
 from kolumn.formats import layouts, table
+from kolumn.formats.entries import Entries
 from kolumn.log.pieces import Piece
 
 _COPY, _REBUILD, _EMPTY, _DROP, _MERGE = range(5)
@@ -43,24 +44,24 @@ class Fate:
 
 def fate(piece: Piece, round: Round, legacy_deletes: bool, merge: bool) -> Fate:
     """Decide about the entries of a piece; with ``merge``, neighbouring compressed message sets are combined."""
-    rows, counts = piece.rows, piece.counts
-    discard = round.discarded(rows)
-    marker = rows[:, table.CONTROL] == 1
-    with_horizon = rows[:, table.DELETE_HORIZON] == 1
-    expired = with_horizon & (rows[:, table.BASE_TIMESTAMP] <= round.now)
+    entries, counts = piece.entries, piece.counts
+    discard = round.discarded(entries)
+    marker = entries.control == 1
+    with_horizon = entries.delete_horizon == 1
+    expired = with_horizon & (entries.base_timestamp <= round.now)
     gone = np.where(marker, discard & expired, discard)
     keep = round.retained(piece, gone, legacy_deletes)
     kept = _per_entry(keep, piece)
-    headed = layouts.among(rows[:, table.LAYOUT], layouts.BATCHES)
-    stays_empty = headed & (round.producers.is_last(rows) | (rows[:, table.LAST_OFFSET] + 1 == round.end))
+    headed = layouts.among(entries.layout, layouts.BATCHES)
+    stays_empty = headed & (round.producers.is_last(entries) | (entries.last_offset + 1 == round.end))
     dead = _per_entry(keep & np.asarray(piece.records["tombstone"]), piece) > 0
     horizon = headed & ~with_horizon & (dead | (discard & marker)) & (kept > 0)
-    entries = np.where((kept == counts) & ~horizon, _COPY, _REBUILD)
-    entries[(kept == 0)] = np.where(stays_empty, _EMPTY, _DROP)[kept == 0]
-    sets = layouts.among(rows[:, table.LAYOUT], layouts.MESSAGES) & (rows[:, table.CODEC] != NONE) & (kept > 0)
+    fates = np.where((kept == counts) & ~horizon, _COPY, _REBUILD)
+    fates[(kept == 0)] = np.where(stays_empty, _EMPTY, _DROP)[kept == 0]
+    sets = layouts.among(entries.layout, layouts.MESSAGES) & (entries.codec != NONE) & (kept > 0)
     if merge:
-        entries[sets] = _MERGE
-    return Fate(entries, keep, horizon)
+        fates[sets] = _MERGE
+    return Fate(fates, keep, horizon)
 
 
 def _per_entry(flags: Flags, piece: Piece) -> Any:
@@ -71,9 +72,9 @@ def _per_entry(flags: Flags, piece: Piece) -> Any:
 
 def rewrite(piece: Piece, what: Fate, round: Round, format: int, merge_bytes: int) -> Iterator[Encoded]:
     """Encode the retained records of a piece as entries."""
-    layout, magic, codec = (piece.rows[:, column] for column in (table.LAYOUT, table.MAGIC, table.CODEC))
+    layout, magic, codec = piece.entries.layout, piece.entries.magic, piece.entries.codec
     changes = (np.diff(what.entries) != 0) | (np.diff(layout) != 0) | (np.diff(magic) != 0) | (np.diff(codec) != 0)
-    for start, stop in pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), len(piece.rows)]):
+    for start, stop in pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), len(piece.entries)]):
         kind, some = int(what.entries[start]), part(piece, start, stop)
         own = slice(int(piece.first[start]), int(piece.first[start] + some.counts.sum()))
         if kind == _COPY:
@@ -85,15 +86,14 @@ def rewrite(piece: Piece, what: Fate, round: Round, format: int, merge_bytes: in
             if kind == _MERGE:
                 yield _merged(records, replace(how, batch_bytes=merge_bytes))
             else:
-                yield _rebuilt(records, some.rows, kept, what.horizon[start:stop], round, how)
+                yield _rebuilt(records, some.entries, kept, what.horizon[start:stop], round, how)
 
 
 def _merged(records: pa.RecordBatch, how: Settings) -> Encoded:
     given = take_apart(pa.Table.from_batches([_plain(records, how)]), 0)
     given.from_log = True
     file = encoder(how.layout)
-    encoded: Encoded = file.put(given, file.group(given, how, True), how)
-    return encoded
+    return file.put(given, file.group(given, how, True), how)
 
 
 def _plain(records: pa.RecordBatch, how: Settings) -> pa.RecordBatch:
@@ -104,29 +104,28 @@ def _plain(records: pa.RecordBatch, how: Settings) -> pa.RecordBatch:
     return records.select([name for name in records.schema.names if name not in absent])
 
 
-def _rebuilt(records: pa.RecordBatch, source: Rows, kept: Int64s, horizon: Flags, round: Round, how: Settings) -> Encoded:
+def _rebuilt(records: pa.RecordBatch, source: Entries, kept: Int64s, horizon: Flags, round: Round, how: Settings) -> Encoded:
     """Encode the entries with their retained records; base offset, last offset, sequence and producer are kept."""
     messages = layouts.holds_messages(how.layout)
     given = take_apart(pa.Table.from_batches([_plain(records, how) if messages else records]), 0)
     given.from_log = True
     first = np.cumsum(kept) - kept
-    rows = source.copy()
-    rows[:, table.COUNT] = kept
+    entries = source.copy()
+    entries.count = kept
     some = kept > 0
     last = first + kept - 1
     if messages:
-        rows[some, table.BASE_OFFSET], rows[some, table.LAST_OFFSET] = given.offset[first[some]], given.offset[last[some]]
+        entries.base_offset[some], entries.last_offset[some] = given.offset[first[some]], given.offset[last[some]]
     elif layouts.holds_records(how.layout):
-        set_before = rows[:, table.DELETE_HORIZON] == 1
-        rows[some & ~set_before, table.BASE_TIMESTAMP] = given.timestamp[first[some & ~set_before]]
-        rows[horizon, table.BASE_TIMESTAMP] = round.now + round.retention_ms
-        rows[~some, table.BASE_TIMESTAMP] = -1
-        rows[:, table.DELETE_HORIZON] = (set_before | horizon) & some
-    rows[~some, table.CODEC] = NONE
-    created = some & (rows[:, table.TIMESTAMP_TYPE] != table.LOG_APPEND_TIME)
+        set_before = entries.delete_horizon == 1
+        entries.base_timestamp[some & ~set_before] = given.timestamp[first[some & ~set_before]]
+        entries.base_timestamp[horizon] = round.now + round.retention_ms
+        entries.base_timestamp[~some] = -1
+        entries.delete_horizon = (set_before | horizon) & some
+    entries.codec[~some] = NONE
+    created = some & (entries.timestamp_type != table.LOG_APPEND_TIME)
     if created.any():
         highest = np.maximum.reduceat(given.timestamp, first[some])
-        rows[created, table.MAX_TIMESTAMP] = highest[created[some]]
+        entries.max_timestamp[created] = highest[created[some]]
     file = encoder(how.layout)
-    encoded: Encoded = file.put(given, file.regroup(given, first, rows, how), how)
-    return encoded
+    return file.put(given, file.regroup(given, first, entries, how), how)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn import keywords
-from kolumn.arrays import Bytes, Row
+from kolumn.arrays import Bytes
 from kolumn.codecs import NONE
 from kolumn.conversion.convert import part
 from kolumn.conversion.losses import Losses
@@ -25,7 +25,8 @@ from kolumn.damage.explain import header_error
 from kolumn.encode.entries import Settings
 from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError, Code, CorruptBatchError
-from kolumn.formats import enriched, layouts, memory, table
+from kolumn.formats import enriched, layouts, memory
+from kolumn.formats.entries import Entries, Entry
 from kolumn.formats.entry import SMALLEST
 from kolumn.keywords import known_keywords
 from kolumn.log.pieces import Piece, piece_of
@@ -144,9 +145,9 @@ def assign_offsets(
         raise ArgumentError(f"noncontiguous={noncontiguous!r}: expected one of {', '.join(_CHOICES)}")
     if next_offset < 0:
         raise ArgumentError(f"next_offset={next_offset}: expected 0 or more")
-    source, rows, options = _walked(entries, format)
+    source, found, options = _walked(entries, format)
     assigner = _Assigner(source, options, next_offset, format, magic, noncontiguous, timestamp)
-    data = b"".join(assigner.entry(row) for row in rows)
+    data = b"".join(assigner.entry(row) for row in found)
     return Assignment(data, assigner.next, assigner.in_place, assigner.inflations, assigner.compressions)
 
 
@@ -157,20 +158,20 @@ def for_fetch(entries: bytes, magic: int, format: keywords.Format = "kafka") -> 
     If all entries have such a format, the bytes are returned unchanged; otherwise newer entries are converted down, with their offsets.
     Transactional batches are rejected below format 2.
     """
-    source, rows, options = _walked(entries, format)
+    source, found, options = _walked(entries, format)
     lost = Losses()
-    if not (rows[:, table.MAGIC] > magic).any():
+    if not (found.magic > magic).any():
         return Fetched(bytes(entries), True, lost)
     how = settings(format, magic, "none", None, 1, None)
     parts = []
-    for row in rows:
-        start, end = int(row[table.POSITION]), int(row[table.POSITION] + row[table.SIZE])
-        if row[table.MAGIC] <= magic:
+    for row in found:
+        start, end = row.position, row.end
+        if row.magic <= magic:
             parts.append(bytes(source[start:end]))
             continue
-        if row[table.TRANSACTIONAL] and not row[table.CONTROL]:
-            raise ArgumentError(f"base offset {row[table.BASE_OFFSET]}: the batch is transactional, and magic {magic} has no transactions")
-        piece = piece_of(source, 0, row.reshape(1, -1).copy(), _IN_REQUEST, options)
+        if row.transactional and not row.control:
+            raise ArgumentError(f"base offset {row.base_offset}: the batch is transactional, and magic {magic} has no transactions")
+        piece = piece_of(source, 0, row.alone(), _IN_REQUEST, options)
         parts += [bytes(one.data) for one in regroup(piece, Changes(how, None, None), None, lost)]
     return Fetched(b"".join(parts), False, lost)
 
@@ -189,15 +190,15 @@ def mirror(entries: bytes) -> Mirrored:
         Damaged entries.
     """
     name: keywords.Format = "enriched"
-    source, rows, options = _walked(entries, name)
+    source, found, options = _walked(entries, name)
     assigner = _Assigner(source, options, 0, name, None, _CHOICES[0], None)
     parts, passed_on = [], 0
-    for row in rows:
-        start, assigner.next = int(row[table.POSITION]), 0
-        data = bytearray(source[start : start + int(row[table.SIZE])])
-        if row[table.LAYOUT] != enriched.LAYOUT.number or row[table.CODEC] == NONE:
+    for row in found:
+        start, assigner.next = row.position, 0
+        data = bytearray(source[start : start + row.size])
+        if row.layout != enriched.LAYOUT.number or row.codec == NONE:
             parts.append(bytes(data))
-        elif row[table.ATTRIBUTES] & enriched.NON_KEYED:
+        elif row.attributes & enriched.NON_KEYED:
             data[17] &= ~enriched.HONOURED
             memory.put32(data, 12, crc32(data, enriched.CRC_FROM))
             parts.append(bytes(data))
@@ -207,21 +208,21 @@ def mirror(entries: bytes) -> Mirrored:
     return Mirrored(b"".join(parts), passed_on, assigner.inflations, assigner.compressions)
 
 
-def _walked(entries: bytes, format: keywords.Format) -> tuple[Any, Any, Options]:
-    """The entries in padded memory, their rows of the batch table with checksums compared, and how to decode them."""
+def _walked(request: bytes, format: keywords.Format) -> tuple[Bytes, Entries, Options]:
+    """The bytes of a request in padded memory, its entries with checksums compared, and how to decode them."""
     options = Options.of(format=format)
-    source = np.zeros(len(entries) + PAD, np.uint8)
-    source[: len(entries)] = np.frombuffer(entries, np.uint8)
-    rows = np.empty((len(entries) // (SMALLEST + 12) + 1, table.WIDTH), np.int64)
-    end, number = len(entries), layouts.FORMAT_NAMES.index(format)
-    count, position, code, _ = walk(source.ctypes.data, 0, end, end, end, 0, number, True, True, rows)
+    source = np.zeros(len(request) + PAD, np.uint8)
+    source[: len(request)] = np.frombuffer(request, np.uint8)
+    entries = Entries.room(len(request) // (SMALLEST + 12) + 1)
+    end, number = len(request), layouts.FORMAT_NAMES.index(format)
+    count, position, code, _ = walk(source.ctypes.data, 0, end, end, end, 0, number, True, True, entries.array)
     if code != Code.OK:
         raise CorruptBatchError(_IN_REQUEST.path, int(position), Code.BAD_LENGTH, found=f"{end - position} bytes left")
-    rows = rows[:count]
-    check(source.ctypes.data, 0, rows)
-    for row in rows[rows[:, table.CODE] != Code.OK]:
-        raise header_error(_IN_REQUEST.path, row, source[row[table.POSITION] : row[table.POSITION] + row[table.SIZE]])
-    return source, rows, options
+    entries = entries[:count]
+    check(source.ctypes.data, 0, entries.array)
+    for row in entries[~entries.is_intact]:
+        raise header_error(_IN_REQUEST.path, row, source[row.position : row.position + row.size])
+    return source, entries, options
 
 
 class _Assigner:
@@ -235,17 +236,17 @@ class _Assigner:
         self.format, self.noncontiguous, self.timestamp = format, noncontiguous, timestamp
         self.in_place = self.inflations = self.compressions = 0
 
-    def entry(self, row: Row) -> bytes:
+    def entry(self, row: Entry) -> bytes:
         """An entry with its offsets."""
-        how = self.how or settings(self.format, int(row[table.MAGIC]), "none", None, 2**31 - 1, None)
-        layout, wrapped = int(row[table.LAYOUT]), row[table.CODEC] != NONE
-        same = layouts.same_layout(layout, how.layout) and row[table.MAGIC] == how.magic
+        how = self.how or settings(self.format, row.magic, "none", None, 2**31 - 1, None)
+        layout, wrapped = row.layout, row.codec != NONE
+        same = layouts.same_layout(layout, how.layout) and row.magic == how.magic
         if same and not layouts.holds_messages(layout):
-            return self._patched(row, 0, int(row[table.LAST_OFFSET] - row[table.BASE_OFFSET]) + 1)
+            return self._patched(row, 0, int(row.last_offset - row.base_offset) + 1)
         if same and not wrapped:
             return self._patched(row, 0, 1)
-        if same and layouts.begins_at_offset(layout) and row[table.COUNT] > 0:
-            return self._patched(row, 0, int(row[table.COUNT]))
+        if same and layouts.begins_at_offset(layout) and row.count > 0:
+            return self._patched(row, 0, row.count)
         piece = self._inflated(row)
         count = int(piece.counts[0])
         if same and layouts.begins_at_offset(layout):
@@ -254,26 +255,26 @@ class _Assigner:
             return self._patched(row, count - 1, count)
         return self._written(piece, how)
 
-    def rewritten(self, row: Row) -> bytes:
+    def rewritten(self, row: Entry) -> bytes:
         """A wrapper, decompressed and encoded again."""
-        return self._written(self._inflated(row), settings(self.format, int(row[table.MAGIC]), "none", None, 2**31 - 1, None))
+        return self._written(self._inflated(row), settings(self.format, row.magic, "none", None, 2**31 - 1, None))
 
-    def _patched(self, row: Row, first: int, count: int) -> bytes:
+    def _patched(self, row: Entry, first: int, count: int) -> bytes:
         """The entry with a new offset: the next offset plus ``first``."""
-        start = int(row[table.POSITION])
-        data = bytearray(self.source[start : start + int(row[table.SIZE])])
+        start = row.position
+        data = bytearray(self.source[start : start + row.size])
         memory.put64(data, 0, self.next + first)
         self.next += count
         self.in_place += 1
         return bytes(data)
 
-    def _inflated(self, row: Row) -> Piece:
+    def _inflated(self, row: Entry) -> Piece:
         """The entry with its records. Their offsets are the inner ones, since the wrapper's offset is set to 0."""
-        alone, start = row.reshape(1, -1).copy(), int(row[table.POSITION])
-        if layouts.holds_messages(int(row[table.LAYOUT])) and row[table.CODEC] != NONE:
-            alone[0, table.LAST_OFFSET] = 0
+        alone, start = row.alone(), row.position
+        if layouts.holds_messages(row.layout) and row.codec != NONE:
+            alone.last_offset[0] = 0
             self.source[start : start + 8] = 0
-        self.inflations += int(row[table.CODEC] != NONE)
+        self.inflations += int(row.codec != NONE)
         return piece_of(self.source, 0, alone, _IN_REQUEST, self.options)
 
     def _contiguous(self, piece: Piece) -> bool:
@@ -284,7 +285,7 @@ class _Assigner:
         if self.noncontiguous == "reject":
             at = int(wrong[0])
             raise ArgumentError(
-                f"position {piece.rows[0, table.POSITION]}: inner offset {inner[at]} where {at} was expected: a message set of a compacted "
+                f"position {piece.entries.position[0]}: inner offset {inner[at]} where {at} was expected: a message set of a compacted "
                 "topic; noncontiguous='reassign' takes it"
             )
         return False
@@ -294,11 +295,11 @@ class _Assigner:
         count = int(piece.counts[0])
         offsets = pa.array(np.arange(self.next, self.next + count), pa.int64())
         records = piece.records.set_column(piece.records.schema.get_field_index("offset"), "offset", offsets)
-        rows = piece.rows.copy()
-        rows[:, table.BASE_OFFSET], rows[:, table.LAST_OFFSET] = self.next, self.next + count - 1
+        entries = piece.entries.copy()
+        entries.base_offset, entries.last_offset = self.next, self.next + count - 1
         self.next += count
-        self.compressions += int(rows[0, table.CODEC] != NONE)
-        changed = replace(piece, records=records, rows=rows)
+        self.compressions += int(entries.codec[0] != NONE)
+        changed = replace(piece, records=records, entries=entries)
         made = regroup(part(changed, 0, 1), Changes(how, self.timestamp, None), None, Losses())
         return b"".join(_bytes(made))
 

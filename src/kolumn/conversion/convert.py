@@ -10,7 +10,6 @@ import numpy as np
 
 from kolumn import keywords
 from kolumn.api import segments_of
-from kolumn.arrays import Rows
 from kolumn.conversion.losses import Losses, possible
 from kolumn.conversion.regroup import regroup
 from kolumn.conversion.restride import restride
@@ -23,6 +22,7 @@ from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError, CorruptBatchError
 from kolumn.formats import layouts, table, v2, v3_compact
+from kolumn.formats.entries import Entries
 from kolumn.keywords import known_keywords
 from kolumn.log.pieces import Piece, pieces, whole_options
 from kolumn.log.transactions import transactions_of_segment
@@ -246,8 +246,8 @@ class Job:
                 self._refuse(segment, piece)
                 for encoded in self._encoded(piece, changes, done):
                     files.append(encoded)
-                    done.batches += len(encoded.rows)
-                    done.records += int(encoded.rows[:, table.COUNT].sum())
+                    done.batches += len(encoded.entries)
+                    done.records += int(encoded.entries.count.sum())
         return done
 
     def _encoded(self, piece: Piece, changes: Changes, done: Conversion) -> Iterator[Encoded]:
@@ -265,29 +265,29 @@ class Job:
                 yield from regroup(some, changes, self.codec, done.lost)
 
     def _treatments(self, piece: Piece, changes: Changes) -> Any:
-        rows = piece.rows
-        layout, target = rows[:, table.LAYOUT], self.how.layout
+        entries = piece.entries
+        layout, target = entries.layout, self.how.layout
         same = layouts.among(layout, _COMPACT) if target in _COMPACT else layout == target
-        same &= rows[:, table.MAGIC] == self.how.magic
-        plain = rows[:, table.CODEC] == 0
+        same &= entries.magic == self.how.magic
+        plain = entries.codec == 0
         if self.codec is not None:
             # Without records there is nothing to compress.
-            same &= (rows[:, table.CODEC] == self.codec) | (piece.counts == 0)
+            same &= (entries.codec == self.codec) | (piece.counts == 0)
             plain &= self.codec == 0
         if changes.transactions is not None:
-            same &= rows[:, table.TRANSACTIONAL] == 0
-            plain &= rows[:, table.TRANSACTIONAL] == 0
+            same &= entries.transactional == 0
+            plain &= entries.transactional == 0
         pair = (layout == _PLAIN) if target in _COMPACT else layouts.among(layout, _COMPACT) & (target == _PLAIN)
         return np.where(same, _COPY, np.where(pair & plain, _RESTRIDE, _REGROUP))
 
     def _refuse(self, segment: Segment, piece: Piece) -> None:
         if self.drop_transactions or not layouts.holds_messages(self.how.layout):
             return
-        wrong = np.flatnonzero(piece.rows[:, table.TRANSACTIONAL])
+        wrong = np.flatnonzero(piece.entries.transactional)
         if len(wrong):
-            row = piece.rows[wrong[0]]
+            row = piece.entries[wrong[0]]
             raise ArgumentError(
-                f"{segment.path}: position {row[table.POSITION]}, base offset {row[table.BASE_OFFSET]}: the batch is transactional, and "
+                f"{segment.path}: position {row.position}, base offset {row.base_offset}: the batch is transactional, and "
                 f"format {layouts.FORMAT_NAMES[self.how.format]} with magic {self.how.magic} has no transactions. With "
                 "drop_transactions=True the records of committed ones become plain records and the others are left out"
             )
@@ -298,28 +298,28 @@ _COPY, _RESTRIDE, _REGROUP = range(3)
 
 def part(piece: Piece, start: int, stop: int) -> Piece:
     """Some entries of a piece."""
-    if stop - start == len(piece.rows):
+    if stop - start == len(piece.entries):
         return piece
     counts = piece.counts[start:stop]
     records = piece.records.slice(int(piece.counts[:start].sum()), int(counts.sum()))
-    return replace(piece, rows=piece.rows[start:stop], counts=counts, records=records)
+    return replace(piece, entries=piece.entries[start:stop], counts=counts, records=records)
 
 
 def copied(piece: Piece) -> Encoded:
     """The entries as they are."""
-    rows = piece.rows.copy()
-    rows[:, table.COUNT] = piece.counts
-    data = np.concatenate([piece.entry(i) for i in range(len(rows))])
-    rows[:, table.POSITION] = np.cumsum(rows[:, table.SIZE]) - rows[:, table.SIZE]
-    return Encoded(data, _known(rows, piece))
+    entries = piece.entries.copy()
+    entries.count = piece.counts
+    data = np.concatenate([piece.entry(i) for i in range(len(entries))])
+    entries.position = np.cumsum(entries.size) - entries.size
+    return Encoded(data, _known(entries, piece))
 
 
-def _known(rows: Rows, piece: Piece) -> Any:
-    """Rows in which offsets that headers lack are filled in from the records: indexes need them."""
+def _known(entries: Entries, piece: Piece) -> Entries:
+    """Entries in which offsets that headers lack are filled in from the records: indexes need them."""
     some = np.flatnonzero(piece.counts)
     if len(some):
         offset, first = piece.records["offset"].to_numpy(), piece.first
         for column, at in ((table.BASE_OFFSET, first[some]), (table.LAST_OFFSET, first[some] + piece.counts[some] - 1)):
-            unknown = rows[some, column] == table.UNKNOWN
-            rows[some[unknown], column] = offset[at[unknown]]
-    return rows
+            unknown = entries.array[some, column] == table.UNKNOWN
+            entries.array[some[unknown], column] = offset[at[unknown]]
+    return entries

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Int64s, Rows
+from kolumn.arrays import Int64s
 from kolumn.codecs import NONE, ZSTD
 from kolumn.codecs.known import NAMES
 from kolumn.conversion import losses
@@ -19,6 +19,7 @@ from kolumn.encode.entries import Encoded, Settings
 from kolumn.encode.table import take_apart
 from kolumn.errors import ArgumentError
 from kolumn.formats import contents, layouts, table
+from kolumn.formats.entries import Entries
 from kolumn.log.pieces import Piece
 
 _HEADED = (*layouts.BATCHES, *layouts.SETS)
@@ -48,29 +49,29 @@ def regroup(piece: Piece, changes: Changes, codec: int | None, lost: Losses) -> 
     ArgumentError
         The target does not support the codec, or cannot store a record.
     """
-    rows = piece.rows
+    entries = piece.entries
     kinds = _kinds(piece, changes)
-    codecs = rows[:, table.CODEC] if codec is None else np.where(rows[:, table.CONTROL] == 1, NONE, codec)
+    codecs = entries.codec if codec is None else np.where(entries.control == 1, NONE, codec)
     _check_codecs(codecs, changes.how, codec)
     if contents.HORIZONS not in losses.holds(changes.how.layout, changes.how.magic):
-        lost.note(contents.HORIZONS, int(rows[:, table.DELETE_HORIZON].sum()))
+        lost.note(contents.HORIZONS, int(entries.delete_horizon.sum()))
     lost.note(contents.EMPTY, int(((piece.counts == 0) & (kinds != _WHOLE)).sum()))
-    bounds = [0, *(np.flatnonzero((np.diff(kinds) != 0) | (np.diff(codecs) != 0)) + 1).tolist(), len(rows)]
+    bounds = [0, *(np.flatnonzero((np.diff(kinds) != 0) | (np.diff(codecs) != 0)) + 1).tolist(), len(entries)]
     for start, stop in pairwise(bounds):
         how = replace(changes.how, codec=int(codecs[start]))
         own = slice(int(piece.counts[:start].sum()), int(piece.counts[:stop].sum()))
         entry = np.repeat(np.arange(start, stop), piece.counts[start:stop])
-        layout = np.repeat(rows[start:stop, table.LAYOUT], piece.counts[start:stop])
+        layout = np.repeat(entries.layout[start:stop], piece.counts[start:stop])
         records, entry = retarget(piece.records.slice(own.start, own.stop - own.start), entry, layout, changes, lost)
         if kinds[start] == _WHOLE:
-            yield _whole(records, entry, rows[start:stop], start, how)
+            yield _whole(records, entry, entries[start:stop], start, how)
         elif records.num_rows:
             yield _together(records, entry, how, kinds[start] == _PACKED)
 
 
 def _kinds(piece: Piece, changes: Changes) -> Any:
-    layout, counts = piece.rows[:, table.LAYOUT], piece.counts
-    kinds = np.where(np.isin(layout, _HEADED) | (piece.rows[:, table.CODEC] != NONE), _PACKED, _SINGLE)
+    layout, counts = piece.entries.layout, piece.counts
+    kinds = np.where(np.isin(layout, _HEADED) | (piece.entries.codec != NONE), _PACKED, _SINGLE)
     if changes.how.layout in _HEADED and changes.transactions is None and changes.timestamp is None:
         control = np.asarray(piece.records["isControl"]).astype(np.int64)
         marked = np.add.reduceat(np.append(control, 0), piece.first) * (counts > 0)
@@ -79,26 +80,25 @@ def _kinds(piece: Piece, changes: Changes) -> Any:
     return kinds
 
 
-def _whole(records: pa.RecordBatch, entry: Int64s, source: Rows, start: int, how: Settings) -> Encoded:
+def _whole(records: pa.RecordBatch, entry: Int64s, source: Entries, start: int, how: Settings) -> Encoded:
     """Encode entries with their original header fields."""
     given = take_apart(pa.Table.from_batches([records]), 0)
     given.from_log = True
     counts = np.bincount(entry - start, minlength=len(source))
     first = np.cumsum(counts) - counts
-    rows = np.zeros_like(source)
-    rows[:, _KEPT] = source[:, _KEPT]
-    rows[:, table.LAYOUT], rows[:, table.MAGIC], rows[:, table.CODEC] = how.layout, how.magic, np.where(counts > 0, how.codec, NONE)
-    rows[:, table.COUNT] = counts
+    entries = Entries.zeros(len(source))
+    entries.array[:, _KEPT] = source.array[:, _KEPT]
+    entries.layout, entries.magic, entries.codec = how.layout, how.magic, np.where(counts > 0, how.codec, NONE)
+    entries.count = counts
     if not layouts.is_set(how.layout):
-        rows[:, table.DELETE_HORIZON] = source[:, table.DELETE_HORIZON]
-        drafts = layouts.among(source[:, table.LAYOUT], layouts.SETS)
+        entries.delete_horizon = source.delete_horizon
+        drafts = layouts.among(source.layout, layouts.SETS)
         if drafts.any():
             some = drafts & (counts > 0)
-            rows[some, table.BASE_TIMESTAMP] = given.timestamp[first[some]]
-            rows[some, table.CONTROL] = given.numbers["isControl"][first[some]]
+            entries.base_timestamp[some] = given.timestamp[first[some]]
+            entries.control[some] = given.numbers["isControl"][first[some]]
     file = encoder(how.layout)
-    encoded: Encoded = file.put(given, file.regroup(given, first, rows, how), how)
-    return encoded
+    return file.put(given, file.regroup(given, first, entries, how), how)
 
 
 def _together(records: pa.RecordBatch, entry: Int64s, how: Settings, packed: bool) -> Encoded:
@@ -109,8 +109,7 @@ def _together(records: pa.RecordBatch, entry: Int64s, how: Settings, packed: boo
         how = replace(how, batch_bytes=_LARGEST, batch_records=_LARGEST)
         given.cut = np.append(False, np.diff(entry) != 0)
     file = encoder(how.layout)
-    encoded: Encoded = file.put(given, file.group(given, how, True), how)
-    return encoded
+    return file.put(given, file.group(given, how, True), how)
 
 
 def _check_codecs(codecs: Int64s, how: Settings, asked: int | None) -> None:

@@ -9,7 +9,7 @@ from kolumn.cpu_fallback.encode.restride import plain_attributes
 from kolumn.cpu_fallback.encode.restride import restride as rewrite
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.encode.entries import Encoded, Settings
-from kolumn.formats import table, v2, v3_compact
+from kolumn.formats import v2, v3_compact
 from kolumn.log.pieces import Piece
 
 
@@ -18,27 +18,27 @@ def restride(piece: Piece, how: Settings) -> Encoded:
 
     Records of format 2 that do have attributes keep them in format 3.
     """
-    rows, own = piece.rows.copy(), piece.rows
-    start = own[:, table.POSITION] - piece.origin + own[:, table.PAYLOAD]
-    payload, size = piece.source.ctypes.data + start, own[:, table.SIZE] - own[:, table.PAYLOAD]
+    entries, own = piece.entries.copy(), piece.entries
+    start = own.position - piece.origin + own.payload
+    payload, size = piece.source.ctypes.data + start, own.size - own.payload
     size = np.where(piece.counts > 0, size, 0)
-    new = np.empty(len(rows), np.int64)
+    new = np.empty(len(entries), np.int64)
     room = np.empty(int((size + piece.counts).sum()) + PAD, np.uint8)
-    rows[:, table.LAYOUT], rows[:, table.MAGIC] = how.layout, how.magic
+    entries.layout, entries.magic = how.layout, how.magic
     if how.layout == v2.LAYOUT.number:
-        bare = own[:, table.LAYOUT] == v3_compact.BARE_LAYOUT.number
+        bare = own.layout == v3_compact.BARE_LAYOUT.number
         skip = 0
     else:
-        bare = np.full(len(rows), bool(plain_attributes(payload, size, piece.counts)))
+        bare = np.full(len(entries), bool(plain_attributes(payload, size, piece.counts)))
         skip = 1
-        rows[:, table.LAYOUT] = np.where(bare, v3_compact.BARE_LAYOUT.number, v3_compact.LAYOUT.number)
+        entries.layout = np.where(bare, v3_compact.BARE_LAYOUT.number, v3_compact.LAYOUT.number)
     parts: list[Any] = []
     if bare.all():
         total = rewrite(payload, size, piece.counts, room.ctypes.data, skip, new)
         ends = np.cumsum(new)
         parts = np.split(room[:total], ends[:-1])
     else:
-        for i in range(len(rows)):
+        for i in range(len(entries)):
             if bare[i]:
                 one = slice(i, i + 1)
                 total = rewrite(payload[one], size[one], piece.counts[one], room.ctypes.data, skip, new[one])
@@ -46,12 +46,12 @@ def restride(piece: Piece, how: Settings) -> Encoded:
             else:
                 new[i] = size[i]
                 parts.append(piece.source[start[i] : start[i] + size[i]])
-    headers = np.full(len(rows), v2.HEADER, np.int64)
+    headers = np.full(len(entries), v2.HEADER, np.int64)
     if how.layout != v2.LAYOUT.number:
-        compact_headers(rows, new, headers)
-    rows[:, table.SIZE] = new + headers
-    rows[:, table.POSITION] = np.cumsum(rows[:, table.SIZE]) - rows[:, table.SIZE]
+        compact_headers(entries.array, new, headers)
+    entries.size = new + headers
+    entries.position = np.cumsum(entries.size) - entries.size
     heads = (np.zeros(int(header), np.uint8) for header in headers)
     data = np.concatenate([part for pair in zip(heads, parts, strict=True) for part in pair])
-    seal(data.ctypes.data, rows)
-    return Encoded(data, rows)
+    seal(data.ctypes.data, entries.array)
+    return Encoded(data, entries)

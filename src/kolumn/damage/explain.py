@@ -1,9 +1,10 @@
 """From a code in the batch table to an error with the expected and the found value."""
 
-from kolumn.arrays import Bytes, Row
+from kolumn.arrays import Bytes
 from kolumn.cpu_fallback.machine.checksum import crc32, crc32c
 from kolumn.errors import Code, CorruptBatchError, error_kind
 from kolumn.formats import layouts, memory, table
+from kolumn.formats.entries import Entry
 from kolumn.formats.varint import uvarint32, varint32, varint64
 
 _VARINTS = {
@@ -20,34 +21,34 @@ _VARINTS = {
 _OF_ATTRIBUTES = {Code.BAD_CODEC, Code.CODEC_NOT_ALLOWED, Code.MESSAGE_TYPE}
 
 
-def header_error(path: str, row: Row, entry: Bytes) -> CorruptBatchError:
+def header_error(path: str, row: Entry, entry: Bytes) -> CorruptBatchError:
     """Error for a row whose header or checksum is wrong; ``entry`` is the entry's bytes."""
-    code = Code(int(row[table.CODE]))
+    code = Code(row.code)
     expected, found = None, ""
     if code == Code.BAD_CRC:
-        stored = int(row[table.CRC])
-        checksum = crc32c if layouts.has_castagnoli(int(row[table.LAYOUT])) else crc32
-        computed = checksum(entry, int(row[table.CRC_FROM]))
+        stored = row.crc
+        checksum = crc32c if layouts.has_castagnoli(row.layout) else crc32
+        computed = checksum(entry, row.crc_from)
         expected, found = f"the stored checksum 0x{stored:08x}", f"0x{computed:08x} over the {len(entry)} bytes of the batch"
     elif code == Code.BAD_MAGIC:
-        found = str(int(row[table.MAGIC]))
+        found = str(row.magic)
     elif code in (Code.BAD_LENGTH, Code.MESSAGE_SIZE):
-        found = str(int(row[table.SIZE]) - 12)
+        found = str(row.size - 12)
     elif code == Code.LAST_OFFSET:
         found = "a last offset that wraps to below the base offset"
     return row_error(path, row, expected, found)
 
 
-def row_error(path: str, row: Row, expected: str | None, found: str) -> CorruptBatchError:
+def row_error(path: str, row: Entry, expected: str | None, found: str) -> CorruptBatchError:
     """Error for the code of a row of the batch table."""
-    code = Code(int(row[table.CODE]))
-    base = int(row[table.BASE_OFFSET])
-    record = int(row[table.RECORD])
+    code = Code(row.code)
+    base = row.base_offset
+    record = row.record
     if not found and code in _OF_ATTRIBUTES:
-        found = str(int(row[table.CODEC] if code != Code.MESSAGE_TYPE else row[table.ATTRIBUTES] & 15))
+        found = str(int(row.codec if code != Code.MESSAGE_TYPE else row.attributes & 15))
     return error_kind(code)(
         path,
-        int(row[table.POSITION]),
+        row.position,
         code,
         base_offset=None if base == table.UNKNOWN else base,
         record=None if record < 0 else record,
@@ -56,25 +57,25 @@ def row_error(path: str, row: Row, expected: str | None, found: str) -> CorruptB
     )
 
 
-def record_found(row: Row, payload: Bytes) -> str:
+def record_found(row: Entry, payload: Bytes) -> str:
     """Description of the records' bytes at the place of the fault in a row."""
-    code, where, record = Code(int(row[table.CODE])), int(row[table.WHERE]), int(row[table.RECORD])
+    code, where, record = Code(row.code), row.where, row.record
     end = len(payload)
     if code in (Code.RECORD_COUNT, Code.RECORDS_MISSING):
         held = f", {record} in the payload of {end} bytes" if record >= 0 else f" of a payload of {end} bytes"
-        return f"{int(row[table.COUNT])} in the header{held}"
+        return f"{row.count} in the header{held}"
     if code == Code.RECORDS_REMAIN:
-        return f"{int(row[table.COUNT])} in the header and {end - where} bytes after them"
+        return f"{row.count} in the header and {end - where} bytes after them"
     if code == Code.TAG_COUNT:
-        return f"{int(row[table.COUNT])} in the tag, {record} in the payload"
+        return f"{row.count} in the tag, {record} in the payload"
     if code == Code.INNER_OFFSET:
-        return f"{int(row[table.LAST_OFFSET])} in the wrapper"
+        return f"{row.last_offset} in the wrapper"
     if where < 0 or where >= end:
         return f"the end of the {end} bytes"
     if code == Code.TIMESTAMP_DELTA:
         value, after = varint64(payload, where, end)
-    elif code in _VARINTS and not layouts.holds_messages(int(row[table.LAYOUT])):
-        unsigned = layouts.LAYOUTS[int(row[table.LAYOUT])].unsigned
+    elif code in _VARINTS and not layouts.holds_messages(row.layout):
+        unsigned = layouts.LAYOUTS[row.layout].unsigned
         value, after = (uvarint32 if unsigned else varint32)(payload, where, end)
     elif code in (Code.INNER_MAGIC, Code.INNER_COMPRESSED, Code.MESSAGE_TYPE):
         value, after = memory.load8(payload, where), where + 1

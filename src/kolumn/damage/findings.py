@@ -1,11 +1,10 @@
 """Damage found in segments, and the trouble that interrupts a read."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from kolumn.arrays import Row
 from kolumn.errors import Code, CorruptBatchError
 from kolumn.formats import table
+from kolumn.formats.entries import Entry
 from kolumn.source.segments import Range
 
 
@@ -111,7 +110,7 @@ class Trouble:
     floor: int
     error: CorruptBatchError
     resume: int | None = None
-    row: Any = None
+    row: Entry | None = None
     lost: tuple[int, int] | None = None
     alone: bool = True
 
@@ -127,16 +126,16 @@ class Trouble:
         return Damage(self.error.segment, self.position, size, base if known else None, None, reason(self.error), None, self.error)
 
 
-def damage_of(row: Row, error: CorruptBatchError, size: int, floor: int, whole: bool = True) -> Damage:
-    """Damage of one entry from its row of the batch table; ``whole`` means that nothing else was lost with it."""
-    base, last, count = (int(row[column]) for column in (table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT))
+def damage_of(row: Entry, error: CorruptBatchError, size: int, floor: int, whole: bool = True) -> Damage:
+    """Damage of one entry; ``whole`` means that nothing else was lost with it."""
+    base, last, count = row.base_offset, row.last_offset, row.count
     starts, ends = base != table.UNKNOWN, last != table.UNKNOWN
     base, last = base if starts else last, last if ends else base
-    sane = row[table.CODE] != Code.BAD_MAGIC and floor < base <= last
+    sane = row.code != Code.BAD_MAGIC and floor < base <= last
     lost = count if whole and sane and count >= 0 and (count <= last - base + 1 or not ends) else None
     return Damage(
         error.segment,
-        int(row[table.POSITION]),
+        row.position,
         size,
         base if sane and starts else None,
         last if sane and ends else None,

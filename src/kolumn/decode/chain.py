@@ -9,7 +9,6 @@ import numpy as np
 from kolumn.damage.explain import header_error
 from kolumn.damage.findings import Damage, Trouble, damage_of
 from kolumn.errors import Code
-from kolumn.formats import table
 from kolumn.options import Options
 from kolumn.plan.chunks import Chunk
 from kolumn.recovery.resync import Search
@@ -28,7 +27,7 @@ class Chain:
 
     Attributes
     ----------
-    rows : int64 array of shape (n, `table.WIDTH`)
+    entries : Entries
         The entries up to the place where the chain is lost, including damaged ones.
     damage : list of Damage
         Damage of those entries.
@@ -38,7 +37,7 @@ class Chain:
         There is damage before the first intact entry. It cannot be judged until the offsets before the chunk are known.
     """
 
-    rows: Any
+    entries: Any
     damage: list[Damage] = field(default_factory=list)
     trouble: Trouble | None = None
     undecided: bool = False
@@ -56,26 +55,26 @@ def chain_of(file: SegmentFile, chunk: Chunk, options: Options, floor: int | Flo
     floor : int or Floor
         Last offset of the last intact entry before the chunk, -1 without one.
     """
-    rows, damage = chunk.rows, list[Damage]()
-    intact = np.flatnonzero(rows[:, table.CODE] == Code.OK)
-    for i in np.flatnonzero(rows[:, table.CODE]):
-        row = rows[i]
-        before = rows[intact[: np.searchsorted(intact, i)][-1:]]
+    entries, damage = chunk.entries, list[Damage]()
+    intact = np.flatnonzero(entries.is_intact)
+    for i in np.flatnonzero(entries.code):
+        row = entries[i]
+        before = entries[intact[: np.searchsorted(intact, i)][-1:]]
         if not len(before) and floor is Floor.NOT_YET_KNOWN and options.errors == "skip":
-            return Chain(rows[:0], damage, undecided=True)
-        low = table.last_offset(before, -1 if floor is Floor.NOT_YET_KNOWN else floor)
-        position, size = int(row[table.POSITION]), int(row[table.SIZE])
+            return Chain(entries[:0], damage, undecided=True)
+        low = before.last_known_offset(-1 if floor is Floor.NOT_YET_KNOWN else floor)
+        position, size = row.position, row.size
         source, origin = chunk.bytes_of(file, row)
         error = header_error(file.path, row, source[position - origin :][:size])
         resume, alone = None, True
         if options.errors == "skip":
             search = Search(file)
             resume = search.true_end(position, position + size - 1, low)
-            following = rows[i + 1] if i + 1 < len(rows) and rows[i + 1, table.CODE] == Code.OK else None
+            following = entries[i + 1] if i + 1 < len(entries) and entries.code[i + 1] == Code.OK else None
             if resume is None and (on := search.after(row, low, following)) is not None:
                 resume, alone = on
                 if resume == position + size:
                     damage.append(damage_of(row, error, size, low))
                     continue
-        return Chain(rows[:i], damage, Trouble(position, low, error, resume, row, alone=alone))
-    return Chain(rows, damage)
+        return Chain(entries[:i], damage, Trouble(position, low, error, resume, row, alone=alone))
+    return Chain(entries, damage)

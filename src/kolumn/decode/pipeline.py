@@ -180,7 +180,7 @@ def _until_trouble(
             stop: Stop = end.value
             break
         if one.start == 0:
-            compare_start(file, chunk.rows[0], options.errors, found)
+            compare_start(file, chunk.entries[0], options.errors, found)
         rest: Chunk | None = chunk
         while rest is not None:
             if decoded.undecided:

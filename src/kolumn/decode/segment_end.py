@@ -7,13 +7,14 @@ offsets that the log does not have, bytes are missing.
 
 from dataclasses import replace
 
-from kolumn.arrays import Bytes, Row
+from kolumn.arrays import Bytes
 from kolumn.damage.findings import Trouble
 from kolumn.damage.remarks import Kind, Remark
 from kolumn.decode.result import Tally
 from kolumn.entries.headers import headers
 from kolumn.errors import Code, CorruptBatchError
 from kolumn.formats import entry, layouts, table
+from kolumn.formats.entries import Entry
 from kolumn.plan.chunks import Stop
 from kolumn.recovery.foreign import looks_like, not_a_segment
 from kolumn.recovery.reach import Reach, first_epoch, orphan_of, reach_of
@@ -256,10 +257,10 @@ def _too_far(file: SegmentFile, floor: int) -> Trouble:
     following = file.segment.following
     assert following is not None
     position, base = file.size, None
-    for rows in headers(file.segment):
-        beyond = rows[rows[:, table.LAST_OFFSET] >= following]
+    for entries in headers(file.segment):
+        beyond = entries[entries.last_offset >= following]
         if len(beyond):
-            position, base = int(beyond[0, table.POSITION]), int(beyond[0, table.BASE_OFFSET])
+            position, base = beyond[0].position, beyond[0].base_offset
             break
     error = CorruptBatchError(
         file.path,
@@ -272,13 +273,13 @@ def _too_far(file: SegmentFile, floor: int) -> Trouble:
     return Trouble(file.size, floor, error, file.size, lost=(following, floor))
 
 
-def compare_start(file: SegmentFile, row: Row, errors: str, found: Tally) -> None:
+def compare_start(file: SegmentFile, row: Entry, errors: str, found: Tally) -> None:
     """Compare the offsets of a segment's first entry with the file's name and its neighbours.
 
     Parameters
     ----------
     file : SegmentFile
-    row : int64 array of `table.WIDTH`
+    row : Entry
         Row of the batch table. Nothing is compared unless it is the first entry and its checksum is right.
     errors : str
         With "skip" a wrong offset is reported as damage of no bytes: the records are still returned.
@@ -290,18 +291,18 @@ def compare_start(file: SegmentFile, row: Row, errors: str, found: Tally) -> Non
     CorruptBatchError
         With "raise": the entry has offsets that it cannot have.
     """
-    if row[table.POSITION] or row[table.CODE] != Code.OK:
+    if row.position or not row.is_intact:
         return
     error = _at_start(file, row, found)
     if error is not None and errors == "raise":
         raise error
     if error is not None:
-        found.damage.append(Trouble(0, -1, error, lost=(int(error.base_offset or 0), int(row[table.LAST_OFFSET]))).damage(0))
+        found.damage.append(Trouble(0, -1, error, lost=(int(error.base_offset or 0), row.last_offset)).damage(0))
 
 
-def _at_start(file: SegmentFile, row: Row, found: Tally) -> CorruptBatchError | None:
+def _at_start(file: SegmentFile, row: Entry, found: Tally) -> CorruptBatchError | None:
     segment, named = file.segment, file.segment.base_offset
-    base, last = int(row[table.BASE_OFFSET]), int(row[table.LAST_OFFSET])
+    base, last = row.base_offset, row.last_offset
     lowest = last if base == table.UNKNOWN else base
     if segment.twin is not None:
         expected, twin = "offsets that no other segment of the directory has", storage.base_name(segment.twin)

@@ -1,14 +1,13 @@
 """Rows become batches of formats 2 and 3."""
 
-from typing import Any
-
 import numpy as np
 
-from kolumn.arrays import Int64s, Rows
+from kolumn.arrays import Int64s
 from kolumn.cpu_fallback.encode.batches import compact_headers, fill, measure, seal, split
 from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
 from kolumn.encode.table import Input
-from kolumn.formats import layouts, table, v2
+from kolumn.formats import layouts, v2
+from kolumn.formats.entries import Entries
 
 
 def _skip(how: Settings) -> int:
@@ -23,12 +22,12 @@ def group(given: Input, how: Settings, last: bool) -> Groups:
     return whole(given, how, first, size, count, last, body)
 
 
-def regroup(given: Input, first: Int64s, rows: Rows, how: Settings) -> Groups:
+def regroup(given: Input, first: Int64s, entries: Entries, how: Settings) -> Groups:
     """Groups for given batches: the first row of each, and the header fields as rows of the batch table."""
     stop = given.records.rows
     body, size = np.empty(stop, np.int32), np.empty(len(first), np.int64)
-    measure(given.records, _skip(how), first, stop, rows, body.ctypes.data, size)
-    return Groups(first, size, stop, rows, body)
+    measure(given.records, _skip(how), first, stop, entries.array, body.ctypes.data, size)
+    return Groups(first, size, stop, entries, body)
 
 
 def put(given: Input, groups: Groups, how: Settings) -> Encoded:
@@ -39,16 +38,16 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
     ArgumentError
         A record is too large for a batch.
     """
-    laid = lay_out(groups, _headers(groups.rows, groups.size))
+    laid = lay_out(groups, _headers(groups.entries, groups.size))
     to = laid.data.ctypes.data + laid.at
-    fill(given.records, _skip(how), groups.first, groups.stop, groups.rows, groups.body.ctypes.data, to)
-    encoded = place(laid, groups.rows, _headers, how)
-    seal(encoded.data.ctypes.data, encoded.rows)
+    fill(given.records, _skip(how), groups.first, groups.stop, groups.entries.array, groups.body.ctypes.data, to)
+    encoded = place(laid, groups.entries, _headers, how)
+    seal(encoded.data.ctypes.data, encoded.entries.array)
     return encoded
 
 
-def _headers(rows: Rows, size: Int64s) -> Any:
-    headers = np.full(len(rows), v2.HEADER, np.int64)
-    if len(rows) and rows[0, table.LAYOUT] != v2.LAYOUT.number:
-        compact_headers(rows, size, headers)
+def _headers(entries: Entries, size: Int64s) -> Int64s:
+    headers = np.full(len(entries), v2.HEADER, np.int64)
+    if len(entries) and entries.layout[0] != v2.LAYOUT.number:
+        compact_headers(entries.array, size, headers)
     return headers

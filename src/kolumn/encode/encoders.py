@@ -1,16 +1,29 @@
-"""Which module encodes which layout.
+"""Which module encodes which layout."""
 
-Each has three functions: ``group`` decides which rows share an entry, ``regroup`` keeps given entries, ``put`` writes them.
-"""
+from typing import Protocol
 
-from types import ModuleType
-
+from kolumn.arrays import Int64s
 from kolumn.encode import batches, messages, sets, tagged
-from kolumn.encode.entries import Encoded, Settings
+from kolumn.encode.entries import Encoded, Groups, Settings
 from kolumn.encode.table import Input
 from kolumn.formats import enriched, layouts
+from kolumn.formats.entries import Entries
 
-_FILES: dict[int, ModuleType] = {
+
+class Encoder(Protocol):
+    """What encodes a layout: a module with these functions."""
+
+    def group(self, given: Input, how: Settings, last: bool) -> Groups:
+        """Decide which rows share an entry."""
+
+    def regroup(self, given: Input, first: Int64s, entries: Entries, how: Settings) -> Groups:
+        """Keep given entries: ``first`` is the first row of each."""
+
+    def put(self, given: Input, groups: Groups, how: Settings) -> Encoded:
+        """Write the entries."""
+
+
+_FILES: dict[int, Encoder] = {
     **dict.fromkeys(layouts.BATCHES, batches),
     **dict.fromkeys(layouts.SETS, sets),
     **dict.fromkeys(layouts.MESSAGES, messages),
@@ -18,7 +31,7 @@ _FILES: dict[int, ModuleType] = {
 }
 
 
-def encoder(layout: int) -> ModuleType:
+def encoder(layout: int) -> Encoder:
     """The module that encodes a layout."""
     return _FILES[layout]
 

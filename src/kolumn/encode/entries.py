@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kolumn.arrays import Int64s, Rows
+from kolumn.arrays import Bytes, Int64s
 from kolumn.arrow.recycle import take
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.machine.address import PAD
@@ -14,6 +14,7 @@ from kolumn.encode.compress import compress, level_of
 from kolumn.encode.table import ABSENT, Input
 from kolumn.errors import ArgumentError
 from kolumn.formats import table
+from kolumn.formats.entries import Entries
 
 _LARGEST_SEQUENCE = 2**31 - 1
 _LARGEST_ENTRY = 2**31 - 1
@@ -52,12 +53,12 @@ class Encoded:
     Attributes
     ----------
     data : uint8 array
-    rows : int64 array of shape (n, `table.WIDTH`)
+    entries : Entries
         Batch table; positions are indices into ``data``.
     """
 
-    data: Any
-    rows: Any
+    data: Bytes
+    entries: Entries
 
 
 @dataclass
@@ -70,8 +71,8 @@ class Groups:
         First row of each entry, and the bytes of its records before compression.
     stop : int
         The row after the last.
-    rows : int64 array of shape (n, `table.WIDTH`)
-        Header fields, including `table.CODEC`.
+    entries : Entries
+        Header fields, including the codec.
     body : int32 array
         Sizes of the records, if the layout needs them.
     """
@@ -79,7 +80,7 @@ class Groups:
     first: Any
     size: Any
     stop: int
-    rows: Any
+    entries: Entries
     body: Any
 
 
@@ -100,8 +101,8 @@ class Layout:
     size: Any
 
 
-HeaderSizes = Callable[[Any, Any], Any]
-"""Rows of entries and the sizes of their payloads -> sizes of their headers, without a codec and with one."""
+HeaderSizes = Callable[[Entries, Int64s], Int64s]
+"""Entries and the sizes of their payloads -> sizes of their headers, without a codec and with one."""
 
 
 def cuts(given: Input) -> Any:
@@ -147,24 +148,24 @@ def lay_out(groups: Groups, headers: Int64s) -> Layout:
     size = groups.size
     if len(size) and int((size + headers).max()) > _LARGEST_ENTRY - PAD:
         raise ArgumentError(f"row {int(groups.first[size.argmax()])}: a record of {int(size.max())} bytes, and a batch has 2 GiB at most")
-    gap = np.where(groups.rows[:, table.CODEC] == NONE, headers, 0)
+    gap = np.where(groups.entries.codec == NONE, headers, 0)
     room, _ = take(int((size + gap).sum()) + PAD)
     return Layout(np.frombuffer(room, np.uint8), np.cumsum(size + gap) - size, size)
 
 
-def place(laid: Layout, rows: Rows, header_sizes: HeaderSizes, how: Settings) -> Encoded:
+def place(laid: Layout, entries: Entries, header_sizes: HeaderSizes, how: Settings) -> Encoded:
     """Compress payloads that have a codec and lay out the entries; header bytes are left for the caller to write."""
     data, size = laid.data, laid.size
-    codecs = rows[:, table.CODEC]
+    codecs = entries.codec
     if codecs.any():
         plain = [memoryview(data[at : at + length]) for at, length in zip(laid.at.tolist(), size.tolist(), strict=True)]
         payloads = [_compressed(codec, part, how) for codec, part in zip(codecs.tolist(), plain, strict=True)]
         size = np.array([len(payload) for payload in payloads], np.int64)
-        heads = [bytes(header) for header in header_sizes(rows, size).tolist()]
+        heads = [bytes(header) for header in header_sizes(entries, size).tolist()]
         data = np.frombuffer(bytearray(b"".join(part for pair in zip(heads, payloads, strict=True) for part in pair)), np.uint8)
-    rows[:, table.SIZE] = size + header_sizes(rows, size)
-    rows[:, table.POSITION] = np.cumsum(rows[:, table.SIZE]) - rows[:, table.SIZE]
-    return Encoded(data[: int(rows[:, table.SIZE].sum())], rows)
+    entries.size = size + header_sizes(entries, size)
+    entries.position = np.cumsum(entries.size) - entries.size
+    return Encoded(data[: int(entries.size.sum())], entries)
 
 
 def _compressed(codec: int, data: memoryview, how: Settings) -> bytes | memoryview:
@@ -173,19 +174,19 @@ def _compressed(codec: int, data: memoryview, how: Settings) -> bytes | memoryvi
     return compress(codec, data, level_of(codec, how.level if codec == how.codec else None), how.magic)
 
 
-def batch_rows(given: Input, first: Int64s, stop: int, how: Settings) -> Any:
-    """Rows of the batch table for the entries that begin at rows ``first``; the last of them ends before ``stop``."""
-    rows = np.zeros((len(first), table.WIDTH), np.int64)
+def batch_rows(given: Input, first: Int64s, stop: int, how: Settings) -> Entries:
+    """The entries that begin at rows ``first``; the last of them ends before ``stop``."""
+    entries = Entries.zeros(len(first))
     if not len(first):
-        return rows
+        return entries
     behind = np.append(first[1:], stop)
-    rows[:, table.BASE_OFFSET], rows[:, table.LAST_OFFSET] = given.offset[first], given.offset[behind - 1]
-    rows[:, table.COUNT], rows[:, table.MAGIC], rows[:, table.CODEC] = behind - first, how.magic, how.codec
-    rows[:, table.LAYOUT] = how.layout
-    rows[:, table.BASE_TIMESTAMP] = given.timestamp[first]
-    rows[:, table.MAX_TIMESTAMP] = np.maximum.reduceat(given.timestamp[:stop], first)
+    entries.base_offset, entries.last_offset = given.offset[first], given.offset[behind - 1]
+    entries.count, entries.magic, entries.codec = behind - first, how.magic, how.codec
+    entries.layout = how.layout
+    entries.base_timestamp = given.timestamp[first]
+    entries.max_timestamp = np.maximum.reduceat(given.timestamp[:stop], first)
     for name, column in _FIELDS.items():
-        rows[:, column] = given.numbers[name][first] if name in given.numbers else ABSENT[name]
+        entries.array[:, column] = given.numbers[name][first] if name in given.numbers else ABSENT[name]
     # Brokers write control batches without a codec, even if the topic has one.
-    rows[rows[:, table.CONTROL] == 1, table.CODEC] = NONE
-    return rows
+    entries.codec[entries.control == 1] = NONE
+    return entries

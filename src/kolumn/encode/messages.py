@@ -6,13 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.arrays import Int64s, Rows
+from kolumn.arrays import Int64s
 from kolumn.codecs import NONE, ZSTD
 from kolumn.cpu_fallback.encode.messages import fill, measure, split, wrap
 from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
 from kolumn.encode.table import ABSENT, Input
 from kolumn.errors import ArgumentError
-from kolumn.formats import kip87, layouts, legacy, table
+from kolumn.formats import kip87, layouts, legacy
+from kolumn.formats.entries import Entries
 
 
 def group(given: Input, how: Settings, last: bool) -> Groups:
@@ -37,11 +38,11 @@ def group(given: Input, how: Settings, last: bool) -> Groups:
     return whole(given, how, first, size, count, last)
 
 
-def regroup(given: Input, first: Int64s, rows: Rows, how: Settings) -> Groups:
+def regroup(given: Input, first: Int64s, entries: Entries, how: Settings) -> Groups:
     """Groups for given message sets: the first row of each, and the wrapper's header fields as rows of the batch table."""
     size = np.empty(len(first), np.int64)
     measure(given.records, how.magic, first, given.records.rows, size)
-    return Groups(first, size, given.records.rows, rows, None)
+    return Groups(first, size, given.records.rows, entries, None)
 
 
 def put(given: Input, groups: Groups, how: Settings) -> Encoded:
@@ -53,15 +54,15 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
         A record is too large, or a record of KIP-87 has no value and is not a tombstone.
     """
 
-    def headers(rows: Rows, size: Int64s) -> Any:
-        return np.where(rows[:, table.CODEC] == NONE, 0, legacy.message_size(how.magic, -1, 0))
+    def headers(entries: Entries, size: Int64s) -> Int64s:
+        return np.where(entries.codec == NONE, 0, legacy.message_size(how.magic, -1, 0))
 
-    laid = lay_out(groups, headers(groups.rows, groups.size))
+    laid = lay_out(groups, headers(groups.entries, groups.size))
     marks = _tombstones(given) if layouts.LAYOUTS[how.layout].tombstone_bit else None
     to = laid.data.ctypes.data + laid.at
-    fill(given.records, how.magic, 0 if marks is None else marks.ctypes.data, groups.first, groups.stop, groups.rows, to)
-    encoded = place(laid, groups.rows, headers, how)
-    wrap(encoded.data.ctypes.data, encoded.rows, how.magic)
+    fill(given.records, how.magic, 0 if marks is None else marks.ctypes.data, groups.first, groups.stop, groups.entries.array, to)
+    encoded = place(laid, groups.entries, headers, how)
+    wrap(encoded.data.ctypes.data, encoded.entries.array, how.magic)
     return encoded
 
 

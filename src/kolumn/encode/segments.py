@@ -21,7 +21,6 @@ from kolumn.arrays import Bytes
 from kolumn.commit.staged_file import StagedFile, final_name, make_folders, writing
 from kolumn.encode.entries import Encoded
 from kolumn.errors import ArgumentError
-from kolumn.formats import table
 
 _LARGEST_RELATIVE = 2**31 - 1
 _DIGITS = 20
@@ -93,7 +92,7 @@ class SegmentFiles:
             assert self._open is not None
             self._open.note(size, base, last, time, self.interval)
             self.last_offset = last
-            if b + 1 == len(batches.rows):
+            if b + 1 == len(batches.entries):
                 self._write(batches, start, position + size)
 
     def append_tail(self, data: Bytes) -> None:
@@ -205,5 +204,6 @@ def _kind(enriched: bool) -> type[_Segment]:
 
 
 def _fields(batches: Encoded) -> list[tuple[int, int, int, int, int]]:
-    columns = (table.POSITION, table.SIZE, table.BASE_OFFSET, table.LAST_OFFSET, table.MAX_TIMESTAMP)
-    return [tuple(row) for row in batches.rows[:, columns].tolist()]
+    entries = batches.entries
+    columns = (entries.position, entries.size, entries.base_offset, entries.last_offset, entries.max_timestamp)
+    return list(zip(*(column.tolist() for column in columns), strict=True))

@@ -1,16 +1,15 @@
 """Rows become the message sets of the KIP-98 draft."""
 
-from typing import Any
-
 import numpy as np
 
-from kolumn.arrays import Flags, Int64s, Rows
+from kolumn.arrays import Flags, Int64s
 from kolumn.codecs import ZSTD
 from kolumn.cpu_fallback.encode.sets import fill, measure, seal, split
 from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
 from kolumn.encode.table import Input
 from kolumn.errors import ArgumentError
 from kolumn.formats import kip98_draft
+from kolumn.formats.entries import Entries
 
 
 def group(given: Input, how: Settings, last: bool) -> Groups:
@@ -32,12 +31,12 @@ def group(given: Input, how: Settings, last: bool) -> Groups:
     return whole(given, how, first, size, count, last, body)
 
 
-def regroup(given: Input, first: Int64s, rows: Rows, how: Settings) -> Groups:
+def regroup(given: Input, first: Int64s, entries: Entries, how: Settings) -> Groups:
     """Groups for given sets: the first row of each, and the header fields as rows of the batch table."""
     stop = given.records.rows
     body, size = np.empty(stop, np.int32), np.empty(len(first), np.int64)
-    measure(given.records, first, stop, rows, body.ctypes.data, size)
-    return Groups(first, size, stop, rows, body)
+    measure(given.records, first, stop, entries.array, body.ctypes.data, size)
+    return Groups(first, size, stop, entries, body)
 
 
 def put(given: Input, groups: Groups, how: Settings) -> Encoded:
@@ -49,18 +48,18 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
         A record is too large for a set.
     """
 
-    def headers(rows: Rows, size: Int64s) -> Any:
-        return np.full(len(rows), kip98_draft.HEADER, np.int64)
+    def headers(entries: Entries, size: Int64s) -> Int64s:
+        return np.full(len(entries), kip98_draft.HEADER, np.int64)
 
-    laid = lay_out(groups, headers(groups.rows, groups.size))
+    laid = lay_out(groups, headers(groups.entries, groups.size))
     control = given.numbers.get("isControl")
     marks = None if control is None else np.ascontiguousarray(control.astype(np.uint8))
     if marks is not None:
         _check_keys(given, marks)
     to = laid.data.ctypes.data + laid.at
-    fill(given.records, 0 if marks is None else marks.ctypes.data, groups.first, groups.stop, groups.rows, to)
-    encoded = place(laid, groups.rows, headers, how)
-    seal(encoded.data.ctypes.data, encoded.rows)
+    fill(given.records, 0 if marks is None else marks.ctypes.data, groups.first, groups.stop, groups.entries.array, to)
+    encoded = place(laid, groups.entries, headers, how)
+    seal(encoded.data.ctypes.data, encoded.entries.array)
     return encoded
 
 

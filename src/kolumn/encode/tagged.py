@@ -6,14 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.arrays import Int64s, Rows
+from kolumn.arrays import Int64s
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.encode.tagged import WRAPPER_TAGS, fill, measure, split, wrap
 from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
 from kolumn.encode.messages import check
 from kolumn.encode.table import Input
 from kolumn.errors import ArgumentError
-from kolumn.formats import enriched, table
+from kolumn.formats import enriched
+from kolumn.formats.entries import Entries
 
 _LARGEST_SECONDS = 2**31 - 1
 
@@ -43,11 +44,11 @@ def group(given: Input, how: Settings, last: bool) -> Groups:
     return whole(given, how, first, size, count, last)
 
 
-def regroup(given: Input, first: Int64s, rows: Rows, how: Settings) -> Groups:
+def regroup(given: Input, first: Int64s, entries: Entries, how: Settings) -> Groups:
     """Groups for given message sets: the first row of each, and the wrapper's header fields as rows of the batch table."""
     size, tagged = np.empty(len(first), np.int64), _times(given).tagged
     measure(given.records, tagged.ctypes.data, first, given.records.rows, size)
-    return Groups(first, size, given.records.rows, rows, None)
+    return Groups(first, size, given.records.rows, entries, None)
 
 
 def put(given: Input, groups: Groups, how: Settings) -> Encoded:
@@ -59,16 +60,16 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
         A record is too large for a message, or a control record has a type that this format does not have.
     """
 
-    def headers(rows: Rows, size: Int64s) -> Any:
-        return np.where(rows[:, table.CODEC] == NONE, 0, enriched.message_size(WRAPPER_TAGS, -1, 0))
+    def headers(entries: Entries, size: Int64s) -> Int64s:
+        return np.where(entries.codec == NONE, 0, enriched.message_size(WRAPPER_TAGS, -1, 0))
 
-    laid = lay_out(groups, headers(groups.rows, groups.size))
+    laid = lay_out(groups, headers(groups.entries, groups.size))
     times, kinds = _times(given), _kinds(given)
     to = laid.data.ctypes.data + laid.at
     addresses = (times.tagged.ctypes.data, kinds.ctypes.data, times.seconds.ctypes.data)
-    fill(given.records, *addresses, groups.first, groups.stop, groups.rows, to)
-    encoded = place(laid, groups.rows, headers, how)
-    wrap(encoded.data.ctypes.data, encoded.rows)
+    fill(given.records, *addresses, groups.first, groups.stop, groups.entries.array, to)
+    encoded = place(laid, groups.entries, headers, how)
+    wrap(encoded.data.ctypes.data, encoded.entries.array)
     return encoded
 
 

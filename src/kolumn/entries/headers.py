@@ -2,23 +2,23 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from kolumn.entries.last_offsets import with_last_offsets
 from kolumn.formats import table
+from kolumn.formats.entries import Entries
 from kolumn.plan.chunks import HEADER_WINDOW, chunks
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment
 
 
-def headers(segment: Segment, start: int = 0, end: int | None = None) -> Iterator[Any]:
+def headers(segment: Segment, start: int = 0, end: int | None = None) -> Iterator[Entries]:
     """Batch tables of the entries of a segment that begin in bytes [start, end), payloads not read, up to where the chain of entries ends.
 
     Last offsets are known in all.
     """
     with SegmentFile(segment) as file:
         for chunk in chunks(file, start, file.size if end is None else end, HEADER_WINDOW, payloads=False):
-            yield with_last_offsets(file, chunk.rows)
+            yield with_last_offsets(file, chunk.entries)
 
 
 def cut(one: Range, target_bytes: int) -> list[Range]:
@@ -31,8 +31,9 @@ def cut(one: Range, target_bytes: int) -> list[Range]:
         return [one]
     parts, rest = [], one
     last = rest.floor
-    for rows in headers(one.segment, one.start, one.end):
-        for position, base, offset in rows[:, (table.POSITION, table.BASE_OFFSET, table.LAST_OFFSET)].tolist():
+    for entries in headers(one.segment, one.start, one.end):
+        columns = entries.position, entries.base_offset, entries.last_offset
+        for position, base, offset in zip(*(column.tolist() for column in columns), strict=True):
             if position - rest.start >= target_bytes:
                 parts.append(replace(rest, end=position))
                 rest = replace(rest, start=position, floor=last)

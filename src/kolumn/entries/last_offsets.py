@@ -5,50 +5,50 @@ from typing import Any
 
 import numpy as np
 
-from kolumn.arrays import Row, Rows
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.decode.host.run import decode_run
 from kolumn.errors import Code
 from kolumn.formats import table
+from kolumn.formats.entries import Entries, Entry
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 
 _OPTIONS = Options(columns=("offset",), include_control=True, errors="skip")
 
 
-def with_last_offsets(file: SegmentFile, rows: Rows) -> Any:
-    """Fill what is unknown in ``rows`` of the batch table: by the next entry, and of the last one by inflating it.
+def with_last_offsets(file: SegmentFile, entries: Entries) -> Entries:
+    """Fill what is unknown in ``entries`` of the batch table: by the next entry, and of the last one by inflating it.
 
     An entry whose records can't be read gets its base offset.
     """
-    for i in np.flatnonzero(rows[:, table.LAST_OFFSET] == table.UNKNOWN).tolist():
-        base = int(rows[i, table.BASE_OFFSET])
-        last = int(rows[i + 1, table.BASE_OFFSET]) - 1 if i + 1 < len(rows) else _inflated(file, rows[i : i + 1].copy())
-        rows[i, table.LAST_OFFSET] = max(last, base)
-    return rows
+    for i in np.flatnonzero(entries.last_offset == table.UNKNOWN).tolist():
+        base = entries[i].base_offset
+        last = int(entries.base_offset[i + 1]) - 1 if i + 1 < len(entries) else _inflated(file, entries[i : i + 1].copy())
+        entries.last_offset[i] = max(last, base)
+    return entries
 
 
-def first_offset(file: SegmentFile, row: Row) -> int:
+def first_offset(file: SegmentFile, row: Entry) -> int:
     """First offset of an entry that was found intact; the one that its header says where its records can't be read."""
-    offsets = _offsets(file, row.reshape(1, -1).copy())
-    return int(row[table.LAST_OFFSET]) if offsets is None else int(offsets.min())
+    offsets = _offsets(file, row.alone())
+    return row.last_offset if offsets is None else int(offsets.min())
 
 
-def _inflated(file: SegmentFile, alone: Rows) -> int:
+def _inflated(file: SegmentFile, alone: Entries) -> int:
     offsets = _offsets(file, alone)
     return -1 if offsets is None else int(offsets.max())
 
 
-def _offsets(file: SegmentFile, alone: Rows) -> Any:
+def _offsets(file: SegmentFile, alone: Entries) -> Any:
     """Offsets of the records of one entry; None where they can't be read."""
-    start = int(alone[0, table.POSITION])
-    end = start + int(alone[0, table.SIZE])
+    start = alone[0].position
+    end = start + alone[0].size
     if end > file.size:
         return None
     source = file.read(start, end)
-    if check(source.ctypes.data, start, alone) != 0:
+    if check(source.ctypes.data, start, alone.array) != 0:
         return None
     run = decode_run(source, start, alone, replace(_OPTIONS, format=file.segment.format), False)
-    if alone[0, table.CODE] != Code.OK or not run.rows:
+    if alone.code[0] != Code.OK or not run.rows:
         return None
     return run.columns.int64(run.columns.offset, run.rows)

@@ -17,7 +17,7 @@ def without_replaced(segments: list[Segment]) -> list[Segment]:
     spans: dict[str, tuple[int, int]] = {}
     for segment in segments:
         if segment.is_swap and segment.base_offset is not None:
-            last = max((int(rows[:, table.LAST_OFFSET].max()) for rows in headers(segment)), default=segment.base_offset - 1)
+            last = max((int(entries.last_offset.max()) for entries in headers(segment)), default=segment.base_offset - 1)
             folder = parent(segment.path)
             low, high = spans.get(folder, (segment.base_offset, 0))
             spans[folder] = min(low, segment.base_offset), max(high, last + 1)
@@ -47,11 +47,11 @@ def with_twins(segments: list[Segment]) -> list[Segment]:
 def _span(segment: Segment) -> tuple[int, int] | None:
     """First and last offset, as headers tell them."""
     first = last = None
-    for rows in headers(segment):
-        if len(rows):
-            low = int(rows[0, table.BASE_OFFSET])
-            first = first if first is not None else int(rows[0, table.LAST_OFFSET]) if low == table.UNKNOWN else low
-            last = int(rows[-1, table.LAST_OFFSET])
+    for entries in headers(segment):
+        if len(entries):
+            low = entries[0].base_offset
+            first = first if first is not None else entries[0].last_offset if low == table.UNKNOWN else low
+            last = entries[-1].last_offset
     return None if first is None or last is None else (first, last)
 
 

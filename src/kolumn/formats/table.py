@@ -3,8 +3,6 @@
 The table is a C-contiguous NumPy array of shape (entries, `WIDTH`), dtype int64, in host memory.
 """
 
-from kolumn.arrays import Rows
-
 POSITION = 0  # of the entry, bytes from the start of the segment
 SIZE = 1  # of the whole entry, bytes: 12 + the length field
 BASE_OFFSET = 2
@@ -37,11 +35,3 @@ NO_TIMESTAMP_TYPE, CREATE_TIME, LOG_APPEND_TIME = -1, 0, 1
 
 UNKNOWN = -(2**62)
 """Stands for what only inflating would tell: base offset and count of a wrapper."""
-
-
-def last_offset(rows: Rows, otherwise: int) -> int:
-    """Last offset of the last of some rows, as far as headers tell; ``otherwise`` without rows."""
-    if not len(rows):
-        return otherwise
-    last = int(rows[-1, LAST_OFFSET])
-    return int(rows[-1, BASE_OFFSET]) if last == UNKNOWN else last

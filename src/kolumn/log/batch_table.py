@@ -2,12 +2,10 @@
 
 from collections.abc import Generator, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Rows
 from kolumn.codecs.known import NAMES
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.damage.findings import Trouble, damage_of_fault
@@ -16,8 +14,8 @@ from kolumn.decode.pipeline import OnDamage
 from kolumn.decode.result import Tally
 from kolumn.decode.resume import resumed
 from kolumn.decode.segment_end import at_stop, compare_start
-from kolumn.errors import Code
 from kolumn.formats import table
+from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.plan.chunks import HEADER_WINDOW, Chunk, chunks
 from kolumn.schema import BATCH_SCHEMA
@@ -51,32 +49,32 @@ def batch_tables(one: Range, options: Options, on_damage: OnDamage | None = None
         raise one.fault
     found = Tally()
     with SegmentFile(one.segment) as file:
-        for rows in _rows(file, options, found, one):
-            yield _arrow(rows, file.path, options.check_crcs)
+        for entries in _rows(file, options, found, one):
+            yield _arrow(entries, file.path, options.check_crcs)
     if on_damage is not None:
         for piece in found.damage:
             on_damage(piece)
 
 
-def entry_rows(file: SegmentFile, options: Options, part: Range | None = None) -> Iterator[Any]:
+def entry_rows(file: SegmentFile, options: Options, part: Range | None = None) -> Iterator[Entries]:
     """Entries as rows of the batch table: int64, shape (n, `table.WIDTH`); of the whole segment by default."""
     yield from _rows(file, options, Tally(), part or Range.whole(file.segment))
 
 
-def _rows(file: SegmentFile, options: Options, found: Tally, one: Range) -> Iterator[Any]:
+def _rows(file: SegmentFile, options: Options, found: Tally, one: Range) -> Iterator[Entries]:
     if one.fault is not None:
         found.damage.append(damage_of_fault(one))
         return
     for chunk in entry_chunks(file, options, found, options.check_crcs, one):
-        rows = chunk.rows
+        entries = chunk.entries
         if one.is_lost:
-            yield rows[rows[:, table.CODE] != Code.OK]
+            yield entries[~entries.is_intact]
         else:
-            yield rows[one.counts(rows[:, table.BASE_OFFSET], rows[:, table.LAST_OFFSET])] if one.is_bounded else rows
+            yield entries[one.counts(entries.base_offset, entries.last_offset)] if one.is_bounded else entries
 
 
 def entry_chunks(file: SegmentFile, options: Options, found: Tally, payloads: bool = True, part: Range | None = None) -> Iterator[Chunk]:
-    """Entries of a segment chunk by chunk, with the bytes that were checked. Rows of damaged entries are included and have a code.
+    """Entries of a segment chunk by chunk, with the bytes that were checked. Damaged entries are included and have a code.
 
     Parameters
     ----------
@@ -108,33 +106,33 @@ def _until_trouble(file: SegmentFile, one: Range, options: Options, tally: Tally
             chunk = next(walk)
         except StopIteration as end:
             return at_stop(file, end.value, floor, tally)
-        rows, chain = chunk.rows, None
+        entries, chain = chunk.entries, None
         if options.check_crcs:
-            check(chunk.source.ctypes.data, chunk.origin, rows)
+            check(chunk.source.ctypes.data, chunk.origin, entries.array)
         if payloads and options.errors == "skip":
             chain = chain_of(file, chunk, options, floor)
-            rows = rows[: len(chain.rows) + (chain.trouble is not None)]
-        if len(rows):
-            compare_start(file, rows[0], options.errors, tally)
+            entries = entries[: len(chain.entries) + (chain.trouble is not None)]
+        if len(entries):
+            compare_start(file, entries[0], options.errors, tally)
         if chain is not None:
             tally.damage += chain.damage
-        yield replace(chunk, rows=rows)
-        options.progress(int(rows[:, table.SIZE].sum()))
+        yield replace(chunk, entries=entries)
+        options.progress(int(entries.size.sum()))
         if chain is not None and chain.trouble is not None:
             return chain.trouble
-        floor = table.last_offset(rows[rows[:, table.CODE] == Code.OK], floor)
+        floor = entries.intact().last_known_offset(floor)
 
 
-def _arrow(rows: Rows, path: str, checked: bool) -> pa.Table:
-    arrays = {name: _column(rows, column, BATCH_SCHEMA.field(name).type) for name, column in _COLUMNS.items()}
-    arrays["segment"] = pa.repeat(pa.scalar(shown(path)), len(rows))
-    codec = pa.DictionaryArray.from_arrays(pa.array(rows[:, table.CODEC], pa.int8(), mask=rows[:, table.CODEC] >= len(NAMES)), list(NAMES))
+def _arrow(entries: Entries, path: str, checked: bool) -> pa.Table:
+    arrays = {name: _column(entries, column, BATCH_SCHEMA.field(name).type) for name, column in _COLUMNS.items()}
+    arrays["segment"] = pa.repeat(pa.scalar(shown(path)), len(entries))
+    codec = pa.DictionaryArray.from_arrays(pa.array(entries.codec, pa.int8(), mask=entries.codec >= len(NAMES)), list(NAMES))
     arrays["codec"] = codec.cast(pa.string())
-    arrays["crcValid"] = pa.array(rows[:, table.CODE] == Code.OK) if checked else pa.nulls(len(rows), pa.bool_())
-    arrays["deleteHorizonMs"] = pa.array(rows[:, table.BASE_TIMESTAMP], mask=rows[:, table.DELETE_HORIZON] == 0)
+    arrays["crcValid"] = pa.array(entries.is_intact) if checked else pa.nulls(len(entries), pa.bool_())
+    arrays["deleteHorizonMs"] = pa.array(entries.base_timestamp, mask=entries.delete_horizon == 0)
     return pa.table([arrays[field.name] for field in BATCH_SCHEMA], schema=BATCH_SCHEMA)
 
 
-def _column(rows: Rows, column: int, kind: pa.DataType) -> pa.Array:
-    values = np.ascontiguousarray(rows[:, column])
+def _column(entries: Entries, column: int, kind: pa.DataType) -> pa.Array:
+    values = np.ascontiguousarray(entries.array[:, column])
     return pa.array(values, mask=values == table.UNKNOWN).cast(kind, safe=False)

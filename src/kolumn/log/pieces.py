@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn import keywords
-from kolumn.arrays import Bytes, Row, Rows
+from kolumn.arrays import Bytes, Int64s
 from kolumn.damage.explain import header_error, row_error
 from kolumn.damage.findings import Damage, damage_of
 from kolumn.decode.host.record_batch import record_batch
 from kolumn.decode.host.run import Run, decode_run, runs
 from kolumn.decode.pipeline import OnDamage
 from kolumn.decode.result import Tally
-from kolumn.errors import Code, CorruptBatchError
-from kolumn.formats import table
+from kolumn.errors import CorruptBatchError
+from kolumn.formats.entries import Entries, Entry
 from kolumn.log.batch_table import entry_chunks
 from kolumn.options import Options
 from kolumn.plan.chunks import Chunk
@@ -59,8 +59,8 @@ class Piece:
 
     Attributes
     ----------
-    rows : int64 array of shape (n, `table.WIDTH`)
-        Rows of the batch table.
+    entries : Entries
+        The entries.
     counts : int64 array of n
         Number of records in each entry.
     records : pa.RecordBatch
@@ -70,8 +70,8 @@ class Piece:
     origin : int
     """
 
-    rows: Any
-    counts: Any
+    entries: Entries
+    counts: Int64s
     records: pa.RecordBatch
     source: Any
     origin: int
@@ -83,8 +83,8 @@ class Piece:
 
     def entry(self, i: int) -> Any:
         """Bytes of an entry."""
-        start = int(self.rows[i, table.POSITION]) - self.origin
-        return self.source[start : start + int(self.rows[i, table.SIZE])]
+        start = self.entries[i].position - self.origin
+        return self.source[start : start + self.entries[i].size]
 
 
 def pieces(segment: Segment, options: Options, on_damage: OnDamage | None = None) -> Iterator[Piece]:
@@ -110,31 +110,31 @@ def pieces(segment: Segment, options: Options, on_damage: OnDamage | None = None
     found = Tally()
     with SegmentFile(segment) as file:
         for chunk in entry_chunks(file, chosen, found):
-            bad = np.flatnonzero(chunk.rows[:, table.CODE])
+            bad = np.flatnonzero(chunk.entries.code)
             if len(bad) and options.errors == "raise":
-                raise _header_error(file, chunk, chunk.rows[bad[0]])
-            for part in np.split(chunk.rows, bad):
-                good = part[part[:, table.CODE] == Code.OK]
-                for run, rows in runs(chunk.source, chunk.origin, good, replace(chosen, errors="skip"), True):
-                    yield _piece(run, rows, chunk.source, chunk.origin, segment, chosen, found.damage)
+                raise _header_error(file, chunk, chunk.entries[bad[0]])
+            for part in np.split(np.arange(len(chunk.entries)), bad):
+                good = chunk.entries[part].intact()
+                for run, entries in runs(chunk.source, chunk.origin, good, replace(chosen, errors="skip"), True):
+                    yield _piece(run, entries, chunk.source, chunk.origin, segment, chosen, found.damage)
     if on_damage is not None:
         for damage in sorted(found.damage, key=lambda one: one.position):
             on_damage(damage)
 
 
-def _header_error(file: SegmentFile, chunk: Chunk, row: Row) -> CorruptBatchError:
-    start = int(row[table.POSITION]) - chunk.origin
-    return header_error(file.path, row, chunk.source[start : start + int(row[table.SIZE])])
+def _header_error(file: SegmentFile, chunk: Chunk, row: Entry) -> CorruptBatchError:
+    start = row.position - chunk.origin
+    return header_error(file.path, row, chunk.source[start : start + row.size])
 
 
-def piece_of(source: Bytes, origin: int, rows: Rows, segment: Segment, options: Options, damage: list[Damage] | None = None) -> Piece:
+def piece_of(source: Bytes, origin: int, entries: Entries, segment: Segment, options: Options, damage: list[Damage] | None = None) -> Piece:
     """Entries in memory with their records.
 
     Parameters
     ----------
     source : uint8 array
         Bytes of the segment from ``origin`` on, padded.
-    rows : int64 array of shape (n, `table.WIDTH`)
+    entries : Entries
         Entries with right checksums.
     segment, options
         As in `pieces`.
@@ -142,17 +142,19 @@ def piece_of(source: Bytes, origin: int, rows: Rows, segment: Segment, options: 
         Entries with wrong contents are added to it.
     """
     chosen = replace(options, columns=COLUMNS, include_control=True)
-    run = decode_run(source, origin, rows, replace(chosen, errors="skip"), True)
-    return _piece(run, rows, source, origin, segment, chosen, damage)
+    run = decode_run(source, origin, entries, replace(chosen, errors="skip"), True)
+    return _piece(run, entries, source, origin, segment, chosen, damage)
 
 
-def _piece(run: Run, rows: Rows, source: Bytes, origin: int, segment: Segment, options: Options, damage: list[Damage] | None) -> Piece:
-    for i in np.flatnonzero(rows[:, table.CODE]).tolist():
-        error = row_error(segment.path, rows[i], None, run.found.get(i, ""))
+def _piece(
+    run: Run, entries: Entries, source: Bytes, origin: int, segment: Segment, options: Options, damage: list[Damage] | None
+) -> Piece:
+    for i in np.flatnonzero(entries.code).tolist():
+        error = row_error(segment.path, entries[i], None, run.found.get(i, ""))
         if options.errors == "raise":
             raise error
         if damage is not None:
-            damage.append(damage_of(rows[i], error, int(rows[i, table.SIZE]), -1))
-    batch = record_batch(run, rows, segment, options)
-    good = rows[:, table.CODE] == Code.OK
-    return Piece(rows[good], run.records[good], batch, source, origin)
+            damage.append(damage_of(entries[i], error, entries[i].size, -1))
+    batch = record_batch(run, entries, segment, options)
+    good = entries.is_intact
+    return Piece(entries[good], run.records[good], batch, source, origin)

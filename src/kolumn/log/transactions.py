@@ -11,14 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from kolumn.arrays import Row
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.decode.host.run import decode_run
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.entries.replaced import without_replaced
-from kolumn.errors import Code
-from kolumn.formats import layouts, table, v2
+from kolumn.formats import layouts, v2
+from kolumn.formats.entries import Entry
 from kolumn.log.batch_table import entry_rows
 from kolumn.options import Options
 from kolumn.plan.chunks import HEADER_WINDOW, chunks
@@ -97,10 +96,10 @@ def from_headers(segments: list[Segment], options: Options, start: int = 0) -> T
 def _from_headers(ranges: Iterable[Range], options: Options, begun: dict[int, int], start: int = 0) -> Transactions:
     aborted = []
     for file, row in _transactional(ranges, options):
-        producer, offset = int(row[table.PRODUCER_ID]), int(row[table.BASE_OFFSET])
+        producer, offset = row.producer_id, row.base_offset
         if offset < start:
             continue
-        if row[table.CONTROL]:
+        if row.control:
             kind = _marker(file, row)
             if kind in (v2.ABORT, v2.COMMIT):
                 begin = begun.pop(producer, None)
@@ -174,37 +173,33 @@ def _transactional(ranges: Iterable[Range], options: Options) -> Iterator[tuple[
     walk = Options(errors="skip", check_crcs=options.check_crcs and options.errors == "skip")
     for one in ranges:
         with SegmentFile(one.segment) as file:
-            for rows in entry_rows(file, walk, one):
-                for row in rows[rows[:, table.TRANSACTIONAL] == 1]:
+            for entries in entry_rows(file, walk, one):
+                for row in entries[entries.transactional == 1]:
                     yield file, row
 
 
-def _entry(file: SegmentFile, row: Row) -> Any:
+def _entry(file: SegmentFile, row: Entry) -> Any:
     """The bytes of a batch, or None if its checksum is wrong: a damaged header must not open or end a transaction."""
-    position, size = int(row[table.POSITION]), int(row[table.SIZE])
+    position, size = row.position, row.size
     if position + size > file.size:
         return None
-    alone = row.reshape(1, -1).copy()
-    alone[0, table.CODE] = Code.OK
     source = file.read(position, position + size)
-    return None if check(source.ctypes.data, position, alone) else source
+    return None if check(source.ctypes.data, position, row.alone().array) else source
 
 
-def _marker(file: SegmentFile, row: Row) -> int | None:
+def _marker(file: SegmentFile, row: Entry) -> int | None:
     """Type of the control record in a batch; None if it has no control record, or is damaged."""
     source = _entry(file, row)
     if source is None:
         return None
-    if row[table.CODEC] == NONE:
-        entry = bytes(source[: int(row[table.SIZE])])
-        skip = layouts.attribute_bytes(int(row[table.LAYOUT]))
-        record = v2.fields(entry, int(row[table.PAYLOAD]), len(entry), skip)
+    if row.codec == NONE:
+        entry = bytes(source[: row.size])
+        skip = layouts.attribute_bytes(row.layout)
+        record = v2.fields(entry, row.payload, len(entry), skip)
         return v2.control_type(entry[record.key : record.key + max(record.key_length, 0)]) if record.code == 0 else None
     # No broker compresses markers, but it is allowed.
-    alone = row.reshape(1, -1).copy()
-    alone[0, table.CODE] = Code.OK
     options = Options(columns=("key",), include_control=True, errors="skip", format=file.segment.format)
-    run = decode_run(source, int(row[table.POSITION]), alone, options, True)
+    run = decode_run(source, row.position, row.alone(), options, True)
     keys = run.columns.key_array(pa.binary(), run.at, run.sources) if run.rows else []
     return v2.control_type(keys[0].as_py() or b"") if run.rows else None
 
@@ -214,7 +209,7 @@ def _has_abort(segment: Segment, producer: int, offset: int) -> bool:
     for one in select_ranges([segment], Options(start_offset=offset)):
         with SegmentFile(segment) as file:
             for chunk in chunks(file, one.start, file.size, HEADER_WINDOW, payloads=False):
-                for row in chunk.rows[chunk.rows[:, table.BASE_OFFSET] >= offset]:
-                    same = row[table.BASE_OFFSET] == offset and row[table.PRODUCER_ID] == producer and row[table.CONTROL] == 1
+                for row in chunk.entries[chunk.entries.base_offset >= offset]:
+                    same = row.base_offset == offset and row.producer_id == producer and row.control == 1
                     return bool(same) and _marker(file, row) == v2.ABORT
     return False

@@ -4,18 +4,16 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from kolumn.arrays import Row, Rows
 from kolumn.arrow.recycle import take
 from kolumn.cpu_fallback.check.walk import FULL, HEADERS, MORE, walk
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.cpu_fallback.stream import Span, hop
 from kolumn.errors import Code
-from kolumn.formats import layouts, table, v2
+from kolumn.formats import layouts, v2
+from kolumn.formats.entries import Entries, Entry
 from kolumn.source.segment_file import SegmentFile
 
-ROWS = 16384
+MOST_ENTRIES = 16384
 """Maximum number of entries in a chunk."""
 
 PACKED_BYTES = 2 << 20
@@ -38,7 +36,7 @@ class Chunk:
         Bytes of the segment from ``origin`` on, padded; only headers, if the plan was made without payloads. None if the chunk
         `is_unread`.
     origin : int
-    rows : int64 array of shape (n, `table.WIDTH`)
+    entries : Entries
         The entries, at least one.
     span : Span, optional
         Of a chunk that `is_unread`. If its ``stop`` lies after the last row, more entries may belong to the chunk: its decoder
@@ -47,7 +45,7 @@ class Chunk:
 
     source: Any
     origin: int
-    rows: Any
+    entries: Entries
     span: Span | None = None
 
     @property
@@ -58,25 +56,25 @@ class Chunk:
     @property
     def end(self) -> int:
         """Position after the last entry."""
-        return int(self.rows[-1, table.POSITION] + self.rows[-1, table.SIZE])
+        return self.entries[-1].end
 
     def after(self, count: int) -> "Chunk":
         """A chunk with only the entries after the first ``count``."""
-        rows = self.rows[count:]
+        entries = self.entries[count:]
         if self.span is None:
-            return replace(self, rows=rows)
-        return replace(self, rows=rows, origin=int(rows[0, table.POSITION]), span=self.span._replace(stop=self.end))
+            return replace(self, entries=entries)
+        return replace(self, entries=entries, origin=entries[0].position, span=self.span._replace(stop=self.end))
 
-    def reaching(self, rows: Rows) -> "Chunk":
-        """The chunk with all entries that its decoder found: ``rows`` contain its own and the following ones."""
-        return replace(self, rows=rows) if len(rows) > len(self.rows) else self
+    def reaching(self, entries: Entries) -> "Chunk":
+        """The chunk with all entries that its decoder found: ``entries`` contain its own and the following ones."""
+        return replace(self, entries=entries) if len(entries) > len(self.entries) else self
 
-    def bytes_of(self, file: SegmentFile, row: Row) -> tuple[Any, int]:
+    def bytes_of(self, file: SegmentFile, row: Entry) -> tuple[Any, int]:
         """Bytes that contain an entry, given its row of the batch table, and the position of the first byte."""
         if not self.is_unread:
             return self.source, self.origin
-        start = int(row[table.POSITION])
-        return file.read(start, start + int(row[table.SIZE])), start
+        start = row.position
+        return file.read(start, start + row.size), start
 
     def loaded(self, file: SegmentFile) -> "Chunk":
         """The chunk with its bytes in memory."""
@@ -123,12 +121,12 @@ def chunks(
         loaded = min(position + max(step, size, HEADERS), beyond, file.size)
         source, origin = file.read(position, loaded), position
         while True:
-            rows = np.empty((min(ROWS, (loaded - position) // 26 + 1), table.WIDTH), np.int64)
+            entries = Entries.room(min(MOST_ENTRIES, (loaded - position) // 26 + 1))
             count, position, code, size = walk(
-                source.ctypes.data, position, loaded, stop, file.size, origin, file.format, payloads, check_crcs, rows
+                source.ctypes.data, position, loaded, stop, file.size, origin, file.format, payloads, check_crcs, entries.array
             )
             if count:
-                yield Chunk(source, origin, rows[:count])
+                yield Chunk(source, origin, entries[:count])
             if code != FULL:
                 break
         if code not in (Code.OK, MORE):
@@ -140,9 +138,9 @@ def chunks(
 def _streamed(file: SegmentFile, start: int, stop: int, chunk_bytes: int, ahead: bool) -> Chunk | None:
     """The format 2 batches from ``start`` on, or None if another entry is there."""
     room, _ = take(v2.HEADER + PAD)
-    rows = np.empty((ROWS if ahead else 1, table.WIDTH), np.int64)
+    entries = Entries.room(MOST_ENTRIES if ahead else 1)
     span = Span(stop, file.size, float(chunk_bytes), file.inflates)
-    count, position = hop(file.descriptor, start, span, room.address, rows)
+    count, position = hop(file.descriptor, start, span, room.address, entries.array)
     if not count:
         return None
-    return Chunk(None, start, rows[:count], span._replace(stop=position) if ahead else span)
+    return Chunk(None, start, entries[:count], span._replace(stop=position) if ahead else span)

@@ -20,7 +20,8 @@ from kolumn.arrays import AnyArray
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.cpu_fallback.check.walk import HEADERS, walk
 from kolumn.errors import Code
-from kolumn.formats import layouts, table
+from kolumn.formats import layouts
+from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment
@@ -89,16 +90,16 @@ def read_index(segment: Segment, suffix: str, kind: np.dtype) -> Any:
     return entries if len(entries) and grows and (entries["offset"] >= 0).all() else None
 
 
-def _entries(file: SegmentFile, start: int, stop: int) -> Any:
-    """Batch table of the entries from ``start`` up to ``stop`` with checksums compared; empty if the lengths do not lead to ``stop``."""
-    rows = np.empty((4096, table.WIDTH), np.int64)
+def _entries(file: SegmentFile, start: int, stop: int) -> Entries:
+    """The entries from ``start`` up to ``stop`` with checksums compared; empty if the lengths do not lead to ``stop``."""
+    entries = Entries.room(4096)
     loaded = min(stop + HEADERS, file.size)
     source = file.read(start, loaded)
-    count, position, code, _ = walk(source.ctypes.data, start, loaded, stop, file.size, start, file.format, False, False, rows)
-    rows = rows[:count]
-    if code != Code.OK or position != stop or check(source.ctypes.data, start, rows):
-        return rows[:0]
-    return rows
+    count, position, code, _ = walk(source.ctypes.data, start, loaded, stop, file.size, start, file.format, False, False, entries.array)
+    entries = entries[:count]
+    if code != Code.OK or position != stop or check(source.ctypes.data, start, entries.array):
+        return entries[:0]
+    return entries
 
 
 def _agrees(file: SegmentFile, base: int, index: AnyArray, i: int) -> bool:
@@ -107,11 +108,11 @@ def _agrees(file: SegmentFile, base: int, index: AnyArray, i: int) -> bool:
     stop = int(index["position"][i + 1]) if i + 1 < len(index) else file.size
     if not 0 <= position < stop <= file.size or stop - position > _STEP_BYTES:
         return False
-    rows = _entries(file, position, stop)
+    entries = _entries(file, position, stop)
     offset = base + int(index["offset"][i])
     if layouts.FORMATS[file.format].timed_index:
-        return bool(len(rows)) and bool(rows[0, table.BASE_OFFSET] == offset)
-    return bool(len(rows)) and bool((rows[:, table.LAST_OFFSET] == offset).any())
+        return bool(len(entries)) and bool(entries.base_offset[0] == offset)
+    return bool(len(entries)) and bool((entries.last_offset == offset).any())
 
 
 def _offset_before(file: SegmentFile, base: int, index: AnyArray, time: AnyArray, start_timestamp: int) -> int:
@@ -122,8 +123,8 @@ def _offset_before(file: SegmentFile, base: int, index: AnyArray, time: AnyArray
         if at < 0 or not _agrees(file, base, index, at):
             continue
         stop = int(index["position"][at + 1]) if at + 1 < len(index) else file.size
-        rows = _entries(file, int(index["position"][at]), stop)
-        hit = (rows[:, table.LAST_OFFSET] == offset) & (rows[:, table.MAX_TIMESTAMP] == int(time["timestamp"][i]))
+        entries = _entries(file, int(index["position"][at]), stop)
+        hit = (entries.last_offset == offset) & (entries.max_timestamp == int(time["timestamp"][i]))
         if hit.any():
             return offset
     return base

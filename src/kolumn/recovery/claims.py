@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kolumn.arrays import Bytes, Row
+from kolumn.arrays import Bytes
 from kolumn.formats import layouts, table, v2
+from kolumn.formats.entries import Entries, Entry
 
 LARGEST_SPAN = 1 << 31
 """Offsets in a segment: its indexes count from the base offset in 32 bits (``LogSegment.canConvertToRelativeOffset``)."""
@@ -34,14 +35,14 @@ class Claim(NamedTuple):
     first: int | None = None
 
 
-def first_of(row: Row) -> int:
+def first_of(row: Entry) -> int:
     """First offset of an entry according to its header; a wrapper's header contains only the last one, which is returned then."""
-    return int(row[table.LAST_OFFSET] if row[table.BASE_OFFSET] == table.UNKNOWN else row[table.BASE_OFFSET])
+    return row.last_offset if row.base_offset == table.UNKNOWN else row.base_offset
 
 
-def claim_of_row(row: Row, floor: int, ceiling: int) -> Claim:
+def claim_of_row(row: Entry, floor: int, ceiling: int) -> Claim:
     """Claim of an entry whose header was read, limited to the offsets between ``floor`` and ``ceiling``, those of its neighbours."""
-    base, last, count = first_of(row), table.last_offset(row.reshape(1, -1), 0), int(row[table.COUNT])
+    base, last, count = first_of(row), row.last_known_offset, row.count
     ceiling = min(ceiling, max(floor, 0) + LARGEST_SPAN)
     if floor < base <= last < ceiling and count <= last - base + 1 and (count >= 0 or count == table.UNKNOWN):
         return Claim(last, base == floor + 1 and count == last - base + 1, first=base)
@@ -50,10 +51,10 @@ def claim_of_row(row: Row, floor: int, ceiling: int) -> Claim:
 
 def claim_of_bytes(head: Bytes, left: int, format: int, floor: int) -> Claim:
     """Claim of the entry of at most ``left`` bytes that begins with ``head``, ignoring its length field. Invalid headers are ignored."""
-    row = np.zeros(table.WIDTH, np.int64)
+    row = Entries.zeros(1)[0]
     if left < v2.HEADER or not _header(head, row, format):
         return Claim(floor, following=floor + 1)
-    base, last, count = first_of(row), table.last_offset(row.reshape(1, -1), 0), int(row[table.COUNT])
+    base, last, count = first_of(row), row.last_known_offset, row.count
     if not floor < base <= last:
         return Claim(floor)
     next = base == floor + 1
@@ -72,14 +73,14 @@ def claim_without_magic(head: Bytes, left: int, format: int, floor: int, ceiling
     return Claim(floor)
 
 
-def _header(head: Bytes, row: Row, format: int) -> bool:
+def _header(head: Bytes, row: Entry, format: int) -> bool:
     """Fill a row from a header whose length may be wrong; False if it is not a header, or has values that no writer writes."""
     framed = layouts.FORMATS[format].own_believable
-    believed = None if framed is None else framed(head, row)
+    believed = None if framed is None else framed(head, row.array)
     if believed is not None:
         return believed
     known = layouts.LAYOUTS.get(layouts.layout_of(format, int(head[16])))
-    return known is not None and known.believable is not None and known.believable(head, row)
+    return known is not None and known.believable is not None and known.believable(head, row.array)
 
 
 def shapes(head: Bytes, size: int, format: int) -> Iterator[tuple[int, int, int, bool]]:

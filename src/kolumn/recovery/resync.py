@@ -12,14 +12,14 @@ How far a damaged entry's header is trusted depends on what is known about it:
    whole batches; their offsets or the bytes after them reveal that.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kolumn.arrays import Row
 from kolumn.cpu_fallback.check.search import crc_match
 from kolumn.cpu_fallback.check.walk import HEADERS
 from kolumn.entries.last_offsets import first_offset
 from kolumn.errors import Code
 from kolumn.formats import entry, table
+from kolumn.formats.entries import Entry
 from kolumn.recovery.claims import LARGEST_SPAN, Claim, claim_of_bytes, claim_of_row, claim_without_magic, first_of, shapes
 from kolumn.recovery.runs import CHAIN_ENTRIES, CRC_BUDGET, OPEN, WINDOW, Chain, Runs, Stretch
 
@@ -70,7 +70,7 @@ class Search(Runs):
         again = self._again(position, self.file.size if found is None else found, floor)
         return found if again is None else again
 
-    def after(self, row: Row, floor: int, following: Row | None = None) -> Resume | None:
+    def after(self, row: Entry, floor: int, following: Entry | None = None) -> Resume | None:
         """Where to continue after a damaged entry, if its length leads to a credible place: at its end, or at an intact entry inside it.
 
         Parameters
@@ -82,12 +82,12 @@ class Search(Runs):
         following : int64 array, optional
             Row of the entry at its end, if that is known to be intact.
         """
-        end = int(row[table.POSITION] + row[table.SIZE])
+        end = int(row.position + row.size)
         link = (end, following, first_of(following)) if following is not None else self._link(end, floor)
         if link is None:
             return None
         stop, intact, ceiling = link
-        claim, start = self._claim(row, floor, ceiling), int(row[table.POSITION]) + 1
+        claim, start = self._claim(row, floor, ceiling), row.position + 1
         first = claim.last if claim.first is None or claim.exact else claim.first
         # The usual case ends here: a damaged batch that claims all offsets between its neighbours.
         if ceiling - claim.last <= 1 and (claim.exact or first == claim.last):
@@ -103,19 +103,19 @@ class Search(Runs):
             return Resume(end, True) if again is None else Resume(again, False)
         return Resume(chain.start, claim.last > floor and chain.first_offset == claim.last + 1)
 
-    def _claim(self, row: Row, floor: int, ceiling: int) -> Claim:
-        if row[table.CODE] != Code.BAD_MAGIC:
+    def _claim(self, row: Entry, floor: int, ceiling: int) -> Claim:
+        if row.code != Code.BAD_MAGIC:
             return claim_of_row(row, floor, ceiling)
-        position = int(row[table.POSITION])
+        position = row.position
         return claim_without_magic(self._head(position), self.file.size - position, self.file.format, floor, ceiling)
 
-    def _inside(self, stretch: Stretch, intact: Any) -> Chain | None:
+    def _inside(self, stretch: Stretch, intact: Entry | None) -> Chain | None:
         """Entries in a stretch that fit the gap of offsets before the ``intact`` one."""
         if intact is not None:
             stretch = stretch._replace(floor=max(stretch.floor, first_of(intact) - LARGEST_SPAN))
         self._budget = min(CRC_BUDGET, GAP_CRCS * (stretch.end - stretch.start))
         best = self._best(stretch)
-        if best is None or intact is None or intact[table.BASE_OFFSET] != table.UNKNOWN or stretch.ceiling < first_of(intact):
+        if best is None or intact is None or intact.base_offset != table.UNKNOWN or stretch.ceiling < first_of(intact):
             return best
         # A wrapper's header contains only its last offset.
         first = first_offset(self.file, intact)
@@ -127,9 +127,9 @@ class Search(Runs):
             row = self._entry(position, self.file.size)
             if row is None:
                 return None
-            if row[table.CODE] == Code.OK:
+            if row.is_intact:
                 return position, first_of(row)
-            position += int(row[table.SIZE])
+            position += row.size
         return None
 
     def _by_checksums(self, position: int, floor: int, truncated: bool) -> int | None:
@@ -169,7 +169,7 @@ class Search(Runs):
                     at = loaded if loaded == self.file.size else loaded - HEADERS
                     continue
                 row = self._entry(at + found, self.file.size)
-                if at + found < stop and row is not None and row[table.CODE] == Code.OK and first_of(row) > floor:
+                if at + found < stop and row is not None and row.is_intact and first_of(row) > floor:
                     return at + found
                 at, tries = at + found + 1, tries + 1
         return None
@@ -200,14 +200,14 @@ class Search(Runs):
                     return int(found)
         return None
 
-    def _link(self, position: int, floor: int) -> tuple[int, Any, int] | None:
+    def _link(self, position: int, floor: int) -> tuple[int, Entry | None, int] | None:
         """Where lengths lead from ``position`` on: an intact entry, the end of the file, or zeros up to it.
 
         Returns
         -------
         position : int
-        row : int64 array, optional
-            Of the intact entry.
+        row : Entry, optional
+            The intact entry.
         ceiling : int
             First offset of that entry, or of a damaged entry on the way.
         """
@@ -216,12 +216,12 @@ class Search(Runs):
             if position == self.file.size:
                 return position, None, ceiling
             row = self._entry(position, self.file.size)
-            if row is not None and row[table.CODE] == Code.OK:
+            if row is not None and row.is_intact:
                 return position, row, min(ceiling, first_of(row))
             if row is None or not self._plausible(position, floor):
                 return (position, None, ceiling) if self._tail(position) else None
             ceiling = min(ceiling, first_of(row))
-            position += int(row[table.SIZE])
+            position += row.size
         return None
 
     def _goes_on(self, position: int, floor: int) -> bool:

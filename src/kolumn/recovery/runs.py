@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from kolumn.arrays import Bytes
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.cpu_fallback.check.search import candidate, plausible, wrapped
@@ -14,6 +12,7 @@ from kolumn.cpu_fallback.check.walk import HEADERS, MORE, walk
 from kolumn.entries.last_offsets import first_offset
 from kolumn.errors import Code
 from kolumn.formats import entry, layouts, legacy, memory, table, v2
+from kolumn.formats.entries import Entries, Entry
 from kolumn.recovery.claims import LARGEST_SPAN, Claim, first_of
 from kolumn.source.segment_file import SegmentFile
 
@@ -157,14 +156,14 @@ class Runs:
             if position == stretch.end:
                 return Chain(start, position, first, last, entries)
             row = self._entry(position, stretch.end)
-            if row is None or row[table.CODE] != Code.OK:
+            if row is None or not row.is_intact:
                 break
-            low, high = first_of(row), table.last_offset(row.reshape(1, -1), 0)
+            low, high = first_of(row), row.last_known_offset
             far = last >= 0 and low - last > LARGEST_SPAN and (entries > 0 or not anywhere)
             if low <= last or high >= stretch.ceiling or far:
                 break
-            leftover = leftover and row[table.LAYOUT] == legacy.LAYOUT.number and row[table.MAGIC] == 1 and (entries > 0 or low < RELATIVE)
-            if leftover and row[table.BASE_OFFSET] == table.UNKNOWN:
+            leftover = leftover and row.layout == legacy.LAYOUT.number and row.magic == 1 and (entries > 0 or low < RELATIVE)
+            if leftover and row.base_offset == table.UNKNOWN:
                 # The first wrapper after messages: if it does not continue their offsets, they are the rest of another wrapper whose
                 # header is lost, and their offsets are relative to that wrapper's first.
                 if entries and first_offset(self.file, row) != last + 1:
@@ -172,7 +171,7 @@ class Runs:
                 leftover = False
             first, last = first if entries else low, high
             entries += 1
-            position += int(row[table.SIZE])
+            position += row.size
         else:
             return Chain(start, position, first, last, entries)
         if not entries:
@@ -193,7 +192,7 @@ class Runs:
             row = self._entry(position, end)
             if row is None:
                 return False
-            size = int(row[table.SIZE])
+            size = row.size
             if not self._plausible(position, floor):
                 return position + size == end and floor < first_of(row) <= floor + LARGEST_SPAN
             position += size
@@ -241,25 +240,27 @@ class Runs:
         """Whether only zeros follow up to the end: preallocated space."""
         return self.file.size - position > entry.PREFIX and not self.file.read(position, position + 1)[0] and self.file.zeros_from(position)
 
-    def _entry(self, position: int, end: int) -> np.ndarray | None:
-        """Row of the entry at ``position`` with its CRC checked; None if the bytes are not an entry."""
+    def _entry(self, position: int, end: int) -> Entry | None:
+        """The entry at ``position`` with its CRC checked; None if the bytes are not an entry."""
         if end - position <= entry.PREFIX:
             return None
-        rows = np.zeros((1, table.WIDTH), np.int64)
+        entries = Entries.zeros(1)
         loaded = min(position + HEADERS, end)
-        count, size = self._walk_one(position, loaded, end, rows)
+        count, size = self._walk_one(position, loaded, end, entries)
         if count == 0 and size:
-            count, size = self._walk_one(position, min(position + size, end), end, rows)
-        if count == 0 or self._budget < rows[0, table.SIZE]:
+            count, size = self._walk_one(position, min(position + size, end), end, entries)
+        size = entries[0].size
+        if count == 0 or self._budget < size:
             return None
-        size = int(rows[0, table.SIZE])
         self._budget -= size
         source = self.file.read(position, position + size)
-        check(source.ctypes.data, position, rows)
-        return rows[0]
+        check(source.ctypes.data, position, entries.array)
+        return entries[0]
 
-    def _walk_one(self, position: int, loaded: int, end: int, rows: np.ndarray) -> tuple[int, int]:
+    def _walk_one(self, position: int, loaded: int, end: int, entries: Entries) -> tuple[int, int]:
         head = self.file.read(position, loaded)
         whole = layouts.has_own_frame(self.file.format) and loaded == end
-        count, _, code, size = walk(head.ctypes.data, position, loaded, position + 1, end, position, self.file.format, whole, whole, rows)
+        count, _, code, size = walk(
+            head.ctypes.data, position, loaded, position + 1, end, position, self.file.format, whole, whole, entries.array
+        )
         return int(count), int(size) if code == MORE else 0

@@ -189,9 +189,9 @@ def _span(segment: Segment, limit: int | None) -> tuple[int, int] | None:
     highest = limit if limit is not None else (base or 0) + LARGEST_SPAN if base is not None else 2**63 - 1
     low, high = 2**63 - 1, -1
     with SegmentFile(segment) as file:
-        for rows in entry_rows(file, Options(errors="skip", check_crcs=False)):
-            last = with_last_offsets(file, rows)[:, table.LAST_OFFSET]
-            first = np.where(rows[:, table.BASE_OFFSET] == table.UNKNOWN, last, rows[:, table.BASE_OFFSET])
+        for entries in entry_rows(file, Options(errors="skip", check_crcs=False)):
+            last = with_last_offsets(file, entries).last_offset
+            first = np.where(entries.base_offset == table.UNKNOWN, last, entries.base_offset)
             sane = (first >= (base or 0)) & (last >= first) & (last <= highest)
             if sane.any():
                 low, high = min(low, int(first[sane].min())), max(high, int(last[sane].max()))

@@ -11,6 +11,7 @@ from kolumn.decode.host.run import runs
 from kolumn.decode.segment_end import absent_after
 from kolumn.errors import Code, CorruptBatchError
 from kolumn.formats import layouts, table
+from kolumn.formats.entries import Entries
 from kolumn.log.batch_table import entry_rows
 from kolumn.options import Options
 from kolumn.recovery.claims import LARGEST_SPAN
@@ -197,33 +198,33 @@ def _examined(segment: Segment, folder: str, limit: int | None, kept: list[tuple
 _NONE = np.empty(0, np.bool_)
 
 
-def _known(file: SegmentFile, rows: Rows, options: Options) -> tuple[Any, Any]:
-    """The kept columns of some rows of the batch table, and which are intact. Wrappers are decompressed, since only that tells offsets."""
-    wrapped = layouts.among(rows[:, table.LAYOUT], layouts.MESSAGES) & (rows[:, table.CODEC] != 0)
-    unknown = (rows[:, (table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT)] == table.UNKNOWN).any(axis=1)
-    told = np.flatnonzero((wrapped | unknown) & (rows[:, table.CODE] == Code.OK))
+def _known(file: SegmentFile, entries: Entries, options: Options) -> tuple[Any, Flags]:
+    """The kept columns of some entries, and which are intact. Wrappers are decompressed, since only that tells offsets."""
+    wrapped = layouts.among(entries.layout, layouts.MESSAGES) & (entries.codec != 0)
+    unknown = np.any([column == table.UNKNOWN for column in (entries.base_offset, entries.last_offset, entries.count)], axis=0)
+    told = np.flatnonzero((wrapped | unknown) & entries.is_intact)
     if len(told):
-        rows = rows.copy()
-        cuts = np.flatnonzero(np.diff(rows[told, table.POSITION]) > _APART) + 1
+        entries = entries.copy()
+        cuts = np.flatnonzero(np.diff(entries.position[told]) > _APART) + 1
         for group in np.split(told, cuts):
-            rows[group] = _inflated(file, rows[group], options)
-    return np.column_stack([rows[:, _KEPT], wrapped]), rows[:, table.CODE] == Code.OK
+            entries.array[group] = _inflated(file, entries[group], options).array
+    return np.column_stack([entries.array[:, _KEPT], wrapped]), entries.is_intact
 
 
-def _inflated(file: SegmentFile, rows: Rows, options: Options) -> Any:
-    start = int(rows[0, table.POSITION])
-    source = file.read(start, int(rows[-1, table.POSITION] + rows[-1, table.SIZE]))
-    rows = rows.copy()
-    for run, some in runs(source, start, rows, options, False):
-        counts = np.where(some[:, table.CODE] == Code.OK, run.records, 0)
+def _inflated(file: SegmentFile, entries: Entries, options: Options) -> Entries:
+    start = entries[0].position
+    source = file.read(start, entries[-1].end)
+    entries = entries.copy()
+    for run, some in runs(source, start, entries, options, False):
+        counts = np.where(some.is_intact, run.records, 0)
         offsets = run.columns.int64(run.columns.offset, run.rows)
         full = np.flatnonzero(counts)
         if len(full):
             first = (np.cumsum(counts) - counts)[full]
-            some[full, table.BASE_OFFSET] = np.minimum.reduceat(offsets, first)
-            some[full, table.LAST_OFFSET] = np.maximum.reduceat(offsets, first)
-        some[:, table.COUNT] = counts
-    return rows
+            some.base_offset[full] = np.minimum.reduceat(offsets, first)
+            some.last_offset[full] = np.maximum.reduceat(offsets, first)
+        some.count = counts
+    return entries
 
 
 def _stretches(found: Examined, rest: Rows, good: Flags) -> list[Stretch]:

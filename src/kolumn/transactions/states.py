@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Flags, Int64s, Rows
+from kolumn.arrays import Flags, Int64s
 from kolumn.arrow.filter import keep
-from kolumn.formats import table
+from kolumn.formats.entries import Entries
 from kolumn.options import Options
 
 COLUMN = "transaction"
@@ -46,8 +46,8 @@ class Transactions:
     @cached_property
     def _ranges(self) -> Any:
         """Aborted and open transactions as (producer id, first, last, state), by producer and first offset."""
-        rows = [(*one, ABORTED) for one in self.aborted] + [(*one, 2**63 - 1, OPEN) for one in self.open]
-        return np.array(sorted(rows), np.int64).reshape(-1, 4)
+        entries = [(*one, ABORTED) for one in self.aborted] + [(*one, 2**63 - 1, OPEN) for one in self.open]
+        return np.array(sorted(entries), np.int64).reshape(-1, 4)
 
     def states(self, producer: Int64s, offset: Int64s, transactional: Flags) -> Any:
         """State of each record, an index into `STATES`; a marker has the state of the transaction that it ends.
@@ -61,21 +61,21 @@ class Transactions:
         for mine in np.unique(producer[transactional]):
             ranges = self._ranges[self._ranges[:, 0] == mine]
             if len(ranges):
-                rows = np.flatnonzero(transactional & (producer == mine))
-                at = np.searchsorted(ranges[:, 1], offset[rows], side="right") - 1
-                within = (at >= 0) & (offset[rows] <= ranges[at, 2])
-                states[rows[within]] = ranges[at[within], 3]
+                entries = np.flatnonzero(transactional & (producer == mine))
+                at = np.searchsorted(ranges[:, 1], offset[entries], side="right") - 1
+                within = (at >= 0) & (offset[entries] <= ranges[at, 2])
+                states[entries[within]] = ranges[at[within], 3]
         return states
 
 
-def states_of(transactions: Transactions, rows: Rows) -> Any:
+def states_of(transactions: Transactions, entries: Entries) -> Any:
     """State of each batch, an index into `STATES`: all records of a batch are of one transaction, but in a `kip98_draft` set.
 
     Parameters
     ----------
-    rows : int64 array of shape (n, `table.WIDTH`)
+    entries : Entries
     """
-    return transactions.states(rows[:, table.PRODUCER_ID], rows[:, table.BASE_OFFSET], rows[:, table.TRANSACTIONAL] != 0)
+    return transactions.states(entries.producer_id, entries.base_offset, entries.transactional != 0)
 
 
 def matter(options: Options) -> bool:

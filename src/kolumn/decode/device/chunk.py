@@ -5,7 +5,7 @@ the same error with the same words, and the rest goes through the kernels again 
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
 
@@ -17,12 +17,14 @@ from kolumn.decode.device.inflate import Inflater, plan
 from kolumn.decode.device.part import Part
 from kolumn.decode.device.to_host import to_run
 from kolumn.decode.host.record_batch import record_batch
-from kolumn.decode.host.run import Run, decode_run
+from kolumn.decode.host.run import decode_run
 from kolumn.errors import Code, KolumnError
 from kolumn.formats import layouts, table
+from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.plan.chunks import Chunk
 from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import Segment
 
 MOST_ROWS = 1 << 20
 """Rows in a part, as far as headers tell: each takes some 60 bytes of device memory until its columns are made."""
@@ -72,7 +74,7 @@ class DeviceChunk:
         _turns.release()
 
     def _sent(self) -> Any:
-        if self.chunk.is_unread and not self.chunk.rows[:, table.CODEC].any():
+        if self.chunk.is_unread and not self.chunk.entries.codec.any():
             source = self.device.load(self.file.opened_path, self.origin, self.chunk.end)
             if source is not None:
                 return source
@@ -80,20 +82,28 @@ class DeviceChunk:
         self.chunk = self.chunk.loaded(self.file)
         return self.device.upload(self.chunk.source)
 
-    def check(self, rows: Rows) -> None:
-        """As `cpu_fallback.walk.check`."""
+    def check(self, entries: Entries) -> None:
+        """As `cpu_fallback.check.checksums.check`."""
         from kolumn.kernels.decode import bad_checksums
 
+        rows = entries.array
         whole = np.flatnonzero(rows[:, table.CODE] == Code.OK)
         bad = bad_checksums(self.device, self.source.address - self.origin, rows[whole])
         rows[whole[bad], table.CODE] = Code.BAD_CRC
 
-    batch: Callable[..., Any] = staticmethod(record_batch)
+    @staticmethod
+    def streamed(file: SegmentFile, chunk: Chunk, options: Options, alone: bool) -> None:
+        """A device has no such way."""
 
-    def runs(self, rows: Rows, need_key: bool, alone: bool = True) -> Iterator[tuple[Run, Any]]:
+    @staticmethod
+    def batch(run: Any, entries: Entries, segment: Segment, options: Any) -> Any:
+        """As `decode.decoder.ChunkDecoder.batch`: records that are on the host again."""
+        return record_batch(run, entries, segment, options)
+
+    def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[tuple[Any, Entries]]:
         """As `on_host.HostChunk.runs`: records copied back to the host."""
-        for some, part in self.parts(rows):
-            yield to_run(part, len(some), self.options, need_key), some
+        for some, part in self.parts(entries.array):
+            yield to_run(part, len(some), self.options, need_key), Entries(some)
 
     def parts(self, rows: Rows) -> Iterator[tuple[Any, Part]]:
         """Decode entries, some at a time: rows of the batch table, of which damaged ones get a code, and their records."""
@@ -129,15 +139,15 @@ class DeviceChunk:
         unlike = []
         every = replace(self.options, errors="skip", columns=("offset", "key", "value", "headers"), binary="contiguous")
         for i in suspects.tolist():
-            own = rows[i : i + 1]
+            own = Entries(rows[i : i + 1])
             judged = decode_run(*self.chunk.bytes_of(self.file, own[0]), own, every, need_key=False)
-            if own[0, table.CODE] != Code.OK:
+            if not own[0].is_intact:
                 found[i] = judged.found[0]
             elif not final[i]:
                 unlike.append(i)
             else:
                 raise KolumnError(
-                    f"position {int(own[0, table.POSITION])}: the GPU found something wrong in a batch in which the CPU finds nothing. "
+                    f"position {own[0].position}: the GPU found something wrong in a batch in which the CPU finds nothing. "
                     "That is a defect of Kolumn: please report it, and use backend='cpu'"
                 )
         return np.array(unlike, np.int64)

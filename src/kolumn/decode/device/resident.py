@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kolumn.arrays import Rows
 from kolumn.decode.device.chunk import DeviceChunk
 from kolumn.decode.device.part import Part
 from kolumn.errors import ArgumentError
+from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.source.segments import Segment
 from kolumn.source.storage import shown
@@ -56,17 +56,19 @@ class ResidentOptions(Options):
 class ResidentChunk(DeviceChunk):
     """As `DeviceChunk`, but nothing is copied back."""
 
-    def runs(self, rows: Rows, need_key: bool, alone: bool = True) -> Iterator[tuple[Any, Any]]:
+    def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[tuple["ResidentRun", Entries]]:
         """As `on_host.HostChunk.runs`."""
-        for some, part in self.parts(rows):
-            yield ResidentRun(part), some
+        for some, part in self.parts(entries.array):
+            yield ResidentRun(part), Entries(some)
 
     @staticmethod
-    def batch(run: "ResidentRun", rows: Rows, segment: Segment, options: ResidentOptions) -> Any:
+    def batch(run: "ResidentRun", entries: Entries, segment: Segment, options: Options) -> Any:
         """`kernels.table.DeviceTable` of what the options ask for."""
         from kolumn.kernels.columns.keep import HIGHEST, LOWEST, RowLimits
         from kolumn.kernels.columns.table import TableBuilder
         from kolumn.kernels.values.columns import parsed
+
+        assert isinstance(options, ResidentOptions)
 
         def limit(value: int | None, otherwise: int) -> int:
             return otherwise if value is None else value
@@ -82,7 +84,7 @@ class ResidentChunk(DeviceChunk):
         }
         text, dropped = options.payload == "string", None
         if options.transactions is not None:
-            constants["transaction"] = states_of(options.transactions, rows[run.part.good])
+            constants["transaction"] = states_of(options.transactions, entries[run.part.good])
             dropped = constants["transaction"] == ABORTED if options.isolation_level == "read_committed" else None
         built = TableBuilder(run.part.device, run.part.records, constants, text, limits, dropped, STATES)
         made = built.table([name for name in options.columns if options.values is None or name != "value"])

@@ -1,16 +1,23 @@
 """A chunk of entries on the CPU."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Self
 
-from kolumn.arrays import Rows
+import pyarrow as pa
+
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.decode.host.record_batch import record_batch
 from kolumn.decode.host.run import Run, runs
+from kolumn.decode.host.streamed import Streamed, stream_runs
+from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.plan.chunks import Chunk
 from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import Segment
+
+STREAMED_BATCH = 16 << 20
+"""Larger batches are loaded first: streaming would keep their bytes in memory twice."""
 
 
 class HostChunk:
@@ -39,16 +46,24 @@ class HostChunk:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def check(self, rows: Rows) -> None:
-        """Set BAD_CRC in every row without a code whose checksum differs from its bytes."""
-        check(self.source.ctypes.data, self.origin, rows)
+    @staticmethod
+    def streamed(file: SegmentFile, chunk: Chunk, options: Options, alone: bool) -> Streamed | None:
+        """As `decode.decoder.ChunkDecoder.streamed`: chunks whose bytes were not read, unless they have very large batches."""
+        if chunk.span is None or int(chunk.entries.size.max()) > STREAMED_BATCH:
+            return None
+        share = Share(options.inflated_bytes, alone)
+        return stream_runs(file, chunk.entries, chunk.span, options, "controlType" in options.columns, share)
 
-    batch: Callable[..., Any] = staticmethod(record_batch)
+    def check(self, entries: Entries) -> None:
+        """Set BAD_CRC in every entry without a code whose checksum differs from its bytes."""
+        check(self.source.ctypes.data, self.origin, entries.array)
 
-    def runs(self, rows: Rows, need_key: bool, alone: bool = True) -> Iterator[tuple[Run, Any]]:
-        """Decode entries, some at a time. Yields their records and their rows of the batch table; damaged entries get a code.
+    @staticmethod
+    def batch(run: Run, entries: Entries, segment: Segment, options: Options) -> pa.RecordBatch:
+        """As `decode.decoder.ChunkDecoder.batch`."""
+        return record_batch(run, entries, segment, options)
 
-        Unless the chunk is ``alone``, it ends before an entry that needs more than a chunk's share of memory.
-        """
+    def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[tuple[Run, Entries]]:
+        """As `decode.decoder.ChunkDecoder.runs`."""
         share = Share(self.options.inflated_bytes, alone)
-        yield from runs(self.source, self.origin, rows, self.options, need_key, share)
+        yield from runs(self.source, self.origin, entries, self.options, need_key, share)

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Int64s, Rows
+from kolumn.arrays import Int64s
 from kolumn.decode.host.run import Run
-from kolumn.formats import layouts, table, v2
+from kolumn.formats import layouts, v2
+from kolumn.formats.entries import Entries
 
 
 class MessageFlags:
@@ -17,16 +18,16 @@ class MessageFlags:
     Parameters
     ----------
     run : Run
-    rows : int64 array of shape (n, `table.WIDTH`)
+    entries : Entries
         The run's entries.
     """
 
-    def __init__(self, run: Run, rows: Rows) -> None:
-        self.run, self.rows = run, rows
+    def __init__(self, run: Run, entries: Entries) -> None:
+        self.run, self.entries = run, entries
 
     @cached_property
     def _layout(self) -> Any:
-        return np.repeat(self.rows[:, table.LAYOUT], self.run.records)
+        return np.repeat(self.entries.layout, self.run.records)
 
     @cached_property
     def _attributes(self) -> Any:
@@ -39,7 +40,7 @@ class MessageFlags:
     @cached_property
     def control(self) -> Any:
         """Flags of the control records."""
-        found = np.repeat(self.rows[:, table.CONTROL], self.run.records) != 0
+        found = np.repeat(self.entries.control, self.run.records) != 0
         if self._drafts:
             found |= self._attributes & layouts.control_bit(self._layout) != 0
         return found

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Int64s, Rows
+from kolumn.arrays import Int64s
 from kolumn.arrow.filter import keep
 from kolumn.arrow.recycle import take
 from kolumn.codecs.known import NAMES
@@ -17,6 +17,7 @@ from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.decode.host.message_flags import MessageFlags
 from kolumn.decode.host.run import Run
 from kolumn.formats import table
+from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.schema import record_schema
 from kolumn.source.segments import Segment
@@ -36,10 +37,10 @@ _REPEATED = {
 }
 
 
-def record_batch(run: Run, rows: Rows, segment: Segment, options: Options) -> pa.RecordBatch:
+def record_batch(run: Run, entries: Entries, segment: Segment, options: Options) -> pa.RecordBatch:
     """Arrow record batch of a decoded run, without the rows outside of the requested ranges."""
     schema = record_schema(options.columns, options.binary)
-    builder = _Builder(run, rows, segment, options)
+    builder = _Builder(run, entries, segment, options)
     batch = pa.RecordBatch.from_arrays([builder.column(field) for field in schema], schema=schema)
     mask = _in_range(builder.offset, builder.timestamp, options)
     if not options.include_control and builder.messages.some_control:
@@ -55,16 +56,16 @@ def _codecs() -> pa.Array:
 
 
 class _Builder:
-    def __init__(self, run: Run, rows: Rows, segment: Segment, options: Options) -> None:
-        self.run, self.rows, self.segment, self.options = run, rows, segment, options
+    def __init__(self, run: Run, entries: Entries, segment: Segment, options: Options) -> None:
+        self.run, self.entries, self.segment, self.options = run, entries, segment, options
         self.offset = run.columns.int64(run.columns.offset, run.rows)
         self.timestamp = run.columns.int64(run.columns.timestamp, run.rows)
-        self.messages = MessageFlags(run, rows)
+        self.messages = MessageFlags(run, entries)
 
     def column(self, field: pa.Field) -> pa.Array:
         run, name = self.run, field.name
         if name in _REPEATED and not (name == "isControl" and self.messages.some_control):
-            return self._repeated(_REPEATED[name], field.type)
+            return self._repeated(self.entries.array[:, _REPEATED[name]], field.type)
         direct: dict[str, Callable[[], pa.Array]] = {
             "key": lambda: run.columns.key_array(field.type, run.at, run.sources),
             "value": lambda: run.columns.value_array(field.type, run.at, run.sources),
@@ -75,7 +76,7 @@ class _Builder:
             "topic": lambda: _constant(None if self.segment.topic is None else shown(self.segment.topic), field.type, run.rows),
             "partition": lambda: _constant(self.segment.partition, field.type, run.rows),
             "segment": lambda: _constant(shown(self.segment.path), field.type, run.rows),
-            "codec": lambda: pa.DictionaryArray.from_arrays(self.repeat(table.CODEC).astype(np.int8), _codecs()).cast(field.type),
+            "codec": lambda: pa.DictionaryArray.from_arrays(self.repeat(self.entries.codec).astype(np.int8), _codecs()).cast(field.type),
             "sequence": lambda: pa.array(self._sequence(), field.type),
             "isControl": lambda: pa.array(self.messages.control),
             "tombstone": lambda: pa.array(self.messages.tombstone),
@@ -85,15 +86,14 @@ class _Builder:
         }
         return direct[name]()
 
-    def repeat(self, column: int) -> Any:
-        """A column of the batch table, with each entry's value repeated for each of its records."""
-        return np.repeat(self.rows[:, column], self.run.records)
+    def repeat(self, values: Int64s) -> Int64s:
+        """A column of the entries, with each entry's value repeated for each of its records."""
+        return np.repeat(values, self.run.records)
 
-    def _repeated(self, column: int, kind: pa.DataType) -> pa.Array:
-        values = self.rows[:, column]
+    def _repeated(self, values: Int64s, kind: pa.DataType) -> pa.Array:
         if (values == values[0]).all():
             return _constant(values[0].item() if kind != pa.bool_() else bool(values[0]), kind, self.run.rows)
-        return pa.array(self.repeat(column).astype(kind.to_pandas_dtype()), kind)
+        return pa.array(self.repeat(values).astype(kind.to_pandas_dtype()), kind)
 
     def _microseconds(self, kind: pa.DataType) -> pa.Array:
         rows = self.run.rows
@@ -109,8 +109,8 @@ class _Builder:
 
         Java computes in 32 bits, where the test for the wrap overflows for a negative delta, so that a negative delta wraps too.
         """
-        base = self.repeat(table.BASE_SEQUENCE)
-        delta = self.offset - self.repeat(table.BASE_OFFSET)
+        base = self.repeat(self.entries.base_sequence)
+        delta = self.offset - self.repeat(self.entries.base_offset)
         sequence = base + delta
         sequence[(delta < 0) | (sequence > _LARGEST_SEQUENCE)] -= _LARGEST_SEQUENCE + 1
         sequence[base < 0] = -1

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Bytes, Int64s, Rows
+from kolumn.arrays import Bytes, Int64s
 from kolumn.cpu_fallback.columns.columns import Columns
 from kolumn.cpu_fallback.count import count_headers, index
 from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW
@@ -18,7 +18,8 @@ from kolumn.cpu_fallback.inflate.arena import Share, inflate
 from kolumn.cpu_fallback.inflate.locate import locate
 from kolumn.damage.explain import record_found
 from kolumn.errors import Code
-from kolumn.formats import layouts, table
+from kolumn.formats import layouts
+from kolumn.formats.entries import Entries
 from kolumn.options import MIB, Options
 
 PACKED_BYTES = 2 * MIB
@@ -44,7 +45,7 @@ class Run:
     sources : list of pa.Buffer
         Buffers that views point into.
     found : dict
-        Row index -> message about what is wrong with the entry's compressed stream or records.
+        Number of an entry -> message about what is wrong with the entry's compressed stream or records.
     """
 
     columns: Columns
@@ -64,13 +65,15 @@ class Run:
         return int(self.at[ROWS])
 
 
-def runs(source: Bytes, origin: int, rows: Rows, options: Options, need_key: bool, share: Share | None = None) -> Iterator[tuple[Run, Any]]:
-    """Decode entries, some at a time. Yields their records and their rows of the batch table; damaged entries get a code.
+def runs(
+    source: Bytes, origin: int, entries: Entries, options: Options, need_key: bool, share: Share | None = None
+) -> Iterator[tuple[Run, Entries]]:
+    """Decode entries, some at a time. Yields their records and them; damaged entries get a code.
 
     Parameters are those of `decode_run`. Without a ``share``, the options limit how much is decompressed at a time. It ends early if
     ``share`` is too small for the next entry.
     """
-    for some in _cut(rows):
+    for some in _cut(entries):
         left = some
         while len(left):
             run = decode_run(source, origin, left, options, need_key, share or Share(options.inflated_bytes))
@@ -81,51 +84,49 @@ def runs(source: Bytes, origin: int, rows: Rows, options: Options, need_key: boo
             left = left[done:]
 
 
-def _cut(rows: Rows) -> Iterator[Any]:
+def _cut(entries: Entries) -> Iterator[Entries]:
     """Cut entries into runs that are decompressed and decoded together."""
-    packed = np.where(rows[:, table.CODEC] != 0, rows[:, table.SIZE], 0)
-    if packed.any():
-        group = (np.cumsum(packed) - packed) // PACKED_BYTES
-    else:
-        group = (np.cumsum(rows[:, table.SIZE]) - rows[:, table.SIZE]) // RUN_BYTES
-    bounds = [0, *(np.flatnonzero(np.diff(group)) + 1), len(rows)]
+    packed = np.where(entries.codec != 0, entries.size, 0)
+    weight, most = (packed, PACKED_BYTES) if packed.any() else (entries.size, RUN_BYTES)
+    group = (np.cumsum(weight) - weight) // most
+    bounds = [0, *(np.flatnonzero(np.diff(group)) + 1), len(entries)]
     for start, stop in pairwise(bounds):
         if stop > start:
-            yield rows[start:stop]
+            yield entries[start:stop]
 
 
-def decode_run(source: Bytes, origin: int, rows: Rows, options: Options, need_key: bool, share: Share = _EVERYTHING) -> Run:
-    """Decode the entries of ``rows`` that have no code yet; damaged entries get a code.
+def decode_run(source: Bytes, origin: int, entries: Entries, options: Options, need_key: bool, share: Share = _EVERYTHING) -> Run:
+    """Decode the entries that have no code yet; damaged entries get one.
 
     Parameters
     ----------
     source : uint8 array
         Bytes of the segment from position ``origin`` on, padded with `address.PAD` bytes.
-    rows : int64 array of shape (n, `table.WIDTH`)
+    entries : Entries
     need_key : bool
         Decode keys even if the key column is not requested (they contain control types).
     share : Share
-        How much may be decompressed. Later entries are left as they are, and `Run.records` is shorter than ``rows``.
+        How much may be decompressed. Later entries are left as they are, and `Run.records` is shorter than ``entries``.
     """
-    n = len(rows)
+    n = len(entries)
     start, size, codec = (np.empty(n, np.int64) for _ in range(3))
-    locate(source.ctypes.data, origin, rows, start, size, codec)
+    locate(source.ctypes.data, origin, entries.array, start, size, codec)
     payload = source.ctypes.data + start - origin
     buffer, at_origin = np.zeros(n, np.int64), start - origin
     sources = [pa.py_buffer(source)]
     found: dict[int, str] = {}
     arena = source
     if codec.any():
-        arena, n = _inflate(source, rows, start - origin, size, codec, payload, buffer, at_origin, options, found, share)
+        arena, n = _inflate(source, entries, start - origin, size, codec, payload, buffer, at_origin, options, found, share)
         sources.append(pa.py_buffer(arena))
-        rows, payload, size, buffer, at_origin = rows[:n], payload[:n], size[:n], buffer[:n], at_origin[:n]
+        entries, payload, size, buffer, at_origin = entries[:n], payload[:n], size[:n], buffer[:n], at_origin[:n]
     records, base = np.empty(n, np.int64), np.empty(n, np.int64)
-    good = rows[:, table.CODE] == Code.OK
+    good = entries.is_intact
     format = layouts.FORMAT_NAMES.index(options.format)
-    index(rows, payload, size, format, options.check_crcs, records, base)
+    index(entries.array, payload, size, format, options.check_crcs, records, base)
     mode = VIEW if options.binary == "view" else COPY
     want_headers = "headers" in options.columns
-    headers = count_headers(rows, payload, size, records) if want_headers else 0
+    headers = count_headers(entries.array, payload, size, records) if want_headers else 0
     keys, values = modes(options, mode, need_key)
     payload_bytes = int(size[good].sum())
     drafts = not layouts.FORMATS[format].as_shipped
@@ -134,14 +135,14 @@ def decode_run(source: Bytes, origin: int, rows: Rows, options: Options, need_ke
     except MemoryError:
         if n > 1:
             del arena, sources
-            return decode_run(source, origin, rows[: n // 2], options, need_key, share)
-        rows[0, table.CODE], found[0] = Code.TOO_LARGE, f"{records[0]} records of {payload_bytes} bytes, for which there is no memory"
+            return decode_run(source, origin, entries[: n // 2], options, need_key, share)
+        entries.code[0], found[0] = Code.TOO_LARGE, f"{records[0]} records of {payload_bytes} bytes, for which there is no memory"
         records[0], columns = 0, Columns.of(0, 0, 0, 0, keys, values, want_headers, drafts)
     at = np.zeros(POSITIONS, np.int64)
-    fields(rows, payload, size, base, buffer, at_origin, records, columns.target, at, headers, options.errors == "raise")
-    for b in np.flatnonzero(good & (rows[:, table.CODE] != Code.OK)):
+    fields(entries.array, payload, size, base, buffer, at_origin, records, columns.target, at, headers, options.errors == "raise")
+    for b in np.flatnonzero(good & ~entries.is_intact):
         records_of = arena if buffer[b] else source
-        found[int(b)] = record_found(rows[b], records_of[at_origin[b] : at_origin[b] + size[b]])
+        found[int(b)] = record_found(entries[b], records_of[at_origin[b] : at_origin[b] + size[b]])
     return Run(columns, at, records, sources, found)
 
 
@@ -154,7 +155,7 @@ def modes(options: Options, mode: int, need_key: bool) -> tuple[int, int]:
 
 def _inflate(
     source: Bytes,
-    rows: Rows,
+    entries: Entries,
     start: Int64s,
     size: Int64s,
     codec: Int64s,
@@ -171,16 +172,16 @@ def _inflate(
     """
     packed = np.flatnonzero(codec)
     result = inflate(
-        source, start[packed], size[packed], codec[packed], rows[packed, table.MAGIC], options.max_batch_bytes, options.max_ratio, share
+        source, start[packed], size[packed], codec[packed], entries.magic[packed], options.max_batch_bytes, options.max_ratio, share
     )
-    n = len(rows) if result.done == len(packed) else int(packed[result.done])
+    n = len(entries) if result.done == len(packed) else int(packed[result.done])
     packed = packed[: result.done]
     payload[packed] = result.arena.ctypes.data + result.start[: result.done]
     size[packed] = result.size[: result.done]
     buffer[packed], at_origin[packed] = 1, result.start[: result.done]
     for i in np.flatnonzero(result.code):
         row = int(packed[i])
-        rows[row, table.CODE], rows[row, table.WHERE] = result.code[i], result.where[i] - start[row]
+        entries.code[row], entries.where[row] = result.code[i], result.where[i] - start[row]
         found[row] = result.found[int(i)]
         size[row] = 0
     return result.arena, n

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from kolumn.arrays import Rows
 from kolumn.cpu_fallback.check.select import HIGHEST, LOWEST, Limits, select
+from kolumn.formats.entries import Entries
 from kolumn.options import Options
 
 
@@ -21,13 +21,13 @@ def limits(options: Options) -> Limits:
     )
 
 
-def wanted(rows: Rows, options: Options) -> Any:
+def wanted(entries: Entries, options: Options) -> Any:
     """Flags of the entries that can hold a row that the options keep.
 
     Parameters
     ----------
-    rows : int64 array of shape (n, `table.WIDTH`)
+    entries : Entries
     """
-    flags = np.empty(len(rows), np.bool_)
-    select(limits(options), rows, flags)
+    flags = np.empty(len(entries), np.bool_)
+    select(limits(options), entries.array, flags)
     return flags

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Rows
+from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.arrow.recycle import take
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.columns.columns import Columns
@@ -38,10 +38,10 @@ from kolumn.cpu_fallback.stream import (
 )
 from kolumn.decode.host.run import Run, modes
 from kolumn.decode.host.select import limits, wanted
-from kolumn.formats import table
+from kolumn.formats.entries import Entries
 from kolumn.formats.v2 import HEADER, SMALLEST_RECORD
 from kolumn.options import Options
-from kolumn.plan.chunks import ROWS as ENTRIES
+from kolumn.plan.chunks import MOST_ENTRIES
 from kolumn.source.segment_file import SegmentFile
 
 TILE = 4 << 20
@@ -59,7 +59,7 @@ class Part:
     """A run, and the rows of the batch table that it was decoded from."""
 
     run: Run
-    rows: Any
+    entries: Any
 
 
 class Streamed(NamedTuple):
@@ -68,25 +68,25 @@ class Streamed(NamedTuple):
     Attributes
     ----------
     parts : list of Part
-    rows : int64 array of shape (n, `table.WIDTH`)
+    entries : Entries
         The entries of the chunk, including those found after the known ones; only the decoded ones, if there was no memory for more.
     is_wrong : bool
         One of the entries is damaged. The decoded parts must not be used then; the general path finds out what is wrong.
     """
 
     parts: list[Part]
-    rows: Any
+    entries: Any
     is_wrong: bool
 
 
-def stream_runs(file: SegmentFile, rows: Rows, span: Span, options: Options, need_key: bool, share: Share) -> Streamed:
+def stream_runs(file: SegmentFile, entries: Entries, span: Span, options: Options, need_key: bool, share: Share) -> Streamed:
     """Decode the entries of a chunk.
 
     Parameters
     ----------
     file : SegmentFile
         Its statistics are updated: record density, compression ratio, share of keys.
-    rows : int64 array of shape (n, `table.WIDTH`)
+    entries : Entries
         Known entries, at least one, as `stream.hop` finds them.
     span : Span
         The part of the file after the known entries that belongs to the chunk.
@@ -95,35 +95,46 @@ def stream_runs(file: SegmentFile, rows: Rows, span: Span, options: Options, nee
     share : Share
         How much memory the chunk may use.
     """
-    chunk = _Chunk(file, _with_room(rows, span), len(rows), span, options, need_key, share)
+    chunk = _Chunk(file, _with_room(entries, span), len(entries), span, options, need_key, share)
     parts = list(chunk.parts())
-    return Streamed(parts, chunk.rows[: chunk.known], chunk.state == WRONG)
+    return Streamed(parts, chunk.entries[: chunk.known], chunk.state == WRONG)
 
 
-def _with_room(rows: Rows, span: Span) -> Any:
+def _with_room(entries: Entries, span: Span) -> Entries:
     """The rows, followed by room for the entries that are found later."""
-    if span.stop <= rows[-1, table.POSITION] + rows[-1, table.SIZE]:
-        return rows
-    room = np.empty((ENTRIES, table.WIDTH), np.int64)
-    room[: len(rows)] = rows
+    if span.stop <= entries[-1].end:
+        return entries
+    room = Entries.room(MOST_ENTRIES)
+    room.array[: len(entries)] = entries.array
     return room
+
+
+class _Tile(NamedTuple):
+    """Entries that a library has decompressed; ``origin`` and ``size`` are where each payload is in the arena."""
+
+    row: int
+    entries: Entries
+    asked: Flags
+    origin: Int64s
+    size: Int64s
+    arena: Bytes
 
 
 class _Chunk:
     """State of decoding one chunk: the position, and the memory that is being filled."""
 
-    def __init__(self, file: SegmentFile, rows: Rows, known: int, span: Span, options: Options, need_key: bool, share: Share) -> None:
-        self.file, self.rows, self.known, self.span, self.options, self.share = file, rows, known, span, options, share
+    def __init__(self, file: SegmentFile, entries: Entries, known: int, span: Span, options: Options, need_key: bool, share: Share) -> None:
+        self.file, self.entries, self.known, self.span, self.options, self.share = file, entries, known, span, options, share
         self.taken = 0
-        self.tile: tuple[int, Any, Any, Any, Any, Any] | None = None
+        self.tile: _Tile | None = None
         self.limits = limits(options)
         self.keep = options.binary == "view"
         self.modes = modes(options, VIEW if self.keep else COPY, need_key)
         self.libraries = decoders()
         self.state, self.need = DONE, 0
-        self.records = np.zeros(len(rows), np.int64)
-        sizes = rows[:known, table.SIZE]
-        self.whole = self.keep and bool((rows[:known, table.CODEC] == NONE).any())
+        self.records = np.zeros(len(entries), np.int64)
+        sizes = entries.size[:known]
+        self.whole = self.keep and bool((entries.codec[:known] == NONE).any())
         largest = max(BLOCK, int(sizes.max()))
         self.room = max(int(span.weight), int(sizes.sum())) + largest if self.whole else largest
         self.window, _ = take(self.room + PAD)
@@ -142,14 +153,15 @@ class _Chunk:
                 self._learn(first, row)
                 run = Run(self.columns, self.at[:POSITIONS], self.records[first:row], self.sources, {})
                 self.taken += run.bytes
-                yield Part(run, self.rows[first:row])
+                yield Part(run, self.entries[first:row])
             if self.state == LATER or (not done and self.taken >= self.share.bytes):
                 self.known, done = row, True
 
     def _begin(self, first: int) -> None:
         """Allocate columns for the entries from row ``first`` on. Their size is always the same, so that their memory can be reused."""
-        size, count = self.rows[min(first, self.known - 1), (table.SIZE, table.COUNT)].tolist()
-        left = max(self.span.stop - int(self.rows[0, table.POSITION]), size)
+        likely = self.entries[min(first, self.known - 1)]
+        size, count = likely.size, likely.count
+        left = max(self.span.stop - self.entries[0].position, size)
         payload_bytes = max(min(int(self.span.weight), 64 * left) * 9 // 8 + SLACK, self.need)
         density = self.file.density or max(count, 1) / size
         records = max(int(payload_bytes * density * 1.1), min(count, self.need // SMALLEST_RECORD), 1)
@@ -167,11 +179,11 @@ class _Chunk:
         while True:
             source = Source(self.file.descriptor, self.window.address, self.arena.address, self.room, self.whole, self.keep, self.libraries)
             row, self.state, self.need, self.known = stream(
-                source, self.span, self.limits, self.rows, self.known, row, self.records, self.target, self.at, self.limit
+                source, self.span, self.limits, self.entries.array, self.known, row, self.records, self.target, self.at, self.limit
             )
             if self.state != LIBRARY:
                 return row
-            if not self.limit.arena and not needs_library(self.rows[row, table.CODEC], self.libraries):
+            if not self.limit.arena and not needs_library(self.entries.codec[row], self.libraries):
                 self._make_arena()
                 continue
             row, self.state, self.need = self._tile(row)
@@ -187,51 +199,51 @@ class _Chunk:
 
     def _tile(self, row: int) -> tuple[int, int, int]:
         """Decode the entries from ``row`` on with a library; results as those of `stream`."""
-        if self.tile is None or self.tile[0] != row:
+        if self.tile is None or self.tile.row != row:
             self.tile = None
             state = self._inflate(row)
             if self.tile is None:
                 return row, state, 0
-        _, rows, asked, origin, size, arena = self.tile
+        _, entries, asked, origin, size, arena = self.tile
         done, state, need = append(
-            rows, asked, origin + arena.ctypes.data, size, len(self.sources), origin,
-            self.records[row : row + len(rows)], self.target, self.at, self.limit,
+            entries.array, asked, origin + arena.ctypes.data, size, len(self.sources), origin,
+            self.records[row : row + len(entries)], self.target, self.at, self.limit,
         )  # fmt: skip
         self.inflated += int(size[:done].sum())
         if self.keep:
             self.sources.append(pa.py_buffer(arena))
         # If the columns are full, the rest of the tile is kept, so that nothing is decompressed twice.
-        self.tile = (row + done, rows[done:], asked[done:], origin[done:], size[done:], arena) if state == FULL else None
+        self.tile = _Tile(row + done, entries[done:], asked[done:], origin[done:], size[done:], arena) if state == FULL else None
         return row + done, state, need
 
     def _inflate(self, row: int) -> int:
         """Make a tile of the entries from ``row`` on. Returns DONE, or a state that ends the chunk if no tile can be made."""
         self._look_ahead(row)
-        sizes = self.rows[row : self.known, table.SIZE]
-        fits = (self.rows[row : self.known, table.CODEC] == self.rows[row, table.CODEC]) & (np.cumsum(sizes) <= TILE)
+        sizes = self.entries.size[row : self.known]
+        fits = (self.entries.codec[row : self.known] == self.entries.codec[row]) & (np.cumsum(sizes) <= TILE)
         stop = row + max(1, len(fits) if fits.all() else int(np.argmin(fits)))
-        rows = self.rows[row:stop]
-        window, _ = take(max(TILE, int(rows[0, table.SIZE])) + PAD)
-        if not load(self.file.descriptor, rows, window.address, self.options.check_crcs):
+        entries = self.entries[row:stop]
+        window, _ = take(max(TILE, entries[0].size) + PAD)
+        if not load(self.file.descriptor, entries.array, window.address, self.options.check_crcs):
             return WRONG
-        asked = wanted(rows, self.options) & (rows[:, table.COUNT] != 0)
+        asked = wanted(entries, self.options) & (entries.count != 0)
         taken = np.flatnonzero(asked)
-        start, size = rows[taken, table.POSITION] - rows[0, table.POSITION] + HEADER, rows[taken, table.SIZE] - HEADER
+        start, size = entries.position[taken] - entries.position[0] + HEADER, entries.size[taken] - HEADER
         left = Share(max(self.share.bytes - self._used(), 1), self.share.large and not row)
         result = inflate(
-            np.frombuffer(window, np.uint8), start, size, rows[taken, table.CODEC], rows[taken, table.MAGIC],
+            np.frombuffer(window, np.uint8), start, size, entries.codec[taken], entries.magic[taken],
             self.options.max_batch_bytes, self.options.max_ratio, left,
         )  # fmt: skip
         if result.code[: result.done].any():
             return WRONG
         if result.done < len(taken):
             # Entries without room are left for the next tile, or the next chunk.
-            rows, asked, taken = rows[: taken[result.done]], asked[: taken[result.done]], taken[: result.done]
-        if not len(rows):
+            entries, asked, taken = entries[: taken[result.done]], asked[: taken[result.done]], taken[: result.done]
+        if not len(entries):
             return LATER
-        origin, size = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        origin, size = np.zeros(len(entries), np.int64), np.zeros(len(entries), np.int64)
         origin[taken], size[taken] = result.start[: result.done], result.size[: result.done]
-        self.tile = row, rows, asked, origin, size, result.arena
+        self.tile = _Tile(row, entries, asked, origin, size, result.arena)
         return DONE
 
     def _used(self) -> int:
@@ -242,22 +254,22 @@ class _Chunk:
     def _look_ahead(self, row: int) -> None:
         """Find the entries after ``row``, as many as make a tile."""
         if self.known == row + 1:
-            following = int(self.rows[row, table.POSITION] + self.rows[row, table.SIZE])
+            following = self.entries[row].end
             room, _ = take(HEADER + PAD)
             span = self.span._replace(weight=min(TILE, self._weight_left()), inflates=1.0)
-            self.known += hop(self.file.descriptor, following, span, room.address, self.rows[self.known :])[0]
+            self.known += hop(self.file.descriptor, following, span, room.address, self.entries[self.known :].array)[0]
 
     def _weight_left(self) -> float:
         """Bytes of the log that may still be added to the chunk."""
-        rows = self.rows[: self.known]
-        weights = np.where(rows[:, table.CODEC] == NONE, 1.0, self.span.inflates) * rows[:, table.SIZE]
+        entries = self.entries[: self.known]
+        weights = np.where(entries.codec == NONE, 1.0, self.span.inflates) * entries.size
         return (self.span.weight - float(weights.sum())) / self.span.inflates
 
     def _learn(self, first: int, stop: int) -> None:
         """Update the file's statistics, which predict the sizes of the next batches."""
-        rows = self.rows[first:stop]
-        sizes = np.where(wanted(rows, self.options) & (rows[:, table.COUNT] != 0), rows[:, table.SIZE], 0)
-        packed = int(sizes[rows[:, table.CODEC] != NONE].sum())
+        entries = self.entries[first:stop]
+        sizes = np.where(wanted(entries, self.options) & (entries.count != 0), entries.size, 0)
+        packed = int(sizes[entries.codec != NONE].sum())
         inflated = self.inflated + int(self.at[ARENA])
         if packed:
             self.file.inflates = max(1.0, inflated / packed)

@@ -1,0 +1,166 @@
+"""Entries of a segment: rows of the batch table with names for their columns.
+
+`Entries` and `Entry` hold an array and copy nothing: to read or to set a column reads or sets the array. Compiled loops take the array
+itself, and address its columns by the numbers of `kolumn.formats.table`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from kolumn.arrays import Flags, Int64s, Row, Rows
+from kolumn.formats import table
+
+Index = slice | Int64s | Flags | Sequence[int]
+
+
+class _Field:
+    """A column of the batch table: an array in `Entries`, a number in an `Entry`."""
+
+    def __init__(self, column: int) -> None:
+        self.column = column
+
+    @overload
+    def __get__(self, held: "Entries", owner: type | None = None) -> Int64s: ...
+    @overload
+    def __get__(self, held: "Entry", owner: type | None = None) -> int: ...
+    def __get__(self, held: "Entries | Entry", owner: type | None = None) -> Int64s | int:
+        return held.array[:, self.column] if isinstance(held, Entries) else int(held.array[self.column])
+
+    def __set__(self, held: "Entries | Entry", value: int | Int64s | Flags) -> None:
+        held.array[..., self.column] = value
+
+
+class _Fields:
+    """What `kolumn.formats.table` says of each column."""
+
+    __slots__ = ()
+
+    position = _Field(table.POSITION)
+    size = _Field(table.SIZE)
+    base_offset = _Field(table.BASE_OFFSET)
+    last_offset = _Field(table.LAST_OFFSET)
+    count = _Field(table.COUNT)
+    magic = _Field(table.MAGIC)
+    codec = _Field(table.CODEC)
+    crc = _Field(table.CRC)
+    timestamp_type = _Field(table.TIMESTAMP_TYPE)
+    base_timestamp = _Field(table.BASE_TIMESTAMP)
+    max_timestamp = _Field(table.MAX_TIMESTAMP)
+    producer_id = _Field(table.PRODUCER_ID)
+    producer_epoch = _Field(table.PRODUCER_EPOCH)
+    base_sequence = _Field(table.BASE_SEQUENCE)
+    leader_epoch = _Field(table.LEADER_EPOCH)
+    transactional = _Field(table.TRANSACTIONAL)
+    control = _Field(table.CONTROL)
+    delete_horizon = _Field(table.DELETE_HORIZON)
+    layout = _Field(table.LAYOUT)
+    payload = _Field(table.PAYLOAD)
+    crc_from = _Field(table.CRC_FROM)
+    attributes = _Field(table.ATTRIBUTES)
+    code = _Field(table.CODE)
+    record = _Field(table.RECORD)
+    where = _Field(table.WHERE)
+
+
+class Entry(_Fields):
+    """One entry.
+
+    Attributes
+    ----------
+    array : int64 array of `table.WIDTH`
+        Its row of the batch table. Each attribute of a column reads or sets one number of it.
+    """
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Row) -> None:
+        self.array = array
+
+    @property
+    def end(self) -> int:
+        """Position after the entry."""
+        return self.position + self.size
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether nothing is known to be wrong with it."""
+        return self.code == 0
+
+    @property
+    def last_known_offset(self) -> int:
+        """Last offset; of a wrapper whose header does not tell it, the base offset."""
+        return self.base_offset if self.last_offset == table.UNKNOWN else self.last_offset
+
+    def copy(self) -> "Entry":
+        """The same in memory of its own."""
+        return Entry(self.array.copy())
+
+    def alone(self) -> "Entries":
+        """A copy of it as the only one of a table, without its error code."""
+        made = Entries(self.array.reshape(1, -1).copy())
+        made.code = 0
+        return made
+
+
+class Entries(_Fields):
+    """Some entries of a segment.
+
+    Attributes
+    ----------
+    array : int64 array of shape (n, `table.WIDTH`)
+        Host memory. Each attribute of a column is a view of n numbers in it; to set the attribute sets the numbers.
+    """
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Rows) -> None:
+        self.array = array
+
+    @classmethod
+    def room(cls, count: int) -> "Entries":
+        """Memory for some entries, not initialized: a walk fills it."""
+        return cls(np.empty((count, table.WIDTH), np.int64))
+
+    @classmethod
+    def zeros(cls, count: int) -> "Entries":
+        """Entries of which every column is 0."""
+        return cls(np.zeros((count, table.WIDTH), np.int64))
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @overload
+    def __getitem__(self, which: int | np.integer[Any]) -> Entry: ...
+    @overload
+    def __getitem__(self, which: Index) -> "Entries": ...
+    def __getitem__(self, which: int | np.integer[Any] | Index) -> "Entry | Entries":
+        """One entry by its number, which is a view; or some of them: a view by a slice, a copy by flags or numbers."""
+        found = self.array[which]
+        return Entry(found) if found.ndim == 1 else Entries(found)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return map(Entry, self.array)
+
+    @property
+    def end(self) -> Int64s:
+        """Positions after each entry."""
+        return self.position + self.size
+
+    @property
+    def is_intact(self) -> Flags:
+        """Flags of the entries that nothing is known to be wrong with."""
+        return self.code == 0
+
+    def intact(self) -> "Entries":
+        """Those entries; a copy."""
+        return self[self.is_intact]
+
+    def copy(self) -> "Entries":
+        """The same in memory of their own."""
+        return Entries(self.array.copy())
+
+    def last_known_offset(self, otherwise: int) -> int:
+        """Last offset of the last entry, as far as headers tell; ``otherwise`` without entries."""
+        return self[-1].last_known_offset if len(self) else otherwise
