@@ -21,7 +21,7 @@ VALUES = {"words": b"words of user %d, and what one writes about them", "json": 
 
 
 def segment(kind: str) -> Path:
-    """Folder of the records, written if it is not there yet."""
+    """Folder of the records; it is written if it does not exist yet."""
     folder = data.FOLDER / f"cat_{kind}-0"
     if not folder.exists():
         values = pa.array([VALUES[kind] % i for i in range(RECORDS)], pa.binary())

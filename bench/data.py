@@ -1,4 +1,4 @@
-"""Segments for the benches: 64 MiB of v2 records in 16 KiB batches, framed byte for byte as the Java producer does.
+"""Segments for the benches: 64 MiB of v2 records in 16 KiB batches, with exactly the framing of the Java producer.
 
 Keys are ``key%08d``, values are 100 bytes of words; the vocabulary is such that lz4 leaves 0.73 of a segment and zstd half of it.
 Everything is deterministic, written once to ``build/bench`` and independent of Kolumn's own code.
@@ -25,7 +25,7 @@ WORDS = 2000
 
 
 def segment(codec: str) -> Path:
-    """Path of the one segment in codec ``codec``, which is written if it is not there yet."""
+    """Path of the segment with ``codec``; it is written if it does not exist yet."""
     path = FOLDER / f"{codec}-0" / f"{0:020d}.log"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

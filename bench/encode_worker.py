@@ -25,7 +25,7 @@ class Sink:
         self.bytes, self.crc, self.keep = 0, 0, keep
 
     def append(self, encoded: Encoded) -> None:
-        """Where `kolumn.write` has files."""
+        """Takes the place of the files of `kolumn.write`."""
         self.bytes += len(encoded.data)
         if self.keep:
             self.crc = zlib.crc32(encoded.data, self.crc)

@@ -1,4 +1,4 @@
-"""What a result needs beside its numbers: commit, machine, versions."""
+"""Context of a result: commit, machine, versions."""
 
 import json
 import os

@@ -21,7 +21,7 @@ SCAN = "import json, sys; from bench.scan_memory import scan; print(json.dumps(s
 
 
 def directory(codec: str) -> Path:
-    """Directory of `SEGMENTS` segments, written if it is not there yet."""
+    """Directory of `SEGMENTS` segments; it is written if it does not exist yet."""
     folder = data.FOLDER / f"{codec}_4gib-0"
     if not folder.exists():
         partial = folder.with_suffix(".partial")

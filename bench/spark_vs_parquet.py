@@ -91,7 +91,7 @@ def transformed(spark: SparkSession, path: str) -> tuple[Any, ...]:
 
 
 def fresh(name: str) -> str:
-    """A target that is not there."""
+    """A target that does not exist."""
     shutil.rmtree(FOLDER / name, ignore_errors=True)
     return str(FOLDER / name)
 

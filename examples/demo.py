@@ -16,7 +16,7 @@ TOPICS = [str(CORPUS / "v2-java" / "java-zstd-0"), str(CORPUS / "upgraded" / "up
 
 
 def start_spark() -> SparkSession:
-    """Start a small local session that says little."""
+    """Start a small local session with few log messages."""
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (

@@ -43,16 +43,15 @@ def log_end(segments: list[Segment]) -> int:
 
 
 def _last_offset(segment: Segment) -> int | None:
-    last = [row for entries in headers(segment) for row in entries[-2:]]
+    last = [entries[i : i + 1] for entries in headers(segment) for i in range(max(len(entries) - 2, 0), len(entries))]
     with SegmentFile(segment) as file:
-        for row in reversed(last[-2:]):
-            start, size = row.position, row.size
-            alone = row.alone()
-            check(file.read(start, start + size).ctypes.data, start, alone.array)
-            if alone[0].is_intact:
-                return row.last_offset
+        for entry in reversed(last[-2:]):
+            checked, start = entry.copy(), entry[0].position
+            check(file.read(start, entry[0].end).ctypes.data, start, checked.array)
+            if checked[0].is_intact:
+                return checked[0].last_offset
     # Two damaged entries in a row are damage, not a write in progress: the read reports them.
-    return last[-1].last_offset if last else None
+    return last[-1][0].last_offset if last else None
 
 
 def bounds(starts: dict[Key, int], ends: dict[Key, int], groups: dict[Key, list[Segment]], fail: bool) -> dict[Key, Bounds]:

@@ -87,7 +87,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load the decoder when it is first used: importing the package costs nothing."""
+    """Load the decoder when it is first used, so that importing the package is fast."""
     if name in _LAZY:
         value = getattr(import_module(_LAZY[name]), name)
         globals()[name] = value
@@ -96,5 +96,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What is public: names that have not been used yet are not in the module's dictionary."""
+    """The public names; those that have not been used yet are not in the module's dictionary."""
     return sorted([*__all__, "__version__"])

@@ -24,13 +24,13 @@ from kolumn.verification.report import Report, make_report
 
 
 def live_segments(source: keywords.Source, options: Options) -> list[Segment]:
-    """Live segments of a source, of all copies of a topic-partition that are in it."""
+    """Live segments of a source, including those of all copies of a topic-partition."""
     found = find_segments(source, options.topic, options.partition)
     return with_twins(without_replaced([replace(segment, format=options.format) for segment in found]))
 
 
 def segments_of(source: keywords.Source, options: Options) -> list[Segment]:
-    """Live segments of a source, no offset of a topic-partition twice; errors as `kolumn.replicas.copies.one_log`."""
+    """Live segments of a source, without duplicate offsets of a topic-partition; errors as `kolumn.replicas.copies.one_log`."""
     return one_log(live_segments(source, options), options)
 
 
@@ -66,22 +66,22 @@ def scan(
 ) -> pa.RecordBatchReader:
     """Stream the records of Kafka log segments as Arrow record batches.
 
-    Memory is bounded: at most twice ``threads`` chunks are under way, and ``memory_bytes`` limits what they may decompress to together,
-    whatever the size of the source. One batch that is larger than a chunk's share is decoded when nothing else is.
+    Memory is bounded for sources of any size: at most twice ``threads`` chunks are in progress, and ``memory_bytes`` limits their
+    decompressed bytes. A batch that is larger than a chunk's share is decoded when no other chunk is in progress.
 
     Parameters
     ----------
     source : str, PathLike or iterable of those
         A segment file, a ``topic-partition`` directory, a log directory of many, a glob, or a list of those. Several directories of
-        one topic-partition are one log where their offsets do not overlap; else ``replicas`` says what to do.
+        one topic-partition are one log if their offsets do not overlap; otherwise ``replicas`` decides what is read.
     on_damage : callable, optional
-        Is given a `kolumn.Damage` for each damaged stretch that ``errors="skip"`` leaves out; `kolumn.Skipped` collects and counts them.
+        Called with a `kolumn.Damage` for each damaged stretch that ``errors="skip"`` leaves out; `kolumn.Skipped` collects them.
     payload : str
-        "binary": keys, values and headers' values as bytes. "string": as strings over the same bytes, which are not looked at: that they
-        are text is the caller's word.
+        "binary": keys, values and headers' values as bytes. "string": as strings over the same bytes, which are not checked: the
+        caller guarantees that they are valid UTF-8.
     format : str
         "kafka": the shipped formats 0, 1 and 2, told apart entry by entry. "enriched", "kip98-draft", "v3-compact" or "kip87": a
-        draft, mixed with shipped formats as its document has it.
+        draft, mixed with shipped formats as its proposal allows.
     columns : str or iterable of str, optional
         Record columns (`kolumn.schema.RECORD_COLUMNS`), in order. Default: those of Spark's Kafka source.
     include_headers : bool
@@ -89,8 +89,8 @@ def scan(
     start_offset, end_offset : int, optional
         Keep records with start <= offset < end.
     start_timestamp, end_timestamp : int, datetime or str, optional
-        Keep records with start <= timestamp < end: milliseconds since 1970, a datetime, or ISO 8601 text, in UTC where no time zone is
-        given. A record without a timestamp is outside of every range.
+        Keep records with start <= timestamp < end: milliseconds since 1970, a datetime, or ISO 8601 text, in UTC if it has no time
+        zone. A record without a timestamp is outside of every range.
     isolation_level : str
         "read_uncommitted"; "read_committed" leaves out aborted transactions, and all records from the first open transaction on.
     include_control : bool
@@ -98,13 +98,13 @@ def scan(
     check_crcs : bool
         Compare checksums before a batch is decoded.
     errors : str
-        "raise" stops at the first damage, "skip" goes on after it.
+        "raise" stops at the first damage, "skip" continues after it.
     replicas : str
-        What to do where several directories of the source have the same offsets of a topic-partition. "raise": an error; "first": read
-        the directory that comes first in the source alone; "merge": read each offset once, whatever copy has it intact. A merge reads
-        all copies twice, and compares checksums whatever ``check_crcs`` says.
+        What to do if several directories of the source have the same offsets of a topic-partition. "raise": an error; "first": read
+        only the directory that comes first in the source; "merge": read each offset once, from a copy in which it is intact. A merge
+        reads all copies twice, and compares checksums even with ``check_crcs=False``.
     backend : str
-        "cpu", "gpu", or "auto": what the environment variable KOLUMN_BACKEND says, else the CPU.
+        "cpu", "gpu", or "auto": the value of the environment variable KOLUMN_BACKEND, else the CPU.
     binary : str
         "contiguous", or "view" for binary_view columns that point into the segment's bytes.
     chunk_bytes : int, optional
@@ -112,21 +112,21 @@ def scan(
     threads : int, optional
         How many chunks are decoded at a time. Default: the cores that this process may use.
     memory_bytes : int, optional
-        Decompressed bytes that are under way at a time, all threads together, and beside them one batch, if it alone is larger than the
-        share of a chunk. A thread has two chunks under way. Default: 8 times ``chunk_bytes`` for each of them.
+        Decompressed bytes of all chunks in progress, for all threads together; in addition one batch, if it alone is larger than the
+        share of a chunk. A thread has two chunks in progress. Default: 8 times ``chunk_bytes`` for each of them.
     topic : str, optional
-        Topic, in place of what the directory's name says.
+        Topic, instead of the one in the directory's name.
     partition : int, optional
-        Partition, in place of what the directory's name says.
+        Partition, instead of the one in the directory's name.
     max_batch_bytes : int
         Largest decompressed size of one batch, in bytes.
     max_ratio : float
         Largest ratio of decompressed to compressed size of a batch that decompresses to more than 64 MiB.
     trusted : bool
-        On a GPU, whether its library may decompress batches whose checksum is right. What it does with bytes that are broken all the
-        same, or made to break it, is not defined; with False the CPU's codecs decompress.
+        On a GPU, whether its library may decompress batches whose checksum is right. Its behaviour is undefined for malformed or
+        crafted bytes with a right checksum; with False the CPU's codecs decompress.
     on_progress : callable, optional
-        Is given the bytes of the entries that were read since it was called last. It is called in any thread.
+        Called with the bytes of the entries that were read since the last call, from any thread.
 
     Returns
     -------
@@ -137,12 +137,12 @@ def scan(
     Raises
     ------
     ArgumentError
-        An unknown option, a value that makes no sense, a source without segments, or copies of a topic-partition that overlap while
+        An option is unknown, a value is not allowed, the source has no segments, or copies of a topic-partition overlap while
         ``replicas`` is "raise".
     MissingError
-        A GPU was asked for, and there is none, or a package is missing: at the call, before anything is read.
+        A GPU was requested, and there is none, or a package is missing. Raised by the call itself, before anything is read.
     CorruptBatchError, FormatError, LimitError
-        While it is read, with ``errors="raise"``. A truncated last entry and a zero-filled tail are no errors.
+        Damage, with ``errors="raise"``; raised during the read. A truncated last entry and a zero-filled tail are not errors.
     """
     chosen = Options.of(
         format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
@@ -210,7 +210,7 @@ def read(
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
         on_progress=on_progress,
     )  # fmt: skip
-    # Not by a reader: Arrow calls its generator from C++, and an interrupt in there could become another error.
+    # No RecordBatchReader is used: Arrow calls its generator from C++, where an interrupt could become another error.
     schema, found = _records(source, chosen, on_damage, payload)
     return pa.Table.from_batches(list(found), schema)
 
@@ -247,14 +247,14 @@ def batches(
     """List the entries of Kafka log segments: one row for each batch, or outermost message of formats 0 and 1.
 
     Parameters are those of `scan`. With ``check_crcs=False`` only headers are read and ``crcValid`` is null. A wrong checksum is reported
-    in ``crcValid`` and is no error here; an entry with an impossible length is. With ``errors="skip"`` the list goes on after the damage,
-    as `read` does, and ``on_damage`` is given a `kolumn.Damage` for each damaged stretch. Damage inside records, which are not decoded
-    here, is not seen. Options that concern records, ``columns`` and ranges among them, have no effect.
+    in ``crcValid`` and is not an error here; an entry with an impossible length is an error. With ``errors="skip"`` the list continues
+    after the damage, as `read` does, and ``on_damage`` is called with a `kolumn.Damage` for each damaged stretch. Damage inside records
+    is not found, since they are not decoded. Options that concern records, such as ``columns`` and ranges, have no effect.
 
     Returns
     -------
     pyarrow.Table
-        Columns of `kolumn.schema.BATCH_SCHEMA`, host memory.
+        Columns of `kolumn.schema.BATCH_SCHEMA`, in host memory.
     """
     chosen = Options.of(
         format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
@@ -295,9 +295,9 @@ def verify(
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
 ) -> Report:
-    """Check every checksum and every record of Kafka log segments, and say what is damaged. Never raises on bad bytes.
+    """Check every checksum and every record of Kafka log segments, and report the damage. Damaged bytes never raise an error.
 
-    Parameters are those of `scan`; ``errors``, ``replicas``, ``columns``, ranges and what else chooses records have no effect.
+    Parameters are those of `scan`; ``errors``, ``replicas``, ``columns``, ranges and other options that select records have no effect.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""NumPy arrays by what they hold. All are in host memory."""
+"""Types of NumPy arrays by their contents. All are in host memory."""
 
 from typing import Any
 
@@ -12,6 +12,6 @@ Flags = NDArray[np.bool_]
 Rows = NDArray[np.int64]
 """Rows of the batch table, of shape (n, `kolumn.formats.table.WIDTH`)."""
 Row = NDArray[np.int64]
-"""One row of it."""
+"""One row of the batch table."""
 AnyArray = NDArray[Any]
-"""Of any type, or of several as fields."""
+"""An array of any type, including structured ones."""

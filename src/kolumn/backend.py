@@ -1,6 +1,6 @@
 """The only place that chooses where batches are decoded: the argument, then KOLUMN_BACKEND, then the CPU.
 
-"auto" takes no GPU by itself: looking for one would begin to use it, which a Spark driver, or a process that is going to fork, must not.
+"auto" does not select a GPU by itself: looking for one would begin to use it, which a Spark driver, or a process that forks, must not do.
 """
 
 import os
@@ -15,7 +15,7 @@ def choose(backend: str = "auto") -> str:
     Raises
     ------
     ArgumentError
-        KOLUMN_BACKEND says something else.
+        KOLUMN_BACKEND has another value.
     """
     if backend == "auto":
         backend = os.environ.get("KOLUMN_BACKEND", "auto")
@@ -25,16 +25,16 @@ def choose(backend: str = "auto") -> str:
 
 
 RESIDENT = "gpu, resident"
-"""Name, inside of Kolumn, of the backend whose columns stay on the GPU."""
+"""Internal name of the backend whose columns stay on the GPU."""
 
 
 def require(backend: str) -> None:
-    """Make sure that the backend can run here, and that its machine code is there, before anything is read.
+    """Check that the backend can run here, and that its machine code exists, before anything is read.
 
     Raises
     ------
     MissingError
-        A GPU was asked for, and there is none, or a package is missing.
+        A GPU was requested, and there is none, or a package is missing.
     """
     if choose(backend) == "gpu":
         from kolumn.kernels.machine.device import runtime

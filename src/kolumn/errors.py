@@ -1,10 +1,10 @@
-"""What can go wrong: `Code` is what compiled code returns, the exceptions are what people see."""
+"""Errors: compiled code returns a `Code`, users get the exceptions."""
 
 from enum import IntEnum
 
 
 class Code(IntEnum):
-    """Result of one step on one entry or record. Zero is success; the text behind each is in `MEANING`."""
+    """Result of one step on one entry or record. Zero is success; `MEANING` contains the text of each code."""
 
     OK = 0
     # Framing: where an entry begins and ends.
@@ -13,7 +13,7 @@ class Code(IntEnum):
     BAD_LENGTH = 3
     BAD_MAGIC = 4
     BAD_CRC = 5
-    # The file as a whole: what its neighbours, its indexes and its name say of it.
+    # The file as a whole, compared with its neighbours, its indexes and its name.
     SEGMENT_END = 6
     SEGMENT_MISSING = 7
     OFFSET_ORDER = 8
@@ -58,7 +58,7 @@ class Code(IntEnum):
     RECORD_CRC = 56
 
 
-# code -> (field, what the format asks for)
+# code -> (field, expected value)
 MEANING = {
     Code.TRUNCATED: ("batch length", "an entry that ends inside the file"),
     Code.ZERO_TAIL: ("batch length", "an entry"),
@@ -107,7 +107,7 @@ MEANING = {
 
 
 class KolumnError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of all errors that this package raises intentionally."""
 
 
 class CorruptBatchError(KolumnError):
@@ -117,11 +117,11 @@ class CorruptBatchError(KolumnError):
     ----------
     segment : str
     position : int
-        Of the entry in the file, in bytes.
+        Byte position of the entry in the file.
     base_offset : int | None
-        As the entry's header says it.
+        Base offset from the entry's header.
     record : int | None
-        Index of the record in the batch, where one is to blame.
+        Index of the damaged record in the batch, if it is known.
     field : str
     expected, found : str
     code : Code
@@ -170,22 +170,22 @@ class FormatError(CorruptBatchError):
 
 
 class LimitError(CorruptBatchError):
-    """Decoding would pass a limit on size."""
+    """Decoding would exceed a limit on size."""
 
     def _advice(self) -> str:
         return "Read with errors='skip', or raise max_batch_bytes or max_ratio if the data are trusted and memory is there."
 
 
 class MissingError(KolumnError):
-    """A package or a device that the call needs is not there."""
+    """A package or a device that the call needs is missing."""
 
 
 class NoMemoryError(KolumnError, MemoryError):
-    """There is no memory for what was asked."""
+    """There is not enough memory for the call."""
 
 
 class ArgumentError(KolumnError, ValueError):
-    """An argument or option has a value that makes no sense."""
+    """An argument or option has an invalid value."""
 
 
 _KINDS = {
@@ -199,5 +199,5 @@ _KINDS = {
 
 
 def error_kind(code: Code) -> type[CorruptBatchError]:
-    """Exception class that stands for ``code``."""
+    """Exception class for ``code``."""
     return _KINDS.get(code, CorruptBatchError)

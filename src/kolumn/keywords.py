@@ -1,4 +1,4 @@
-"""What public functions take: types of their parameters, and what is said of a keyword that none of them has."""
+"""Types of the parameters of public functions, and errors for unknown keywords."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -14,10 +14,10 @@ Source = Path | Iterable[Path]
 """Segments: a file, a ``topic-partition`` directory, a log directory, a glob, a URL, or several of those."""
 Columns = str | Iterable[str]
 Time = int | datetime | str
-"""Milliseconds since 1970, a datetime, or ISO 8601 text; UTC where no time zone is given."""
+"""Milliseconds since 1970, a datetime, or ISO 8601 text; UTC if it has no time zone."""
 Progress = Callable[[int], None]
 
-# What may be chosen. `kolumn.options` checks calls against the same lists.
+# The allowed values. `kolumn.options` checks calls against the same lists.
 Format = Literal["kafka", "enriched", "kip98-draft", "v3-compact", "kip87"]
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
@@ -46,12 +46,12 @@ def known_keywords(
 ) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
     """Decorator of public functions: a keyword that does not exist is an `ArgumentError` that names the nearest one.
 
-    Python's own TypeError would name no other. The signature stays what it is, for `inspect`, for editors and for type checkers.
+    Python's own TypeError would not suggest a keyword. The signature is unchanged, for `inspect`, for editors and for type checkers.
 
     Parameters
     ----------
     refused : mapping, optional
-        Keywords of similar functions that this one lacks, each with the text of its error.
+        Keywords of similar functions that this function does not have, each with the text of its error.
     """
 
     def decorate(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:

@@ -1,4 +1,4 @@
-"""The options of what reads, checked once."""
+"""The options of a read, checked once."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -16,15 +16,15 @@ from kolumn.schema import resolve_columns
 MIB = 1 << 20
 GPU_CHUNK_BYTES = 24 * MIB
 ALONE_CHUNK_BYTES = 16 * MIB
-"""For one thread, which needs no pieces to share: every chunk costs some Python."""
+"""Chunk size for one thread, which needs no pieces to share: every chunk costs some time in Python."""
 AHEAD = 2
-"""Chunks under way for each thread."""
+"""Chunks in progress for each thread."""
 _SHARE = 8
-"""How many times its bytes a chunk may inflate to, unless ``memory_bytes`` says how much."""
+"""Ratio of decompressed to read bytes that a chunk may have, unless ``memory_bytes`` is given."""
 _TIME = "ms since 1970 as an int, a datetime, or ISO 8601 text such as '2026-01-31T12:00'"
 _MILLISECOND = timedelta(milliseconds=1)
 _CHOICES = {
-    # Drafts that are tried are not in the type.
+    # Formats registered for a trial are not in the type.
     "format": layouts.FORMAT_NAMES,
     "isolation_level": get_args(keywords.IsolationLevel),
     "errors": get_args(keywords.Errors),
@@ -36,10 +36,10 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class Options:
-    """What a call asks for, checked; `of` makes it from parameters.
+    """The options of a call, checked; `of` makes them from parameters.
 
-    Attributes are the parameters of `kolumn.scan`, which documents them, with what the call left open filled in: ``columns`` are names,
-    with ``headers`` where ``include_headers`` asks for them, timestamps are ms since 1970, ``chunk_bytes`` and ``threads`` are numbers.
+    Attributes are the parameters of `kolumn.scan`, which documents them, with defaults filled in: ``columns`` are names, with
+    ``headers`` if ``include_headers`` is true, timestamps are ms since 1970, ``chunk_bytes`` and ``threads`` are numbers.
     """
 
     format: str = "kafka"
@@ -67,14 +67,14 @@ class Options:
     on_progress: Callable[[int], None] | None = None
 
     def within(self, first: int | None, behind: int | None) -> "Options":
-        """The options, with the narrower of their own range of offsets and first <= offset < behind."""
+        """The options with their range of offsets narrowed to first <= offset < behind."""
         start = max((offset for offset in (self.start_offset, first) if offset is not None), default=None)
         end = min((offset for offset in (self.end_offset, behind) if offset is not None), default=None)
         return replace(self, start_offset=start, end_offset=end)
 
     @property
     def inflated_bytes(self) -> int:
-        """What one chunk under way may inflate to; where the next batch is larger, it is decoded when nothing else is."""
+        """Bytes to which one chunk in progress may be decompressed; a larger batch is decoded when no other chunk is in progress."""
         under_way = AHEAD * self.threads if self.threads > 1 else 1
         return max(self.memory_bytes // under_way, 1) if self.memory_bytes else _SHARE * max(self.chunk_bytes, MIB)
 
@@ -107,7 +107,7 @@ class Options:
         trusted: bool = True,
         on_progress: keywords.Progress | None = None,
     ) -> "Options":
-        """Options from parameters of `kolumn.scan`; `ArgumentError` says what is wrong with one and names the nearest known one."""
+        """Options from parameters of `kolumn.scan`; raises `ArgumentError` for an invalid one, with the nearest known name or value."""
         _check_choices(format=format, isolation_level=isolation_level, errors=errors, backend=backend, binary=binary, replicas=replicas)
         if not max_ratio > 0:
             raise ArgumentError(f"max_ratio={max_ratio!r}: expected a positive number")
@@ -123,7 +123,7 @@ class Options:
         )  # fmt: skip
 
     def progress(self, done: int) -> None:
-        """Say that so many bytes more were read."""
+        """Report that ``done`` more bytes were read."""
         if self.on_progress is not None:
             self.on_progress(done)
 
@@ -179,5 +179,5 @@ def _refuse(name: str, value: object, expected: str) -> Any:
 
 
 def column_list(text: str | Iterable[str]) -> list[str]:
-    """Names from a comma-separated list, as the command line and Spark give them."""
+    """Names from a comma-separated list, the form on the command line and in Spark."""
     return [name.strip() for name in text.split(",") if name.strip()] if isinstance(text, str) else list(text)

@@ -1,4 +1,4 @@
-"""Segments become Parquet files, all of them when the last is complete, or none."""
+"""Segments become Parquet files. All files appear when the last is complete, or no file does."""
 
 import os
 from collections.abc import Iterator
@@ -35,17 +35,17 @@ def write_parquet(
 ) -> Iterator[tuple[list[Range], int]]:
     """Write one file for each segment that has records, and yield its ranges and record count when the file is complete.
 
-    Of copies that are merged, a file has the offsets from the segment on that it is named after, whichever copies they come from.
-    Files get their names when the iterator ends, all together (`kolumn.commit.run`); nothing is left of a run that fails.
+    If copies are merged, a file has the offsets from the segment on that it is named after; they may come from several copies.
+    All files get their names together when the iterator ends (`kolumn.commit.run`); a run that fails leaves no files.
 
     Raises
     ------
     ArgumentError
-        A file is there already, the target holds Kafka's segments, or the compression is none of Parquet's; before anything is written.
+        A file exists already, the target contains Kafka segments, or Parquet does not have the compression; before anything is written.
     MissingError
-        A GPU was asked for, and there is none; likewise.
+        A GPU was requested, and there is none; also before anything is written.
     KolumnError
-        A file can't be written.
+        A file cannot be written.
     """
     if compression not in _CODECS:
         raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(_CODECS)}")
@@ -63,7 +63,7 @@ def write_parquet(
 
 
 def _by_segment(ranges: list[Range]) -> Iterator[list[Range]]:
-    """Ranges that follow each other and begin no later segment than the first of them: the pieces that a merge takes of copies."""
+    """Groups of ranges for one file: a range and the following ones that continue its segment, from any copy of a merge."""
     some: list[Range] = []
     for one in ranges:
         if some and not _goes_on(some[0].segment, one.segment):
@@ -81,7 +81,7 @@ def _goes_on(segment: Segment, other: Segment) -> bool:
 
 
 def _local(target: str) -> str:
-    """A target folder that is on this machine, and no data folder of Kafka's."""
+    """Check that a target folder is on this machine, and is not a data folder of Kafka."""
     name = name_of(target)
     if is_url(name):
         raise ArgumentError(f"{target}: Parquet is written to folders of this machine; kolumn.spark_plugin.export writes to URLs")
@@ -92,8 +92,8 @@ def _local(target: str) -> str:
 def writer(where: Any, schema: pa.Schema, compression: str, **options: Any) -> pq.ParquetWriter:
     """A Parquet writer for record columns.
 
-    Dictionaries are for what repeats: building one of values is given up only after the work has been done. Offsets and times are
-    written as differences: with zstd both together save a third of the time, and an eighth of the space.
+    Dictionaries are used only for columns that repeat: Parquet gives up a dictionary of values only after the work has been done.
+    Offsets and times are written as differences. With zstd both together save a third of the time, and an eighth of the space.
     """
     deltas = [name for name in ("offset", "timestamp", "timestampMs", "position") if name in schema.names]
     dictionaries = [name for name in schema.names if name not in (*deltas, "value", "headers")]
@@ -102,7 +102,7 @@ def writer(where: Any, schema: pa.Schema, compression: str, **options: Any) -> p
 
 
 def file_of(one: Range, target: Path) -> Path:
-    """Where the records of a range go: ``topic=…/partition=…/<segment>.parquet``, names quoted as Hive does."""
+    """Path of the file for a range: ``topic=…/partition=…/<segment>.parquet``, with names quoted as in Hive."""
     segment = one.segment
     folder = target
     if segment.topic is not None:
@@ -129,7 +129,7 @@ def _write(
         if out is not None:
             out.abandon()
         if file_writer is not None:
-            # It would try it again when it is collected.
+            # Otherwise the writer would try to close again when it is garbage collected.
             file_writer.close()
         raise
     return rows

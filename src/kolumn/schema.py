@@ -10,7 +10,7 @@ from kolumn.errors import ArgumentError
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 
 RECORD_COLUMNS: dict[str, pa.DataType] = {
-    # Those of Spark's Kafka source, in its order.
+    # The columns of Spark's Kafka source, in its order.
     "key": pa.binary(),
     "value": pa.binary(),
     "topic": pa.string(),
@@ -19,7 +19,7 @@ RECORD_COLUMNS: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestampType": pa.int32(),
     "headers": HEADERS,
-    # On request.
+    # Columns on request.
     "producerId": pa.int64(),
     "producerEpoch": pa.int16(),
     "sequence": pa.int32(),
@@ -39,9 +39,9 @@ RECORD_COLUMNS: dict[str, pa.DataType] = {
 }
 """Record columns and their Arrow types; every one is nullable, as in Spark's Kafka source.
 
-``timestamp`` is null where the record has none; ``timestampMs`` is the raw field, -1 for none. ``timestampType`` is -1 none,
+``timestamp`` is null if the record has none; ``timestampMs`` is the raw field, -1 for none. ``timestampType`` is -1 none,
 0 CreateTime, 1 LogAppendTime. ``position`` is the byte position of the record's entry in ``segment``. ``timestampSeconds`` and
-``brokerTimestampMs`` are the two timestamps of an enriched message, null elsewhere and where it has none.
+``brokerTimestampMs`` are the two timestamps of an enriched message, null in other formats and if it has none.
 """
 
 DEFAULT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -70,8 +70,8 @@ BATCH_SCHEMA = pa.schema(
         ("deleteHorizonMs", pa.int64()),
     ]
 )
-"""One row for each entry. ``baseOffset`` and ``count`` are null for wrappers of formats 0 and 1, ``crcValid`` where the CRC was
-not looked at, ``deleteHorizonMs`` where the batch has none."""
+"""One row for each entry. ``baseOffset`` and ``count`` are null for wrappers of formats 0 and 1, ``crcValid`` if the CRC was
+not compared, ``deleteHorizonMs`` if the batch has none."""
 
 DAMAGE_SCHEMA = pa.schema(
     [
@@ -84,7 +84,7 @@ DAMAGE_SCHEMA = pa.schema(
         ("recordsLost", pa.int64()),
     ]
 )
-"""One row for each damaged stretch of a segment; offsets and ``recordsLost`` are null where the damage hides them."""
+"""One row for each damaged stretch of a segment; offsets and ``recordsLost`` are null if the damage hides them."""
 
 REMARK_SCHEMA = pa.schema(
     [
@@ -97,8 +97,8 @@ REMARK_SCHEMA = pa.schema(
         ("evidence", pa.string()),
     ]
 )
-"""One row for each remark: something that is no damage and that a person should know. Kinds: `kolumn.damage.remarks.Kind`. ``offset`` and
-``lastOffset`` are the first and the last offset concerned; ``evidence`` names what shows it."""
+"""One row for each remark: a fact that is not damage, but that users should know. Kinds: `kolumn.damage.remarks.Kind`. ``offset`` and
+``lastOffset`` are the first and the last offset concerned; ``evidence`` contains the proof, such as the name of a file."""
 
 SEGMENT_SCHEMA = pa.schema(
     [
@@ -112,19 +112,19 @@ SEGMENT_SCHEMA = pa.schema(
         ("state", pa.string()),
     ]
 )
-"""One row for each segment. ``state`` is "rolled", "active" (the last one of its directory), or "unknown" where names tell no offsets.
+"""One row for each segment. ``state`` is "rolled", "active" (the last one of its directory), or "unknown" if names contain no offsets.
 ``tail`` is "truncated" or "zeros" for the normal states of an active segment, else null."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """Message for a name that does not exist: the nearest one that does, and all of them."""
+    """Message for an unknown name: it contains the nearest known name, and all known names."""
     names = list(known)
     near = get_close_matches(name, names, 1)
     return f"unknown {kind} {name!r}{f', did you mean {near[0]!r}?' if near else ''}; {kind}s are {', '.join(names)}"
 
 
 def resolve_columns(columns: Iterable[str] | None, include_headers: bool) -> tuple[str, ...]:
-    """Names of the record columns to give, in order; `ArgumentError` for one that does not exist."""
+    """Names of the record columns to return, in order; raises `ArgumentError` for an unknown one."""
     if columns is None:
         return (*DEFAULT_COLUMNS, "headers") if include_headers else DEFAULT_COLUMNS
     names = tuple(columns)

@@ -1,4 +1,4 @@
-"""Streams that inflate to as many zeros as asked, made without ever having them in memory."""
+"""Streams that decompress to a given number of zeros, made without having them in memory."""
 
 import struct
 import zlib

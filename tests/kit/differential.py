@@ -141,7 +141,7 @@ def fits_shorter(entry: bytes) -> bool:
 
 
 def intact_behind(data: bytes, position: int) -> bool:
-    """Whether any byte behind ``position`` begins an intact entry."""
+    """Whether an intact entry begins after ``position``."""
     for at in range(position + 1, len(data) - 17):
         size = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
         if 14 <= size <= len(data) - at - 12 and oracle.read_entry(data[at : at + 12 + size], at).error is None:

@@ -144,7 +144,7 @@ def sized32(data: bytes | None) -> bytes:
 
 
 def message(magic: int, record: Record, attributes: int = 0, *, trailing: bytes = b"") -> bytes:
-    """An entry of format 0 or 1. ``trailing`` bytes lie behind the value and are ignored by readers."""
+    """An entry of format 0 or 1. ``trailing`` bytes follow the value and are ignored by readers."""
     times = struct.pack(">q", record.timestamp) if magic == 1 else b""
     covered = struct.pack(">bB", magic, attributes) + times + sized32(record.key) + sized32(record.value) + trailing
     body = struct.pack(">I", zlib.crc32(covered)) + covered

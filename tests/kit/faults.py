@@ -48,7 +48,7 @@ class Writer:
     replaces : bool
         Whether a second run over a complete target is right, too.
     refuses : str
-        What it says otherwise.
+        Part of the error message otherwise.
     """
 
     name: str
@@ -202,7 +202,7 @@ class Warm:
 
 
 def serve() -> None:
-    """What the warm process does: each writer once, then requests from standard input."""
+    """Main loop of the warm process: it runs each writer once, then requests from standard input."""
     from faults.url_writers import URL_WRITERS
     from faults.writers import WRITERS, make_source
 

@@ -1,4 +1,4 @@
-"""Compressed streams as the classes of Kafka's Java reader take them. Anything that they refuse is a `BadStreamError`."""
+"""Decompresses streams with the rules of Kafka's Java reader. A stream that its classes reject is a `BadStreamError`."""
 
 import struct
 import zlib
@@ -11,11 +11,11 @@ from kit.xxh32 import xxh32
 
 
 class BadStreamError(Exception):
-    """The reader would give up here."""
+    """Kafka's reader would raise an error for this stream."""
 
 
 def inflate(codec: int, data: bytes, magic: int) -> bytes:
-    """Inflate a whole stream: 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+    """Decompress a whole stream: 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
     try:
         return (gzip, snappy, lambda stream: lz4_frame(stream, magic), zstd)[codec - 1](data)
     except (struct.error, IndexError) as error:

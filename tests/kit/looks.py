@@ -1,4 +1,4 @@
-"""Every file operation of a reader is a numbered step, at which a test lets somebody else change the files.
+"""Every file operation of a reader is a numbered step, at which a test changes the files.
 
 Operations are counted where Python does them: looks at names, listings, opens, reads, and each time that compiled code is handed
 a descriptor to read from. Changes are made by one thread while all others that come to a step wait.
@@ -91,7 +91,7 @@ class Looks:
         patch.setattr(SegmentFile, "descriptor", property(handed))
 
     def step(self, name: str, path: Any) -> None:
-        """Something is about to be done to a file."""
+        """Count a step, before a file operation is done."""
         if self._changing == threading.get_ident() or not str(path).startswith(self.folder):
             return
         with self._lock:

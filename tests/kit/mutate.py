@@ -100,7 +100,7 @@ def _parts(entries: list[bytes]) -> list[tuple[bytes, int | None]]:
 
 
 def _cut_at(entries: list[bytes], data: bytes, low: int, high: int, shift: int, kind: str, ordered: bool = True) -> Mutant:
-    """A mutant in which original bytes [low, high) were replaced, and what is behind them moved by ``shift``."""
+    """A mutant in which original bytes [low, high) were replaced, and the bytes after them moved by ``shift``."""
     at, untouched = 0, []
     for index, entry in enumerate(entries):
         if at + len(entry) <= low:

@@ -15,7 +15,7 @@ import fsspec
 from fsspec import AbstractFileSystem
 
 _DRAFT = ".kolumn-put-"
-"""Of an object that is being put: no listing has it."""
+"""Prefix of an object that is being put; listings leave it out."""
 
 
 def objects(folder: Path) -> dict[str, bytes]:

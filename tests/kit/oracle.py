@@ -80,7 +80,7 @@ class Segment:
 
 
 def read(data: bytes, check_crcs: bool = True) -> Segment:
-    """Read a segment, going on behind entries that are damaged inside, as long as their lengths lead on."""
+    """Read a segment, continuing after entries that are damaged inside, as long as their lengths lead to a next entry."""
     entries, at = [], 0
     while len(data) - at > 17:
         _, size = struct.unpack_from(">qi", data, at)

@@ -1,4 +1,4 @@
-"""What a read gives, an error included."""
+"""The result of a read: a table or an error."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import kolumn
 from kolumn.schema import RECORD_COLUMNS
 
 COLUMNS = [name for name in RECORD_COLUMNS if name != "transaction"]
-"""Every column that one segment alone can tell."""
+"""Every column that can be read from one segment alone."""
 
 
 def outcome(path: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Damage to a topic-partition directory, with what has to be told of it: ground truth by construction."""
+"""Damage to a topic-partition directory, with the findings that must be reported: ground truth by construction."""
 
 import gzip
 import shutil
@@ -27,11 +27,11 @@ class Injury:
     ----------
     name : str
     make : callable
-        Does it to a copy of `SOURCE`.
+        Damages a copy of `SOURCE`.
     records : int
         Intact records that are left; copies count again.
     damage : tuple
-        (first offset, last offset) of each damaged stretch, None where nothing tells.
+        (first offset, last offset) of each damaged stretch, None if they are not known.
     reasons : tuple of str
         A part of each stretch's reason.
     remarks : tuple

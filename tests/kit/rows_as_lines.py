@@ -1,4 +1,4 @@
-"""What `kolumn cat` prints, written for one record at a time: the reference for the columns."""
+"""The output of `kolumn cat`, made for one record at a time: the reference for the conversion by columns."""
 
 import base64
 import json

@@ -20,7 +20,7 @@ OTHERS: list[dict[str, Any]] = [
     {"chunk_bytes": 100},
     {"threads": 3, "memory_bytes": 2000},
 ]
-"""Ways of reading that have to give the same as the plain one."""
+"""Ways of reading that must return the same as the plain one."""
 
 
 class WrongError(AssertionError):
@@ -82,7 +82,7 @@ def _left_of_a_wrapper(mutant: Mutant, rows: list[oracle.Row]) -> bool:
 
 
 def same(path: Path, options: dict[str, Any]) -> None:
-    """Whether other ways of reading give the same."""
+    """Check that other ways of reading return the same."""
     for columns in (COLUMNS, STREAMED):
         one = kolumn.read(path, columns=columns, include_control=True, threads=1, errors="skip")
         other = kolumn.read(path, columns=columns, include_control=True, errors="skip", **options)

@@ -218,7 +218,7 @@ def test_convert_says_what_is_lost_before_and_after(tmp_path):
     done = run("convert", "--magic", "0", TOPIC, tmp_path / "out")
     assert done.returncode == 0, done.stderr
     before, *after = done.stderr.splitlines()
-    assert before.startswith("This format has no room for: ")
+    assert before.startswith("This format cannot store: ")
     assert any(line.startswith("lost: timestamps: ") for line in after)
     assert kolumn.read(tmp_path / "out").num_rows == kolumn.read(TOPIC).num_rows
     out = json.loads(run("convert", "--to", "v3-compact", "--json", TOPIC, tmp_path / "three").stdout)

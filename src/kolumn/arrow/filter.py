@@ -1,4 +1,4 @@
-"""Rows of a record batch by a mask; Arrow itself filters no views."""
+"""Filters rows of a record batch by a mask, including views, which Arrow itself cannot filter."""
 
 import pyarrow as pa
 
@@ -8,7 +8,7 @@ _VIEW = pa.binary(16)
 
 
 def keep(batch: pa.RecordBatch, mask: Flags) -> pa.RecordBatch:
-    """The rows for which ``mask``, a bool array, is true. Copies what is kept; of views the 16 bytes, not what they point to."""
+    """The rows for which ``mask``, a bool array, is true. Copies the kept rows; of views only the 16 bytes, not the data."""
     flags = pa.array(mask)
     columns = [_views(column, flags) if pa.types.is_binary_view(column.type) else column.filter(flags) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)

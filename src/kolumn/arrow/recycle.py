@@ -1,7 +1,7 @@
-"""Blocks of memory that are used again: fresh pages cost more than what is written into them.
+"""Blocks of memory that are reused: fresh pages cost more time than the writes into them.
 
-`take` returns an Arrow buffer. When the buffer, every slice of it and every array over it are gone, its memory serves the next call
-of about that size. The bytes that wait for use are bounded.
+`take` returns an Arrow buffer. When the buffer, every slice of it and every array over it are freed, its memory is reused by the next
+call of about that size. The number of bytes kept for reuse is bounded.
 """
 
 from collections import deque
@@ -13,9 +13,9 @@ import pyarrow as pa
 
 SMALLEST = 1 << 17
 LARGEST = 1 << 25
-"""Sizes that are kept, bytes; smaller ones come from and go back to Arrow's memory pool."""
+"""Sizes in bytes between which blocks are kept for reuse; smaller ones come from Arrow's memory pool, and larger ones from malloc."""
 KEPT = 128 << 20
-"""Bytes that may wait for use, in all."""
+"""Maximum total bytes that are kept for reuse."""
 
 
 class _Block(NamedTuple):
@@ -46,7 +46,7 @@ class _Waiting:
         return _Block(array, array.ctypes.data)
 
     def give(self, block: _Block) -> None:
-        """Keep a block for later, or let it go where enough is kept."""
+        """Keep a block for reuse, or free it if enough bytes are kept."""
         size = len(block.array)
         if self.bytes + size <= KEPT:
             self.bytes += size
@@ -57,7 +57,7 @@ _waiting = _Waiting()
 
 
 def allocate_by(new: Callable[[int], Any]) -> None:
-    """Let new blocks come from elsewhere, for example page-locked memory for copies to a GPU. Blocks that wait are freed."""
+    """Allocate new blocks with another function, for example page-locked memory for copies to a GPU. Unused blocks are freed."""
     _waiting.new = new
     _waiting.blocks.clear()
     _waiting.bytes = 0
@@ -74,9 +74,9 @@ class _Lease:
 
 
 def take(size: int) -> tuple[pa.Buffer, memoryview]:
-    """Memory for ``size`` bytes, not initialised: an Arrow buffer, and the same bytes to write to while that is alive."""
+    """Uninitialised memory for ``size`` bytes: an Arrow buffer, and a writable view that is valid as long as the buffer."""
     if size > LARGEST:
-        # By way of malloc, which hands these back to the system when they are free; Arrow's pool would keep their addresses.
+        # Allocated by malloc, which returns such blocks to the system when they are freed; Arrow's pool would keep their addresses.
         array = np.empty(size, np.uint8)
         return pa.foreign_buffer(array.ctypes.data, size, array), array.data
     if size < SMALLEST:

@@ -1,7 +1,7 @@
 """Text that is not UTF-8, decoded as Java's ``String`` does: header keys reach Kafka's users that way.
 
-Java and Python put U+FFFD in place of malformed bytes, but not the same number of them: an encoded surrogate (ED A0 80) becomes
-one in Java and three in Python, and Java makes one for a cut sequence at the end, whatever it lacks.
+Java and Python replace malformed bytes by U+FFFD, but not by the same number of them: an encoded surrogate (ED A0 80) becomes
+one in Java and three in Python, and Java makes one for an incomplete sequence at the end, however many bytes are missing.
 """
 
 import codecs
@@ -20,7 +20,7 @@ def _malformed(error: UnicodeError) -> tuple[str, int]:
 
 
 def malformed_length(data: bytes, at: int) -> int:
-    """How many bytes one U+FFFD stands for, of the malformed sequence at ``at`` (``malformed3``, ``malformed4`` of Java's String)."""
+    """How many bytes of the malformed sequence at ``at`` one U+FFFD replaces (``malformed3``, ``malformed4`` of Java's String)."""
     first, rest = data[at], data[at + 1 : at + 4]
     follows = [0x80 <= byte < 0xC0 for byte in rest]
     if 0xE0 <= first < 0xF0:

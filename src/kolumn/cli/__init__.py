@@ -1,4 +1,4 @@
-"""The command line. Every command imports what it needs when it runs, so that help comes at once."""
+"""The command line. Every command imports its modules when it runs, so that help is printed at once."""
 
 import re
 import sys
@@ -24,7 +24,7 @@ app = typer.Typer(
 
 
 class _Command(TyperCommand):
-    """A command whose usage line has its arguments as their metavars say them: Typer puts ``{…}...`` around each."""
+    """A command whose usage line shows its arguments by their metavars: Typer puts ``{…}...`` around each."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [re.sub(r"^[{\[](.*)[}\]]\.\.\.$", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def _run() -> int:
-    """Exit code of the command that the arguments name, or of what Typer does itself, like help."""
+    """Exit code of the command in the arguments, or of an action of Typer itself, like help."""
     try:
         app()
     except SystemExit as end:

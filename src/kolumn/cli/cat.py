@@ -67,8 +67,8 @@ def cat(
 ) -> int:
     """Print records, as text or as JSON lines.
 
-    Keys, values and header values are shown as UTF-8 where they are UTF-8, else as base64, and it says which: `value` comes
-    with `valueEncoding` in JSON, and base64 text begins with `base64:`. A null stays a null.
+    Keys, values and header values are shown as UTF-8 if they are valid UTF-8, else as base64. The output shows which: JSON has
+    `valueEncoding` next to `value`, and base64 in text begins with `base64:`. A null stays a null.
 
     Example: `kolumn cat --json --start-timestamp 2026-01-31T12:00 orders-3 | jq .value`
     """
@@ -100,7 +100,7 @@ def _first(batches: "Iterable[pa.RecordBatch]", limit: int) -> "Iterator[pa.Reco
 
 
 def _lines(batches: "Iterable[pa.RecordBatch]", lines_of: Callable[..., Any]) -> Iterator[Any]:
-    """Records as lines, blocks of them side by side: what turns columns into text lets other threads run."""
+    """Records as lines; blocks are converted in parallel threads, since converting columns to text releases the GIL."""
     from kolumn.cli.shown import blocks, data_of
 
     def work(block: "pa.RecordBatch") -> Any:

@@ -1,4 +1,4 @@
-"""What the commands share: arguments and output; how they end is in `ending.py`."""
+"""Arguments and output that the commands share; exit codes and errors are in `ending.py`."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kolumn.keywords import IsolationLevel as IsolationName
     from kolumn.keywords import Replicas as ReplicasName
 else:
-    # Typer would check choices itself: the library does, and its messages are the same everywhere.
+    # Typer would check choices itself. The library checks them, so that messages are the same everywhere.
     CodecName = ErrorsName = FormatName = IsolationName = ReplicasName = str
 
 __all__ = ["DAMAGE", "FAILED", "OK", "USAGE", "CodecName", "FormatName", "command", "print_json", "print_table", "sources_and_target"]
@@ -31,11 +31,11 @@ Paths = Annotated[
 ]
 Output = Annotated[str | None, typer.Option("--output", "-o", metavar="TARGET", help="The target; all arguments are sources then.")]
 Json = Annotated[bool, typer.Option("--json", help="For programs: JSON on standard output, one object a line.")]
-Topic = Annotated[str | None, typer.Option(help="Topic, in place of what the directory's name says.")]
-Partition = Annotated[int | None, typer.Option(help="Partition, in place of what the directory's name says.")]
+Topic = Annotated[str | None, typer.Option(help="Topic, instead of the one in the directory's name.")]
+Partition = Annotated[int | None, typer.Option(help="Partition, instead of the one in the directory's name.")]
 CheckCrcs = Annotated[bool, typer.Option("--check-crcs/--no-check-crcs", help="Compare checksums before a batch is parsed.")]
 Format = Annotated[FormatName, typer.Option(help="'kafka', or a draft: 'enriched', 'kip98-draft', 'v3-compact', 'kip87'.")]
-Errors = Annotated[ErrorsName, typer.Option(help="'raise' stops at the first damage, 'skip' goes on after it.")]
+Errors = Annotated[ErrorsName, typer.Option(help="'raise' stops at the first damage, 'skip' continues after it.")]
 Replicas = Annotated[
     ReplicasName,
     typer.Option(
@@ -46,21 +46,21 @@ Replicas = Annotated[
 Columns = Annotated[str | None, typer.Option(help="Record columns, comma-separated; `kolumn columns` lists them.")]
 StartOffset = Annotated[int | None, typer.Option(help="First offset.")]
 EndOffset = Annotated[int | None, typer.Option(help="Offset to stop before.")]
-StartTimestamp = Annotated[str | None, typer.Option(help="First timestamp: ms since 1970, or ISO 8601 (UTC unless it says otherwise).")]
+StartTimestamp = Annotated[str | None, typer.Option(help="First timestamp: ms since 1970, or ISO 8601 (UTC unless it has a time zone).")]
 EndTimestamp = Annotated[str | None, typer.Option(help="Timestamp to stop before, likewise.")]
 IsolationLevel = Annotated[
     IsolationName, typer.Option(help="'read_committed' leaves out aborted transactions, and all from the first open one on.")
 ]
 IncludeHeaders = Annotated[bool, typer.Option("--include-headers", help="Record headers too.")]
-MaxBatchBytes = Annotated[int | None, typer.Option(min=1, help="Largest inflated size of one batch; by default 2 GiB.")]
+MaxBatchBytes = Annotated[int | None, typer.Option(min=1, help="Largest decompressed size of one batch; by default 2 GiB.")]
 MaxRatio = Annotated[
-    float | None, typer.Option(help="Largest ratio of inflated to compressed size of a batch above 64 MiB; by default 1032.")
+    float | None, typer.Option(help="Largest ratio of decompressed to compressed size of a batch above 64 MiB; by default 1032.")
 ]
 IncludeControl = Annotated[bool, typer.Option("--include-control", help="Records of control batches too.")]
 
 
 def sources_and_target(paths: list[str], output: str | None) -> tuple[list[str], str]:
-    """What to read and where to write: ``--output`` is the target, or the last argument."""
+    """The sources and the target: the target is ``--output``, or else the last argument."""
     if output is not None:
         return paths, output
     if len(paths) < 2:
@@ -69,7 +69,7 @@ def sources_and_target(paths: list[str], output: str | None) -> tuple[list[str],
 
 
 def print_json(value: object) -> None:
-    """One JSON object on a line of its own."""
+    """Print one JSON object on its own line."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, default=_plain) + "\n")
 
 
@@ -80,12 +80,12 @@ def _plain(value: object) -> Any:
 
 
 def counted(number: int, name: str) -> str:
-    """How many there are of something: ``1 segment``, ``2 segments``, ``2 batches``."""
+    """A number with a noun: ``1 segment``, ``2 segments``, ``2 batches``."""
     return f"{number} {name}{'' if number == 1 else 'es' if name.endswith('ch') else 's'}"
 
 
 def limits(max_batch_bytes: int | None, max_ratio: float | None) -> dict[str, Any]:
-    """The limits that the user set: the others keep the library's defaults."""
+    """The limits that the user has set; the others keep the library's defaults."""
     given = {"max_batch_bytes": max_batch_bytes, "max_ratio": max_ratio}
     return {name: value for name, value in given.items() if value is not None}
 

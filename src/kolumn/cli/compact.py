@@ -1,4 +1,4 @@
-"""``kolumn compact`` and ``kolumn clean``: what a broker's cleaners would leave."""
+"""``kolumn compact`` and ``kolumn clean``: the results of a broker's log cleaner and of retention."""
 
 import os
 from typing import TYPE_CHECKING, Annotated
@@ -41,7 +41,7 @@ def compact(
     now: Now = None,
     first_dirty_offset: Annotated[int, typer.Option(min=0, help="Where the last round ended.")] = 0,
     include_active: Annotated[bool, typer.Option("--include-active", help="Clean the last segment too.")] = False,
-    merge_bytes: Annotated[int | None, typer.Option(help="Put compressed message sets together up to this size.")] = None,
+    merge_bytes: Annotated[int | None, typer.Option(help="Merge compressed message sets up to this size.")] = None,
     json: Json = False,
     errors: Errors = "raise",
     replicas: Replicas = "raise",

@@ -1,4 +1,4 @@
-"""How the command line shows that machine code is being compiled."""
+"""Progress bar of the command line while machine code is being compiled."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def compiling(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Progress bar on standard error, where that is a terminal: loops that are done, and the time so far."""
+    """Progress bar on standard error, if that is a terminal: number of compiled loops, and the time so far."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

@@ -39,7 +39,7 @@ def convert(
     source_format: Annotated[FormatName, typer.Option(help="Format of the source, likewise.")] = "kafka",
     timestamp: Annotated[int | None, typer.Option(help="LogAppendTime in ms for records that have no timestamp.")] = None,
     drop_transactions: Annotated[
-        bool, typer.Option("--drop-transactions", help="Make plain records of committed transactions, leave out the others.")
+        bool, typer.Option("--drop-transactions", help="Convert records of committed transactions to plain records, leave out the others.")
     ] = False,
     json: Json = False,
     errors: Errors = "raise",
@@ -61,7 +61,7 @@ def convert(
 
     may = kolumn.losses(source_format, to, magic)
     if may and not json:
-        typer.echo(f"This format has no room for: {', '.join(may)}.", err=True)
+        typer.echo(f"This format cannot store: {', '.join(may)}.", err=True)
     with progress("converting", lambda: size_of(sources)) as advance:
         done = kolumn.convert(
             sources, target, format=to, magic=magic, codec=codec, level=level, source_format=source_format, timestamp=timestamp,

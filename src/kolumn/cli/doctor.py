@@ -1,4 +1,4 @@
-"""``kolumn doctor``: what is installed, and what can run."""
+"""``kolumn doctor``: which packages are installed, and which backends can run."""
 
 import os
 import platform
@@ -32,7 +32,7 @@ _PACKAGES = (
 
 @command
 def doctor(json: Json = False) -> None:
-    """Report what is installed, which backends can run, and why the others can't. Touches no GPU."""
+    """Report which packages are installed, which backends can run, and why the others cannot. Uses no GPU."""
     found = diagnosis()
     if json:
         print_json(found)
@@ -94,7 +94,7 @@ def _checksums(kind: str) -> str:
 
 
 def _gpu() -> dict[str, Any]:
-    """By files and packages alone: asking CUDA would begin to use it."""
+    """The GPU backend, judged by files and packages alone: a call of CUDA would begin to use the GPU."""
     driver = os.path.exists("/proc/driver/nvidia/version")
     needed = {"cupy-cuda13x": "CuPy", "numba-cuda": "numba-cuda", "nvidia-libnvcomp-cu13": "nvCOMP", "pylibcudf-cu13": "pylibcudf"}
     missing = [title for name, title in needed.items() if _version(name) is None]
@@ -127,7 +127,7 @@ def _spark() -> dict[str, Any]:
 
 
 def _workers_python() -> str:
-    """The Python that the workers of a session started now would run."""
+    """The Python that workers would run if a session was started now."""
     try:
         from kolumn.spark_plugin.session.workers_python import lacks_kolumn, of_workers
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and how errors, signals and an output that can't be written are handled."""
+"""How a command ends: its exit code, and the handling of errors, signals and an output that cannot be written."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ import typer
 from kolumn.cli.shell_words import in_shell_words
 
 OK, DAMAGE, USAGE, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
-"""Exit codes: nothing wrong, damage found, wrong arguments, it could not be done, Ctrl-C. Other signals: 128 and the signal's number."""
+"""Exit codes: nothing wrong, damage found, wrong arguments, failed, Ctrl-C. For other signals: 128 plus the signal's number."""
 
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -36,16 +36,16 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
 
 
 def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
-    """Exit code of some work: its result, or the code of its error. All that it printed has been written by then.
+    """Exit code of some work: its result, or the code of its error. All of its output has been written when this returns.
 
-    Errors name parameters of Python; those among ``options`` are named as the command line has them.
+    Errors contain names of Python parameters; those among ``options`` are replaced by the names on the command line.
     """
     from kolumn.errors import ArgumentError, CorruptBatchError, KolumnError
 
     try:
         return _written(work())
     except BrokenPipeError:
-        # The reader of the output has closed it.
+        # The process that reads the output has closed it.
         _discard_output()
         return OK
     except KeyboardInterrupt:
@@ -55,7 +55,7 @@ def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
         say(in_shell_words(str(error), options))
         return _written(DAMAGE if isinstance(error, CorruptBatchError) else USAGE if isinstance(error, ArgumentError) else FAILED)
     except OSError as error:
-        # Files are named in such errors, streams are not.
+        # Such errors contain names of files, but not of streams.
         say(f"output cannot be written: {error.strerror}" if error.filename is None else f"{error.filename}: {error.strerror}")
         return _written(FAILED)
     except MemoryError as error:
@@ -64,13 +64,13 @@ def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
 
 
 def say(text: str) -> None:
-    """A line on standard error, as far as that takes one."""
+    """Print a line on standard error; if that cannot be written, it is dropped."""
     with suppress(OSError, ValueError):
         typer.echo(f"kolumn: {text}", err=True)
 
 
 def _written(code: int) -> int:
-    """The exit code when the output has been written."""
+    """The exit code after the output has been written."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -84,12 +84,12 @@ def _written(code: int) -> int:
 
 
 def _discard_output() -> None:
-    """Keep Python from writing what is left at exit, and from complaining."""
+    """Prevent Python from writing the rest of the output at exit, and from reporting an error about it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def prepare_process() -> None:
-    """Streams that take any name and report what they can't write, and signals that let a command clean up before it ends.
+    """Set up streams that accept any name and report write errors, and signals that let a command clean up before it ends.
 
     A name that is not UTF-8 is shown with escapes, which JSON knows too.
     """
@@ -97,19 +97,19 @@ def prepare_process() -> None:
         try:
             os.fstat(number)
         except OSError:
-            # Or the next file that is opened becomes standard output. Writing to this one is an error, as it should be.
+            # Otherwise the next file that is opened would become standard output. Writing to this descriptor is an error, as intended.
             os.open(os.devnull, os.O_RDONLY)
     if sys.stdout is None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     with suppress(AttributeError):
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     for number in _ENDING_SIGNALS:
-        # What was told to ignore a signal, as by nohup, goes on ignoring it.
+        # If the process was started with a signal ignored, as by nohup, the signal stays ignored.
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _end)
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """Leave through every context, which removes what is half written; a second signal ends at once."""
+    """Exit through every context manager, so that incomplete files are removed; a second signal ends the process at once."""
     signal.signal(number, signal.SIG_DFL)
     raise SystemExit(128 + number)

@@ -46,9 +46,9 @@ def inspect(
 ) -> int:
     """List the batches (formats 0 and 1: the outermost messages) without decoding their records.
 
-    With `--no-check-crcs` only headers are read, which is quick on segments of any size. Flags: T transactional, C control,
-    H delete horizon, L LogAppendTime. What is damaged has the word WRONG for a checksum; a stretch in which no batch was found has
-    `skipped` there, and in JSON `damage`, which says why.
+    With `--no-check-crcs` only headers are read, which is fast on segments of any size. Flags: T transactional, C control,
+    H delete horizon, L LogAppendTime. The checksum of a damaged batch is shown as WRONG; a stretch in which no batch was found is
+    shown as `skipped`, and has the reason in `damage` in JSON.
 
     Example: `kolumn inspect --json orders-3 | jq 'select(.producerId == 4001)'`
     """
@@ -72,7 +72,7 @@ def inspect(
 
 
 def _with_stretches(rows: list[dict[str, Any]], damage: "list[Damage]") -> list[dict[str, Any]]:
-    """Batches, and between them the stretches in which none was found, in the order of the segments."""
+    """Batches, and between them the stretches without batches, in the order of the segments."""
     there = {(row["segment"], row["position"], row["size"]) for row in rows}
     stretches = [
         {
@@ -89,7 +89,7 @@ def _with_stretches(rows: list[dict[str, Any]], damage: "list[Damage]") -> list[
 
 
 def _print(lines: list[list[Any]]) -> None:
-    """One table, or one for each segment where that has not enough room."""
+    """Print one table, or one for each segment if a common table is too wide."""
     width = terminal_width()
     if fits(_NAMES, lines, width):
         print_table("", _NAMES, lines)

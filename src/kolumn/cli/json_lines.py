@@ -1,6 +1,6 @@
-"""Records as JSON lines, as `json.dumps` would write them.
+"""Records as JSON lines, with the text of `json.dumps`.
 
-Bytes come with their encoding: ``"value": "…", "valueEncoding": "utf-8"`` or ``"base64"``. A null has no encoding.
+Bytes are followed by their encoding: ``"value": "…", "valueEncoding": "utf-8"`` or ``"base64"``. A null has no encoding.
 """
 
 import json
@@ -61,7 +61,7 @@ def _value(column: pa.Array) -> Part:
 
 def _escaped(text: pa.LargeStringArray) -> pa.LargeStringArray:
     data = bytes_of(text)
-    # The backslash first: the escapes of the others begin with one.
+    # The backslash is replaced first, since the escapes of the others begin with one.
     found = [byte for byte in (ord("\\"), ord('"')) if (data == byte).any()]
     control = data < 0x20
     if control.any():

@@ -1,4 +1,4 @@
-"""What a command reports about damage that it left out."""
+"""Reports of commands about damage that they left out."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ _PLACES = 6
 
 
 def say(skipped: "Skipped") -> int:
-    """One line on standard error, if there is anything to say. Returns the exit code."""
+    """Print one line on standard error if something was left out. Returns the exit code."""
     if not skipped.stretches:
         return OK
     typer.echo(f"{skipped} ({_places(skipped)}); `kolumn verify` lists {'it' if skipped.stretches == 1 else 'them'}", err=True)
@@ -21,12 +21,12 @@ def say(skipped: "Skipped") -> int:
 
 
 def counts(skipped: "Skipped") -> dict[str, int]:
-    """For summaries in JSON. ``recordsLost`` counts the stretches whose number of records is known."""
+    """Counts for summaries in JSON. ``recordsLost`` includes only stretches whose number of records is known."""
     return {"damagedStretches": skipped.stretches, "damagedBytes": skipped.bytes, "recordsLost": skipped.records}
 
 
 def say_of(done: Any) -> int:
-    """The same for what a conversion or compaction left out, a stretch in a line before it."""
+    """Print one line for each damaged stretch that a conversion or compaction left out, then the summary. Returns the exit code."""
     from kolumn.source.storage import shown
 
     for piece in done.skipped.damage:

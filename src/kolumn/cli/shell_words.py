@@ -1,4 +1,4 @@
-"""Messages of the library in the words of the command line: ``errors='skip'`` is ``--errors skip`` there."""
+"""Translates messages of the library to the options of the command line: ``errors='skip'`` becomes ``--errors skip``."""
 
 import ast
 import re
@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable
 
 _IN_THE_LIBRARY = {"to": "format"}
-"""Options that have another name there."""
+"""Options that have another name in the library."""
 
 _VALUE = r"""'[^']*'|"[^"]*"|-?[\w.]+"""
 # Names in paths, topic=orders/partition=3, are not options.
@@ -14,7 +14,7 @@ _BEFORE, _AFTER = r"(?<![\w/.-])", r"(?![\w/=])"
 
 
 def in_shell_words(text: str, parameters: Iterable[str]) -> str:
-    """The text with those names of parameters that a command has as options."""
+    """The text with parameters replaced by the options of a command."""
     for parameter in parameters:
         name, option = _IN_THE_LIBRARY.get(parameter, parameter), f"--{parameter.replace('_', '-')}"
         text = re.sub(rf"{_BEFORE}{name}=({_VALUE}){_AFTER}", lambda match, option=option: _given(option, match[1]), text)  # type: ignore[misc]

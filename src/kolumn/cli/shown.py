@@ -1,4 +1,4 @@
-"""Record columns as text, column by column: a loop over records in Python costs ten times more than decoding them."""
+"""Record columns as text, column by column: a loop over records in Python takes ten times as long as decoding them."""
 
 import binascii
 from collections.abc import Callable, Iterable, Iterator
@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 TEXT = pa.large_string()
 BLOCK_ROWS = 32768
 BLOCK_BYTES = 16 << 20
-"""Records and bytes that become text at a time: text is several times larger than what it shows."""
+"""Records and bytes that are converted at a time: text is several times larger than the records."""
 
 Part: TypeAlias = str | pa.LargeStringArray
-"""Text that each row has: the same in all of them, or one for each."""
+"""Text of the rows: the same for all, or one for each."""
 
 _YEAR_1, _YEAR_10000 = -62_135_596_800_000, 253_402_300_800_000
 
-# RE2 matches bytes where a column has no encoding. Unicode's table 3-7: no surrogates, nothing overlong, nothing above U+10FFFF.
+# RE2 matches bytes in a column without an encoding. Unicode's table 3-7: no surrogates, no overlong forms, no code above U+10FFFF.
 _UTF8 = (
     r"(?s)\A(?:[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}|\xed[\x80-\x9f][\x80-\xbf]"
     r"|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2})*\z"
@@ -26,14 +26,14 @@ _UTF8 = (
 
 
 def blocks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch in parts that are small enough to become text."""
+    """A batch in parts that are small enough to be converted to text."""
     rows = min(BLOCK_ROWS, max(1, BLOCK_BYTES * batch.num_rows // max(1, batch.nbytes)))
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
 
 
 def joined(parts: Iterable[Part]) -> Part:
-    """Parts one after the other; null where one of them is."""
+    """Concatenated parts; null in rows where one of them is null."""
     merged: list[Part] = []
     for part in parts:
         if isinstance(part, str) and merged and isinstance(merged[-1], str):
@@ -47,7 +47,7 @@ def joined(parts: Iterable[Part]) -> Part:
 
 
 def with_null(part: Part, null: str) -> Part:
-    """A part with ``null`` where it is null."""
+    """A part with nulls replaced by ``null``."""
     return part if isinstance(part, str) or not part.null_count else part.fill_null(null)
 
 
@@ -65,7 +65,7 @@ def constant(column: pa.Array) -> Any:
 
 
 def bytes_as_text(column: pa.Array) -> tuple[pa.LargeStringArray, pa.BooleanArray | None]:
-    """Binary values as text: UTF-8 where they are UTF-8, else base64; and which are base64, None for none of them."""
+    """Binary values as text: UTF-8 if they are valid UTF-8, else base64; and flags of the base64 ones, None if there are none."""
     try:
         return column.cast(pa.large_binary()).cast(TEXT), None
     except pa.ArrowInvalid:
@@ -78,7 +78,7 @@ def bytes_as_text(column: pa.Array) -> tuple[pa.LargeStringArray, pa.BooleanArra
 
 
 def times_as_text(column: pa.Array, quote: str) -> Part:
-    """Timestamps as ``2026-01-31T12:00:00.000Z`` between quotes; as a number of ms where no calendar of four-digit years has them."""
+    """Timestamps as ``2026-01-31T12:00:00.000Z`` between quotes; as a number of ms if the year does not have four digits."""
     ms = column.cast(pa.timestamp("ms"), safe=False)
     number = ms.cast(pa.int64())
     strange = pc.or_(pc.less(number, _YEAR_1), pc.greater_equal(number, _YEAR_10000))
@@ -89,7 +89,7 @@ def times_as_text(column: pa.Array, quote: str) -> Part:
 
 
 def bytes_of(text: pa.LargeStringArray) -> Any:
-    """All bytes of a column, as a uint8 array; those of nulls may be among them."""
+    """All bytes of a column, as a uint8 array; bytes of nulls may be included."""
     _, offsets, data = text.buffers()
     if data is None:
         return np.empty(0, np.uint8)
@@ -104,7 +104,7 @@ def rewritten(shown: pa.LargeStringArray, text: pa.LargeStringArray, pattern: st
 
 
 def join_lists(column: pa.ListArray, elements: Part, separator: str) -> pa.LargeStringArray:
-    """The text of each list from the text of the elements of all of them."""
+    """The text of each list, from the text of the elements of all lists."""
     counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(column) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])

@@ -1,4 +1,4 @@
-"""``kolumn space``: where the bytes go, in each format."""
+"""``kolumn space``: what the bytes are used for, in each format."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,7 +46,7 @@ def space(
     topic: Topic = None,
     partition: Partition = None,
 ) -> int:
-    """Report the size of segments as they are and in each format, and what the bytes are for. Nothing is written.
+    """Report the size of segments as they are and in each format, and what the bytes are used for. No segment is written.
 
     Without a source: the overhead of messages of 1 KiB with keys of 100 bytes, in format 1 and in the sets of the KIP-98
     draft, from encoded bytes.

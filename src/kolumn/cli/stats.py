@@ -1,4 +1,4 @@
-"""``kolumn stats``: what partitions hold."""
+"""``kolumn stats``: totals of partitions."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def stats(
     topic: Topic = None,
     partition: Partition = None,
 ) -> int:
-    """Count what each partition holds: records, offsets, times, sizes, codecs, formats, producers.
+    """Report the totals of each partition: records, offsets, times, sizes, codecs, formats, producers.
 
     Control records are not counted. Damaged batches are left out (`kolumn verify` lists them).
 

@@ -1,4 +1,4 @@
-"""Tables for people: as wide as they have to be, or one line for each cell where a terminal is too narrow."""
+"""Tables for people: as wide as necessary, or one line for each cell if the terminal is too narrow."""
 
 import shutil
 import sys
@@ -16,18 +16,18 @@ def terminal_width() -> int | None:
 
 
 def fits(names: list[str], rows: list[list[Any]], width: int | None) -> bool:
-    """Whether a table needs no more columns than that."""
+    """Whether a table fits into ``width`` columns."""
     return width is None or sum(_widths(names, _cells(rows))) + 2 * (len(names) - 1) <= width
 
 
 def layout(title: str, names: list[str], rows: list[list[Any]], width: int | None) -> list[str]:
-    """Lines of a table, for a terminal of so many columns or, without a width, for anything else."""
+    """Lines of a table, for a terminal of ``width`` columns or, without a width, for a file or pipe."""
     lines = [title] if title else []
     return lines + (_grid(names, rows, width is not None) if fits(names, rows, width) else _blocks(names, rows))
 
 
 def printable(text: str) -> str:
-    """Text that moves no cursor and that every encoding can write: names of files may hold anything."""
+    """Text that moves no cursor and that every encoding can write: names of files may contain any bytes."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from kolumn.cli.shown import TEXT, Part, bytes_as_text, bytes_of, constant, join_lists, joined, rewritten, times_as_text, with_null
 
 _UNPRINTABLE = r"[^ -~]"
-# What Python's repr does not put between single quotes as it is; letters that are not ASCII may be, but only Python knows which.
+# Characters that Python's repr may escape or quote differently; for letters that are not ASCII, only Python knows.
 _NOT_PLAIN = r"[^ -&(-\[\]-~]"
 
 
@@ -21,7 +21,7 @@ def text_lines(batch: pa.RecordBatch) -> Part:
 
 
 def name(text: str) -> str:
-    """A name as it is, or as Python's literal where that could move a terminal's cursor."""
+    """A name unchanged, or as Python's literal if it could move a terminal's cursor."""
     return text if text.isprintable() else repr(text)
 
 

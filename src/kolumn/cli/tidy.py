@@ -1,4 +1,4 @@
-"""``kolumn tidy``: what interrupted runs have left below a target."""
+"""``kolumn tidy``: completes or undoes interrupted runs below a target."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -20,10 +20,10 @@ def tidy(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report what would be done.")] = False,
     json: Json = False,
 ) -> int:
-    """Complete or undo what interrupted runs have left, in a target and in the topic-partition folders in it.
+    """Complete or undo interrupted runs, in a target and in the topic-partition folders in it.
 
-    Every writer does that for its own target when it runs again. Nothing that Kolumn did not write is touched, and files staged by
-    runs that live are left. Exit code 3 if something could not be done.
+    Every writer does that for its own target when it runs again. Only files that Kolumn wrote are changed, and files staged by
+    live runs are left. The exit code is 3 if something could not be done.
 
     Example: `kolumn tidy s3://backup/kafka`
     """

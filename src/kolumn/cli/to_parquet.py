@@ -37,7 +37,7 @@ from kolumn.cli.progress import progress
 def to_parquet(
     paths: Paths,
     output: Output = None,
-    row_group_rows: Annotated[int, typer.Option(min=1, help="Records in a row group at most.")] = 1 << 20,
+    row_group_rows: Annotated[int, typer.Option(min=1, help="Maximum number of records in a row group.")] = 1 << 20,
     compression: Annotated[str, typer.Option(help="Parquet codec: zstd, snappy, gzip, lz4, brotli or none.")] = "zstd",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files of the same name.")] = False,
     columns: Columns = None,
@@ -59,7 +59,7 @@ def to_parquet(
 ) -> int:
     """Write one Parquet file for each segment, below `topic=…/partition=…/` of the target folder.
 
-    Files get their names together, when all are complete and on disk: whatever stops the run, no half file is left.
+    Files get their names together, when all are complete and on disk: even if the run is killed, no incomplete file is left.
 
     Example: `kolumn to-parquet --include-headers /var/lib/kafka/data/orders-* lake/`
     """

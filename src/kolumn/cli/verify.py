@@ -1,4 +1,4 @@
-"""``kolumn verify``: is anything damaged."""
+"""``kolumn verify``: reports damage."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +37,11 @@ def verify(
     topic: Topic = None,
     partition: Partition = None,
 ) -> int:
-    """Check every checksum and every record, and list what is damaged.
+    """Check every checksum and every record, and list the damage.
 
     A truncated last entry and a zero-filled tail are normal for an active segment, the last one of its directory: they are
     reported and are not damage. In a segment that is followed by another one they are damage. Remarks list absent offsets that
-    may have a good reason: compaction, retention. Exit code 1 if anything is damaged or is not a segment.
+    may have a good reason: compaction, retention. The exit code is 1 if anything is damaged or is not a segment.
 
     Example: `kolumn verify /mnt/dead-broker/orders-3`
     """
@@ -68,7 +68,7 @@ def verify(
         print(f"{one['segment']}: not a Kafka log segment: {one['reason'].rpartition('found ')[2]}")
     if len(foreign) < len(segments):
         read = f"{counted(report.batches, 'intact batch')}, {counted(report.records, 'record')}, {counted(report.bytes, 'byte')}"
-        by_cpu = f", {report.inflated_by_cpu} inflated by the CPU for the GPU" if report.inflated_by_cpu else ""
+        by_cpu = f", {report.inflated_by_cpu} payloads decompressed by the CPU for the GPU" if report.inflated_by_cpu else ""
         print(f"{_verdict(report, len(damage), len(foreign))}: {counted(len(segments), 'segment')}, {read}{by_cpu}")
     return OK if report.ok else DAMAGE
 
@@ -78,7 +78,7 @@ def _verdict(report: "Report", damaged: int, foreign: int) -> str:
     if damaged:
         parts.append(counted(damaged, "damaged stretch"))
     if foreign:
-        parts.append(f"{counted(foreign, 'file')} that {'is' if foreign == 1 else 'are'} no segment")
+        parts.append(f"{counted(foreign, 'file')} that {'is not a segment' if foreign == 1 else 'are not segments'}")
     if parts:
         return " and ".join(parts)
     verdict = "OK" if report.batches or not report.bytes else "NO BATCH"

@@ -14,7 +14,7 @@ from kolumn.source.segments import Range, Segment
 def headers(segment: Segment, start: int = 0, end: int | None = None) -> Iterator[Entries]:
     """Batch tables of the entries of a segment that begin in bytes [start, end), payloads not read, up to where the chain of entries ends.
 
-    Last offsets are known in all.
+    Last offsets are filled in in all rows.
     """
     with SegmentFile(segment) as file:
         for chunk in chunks(file, start, file.size if end is None else end, HEADER_WINDOW, payloads=False):
@@ -24,8 +24,8 @@ def headers(segment: Segment, start: int = 0, end: int | None = None) -> Iterato
 def cut(one: Range, target_bytes: int) -> list[Range]:
     """Cut a range at entries into parts of about ``target_bytes``; reads headers only.
 
-    Where the chain of entries breaks, the rest is one part: whoever reads it finds its way. A part is empty where the
-    range is, and together they are the whole range.
+    If the chain of entries breaks, the rest is one part, and its reader handles the damage. Together the parts are the whole range;
+    an empty range has one empty part.
     """
     if one.end - one.start <= target_bytes:
         return [one]

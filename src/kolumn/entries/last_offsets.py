@@ -1,4 +1,4 @@
-"""Offsets that headers do not say: the last ones of enriched wrappers, whose relative offsets may have holes, the first ones of others."""
+"""Offsets that headers do not contain: last offsets of enriched wrappers, whose relative offsets may have holes, and first offsets."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,9 +17,9 @@ _OPTIONS = Options(columns=("offset",), include_control=True, errors="skip")
 
 
 def with_last_offsets(file: SegmentFile, entries: Entries) -> Entries:
-    """Fill what is unknown in ``entries`` of the batch table: by the next entry, and of the last one by inflating it.
+    """Fill in unknown last offsets in ``entries`` of the batch table: from the next entry, and for the last entry by decompressing it.
 
-    An entry whose records can't be read gets its base offset.
+    An entry whose records cannot be read gets its base offset.
     """
     for i in np.flatnonzero(entries.last_offset == table.UNKNOWN).tolist():
         base = entries[i].base_offset
@@ -29,7 +29,7 @@ def with_last_offsets(file: SegmentFile, entries: Entries) -> Entries:
 
 
 def first_offset(file: SegmentFile, row: Entry) -> int:
-    """First offset of an entry that was found intact; the one that its header says where its records can't be read."""
+    """First offset of an intact entry, from its records; from its header if they cannot be read."""
     offsets = _offsets(file, row.alone())
     return row.last_offset if offsets is None else int(offsets.min())
 
@@ -40,7 +40,7 @@ def _inflated(file: SegmentFile, alone: Entries) -> int:
 
 
 def _offsets(file: SegmentFile, alone: Entries) -> Any:
-    """Offsets of the records of one entry; None where they can't be read."""
+    """Offsets of the records of one entry; None if they cannot be read."""
     start = alone[0].position
     end = start + alone[0].size
     if end > file.size:

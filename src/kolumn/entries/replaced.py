@@ -11,7 +11,7 @@ from kolumn.source.storage import parent
 def without_replaced(segments: list[Segment]) -> list[Segment]:
     """Drop the segments that a ``.swap`` file of their directory replaces.
 
-    As ``LogLoader`` of Kafka does on start-up: those whose base offset lies between the first base offset and the last next
+    Like ``LogLoader`` of Kafka on start-up, it drops those whose base offset lies between the first base offset and the last next
     offset of the directory's swap files.
     """
     spans: dict[str, tuple[int, int]] = {}
@@ -29,7 +29,7 @@ def without_replaced(segments: list[Segment]) -> list[Segment]:
 
 
 def with_twins(segments: list[Segment]) -> list[Segment]:
-    """Note which segments have offsets of another one of their directory: copies under names that are not Kafka's."""
+    """Mark segments that have offsets of another segment of their directory: copies under names that are not Kafka's."""
     folders: dict[str, list[Segment]] = {}
     for segment in segments:
         folders.setdefault(parent(segment.path), []).append(segment)
@@ -45,7 +45,7 @@ def with_twins(segments: list[Segment]) -> list[Segment]:
 
 
 def _span(segment: Segment) -> tuple[int, int] | None:
-    """First and last offset, as headers tell them."""
+    """First and last offset of a segment, from its headers."""
     first = last = None
     for entries in headers(segment):
         if len(entries):

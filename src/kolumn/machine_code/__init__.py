@@ -1,1 +1,1 @@
-"""What the compilers for the CPU and for CUDA share: scalar functions, and the folder that keeps compiled code."""
+"""Shared by the compilers for the CPU and for CUDA: scalar functions, and the folder that stores compiled code."""

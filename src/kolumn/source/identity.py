@@ -1,7 +1,7 @@
-"""Which file had a name when the read was planned, and whether another one has it now.
+"""Identity of files: detects whether the file of a name is still the one for which a read was planned.
 
 A broker appends to its segments, which is harmless. It also replaces them (compaction), deletes them (retention) and cuts them (a new
-leader), and a backup may be restored over them: positions that were planned in one file mean nothing in another.
+leader), and a backup may be restored over them: positions that were planned for one file are invalid in another.
 """
 
 import ctypes
@@ -23,14 +23,14 @@ _TAIL = 64
 _LOOKS = 5
 _NS = 1_000_000_000
 _TAGS = ("ETag", "etag", "generation", "created", "LastModified", "last_modified")
-"""What file systems of fsspec call a version of an object, or the time of one that can only be replaced."""
+"""Names in fsspec's file systems for the version of an object, or for the time of an object that can only be replaced."""
 _OF_OBJECTS = ("s3", "gcs", "abfs")
 """File systems of pyarrow in which nothing can be appended."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A file, as far as its file system tells it from others.
+    """The properties by which a file system distinguishes a file from others.
 
     Attributes
     ----------
@@ -39,14 +39,14 @@ class Identity:
     modified : int, optional
         ns since 1970.
     inode, device : int, optional
-        Of a file of this machine. The device counts within one process alone: another machine may see the same file under another
-        number, so it is not pickled.
+        Of a file of this machine. The device number is valid in one process only: another machine may see the same file under
+        another number, so it is not pickled.
     born : int, optional
-        ns since 1970, if the file system records it: the inode number of a removed file is used again at once.
+        ns since 1970, if the file system records it: the inode number of a removed file may be reused at once.
     tag : str, optional
         Version of an object at a URL.
     tail : bytes, optional
-        What the file ends with, without the zeros of preallocated room. In an active segment it tells appending from overwriting.
+        The last bytes of the file before preallocated zeros. In an active segment they distinguish appending from overwriting.
     """
 
     size: int
@@ -70,19 +70,19 @@ class Identity:
         if None not in (self.born, now.born) and self.born != now.born:
             return True
         if self.device is None or now.device is None:
-            # File systems in user space may number files anew on each machine.
+            # File systems in user space may assign other inode numbers on each machine.
             return self.inode != now.inode and not unchanged
         return (self.device, self.inode) != (now.device, now.inode)
 
     def is_rewritten(self, now: "Identity") -> bool:
-        """Whether the file was modified and has no more bytes than before: overwritten, or written into preallocated room."""
+        """Whether the file was modified and has no more bytes than before: overwritten, or written into preallocated space."""
         return self.size == now.size and None not in (self.modified, now.modified) and self.modified != now.modified
 
 
 def of_file(path: str, found: os.stat_result, descriptor: int | None = None) -> Identity:
-    """Identity of a file of this machine, from its `os.stat`; by ``descriptor`` of the one that is open.
+    """Identity of a file of this machine, from its `os.stat`; with ``descriptor``, of the open file.
 
-    Where the system has a call that tells all at once, all is from that: between two calls another file may get the name.
+    If the system has one call that returns everything, only that is used: between two calls another file may get the name.
     """
     buffer = _look(path, descriptor)
     if buffer is None:
@@ -93,7 +93,7 @@ def of_file(path: str, found: os.stat_result, descriptor: int | None = None) -> 
 
 
 def of_growing(path: str) -> Identity | None:
-    """Identity, with its tail, of a file of this machine to which something may be appended; None where it can't be opened."""
+    """Identity, with its tail, of a file of this machine that may grow; None if it cannot be opened."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -129,7 +129,7 @@ def of_object(info: fs.FileInfo, kind: str, details: Mapping[str, Any]) -> Ident
     kind : str
         Name of pyarrow's file system.
     details : mapping
-        What fsspec knows of it; empty if fsspec is not used.
+        Properties of the file from fsspec; empty if fsspec is not used.
     """
     tag = next((_text(details[name]) for name in _TAGS if details.get(name)), None)
     if kind in _OF_OBJECTS and info.mtime_ns is not None:
@@ -138,14 +138,14 @@ def of_object(info: fs.FileInfo, kind: str, details: Mapping[str, Any]) -> Ident
 
 
 def _text(tag: object) -> str:
-    """The same value from a listing and from one file: the one has times as seconds, the other as `datetime`."""
+    """A tag as text that is equal for a listing and for a single file: one has times as seconds, the other as `datetime`."""
     seconds = tag.timestamp() if isinstance(tag, datetime) else tag
     return f"{seconds:.6f}" if isinstance(seconds, float) else str(tag)
 
 
 @cache
 def _statx() -> Any:
-    """Linux's system call that tells when a file was made, None if it is missing."""
+    """Linux's system call that returns when a file was made; None if it is missing."""
     found = getattr(ctypes.CDLL(None), "statx", None)
     if found is not None:
         found.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]

@@ -18,7 +18,7 @@ from kolumn.source.segments import Segment
 PAD = 64
 _BLOCK = 1 << 20
 REMOTE_BLOCK = 4 << 20
-"""Bytes that are fetched at a time over a network, at least."""
+"""Minimum bytes that are fetched at a time over a network."""
 
 
 _AGAIN = "Run again: the read is then planned for the present files"
@@ -43,15 +43,15 @@ class SegmentFile:
     Raises
     ------
     KolumnError
-        The file is gone, has been replaced, or can't be opened. On leaving: it was overwritten while it was read.
+        The file is gone, has been replaced, or cannot be opened. On exit: it was overwritten while it was read.
 
     Attributes
     ----------
     format : int
-        Of `layouts`: how its entries are to be read.
+        Number in `layouts`: the format of its entries.
     inflates, density, key_share : float
-        Estimates: bytes that a compressed byte becomes, records in a plain byte (0 for not known), and the share of keys in that byte.
-        Decoders update them; chunks and columns are sized by them.
+        Estimates: decompressed bytes for each compressed byte, records for each decompressed byte (0 if not known), and the share of
+        keys in the decompressed bytes. Decoders update them; they determine the sizes of chunks and columns.
     """
 
     def __init__(self, segment: Segment) -> None:
@@ -92,7 +92,7 @@ class SegmentFile:
             raise
 
     def _compare(self) -> None:
-        """Make sure that the open file is the one that was found, and that it was not overwritten."""
+        """Check that the open file is the one that was found, and that it was not overwritten."""
         before = self.segment.identity
         if before is None:
             return
@@ -102,7 +102,7 @@ class SegmentFile:
         if before.is_another(now):
             raise _changed(self.path, "was replaced by another file")
         if now.size < before.size:
-            # Bytes before its end need not be those that were there: something may have been appended after the cut.
+            # Bytes before its end may be others than before: data may have been appended after the cut.
             raise self._cut(now.size)
         if now.size > before.size and self.segment.following is not None:
             raise _changed(self.path, "grew although another segment follows it: it was overwritten")
@@ -138,7 +138,7 @@ class SegmentFile:
 
     @property
     def is_local(self) -> bool:
-        """Whether compiled code can read it by its `descriptor`."""
+        """Whether compiled code can read the file by its `descriptor`."""
         return self._remote is None
 
     @property
@@ -148,13 +148,13 @@ class SegmentFile:
 
     @property
     def descriptor(self) -> int:
-        """For compiled code that reads by itself."""
+        """File descriptor for compiled code that reads the file itself."""
         return self._file
 
     def read(self, start: int, end: int) -> Any:
         """Bytes [start, end) as a read-only uint8 array with `PAD` zero bytes after them.
 
-        Releases the GIL. Raises KolumnError where the file has fewer bytes than it had when it was found.
+        Releases the GIL. Raises KolumnError if the file has fewer bytes than it had when it was found.
         """
         size = end - start
         buffer, view = take(size + PAD)
@@ -171,7 +171,7 @@ class SegmentFile:
         return np.frombuffer(buffer, np.uint8)
 
     def _read_remote(self, view: Any, start: int, end: int) -> int:
-        """The same over a network: small reads, as those of headers are, come out of larger ones."""
+        """Read over a network: small reads, like those of headers, are served from larger ones."""
         assert self._remote is not None
         first, data = self._ahead
         if not first <= start <= end <= first + len(data):

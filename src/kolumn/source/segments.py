@@ -1,4 +1,4 @@
-"""Where segments are: files, directories, globs, URLs and lists become `Segment`s. Knows names, not formats.
+"""Finds segments: files, directories, globs, URLs and lists become `Segment`s. This module handles names, not formats.
 
     <log directory>/<topic>-<partition>/<20-digit base offset>.log
 
@@ -26,7 +26,7 @@ SWAP = ".log.swap"
 CLEANED = ".log.cleaned"
 INDEXES = (".index", ".timeindex")
 SIDE_FILES = (*INDEXES, ".txnindex", ".snapshot")
-"""Suffixes of the files that lie beside a log and share its name."""
+"""Suffixes of the files that are next to a log and share its name."""
 
 _LOOKED_AT = 100
 """Directories on each level that are searched for segments to name in an error message."""
@@ -43,24 +43,24 @@ class Segment:
     ----------
     path : str
     topic, partition
-        From the directory's name, split at the last dash; None where it is not ``topic-partition``.
+        From the directory's name, split at the last dash; None if it is not ``topic-partition``.
     base_offset : int, optional
-        From the file's name, where it has Kafka's 20 digits.
+        From the file's name, if it has Kafka's 20 digits.
     size : int
         Bytes, when it was found. A segment is never read past that.
     format : str
         The format that the caller named; carried along, not used here.
     following : int, optional
-        Base offset of the next segment of its directory: then this one is rolled, and nothing is appended to it any more. None for
-        the last one, the active segment, and where names tell no offsets.
+        Base offset of the next segment of its directory. If it is set, this segment is rolled, and nothing is appended to it any
+        more. None for the last one, the active segment, and if names contain no offsets.
     preceding : int, optional
-        Base offset of the one before it.
+        Base offset of the segment before it.
     orphans : tuple of str
         Index files without a log, of segments that would lie between this one and the next (of the first segment: or before it).
     twin : str, optional
         Another segment of its directory that has some of the same offsets.
     identity : Identity, optional
-        Which file it was when it was found: `kolumn.source.segment_file` reads no other.
+        Identity of the file when it was found: `kolumn.source.segment_file` reads no other file.
     """
 
     path: str
@@ -77,12 +77,12 @@ class Segment:
 
     @property
     def state(self) -> str:
-        """One of "rolled", "active", and "unknown" where its name tells no base offset."""
+        """One of "rolled", "active", and "unknown" if its name contains no base offset."""
         return "unknown" if self.base_offset is None else "active" if self.following is None else "rolled"
 
     @property
     def is_swap(self) -> bool:
-        """Whether this replaces other segments of its directory."""
+        """Whether this file replaces other segments of its directory."""
         return self.path.endswith(SWAP)
 
 
@@ -90,10 +90,10 @@ class Segment:
 class Range:
     """Bytes [start, end) of a segment, cut at entries. Tasks get ranges, not the bytes themselves.
 
-    ``floor`` is the last offset before ``start``, -1 if there is none: after damage it tells entries from their look-alikes.
-    ``transactions`` is what `kolumn.transactions.states` needs, if the outcome of transactions matters. Where a log is read from several
-    copies, ``first`` and ``behind`` bound the offsets of the range that count (first <= offset < behind, None for no bound; if they are
-    equal, the range is read for its damage alone), and ``fault`` is an error that takes the place of the whole range.
+    ``floor`` is the last offset before ``start``, -1 if there is none: after damage it helps to recognise entries. ``transactions``
+    are the transactions of the log, if their outcome is needed. If a log is read from several copies, ``first`` and ``behind`` limit
+    the offsets of the range that are read (first <= offset < behind, None for no bound; if they are equal, the range is read only to
+    report its damage), and ``fault`` is an error that replaces the whole range.
     """
 
     segment: Segment
@@ -107,21 +107,21 @@ class Range:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether not all offsets in it count."""
+        """Whether only some of its offsets are read."""
         return self.first is not None or self.behind is not None
 
     @property
     def is_lost(self) -> bool:
-        """Whether no offset in it counts."""
+        """Whether none of its offsets is read."""
         return self.first is not None and self.first == self.behind
 
     def counts(self, base: Int64s, last: Int64s) -> Any:
-        """Whether entries with these base and last offsets can have records that count; takes numbers and arrays."""
+        """Whether entries with these base and last offsets can have records that are read; takes numbers and arrays."""
         return (last >= (-1 if self.first is None else self.first)) & (base < (2**63 - 1 if self.behind is None else self.behind))
 
     @classmethod
     def whole(cls, segment: Segment) -> "Range":
-        """All of a segment."""
+        """The range of a whole segment."""
         return cls(segment, 0, segment.size, (segment.base_offset or 0) - 1)
 
 
@@ -134,12 +134,12 @@ def find_segments(source: Any, topic: str | None = None, partition: int | None =
         A segment file of any name, a topic-partition directory, a log directory of many, or a glob of such; on this machine or at a
         URL, which may be a bucket's prefix.
     topic, partition
-        In place of what directory names say.
+        Topic and partition, instead of those in directory names.
 
     Raises
     ------
     ArgumentError
-        Nothing is there, or no segment is in it.
+        The source does not exist, or contains no segment.
     """
     segments: list[Segment] = []
     places = Places()
@@ -154,7 +154,7 @@ def find_segments(source: Any, topic: str | None = None, partition: int | None =
 
 
 def _as_it_is(segment: Segment) -> Segment:
-    """A segment that may be written to right now, its size, identity and tail taken at one moment."""
+    """A segment that may be being written, with size, identity and tail taken at the same moment."""
     if segment.following is not None or storage.is_url(segment.path):
         return segment
     now = storage.growing(segment.path)
@@ -162,13 +162,13 @@ def _as_it_is(segment: Segment) -> Segment:
 
 
 class Places:
-    """Segments that were named one by one, with what their directories tell; each directory is listed once."""
+    """Adds information from their directories to segments that were named one by one; each directory is listed once."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, Segment]] = {}
 
     def of(self, segment: Segment) -> Segment:
-        """The segment, with what its neighbours tell about it."""
+        """The segment, with the attributes that depend on its neighbours."""
         if segment.base_offset is None or not segment.path.endswith((LOG, SWAP)):
             return segment
         folder = storage.parent(segment.path)
@@ -182,7 +182,7 @@ def _neighbours(folder: str) -> dict[str, Segment]:
     try:
         return {storage.base_name(one.path): one for one in _segments_here(storage.listing(folder))}
     except KolumnError:
-        # The file itself may be readable all the same.
+        # The file itself may still be readable.
         return {}
 
 
@@ -200,7 +200,7 @@ def _names(source: Any) -> list[str]:
 
 
 def _unique(segments: list[Segment]) -> list[Segment]:
-    """Each file once, by whatever links or relative paths it is named twice; under another topic's name it is that topic's."""
+    """Each file once, even if it is named by several links or relative paths; if the topic differs, each topic keeps it."""
     folders: dict[str, str] = {}
     found: dict[tuple[str | None, int | None, str], Segment] = {}
     for segment in segments:
@@ -232,7 +232,7 @@ def _find(name: str, places: Places) -> list[Segment]:
 
 
 def _checked(file: Entry) -> Entry:
-    """A file that the caller names."""
+    """Check a file that the caller names."""
     if not file.is_regular or (not file.size and not storage.is_url(file.name) and not storage.holds_nothing(file.name)):
         raise ArgumentError(
             f"{file.name}: not a regular file: a device, a socket, a pipe, or a file that the system makes up has no size or positions. "
@@ -242,7 +242,7 @@ def _checked(file: Entry) -> Entry:
 
 
 def _further_down(folder: str) -> str:
-    """Which glob to name, where segments lie a few levels deeper than a source's name reaches."""
+    """Hint for an error message: a glob that matches segments on deeper levels; empty if there are none."""
     names, pattern = [folder], folder
     for _ in range(3):
         pattern = storage.within(pattern, "*")
@@ -253,14 +253,14 @@ def _further_down(folder: str) -> str:
 
 
 def _matched(found: Entry, places: Places) -> list[Segment]:
-    """A glob often catches index files and checkpoints too: only directories and segments count."""
+    """Segments for a glob's match. A glob often matches index files and checkpoints too, so only directories and segments are used."""
     if found.is_folder:
         return _in_directory(found.name)
     return [_as_it_is(places.of(_segment(found)))] if found.is_regular and found.name.endswith((LOG, SWAP, ".checkpoint")) else []
 
 
 def _in_directory(folder: str, above: tuple[Any, ...] = ()) -> list[Segment]:
-    """Segments of a folder and of those in it. ``above`` are the folders on the way here: a link may lead back to one of them."""
+    """Segments of a folder and of its subfolders. ``above`` are the parent folders so far: a link may lead back to one of them."""
     real = storage.real_folder(folder)
     if real is not None and real in above:
         return []
@@ -280,7 +280,7 @@ def _segments_here(entries: list[Entry]) -> list[Segment]:
 
 
 def _orphans(files: list[Entry]) -> list[str]:
-    """Index files that are not empty and have no log beside them, not even one that is being deleted."""
+    """Index files that are not empty and have no log next to them, not even one that is being deleted."""
     suffixes = (LOG, SWAP, CLEANED, f"{LOG}.deleted")
     logs = {storage.base_name(file.name).partition(".")[0] for file in files if file.name.endswith(suffixes)}
     names = [file.name for file in files if file.size and file.name.endswith(INDEXES)]
@@ -288,7 +288,7 @@ def _orphans(files: list[Entry]) -> list[str]:
 
 
 def with_neighbours(segments: list[Segment], orphans: Iterable[str] = ()) -> list[Segment]:
-    """Segments of one log, each with what its neighbours tell of it; ``orphans`` are index files whose log is not there."""
+    """Segments of one log, with the attributes that depend on their neighbours; ``orphans`` are index files without a log."""
     bases = sorted({one.base_offset for one in segments if one.base_offset is not None})
     after = dict(pairwise(bases))
     before = {following: base for base, following in after.items()}
@@ -305,7 +305,7 @@ def with_neighbours(segments: list[Segment], orphans: Iterable[str] = ()) -> lis
 
 
 def _live(segments: list[Segment], files: list[Entry]) -> list[Segment]:
-    """Without swap files at or above the lowest ``.cleaned`` one: Kafka deletes those on start-up, their round was not finished."""
+    """Segments without swap files at or above the lowest ``.cleaned`` one: Kafka deletes those on start-up (unfinished round)."""
     cleaned = [offset for file in files if file.name.endswith(CLEANED) and (offset := _base_offset(file.name)) is not None]
     lowest = min(cleaned, default=None)
     live = [s for s in segments if not (s.is_swap and lowest is not None and s.base_offset is not None and s.base_offset >= lowest)]
@@ -324,11 +324,11 @@ def _topic_partition(name: str) -> tuple[str, int]:
 
 
 def is_partition_folder(name: str) -> bool:
-    """Whether the last part of a name is one that a topic-partition's folder has."""
+    """Whether the last part of a name is a valid name of a topic-partition's folder."""
     return _PARTITION.fullmatch(storage.base_name(name)) is not None
 
 
 def _base_offset(name: str) -> int | None:
-    """From Kafka's segment names alone: a snapshot's name says where it ends."""
+    """Base offset from a name of a segment; None for other files: the offset in a snapshot's name is its end."""
     digits, _, suffix = storage.base_name(name).partition(".")
     return int(digits) if suffix.startswith("log") and _BASE_OFFSET.fullmatch(digits) else None

@@ -1,4 +1,4 @@
-"""What a broker writes beside a segment about transactions and about the topic. Hints: an invalid file counts as missing.
+"""Files of a broker next to a segment, about transactions and about the topic. They are hints: an invalid file is treated as missing.
 
 .txnindex   version i16 = 0 | producer id i64 | first offset i64 | last offset i64 (of the ABORT marker) | last stable offset i64
             one entry of 34 bytes for each aborted transaction whose marker is in the segment (``AbortedTxn``)

@@ -1,7 +1,7 @@
-"""Files by name: on this machine, or at a URL on a file system that pyarrow or fsspec knows (s3://, gs://, hdfs://, memory://, …).
+"""Files by name: on this machine, or at a URL on a file system that pyarrow or fsspec supports (s3://, gs://, hdfs://, memory://, …).
 
-Names are strings with ``/`` between folders, and a URL stays one: what is found below ``s3://bucket/data`` is called
-``s3://bucket/data/…``. Nothing here knows what is in a file.
+Names are strings with ``/`` between folders, and a URL stays a URL: files found below ``s3://bucket/data`` have names
+``s3://bucket/data/…``. Nothing here depends on the contents of a file.
 """
 
 import glob
@@ -23,7 +23,7 @@ from kolumn.source import identity
 Identity = identity.Identity
 _COPIED = 8 << 20
 _ONE_CALL = 100
-"""Names that the system returns in one call, at least."""
+"""Minimum number of names that the system returns in one call."""
 _LISTINGS = 20
 _TICK = 1_000_000_000
 """ns: longer than the resolution of a file system's times; some have whole seconds."""
@@ -41,7 +41,7 @@ class Entry:
     is_regular: bool = True
     """Whether it is a regular file, not a device, socket or FIFO."""
     identity: Identity | None = field(default=None, compare=False)
-    """Of a file, to find out later whether it still is the same one."""
+    """Identity of a file, to detect later whether it is still the same file."""
 
 
 def is_url(name: str) -> bool:
@@ -55,7 +55,7 @@ def plain(name: str) -> str:
 
 
 def parent(name: str) -> str:
-    """Name of the folder that something is in."""
+    """Name of the parent folder."""
     return name.rpartition("/")[0] if is_url(name) else os.path.dirname(name)
 
 
@@ -70,22 +70,22 @@ def beside(name: str, other: str) -> str:
 
 
 def within(folder: str, *names: str) -> str:
-    """Name of something in a folder."""
+    """Name of a file or folder inside a folder."""
     return "/".join((folder, *names)) if is_url(folder) else os.path.join(folder, *names)
 
 
 def shown(name: str) -> str:
-    """A name as text: bytes that are not UTF-8, which Python holds as surrogates, as ``\\xff``. Arrow and terminals take no others."""
+    """A name as valid text for Arrow and terminals: bytes that are not UTF-8, surrogates in Python, are shown as ``\\xff``."""
     return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def logs_last(name: str) -> tuple[bool, str]:
-    """Sorts the files of segments in the order in which they may appear: an index without its log is not a segment."""
+    """Sort key for files of segments, in the order in which they may appear: logs last, since an index without its log is ignored."""
     return name.endswith(".log"), name
 
 
 def with_suffix(name: str, suffix: str) -> str:
-    """Name of the file that differs in its last suffix."""
+    """The name with another last suffix."""
     return beside(name, base_name(name).rpartition(".")[0] + suffix)
 
 
@@ -127,7 +127,7 @@ def _entry(info: fs.FileInfo, system: fs.FileSystem, root: str, top: str, detail
 
 
 def _here(name: str) -> str | None:
-    """Path of one of this machine's files, None for other names."""
+    """Path of a file of this machine; None for other names."""
     if not is_url(name):
         return name
     return name.removeprefix("local://") if name.startswith("local:///") else None
@@ -141,12 +141,12 @@ def _stat(path: str) -> os.stat_result | None:
 
 
 def fsspec_of(system: fs.FileSystem) -> Any:
-    """The file system of fsspec that pyarrow calls, None if pyarrow uses its own."""
+    """The fsspec file system that pyarrow calls; None if pyarrow uses its own."""
     return getattr(getattr(system, "handler", None), "fs", None)
 
 
 def _details(system: fs.FileSystem, path: str, folder: bool) -> dict[str, dict[str, Any]]:
-    """What fsspec knows of a file, or of all files in a folder, beyond what pyarrow passes on; by their paths."""
+    """Properties from fsspec that pyarrow does not pass on, for a file or all files in a folder, by path."""
     inner = fsspec_of(system)
     if inner is None:
         return {}
@@ -158,7 +158,7 @@ def _details(system: fs.FileSystem, path: str, folder: bool) -> dict[str, dict[s
 
 
 def look(name: str) -> Entry | None:
-    """What has this name; None if nothing has."""
+    """The file or folder of this name; None if there is none."""
     try:
         if not is_url(name):
             found = os.stat(name)
@@ -180,7 +180,7 @@ def listing(folder: str) -> list[Entry]:
     """Files and folders in a folder, sorted by name."""
     try:
         if not is_url(folder):
-            # Neither is a link to nothing, a device, a socket or a FIFO.
+            # This leaves out broken links, devices, sockets and FIFOs.
             return sorted((_scanned(one) for one in _scan(folder) if one.is_file() or one.is_dir()), key=_name)
         system, path, root, top = _at(folder)
         infos = system.get_file_info(fs.FileSelector(path))
@@ -191,9 +191,9 @@ def listing(folder: str) -> list[Entry]:
 
 
 def _scan(folder: str) -> list["os.DirEntry[str]"]:
-    """What is in a folder of this machine at one moment.
+    """The contents of a folder of this machine at one moment.
 
-    The system lists a large folder in several calls, and misses a file that gets another name between two of them, as at the end of a
+    The system lists a large folder in several calls, and misses a file that is renamed between two of them, as at the end of a
     broker's compaction. The folder's time shows that, unless it changed in the same tick of the clock: then two listings have to agree.
     """
     before: set[str] | None = None
@@ -222,7 +222,7 @@ def _name(entry: Entry) -> str:
 
 
 def matches(pattern: str) -> list[Entry]:
-    """What a glob's pattern matches, sorted by name; ``*`` stays within a folder."""
+    """Files and folders that match a glob, sorted by name; ``*`` matches within one folder."""
     if not is_url(pattern):
         return [one for name in sorted(glob.glob(pattern)) if (one := look(name)) is not None]
     match = _URL.match(pattern)
@@ -237,7 +237,7 @@ def matches(pattern: str) -> list[Entry]:
 
 
 def read_bytes(name: str) -> bytes | None:
-    """All of a small file; None where it is missing or can't be read."""
+    """All bytes of a small file; None if it is missing or cannot be read."""
     try:
         if not is_url(name):
             with open(name, "rb") as file:
@@ -261,7 +261,7 @@ def modified_ms(name: str) -> int:
 
 
 def current(name: str) -> Identity | None:
-    """Which file has this name now; None if no file has."""
+    """Identity of the file that has this name now; None if there is no file."""
     if is_url(name):
         system, path, _, _ = _at(name)
         if (inner := fsspec_of(system)) is not None:
@@ -271,19 +271,19 @@ def current(name: str) -> Identity | None:
 
 
 def growing(path: str) -> Identity | None:
-    """Identity of a file of this machine to which something may be appended; None where it can't be opened."""
+    """Identity of a file of this machine that may grow; None if it cannot be opened."""
     return identity.of_growing(path)
 
 
 def real_folder(name: str) -> tuple[int, int] | None:
-    """What tells a folder of this machine from others, by whatever links it is reached; None at a URL."""
+    """Device and inode of a folder of this machine, which are the same for all links to it; None at a URL."""
     path = _here(name)
     found = None if path is None else _stat(path or ".")
     return None if found is None else (found.st_dev, found.st_ino)
 
 
 def holds_nothing(name: str) -> bool:
-    """Whether a file of this machine whose size is 0 is empty: files of ``/proc`` have size 0 and yet bytes, or can't be read at all."""
+    """Whether a file of this machine with size 0 is really empty: files in ``/proc`` have size 0, but may have bytes or be unreadable."""
     try:
         with open(name, "rb", buffering=0) as file:
             return not file.read(1) or os.fstat(file.fileno()).st_size > 0
@@ -294,7 +294,7 @@ def holds_nothing(name: str) -> bool:
 
 
 def open_input(url: str) -> Any:
-    """A file at a URL for reading at any place, a ``pyarrow.NativeFile``."""
+    """Open a file at a URL for random access; a ``pyarrow.NativeFile``."""
     try:
         system, path, _, _ = _at(url)
         return system.open_input_file(path)
@@ -303,7 +303,7 @@ def open_input(url: str) -> Any:
 
 
 def make_folder(name: str) -> None:
-    """Make a folder, and those that it is in."""
+    """Make a folder and its parents."""
     try:
         if not is_url(name):
             os.makedirs(name or ".", exist_ok=True)
@@ -315,7 +315,7 @@ def make_folder(name: str) -> None:
 
 
 def send(path: str, url: str) -> None:
-    """Copy a file of this machine to a URL. If it could not be sent whole, its beginning may be there."""
+    """Copy a file of this machine to a URL. If that fails, an incomplete file may be left there."""
     make_folder(parent(url))
     system, target, _, _ = _at(url)
     try:
@@ -326,7 +326,7 @@ def send(path: str, url: str) -> None:
 
 
 def move(name: str, place: str) -> None:
-    """Give a file another name on its file system, in a folder that is there, or a folder of this machine; object stores copy."""
+    """Rename a file within its file system, in an existing folder, or rename a folder of this machine; object stores copy."""
     try:
         if not is_url(name):
             os.rename(name, place)
@@ -338,7 +338,7 @@ def move(name: str, place: str) -> None:
 
 
 def remove(url: str) -> None:
-    """Remove a file at a URL, or a folder with all that is in it; fine where nothing is there."""
+    """Remove a file at a URL, or a folder with its contents; no error if it does not exist."""
     entry = look(url)
     if entry is None:
         return
@@ -355,7 +355,7 @@ def remove(url: str) -> None:
 
 
 def put(url: str, data: bytes) -> None:
-    """Write a small file at a URL: whole, or not at all under this name, even if the writer is killed."""
+    """Write a small file at a URL; under this name it is complete or does not exist, even if the writer is killed."""
     draft = f"{url}.partial"
     make_folder(parent(url))
     system, path, _, _ = _at(draft)
@@ -373,7 +373,7 @@ def file_system(name: str) -> tuple[fs.FileSystem, str]:
 
 
 def forget(system: fs.FileSystem) -> None:
-    """Forget what is cached of a file system: another process may have changed it since."""
+    """Clear the cache of a file system, since another process may have changed it."""
     if (inner := fsspec_of(system)) is not None:
         inner.invalidate_cache()
 

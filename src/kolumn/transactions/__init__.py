@@ -1,1 +1,1 @@
-"""What became of transactions, and the rows that a reader of committed records keeps."""
+"""Outcomes of transactions, and the rows that a reader of committed records keeps."""

@@ -1,4 +1,4 @@
-"""What became of transactions, and rows by it: ``isolation_level="read_committed"`` and the column ``transaction``.
+"""Outcomes of transactions, for ``isolation_level="read_committed"`` and the column ``transaction``.
 
 A consumer that reads committed records leaves out the batches of aborted transactions and everything from the last stable
 offset on, the first offset of the earliest transaction that is still open (``Fetcher``, KIP-98).
@@ -32,7 +32,7 @@ class Transactions:
     aborted : tuple of (int, int, int)
         Producer id, first offset, offset of the ABORT marker.
     open : tuple of (int, int)
-        Producer id and first offset of what had no marker at the end of the log.
+        Producer id and first offset of transactions without a marker at the end of the log.
     """
 
     aborted: tuple[tuple[int, int, int], ...] = ()
@@ -40,7 +40,7 @@ class Transactions:
 
     @property
     def last_stable_offset(self) -> int | None:
-        """Where a committed reader has to stop; None at the end of the log."""
+        """Offset at which a committed reader has to stop; None if no transaction is open."""
         return min((first for _, first in self.open), default=None)
 
     @cached_property
@@ -69,7 +69,7 @@ class Transactions:
 
 
 def states_of(transactions: Transactions, entries: Entries) -> Any:
-    """State of each batch, an index into `STATES`: all records of a batch are of one transaction, but in a `kip98_draft` set.
+    """State of each batch, an index into `STATES`: all records of a batch are of one transaction, except in a `kip98_draft` set.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def matter(options: Options) -> bool:
 
 
 def to_decode(options: Options, transactions: Transactions | None) -> Options:
-    """Options by which everything is decoded that `settle` needs for what ``options`` ask for."""
+    """Options for decoding all records and columns that `settle` needs to return what ``options`` request."""
     if transactions is None:
         return options
     columns = [name for name in options.columns if name != COLUMN]
@@ -93,7 +93,7 @@ def to_decode(options: Options, transactions: Transactions | None) -> Options:
 
 
 def end_of(options: Options, transactions: Transactions) -> int | None:
-    """Where the options let a reader stop: a committed one at the last stable offset."""
+    """Offset at which a reader stops: with read_committed, at the last stable offset at the latest."""
     end, stable = options.end_offset, transactions.last_stable_offset
     if options.isolation_level == "read_committed" and stable is not None:
         end = stable if end is None else min(end, stable)
@@ -101,7 +101,7 @@ def end_of(options: Options, transactions: Transactions) -> int | None:
 
 
 def settle(batch: pa.RecordBatch, options: Options, transactions: Transactions | None) -> pa.RecordBatch:
-    """The columns that ``options`` ask for, of a batch decoded as `to_decode` says, without aborted records where they say so."""
+    """The requested columns of a batch that was decoded with `to_decode`, without aborted records if ``options`` exclude them."""
     if transactions is None:
         return batch
     producer, offset = (batch.column(name).to_numpy() for name in ("producerId", "offset"))

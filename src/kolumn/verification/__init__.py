@@ -1,1 +1,1 @@
-"""What `kolumn.verify` returns."""
+"""The result of `kolumn.verify`."""

@@ -1,4 +1,4 @@
-"""What `kolumn.verify` found."""
+"""Report of `kolumn.verify`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ class Report:
     remarks : pa.Table
         Facts that are not damage, such as absent offsets; columns of `schema.REMARK_SCHEMA`, kinds `remarks.Kind`.
     batches, records, bytes : int
-        Intact entries, their records (control records too), and bytes looked at.
+        Number of intact entries, of their records (including control records), and of bytes that were checked.
     inflated_by_cpu : int
-        Payloads that the CPU decompressed for a GPU: those that nvCOMP can't take, or must not.
+        Payloads that the CPU decompressed for a GPU, since nvCOMP cannot decompress them, or must not.
     """
 
     damage: pa.Table
@@ -53,7 +53,7 @@ def damage_table(pieces: Iterable[Damage]) -> pa.Table:
 
 
 def make_report(found: list[tuple[Segment, Tally]], remarks: list[pa.Table]) -> Report:
-    """Report of what was found in each segment, and of the remarks."""
+    """Build the report from the tally of each segment and the remarks."""
     names = SEGMENT_SCHEMA.names
     rows = [(shown(s.path), s.size, t.valid_bytes, t.batches, t.records, t.tail, t.tail_bytes, s.state) for s, t in found]
     return Report(
