@@ -12,7 +12,7 @@ _BASE_OFFSET, _LAST_OFFSET, _LAYOUT = table.BASE_OFFSET, table.LAST_OFFSET, tabl
 
 
 @compiled
-def index(rows: Table, payload: Int64s, size: Int64s, format: int, check_crcs: bool, records: Int64s, base: Int64s) -> None:
+def count_records(rows: Table, payload: Int64s, size: Int64s, format: int, check_crcs: bool, records: Int64s, base: Int64s) -> None:
     """Count the records of each batch without a code; batches whose count can't be true get one.
 
     Parameters
@@ -64,7 +64,7 @@ def index(rows: Table, payload: Int64s, size: Int64s, format: int, check_crcs: b
 
 @compiled
 def count_headers(rows: Table, payload: Int64s, size: Int64s, records: Int64s) -> int:
-    """Upper bound of the record headers in the batches that `index` let through (messages have no headers)."""
+    """Upper bound of the record headers in the batches that `count_records` let through (messages have no headers)."""
     total = 0
     for b in range(rows.shape[0]):
         if rows[b, _CODE] == _OK and layouts.holds_records(rows[b, _LAYOUT]):

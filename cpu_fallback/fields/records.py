@@ -42,7 +42,7 @@ def fields(
     Parameters
     ----------
     rows, payload, size, base, records
-        As `count.index` takes and leaves them; ``records`` becomes the number of rows written for each batch.
+        As `count_records` takes and leaves them; ``records`` becomes the number of rows written for each batch.
     buffer, origin : int64 arrays of n
         For views: number of the buffer that holds the payload, and the payload's position in it.
     to : Target

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Bytes, Int64s
 from kolumn.cpu_fallback.columns.columns import Columns
-from kolumn.cpu_fallback.count import count_headers, index
+from kolumn.cpu_fallback.count import count_headers, count_records
 from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW
 from kolumn.cpu_fallback.fields.records import fields
 from kolumn.cpu_fallback.fields.target import KEY, POSITIONS, ROWS, VALUE
@@ -108,27 +108,22 @@ def decode_run(source: Bytes, origin: int, entries: Entries, options: Options, n
     share : Share
         How much may be decompressed. Later entries are left as they are, and `Run.records` is shorter than ``entries``.
     """
-    n = len(entries)
-    start, size, codec = (np.empty(n, np.int64) for _ in range(3))
-    locate(source.ctypes.data, origin, entries.array, start, size, codec)
-    payload = source.ctypes.data + start - origin
-    buffer, at_origin = np.zeros(n, np.int64), start - origin
-    sources = [pa.py_buffer(source)]
-    found: dict[int, str] = {}
-    arena = source
+    payloads, codec = _located(source, origin, entries)
+    sources, arena, found = [pa.py_buffer(source)], source, dict[int, str]()
     if codec.any():
-        arena, n = _inflate(source, entries, start - origin, size, codec, payload, buffer, at_origin, options, found, share)
+        payloads, arena, found = _decompressed(source, entries, payloads, codec, options, share)
         sources.append(pa.py_buffer(arena))
-        entries, payload, size, buffer, at_origin = entries[:n], payload[:n], size[:n], buffer[:n], at_origin[:n]
+        entries = entries[: len(payloads.size)]
+    n = len(entries)
     records, base = np.empty(n, np.int64), np.empty(n, np.int64)
     good = entries.is_intact
     format = layouts.FORMAT_NAMES.index(options.format)
-    index(entries.array, payload, size, format, options.check_crcs, records, base)
+    count_records(entries.array, payloads.address, payloads.size, format, options.check_crcs, records, base)
     mode = VIEW if options.binary == "view" else COPY
     want_headers = "headers" in options.columns
-    headers = count_headers(entries.array, payload, size, records) if want_headers else 0
+    headers = count_headers(entries.array, payloads.address, payloads.size, records) if want_headers else 0
     keys, values = modes(options, mode, need_key)
-    payload_bytes = int(size[good].sum())
+    payload_bytes = int(payloads.size[good].sum())
     drafts = not layouts.FORMATS[format].as_shipped
     try:
         columns = Columns.of(int(records.sum()), payload_bytes, payload_bytes, headers, keys, values, want_headers, drafts)
@@ -139,10 +134,13 @@ def decode_run(source: Bytes, origin: int, entries: Entries, options: Options, n
         entries.code[0], found[0] = Code.TOO_LARGE, f"{records[0]} records of {payload_bytes} bytes, for which there is no memory"
         records[0], columns = 0, Columns.of(0, 0, 0, 0, keys, values, want_headers, drafts)
     at = np.zeros(POSITIONS, np.int64)
-    fields(entries.array, payload, size, base, buffer, at_origin, records, columns.target, at, headers, options.errors == "raise")
+    fields(
+        entries.array, payloads.address, payloads.size, base, payloads.buffer, payloads.start, records,
+        columns.target, at, headers, options.errors == "raise",
+    )  # fmt: skip
     for b in np.flatnonzero(good & ~entries.is_intact):
-        records_of = arena if buffer[b] else source
-        found[int(b)] = record_found(entries[b], records_of[at_origin[b] : at_origin[b] + size[b]])
+        start, held = int(payloads.start[b]), arena if payloads.buffer[b] else source
+        found[int(b)] = record_found(entries[b], held[start : start + int(payloads.size[b])])
     return Run(columns, at, records, sources, found)
 
 
@@ -153,35 +151,49 @@ def modes(options: Options, mode: int, need_key: bool) -> tuple[int, int]:
     return keys, mode if "value" in names else COPY if "tombstone" in names else SKIP
 
 
-def _inflate(
-    source: Bytes,
-    entries: Entries,
-    start: Int64s,
-    size: Int64s,
-    codec: Int64s,
-    payload: Int64s,
-    buffer: Int64s,
-    at_origin: Int64s,
-    options: Options,
-    found: dict[int, str],
-    share: Share,
-) -> tuple[Any, int]:
-    """Decompress payloads that have a codec, and point ``payload``, ``size``, ``buffer`` and ``at_origin`` at the result.
+class _Payloads(NamedTuple):
+    """Where the records of each entry are in memory; int64 arrays.
 
-    Returns the memory with the result, and how many of the entries are done.
+    Attributes
+    ----------
+    address, size : int64 arrays
+    buffer, start : int64 arrays
+        0 for the segment's bytes and 1 for decompressed ones, and the position in them.
     """
-    packed = np.flatnonzero(codec)
+
+    address: Int64s
+    size: Int64s
+    buffer: Int64s
+    start: Int64s
+
+
+def _located(source: Bytes, origin: int, entries: Entries) -> tuple[_Payloads, Int64s]:
+    """The payloads as they are in the segment, and the codec of each."""
+    start, size, codec = (np.empty(len(entries), np.int64) for _ in range(3))
+    locate(source.ctypes.data, origin, entries.array, start, size, codec)
+    return _Payloads(source.ctypes.data + start - origin, size, np.zeros(len(entries), np.int64), start - origin), codec
+
+
+def _decompressed(
+    source: Bytes, entries: Entries, packed: _Payloads, codec: Int64s, options: Options, share: Share
+) -> tuple[_Payloads, Bytes, dict[int, str]]:
+    """Decompress payloads that have a codec; damaged entries get a code.
+
+    Returns the payloads of as many entries as ``share`` has room for, the memory of the decompressed ones, and what is wrong with which
+    entry.
+    """
+    some, found = np.flatnonzero(codec), dict[int, str]()
     result = inflate(
-        source, start[packed], size[packed], codec[packed], entries.magic[packed], options.max_batch_bytes, options.max_ratio, share
+        source, packed.start[some], packed.size[some], codec[some], entries.magic[some], options.max_batch_bytes, options.max_ratio, share
     )
-    n = len(entries) if result.done == len(packed) else int(packed[result.done])
-    packed = packed[: result.done]
-    payload[packed] = result.arena.ctypes.data + result.start[: result.done]
-    size[packed] = result.size[: result.done]
-    buffer[packed], at_origin[packed] = 1, result.start[: result.done]
-    for i in np.flatnonzero(result.code):
-        row = int(packed[i])
-        entries.code[row], entries.where[row] = result.code[i], result.where[i] - start[row]
-        found[row] = result.found[int(i)]
-        size[row] = 0
-    return result.arena, n
+    n = len(entries) if result.done == len(some) else int(some[result.done])
+    some = some[: result.done]
+    plain = _Payloads(*(column[:n].copy() for column in packed))
+    plain.address[some], plain.size[some] = result.arena.ctypes.data + result.start[: result.done], result.size[: result.done]
+    plain.buffer[some], plain.start[some] = 1, result.start[: result.done]
+    for i in np.flatnonzero(result.code[: result.done]).tolist():
+        b = int(some[i])
+        entries.code[b], entries.where[b] = result.code[i], result.where[i] - packed.start[b]
+        found[b] = result.found[i]
+        plain.size[b] = 0
+    return plain, result.arena, found
