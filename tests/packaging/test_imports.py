@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.corpus import cases
 from kit.source_tree import LINKED, imports, modules
 
 CUDA = {"cudf", "cupy", "cuda", "kvikio", "nvcomp", "nvidia", "pylibcudf", "rmm"}
@@ -120,6 +121,17 @@ def test_loading_the_decoder_does_not_load_pandas() -> None:
     """It takes as long as all the rest; PyArrow imports it, where it is installed, for the first array of strings."""
     program = "import sys, kolumn; kolumn.read; kolumn.write; kolumn.verify; sys.exit('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_reading_does_not_load_pandas() -> None:
+    """Nor do arrays of strings, numbers and flags: PyArrow would import it for the first one that is made from Python objects."""
+    directory = next(case.directory for case in cases() if case.segments)
+    program = (
+        "import sys, kolumn; from kit.outcome import COLUMNS; source = sys.argv[1];"
+        "kolumn.read(source, columns=COLUMNS, include_control=True); list(kolumn.scan(source)); list(kolumn.batches(source));"
+        "sys.exit('pandas' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(directory)], check=False).returncode == 0
 
 
 def test_what_is_public_is_listed() -> None:

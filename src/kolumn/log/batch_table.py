@@ -3,9 +3,9 @@
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 
+from kolumn.arrow.arrays import constant, flags, numbers, strings
 from kolumn.codecs.known import NAMES
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.damage.findings import Trouble, damage_of_fault
@@ -125,14 +125,14 @@ def _until_trouble(file: SegmentFile, one: Range, options: Options, tally: Tally
 
 def _arrow(entries: Entries, path: str, checked: bool) -> pa.Table:
     arrays = {name: _column(entries, column, BATCH_SCHEMA.field(name).type) for name, column in _COLUMNS.items()}
-    arrays["segment"] = pa.repeat(pa.scalar(shown(path)), len(entries))
-    codec = pa.DictionaryArray.from_arrays(pa.array(entries.codec, pa.int8(), mask=entries.codec >= len(NAMES)), list(NAMES))
+    arrays["segment"] = constant(shown(path), pa.string(), len(entries))
+    codec = pa.DictionaryArray.from_arrays(numbers(entries.codec, pa.int8(), entries.codec >= len(NAMES)), strings(NAMES))
     arrays["codec"] = codec.cast(pa.string())
-    arrays["crcValid"] = pa.array(entries.is_intact) if checked else pa.nulls(len(entries), pa.bool_())
-    arrays["deleteHorizonMs"] = pa.array(entries.base_timestamp, mask=entries.delete_horizon == 0)
+    arrays["crcValid"] = flags(entries.is_intact) if checked else pa.nulls(len(entries), pa.bool_())
+    arrays["deleteHorizonMs"] = numbers(entries.base_timestamp, pa.int64(), entries.delete_horizon == 0)
     return pa.table([arrays[field.name] for field in BATCH_SCHEMA], schema=BATCH_SCHEMA)
 
 
 def _column(entries: Entries, column: int, kind: pa.DataType) -> pa.Array:
-    values = np.ascontiguousarray(entries.array[:, column])
-    return pa.array(values, mask=values == table.UNKNOWN).cast(kind, safe=False)
+    values = entries.array[:, column]
+    return flags(values != 0) if pa.types.is_boolean(kind) else numbers(values, kind, values == table.UNKNOWN)

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Int64s
+from kolumn.arrow.arrays import numbers
 from kolumn.decode.host.run import Run
 from kolumn.formats import layouts, v2
 from kolumn.formats.entries import Entries
@@ -74,11 +75,11 @@ class MessageFlags:
         if not self._drafts:
             return pa.nulls(self.run.rows, kind)
         values = self.run.columns.seconds[: self.run.rows]
-        return pa.array(values.astype(np.int32), kind, mask=values == -1)
+        return numbers(values, kind, values == -1)
 
     def broker_timestamp(self, timestamp: Int64s) -> pa.Array:
         """Timestamps that brokers assigned to enriched messages, in milliseconds."""
         if not self._drafts:
             return pa.nulls(self.run.rows, pa.int64())
         given = self._attributes & layouts.tagged_bit(self._layout) != 0
-        return pa.array(timestamp[: self.run.rows], pa.int64(), mask=~given)
+        return numbers(timestamp[: self.run.rows], pa.int64(), ~given)

@@ -1,13 +1,13 @@
 """The columns from the batch table, and the Arrow record batch with all columns."""
 
 from collections.abc import Callable
-from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Int64s
+from kolumn.arrow.arrays import constant, flags, numbers, strings
 from kolumn.arrow.filter import keep
 from kolumn.arrow.recycle import take
 from kolumn.codecs.known import NAMES
@@ -49,12 +49,6 @@ def record_batch(run: Run, entries: Entries, segment: Segment, options: Options)
     return batch if mask is None else keep(batch, mask)
 
 
-@cache
-def _codecs() -> pa.Array:
-    """Names of the codecs. Not made on import: pyarrow imports pandas, if it is installed, for the first array."""
-    return pa.array(NAMES, pa.string())
-
-
 class _Builder:
     def __init__(self, run: Run, entries: Entries, segment: Segment, options: Options) -> None:
         self.run, self.entries, self.segment, self.options = run, entries, segment, options
@@ -73,13 +67,13 @@ class _Builder:
             "offset": lambda: pa.Array.from_buffers(field.type, run.rows, [None, used(run.columns.offset, 8 * run.rows)], 0),
             "timestampMs": lambda: pa.Array.from_buffers(field.type, run.rows, [None, used(run.columns.timestamp, 8 * run.rows)], 0),
             "timestamp": lambda: self._microseconds(field.type),
-            "topic": lambda: _constant(None if self.segment.topic is None else shown(self.segment.topic), field.type, run.rows),
-            "partition": lambda: _constant(self.segment.partition, field.type, run.rows),
-            "segment": lambda: _constant(shown(self.segment.path), field.type, run.rows),
-            "codec": lambda: pa.DictionaryArray.from_arrays(self.repeat(self.entries.codec).astype(np.int8), _codecs()).cast(field.type),
-            "sequence": lambda: pa.array(self._sequence(), field.type),
-            "isControl": lambda: pa.array(self.messages.control),
-            "tombstone": lambda: pa.array(self.messages.tombstone),
+            "topic": lambda: constant(None if self.segment.topic is None else shown(self.segment.topic), field.type, run.rows),
+            "partition": lambda: constant(self.segment.partition, field.type, run.rows),
+            "segment": lambda: constant(shown(self.segment.path), field.type, run.rows),
+            "codec": lambda: self._codec(field.type),
+            "sequence": lambda: numbers(self._sequence(), field.type),
+            "isControl": lambda: flags(self.messages.control),
+            "tombstone": lambda: flags(self.messages.tombstone),
             "controlType": self._control_type,
             "timestampSeconds": lambda: self.messages.seconds(field.type),
             "brokerTimestampMs": lambda: self.messages.broker_timestamp(self.timestamp),
@@ -92,8 +86,15 @@ class _Builder:
 
     def _repeated(self, values: Int64s, kind: pa.DataType) -> pa.Array:
         if (values == values[0]).all():
-            return _constant(values[0].item() if kind != pa.bool_() else bool(values[0]), kind, self.run.rows)
-        return pa.array(self.repeat(values).astype(kind.to_pandas_dtype()), kind)
+            return constant(int(values[0]), kind, self.run.rows)
+        repeated = self.repeat(values)
+        return flags(repeated != 0) if pa.types.is_boolean(kind) else numbers(repeated, kind)
+
+    def _codec(self, kind: pa.DataType) -> pa.Array:
+        codecs = self.entries.codec
+        if (codecs == codecs[0]).all() and codecs[0] < len(NAMES):
+            return constant(NAMES[codecs[0]], kind, self.run.rows)
+        return pa.DictionaryArray.from_arrays(numbers(self.repeat(codecs), pa.int8()), strings(NAMES)).cast(kind)
 
     def _microseconds(self, kind: pa.DataType) -> pa.Array:
         rows = self.run.rows
@@ -117,24 +118,15 @@ class _Builder:
         return sequence.astype(np.int32)
 
     def _control_type(self) -> pa.Array:
-        names: list[str | None] = [None] * self.run.rows
         control = np.flatnonzero(self.messages.control)
         if len(control):
+            names: list[str | None] = [None] * self.run.rows
             kind = pa.binary_view() if self.run.columns.key.views is not None else pa.binary()
             keys = self.run.columns.key_array(kind, self.run.at, self.run.sources)
             for row in control.tolist():
                 names[row] = self.messages.control_type(row, keys[row].as_py())
-        return pa.array(names, pa.string())
-
-
-def _constant(value: object, kind: pa.DataType, rows: int) -> pa.Array:
-    """An array with the same value in every row: a slice of memory that all batches share."""
-    return _constants(value, kind, 1 << (rows - 1).bit_length()).slice(0, rows)
-
-
-@lru_cache(maxsize=64)
-def _constants(value: object, kind: pa.DataType, rows: int) -> pa.Array:
-    return pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
+            return pa.array(names, pa.string())
+        return pa.nulls(self.run.rows, pa.string())
 
 
 def _in_range(offset: Int64s, timestamp: Int64s, options: Options) -> Any:

@@ -1,0 +1,48 @@
+"""Arrow arrays made from buffers. `pyarrow.array` and `pyarrow.scalar` load pandas where it is installed, which takes as long as the rest.
+
+The arrays are in host memory. Only `numbers` shares the memory of its argument.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.arrays import Flags
+
+
+def numbers(values: np.ndarray[Any, Any], kind: pa.DataType, nulls: Flags | None = None) -> pa.Array:
+    """Integers as an array of a type of fixed width; those of ``nulls`` are null. Copies unless the type has the same width."""
+    held = np.ascontiguousarray(values, np.dtype(f"i{kind.bit_width // 8}"))
+    valid = None if nulls is None or not nulls.any() else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(held), [valid, pa.py_buffer(held)])
+
+
+def flags(values: Flags) -> pa.Array:
+    """Flags as an array of booleans, none of them null."""
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(np.packbits(values, bitorder="little"))])
+
+
+def strings(values: Sequence[str]) -> pa.Array:
+    """An array of strings, none of them null."""
+    encoded = [value.encode() for value in values]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+
+
+def constant(value: str | int | bool | None, kind: pa.DataType, rows: int) -> pa.Array:
+    """An array with the same value in every row: a slice of memory that all batches share."""
+    return _constants(value, kind, 1 << (rows - 1).bit_length()).slice(0, rows)
+
+
+@lru_cache(maxsize=64)
+def _constants(value: str | int | bool | None, kind: pa.DataType, rows: int) -> pa.Array:
+    if value is None:
+        return pa.nulls(rows, kind)
+    if isinstance(value, str):
+        return pa.repeat(strings([value])[0], rows).cast(kind)
+    if pa.types.is_boolean(kind):
+        return flags(np.full(rows, value))
+    return numbers(np.full(rows, value), kind)
