@@ -72,5 +72,11 @@ def test_the_last_offset_that_is_known() -> None:
     assert entries[:0].last_known_offset(-1) == -1
 
 
+def test_joined() -> None:
+    entries = some(5)
+    assert Entries.joined([entries[:2], entries[2:]]).array.tolist() == entries.array.tolist()
+    assert Entries.joined([entries]) is entries
+
+
 def test_room_for_some() -> None:
     assert Entries.room(3).array.shape == (3, table.WIDTH)

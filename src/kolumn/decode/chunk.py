@@ -63,8 +63,10 @@ def _by(backend: ChunkDecoder, file: SegmentFile, chunk: Chunk, options: Options
     result = Decoded(chunk.end, damage=chain.damage, trouble=chain.trouble, undecided=chain.undecided)
     if chain.undecided:
         return result
-    good = chain.entries[chain.entries.is_intact]
-    taken = good[wanted(good, options)]
+    good = chain.entries.intact()
+    asked = wanted(good, options)
+    # Decoding sets codes: in a copy, which is made at the speed of memory where all entries are taken.
+    taken = good.copy() if asked.all() else good[asked]
     errors: dict[int, Any] = {}
     done = inflated = 0
     for run, run_rows in backend.runs(taken, "controlType" in options.columns, alone):

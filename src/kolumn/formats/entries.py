@@ -128,6 +128,11 @@ class Entries(_Fields):
         """Entries of which every column is 0."""
         return cls(np.zeros((count, table.WIDTH), np.int64))
 
+    @classmethod
+    def joined(cls, parts: "Sequence[Entries]") -> "Entries":
+        """All entries of some parts, at least one; copies them unless there is one part."""
+        return parts[0] if len(parts) == 1 else cls(np.concatenate([part.array for part in parts]))
+
     def __len__(self) -> int:
         return len(self.array)
 
@@ -154,8 +159,9 @@ class Entries(_Fields):
         return self.code == 0
 
     def intact(self) -> "Entries":
-        """Those entries; a copy."""
-        return self[self.is_intact]
+        """Those entries: a copy, or this table itself if they are all."""
+        flags = self.is_intact
+        return self if flags.all() else self[flags]
 
     def copy(self) -> "Entries":
         """The same in memory of their own."""

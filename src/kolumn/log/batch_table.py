@@ -14,10 +14,11 @@ from kolumn.decode.pipeline import OnDamage
 from kolumn.decode.result import Tally
 from kolumn.decode.resume import resumed
 from kolumn.decode.segment_end import at_stop, compare_start
+from kolumn.errors import KolumnError
 from kolumn.formats import table
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
-from kolumn.plan.chunks import HEADER_WINDOW, Chunk, chunks
+from kolumn.plan.chunks import HEADER_WINDOW, MOST_ENTRIES, Chunk, chunks
 from kolumn.schema import BATCH_SCHEMA
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
@@ -49,11 +50,28 @@ def batch_tables(one: Range, options: Options, on_damage: OnDamage | None = None
         raise one.fault
     found = Tally()
     with SegmentFile(one.segment) as file:
-        for entries in _rows(file, options, found, one):
+        for entries in _together(_rows(file, options, found, one)):
             yield _arrow(entries, file.path, options.check_crcs)
     if on_damage is not None:
         for piece in found.damage:
             on_damage(piece)
+
+
+def _together(parts: Iterator[Entries]) -> Iterator[Entries]:
+    """The same entries, some thousands at a time; those before an error are yielded before it is raised."""
+    held: list[Entries] = []
+    try:
+        for part in parts:
+            held.append(part)
+            if sum(map(len, held)) >= MOST_ENTRIES:
+                yield Entries.joined(held)
+                held = []
+    except KolumnError:
+        if held:
+            yield Entries.joined(held)
+        raise
+    if held:
+        yield Entries.joined(held)
 
 
 def entry_rows(file: SegmentFile, options: Options, part: Range | None = None) -> Iterator[Entries]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from kolumn.arrow.recycle import take
@@ -21,6 +22,12 @@ PACKED_BYTES = 2 << 20
 
 STREAMED_BYTES = 1 << 16
 """If runs of format 2 batches are shorter, the entries that follow are decoded from memory, in any format."""
+
+SMALL_ENTRY = 1 << 10
+"""If only headers are wanted and entries have fewer bytes on average, many are read together, with what is between them."""
+
+FIRST_HEADERS = 64
+"""Headers that are read at first if only headers are wanted: the walk may be for one of the next entries. Each chunk has twice as many."""
 
 HEADER_WINDOW = 1 << 16
 """Bytes read at a time if only headers are needed."""
@@ -103,43 +110,46 @@ def chunks(
     """Walk the entries from ``start`` to ``stop``; the generator's return value tells how the walk ended.
 
     With ``payloads`` every entry of a chunk is loaded as a whole (an entry larger than ``chunk_bytes`` has its own chunk, and its
-    claimed size is never more than the file has); without it, the bytes between headers are not read. With ``streamed``, chunks of
-    format 2 batches have no bytes. Unless the walk goes ``ahead`` of their decoder, such a chunk has only its first entry: the decoder
-    finds the others, and the position that it reached (`Decoded.reached`) must be sent to the generator, which continues there. With
-    ``check_crcs``, checksums may be used to tell formats apart.
+    claimed size is never more than the file has); without it, the bytes between headers are not read, except between small entries.
+    With ``streamed``, or without ``payloads``, chunks of format 2 batches have no bytes. Unless the walk goes ``ahead`` of their decoder,
+    such a chunk has only its first entry: the decoder finds the others, and the position that it reached (`Decoded.reached`) must be sent
+    to the generator, which continues there. With ``check_crcs``, checksums may be used to tell formats apart.
     """
-    position, size, pays = start, 0, streamed and file.format == layouts.KAFKA and file.is_local
+    position, size, pays = start, 0, (streamed or not payloads) and file.format == layouts.KAFKA and file.is_local
     streamed = pays
     step = min(chunk_bytes, PACKED_BYTES) if streamed else chunk_bytes
+    weight, most = (float(chunk_bytes), MOST_ENTRIES if ahead else 1) if payloads else (inf, FIRST_HEADERS)
     while position < stop:
-        if pays and (chunk := _streamed(file, position, stop, chunk_bytes, ahead)) is not None:
+        if pays and (chunk := _unread(file, position, stop, weight, most, ahead)) is not None:
             reached = yield chunk
             before, position, size = position, chunk.end if reached is None else reached, 0
-            pays = position - before >= STREAMED_BYTES
+            most = most if payloads else min(2 * most, MOST_ENTRIES)
+            pays = position - before >= (STREAMED_BYTES if payloads else SMALL_ENTRY * len(chunk.entries))
             continue
         beyond = max(stop + HEADERS, position + size)
         loaded = min(position + max(step, size, HEADERS), beyond, file.size)
-        source, origin = file.read(position, loaded), position
+        source, origin, found = file.read(position, loaded), position, 0
         while True:
             entries = Entries.room(min(MOST_ENTRIES, (loaded - position) // 26 + 1))
             count, position, code, size = walk(
                 source.ctypes.data, position, loaded, stop, file.size, origin, file.format, payloads, check_crcs, entries.array
             )
             if count:
+                found += count
                 yield Chunk(source, origin, entries[:count])
             if code != FULL:
                 break
         if code not in (Code.OK, MORE):
             return Stop(position, Code(code), size)
-        pays = streamed
+        pays = streamed and (payloads or position - origin >= SMALL_ENTRY * found)
     return Stop(position, Code.OK, 0)
 
 
-def _streamed(file: SegmentFile, start: int, stop: int, chunk_bytes: int, ahead: bool) -> Chunk | None:
+def _unread(file: SegmentFile, start: int, stop: int, weight: float, most: int, ahead: bool) -> Chunk | None:
     """The format 2 batches from ``start`` on, or None if another entry is there."""
     room, _ = take(v2.HEADER + PAD)
-    entries = Entries.room(MOST_ENTRIES if ahead else 1)
-    span = Span(stop, file.size, float(chunk_bytes), file.inflates)
+    entries = Entries.room(most)
+    span = Span(stop, file.size, weight, file.inflates)
     count, position = hop(file.descriptor, start, span, room.address, entries.array)
     if not count:
         return None
