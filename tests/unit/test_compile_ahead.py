@@ -260,7 +260,7 @@ except Exception as error:
     print(type(error).__name__, "KOLUMN_CACHE_DIR" in str(error))
 """
     announced, result, error = finish(start(program, tmp_path, reading=("columns.timestamps",)))
-    assert json.loads(announced) == ["compiling machine code in this process and for it alone", 0]
+    assert json.loads(announced) == ["compiling machine code in this process, and only for it", 0]
     assert result == "1000 True"
     assert error == "MissingError True"
     assert list(tmp_path.iterdir()) == []

@@ -84,9 +84,9 @@ def _tell(found: Path | None, refused: list[str]) -> None:
     _told.add(reasons)
     if found is None:
         advice = "set KOLUMN_CACHE_DIR to a folder that only you can write to"
-        text = f"no folder for machine code ({reasons}): every process has to compile, which takes long; {advice}"
+        text = f"no folder for machine code ({reasons}), so every process has to compile, which is slow; {advice}"
     else:
-        text = f"KOLUMN_CACHE_DIR is not used ({reasons}): machine code is kept in {found}"
+        text = f"KOLUMN_CACHE_DIR is not used ({reasons}); machine code is stored in {found}"
     warnings.warn(text, stacklevel=4)
 
 
