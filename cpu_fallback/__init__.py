@@ -1,1 +1,1 @@
-"""The pipeline on the CPU: compiled loops over the scalar functions of `kolumn.formats`, and Arrow at the end of it."""
+"""The pipeline on the CPU: compiled loops over the scalar functions of `kolumn.formats`, and the memory of Arrow columns."""

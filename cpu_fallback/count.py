@@ -1,4 +1,4 @@
-"""How many records a run of batches has: memory for them is allocated before `fields` writes."""
+"""Counts the records of a run of batches, so that memory for them is allocated before `fields` writes."""
 
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
@@ -13,21 +13,21 @@ _BASE_OFFSET, _LAST_OFFSET, _LAYOUT = table.BASE_OFFSET, table.LAST_OFFSET, tabl
 
 @compiled
 def count_records(rows: Table, payload: Int64s, size: Int64s, format: int, check_crcs: bool, records: Int64s, base: Int64s) -> None:
-    """Count the records of each batch without a code; batches whose count can't be true get one.
+    """Count the records of each batch without a code; a batch with an impossible count gets a code.
 
     Parameters
     ----------
     rows : int64 array of shape (n, `table.WIDTH`)
     payload, size : int64 arrays of n
-        Address and bytes of the (inflated) records or inner messages.
+        Address and size in bytes of the decompressed records or inner messages.
     format : int
-        Of `layouts`.
+        Index into `layouts.FORMATS`.
     check_crcs : bool
-        Compare the CRC-32 of inner messages too.
+        Whether to compare the CRC-32 of inner messages too.
     records : int64 array of n
-        Out: how many records the batch has at most.
+        Out: number of records of the batch, 0 with a code.
     base : int64 array of n
-        Out: what is added to the offsets of the messages of a wrapper or a set.
+        Out: number to add to the offsets of the messages of a wrapper or a set.
     """
     for b in range(rows.shape[0]):
         row = rows[b]
@@ -64,7 +64,7 @@ def count_records(rows: Table, payload: Int64s, size: Int64s, format: int, check
 
 @compiled
 def count_headers(rows: Table, payload: Int64s, size: Int64s, records: Int64s) -> int:
-    """Upper bound of the record headers in the batches that `count_records` let through (messages have no headers)."""
+    """Upper bound of the record headers in the batches that have no code after `count_records`; messages have no headers."""
     total = 0
     for b in range(rows.shape[0]):
         if rows[b, _CODE] == _OK and layouts.holds_records(rows[b, _LAYOUT]):

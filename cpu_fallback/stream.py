@@ -1,13 +1,13 @@
-"""Format 2 batches from the file straight to the columns, a block at a time, while the block is in the CPU's cache.
+"""Reads and decodes format 2 batches block by block, while a block is in the CPU's cache.
 
-Reading a chunk whole, then checking it, then inflating it, then decoding it moves every byte through memory several times, and
-memory is what limits plain data. Here one compiled call does all of it for some hundred KiB before it goes on:
+If a whole chunk is read, then checked, then decompressed and then decoded, every byte moves through memory several times, and memory
+limits the speed of uncompressed data. Here one compiled call does all four for a block of some hundred KiB, and then for the next one:
 
     file  | batch | batch | batch | batch | batch | batch | batch |
           |<------ block ------->|<------ block ------->|           a block starts at a batch and ends where the buffer does
 
-These loops leave two things to others: codecs that need a library to `kolumn.decode.host.streamed`, and anything wrong to the
-general path, which finds out what it is.
+Two cases are handled elsewhere: `kolumn.decode.host.streamed` decompresses codecs that need a package, and the general path decodes
+chunks with an error and explains it.
 """
 
 from typing import NamedTuple
@@ -34,13 +34,13 @@ from kolumn.formats.entry import entry, magic_at
 BLOCK = NEXT_BLOCK
 """Bytes read at a time; a larger batch is read alone."""
 LARGEST = 16 << 20
-"""Batches that are larger are left to the general path."""
+"""Largest batch that is streamed, in bytes; the general path decodes larger ones."""
 
 DONE, FULL, LIBRARY, WRONG = range(4)
-"""Why a loop stopped: at the end; at a batch that does not fit the columns; at one that needs a library; at a flaw."""
+"""Why a loop stopped: at the end; at a batch that does not fit the columns; at one that needs a package; at an error."""
 
 ARENA = POSITIONS
-"""Slot after the columns' write positions: bytes inflated so far; with views, also the used length of the arena."""
+"""Slot after the columns' write positions: bytes decompressed so far; with views, also the used length of the arena."""
 
 _OK, _HEADER, _CRC_FROM, _V2, _MAGIC = int(Code.OK), v2.HEADER, v2.CRC_FROM, v2.LAYOUT.number, v2.MAGIC
 _POSITION, _SIZE, _CRC, _COUNT = table.POSITION, table.SIZE, table.CRC, table.COUNT
@@ -54,7 +54,7 @@ _pread = types.ExternalFunction("pread", types.int64(types.int32, types.int64, t
 
 
 class Room(NamedTuple):
-    """How much fits: rows, bytes of keys and of values, bytes of the arena of inflated batches."""
+    """Capacities: rows, bytes of keys and of values, bytes of the arena of decompressed batches."""
 
     rows: int
     key_bytes: int
@@ -63,16 +63,16 @@ class Room(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Which entries to take.
+    """Range of entries to decode.
 
     Attributes
     ----------
     stop, end : int
-        Positions: where to stop, where the file ends.
+        Positions at which to stop, and of the end of the file.
     weight : float
-        About how many bytes to take.
+        Approximate number of decompressed bytes to decode.
     inflates : float
-        Weight of a compressed byte.
+        Expected number of decompressed bytes for each byte of a compressed batch.
     """
 
     stop: int
@@ -82,19 +82,19 @@ class Span(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where the bytes come from and through what memory.
+    """The file that is read, and the memory for its bytes.
 
     Attributes
     ----------
     file : int
-        Descriptor.
+        File descriptor.
     window, arena : int
-        Addresses: of the bytes that are read, of those that are inflated. Both are padded.
+        Addresses of the memory for bytes that are read, and for bytes that are decompressed. Both are padded.
     room : int
         Bytes of the window.
     whole, keep : bool
-        Whether the window keeps all that is read, the arena all that is inflated, because views will point there. Else they are
-        overwritten.
+        Whether the window keeps all bytes that are read, and the arena all bytes that are decompressed, because views will point to
+        them. Otherwise they are overwritten.
     libraries : Decoders
     """
 
@@ -109,7 +109,7 @@ class Source(NamedTuple):
 
 @register_jitable
 def _row(header: int, pos: int, end: int, row: Int64s) -> int:
-    """Fill a row from the header at an address; returns the size of the entry, or 0 if the loops here can't take it."""
+    """Fill a row from the header at an address; returns the size of the entry, or 0 if these loops cannot decode it."""
     code, size = entry(header - pos, pos, end)
     if code != _OK or magic_at(header - pos, pos) != _MAGIC or size > _LARGEST:
         return 0
@@ -127,14 +127,14 @@ def _weight(rows: Table, span: Span) -> float:
 
 @compiled
 def hop(file: int, pos: int, span: Span, buf: int, rows: Table) -> tuple[int, int]:
-    """Fill the batch table by reading headers alone, from ``pos`` on, as long as entries are format 2 batches.
+    """Fill the batch table by reading only headers, from ``pos`` on, as long as entries are format 2 batches.
 
-    ``buf`` is the address of room for a header.
+    ``buf`` is the address of memory for one header.
 
     Returns
     -------
     count, pos : int
-        Rows filled, and where the walk stopped: the general walk finds out why.
+        Rows filled, and the position where the walk stopped. The general walk continues there.
     """
     count, weight = 0, span.weight
     while pos < span.stop and weight > 0 and count < rows.shape[0] and pos + _HEADER <= span.end:
@@ -153,27 +153,28 @@ def hop(file: int, pos: int, span: Span, buf: int, rows: Table) -> tuple[int, in
 def stream(
     source: Source, span: Span, limits: Limits, rows: Table, known: int, first: int, records: Int64s, to: Target, at: Int64s, room: Room
 ) -> tuple[int, int, int, int]:
-    """Read, check, inflate and decode batches from row ``first`` on.
+    """Read, check, decompress and decode batches from row ``first`` on.
 
     Parameters
     ----------
     span
-        What to take after the rows that are known.
+        Range of entries, including those of the known rows.
     limits
-        Which batches to decode; the checksums of the others are compared too.
+        Selects the batches to decode; the checksums of the others are compared too.
     rows : int64 array of shape (n, `table.WIDTH`)
-        The first ``known`` ones, at least one, are as `hop` fills them; the others are filled here.
+        `hop` has filled the first ``known`` ones, at least one; the others are filled here.
     records : int64 array of n
-        Out: records of each batch.
+        Out: number of records of each batch.
     to, at
-        As for `fields.fields`; ``at`` has `ARENA` too.
+        As for `records.fields`; ``at`` has the slot `ARENA` too.
     room : Room
 
     Returns
     -------
     row, state, need, known : int
-        Where and why it stopped. After WRONG nothing that was written counts; with FULL, ``need`` is the batch's inflated size.
-        With DONE all that are known are decoded; one that does not fit into the window is not known.
+        The row where it stopped, the reason, and the new number of known rows. After WRONG the output must be discarded. With FULL,
+        ``need`` is the batch's decompressed size, if it is known. With DONE all known rows are decoded; a batch that does not fit into
+        the window is not a known row.
     """
     rows, records, at = borrowed(rows), borrowed(records), borrowed(at)
     origin, weight = rows[0, _POSITION], span.weight - _weight(rows[:known], span)
@@ -214,7 +215,7 @@ def stream(
 
 @register_jitable
 def needs_library(codec: int, libraries: Decoders) -> bool:
-    """Whether `unpack` leaves payloads of a codec to a library."""
+    """Whether `unpack` cannot decompress payloads of a codec, so that a package has to."""
     if codec == _GZIP:
         return libraries.deflate.function == 0
     if codec == _ZSTD:
@@ -226,7 +227,7 @@ def needs_library(codec: int, libraries: Decoders) -> bool:
 def _batch(
     source: Source, limits: Limits, row: Int64s, batch: int, records: Int64s, b: int, to: Target, at: Int64s, room: Room
 ) -> tuple[int, int]:
-    """Check, inflate and decode the batch at an address: the state, and the inflated size where that is known."""
+    """Check, decompress and decode the batch at an address: the state, and the decompressed size, 0 if it is not known."""
     size, codec = row[_SIZE], row[_CODEC]
     if limits.check_crcs and crc.crc32c(batch, _CRC_FROM, size) != row[_CRC]:
         return WRONG, 0
@@ -237,7 +238,7 @@ def _batch(
     if codec == _NONE:
         return _append(row, payload, length, 0, payload - source.window, records, b, to, at, room), length
     used = at[ARENA] if source.keep else 0
-    # Payloads to which `max_ratio` applies are left to `inflate`.
+    # `max_ratio` can apply to larger payloads, and only `arena.inflate` compares it.
     stop = min(room.arena, used + _RATIO_FLOOR)
     need = unpack(codec, payload, length, 2, source.arena + used, source.arena + stop, source.libraries)
     if need < 0:
@@ -250,7 +251,7 @@ def _batch(
 
 @compiled
 def load(file: int, rows: Table, window: int, check_crcs: bool) -> bool:
-    """Read the entries of ``rows`` to address ``window`` and compare their checksums; False where anything is wrong."""
+    """Read the entries of ``rows`` to address ``window`` and compare their checksums; False if the read or a checksum fails."""
     origin, end = rows[0, _POSITION], rows[-1, _POSITION] + rows[-1, _SIZE]
     if _pread(file, window, end - origin, origin) != end - origin:
         return False
@@ -273,7 +274,7 @@ def append(
     at: Int64s,
     room: Room,
 ) -> tuple[int, int, int]:
-    """Decode batches that a library has inflated; parameters as for `fields.fields` and `stream`, results as of `stream`."""
+    """Decode batches that a package has decompressed; parameters as for `records.fields` and `stream`; returns row, state, need."""
     for b in range(rows.shape[0]):
         records[b] = 0
         if wanted[b]:

@@ -1,4 +1,4 @@
-"""Checksums of entries are compared with their bytes. On a GPU: `kolumn.kernels.check`."""
+"""Compares the checksums of entries with their bytes. `kolumn.kernels.check` does it on a GPU."""
 
 from numba.extending import register_jitable
 
@@ -14,7 +14,7 @@ _CRC, _CRC_FROM = table.CRC, table.CRC_FROM
 
 @register_jitable
 def checksum(layout: int, buf: int, start: int, end: int) -> int:
-    """Checksum of bytes [start, end), of the kind that entries of a layout have."""
+    """CRC-32C or CRC-32 of bytes [start, end), depending on the layout."""
     if layouts.has_castagnoli(layout):
         return crc.crc32c(buf, start, end)
     return crc.crc32(buf, start, end)
@@ -22,7 +22,7 @@ def checksum(layout: int, buf: int, start: int, end: int) -> int:
 
 @compiled
 def check(buf: int, origin: int, rows: Table) -> int:
-    """Set BAD_CRC in every row without a code whose checksum differs from its bytes; returns how many rows have a code."""
+    """Set BAD_CRC in every row without a code whose bytes do not match the checksum; returns how many rows have a code."""
     bad = 0
     for i in range(rows.shape[0]):
         row = rows[i]

@@ -1,4 +1,4 @@
-"""Looking for entries among damaged bytes."""
+"""Searches damaged bytes for entries."""
 
 from numba.extending import register_jitable
 
@@ -18,16 +18,16 @@ def candidate(
 ) -> tuple[int, int]:
     """First position in [at, stop) whose bytes could be the header of an entry with the right checksum.
 
-    `walk.HEADERS` bytes from each position on must be readable (padding will do). An entry must end by ``end``, its offset must
-    be above ``floor`` and below ``ceiling``, and bits that no writer sets must be clear. Checksums of entries that end after ``loaded``,
-    and of formats with frames of their own, are not compared here.
+    `walk.HEADERS` bytes after each position must be readable; they may be padding. An entry must end at or before ``end``, its offset
+    must be above ``floor`` and below ``ceiling``, and bits that no writer sets must be clear. The caller has to compare the checksums of
+    entries that end after ``loaded``, and those of formats with frames of their own.
 
     Returns
     -------
     position : int
         ``stop`` if there is no such position.
     left : int
-        Of the ``budget`` of bytes to be checksummed; entries larger than that are skipped.
+        Rest of ``budget``, the bytes that may be checksummed; entries that are larger than the rest are skipped.
     """
     base = buf - origin
     while at < stop:
@@ -54,7 +54,7 @@ def _intact(base: int, at: int, size: int, format: int) -> bool:
 
 @compiled
 def plausible(buf: int, origin: int, at: int, end: int, floor: int, format: int) -> bool:
-    """Whether the bytes at ``at`` could be the header of an entry that ends by ``end``."""
+    """Whether the bytes at ``at`` could be the header of an entry that ends at or before ``end`` and has an offset above ``floor``."""
     return _plausible(buf - origin, at, end, floor, format)
 
 
@@ -75,10 +75,10 @@ def _plausible(base: int, at: int, end: int, floor: int, format: int) -> bool:
 
 @compiled
 def wrapped(buf: int, origin: int, at: int, stop: int, floor: int, ceiling: int) -> int:
-    """Highest offset, above ``floor`` and up to ``ceiling``, of what looks like the header of a wrapper of format 0 or 1 in [at, stop).
+    """Highest offset, above ``floor`` and up to ``ceiling``, in bytes of [at, stop) that could be the header of a format 0 or 1 wrapper.
 
-    Its checksum is not compared: the codec of a damaged wrapper may have stored its messages uncompressed, with right checksums.
-    ``floor`` if there is no such header.
+    ``floor`` if there is no such header. Its checksum is not compared, because this search is for damaged wrappers, whose codec may have
+    stored messages uncompressed, with right checksums of their own.
     """
     base, highest = buf - origin, floor
     while at < stop:
@@ -93,14 +93,14 @@ def wrapped(buf: int, origin: int, at: int, stop: int, floor: int, ceiling: int)
 
 @compiled
 def crc_match(buf: int, origin: int, at: int, stop: int, register: int, wanted: int, castagnoli: bool) -> tuple[int, int]:
-    """Feed bytes from ``at`` on to a CRC register until the CRC of all so far is ``wanted``.
+    """Add bytes from ``at`` on to a CRC register until the CRC is ``wanted``.
 
     Returns
     -------
     position : int
-        After the byte that made it so, or -1.
+        After the byte at which the CRC is ``wanted``, or -1 if there is no such byte before ``stop``.
     register : int
-        To go on with.
+        To be passed to the next call.
     """
     table = _CRC32C if castagnoli else _CRC32
     target = wanted ^ 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""Which entries can hold a row that the options ask for, by their headers alone."""
+"""Selects, by their headers alone, the entries that can have records in the requested ranges."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
 class Limits(NamedTuple):
-    """Options for compiled code; `LOWEST` and `HIGHEST` where there is no limit."""
+    """Options for compiled code; `LOWEST` and `HIGHEST` mean that there is no limit."""
 
     check_crcs: bool
     include_control: bool
@@ -43,6 +43,6 @@ def keeps(limit: Limits, row: Int64s) -> bool:
 
 @compiled
 def select(limit: Limits, rows: Table, wanted: Flags) -> None:
-    """Set a flag for each entry whose row says that it can hold records within the limits."""
+    """Set the flag of each entry that can hold records within the limits."""
     for b in range(rows.shape[0]):
         wanted[b] = keeps(limit, rows[b])

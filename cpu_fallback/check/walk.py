@@ -1,4 +1,4 @@
-"""Entries of a buffer become rows of the batch table."""
+"""Frames the entries of a buffer and fills their rows of the batch table."""
 
 from numba.extending import register_jitable
 
@@ -31,7 +31,7 @@ def fill(buf: int, pos: int, size: int, layout: int, row: Int64s) -> None:
 
 @register_jitable
 def frame(buf: int, pos: int, loaded: int, end: int, decide: bool, format: int) -> tuple[int, int, int]:
-    """Frame the entry at ``pos``: code, size, layout. With ``decide``, checksums tell frames of drafts from the shipped one."""
+    """Frame the entry at ``pos``: code, size, layout. With ``decide``, checksums decide between a draft's own frame and the shipped one."""
     code, size = entry(buf, pos, end)
     if layouts.has_own_frame(format):
         own, own_size = layouts.own_frame(format, buf, pos, end)
@@ -53,7 +53,7 @@ def frame(buf: int, pos: int, loaded: int, end: int, decide: bool, format: int) 
 
 @register_jitable
 def _has_own_frame(buf: int, pos: int, own_size: int, size: int, format: int) -> bool:
-    """Whether an entry that could have either frame has its own: its checksum is right, or the one of the usual frame is wrong too."""
+    """Whether an entry that could have both frames has the draft's own: the own checksum is right, or both checksums are wrong."""
     crc_at = layouts.own_crc_at(format, buf, pos)
     if crc.crc32c(buf, crc_at + 4, pos + own_size) == memory.u32_at(buf, crc_at):
         return True
@@ -73,14 +73,14 @@ def walk(
     buf : int
         Address; the byte at position p of the segment is at ``buf + p - origin``.
     pos, loaded, stop, end, origin : int
-        Positions in the segment: of the first entry, where the loaded bytes end, where to stop (an entry boundary), where
-        the segment ends, of ``buf``.
+        Positions in the segment: of the first entry, of the end of the loaded bytes, where to stop (an entry boundary), of the
+        segment's end, of the first byte of ``buf``.
     format : int
-        Of `layouts`.
+        Index into `layouts.FORMATS`.
     whole : bool
-        Whether entries must be loaded to their end, or headers are enough.
+        Whether entries must be loaded to their end; otherwise headers are enough.
     decide : bool
-        Whether checksums may tell layouts apart; only with ``whole``.
+        Whether checksums decide between layouts; only with ``whole``.
     rows : int64 array of shape (n, `table.WIDTH`)
 
     Returns
@@ -90,9 +90,9 @@ def walk(
     pos : int
         Where the walk stopped.
     code : int
-        OK at ``stop``; MORE or FULL where the buffer or the table ended first; else why the chain of entries ends here.
+        OK at ``stop``; MORE or FULL if the buffer or the table ended first; else the reason why the chain of entries ends at ``pos``.
     size : int
-        Of the entry at ``pos``, where it is known.
+        Of the entry at ``pos``, or 0 if it is not known.
     """
     count = 0
     while pos < stop:

@@ -1,4 +1,4 @@
-"""Arrow columns on the CPU: memory for a run of batches, handed to `fields` as addresses, and put together afterwards."""
+"""Arrow columns on the CPU: memory for a run of batches, which `fields` writes by address, and the arrays that are built over it."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,17 +19,17 @@ _VIEW = 16
 
 @compiled
 def store_zero(address: int) -> None:
-    """Begin a column of offsets."""
+    """Write the first offset of a column, 0."""
     store32(address, 0)
 
 
 def allocate(size: int) -> pa.Buffer:
-    """Arrow memory of ``size`` bytes and the padding that wide copies need; not initialised."""
+    """Uninitialised Arrow memory of ``size`` bytes and the padding that wide copies need."""
     return take(size + PAD)[0]
 
 
 def used(buffer: pa.Buffer, size: int) -> pa.Buffer:
-    """The first ``size`` bytes of a buffer; copied where they would keep much more memory than they need."""
+    """The first ``size`` bytes of a buffer; copied if they are less than half of it, so that the rest can be freed."""
     if size + PAD >= buffer.size // 2:
         return buffer.slice(0, size)
     kept, target = take(size + PAD)
@@ -38,14 +38,14 @@ def used(buffer: pa.Buffer, size: int) -> pa.Buffer:
 
 
 def ones(rows: int) -> pa.Buffer:
-    """Validity bitmap of ``rows`` rows without a null."""
+    """Validity bitmap of ``rows`` rows, with all bits set."""
     buffer, view = take((rows + 7) // 8 + PAD)
     view[:] = b"\xff" * len(view)
     return buffer
 
 
 def bitmap(valid: pa.Buffer, rows: int) -> tuple[pa.Buffer | None, int]:
-    """A validity bitmap as Arrow wants it and its null count; no bitmap where nothing is null."""
+    """The bitmap for an Arrow array and its null count; no bitmap if nothing is null."""
     whole = np.frombuffer(valid, np.uint8, (rows + 7) // 8)
     if (whole == 0xFF).all():
         return None, 0
@@ -84,7 +84,7 @@ class BinaryColumn:
 
     @property
     def null_bytes(self) -> Any:
-        """The validity bitmap as an array of bytes."""
+        """The validity bitmap as an array of bytes; empty if the column is skipped."""
         return np.frombuffer(memoryview(self.valid), np.uint8) if self.valid is not None else np.empty(0, np.uint8)
 
     @property
@@ -108,7 +108,7 @@ class BinaryColumn:
 
 @dataclass
 class Columns:
-    """Memory of the columns of a run of batches.
+    """Memory for the columns of a run of batches.
 
     Attributes
     ----------
@@ -147,11 +147,11 @@ class Columns:
         Parameters
         ----------
         rows, key_bytes, value_bytes, headers : int
-            How much there is at most; headers are no larger than values.
+            Upper bounds. ``value_bytes`` is also the bound for the keys and for the values of headers.
         keys, values : int
             SKIP, COPY or VIEW.
         want_headers, drafts : bool
-            Whether headers are kept, whether messages have attributes of their own.
+            Whether headers are kept; whether messages have attributes of their own.
         """
         columns = cls(
             allocate(8 * rows),
@@ -193,7 +193,7 @@ class Columns:
         return np.frombuffer(buffer, np.int64, rows)
 
     def headers_array(self, kind: pa.DataType, at: Int64s) -> pa.Array:
-        """List array of the headers; key bytes that are not UTF-8 become U+FFFD, as Java decodes them."""
+        """List array of the headers. Key bytes that are not UTF-8 are replaced by U+FFFD, as in Java."""
         entry = kind.value_type
         count, rows = int(at[HEADERS]), int(at[ROWS])
         raw = self.header_key.array(pa.binary(), count, int(at[HEADER_KEY]), [])

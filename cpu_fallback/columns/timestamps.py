@@ -1,4 +1,4 @@
-"""Milliseconds of Kafka to microseconds of Arrow and Spark."""
+"""Converts Kafka's milliseconds to the microseconds of Arrow and Spark."""
 
 from kolumn.cpu_fallback.machine.address import set_bit
 from kolumn.cpu_fallback.machine.arrays import Constants, Int64s
@@ -12,15 +12,15 @@ _LIMIT = (2**63 - 1) // 1000
 def microseconds(source: Constants, target: Int64s, valid: int) -> int:
     """Convert one int64 array into another; returns how many are null.
 
-    -1, no timestamp, becomes null, and so does what microseconds in 64 bits can't hold. Nulls clear their
-    bits in the bitmap at address ``valid``.
+    Null replaces -1, which means no timestamp, and times whose microseconds do not fit 64 bits. The bits of nulls are cleared in the
+    bitmap at address ``valid``.
     """
     some = False
     for row in range(len(source)):
         ms = source[row]
         target[row] = ms * 1000
         some |= (ms == _NONE) | (ms > _LIMIT) | (ms < -_LIMIT)
-    # By itself, and without a branch, the loop above becomes one over vectors.
+    # The loop above is separate and has no branch, so that the compiler vectorises it.
     if not some:
         return 0
     nulls = 0

@@ -1,1 +1,1 @@
-"""The reverse: compiled loops that write batches and messages."""
+"""The reverse of the pipeline: compiled loops that write batches and messages."""

@@ -1,4 +1,4 @@
-"""Records become batches of formats 2 and 3: where each batch begins, its records' bytes, its header. The loops of `kolumn.encode`."""
+"""Encodes records as batches of formats 2 and 3, for `kolumn.encode`: loops for bounds of batches, bytes of records, and headers."""
 
 from numba.extending import register_jitable
 
@@ -24,7 +24,7 @@ def _headers(records: Records, row: int) -> tuple[int, int]:
 
 @register_jitable
 def _fixed_size(records: Records, row: int, skip: int) -> int:
-    """Bytes of a record's body but for its two deltas; ``skip`` are those of its attributes."""
+    """Bytes of a record's body without its two deltas; its attributes have ``skip`` bytes."""
     first, stop = _headers(records, row)
     size = (
         skip + v2.payload_size(payload(records.key, row)[1]) + v2.payload_size(payload(records.value, row)[1]) + varint_size(stop - first)
@@ -43,9 +43,9 @@ def split(records: Records, skip: int, cut: Flags, batch_bytes: int, batch_recor
     skip : int
         Bytes of a record's attributes.
     cut : bool array of rows
-        Where a batch has to begin whatever its size.
+        Rows at which a new batch has to begin, even if the one before is not full.
     batch_bytes, batch_records : int
-        Limits of a batch: bytes of its header and uncompressed records, and records. One record alone may be larger.
+        Limits of a batch: bytes of its header and uncompressed records, and number of records. A single record may be larger.
     body : int
         Out: address of an int32 for each row, the size of the record's body.
     first, size : int64 arrays of rows
@@ -54,7 +54,7 @@ def split(records: Records, skip: int, cut: Flags, batch_bytes: int, batch_recor
     Returns
     -------
     int
-        How many batches.
+        Number of batches.
     """
     count, used, base, time = 0, 0, 0, 0
     for row in range(records.rows):
@@ -85,7 +85,7 @@ def split(records: Records, skip: int, cut: Flags, batch_bytes: int, batch_recor
 
 @compiled
 def measure(records: Records, skip: int, first: Int64s, stop: int, rows: Table, body: int, size: Int64s) -> None:
-    """Sizes of batches whose bounds are known: fills ``body`` and ``size`` as `split` does, with deltas from the values in ``rows``."""
+    """Fill ``body`` and ``size`` as `split` does, for batches with given bounds; deltas are relative to the base values in ``rows``."""
     for b in range(first.shape[0]):
         size[b] = 0
         for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
@@ -98,7 +98,7 @@ def measure(records: Records, skip: int, first: Int64s, stop: int, rows: Table, 
 
 @register_jitable(forceinline=True)
 def _put(column: Payloads, row: int, to: int) -> int:
-    """Write a payload with its length in front; returns the address after it."""
+    """Write a payload's length and the payload; returns the address after it."""
     source, length = payload(column, row)
     to = put_varint(0, to, length)
     if length <= 0:
@@ -116,11 +116,11 @@ def fill(records: Records, skip: int, first: Int64s, stop: int, rows: Table, bod
     skip : int
         Bytes of a record's attributes.
     rows : int64 array of shape (n, `table.WIDTH`)
-        Of the batch table: what deltas count from.
+        Rows of the batch table with the base offset and base timestamp of each batch.
     first, stop
         First rows of the batches, and the row after the last one.
     body : int
-        Address of the bodies' sizes, as `split` fills them.
+        Address of the sizes of the bodies, as filled by `split`.
     to : int64 array
         Address for the first record of each batch; up to 31 bytes after the last one are overwritten.
     """
@@ -144,9 +144,9 @@ def seal(buf: int, rows: Table) -> None:
     Parameters
     ----------
     buf : int
-        Address of the bytes that `table.POSITION` counts in.
+        Address of the byte at position 0.
     rows : int64 array of shape (n, `table.WIDTH`)
-        `table.SIZE` and what the header holds.
+        Rows of the batch table with `table.POSITION`, `table.SIZE` and the fields of the header.
     """
     for b in range(rows.shape[0]):
         pos, size = rows[b, _POSITION], rows[b, _SIZE]
@@ -160,6 +160,6 @@ def seal(buf: int, rows: Table) -> None:
 
 @compiled
 def compact_headers(rows: Table, payload: Int64s, size: Int64s) -> None:
-    """Bytes of the headers of format 3 batches whose records have ``payload`` bytes, into ``size``."""
+    """Set ``size`` to the header sizes of format 3 batches whose records have ``payload`` bytes."""
     for b in range(rows.shape[0]):
         size[b] = v3_compact.header_size(rows[b], payload[b])

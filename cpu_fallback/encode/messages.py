@@ -1,4 +1,4 @@
-"""Records become messages of formats 0 and 1, alone or as the contents of wrappers, and the wrappers around them."""
+"""Encodes records as messages of formats 0 and 1, either single ones or in wrappers."""
 
 from numba.extending import register_jitable
 
@@ -15,7 +15,7 @@ _TIMESTAMP_TYPE, _MAX_TIMESTAMP, _BASE_OFFSET = table.TIMESTAMP_TYPE, table.MAX_
 
 @compiled
 def split(records: Records, magic: int, cut: Flags, batch_bytes: int, batch_records: int, first: Int64s, size: Int64s) -> int:
-    """Divide records into sets of messages, and compute their bytes; parameters as of `batches.split`."""
+    """Divide records into sets of messages, and compute their sizes; parameters as for `batches.split`."""
     count = 0
     for row in range(records.rows):
         whole = legacy.message_size(magic, payload(records.key, row)[1], payload(records.value, row)[1])
@@ -29,7 +29,7 @@ def split(records: Records, magic: int, cut: Flags, batch_bytes: int, batch_reco
 
 @register_jitable(forceinline=True)
 def put_sized(column: Payloads, row: int, to: int) -> int:
-    """Write a payload with its length in front, four bytes; returns the address after it."""
+    """Write a payload's length, in four bytes, and the payload; returns the address after it."""
     source, length = payload(column, row)
     memory.put32(0, to, length)
     if length > 0:
@@ -45,7 +45,7 @@ def seal_message(pos: int, end: int) -> None:
 
 @compiled
 def measure(records: Records, magic: int, first: Int64s, stop: int, size: Int64s) -> None:
-    """Sizes of sets whose bounds are known, into ``size``."""
+    """Set ``size`` to the sizes of sets with given bounds."""
     for b in range(first.shape[0]):
         size[b] = 0
         for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
@@ -59,11 +59,11 @@ def fill(records: Records, magic: int, marks: int, first: Int64s, stop: int, row
     Parameters
     ----------
     marks : int
-        Address of a uint8 for each row that is added to its attributes, 0 for none.
+        Address of a uint8 for each row whose bits are set in its attributes; 0 if no bits are to be set.
     rows : int64 array of shape (n, `table.WIDTH`)
-        Of the batch table. With a codec, offsets count from its base offset, but for format 0.
+        Rows of the batch table. In wrappers of magic 1 and 2 offsets are relative to the base offset.
     first, stop, to
-        As of `batches.fill`.
+        As for `batches.fill`.
     """
     for b in range(first.shape[0]):
         start, end, pos = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
@@ -81,7 +81,7 @@ def fill(records: Records, magic: int, marks: int, first: Int64s, stop: int, row
 
 @compiled
 def wrap(buf: int, rows: Table, magic: int) -> None:
-    """Write wrappers around sets that are in place, where there is a codec; parameters as of `batches.seal`."""
+    """Write the wrappers of entries with a codec, around sets that are in place; parameters as for `batches.seal`."""
     for b in range(rows.shape[0]):
         if rows[b, _CODEC] == 0:
             continue

@@ -1,4 +1,4 @@
-"""Columns of an Arrow table as compiled encoders see them, and how a payload gets from there into an entry."""
+"""Addresses of the columns of an Arrow table, for compiled encoders, and the copy of a payload from a column to an entry."""
 
 from typing import NamedTuple
 
@@ -8,16 +8,16 @@ from kolumn.cpu_fallback.machine.address import STEP, copy_padded, load8, load32
 
 
 class Payloads(NamedTuple):
-    """A binary column of Arrow; addresses.
+    """Addresses of a binary column of Arrow.
 
     Attributes
     ----------
     ends : int
-        Of the first row's 32-bit offset into the data.
+        Address of the first row's 32-bit offset into the data.
     data, stop : int
         Addresses of the data's first byte and of the byte after its last one.
     valid, bit : int
-        Of the validity bitmap, 0 where nothing is null, and the first row's bit in it.
+        Address of the validity bitmap, 0 if nothing is null, and the index of the first row's bit in it.
     """
 
     ends: int
@@ -28,10 +28,10 @@ class Payloads(NamedTuple):
 
 
 class Records(NamedTuple):
-    """What is to be encoded; addresses of the first row.
+    """Columns of the records to encode; addresses of the first row.
 
-    ``header_ends`` are 32-bit offsets into the headers' columns, 0 where no record has headers; ``offset`` and ``timestamp``
-    (ms, -1 for none) are int64.
+    ``header_ends`` are 32-bit offsets into the columns of the headers, 0 if no record has headers. ``offset`` and ``timestamp`` (ms, -1
+    for no timestamp) are int64.
     """
 
     rows: int
@@ -46,7 +46,7 @@ class Records(NamedTuple):
 
 @register_jitable(forceinline=True)
 def payload(column: Payloads, row: int) -> tuple[int, int]:
-    """Address and length of a payload; the length of null is -1."""
+    """Address and length of a payload; the length is -1 for null."""
     start = load32(column.ends + 4 * row)
     if column.valid != 0:
         bit = column.bit + row
@@ -57,7 +57,7 @@ def payload(column: Payloads, row: int) -> tuple[int, int]:
 
 @register_jitable(forceinline=True)
 def copy_payload(to: int, source: int, length: int, stop: int) -> None:
-    """Copy the bytes of a payload out of a column whose memory ends at ``stop``; after ``to`` are `STEP` bytes to spare."""
+    """Copy a payload from a column whose memory ends at ``stop``; `STEP` more bytes than ``length`` can be written at ``to``."""
     if source + length + STEP <= stop:
         copy_padded(to, source, length)
     else:

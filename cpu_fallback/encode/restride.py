@@ -1,4 +1,4 @@
-"""Records of format 2 with their attributes byte taken out, or of format 3 with one put in: everything else is copied.
+"""Converts records of format 2 to format 3 and back: their attributes byte is removed or added, and all else is copied.
 
 format 2   length | attributes | timestamp delta | ...        format 3   length - 1 | timestamp delta | ...
 """
@@ -11,7 +11,7 @@ from kolumn.formats.varint import put_varint, varint32
 
 @compiled
 def plain_attributes(payload: Int64s, size: Int64s, count: Int64s) -> bool:
-    """Whether no record of some format 2 payloads, addresses and bytes, has attributes; their records have been decoded before."""
+    """Whether no record of some format 2 payloads has attributes. The records must have been decoded before, so they are valid."""
     for b in range(payload.shape[0]):
         at = 0
         for _ in range(count[b]):
@@ -24,23 +24,23 @@ def plain_attributes(payload: Int64s, size: Int64s, count: Int64s) -> bool:
 
 @compiled
 def restride(payload: Int64s, size: Int64s, count: Int64s, target: int, skip: int, out: Int64s) -> int:
-    """Rewrite the records of batches one after the other.
+    """Rewrite the records of batches.
 
     Parameters
     ----------
     payload, size, count : int64 arrays of n
-        Addresses, bytes and numbers of records that have been decoded before.
+        Address, size in bytes and number of the records of each batch. They must have been decoded before, so they are valid.
     target : int
-        Address of room for all: a byte more for each record than they have, and padding.
+        Address of the output. It needs as many bytes as all records, one more for each record, and padding.
     skip : int
-        1 takes the attributes out, 0 puts one in.
+        1 removes the attributes, 0 adds them.
     out : int64 array of n
-        Out: bytes of each batch's new records.
+        Out: bytes of the new records of each batch.
 
     Returns
     -------
     int
-        Bytes of all.
+        Bytes of all new records.
     """
     to = target
     for b in range(payload.shape[0]):

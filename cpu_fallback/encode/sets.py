@@ -1,4 +1,4 @@
-"""Records become the message sets of `formats.kip98_draft`."""
+"""Encodes records as message sets of `formats.kip98_draft`."""
 
 from numba.extending import register_jitable
 
@@ -21,7 +21,7 @@ def _body(records: Records, row: int, delta: int) -> int:
 
 @compiled
 def split(records: Records, cut: Flags, batch_bytes: int, batch_records: int, body: int, first: Int64s, size: Int64s) -> int:
-    """Divide records into sets, and compute all sizes; parameters as of `batches.split`."""
+    """Divide records into sets, and compute all sizes; parameters as for `batches.split`."""
     count, used, base = 0, 0, 0
     for row in range(records.rows):
         offset = load64(records.offset + 8 * row)
@@ -46,7 +46,7 @@ def split(records: Records, cut: Flags, batch_bytes: int, batch_records: int, bo
 
 @compiled
 def measure(records: Records, first: Int64s, stop: int, rows: Table, body: int, size: Int64s) -> None:
-    """Sizes of sets whose bounds are known: fills ``body`` and ``size`` as `split` does, with deltas from the values in ``rows``."""
+    """Fill ``body`` and ``size`` as `split` does, for sets with given bounds; deltas are relative to the base offsets in ``rows``."""
     for b in range(first.shape[0]):
         size[b] = 0
         for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
@@ -70,9 +70,9 @@ def fill(records: Records, control: int, first: Int64s, stop: int, rows: Table, 
     Parameters
     ----------
     control : int
-        Address of a uint8 for each row, 1 for control messages; 0 where there are none.
+        Address of a uint8 for each row, 1 for control messages; 0 if there are no control messages.
     first, stop, rows, to
-        As of `batches.fill`.
+        As for `batches.fill`.
     """
     for b in range(first.shape[0]):
         start, end, at = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
@@ -90,7 +90,7 @@ def fill(records: Records, control: int, first: Int64s, stop: int, rows: Table, 
 
 @compiled
 def seal(buf: int, rows: Table) -> None:
-    """Write the headers of sets whose payloads are in place, and then their checksums; parameters as of `batches.seal`."""
+    """Write the headers of sets whose payloads are in place, and then their checksums; parameters as for `batches.seal`."""
     for b in range(rows.shape[0]):
         pos, size = rows[b, _POSITION], rows[b, _SIZE]
         kip98_draft.put_header(buf, pos, size, rows[b])

@@ -1,4 +1,4 @@
-"""Records become the messages of `formats.enriched`, alone or as the contents of wrappers, and the wrappers around them."""
+"""Encodes records as messages of `formats.enriched`, either single ones or in wrappers."""
 
 from numba.extending import register_jitable
 
@@ -25,9 +25,9 @@ def _size(records: Records, tagged: int, row: int) -> int:
 
 @compiled
 def split(records: Records, tagged: int, cut: Flags, batch_bytes: int, batch_records: int, first: Int64s, size: Int64s) -> int:
-    """Divide records into sets of messages, and compute their bytes.
+    """Divide records into sets of messages, and compute their sizes.
 
-    ``tagged`` is the address of a uint8 for each row: whether it gets a broker timestamp. The others are as of `batches.split`.
+    ``tagged`` is the address of a uint8 for each row: whether it gets a broker timestamp. The others are as for `batches.split`.
     """
     count = 0
     for row in range(records.rows):
@@ -42,7 +42,7 @@ def split(records: Records, tagged: int, cut: Flags, batch_bytes: int, batch_rec
 
 @compiled
 def measure(records: Records, tagged: int, first: Int64s, stop: int, size: Int64s) -> None:
-    """Sizes of sets whose bounds are known, into ``size``."""
+    """Set ``size`` to the sizes of sets with given bounds."""
     for b in range(first.shape[0]):
         size[b] = 0
         for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
@@ -65,9 +65,9 @@ def fill(records: Records, tagged: int, kinds: int, seconds: int, first: Int64s,
     tagged, kinds, seconds : int
         Addresses, for each row: of a uint8, whether it gets a broker timestamp; of a uint8, its type; of an int32, its timestamp.
     rows : int64 array of shape (n, `table.WIDTH`)
-        Of the batch table: with a codec, offsets count from its base offset. `table.ATTRIBUTES` becomes the wrapper's.
+        Rows of the batch table. With a codec, offsets are relative to the base offset. `table.ATTRIBUTES` is set for the wrapper.
     first, stop, to
-        As of `batches.fill`.
+        As for `batches.fill`.
     """
     for b in range(first.shape[0]):
         start, end, pos = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
@@ -88,7 +88,7 @@ def fill(records: Records, tagged: int, kinds: int, seconds: int, first: Int64s,
 
 @compiled
 def wrap(buf: int, rows: Table) -> None:
-    """Write wrappers around sets that are in place, where there is a codec; parameters as of `batches.seal`."""
+    """Write the wrappers of entries with a codec, around sets that are in place; parameters as for `batches.seal`."""
     for b in range(rows.shape[0]):
         if rows[b, _CODEC] == 0:
             continue

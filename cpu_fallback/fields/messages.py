@@ -1,4 +1,4 @@
-"""Messages become columns: one that is an entry of its own, those of a wrapper, and those of a set. A loop for each layout."""
+"""Decodes messages into columns: one that is an entry of its own, those of a wrapper, and those of a set. Each layout has a loop."""
 
 from collections.abc import Callable
 from typing import Any
@@ -57,8 +57,8 @@ def _loop(layout: Layout) -> Callable[..., tuple[int, int, int]]:
 
 _made: list[Callable[..., Any]] = []
 messages = chosen({number: _loop(layouts.LAYOUTS[number]) for number in (*layouts.MESSAGES, *layouts.SETS)}, _made)
-"""Messages of an entry, of which there are ``count``: (code, record, position of the offence). Its first argument is the layout.
+"""Decodes the ``count`` messages of an entry: (code, record, position of the error). The first argument is the layout.
 
-Like `fields`, of which the others are, it moves the write positions on only when all messages of the entry are right.
+The others are those of `records.fields`. The write positions advance only if all messages of the entry are valid.
 """
 known(_made)

@@ -1,4 +1,4 @@
-"""The records of a batch that `v2.plain_fields` can read, in a loop so small that what it needs stays in registers."""
+"""Decodes the records of a batch that `v2.plain_fields` can read, in a loop so small that its variables stay in registers."""
 
 from numba.extending import register_jitable
 
@@ -26,11 +26,11 @@ def plain_records(
     value: int,
     header: int,
 ) -> tuple[int, int, int, int]:
-    """Decode records from ``where`` on into the rows from ``n`` to ``last`` until one is not plain: where it is, n, key, value.
+    """Decode records from ``where`` on into rows [n, last) until one is not plain: its position, n, key, value.
 
-    Names are those of `records.batch_records`.
+    Parameters are named as in `records.batch_records`.
     """
-    # Addresses alone: positions would take a register more.
+    # Only addresses are used, because positions would need one more register.
     at, end, moved = buf + where, buf + end, origin - buf
     offset, timestamp, keep = row[_BASE_OFFSET], row[_BASE_TIMESTAMP], -1
     if row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME:

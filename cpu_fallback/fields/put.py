@@ -1,4 +1,4 @@
-"""One key, value or header payload into its Arrow column: copied into an arena, or as a view into the source."""
+"""Writes one key, value or header payload to its Arrow column: as a copy in an arena, or as a view of the source."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from numba.extending import register_jitable
 from kolumn.cpu_fallback.machine.address import STEP, copy32, load64, prefetch, set_bit, store32, store64
 
 SKIP, COPY, VIEW = 0, 1, 2
-"""What a column does with its payloads."""
+"""Modes of a column: no payloads, copies, or views."""
 
 _INLINE = 12
 LINE = 64
@@ -19,9 +19,9 @@ NEXT_BLOCK = 1 << 18
 
 
 class Payloads(NamedTuple):
-    """Where one binary column goes; addresses, 0 where the mode does not need one.
+    """Addresses of one binary column; 0 if the mode does not need one.
 
-    ``ends`` has rows + 1 int32, ``views`` 16 bytes for each row. ``valid`` is a bitmap of ones, in which nulls clear their bit.
+    ``ends`` has rows + 1 int32, ``views`` 16 bytes for each row. ``valid`` is a bitmap of ones, in which the bits of nulls are cleared.
     """
 
     mode: int
@@ -33,14 +33,14 @@ class Payloads(NamedTuple):
 
 @register_jitable(forceinline=True)
 def put(column: Payloads, source: int, buffer: int, offset: int, length: int, row: int, used: int) -> int:
-    """Append one payload as row ``row``; returns how many bytes of the arena are then used.
+    """Append one payload as row ``row``; returns the used bytes of the arena.
 
     Parameters
     ----------
     source : int
         Address of the payload.
     buffer, offset : int
-        The same place for a view: number of the buffer, position in it.
+        The same for a view: number of the buffer, and position in it.
     length : int
         Bytes; negative for null.
     """
@@ -52,7 +52,7 @@ def put(column: Payloads, source: int, buffer: int, offset: int, length: int, ro
             set_bit(column.valid, row, 0)
         store32(column.ends + 4 * row + 4, used)
     else:
-        # Not all lines of a long payload: prefetching many at once costs more than it saves.
+        # Only two lines of a long payload are prefetched, because prefetching many at once costs more than it saves.
         prefetch(source + NEXT_BLOCK)
         if length > LINE:
             prefetch(source + NEXT_BLOCK + LINE)
@@ -64,7 +64,7 @@ def put(column: Payloads, source: int, buffer: int, offset: int, length: int, ro
 
 @register_jitable(forceinline=True)
 def _copy(to: int, source: int, length: int) -> None:
-    """Copy a payload line by line; up to 63 bytes beyond are read and written."""
+    """Copy a payload line by line; up to 63 bytes after it are read and written."""
     done = 0
     while done < length:
         prefetch(to + done + AHEAD)
@@ -102,7 +102,7 @@ def _view(to: int, source: int, buffer: int, offset: int, length: int) -> None:
 
 @register_jitable
 def forget(column: Payloads, first: int, stop: int) -> None:
-    """Take rows [first, stop) back. Only nulls need that; everything else is overwritten."""
+    """Undo the nulls of rows [first, stop), which are going to be overwritten. Nothing else needs to be undone."""
     if column.mode != SKIP:
         for row in range(first, stop):
             set_bit(column.valid, row, 1)

@@ -1,7 +1,7 @@
-"""Records become columns: hop, fields and gather in one pass over the payload bytes while they are in the cache.
+"""Decodes records into columns: hop, fields and gather in one pass over the payload bytes while they are in the cache.
 
-Batches are written densely in file order. A batch that turns out to be damaged gets its code, and the write positions go
-back to where the batch began.
+Batches are written densely in file order. If a batch turns out to be damaged, it gets its code, and the write positions are set
+back to its beginning.
 """
 
 from numba.extending import register_jitable
@@ -42,16 +42,16 @@ def fields(
     Parameters
     ----------
     rows, payload, size, base, records
-        As `count_records` takes and leaves them; ``records`` becomes the number of rows written for each batch.
+        As after `count.count_records`. ``records`` is set to the number of rows written for each batch.
     buffer, origin : int64 arrays of n
         For views: number of the buffer that holds the payload, and the payload's position in it.
     to : Target
-    at : int64 array of `POSITIONS`
-        In and out: how far each column is written.
+    at : int64 array of `target.POSITIONS`
+        In and out: write position of each column.
     headers : int
-        How many record headers there is room for.
+        Number of record headers for which there is room.
     stop_at_error : bool
-        Leave the batches after the first damaged one alone.
+        Whether to stop after the first damaged batch.
     """
     for b in range(rows.shape[0]):
         if rows[b, _CODE] == _OK:
@@ -83,9 +83,9 @@ def fields(
 def batch_records(
     row: Int64s, buf: int, end: int, buffer: int, origin: int, count: int, skip: int, to: Target, at: Int64s
 ) -> tuple[int, int, int]:
-    """Records of a batch of format 2, or 3 with ``skip`` as in `v2.fields`: (code, record, position of the offence).
+    """Decode the records of a batch of format 2, or 3 with ``skip`` as in `v2.fields`: (code, record, position of the error).
 
-    ``at`` advances only if all are right.
+    ``at`` advances only if all records are valid.
     """
     n, key, value = at[ROWS], at[KEY], at[VALUE]
     header, header_key, header_value = at[HEADERS], at[HEADER_KEY], at[HEADER_VALUE]
@@ -98,7 +98,7 @@ def batch_records(
             break
         record = v2.fields(buf, where, end, skip)
         if record.code != _OK:
-            # The bytes end where a record should begin: the batch holds fewer records than its header says.
+            # The bytes end where a record should begin: the batch has fewer records than the count in its header.
             missing = record.code == _RECORD_LENGTH and where == end
             return _RECORDS_MISSING if missing else record.code, n - first, record.next
         header_at = record.headers

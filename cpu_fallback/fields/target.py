@@ -1,4 +1,4 @@
-"""Where decoded records go, as compiled loops see it."""
+"""Memory of the columns to which compiled loops write decoded records."""
 
 from typing import NamedTuple
 
@@ -13,11 +13,11 @@ POSITIONS = 6
 
 
 class Target(NamedTuple):
-    """Where the columns of a run of batches go; all addresses.
+    """Addresses of the columns of a run of batches.
 
-    ``offset`` and ``timestamp`` (ms) are int64, ``header_ends`` the int32 list offsets, 0 if headers are not wanted. Formats whose
-    messages have attributes of their own put them into the uint8 ``attributes``, which begin as zeros, 0 if they are not wanted;
-    ``seconds`` (int64) is the timestamp of an enriched message.
+    ``offset`` and ``timestamp`` (ms) are int64. ``header_ends`` are the int32 list offsets, 0 if headers are not wanted. ``attributes``
+    are uint8 and initially zeros; formats whose messages have attributes of their own write them there. ``seconds`` (int64) are the
+    timestamps of enriched messages. Both are 0 if they are not wanted.
     """
 
     offset: int
@@ -47,18 +47,18 @@ def put_record(
     key: int,
     value: int,
 ) -> tuple[int, int]:
-    """Write row ``n``, but for its headers; returns how many bytes of keys and of values are then used.
+    """Write row ``n`` without its headers; returns the used bytes of keys and of values.
 
     Parameters
     ----------
     headers : int
-        Headers up to and with this record's.
+        Number of headers up to and including those of this record.
     buffer, moved : int
-        For views: number of the buffer that holds the payloads, and what turns an address into a position in it.
+        For views: number of the buffer that holds the payloads, and the difference between a position in it and an address.
     key_at, value_at : int
         Addresses; a negative length is null.
     key, value : int
-        Bytes of keys and of values so far.
+        Used bytes of keys and of values before this row.
     """
     store64(to.offset + 8 * n, offset)
     store64(to.timestamp + 8 * n, timestamp)

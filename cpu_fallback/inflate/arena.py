@@ -1,9 +1,9 @@
-"""Inflate: many compressed payloads in, one arena of their bytes out.
+"""Decompresses many payloads into one arena.
 
     payloads ──▶ frame (compiled) ──▶ table of blocks ──▶ decoder of the library, block by block ──▶ arena, without gaps
 
-A payload that is broken, or larger than allowed, gets a code and no bytes, and does not affect the others. One of more than `LARGE` bytes
-is measured before memory is taken for it: it is inflated twice, the first time without an output.
+A payload that is malformed, or larger than allowed, gets a code and no bytes, and does not affect the others. A payload of more than
+`LARGE` bytes is measured before memory is allocated for it: it is decompressed twice, the first time without an output.
 """
 
 import threading
@@ -25,17 +25,17 @@ from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.errors import Code
 
 RATIO_FLOOR = 64 << 20
-"""``max_ratio`` does not apply to payloads that inflate to no more than this."""
+"""``max_ratio`` does not apply to payloads that decompress to at most this many bytes."""
 LARGE = 16 << 20
-"""Payloads that inflate to more than this are measured first."""
+"""Payloads that decompress to more bytes than this are measured first."""
 UNBOUNDED = 1 << 62
 ONE_GO = 1 << 20
 """Largest bound of a zstd frame for which a buffer of that size is allocated."""
 STEP = 64 << 10
 PACKED, PIECE = 256 << 10, 4 << 20
-"""Bytes that a streaming decoder takes and returns at a time."""
+"""Most bytes that a streaming decoder reads and returns at a time."""
 LZ4_LARGEST = 4 << 20
-"""Of a block of lz4."""
+"""Largest decompressed size of an lz4 block, in bytes."""
 _FAILURES: Any = (cramjam.DecompressionError, zstandard.ZstdError, isal_zlib.error)
 _local = threading.local()
 
@@ -47,17 +47,17 @@ class Inflated:
     Attributes
     ----------
     arena : ndarray of uint8
-        Inflated bytes, at least `PAD` more than are used.
+        Decompressed bytes, followed by at least `PAD` unused ones.
     start, size : ndarray of int64
-        Where in ``arena`` the bytes of each payload lie; size 0 for a failed one.
+        Position in ``arena`` and number of the bytes of each payload; size 0 for a failed one.
     code : ndarray of int64
         `Code`: OK, BAD_STREAM, TOO_LARGE or BAD_CODEC.
     where : ndarray of int64
-        Position in the source buffer of the fault in a failed payload.
+        Position in the source buffer of the error in a failed payload.
     found : dict of int to str
-        For each failed payload, what was found there.
+        For each failed payload, the text of its error.
     done : int
-        How many payloads, from the first on, were processed. The arrays' values for the others mean nothing.
+        How many payloads, from the first on, were processed. The values of the arrays are undefined for the others.
     """
 
     arena: np.ndarray
@@ -71,14 +71,14 @@ class Inflated:
 
 @dataclass(frozen=True)
 class Share:
-    """What may be inflated at a time.
+    """Limit of the bytes that one call may decompress.
 
     Attributes
     ----------
     bytes : int
-        No payload is begun after this many.
+        No payload is begun once this many bytes are decompressed.
     large : bool
-        Whether one payload alone may take more, if it is the first one.
+        Whether the first payload may decompress to more than that.
     """
 
     bytes: int = UNBOUNDED
@@ -89,11 +89,11 @@ _EVERYTHING = Share()
 
 
 class _LargerError(Exception):
-    """More bytes came out than allowed."""
+    """A payload decompresses to more bytes than allowed."""
 
 
 class FlawError(Exception):
-    """A flaw that shows only while inflating."""
+    """A flaw that is found only during decompression."""
 
     def __init__(self, flaw: int, where: int) -> None:
         self.flaw, self.where = flaw, where
@@ -109,7 +109,7 @@ def inflate(
     max_ratio: float,
     share: Share = _EVERYTHING,
 ) -> Inflated:
-    """Inflate the payloads ``buf[start : start + size]``. Copies; releases the GIL while a library or compiled code works.
+    """Decompress the payloads ``buf[start : start + size]``. Copies; libraries and compiled code run without the GIL.
 
     Parameters
     ----------
@@ -117,18 +117,18 @@ def inflate(
         Has `PAD` readable bytes after the last payload.
     start, size : ndarray of int64
     codec, magic : ndarray of int
-        Codec id and format of the batch of each payload.
+        Codec number and magic of the entry of each payload.
     max_bytes : int
-        Largest inflated size of one payload.
+        Largest decompressed size of one payload.
     max_ratio : float
-        Largest ratio of inflated to compressed size, above `RATIO_FLOOR`.
+        Largest ratio of decompressed to compressed size, above `RATIO_FLOOR`.
     share : Share
-        How much to inflate; by default everything.
+        How many bytes to decompress; by default all.
 
     Notes
     -----
-    Memory is taken for what really comes out of the decoders, or for what the compressed bytes can at most hold, never for a length
-    that the stream merely claims.
+    Memory is allocated for the measured output of the decoders, or for an upper bound that follows from the compressed bytes, never for
+    a length that is only claimed by the stream.
     """
     start, size, codec, magic = (np.ascontiguousarray(x, np.int64) for x in (start, size, codec, magic))
     limit = np.minimum(float(max_bytes), np.maximum(RATIO_FLOOR, max_ratio * size)).astype(np.int64)
@@ -146,7 +146,7 @@ def inflate(
 
 
 def _stretches(table: np.ndarray, careful: np.ndarray, share: int) -> list[tuple[int, int, bool]]:
-    """Runs of rows for the fast path, which hardly exceed ``share``, and the rows of each payload that could be large."""
+    """Runs of rows for the fast path, each of about ``share`` bytes at most, and the rows of each payload that could be large."""
     if not len(table):
         return []
     payload = table[:, PAYLOAD]
@@ -161,7 +161,7 @@ def _stretches(table: np.ndarray, careful: np.ndarray, share: int) -> list[tuple
 
 
 class _Run:
-    """The state of one call as it goes through its table of blocks."""
+    """State of one call of `inflate`."""
 
     def __init__(
         self, buf: Bytes, size: Int64s, table: Int64s, limit: Int64s, flaw: Int64s, where: Int64s, careful: Flags, share: Share
@@ -191,7 +191,7 @@ class _Run:
         return self.out
 
     def fast(self, first: int, last: int) -> None:
-        """Rows [first, last), of which no payload can pass its limit."""
+        """Decompress rows [first, last), in which no payload can exceed its limit."""
         while first < last:
             try:
                 first = self._blocks(first, last)
@@ -242,7 +242,7 @@ class _Run:
         return last
 
     def careful(self, first: int, last: int) -> bool:
-        """Rows [first, last), all of the one payload that could be large; False where this call has no room for it."""
+        """Decompress rows [first, last) of one payload that could be large; False if it exceeds the rest of the share."""
         begin, limit, total = self.at, int(self.limit[self.table[first, PAYLOAD]]), 0
         if begin and self.share.bytes - begin < LARGE:
             return False
@@ -255,7 +255,7 @@ class _Run:
             total = self._each(first, last, limit, keep=False)
             if begin + total > self.share.bytes and (begin or not self.share.large):
                 return False
-            # A block of lz4 may need room for more than comes out of it.
+            # The decoder of an lz4 block may need more room than the block's output.
             self._make(begin + total + LZ4_LARGEST + PAD, begin)
             self._each(first, last, total)
         except _LargerError:
@@ -275,12 +275,12 @@ class _Run:
         )
 
     def _each(self, first: int, last: int, most: int, keep: bool = True) -> int:
-        """Rows [first, last) of one payload: how many bytes came out. Without ``keep`` they are counted only.
+        """Decompress rows [first, last) of one payload; returns the number of bytes. Without ``keep`` the output is only counted.
 
         Raises
         ------
         _LargerError
-            There are more than ``most``.
+            The output has more than ``most`` bytes.
         """
         total = 0
         for row in range(first, last):
@@ -313,7 +313,7 @@ class _Run:
         return self._unwanted[:size]
 
     def _fail(self, row: int, flaw: int, where: int, words: str = "") -> int:
-        """Take back what the payload of ``row`` has written; returns the row after its last one."""
+        """Set the error of the payload of ``row`` and discard its output; returns the row after its last one."""
         payload = self.table[row, PAYLOAD]
         first, last = (int(np.searchsorted(self.table[:, PAYLOAD], payload, side)) for side in ("left", "right"))
         self.at -= int(self.count[first : row + 1].sum())
@@ -322,7 +322,7 @@ class _Run:
         return last
 
     def _nothing(self, begin: int, stop: int) -> int:
-        """A snappy block of size 0 is its preamble alone."""
+        """Check a snappy block of size 0, which consists only of its preamble."""
         if min(self.source[begin : stop - 1], default=0x80) < 0x80 or self.source[stop - 1] != 0:
             raise FlawError(flaws.CONTENT, begin)
         return 0
@@ -331,7 +331,7 @@ class _Run:
         return (self._members if kind == DEFLATE else self._stream)(begin, stop, limit, keep)
 
     def _stream(self, begin: int, stop: int, limit: int, keep: bool) -> int:
-        """Zstd frame [begin, stop) of unknown or great size, into the arena from ``self.at`` on; returns the inflated bytes."""
+        """Decompress a zstd frame [begin, stop) of unknown or large size to the arena at ``self.at``; returns the bytes."""
         total, want = 0, STEP
         with _zstd().stream_reader(self.source[begin:stop], read_across_frames=False) as reader:
             while True:
@@ -342,7 +342,7 @@ class _Run:
                 want = min(2 * want, PIECE)
 
     def _members(self, begin: int, stop: int, limit: int, keep: bool) -> int:
-        """Gzip members from the deflate stream at ``begin`` on, into the arena from ``self.at`` on; returns the inflated bytes."""
+        """Decompress gzip members, from the deflate stream at ``begin`` on, to the arena at ``self.at``; returns the bytes."""
         total, step = 0, PACKED
         while begin < stop:
             decoder, crc, count, waiting = isal_zlib.decompressobj(-15), 0, 0, b""
@@ -360,12 +360,12 @@ class _Run:
             flaw, begin = member_end(self.address, begin - len(decoder.unused_data), stop, crc, count)
             if flaw:
                 raise FlawError(flaw, begin)
-            # What is left over of a chunk is copied, so chunks start small where many members may follow.
+            # The unused rest of a chunk is copied, so chunks start small after the first member: many others may follow.
             step = 4096
         return total
 
     def _put(self, piece: bytes, total: int, limit: int, keep: bool) -> int:
-        """Put the next bytes of a decoder into the arena, after ``total`` others of its stream; returns how many there are now."""
+        """Copy the next bytes of a decoder to the arena, after ``total`` others of its stream; returns the new total."""
         count = len(piece)
         if total + count > limit:
             raise _LargerError
@@ -389,7 +389,7 @@ class _Run:
 
 
 def _zstd() -> zstandard.ZstdDecompressor:
-    """This thread's decompressor: one must not be shared."""
+    """This thread's decompressor. Threads must not share one."""
     if not hasattr(_local, "zstd"):
         _local.zstd = zstandard.ZstdDecompressor()
     return _local.zstd

@@ -1,4 +1,4 @@
-"""The blocks of many payloads as one table, found by the framing functions of `kolumn.codecs`, compiled."""
+"""Finds the compressed blocks of many payloads, by the compiled framing functions of `kolumn.codecs`, and lists them in one table."""
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def _frame(
     where: Int64s,
     careful: Flags,
 ) -> tuple[int, int]:
-    """Fill the table from payload ``first`` and row ``row`` on; stops at a payload whose blocks find no room."""
+    """Fill the table from payload ``first`` and row ``row`` on; stops at a payload for whose blocks the table has no room."""
     for i in range(first, len(start)):
         at, end, c = start[i], start[i] + size[i], codec[i]
         mark, total, state, wrong = row, 0, 0, 0
@@ -62,22 +62,22 @@ def _frame(
 
 @compiled
 def member_end(buf: int, at: int, end: int, crc: int, size: int) -> tuple[int, int]:
-    """`gzip.following` for one member."""
+    """`gzip.following`, compiled."""
     return gzip.following(buf, at, end, crc, size)
 
 
 def frame(
     buf: np.ndarray, start: np.ndarray, size: np.ndarray, codec: np.ndarray, magic: np.ndarray, limit: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Blocks of all payloads that are framed well.
+    """Blocks of all payloads whose framing is valid.
 
     Returns
     -------
     table : ndarray of int64, shape (blocks, COLUMNS)
     flaw, where : ndarray of int64
-        Per payload; no block of a payload with a flaw is in the table.
+        Of each payload. The table has no blocks of a payload with a flaw.
     careful : ndarray of bool
-        Payloads whose blocks could inflate to more than ``limit``.
+        True for payloads whose blocks could decompress to more than ``limit``.
     """
     flaw, where, careful = np.zeros(len(start), np.int64), np.zeros(len(start), np.int64), np.zeros(len(start), np.bool_)
     table = np.empty((len(start) + int(size.sum()) // 8192 + 16, COLUMNS), np.int64)

@@ -1,6 +1,6 @@
-"""Decoders of C libraries for compiled code to call: their output is in the CPU's cache when its records are read.
+"""Decoders of C libraries that compiled code calls, so that their output is in the CPU's cache when its records are read.
 
-Where a library can't be called, its payloads go through its package (`inflate`).
+If a library cannot be called, payloads of its codec are decompressed by a Python package (`arena`).
 """
 
 import threading
@@ -13,7 +13,7 @@ _local = threading.local()
 
 
 class Decoder(NamedTuple):
-    """Addresses of a function and of what it keeps between calls; 0 where there is no library."""
+    """Addresses of a function and of its state between calls; 0 if there is no library."""
 
     function: int
     state: int
@@ -27,7 +27,7 @@ class Decoders(NamedTuple):
 
 
 def decoders() -> Decoders:
-    """This thread's decoders: they must not go to another."""
+    """This thread's decoders. Another thread must not use them."""
     if not hasattr(_local, "own"):
         _local.own = State(), Context()
     deflate, zstd = _local.own

@@ -1,4 +1,4 @@
-"""ISA-L's inflate, which the package ``isal`` exports."""
+"""ISA-L's decoder of deflate streams, which the package ``isal`` exports."""
 
 import ctypes
 import zlib
@@ -14,7 +14,7 @@ PLACE = "isal.isal_zlib"
 
 
 class Head(ctypes.Structure):
-    """How a ``struct inflate_state`` of igzip_lib.h begins. After these fields come tables and settings that are the library's own."""
+    """First fields of ``struct inflate_state`` of igzip_lib.h. Internal tables and settings of the library follow them."""
 
     _fields_ = (
         ("next_out", ctypes.c_void_p),
@@ -29,11 +29,11 @@ class Head(ctypes.Structure):
 NEXT_OUT, AVAIL_OUT = Head.next_out.offset, Head.avail_out.offset
 NEXT_IN, AVAIL_IN = Head.next_in.offset, Head.avail_in.offset
 STATE_BYTES = 256 << 10
-"""Room for a state, more than twice what it takes."""
+"""Bytes allocated for a state, more than twice its size."""
 
 
 class State:
-    """An ``inflate_state`` and the address of ``isal_inflate_stateless``; both 0 where there is no library."""
+    """Addresses of an ``inflate_state`` and of ``isal_inflate_stateless``; both 0 if there is no library."""
 
     function, state = 0, 0
 
@@ -60,7 +60,7 @@ def _library() -> Any:
 
 
 def _as_told(library: Any) -> bool:
-    """Whether a state begins as `Head` does: this is tried before any record is inflated by it."""
+    """Whether a state begins with the fields of `Head`: this is tested before the library is used."""
     data = bytes(range(256)) * 2
     deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     stream = deflate.compress(data) + deflate.flush()

@@ -1,4 +1,4 @@
-"""libzstd, from where its functions can be called."""
+"""Finds a libzstd whose functions compiled code can call."""
 
 import ctypes
 from functools import lru_cache
@@ -9,15 +9,15 @@ import zstandard
 from kolumn.cpu_fallback.machine.shared_object import address, load
 
 PLACES = ("backports.zstd._zstd", "libzstd.so.1", "zstandard._cffi")
-"""Modules and a system's library that export libzstd. The last is built without libzstd's assembly for Huffman codes: slower."""
+"""Modules, and a library of the system, that export libzstd. The last one is slower: it lacks libzstd's assembly for Huffman codes."""
 
 _MAJOR, _MINOR, _PATCH = zstandard.ZSTD_VERSION
-# Older versions accept damaged payloads that this one refuses: what is read must not depend on the machine.
+# Older versions accept damaged payloads that this one rejects, and the result of a read must not depend on the machine.
 _OLDEST = 10000 * _MAJOR + 100 * _MINOR + _PATCH
 
 
 class Context:
-    """A ``ZSTD_DCtx``, freed with this object, and the address of ``ZSTD_decompressDCtx``; both 0 where there is no library."""
+    """Addresses of a ``ZSTD_DCtx``, freed with this object, and of ``ZSTD_decompressDCtx``; both 0 if there is no library."""
 
     function, state = 0, 0
 
@@ -33,7 +33,7 @@ class Context:
 
 
 def name() -> str:
-    """Version and place of the library; empty if there is no library."""
+    """Version of the library and where it was found; empty if there is no library."""
     place, library = _library()
     if library is None:
         return ""
@@ -43,7 +43,7 @@ def name() -> str:
 
 @lru_cache(maxsize=1)
 def _library() -> tuple[str, Any]:
-    """Place and library, its functions typed for the calls here; None if no library can be loaded or has these functions."""
+    """Where the library was found, and the library with typed functions; None if no library can be loaded or has these functions."""
     for place in PLACES:
         library = _load(place)
         if library is not None:

@@ -1,4 +1,4 @@
-"""Where the records of each entry lie: after the header (format 2), in the value (wrapper), or the message itself."""
+"""Locates the payload of each entry: the bytes after the header (format 2), the value of a wrapper, or the message itself."""
 
 from numba.extending import register_jitable
 
@@ -18,8 +18,8 @@ _NONE = NONE
 def locate(buf: int, origin: int, rows: Table, start: Int64s, size: Int64s, codec: Int64s) -> None:
     """Fill ``start`` (position in the segment), ``size`` (bytes) and ``codec`` of each entry's payload.
 
-    Entries that can have no payload get a code in ``rows``. A batch whose header counts no records has an empty payload: as in Java,
-    the bytes after its header are ignored. A draft set with nothing after its header has no records either.
+    An entry whose payload cannot be located, or whose codec is not allowed, gets a code in ``rows``. A batch with a record count of 0 has
+    an empty payload: as in Java, the bytes after its header are ignored. A draft's set without bytes after its header has no records.
     """
     for b in range(rows.shape[0]):
         row = rows[b]
@@ -41,7 +41,7 @@ def locate(buf: int, origin: int, rows: Table, start: Int64s, size: Int64s, code
 
 @register_jitable
 def _message(buf: int, row: Int64s) -> tuple[int, int, int]:
-    """Code, start and size of the message itself, or of the payload that it wraps."""
+    """Code, start and size of the message itself or, with a codec, of its compressed payload."""
     position, end = row[_POSITION], row[_POSITION] + row[_SIZE]
     code = layouts.codec_code(row[_LAYOUT], row[_ATTRIBUTES], row[_CODEC])
     if code != _OK or row[_CODEC] == _NONE:

@@ -1,11 +1,11 @@
-"""Payloads inflated by compiled code, so that a batch stays in the cache: lz4 and snappy here, gzip and zstd by `decoders`.
+"""Decompresses payloads in compiled code, so that a batch stays in the cache: lz4 and snappy here, gzip and zstd by `decoders`.
 
-These decoders accept a subset of what the libraries accept, with the same result; for everything else they give up, and
-`inflate` lets the library decide. They write at most to their stop, look back at most to their target, and copy in whole
-steps: source and target need `PAD` bytes after their ends.
+These decoders accept a subset of the payloads that the libraries accept, with the same result. For other payloads they give up, and
+the package decompresses or rejects them (`arena`). They write at most to their stop, look back at most to their target, and copy in
+whole steps: source and target need `PAD` bytes after their ends.
 
 Compressed text consists of elements of a few bytes whose kind cannot be predicted. So the usual snappy element is decoded without
-a branch on its kind, and the next one's first bytes are loaded before this one's are copied.
+a branch on its kind, and the first bytes of the next element are loaded before those of this one are copied.
 """
 
 from numba.extending import register_jitable
@@ -19,38 +19,38 @@ from kolumn.formats import crc
 from kolumn.formats.memory import u32_little_at
 
 GIVEN_UP = -1
-"""Returned instead of a size: the payload is broken, unusual, or does not fit."""
+"""Returned instead of a size if the payload is malformed, unusual, or does not fit."""
 
 _GZIP, _LZ4, _SNAPPY, _ZSTD, _STORED, _END = GZIP, LZ4, SNAPPY, ZSTD, STORED, END
 _NEXT_IN, _AVAIL_IN, _NEXT_OUT, _AVAIL_OUT = NEXT_IN, AVAIL_IN, NEXT_OUT, AVAIL_OUT
 _FAST = PAD
-"""Bytes that must be left in source and target where copies come before checks."""
+"""Bytes that must be left in source and target for a loop that copies before it checks."""
 
-# Rules of liblz4 for the end of a block: a match ends this much before its end, and does not begin later than that.
+# Rules of liblz4 for the end of a block, in bytes: literals after the last match; input and output that a match needs.
 _LAST_LITERALS, _LAST_INPUT, _LAST_MATCH = 5, 8, 12
 
 
 @register_jitable
 def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int, libraries: Decoders) -> int:
-    """Inflate a payload.
+    """Decompress a payload.
 
     Parameters
     ----------
     codec, magic : int
-        Of the batch.
+        Codec number and magic of the batch.
     buf : int
         Address of the payload.
     end : int
         Bytes of the payload.
     target, stop : int
-        Addresses between which the inflated bytes have to lie.
+        Addresses of the first byte of the output, and of the byte after the room for it.
     libraries : Decoders
         For gzip and zstd.
 
     Returns
     -------
     int
-        Inflated bytes, or `GIVEN_UP`.
+        Number of decompressed bytes, or `GIVEN_UP`.
     """
     if codec == _ZSTD:
         return _zstd_frames(libraries.zstd, buf, end, target, stop)
@@ -89,9 +89,9 @@ def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int, l
 
 @register_jitable
 def _gzip_members(library: Decoder, buf: int, end: int, target: int, stop: int) -> int:
-    """The members of a payload, each by one call."""
+    """Decompress the members of a payload, each by one call."""
     flaw, at, _ = gzip.header(buf, 0, end, 0)
-    # Most payloads end with their size, so the usual one that has no room is not begun.
+    # Most payloads end with their size, so one that does not fit is usually found before it is decompressed.
     if flaw == 0 and u32_little_at(buf, end - 4) > stop - target:
         return GIVEN_UP
     to = target
@@ -100,7 +100,7 @@ def _gzip_members(library: Decoder, buf: int, end: int, target: int, stop: int) 
         store32(library.state + _AVAIL_IN, end - at)
         store64(library.state + _NEXT_OUT, to)
         store32(library.state + _AVAIL_OUT, stop - to)
-        # An int: the word's upper half means nothing.
+        # The function returns an int, so the upper half of the word is undefined.
         if call(library.function, (library.state,)) & 0xFFFFFFFF != 0:
             return GIVEN_UP
         at = load64(library.state + _NEXT_IN) - buf
@@ -114,10 +114,10 @@ def _gzip_members(library: Decoder, buf: int, end: int, target: int, stop: int) 
 
 @register_jitable
 def _zstd_frames(library: Decoder, buf: int, end: int, target: int, stop: int) -> int:
-    """The frames of a payload, each by one call.
+    """Decompress the frames of a payload, each by one call.
 
-    A frame that could inflate to more than its window is left alone: only where the window holds all of it does a decoder that
-    looks back into the target itself take just what Java's stream takes.
+    This gives up at a frame that could decompress to more than its window. ``ZSTD_decompressDCtx`` looks back into the whole target, and
+    Java's stream into the window, so for such a frame the one could accept an offset that the other rejects.
     """
     at, to = 0, target
     while True:
@@ -130,7 +130,7 @@ def _zstd_frames(library: Decoder, buf: int, end: int, target: int, stop: int) -
         if bound > window:
             return GIVEN_UP
         size = call(library.function, (library.state, to, min(bound, stop - to), buf + first, last - first))
-        # A size_t, whose greatest values are errors: negative here.
+        # The function returns a size_t, whose largest values are errors; as an int64 they are negative.
         if size < 0:
             return GIVEN_UP
         to += size
@@ -138,13 +138,13 @@ def _zstd_frames(library: Decoder, buf: int, end: int, target: int, stop: int) -
 
 @register_jitable
 def lz4_block(at: int, end: int, target: int, stop: int) -> int:
-    """Inflate the lz4 block at addresses [at, end) to ``target``; returns the bytes, or `GIVEN_UP`.
+    """Decompress the lz4 block at addresses [at, end) to ``target``; returns the number of bytes, or `GIVEN_UP`.
 
     token (literals - 15 max | match - 4, 15 max) | literals | offset u16 | more of the match's length ...
     """
     to = target
     while at < end:
-        # The usual sequence: few literals, a short match that does not reach into itself.
+        # The usual sequence has few literals and a short match that does not overlap itself.
         while at < end - _FAST and to < stop - _FAST:
             token = load8(at)
             length, match = token >> 4, (token & 15) + 4
@@ -189,7 +189,7 @@ def lz4_block(at: int, end: int, target: int, stop: int) -> int:
 
 @register_jitable
 def _more(length: int, at: int, end: int) -> tuple[int, int]:
-    """A length that goes on in further bytes; larger than any block where they never end."""
+    """Read the further bytes of a length. If they do not end before ``end``, the length is larger than any block."""
     while at < end:
         byte = load8(at)
         at += 1
@@ -201,7 +201,7 @@ def _more(length: int, at: int, end: int) -> tuple[int, int]:
 
 @register_jitable
 def snappy_block(at: int, end: int, target: int, stop: int) -> int:
-    """Inflate the raw snappy block at addresses [at, end), whose size is known, to exactly [target, stop), or `GIVEN_UP`."""
+    """Decompress the raw snappy block at addresses [at, end) to exactly [target, stop); returns the number of bytes, or `GIVEN_UP`."""
     while load8(at) >= 0x80:
         at += 1
     at += 1
@@ -239,7 +239,7 @@ def snappy_block(at: int, end: int, target: int, stop: int) -> int:
 
 @register_jitable
 def _snappy_element(at: int, end: int, to: int, target: int, stop: int) -> tuple[int, int]:
-    """One element of any kind, every bound checked: returns where the next one is and goes; `GIVEN_UP` first if it is not valid."""
+    """Decompress one element of any kind with all checks: the addresses of the next element and of its output, or `GIVEN_UP` and ``to``."""
     word = load64(at)
     kind, six = word & 3, (word & 0xFF) >> 2
     if kind == 0:
@@ -266,11 +266,11 @@ def _snappy_element(at: int, end: int, to: int, target: int, stop: int) -> tuple
 
 @register_jitable
 def _repeat(target: int, offset: int, length: int) -> None:
-    """Copy ``length`` bytes from ``offset`` bytes before ``target``, which they may reach into."""
+    """Copy ``length`` bytes from ``offset`` bytes before ``target``; the two ranges may overlap."""
     if offset >= 32 or offset >= length:
         copy_padded(target, target - offset, length)
         return
-    # After some single bytes the pattern is repeated often enough to be copied from 16 bytes back or more.
+    # After some single bytes the pattern has been repeated over 16 bytes or more, so that whole steps can be copied.
     back = offset
     while back < 16:
         back += offset

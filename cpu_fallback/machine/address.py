@@ -1,7 +1,7 @@
 """Loads, stores and copies at raw addresses.
 
-Raw addresses instead of arrays because Numba counts the references to an array, atomically, at every call that takes
-one. The caller keeps the memory alive outside the compiled function.
+Compiled helpers take raw addresses because Numba counts the references to an array, atomically, at every call that takes an array.
+The caller must keep the memory alive outside the compiled function.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from numba.np.arrayobj import make_array
 
 STEP = 32
 PAD = 64
-"""Bytes that every source and target buffer has after its last used byte, so that copies in whole steps need no tail loop."""
+"""Bytes that every source and target buffer has after its last used byte, so that copies in whole steps need no loop for the rest."""
 
 
 def _pointer(builder: Any, address: Any, kind: ir.Type) -> Any:
@@ -78,12 +78,12 @@ def _copy(width: int) -> Any:
 
 
 copy16, copy32 = _copy(16), _copy(STEP)
-"""16 or 32 bytes from the second address to the first, unaligned; as one load and one store, so the two may overlap."""
+"""Copy 16 or 32 bytes from the second address to the first, unaligned. It is one load and one store, so the two may overlap."""
 
 
 @intrinsic
 def borrowed(typing: Any, array: Any) -> Any:
-    """The same array without an owner: slices of it count no references. Counting is atomic, and waits for all writes in progress."""
+    """The same array without an owner. Numba counts no references to its slices, which saves an atomic operation for each."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         view = make_array(signature.args[0])(context, builder, args[0])
@@ -115,7 +115,7 @@ def load8(typing: Any, address: Any) -> Any:
 
 @intrinsic
 def prefetch(typing: Any, address: Any) -> Any:
-    """Ask for the cache line at ``address``, to write to it. Harmless at any address."""
+    """Prefetch the cache line at ``address`` for a write. Any address is allowed."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -131,7 +131,7 @@ def prefetch(typing: Any, address: Any) -> Any:
 
 @intrinsic
 def call(typing: Any, function: Any, words: Any) -> Any:
-    """What the C function at an address returns for a tuple of words; pointers and sizes are words too."""
+    """Call the C function at an address with a tuple of words, which may be pointers or sizes; returns its result as a word."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word = ir.IntType(64)
@@ -151,7 +151,7 @@ def set_bit(bitmap: int, bit: int, value: int) -> None:
 
 @register_jitable(forceinline=True)
 def copy_padded(target: int, source: int, size: int) -> None:
-    """Copy ``size`` bytes; reads and writes up to 31 bytes beyond, so both sides need `PAD`."""
+    """Copy ``size`` bytes; reads and writes up to 31 bytes after them, so source and target need `PAD`."""
     done = 0
     while done < size:
         copy32(target + done, source + done)

@@ -8,17 +8,17 @@ from numba import types
 from numpy.typing import NDArray
 
 Table = Annotated[NDArray[np.int64], types.int64[:, ::1]]
-"""Rows of int64: the batch table, or one like it."""
+"""Rows of int64, for example those of the batch table."""
 Int64s = Annotated[NDArray[np.int64], types.int64[::1]]
 Constants = Annotated[NDArray[np.int64], types.Array(types.int64, 1, "C", readonly=True)]
-"""Like `Int64s`, of arrays that can't be written to: another type for Numba."""
+"""Like `Int64s`, for read-only arrays, which are another type for Numba."""
 Flags = Annotated[NDArray[np.bool_], types.boolean[::1]]
 
 _NUMBERS = {int: types.int64, bool: types.boolean, float: types.float64}
 
 
 def signature(function: Callable[..., Any]) -> tuple[Any, ...]:
-    """Numba's types of a loop's arguments, from its annotations: numbers, arrays as above, named tuples of those."""
+    """Numba's types of a loop's arguments, from its annotations: numbers, the arrays above, and named tuples of both."""
     hints = get_type_hints(function, include_extras=True)
     hints.pop("return", None)
     return tuple(map(_numba_type, hints.values()))

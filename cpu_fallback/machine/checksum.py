@@ -1,4 +1,4 @@
-"""Checksums of bytes that Python holds, at the speed of compiled code."""
+"""Checksums of Python's buffers, computed by compiled code."""
 
 import numpy as np
 
@@ -18,12 +18,12 @@ def _crc32(buf: int, at: int, end: int) -> int:
 
 
 def crc32c(data: Bytes | bytes | bytearray | memoryview, at: int) -> int:
-    """CRC-32C of ``data`` from byte ``at`` on: bytes, or an array of uint8."""
+    """CRC-32C of ``data`` from byte ``at`` on."""
     held = np.frombuffer(data, np.uint8)
     return int(_crc32c(held.ctypes.data, at, len(held)))
 
 
 def crc32(data: Bytes | bytes | bytearray | memoryview, at: int) -> int:
-    """CRC-32, likewise."""
+    """CRC-32 of ``data`` from byte ``at`` on."""
     held = np.frombuffer(data, np.uint8)
     return int(_crc32(held.ctypes.data, at, len(held)))

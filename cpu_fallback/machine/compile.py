@@ -1,10 +1,10 @@
-"""Numba for the CPU: `compiled` makes a loop that has no GIL and no bounds checks and whose machine code is kept on disk.
+"""Numba for the CPU: `compiled` makes a loop that releases the GIL, checks no bounds, and has its machine code stored on disk.
 
-Numba looks at the file of the outermost function only. Kolumn's folder of machine code is named for everything that can change the code
-(`kolumn.cpu_fallback.machine.loops`).
+Numba's own cache compares only the file of the outermost function. The name of Kolumn's folder of machine code depends on everything
+that can change the code (`kolumn.cpu_fallback.machine.loops`).
 
-A loop without code is compiled when it is called: by `kolumn.cpu_fallback.machine.compile_ahead`, together with the loops of its group.
-This process compiles it only where that is impossible.
+A loop without machine code is compiled when it is called: `kolumn.cpu_fallback.machine.compile_ahead` compiles it together with the
+loops of its group. This process compiles the loop itself only if that is impossible.
 """
 
 import logging
@@ -27,9 +27,9 @@ logger = logging.getLogger("kolumn")
 
 
 def compiled(function: _Loop) -> _Loop:
-    """A loop for the CPU: GIL released, machine code shared by processes.
+    """Make a loop for the CPU: it releases the GIL, and processes share its machine code.
 
-    The parameters of a loop of Kolumn are annotated, see `kolumn.cpu_fallback.machine.arrays`.
+    The parameters of the function must be annotated, see `kolumn.cpu_fallback.machine.arrays`.
     """
     dispatcher = njit(nogil=True, boundscheck=False)(function)
     name = f"{function.__module__}:{function.__qualname__}"
@@ -39,10 +39,10 @@ def compiled(function: _Loop) -> _Loop:
 
 
 class _Locator(_CacheLocator):
-    """Where Numba keeps the code of one function."""
+    """Tells Numba where to store the code of one function."""
 
     def __init__(self, function: Callable[..., Any], source: str) -> None:
-        # Numba takes the stem of the file only: two folders may have files of one name.
+        # The full module name is needed, because files of different folders may have the same name.
         self._place = f"{function.__module__}-{function.__code__.co_firstlineno}"
 
     @classmethod
@@ -67,7 +67,7 @@ class _CacheImpl(CompileResultCacheImpl):
 
 
 class _CacheFile(IndexDataCacheFile):
-    """Files that others can't write to, whatever the umask."""
+    """Writes files that others cannot write to, with any umask."""
 
     @contextmanager
     def _open_for_write(self, filepath: str) -> Iterator[Any]:
@@ -94,7 +94,7 @@ class _Cache(FunctionCache):
         self._cache_file = _CacheFile(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Machine code from disk; what is not there is compiled ahead, with all that belongs to it."""
+        """Load machine code from disk. If there is none, all loops of the group are compiled first."""
         found = self._stored(sig, target_context)
         if found is None and compile_ahead.make(self._loop):
             found = self._stored(sig, target_context)
@@ -103,18 +103,18 @@ class _Cache(FunctionCache):
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep machine code for other processes; a full disk, or a folder that can only be read, is no reason to fail."""
+        """Store machine code for other processes. A full disk or a read-only folder is logged, and is not an error."""
         compile_ahead.end_alone()
         try:
             super().save_overload(sig, data)
         except OSError as error:
-            logger.info("machine code of %s is not kept: %s", self._loop, error)
+            logger.info("machine code of %s is not stored: %s", self._loop, error)
 
     def _stored(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
         except (OSError, EOFError, pickle.UnpicklingError) as error:
-            logger.info("machine code of %s can't be read: %s", self._loop, error)
+            logger.info("machine code of %s cannot be read: %s", self._loop, error)
             with suppress(OSError):
                 os.unlink(self._cache_file._index_path)
             return None

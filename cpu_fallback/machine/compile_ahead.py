@@ -1,10 +1,10 @@
-"""Machine code before it is needed: processes of their own compile side by side, once for all, and can be killed at any time.
+"""Compiles machine code before it is needed, in parallel processes, once for all processes of a user.
 
     this process   ── lock ──▶  starts `compilers` ──▶  waits; Ctrl-C kills them  ──▶  loads what they have compiled
     any other      ── waits for the lock  ──────────────────────────────────────────▶  loads
 
-Compilation in the process that needs the code could not be interrupted: LLVM does not look at signals, and a KeyboardInterrupt inside of
-one of its callbacks is lost. That is left to where nothing else can be done.
+Compilation inside the process that needs the code could not be interrupted: LLVM does not react to signals, and a KeyboardInterrupt
+inside its callbacks is lost. A process can be killed at any time. So this process compiles loops itself only if no other one can.
 """
 
 import logging
@@ -25,7 +25,7 @@ from kolumn.errors import MissingError
 
 logger = logging.getLogger("kolumn")
 
-# What takes longest comes first: the last one to be begun should be short.
+# Modules that take longest to compile come first, because the last one to start should be short.
 GROUPS = {
     "reading": (
         "stream", "fields.records", "check.walk", "check.checksums", "inflate.blocks", "count", "check.search", "inflate.locate",
@@ -33,10 +33,10 @@ GROUPS = {
     ),
     "writing": ("encode.batches", "encode.messages", "encode.tagged", "encode.sets", "encode.restride"),
 }  # fmt: skip
-"""Modules of `kolumn.cpu_fallback` with loops, by what needs them."""
+"""Modules of `kolumn.cpu_fallback` with loops, by the task that needs them."""
 
 Announce = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-"""Is told what is going on and in how many steps, 0 for unknown; what it yields is told how many more of them are done."""
+"""Called with a text and a number of steps, 0 if it is unknown. The yielded function is called with the number of newly done steps."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Warmup:
     Attributes
     ----------
     folder : Path
-        Where the machine code lies.
+        Folder of the machine code.
     loops, compiled : int
-        How many loops there are, and how many of them had to be compiled.
+        Number of all loops, and of those that had to be compiled.
     seconds : float
-        Time that it took.
+        Duration of `warmup`.
     """
 
     folder: Path
@@ -65,10 +65,10 @@ class Warmup:
 
 
 def warmup() -> Warmup:
-    """Compile all machine code now, so that nothing waits for it later.
+    """Compile all machine code now, so that no later call has to wait for it.
 
-    Without it the loops for reading, or those for writing, are compiled when the first of them is called: once for all processes of
-    a user, while the others wait. The code is for the processor, the Python and the Numba that it was compiled with.
+    Without a warmup the loops for reading, or those for writing, are compiled when the first of them is called: once for all processes
+    of a user, while the others wait. The code is valid for the processor, the Python and the Numba with which it was compiled.
 
     Returns
     -------
@@ -77,21 +77,21 @@ def warmup() -> Warmup:
     Raises
     ------
     MissingError
-        No folder exists that only this user can write to, or no process could be started.
+        There is no folder that only this user can write to, or the loops cannot be compiled by other processes.
     """
     start, place, compiled = time.monotonic(), folder(), 0
     if place is None:
-        raise MissingError("machine code can be kept nowhere: set KOLUMN_CACHE_DIR to a folder that only you can write to")
+        raise MissingError("there is no folder for machine code: set KOLUMN_CACHE_DIR to a folder that only you can write to")
     for group in GROUPS:
         done = _ensure(group)
         if done is None:
-            raise MissingError(f"{place}: the loops for {group} are not there, and can't be compiled ahead: see the log of 'kolumn'")
+            raise MissingError(f"{place}: the loops for {group} are missing and could not be compiled: see the log of 'kolumn'")
         compiled += done
     return Warmup(place, sum(len(loops_of(group)) for group in GROUPS), compiled, time.monotonic() - start)
 
 
 def is_ready(group: str) -> bool:
-    """Whether the machine code of one of `GROUPS` is there."""
+    """Whether the machine code of one of `GROUPS` is complete."""
     place = folder()
     return place is not None and _mark(place, group).exists()
 
@@ -105,16 +105,16 @@ def loops_of(group: str) -> list[str]:
 
 
 def make(loop: str) -> bool:
-    """Compile the group of a loop that has no machine code; False where this process has to compile it itself."""
+    """Compile the group of a loop that has no machine code; False if this process has to compile the loop itself."""
     module = loop.split(":")[0].removeprefix("kolumn.cpu_fallback.")
     groups = [group for group, modules in GROUPS.items() if module in modules]
     return bool(groups) and _ensure(groups[0]) is not None
 
 
 def prepare() -> None:
-    """Have the loops for reading compiled, if that can be done ahead.
+    """Compile the loops for reading, if other processes can do it.
 
-    To be called before threads are started: a thread that waits for compilers would not notice Ctrl-C.
+    This must be called before threads are started, because a thread that waits for compilers does not notice Ctrl-C.
     """
     _ensure("reading")
 
@@ -128,7 +128,7 @@ def _mark(place: Path, group: str) -> Path:
 
 
 def _ensure(group: str) -> int | None:
-    """Have a group compiled; returns how many of its loops were not there, or None where it can't be compiled ahead."""
+    """Compile a group; returns how many of its loops had no machine code, or None if it cannot be compiled ahead."""
     place = folder()
     if place is None or compilers.is_one():
         return None
@@ -139,7 +139,7 @@ def _ensure(group: str) -> int | None:
         with _one_thread:
             compiled = 0 if mark.exists() else _make_one(place, group, mark)
     except (OSError, compilers.FailedError) as error:
-        logger.info("machine code can't be compiled ahead: %s", error)
+        logger.info("other processes cannot compile machine code: %s", error)
         return None
     _ensured.add(mark)
     return compiled
@@ -163,7 +163,7 @@ def _make_one(place: Path, group: str, mark: Path) -> int:
 
 @contextmanager
 def _by_log(text: str, steps: int) -> Iterator[Callable[[int], None]]:
-    """One line in the log. At an interactive prompt the line is shown, because a person waits."""
+    """Log one line. At an interactive prompt it is a warning, so that it is shown to the person who waits."""
     level = logging.WARNING if hasattr(sys, "ps1") or "ipykernel" in sys.modules else logging.INFO
     logger.log(level, "kolumn: %s", text)
     yield lambda done: None
@@ -175,24 +175,24 @@ _began_alone = False
 
 
 def announce_by(announce: Announce) -> None:
-    """Have compilation announced otherwise than by the log. For programs: where they compile by themselves, Ctrl-C ends them at once."""
+    """Announce compilation by a function instead of the log. For programs: Ctrl-C ends them at once while they compile by themselves."""
     global _announce, _is_program
     _announce, _is_program = announce, True
 
 
 def begin_alone(loop: str) -> None:
-    """To be called before this process compiles a loop itself."""
+    """Announce that this process compiles a loop itself; called before it does."""
     global _began_alone
     if not _began_alone and not compilers.is_one():
         _began_alone = True
-        with _announce("compiling machine code in this process and for it alone", 0):
+        with _announce("compiling machine code in this process, and only for it", 0):
             pass
     logger.debug("compiling %s", loop)
     _swap_handler(signal.default_int_handler, signal.SIG_DFL)
 
 
 def end_alone() -> None:
-    """To be called after that."""
+    """Restore the handler of Ctrl-C; called after this process has compiled a loop itself."""
     _swap_handler(signal.SIG_DFL, signal.default_int_handler)
 
 

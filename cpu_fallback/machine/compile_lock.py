@@ -1,4 +1,4 @@
-"""A lock among processes, which the system takes from a process that dies, and how far its owner is."""
+"""A lock among processes, which the system releases if its owner dies, and the progress of the owner."""
 
 import fcntl
 import logging
@@ -18,24 +18,24 @@ Told = Callable[[int, int], None]
 
 @contextmanager
 def locked(path: Path, waiting: Waiting) -> Iterator[Told]:
-    """Hold the lock of a file, which is made if it is not there and stays.
+    """Hold the lock of a file. The file is created if it is missing, and is not removed.
 
     Parameters
     ----------
     path : Path
     waiting : callable
-        Entered while another process has the lock, with that one's id and its number of steps; what it yields is told how many more of
-        them are done.
+        Called, with the id of the owner and its number of steps, if another process has the lock. The yielded function is called with
+        the number of newly done steps of the owner.
 
     Yields
     ------
     callable
-        To be told how many steps are done, of how many: for those that wait.
+        Takes the number of done steps and of all steps, for the processes that wait.
 
     Raises
     ------
     OSError
-        The file can't be written.
+        The file cannot be written.
     """
     with open(path, "r+b", buffering=0, opener=_opener) as file:
         if not _try(file):
@@ -48,7 +48,7 @@ def locked(path: Path, waiting: Waiting) -> Iterator[Told]:
         try:
             yield told
         finally:
-            # Not by closing alone: a process that was forked meanwhile has the file open too.
+            # Closing the file is not enough: a process that was forked meanwhile has it open too.
             _flock(file, fcntl.LOCK_UN)
 
 
@@ -68,7 +68,7 @@ def _wait(file: IO[bytes], waiting: Waiting) -> None:
 
 
 def _state(file: IO[bytes]) -> tuple[int, int, int]:
-    """Of the owner: its id, steps done, all steps."""
+    """The owner's process id, its done steps, and all its steps; zeros if they are not known."""
     try:
         pid, done, steps = map(int, os.pread(file.fileno(), 64, 0).split())
     except ValueError:
@@ -90,5 +90,5 @@ def _flock(file: IO[bytes], operation: int) -> None:
     except BlockingIOError:
         raise
     except OSError as error:
-        # Some network file systems have no locks. Then two processes may compile the same code, which does no harm.
+        # Some network file systems have no locks. Then two processes may compile the same code, which is harmless.
         logger.info("%s: no lock: %s", file.name, error)

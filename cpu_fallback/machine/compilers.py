@@ -1,4 +1,4 @@
-"""Processes that compile loops of `kolumn.cpu_fallback`: names go to them, and each says when a loop's machine code is kept."""
+"""Processes that compile loops of `kolumn.cpu_fallback`. They read names of loops, and answer when a loop's machine code is stored."""
 
 import json
 import os
@@ -19,16 +19,16 @@ from kolumn.cpu_fallback.machine.arrays import signature
 from kolumn.cpu_fallback.machine.loops import LOOPS
 
 MOST = 4
-"""Processes at a time: each takes some 300 MB, and the longest loop takes as long as four need for the others."""
+"""Most processes at a time. Each takes some 300 MB, and four compile the others in the time that the longest loop takes."""
 
-# The path comes by the pipe, since it need not be what the environment makes of it. -P: nothing comes from the working folder.
+# sys.path is sent by the pipe, since it may differ from the environment's. With -P no module is imported from the working folder.
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.stdin.readline()); from kolumn.cpu_fallback.machine.compilers import serve; serve()"
 )
 
 
 class FailedError(Exception):
-    """A compiler ended before it was done."""
+    """A compiler process ended early."""
 
 
 class _Compiler:
@@ -50,13 +50,13 @@ class _Compiler:
         self.process.stdin.flush()
 
     def answer(self) -> int:
-        """What it says to a name: 1 if it had to compile, 0 if the code was there."""
+        """Its answer to a name: 1 if it had to compile the loop, 0 if the code was there."""
         line = self.answers.readline()
         if line:
             return int(line)
         code = self.process.wait()
         if code == -signal.SIGINT:
-            # Ctrl-C at a terminal goes to all processes; this one may wait in a thread that does not notice.
+            # Ctrl-C at a terminal goes to all processes; this one may wait in a thread that does not notice it.
             raise KeyboardInterrupt
         raise FailedError(f"a process that compiles ended with exit code {code}")
 
@@ -70,21 +70,21 @@ class _Compiler:
 
 
 def compile_all(cache: Path, names: list[str]) -> Iterator[int]:
-    """Compile loops into a cache folder, those that are named first first.
+    """Compile loops into a cache folder, in the order of their names in the list.
 
     Yields
     ------
     int
-        For each loop that is done: 1 if it had to be compiled, 0 if it was there.
+        For each finished loop: 1 if it had to be compiled, 0 if its code was there.
 
     Raises
     ------
     FailedError
-        A process ended before it was done.
+        A compiler process ended early.
     OSError
         A process could not be started.
     KeyboardInterrupt
-        All compilers are killed, as by anything else that ends this.
+        A compiler was interrupted. Whenever this generator ends, all compilers are killed.
     """
     waiting = deque(names)
     started: list[_Compiler] = []
@@ -116,7 +116,7 @@ def is_one() -> bool:
 
 
 def serve() -> None:
-    """Be a compiler: as long as the parent is there."""
+    """Be a compiler, as long as the parent process exists."""
     global _serving
     _serving = True
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -124,7 +124,7 @@ def serve() -> None:
     names: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(names,), daemon=True).start()
     answers = os.dup(1)
-    # What else is printed must not be taken for an answer.
+    # Anything else that is printed must not be read as an answer.
     os.dup2(2, 1)
     while True:
         name = names.get()

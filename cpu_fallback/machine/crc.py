@@ -1,7 +1,7 @@
-"""Checksums at the speed of the CPU: by carry-less multiplication or CRC-32C's own instruction, else by tables.
+"""CRC-32C and CRC-32 by carry-less multiplication or by the CPU's instruction for CRC-32C, otherwise by tables.
 
-SSE4.2's instruction takes 8 bytes a cycle but has a latency of three, so where there are no wide multiplications, long runs are cut into
-three streams of equal length, which are joined by multiplying with x^(8 * length) modulo the polynomial (four 256-entry tables):
+SSE4.2's instruction takes 8 bytes a cycle, with a latency of three cycles. So without wide multiplications long runs are cut into three
+streams of equal length, which are joined by a multiplication with x^(8 * length) modulo the polynomial (four tables of 256 entries):
 
     |<---- LONG ---->|<---- LONG ---->|<---- LONG ---->|        crc = shift(shift(a) ^ b) ^ c
           a                b                c
@@ -22,11 +22,11 @@ from kolumn.formats import crc, memory
 LONG = 1344
 SHORT = 168
 _CHOICE = os.environ.get("KOLUMN_CRC", "fold")
-"""KOLUMN_CRC: "portable" for tables alone, "instruction" without multiplications."""
+"""Value of KOLUMN_CRC: "portable" uses only tables, "instruction" uses no multiplications."""
 INSTRUCTION = _CHOICE != "portable" and has("sse4.2")
 """Whether CRC-32C may use the CPU's instruction."""
 WIDTH = widest() if INSTRUCTION and _CHOICE == "fold" else 0
-"""Bytes that one instruction multiplies, 0 for none."""
+"""Bytes that one carry-less multiplication takes; 0 if there are no multiplications."""
 KIND = f"fold{WIDTH}" if WIDTH else "instruction" if INSTRUCTION else "portable"
 _NARROW, _AT_ONCE = 16, 4
 _LEAST = 2 * _NARROW
@@ -105,7 +105,7 @@ def _castagnoli_by_folding(register: int, at: int, end: int) -> int:
 
 @register_jitable
 def _by_table(words: Any) -> int:
-    """IEEE register of zero after some words."""
+    """Register of CRC-32 after some words, starting from zero."""
     register = 0
     for word in words:
         register = crc.eight_bytes(crc.CRC32, (register ^ word) & 0xFFFFFFFF, (word >> 32) & 0xFFFFFFFF)
@@ -126,7 +126,7 @@ def _ieee_by_folding(register: int, at: int, end: int) -> int:
 
 
 if INSTRUCTION:
-    # Narrow multiplications are no faster than the instruction.
+    # Narrow multiplications are not faster than the instruction.
     _castagnoli = _castagnoli_by_folding if WIDTH > _NARROW else _by_instruction
 
     @overload(crc.crc32c)

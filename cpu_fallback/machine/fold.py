@@ -1,12 +1,12 @@
-"""Long runs under a CRC by carry-less multiplication: some vectors at a time, each moved to where the next ones are.
+"""CRCs of long runs by carry-less multiplication: several vectors at a time, each of which is moved to the position of a later one.
 
     |  a  |  b  |  c  |  d  |  a' |  b' |  c' |  d' | ...        a = move(a) ^ a', b = move(b) ^ b', ...
 
-    move, of each 16 bytes of a vector:    | low, 8 bytes | high, 8 bytes |    ->    low * x^(D + 64) + high * x^D
+    move, for each 16 bytes of a vector:   | low, 8 bytes | high, 8 bytes |    ->    low * x^(D + 64) + high * x^D
 
-D is the distance in bits. A factor is a remainder of 32 bits, and a product of reflected numbers comes out one bit short and, the factor
-being in the low half of its 64 bits, 32 bits high: hence x^(D + 31) and x^(D - 33). What is left in the end is one vector that has the
-checksum of all. (Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009.)
+D is the distance in bits. A factor is a remainder of 32 bits. The product of reflected numbers is one bit short, and it is 32 bits too
+high because the factor is in the low half of its 64 bits: hence x^(D + 31) and x^(D - 33). The result is one vector with the same
+checksum as all bytes. (Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009.)
 """
 
 from typing import Any
@@ -19,25 +19,25 @@ from kolumn.formats import crc
 
 _NAMES = {16: "llvm.x86.pclmulqdq", 32: "llvm.x86.pclmulqdq.256", 64: "llvm.x86.pclmulqdq.512"}
 _LOW, _HIGH = 0x00, 0x11
-"""Which halves of each 16 bytes are multiplied."""
+"""Selectors of the halves of each 16 bytes that are multiplied."""
 
 
 def has(feature: str) -> bool:
-    """Whether this CPU has a feature, by LLVM's name, and code is compiled for this CPU: Numba can be told another one."""
+    """Whether this CPU has a feature, by LLVM's name, and code is compiled for this CPU: Numba can be configured for another one."""
     return config.CPU_NAME is None and config.CPU_FEATURES is None and bool(binding.get_host_cpu_features().get(feature))
 
 
 def widest() -> int:
-    """Bytes of the vectors that this CPU multiplies; 0 for none."""
+    """Bytes of the widest vectors that this CPU multiplies without carry; 0 if it cannot."""
     if has("vpclmulqdq"):
         return 64 if has("avx512f") else 32
     return 16 if has("pclmul") else 0
 
 
 def folding(width: int, vectors: int, polynomial: int) -> Any:
-    """Make ``fold(register, at, blocks)``, which feeds ``blocks`` times ``vectors`` vectors of ``width`` bytes at address ``at``.
+    """Make ``fold(register, at, blocks)``, which folds ``blocks`` times ``vectors`` vectors of ``width`` bytes at address ``at``.
 
-    It returns the vector that is left, as int64 words: fed to a register of zero, they produce the same register as all bytes.
+    It returns the last vector as int64 words. Added to a register of zero, they produce the same register as all bytes.
     """
     step = width * vectors
 
@@ -64,7 +64,7 @@ def folding(width: int, vectors: int, polynomial: int) -> Any:
 
 
 class _Emitter:
-    """Writes the instructions for vectors of one width."""
+    """Emits the instructions for vectors of one width."""
 
     def __init__(self, builder: Any, width: int, polynomial: int) -> None:
         self.builder, self.width, self.polynomial = builder, width, polynomial
@@ -74,21 +74,21 @@ class _Emitter:
         self.multiply = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
 
     def load(self, at: Any, further: int) -> Any:
-        """A vector at an address, unaligned."""
+        """The vector at an address, which may be unaligned."""
         address = self.builder.add(at, at.type(further))
         vector = self.builder.load(self.builder.inttoptr(address, self.kind.as_pointer()))
         vector.align = 1
         return vector
 
     def move(self, vector: Any, distance: int, other: Any) -> Any:
-        """A vector moved ``distance`` bytes on, to where ``other`` is, and the sum of the two."""
+        """A vector moved ``distance`` bytes forward, to the position of ``other``, and added to it."""
         factors = [crc.power_of_x(8 * distance + 31, self.polynomial), crc.power_of_x(8 * distance - 33, self.polynomial)]
         by = ir.Constant(self.kind, factors * (self.width // 16))
         low, high = (self.builder.call(self.multiply, [vector, by, ir.IntType(8)(half)]) for half in (_LOW, _HIGH))
         return self.builder.xor(self.builder.xor(low, high), other)
 
     def loop(self, vectors: list[Any], at: Any, end: Any, step: int) -> list[Any]:
-        """Move vectors over all that follow, up to address ``end``."""
+        """Fold all later vectors up to address ``end``."""
         builder, before = self.builder, self.builder.block
         body, behind = builder.append_basic_block("fold"), builder.append_basic_block("folded")
         following = builder.add(at, at.type(step))

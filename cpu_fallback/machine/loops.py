@@ -1,7 +1,7 @@
-"""Which loops there are, and where their machine code is kept.
+"""All compiled loops, and the folder of their machine code.
 
-The folder is named for everything that can change the code: a fingerprint of all source files that can end up in it, the way checksums are
-computed, which the environment can choose, the processor, and the versions of Python, Numba and LLVM.
+The folder's name depends on everything that can change the code: a fingerprint of all source files that can end up in it, the method of
+the checksums, which the environment can set, the processor, and the versions of Python, Numba and LLVM.
 """
 
 import hashlib
@@ -19,21 +19,21 @@ from kolumn.cpu_fallback.machine.crc import KIND
 from kolumn.machine_code.cache import code_folder, fingerprint
 
 LOOPS: dict[str, Any] = {}
-"""Every loop that has been defined so far, by ``module:name``."""
+"""Every loop of an imported module, by ``module:name``."""
 
 SOURCES = ("machine_code/scalar.py", "errors.py", "cpu_fallback", "formats", "codecs")
-"""What can end up in machine code; constants do as well as functions."""
+"""Source files of Kolumn that can end up in machine code, as functions or as constants."""
 
 
 @cache
 def folder() -> Path | None:
-    """Where the machine code of the loops is kept for this processor and these versions; None for nowhere."""
+    """Folder of the machine code of the loops, for this processor and these versions; None if no folder is usable."""
     return code_folder(version())
 
 
 @cache
 def version() -> str:
-    """Name of the folder: differs wherever the code could."""
+    """Name of the folder. It differs whenever the code could differ."""
     processor = config.CPU_NAME or binding.get_host_cpu_name(), config.CPU_FEATURES or binding.get_host_cpu_features().flatten()
     versions = platform.python_version_tuple()[:2], platform.python_implementation(), numba.__version__, llvmlite.__version__
     machine = binding.get_process_triple(), *processor, config.ENABLE_AVX, config.OPT

@@ -1,4 +1,4 @@
-"""Makes the scalar functions of every format known to the compiler; every module with compiled loops imports this one."""
+"""Makes the scalar functions of every format callable from compiled code. Every module with compiled loops imports this one."""
 
 import kolumn.machine_code.scalar  # noqa: F401
 from kolumn.cpu_fallback.machine import crc

@@ -1,4 +1,4 @@
-"""Shared objects whose functions compiled code calls: of packages, or of the system."""
+"""Loads shared objects of packages or of the system, whose functions compiled code calls."""
 
 import ctypes
 from importlib.util import find_spec
@@ -6,18 +6,18 @@ from typing import Any
 
 
 def load(place: str) -> ctypes.CDLL:
-    """The shared object of an extension module, or the one of that file name.
+    """The shared object of an extension module, or the one with this file name.
 
     Raises
     ------
     OSError
-        It is not here.
+        There is no such module or file.
     """
     return ctypes.CDLL(place if ".so" in place else _file(place))
 
 
 def address(function: Any) -> int:
-    """Where a function of a shared object lies."""
+    """Address of a function of a shared object."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 

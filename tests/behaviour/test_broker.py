@@ -1,4 +1,4 @@
-"""Offsets given to what producers send, and entries converted for what consumers know: KIP-31's table, and codec calls counted."""
+"""The broker assigns offsets to produced entries and converts entries for consumers: KIP-31's table, with calls of codecs counted."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def expected(first: int, magic: int, time: bool = True) -> list[tuple[Any, ...]]
 
 @pytest.fixture
 def compressions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Codecs of the payloads that were compressed."""
+    """Codecs of the payloads that are compressed during the test, in order."""
     calls: list[int] = []
     real = compress.compress
 
@@ -76,7 +76,7 @@ def test_enriched_wrappers_are_not_even_inflated(tmp_path: Path, flags: int) -> 
 
 
 def test_mirrors(tmp_path: Path, compressions: list[int]) -> None:
-    """Sets without keys go on as they are, their holes forgotten; sets with keys are inflated."""
+    """Sets without keys are passed on unchanged, and their holes are closed; sets with keys are decompressed."""
     plain = [drafts.tagged(Record(at, None, b"v%d" % at, -1)) for at in (0, 3, 9)]
     keyed = [drafts.tagged(Record(at, b"k", b"v%d" % at, -1)) for at in (0, 3)]
     one = drafts.tagged_wrapper(100, plain, 1, flags=drafts.HONOURED | drafts.NON_KEYED, tags=drafts.count_tag(3))

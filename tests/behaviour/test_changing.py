@@ -1,4 +1,4 @@
-"""A log that changes between being looked at and being read: its planned bytes or an error that says what happened, never fewer rows."""
+"""A log that changes between the plan and the read: the planned bytes are read, or an error names the change; rows never go missing."""
 
 import os
 import pickle
@@ -21,7 +21,7 @@ from kolumn.source.segments import Range, Segment, find_segments
 
 ROWS = 20_000
 BYTES = 30_000
-"""Of a segment, about."""
+"""Approximate size of a segment."""
 WAYS: list[dict[str, Any]] = [{"threads": 1}, {"threads": 3}, {"threads": 1, "binary": "view"}, {"threads": 1, "errors": "skip"}]
 
 
@@ -56,7 +56,7 @@ def replaced(path: Path, tmp_path: Path) -> None:
 
 
 def put_under_the_same_number(path: Path, tmp_path: Path) -> None:
-    """File systems give out the number of a removed file again, ext4 at once."""
+    """File systems reuse the inode number of a removed file; ext4 does so at once."""
     data = larger(path, tmp_path).read_bytes()
     path.unlink()
     path.write_bytes(data)
@@ -91,7 +91,7 @@ CHANGES: dict[Change, str] = {
 
 
 def between(monkeypatch: pytest.MonkeyPatch, change: Callable[[], Any]) -> None:
-    """Let something happen, once, when the segments are known, and none is open."""
+    """Make a change once, when the segments are known and not open."""
     found, todo = source._in_directory, [change]
 
     def looked(folder: str, above: tuple[Any, ...] = ()) -> list[Segment]:
@@ -117,7 +117,7 @@ def test_between_plan_and_read(
 
 @pytest.mark.parametrize("change", [replaced, put_under_the_same_number, deleted], ids=lambda change: change.__name__)
 def test_other_readers(change: Change, log: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads segments goes through one class."""
+    """All readers of segments use one class, `SegmentFile`."""
     find = source._in_directory
     for number, read in enumerate((kolumn.verify, kolumn.batches, kolumn.space, lambda path: kolumn.read(path, start_offset=ROWS - 1))):
         monkeypatch.setattr(source, "_in_directory", find)
@@ -131,7 +131,7 @@ def test_other_readers(change: Change, log: list[Path], tmp_path: Path, monkeypa
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_while_it_is_read(change: Change, threads: int, log: list[Path], tmp_path: Path) -> None:
-    """After two record batches, of segments that are larger than a chunk."""
+    """The change is made after two record batches of segments that are larger than a chunk."""
     reader = kolumn.scan(log[0].parent, chunk_bytes=20_000, threads=threads)
     rows = sum(reader.read_next_batch().num_rows for _ in range(2))
     change(log[-2], tmp_path)
@@ -152,7 +152,7 @@ def test_what_is_open_is_read_to_its_end(change: Change, log: list[Path], tmp_pa
 
 
 def test_written_over_while_it_is_open(log: list[Path], tmp_path: Path) -> None:
-    """Nobody can tell which of the bytes were read before."""
+    """It is not known which of the bytes were read before the change."""
     reader = kolumn.scan(log[0], chunk_bytes=5000, threads=1, errors="skip")
     reader.read_next_batch()
     written_over(log[0], tmp_path)
@@ -183,7 +183,7 @@ def test_what_is_no_other_file(change: Callable[[Path], None], log: list[Path], 
 
 
 def test_allocated_in_advance(log: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With ``log.preallocate`` the size of the active segment is what it will be, and only its time says that a batch was appended."""
+    """With ``log.preallocate`` the active segment has its final size from the start, and only its time shows that a batch was appended."""
     path, data = log[-1], log[-1].read_bytes()
     last = kolumn.batches(path)["position"][-1].as_py()
     path.write_bytes(data[:last] + bytes(len(data) - last + 5000))
@@ -200,7 +200,7 @@ def test_allocated_in_advance(log: list[Path], monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_broker_is_appending_right_now(log: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file's time is new before its size is: one that looks as if it were written over is looked at again."""
+    """A file's time changes before its size: a file that seems to be overwritten is examined a second time."""
     (found,) = find_segments(log[-1])
     later = found.identity.modified + 10**9 if found.identity and found.identity.modified else 0
     os.utime(log[-1], ns=(later, later))
@@ -210,7 +210,7 @@ def test_a_broker_is_appending_right_now(log: list[Path], monkeypatch: pytest.Mo
 
 
 def test_the_device_of_another_machine_is_not_compared(log: list[Path]) -> None:
-    """A Spark task may see the same file system under another number; it still tells one file from another."""
+    """A Spark task may see the same file system with another device number; it still tells files apart."""
     (found,) = find_segments(log[0])
     (other,) = find_segments(log[1])
     sent: Segment = pickle.loads(pickle.dumps(Range.whole(found))).segment
@@ -222,14 +222,14 @@ def test_the_device_of_another_machine_is_not_compared(log: list[Path]) -> None:
     assert not sent.identity.is_another(elsewhere)
     assert found.identity.is_another(elsewhere)
     assert sent.identity.is_another(other.identity)
-    # In user space: other numbers everywhere, and no time of birth.
+    # File systems in user space have other inode numbers on each machine, and no time of birth.
     fuse = identity.replace(elsewhere, inode=5, born=None)
     assert not sent.identity.is_another(fuse)
     assert sent.identity.is_another(identity.replace(fuse, size=1))
 
 
 def test_a_segment_without_identity_is_read(log: list[Path]) -> None:
-    """As callers may make one themselves."""
+    """Callers may create a `Segment` themselves."""
     made = Segment(str(log[0]), "t", 0, 0, log[0].stat().st_size)
     assert sum(batch.num_rows for batch in scan_ranges([Range.whole(made)], Options.of())) == kolumn.read(log[0]).num_rows
 
@@ -275,7 +275,7 @@ def test_a_local_url_is_a_file_of_this_machine(log: list[Path], tmp_path: Path) 
 
 
 def test_object_stores_and_others() -> None:
-    """What a file system tells differs; where nothing can be appended, more bytes are another object."""
+    """File systems report different facts. If nothing can be appended to an object, one with more bytes is another object."""
     from pyarrow import fs
 
     def info(size: int, second: int) -> fs.FileInfo:

@@ -1,4 +1,4 @@
-"""Cleaning by age: whole segments from the head, and the head of the first that stays."""
+"""Cleaning by age removes whole segments from the head of the log, and the head of the first segment that stays."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ def test_the_head_goes(tmp_path: Path, format: str, codec: str) -> None:
     done = kolumn.clean(source, tmp_path / "out", format=format, retention_ms=100 * HOUR, now=TIME + 200 * HOUR)
     kept = _offsets(tmp_path / "out", format)
     first = kept[0]
-    # Entries are cut between, never inside: the first one may begin with records that are older.
+    # The log is cut between entries, never inside one, so the first entry may begin with older records.
     sizes = kolumn.batches(source, format=format).to_pylist()
     [own] = [row for row in sizes if row["baseOffset"] == first]
     assert own["maxTimestampMs"] >= TIME + 100 * HOUR
@@ -64,7 +64,7 @@ def test_all_may_be_old_or_young(tmp_path: Path) -> None:
 
 
 def test_the_index_of_enriched_logs(tmp_path: Path) -> None:
-    """Relative offset i32, largest timestamp so far i64, position i32; the last message is always in it."""
+    """An index entry is relative offset i32, largest timestamp so far i64, position i32. The last message always has an index entry."""
     source = _log(tmp_path, "enriched", [TIME, TIME + 5, TIME + 2] + [TIME] * 30)
     [segment, *_] = find_segments(source)
     index = read_index(segment, ".index", ENRICHED_INDEX)
@@ -104,7 +104,7 @@ def test_what_makes_no_sense(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damaged", [0, 1, 3])
 def test_young_records_after_damage_stay(tmp_path: Path, damaged: int) -> None:
-    """A length that leads nowhere ends the walk along the headers, not the log; what is damaged stays too, since nothing tells its age."""
+    """A damaged length ends the walk along the headers, not the log. Damaged entries stay too, because their age is not known."""
     times = [TIME] * 30 + [TIME + 9 * HOUR] * 30
     table = pa.table({"offset": range(60), "timestampMs": times, "value": [b"v%d" % i for i in range(60)]})
     kolumn.write(table, tmp_path / "t-0", batch_bytes=100)

@@ -1,4 +1,4 @@
-"""Compaction: what brokers' own cleaners left of real topics, and the rules one by one."""
+"""Compaction: the same results as brokers' own cleaners on real topics, and each rule by itself."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ BATCH_COLUMNS = [
 ]  # fmt: skip
 
 ROUNDS: list[tuple[str, list[int], int, int]] = [
-    # what was cleaned (brokers keep it as *.log.deleted for a while), when, delete.retention.ms
+    # case, base offsets of the cleaned segments (brokers keep those as *.log.deleted for a while), time, delete.retention.ms
     ("compacted/compact-txn-0", [0, 1243], 1795289919663 - DAY, DAY),
     ("compacted/compact-txn-gone-0", [0, 785, 1183], 1795203549027, 500),
     ("compacted-old/v0-compact-none-0", [], 2 * TIME, DAY),
@@ -63,7 +63,7 @@ def _roots() -> list[Path]:
 
 
 def _unique(table: pa.Table) -> list[str]:
-    """Rows, sorted; segments of earlier rounds may overlap with what became of them."""
+    """Sorted rows without duplicates: segments of earlier rounds may overlap with their cleaned versions."""
     return sorted({repr(row) for row in table.to_pylist()})
 
 
@@ -107,7 +107,7 @@ def test_the_last_of_each_key_stays_where_it_is(tmp_path: Path) -> None:
     assert _kept(out) == [(1, b"b", b"2"), (3, b"a", b"4"), (4, b"c", None)]
     [row] = kolumn.batches(out).to_pylist()
     assert (row["baseOffset"], row["lastOffset"], row["baseSequence"], row["codec"]) == (0, 4, 10, "gzip")
-    # A tombstone gives the batch its horizon.
+    # The batch gets a delete horizon because of its tombstone.
     assert (row["deleteHorizonMs"], row["baseTimestampMs"], row["maxTimestampMs"]) == (TIME + DAY, TIME + DAY, TIME + 4)
     assert kolumn.read(out, columns=["sequence", "timestampMs"])["sequence"].to_pylist() == [11, 13, 14]
 
@@ -132,7 +132,7 @@ def test_empty_batches(tmp_path: Path) -> None:
     data = batch(records((b"a", b"1")), base_sequence=0, **own) + batch(records((b"a", b"2"), first=1), base_sequence=1, **own)
     data += batch(records((b"a", b"3"), first=2), producer_id=8, producer_epoch=0, base_sequence=0) + batch(records((None, b""), first=3))
     rows = kolumn.batches(_compact(tmp_path, data)).to_pylist()
-    # The first goes; the second is its producer's last; the fourth ends the round.
+    # The first batch is removed; the second is the last one of its producer; the fourth ends the round.
     assert [(row["baseOffset"], row["count"], row["baseSequence"]) for row in rows] == [(1, 0, 1), (2, 1, 0), (3, 0, -1)]
 
 
@@ -151,7 +151,7 @@ def test_transactions(tmp_path: Path) -> None:
     out = _compact(tmp_path, data)
     assert _kept(out) == [(0, b"a", b"7")]
     rows = kolumn.batches(out).to_pylist()
-    # Of the aborted transaction its last batch stays, empty, for the sequence; the marker of 9 has no data left and gets its horizon.
+    # The last batch of the aborted transaction stays without records, for its sequence. The marker at 9 gets a horizon: its data is gone.
     assert [(row["baseOffset"], row["count"], row["deleteHorizonMs"]) for row in rows] == [
         (0, 1, None), (2, 0, None), (3, 1, None), (4, 1, None), (5, 1, TIME + DAY),
     ]  # fmt: skip
@@ -167,7 +167,7 @@ def test_nothing_from_an_open_transaction_on(tmp_path: Path) -> None:
 
 
 def test_a_round_that_goes_on(tmp_path: Path) -> None:
-    """Records of the clean part go for dirty ones alone."""
+    """Records of the clean part are removed only because of dirty ones."""
     source = _log(tmp_path, batch(SOME[:2]), batch(records((b"a", b"9"), first=1000)))
     kolumn.compact(source, tmp_path / "out", now=TIME, include_active=True, first_dirty_offset=1000)
     assert _kept(tmp_path / "out") == [(1, b"b", b"2"), (1000, b"a", b"9")]
@@ -190,7 +190,7 @@ def test_kip87_goes_by_the_bit(tmp_path: Path) -> None:
     old = TIME / 1000 - 2 * 86400
     os.utime(source / f"{0:020}.log", (old, old))
     out = tmp_path / "out"
-    # A clean segment behind which tombstones are old enough.
+    # A clean segment: the tombstones before its end are old enough.
     kolumn.compact(source, out, format="kip87", include_active=True, first_dirty_offset=5, delete_retention_ms=0, now=TIME)
     rows = kolumn.read(out, format="kip87", columns=["offset", "tombstone"]).to_pylist()
     assert [(row["offset"], row["tombstone"]) for row in rows] == [(0, False), (1, False), (4, False)]

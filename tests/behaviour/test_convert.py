@@ -1,4 +1,4 @@
-"""Every format into every other one: what may survive survives, what does not is listed before and counted after."""
+"""Conversion of every format to every other one: losses are listed before and counted after, and nothing else is lost."""
 
 import random
 from pathlib import Path
@@ -23,7 +23,7 @@ CASES = ["v0", "v1", "v1-append-time", "v2-java", "v2-aiokafka", "idempotent", "
 
 
 def _columns(source: str, target: tuple[str, int]) -> list[str]:
-    """Columns that come through."""
+    """Columns that the conversion keeps."""
     columns = ["offset", "key", "value"]
     if target != ("kafka", 0):
         columns.append("timestampMs")
@@ -87,7 +87,7 @@ def test_segments_of_brokers(tmp_path: Path, case: str, target: tuple[str, int])
 
 @pytest.mark.parametrize("between", [("v3-compact", 3), ("kip98-draft", 2)])
 def test_there_and_back(tmp_path: Path, between: tuple[str, int]) -> None:
-    """Format 2 through a draft: every batch as it was, byte for byte where nothing was compressed and nothing lost."""
+    """Format 2 to a draft and back: every batch is unchanged, and byte for byte the same if nothing was compressed or lost."""
     records = [Record(10 + 2 * i, b"k%d" % i, b"v" * i, TIME + i) for i in range(5)]
     producer = {"producer_id": 7, "producer_epoch": 2, "base_sequence": 5}
     data = (
@@ -98,7 +98,7 @@ def test_there_and_back(tmp_path: Path, between: tuple[str, int]) -> None:
     if between[0] == "v3-compact":
         data += batch([Record(91, None, None, TIME, ((b"h", b"1"),))], flags=TRANSACTIONAL) + control_batch(92, 1)
     else:
-        # The draft has one base for timestamps and no leader epoch.
+        # The draft has no base timestamp and no leader epoch.
         data = batch(records, leader_epoch=-1, **producer)
     path = tmp_path / "a.log"
     path.write_bytes(data)
@@ -117,7 +117,7 @@ def test_attributes_of_records_come_along(tmp_path: Path) -> None:
 
 
 def test_ten_bytes_a_batch_and_one_a_record(tmp_path: Path) -> None:
-    """KIP's savings: a 3-byte length, 2 bytes of last offset delta, 6 of base timestamp, 3 of its delta: 61 become 51."""
+    """The savings in the KIP: the length takes 3 bytes, the last offset delta 2, the base timestamp 6, its delta 3: 61 bytes become 51."""
     records = [Record(i, None, b"x" * 120, TIME + i * 100) for i in range(200)]
     path = tmp_path / "a.log"
     path.write_bytes(batch(records))

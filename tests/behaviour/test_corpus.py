@@ -1,4 +1,4 @@
-"""Segments of real brokers: every row and column as Kafka's own record classes read them."""
+"""Segments of real brokers: every row and column is what Kafka's own record classes read."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ def read(case: Case, **options: Any) -> pa.Table:
 
 
 def same(found: Any, expected: Any) -> None:
-    """Equal values in equal order, null where null is; the message names the first row that differs."""
+    """Both have the same values and nulls in the same order; the message names the first row that differs."""
     found, expected = found.combine_chunks(), expected.combine_chunks()
     if pa.types.is_binary_view(found.type):
         found = found.cast(pa.binary())
@@ -64,7 +64,7 @@ def test_records(case: Case, options: dict[str, Any]) -> None:
 
 @WAYS
 def test_records_without_headers(case: Case, options: dict[str, Any]) -> None:
-    """Headers are decoded by the general path alone; without them, format 2 takes the streamed one."""
+    """Only the general path decodes headers; without them, format 2 takes the streamed path."""
     columns = [name for name in COLUMNS if name != "headers"]
     found = kolumn.read(case.segments or case.directory, columns=columns, include_control=True, **options)
     same_table(found, case.expected())
@@ -121,7 +121,7 @@ def test_batches(case: Case) -> None:
     for name, other in BATCH_NAMES.items():
         same(found[name], expected[other])
     wrapper = pc.and_(pc.less(expected["magic"], 2), pc.not_equal(expected["codec"], "none"))
-    # A message that is no wrapper is one record; Java says no count for it either.
+    # Java reports no count for a message that is not a wrapper; it is one record.
     single = pc.and_(pc.less(expected["magic"], 2), pc.equal(expected["codec"], "none"))
     same(found["count"], pc.if_else(single, pa.scalar(1, pa.int32()), expected["count_or_null"].cast(pa.int32())))
     same(found["baseOffset"], pc.if_else(wrapper, pa.scalar(None, pa.int64()), expected["base_offset"]))

@@ -1,4 +1,4 @@
-"""Damage, and bytes of whole batches inside a record's value: everything intact comes back, and nothing else."""
+"""Damage, and whole batches inside a record's value: all intact records are read, and nothing else."""
 
 import os
 import random
@@ -16,12 +16,12 @@ BASE = 100
 
 
 def batch(base: int, values: list[bytes]) -> bytes:
-    """A format 2 batch, uncompressed, null keys."""
+    """A format 2 batch, uncompressed, with null keys."""
     return encoder.batch([encoder.Record(base + i, None, value, 1000) for i, value in enumerate(values)])
 
 
 def segment(nested: int | None, nested_batches: int, at: int) -> list[bytearray]:
-    """Six batches of four records; batch ``at`` has whole batches with offsets from ``nested`` on in a value."""
+    """Six batches of four records. A value of batch ``at`` contains whole batches with offsets from ``nested`` on."""
     rng, batches = random.Random(5), []
     for i in range(6):
         values = [rng.randbytes(30) for _ in range(4)]
@@ -136,7 +136,7 @@ def test_nested_batches_of_an_intact_segment_are_data(tmp_path):
 
 
 def test_a_huge_length_in_mid_file_is_reported(tmp_path):
-    """Java takes it for the end of the file and drops the rest in silence."""
+    """For Java such a length is the end of the file, and it drops the rest without an error."""
     batches = segment(None, 0, 2)
     struct.pack_into(">i", batches[2], 8, 1 << 30)
     path = tmp_path / f"{BASE:020}.log"
@@ -167,7 +167,7 @@ def test_error_text_says_all(tmp_path):
 
 
 def test_a_record_is_named(tmp_path):
-    """A right checksum over a wrong record: key length 99 in record 2."""
+    """The checksum is right, but record 2 has key length 99."""
     good = batch(BASE, [b"a", b"b", b"c", b"d"])
     at = good.index(b"\x01\x02c", 61)
     path = tmp_path / f"{BASE:020}.log"
@@ -196,7 +196,7 @@ def test_a_file_that_shrinks_gives_an_error(tmp_path, monkeypatch):
 
 
 def test_the_checksum_of_a_damaged_batch_is_not_made_in_python(tmp_path, monkeypatch):
-    """A batch may have a gigabyte; the functions that are the formats' reference make some megabytes a second."""
+    """A batch may have a gigabyte, and the uncompiled functions of `kolumn.formats` read only some megabytes a second."""
 
     def never(*_):
         raise AssertionError("bytes are walked in Python")
@@ -211,7 +211,7 @@ def test_the_checksum_of_a_damaged_batch_is_not_made_in_python(tmp_path, monkeyp
 
 
 def test_claims_of_entries_are_not_looked_at_one_by_one(tmp_path, monkeypatch):
-    """Behind damage each position could be an entry's: those whose checksums are wrong stay in compiled code, whatever they claim."""
+    """After damage an entry could begin at any position. Compiled code rejects those with a wrong checksum, with any claimed length."""
     looked_at = []
     monkeypatch.setattr(Search, "_chain", lambda self, position, floor: looked_at.append(position))
     path = tmp_path / f"{BASE:020}.log"

@@ -1,4 +1,4 @@
-"""What the drafts' documents say beyond layouts: bad fields named, formats told apart by checksums, transactions, remarks."""
+"""Rules of the drafts beyond layouts: errors name the bad field, checksums tell formats apart, transactions, remarks."""
 
 import struct
 from pathlib import Path
@@ -95,7 +95,7 @@ def test_what_follows_an_unknown_tag_is_ignored(tmp_path: Path) -> None:
 
 
 def test_tags_beyond_the_window_of_headers(tmp_path: Path) -> None:
-    """An enriched header has no largest size: the walk over headers asks for as many bytes as there are tags."""
+    """An enriched header has no maximum size: the walk over headers requests as many bytes as the tags have."""
     data = drafts.tagged(Record(0, None, b"x" * 70_000, -1), tags=drafts.time_tag(TIME) * 9000) * 2
     path = tmp_path / "a.log"
     path.write_bytes(data)
@@ -120,7 +120,7 @@ def test_compact_and_shipped_in_one_file(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("right", [True, False])
 def test_checksums_decide_where_both_frames_fit(tmp_path: Path, right: bool) -> None:
-    """A shipped batch whose size begins with 0x20, a varint of 32, and whose leader epoch has a 3 where format 3 has its magic."""
+    """A shipped batch whose size begins with 0x20, a varint of 32, and whose leader epoch has a 3 at the position of format 3's magic."""
     data = bytearray(raw_batch(bytes((0x20 << 24) + 100), 0, leader_epoch=0x00030000))
     assert data[8] == 0x20
     data[-1] ^= not right
@@ -133,7 +133,7 @@ def test_checksums_decide_where_both_frames_fit(tmp_path: Path, right: bool) -> 
 
 
 def test_kip98_transactions(tmp_path: Path) -> None:
-    """Markers are messages of a set; two of one set may end two transactions of their producer."""
+    """Markers are messages of a set; two markers in one set may end two transactions of their producer."""
 
     def part(offset: int, producer: int, *messages: tuple[int, bytes, bool]) -> bytes:
         made = [drafts.set_message(Record(at, key, None if control else b"v", TIME), offset, control) for at, key, control in messages]
@@ -156,7 +156,7 @@ def test_sequences_and_epochs_wrap(tmp_path: Path) -> None:
     path.write_bytes(data)
     found = kolumn.read(path, format="kip98-draft", columns=["sequence", "producerEpoch"])
     assert found["sequence"].to_pylist() == [2**31 - 2, 2**31 - 1, 0, 1]
-    # The next set goes on where this one's span ends, and an epoch follows the largest one with 0.
+    # The next set begins where the span of this one ends, and the epoch after the largest one is 0.
     table = pa.table({"offset": [4], "producerId": [1], "producerEpoch": [0], "sequence": [2], "value": [b"x"]})
     kolumn.write(table, tmp_path / "b.log", format="kip98-draft")
     assert kolumn.batches(tmp_path / "b.log", format="kip98-draft")["baseSequence"].to_pylist() == [2]
@@ -180,7 +180,7 @@ def test_tombstones_of_kip87(tmp_path: Path) -> None:
 
 
 def test_headers_know_where_enriched_sets_end(tmp_path: Path) -> None:
-    """What planning in Spark needs of every segment, though only inflating tells."""
+    """Planning in Spark needs the last offset of every segment, although it is known only after decompression."""
 
     def wrapper(offset: int, *inner: int) -> bytes:
         return drafts.tagged_wrapper(offset, [drafts.tagged(Record(i, None, b"", -1)) for i in inner], 1, tags=drafts.count_tag(len(inner)))

@@ -1,4 +1,4 @@
-"""Hand-damaged segments whose result from Kafka's own record classes is known, case by case."""
+"""Segments damaged by hand, with the known results of Kafka's own record classes."""
 
 import gzip
 import struct
@@ -35,7 +35,7 @@ def packed(codec: int, stream: bytes, count: int = 3) -> bytes:
 
 
 def middle(entry: bytes) -> bytes:
-    """The entry between two good ones."""
+    """The entry between two intact ones."""
     return GOOD[0] + entry + GOOD[2]
 
 
@@ -53,7 +53,7 @@ def one(offset: int, magic: int = 1, attributes: int = 0) -> bytes:
 
 
 ALL, WITHOUT = list(range(100, 109)), [100, 101, 102, 106, 107, 108]
-# name: bytes, position of the error (None: there is none), offsets that come back with errors="skip"
+# name: bytes, position of the error (None: no error), offsets that are read with errors="skip"
 CASES: dict[str, tuple[bytes, int | None, list[int]]] = {
     "16 trailing zeros": (b"".join(GOOD) + bytes(16), None, ALL),
     "17 trailing zeros": (b"".join(GOOD) + bytes(17), None, ALL),
@@ -183,7 +183,7 @@ BATCHES: dict[str, Callable[[list[Record]], bytes]] = {"kafka": batch, "kip98-dr
 
 
 def wrapping(layout: str) -> tuple[bytes, bytes]:
-    """Twenty records of which the last just fits into 64 bits, and the same with ten that don't."""
+    """Twenty records of which the last offset is the largest in 64 bits, and the same with ten offsets that do not fit."""
     twenty = [Record(i, b"k", b"v%d" % i, T) for i in range(20)]
 
     def moved(base: int) -> bytes:
@@ -203,7 +203,7 @@ WAYS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", BATCHES)
 def test_offsets_do_not_wrap(name: str, way: str, tmp_path: Path) -> None:
-    """The base offset is not under the checksum: one with which the last offset passes 2^63 is damage."""
+    """The checksum does not cover the base offset. One with which the last offset exceeds 64 bits is damage."""
     fits, wraps = wrapping(name)
     path = tmp_path / "a.log"
     path.write_bytes(fits)

@@ -1,4 +1,4 @@
-"""What conversion, compaction and accounting leave out is what `verify` finds, and they read each byte once."""
+"""Conversion, compaction and accounting leave out the damage that `verify` finds, and they read each byte once."""
 
 import struct
 from pathlib import Path
@@ -14,7 +14,7 @@ TIME = 1_700_000_000_000
 
 
 def _damaged(folder: Path) -> Path:
-    """Three damaged batches of seven: a checksum, a length, and a right checksum over a wrong record."""
+    """Seven batches of which three are damaged: a checksum, a length, and a wrong record with a right checksum."""
     batches = [batch([Record(4 * i + k, b"k%d" % k, b"v" * 20, TIME) for k in range(4)]) for i in range(7)]
     flipped, longer = bytearray(batches[1]), bytearray(batches[3])
     flipped[-1] ^= 1
@@ -48,7 +48,7 @@ def test_the_same_stretches_as_verify(tmp_path: Path, way: str) -> None:
 
 
 def _named(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Without the record that a reason may begin with."""
+    """The stretches, with reasons that do not begin with a record's number."""
     return [
         (*row[:4], row[4].partition(": ")[2] if row[4].startswith("record ") and row[4][7].isdigit() else row[4], row[5]) for row in found
     ]
@@ -82,9 +82,9 @@ def test_each_byte_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         kolumn.convert(source.parent, tmp_path / "out", magic=1, check_crcs=check_crcs)
     elif way == "compact":
         kolumn.compact(source.parent, tmp_path / "out", include_active=True, check_crcs=check_crcs)
-        # Once for the last offset of each key, once to write.
+        # Compaction reads twice: for the last offset of each key, and to write.
         passes = 2
     else:
         kolumn.space(source.parent, check_crcs=check_crcs)
-    # Walks along the headers come on top of it.
+    # Walks along the headers are read in addition.
     assert passes * size <= read[0] < (passes + 0.9) * size

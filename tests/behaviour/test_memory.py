@@ -1,4 +1,4 @@
-"""What is under way is bounded by inflated bytes, whatever the batches inflate to; a bomb is an error before memory is taken for it."""
+"""Memory is bounded by decompressed bytes, for batches of any ratio; a decompression bomb is an error before memory is allocated."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from kit.corpus import cases
 
 ADDRESS_SPACE = 1 << 30
 OF_SNAPPY = 3 << 29
-"""The batch itself has 200 MB: snappy stores 64 bytes in three at best. What is compiled, and the libraries, take most of a GiB."""
+"""The batch itself has 200 MB, because snappy stores 64 bytes in three at best. Compiled code and libraries take most of a GiB."""
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, ({0}, {0}))\n"
 PEAK = """
 def peak():
@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 def run(code: str, *arguments: object) -> str:
-    """What a process of its own prints; what it needs of machine code is compiled here first."""
+    """Run code in a process of its own and return its output; the machine code that it needs is compiled first, in this process."""
     done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout

@@ -1,4 +1,4 @@
-"""A new format is one file: a draft that is in the test tree alone is read, checked, searched for after damage, and converted."""
+"""A new format is one file: a draft that is only in the test tree is read, checked, recovered after damage, and converted."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Segments behind URLs: the same rows as from this machine's files, whatever file system it is."""
+"""Segments at URLs have the same rows as local files, with each kind of file system."""
 
 import shutil
 from pathlib import Path
@@ -19,7 +19,7 @@ CASES = ["upgraded", "transactional", "compacted", "v2-java", "unclean"]
 
 @pytest.fixture(scope="module")
 def memory() -> str:
-    """A bucket with all cases."""
+    """URL of a bucket with all cases."""
     system = fsspec.filesystem("memory")
     for case in CASES:
         system.put(str(CORPUS / case), f"/bucket/{case}", recursive=True)
@@ -125,7 +125,7 @@ def test_damage_is_found_in_the_same_places(memory: str, tmp_path: Path) -> None
 
 
 def test_large_files_come_in_blocks(monkeypatch: pytest.MonkeyPatch, memory: str) -> None:
-    """Headers of many batches are not as many requests."""
+    """Headers of many batches are read by few requests."""
     calls = []
     real = storage.open_input
 

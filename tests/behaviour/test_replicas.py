@@ -1,4 +1,4 @@
-"""Several directories of one topic-partition: one log where they do not overlap, and one whole log out of damaged copies."""
+"""Several directories of one topic-partition are one log if they do not overlap; damaged copies are merged into one whole log."""
 
 import logging
 import os
@@ -28,7 +28,7 @@ def offsets(*folders: Path, **options: Any) -> list[int]:
     return merged(*folders, **options)["offset"].to_pylist()
 
 
-# What is recognised
+# Directories that are recognised as copies
 
 
 def test_copies_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
@@ -66,14 +66,14 @@ def test_one_directory_by_several_names_is_one(tmp_path: Path, monkeypatch: pyte
 
 
 def remove(log: Path) -> None:
-    """Remove a segment, index files and all."""
+    """Remove a segment and its index files."""
     for suffix in (".log", ".index", ".timeindex"):
         log.with_suffix(suffix).unlink()
 
 
 @THREADS
 def test_parts_that_do_not_overlap_are_one_log(tmp_path: Path, threads: int) -> None:
-    """Segments of one partition by turns on two disks, named in any order."""
+    """Segments of one partition alternate between two disks, which are named in any order."""
     one, other = copy(SOURCE, tmp_path / "b1"), copy(SOURCE, tmp_path / "b2")
     for number, (mine, theirs) in enumerate(zip(logs(one), logs(other), strict=True)):
         remove(theirs if number % 2 else mine)
@@ -105,19 +105,19 @@ def test_overlaps_are_listed(tmp_path: Path) -> None:
     (found,) = overlaps(live_segments([tmp_path / "a", tmp_path / "b", tmp_path / "c"], Options.of()))
     assert (found.topic, found.partition, found.folders, found.first, found.last) == ("t", 0, (str(one), str(other)), 15, 19)
     assert str(found) == f"t-0: offsets 15 to 19 are in {one} and in {other}"
-    # A hole in one that the other fills: no offset is there twice, though the names of the segments do not tell.
+    # One has a hole that the other fills: no offset is there twice, which the names of the segments do not show.
     hole = write_log(tmp_path / "d", (0, [batch(records(0, 15))]), (25, [batch(records(25, 5))]))
     assert overlaps(live_segments([hole, other], Options.of())) == []
     assert read([hole, other])["offset"].to_pylist() == list(range(30))
 
 
-# Two damaged copies become a whole one
+# Merges of damaged copies
 
 
 @THREADS
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_two_damaged_copies_become_a_whole_one(case: Case, tmp_path: Path, threads: int) -> None:
-    """Every second entry is damaged in one copy, the others in the other: no entry is lost in both."""
+    """Every second entry is damaged in one copy, and all others in the other copy: no entry is damaged in both."""
     expected = read(case.directory)
     one, other = copy(case.directory, tmp_path / "b1"), copy(case.directory, tmp_path / "b2")
     last_bytes(one, lambda number: number % 2 == 0)
@@ -136,7 +136,7 @@ def _cut(log: Path) -> None:
 @pytest.mark.parametrize("way", [_cut, lambda log: os.truncate(log, 0), Path.unlink], ids=["cut between batches", "emptied", "removed"])
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_what_only_index_files_know_of(tmp_path: Path, way: Callable[[Path], None], number: int) -> None:
-    """Nothing is left in the log itself: what no copy has is an error, and what one has comes from there."""
+    """Nothing is left in the log itself: records that no copy has are an error, and records that one copy has are read from it."""
     one, other = copy(SOURCE, tmp_path / "b1"), copy(SOURCE, tmp_path / "b2")
     last = number == len(logs(SOURCE)) - 1
     way(logs(one)[number])
@@ -147,7 +147,7 @@ def test_what_only_index_files_know_of(tmp_path: Path, way: Callable[[Path], Non
     left = merged(one, other, errors="skip", on_damage=skipped)
     assert left.num_rows < read(SOURCE).num_rows
     if last and way is not Path.unlink:
-        # An active segment may be shorter than its indexes: they may have been copied later.
+        # An active segment may be shorter than its indexes, which may have been copied later.
         assert merged(one, other).equals(left)
         return
     assert len(skipped.damage) == 1
@@ -157,7 +157,7 @@ def test_what_only_index_files_know_of(tmp_path: Path, way: Callable[[Path], Non
 
 @THREADS
 def test_whatever_happened_to_them(tmp_path: Path, threads: int) -> None:
-    """Segments that are cut, zeroed, emptied and gone, in three copies, together whole."""
+    """Segments are cut, zeroed, emptied and missing in three copies, which together have all records."""
     copies = [copy(SOURCE, tmp_path / f"b{i}") for i in range(3)]
     first, second, third = (logs(folder) for folder in copies)
     last_bytes(copies[2], lambda number: number < 4)
@@ -196,7 +196,7 @@ def test_damage_that_no_copy_can_fill(tmp_path: Path) -> None:
 
 
 def test_a_follower_that_lags(tmp_path: Path) -> None:
-    """It ends earlier, half an entry at its end: no damage. What its leader lost there is."""
+    """It ends earlier, with half an entry at its end: that is not damage. Entries that its leader lost there are damage."""
     leader, follower = copy(SOURCE, tmp_path / "leader"), copy(SOURCE, tmp_path / "follower")
     logs(follower)[-1].unlink()
     os.truncate(logs(follower)[-1], logs(follower)[-1].stat().st_size - 10)
@@ -211,7 +211,7 @@ def test_a_follower_that_lags(tmp_path: Path) -> None:
 
 
 def test_a_damaged_end_that_another_copy_has(tmp_path: Path) -> None:
-    """Nothing says which offsets the last entries of a copy had, but another copy has as many bytes there."""
+    """The offsets of the last entries of a copy are not known, but another copy has the same number of bytes there."""
     entries = [batch(records(10 * i, 10)) for i in range(6)]
     noise = [b"\x11" * 8 + entry[8:-20] + b"\x07" * 20 for entry in entries[4:]]
     one = write_log(tmp_path / "a", (0, [*entries[:4], *noise]))
@@ -224,7 +224,7 @@ def test_a_damaged_end_that_another_copy_has(tmp_path: Path) -> None:
 
 
 def test_other_segment_boundaries(tmp_path: Path) -> None:
-    """Brokers roll when they like: copies with few and many segments, damaged in both."""
+    """Brokers roll segments independently: one copy has few segments, the other many, and both are damaged."""
     table = kolumn.read(CORPUS / "v2-java", columns=["offset", "key", "value", "topic", "partition"], errors="skip")
     table = table.filter(pc.equal(table["topic"], table["topic"][0])).slice(0, 2000)
     made = {}
@@ -240,7 +240,7 @@ def test_other_segment_boundaries(tmp_path: Path) -> None:
 
 
 def test_other_batches(tmp_path: Path) -> None:
-    """The same records in batches of other sizes and in another format: records fill what records have lost."""
+    """The same records in batches of other sizes and in another format: gaps are filled record by record."""
     rows = records(0, 60)
     one = write_log(tmp_path / "a", (0, [batch(rows[i : i + 6]) for i in range(0, 60, 6)]))
     other = write_log(tmp_path / "b", (0, [wrapper(1, rows[i : i + 4], 1) for i in range(0, 60, 4)]))
@@ -251,7 +251,7 @@ def test_other_batches(tmp_path: Path) -> None:
 
 
 def test_one_compacted_further_than_the_other(tmp_path: Path) -> None:
-    """Each offset that any copy has, once."""
+    """Each offset that any copy has is read once."""
     rows = records(0, 40)
 
     def cleaned(keep: Callable[[int], bool]) -> list[bytes]:
@@ -261,7 +261,7 @@ def test_one_compacted_further_than_the_other(tmp_path: Path) -> None:
     one = write_log(tmp_path / "a", (0, cleaned(lambda offset: offset % 3 == 0)))
     other = write_log(tmp_path / "b", (0, cleaned(lambda offset: offset % 9 == 0 or offset > 30)))
     assert offsets(one, other) == offsets(other, one) == sorted({*range(0, 40, 3), *range(31, 40)})
-    # What the one that has more has lost comes from the other, as far as it is there.
+    # Records that are damaged in the copy that has more come from the other copy, if it has them.
     last_bytes(one, lambda number: number == 1)
     assert offsets(one, other) == sorted({*range(0, 10, 3), 18, *range(21, 40, 3), *range(31, 40)})
 
@@ -269,7 +269,7 @@ def test_one_compacted_further_than_the_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [1, 2, 3])
 def test_wrappers(tmp_path: Path, magic: int, codec: int) -> None:
-    """Headers of wrappers do not say where their offsets begin; single messages between them."""
+    """Headers of wrappers do not contain their first offset; there are single messages between the wrappers."""
     rows = records(0, 90)
     entries = [wrapper(magic, rows[i : i + 7], codec) if i % 30 else message(magic, rows[i]) for i in range(0, 90, 10)]
     expected = [offset for i in range(0, 90, 10) for offset in range(i, i + (7 if i % 30 else 1))]
@@ -282,7 +282,7 @@ def test_wrappers(tmp_path: Path, magic: int, codec: int) -> None:
 
 
 def test_messages_of_a_damaged_wrapper_are_no_entries(tmp_path: Path) -> None:
-    """Stored in the stream as they are, they have right checksums; the other copy says what was there."""
+    """They are stored uncompressed in the stream, with right checksums; the other copy shows that they are not entries."""
     rows = records(0, 30)
     entries = [wrapper(1, rows[i : i + 10], 1, style="stored") for i in (0, 10, 20)]
     one, other = write_log(tmp_path / "a", (0, entries)), write_log(tmp_path / "b", (0, entries))
@@ -292,7 +292,7 @@ def test_messages_of_a_damaged_wrapper_are_no_entries(tmp_path: Path) -> None:
 
 
 def test_a_damaged_offset(tmp_path: Path) -> None:
-    """No checksum covers it. Where a copy has it right, that one counts; where none has, it is damage."""
+    """No checksum covers the offset. If it is right in a copy, that copy counts; if it is wrong in all copies, it is damage."""
     entries = [batch(records(10 * i, 10)) for i in range(6)]
     for number, place in [(2, 7), (2, 6), (3, 3), (0, 6), (5, 5), (5, 7)]:
         disk = tmp_path / f"{number} {place}"
@@ -311,11 +311,11 @@ def test_a_damaged_offset(tmp_path: Path) -> None:
             assert skipped.stretches == 1
 
 
-# Copies that are none
+# Directories that are not copies
 
 
 def test_two_leaders(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """After an unclean election the records of the earlier leader are void from where the later one began."""
+    """After an unclean leader election the records of the earlier leader do not count from the later one's first offset on."""
     common = [batch(records(10 * i, 10), leader_epoch=5) for i in range(3)]
     lost = [batch(records(10 * i, 10, b"lost"), leader_epoch=5) for i in range(3, 8)]
     kept = [batch(records(10 * i, 10, b"kept"), leader_epoch=6) for i in range(3, 6)]
@@ -328,7 +328,7 @@ def test_two_leaders(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         assert not any(value.startswith(b"lost") for value in found["value"].to_pylist())
         (line,) = caplog.messages
         assert line.startswith(f"{one} has other records than {other} from offset 30 on")
-    # The first batch of the later leader is damaged: what the earlier one had there is no copy of it.
+    # The first batch of the later leader is damaged: the earlier leader's records at those offsets are not a copy of it.
     last_bytes(other, lambda number: number == 3)
     with pytest.raises(kolumn.CorruptBatchError):
         merged(one, other)
@@ -347,7 +347,7 @@ def test_different_logs_are_no_copies(tmp_path: Path) -> None:
 
 
 HARD = (266, 411, 694, 1589, 1876, 2134, 3539, 4228, 8263, 12342)
-"""Damaged offsets, and messages of damaged wrappers that look like entries, in places where no check of one copy tells."""
+"""Damaged offsets, and messages of damaged wrappers that look like entries, which no check of a single copy finds."""
 
 
 def test_every_record_that_is_whole_in_any_copy_comes_once(tmp_path: Path) -> None:

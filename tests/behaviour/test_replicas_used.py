@@ -1,4 +1,4 @@
-"""What else reads several copies of a topic-partition, or refuses them: ranges, transactions, tables of batches, Parquet, writers."""
+"""Other readers of several copies of a topic-partition, or readers that refuse them: ranges, transactions, batches, Parquet, writers."""
 
 import random
 from collections.abc import Callable
@@ -38,7 +38,7 @@ TRANSACTIONAL_CASES = [case for case in CASES if case.directory.with_name(case.d
 @pytest.mark.parametrize("way", ["damaged", "halves", "one range"])
 @pytest.mark.parametrize("case", TRANSACTIONAL_CASES, ids=str)
 def test_transactions(case: Case, tmp_path: Path, way: str) -> None:
-    """Markers that are damaged in one copy, and transactions that begin in one directory and end in the other."""
+    """Markers are damaged in one copy, and transactions begin in one directory and end in the other."""
     options = {"isolation_level": "read_committed", "columns": ["offset", "value", "transaction"]}
     one, other = copy(case.directory, tmp_path / "b1"), copy(case.directory, tmp_path / "b2")
     if way == "halves":
@@ -53,7 +53,7 @@ def test_transactions(case: Case, tmp_path: Path, way: str) -> None:
     how = {} if way == "halves" else {"replicas": "merge"}
     assert kolumn.read([one, other], **how, **options).equals(kolumn.read(case.directory, **options))
     if way == "damaged":
-        # Single segments of both: what their neighbours say counts.
+        # Single segments of both: the transactions of neighbouring segments count too.
         some = [logs(one)[0], logs(other)[0]]
         assert kolumn.read(some, **how, **options).equals(kolumn.read(logs(case.directory)[0], **options))
 
@@ -98,7 +98,7 @@ def test_writers_do_not_double(tmp_path: Path) -> None:
         call(copies, target, replicas="first")
     with pytest.raises(kolumn.ArgumentError, match=r"are in .*b1.* and in .*b2"):
         kolumn.space(copies)
-    # Halves are one log, which these two do not see whole.
+    # Two halves are one log, of which each of these two would see only a half.
     logs(copies[0])[0].unlink()
     for path in logs(copies[1])[1:]:
         path.unlink()
@@ -111,7 +111,7 @@ def test_writers_do_not_double(tmp_path: Path) -> None:
 
 
 def test_a_merge_can_be_written_as_segments(tmp_path: Path) -> None:
-    """As the error of `convert` says."""
+    """The error of `convert` recommends this."""
     one, other = copy(SOURCE, tmp_path / "b1"), copy(SOURCE, tmp_path / "b2")
     last_bytes(one, lambda number: number % 2 == 0)
     last_bytes(other, lambda number: number % 2 == 1)

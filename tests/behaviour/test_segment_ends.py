@@ -1,4 +1,4 @@
-"""Where a segment has to end: cut, zeroed, emptied, missing, duplicated and foreign files are told by every way of reading."""
+"""Ends of segments: cut, zeroed, emptied, missing, duplicated and foreign files are reported by every way of reading."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def test_read(injury: Injury, tmp_path: Path, options: dict[str, int]) -> None:
 
 
 def test_one_segment_alone(injury: Injury, tmp_path: Path) -> None:
-    """Named by itself, by a glob or with its directory, a segment is told the same."""
+    """A segment has the same report if it is named by itself, by a glob, or by its directory."""
     folder = injury.to(tmp_path)
     whole = kolumn.verify(folder)
     named = kolumn.verify(f"{folder}/*.log")
@@ -79,7 +79,7 @@ def test_command(injury: Injury, tmp_path: Path) -> None:
 
 
 def test_batches(injury: Injury, tmp_path: Path) -> None:
-    """The list of batches ends where the log is cut, as a read does; what only offsets tell is no matter of single batches."""
+    """The list of batches ends where the log is cut, as a read does. Damage that only offsets show does not concern single batches."""
     folder = injury.to(tmp_path)
     assert kolumn.batches(folder, errors="skip").filter(pa.compute.field("crcValid"))["count"].to_pylist().count(None) == 0
     if injury.damage:
@@ -88,7 +88,7 @@ def test_batches(injury: Injury, tmp_path: Path) -> None:
 
 
 def test_no_false_alarm() -> None:
-    """No segment of a real broker is damaged, and only compacted logs lack offsets."""
+    """Segments of real brokers have no damage, and offsets are missing only in compacted logs."""
     for case in corpus.cases():
         report = kolumn.verify(case.directory)
         assert report.ok, case.directory
@@ -97,7 +97,7 @@ def test_no_false_alarm() -> None:
 
 
 def test_random_cuts(tmp_path: Path) -> None:
-    """Wherever a rolled segment is cut, the records that are whole come, and the others are told."""
+    """A rolled segment may be cut at any position: the whole records are read, and the others are reported."""
     rng = random.Random(20)
     for number in range(60):
         base = rng.choice(BASES[:-1])
@@ -163,7 +163,7 @@ def test_nothing_is_ok_in_which_nothing_was_read(tmp_path: Path, size: int, verd
 
 
 def test_a_damaged_head_is_still_a_segment(tmp_path: Path) -> None:
-    """Damage to the first header is damage: what is intact after it is read."""
+    """A damaged first header is reported as damage, and the intact entries after it are read."""
     data = log(SOURCE, 370).read_bytes()
     path = tmp_path / "t-0" / f"{370:020}.log"
     path.parent.mkdir()
@@ -177,7 +177,7 @@ def test_a_damaged_head_is_still_a_segment(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_appends_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Index entries that are newer than our look at the log are no evidence against it."""
+    """Index entries that were written after the log was read do not prove damage."""
     from kolumn.source.segments import find_segments
 
     folder = tmp_path / SOURCE.name
@@ -195,7 +195,7 @@ def test_a_broker_that_appends_meanwhile(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_copies_are_remarked(tmp_path: Path) -> None:
-    """`verify` looks at each copy of a partition by itself, and says that there are several."""
+    """`verify` checks each copy of a partition by itself, and reports that there are several."""
     for name in ("b1", "b2"):
         shutil.copytree(SOURCE, tmp_path / name / SOURCE.name)
     report = kolumn.verify([tmp_path / "b1", tmp_path / "b2"])
@@ -218,7 +218,7 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
 
 
 def test_files_of_a_kafka_installation(tmp_path: Path) -> None:
-    """One line for each of them, and never "OK"."""
+    """Each of them gets one line, which never contains "OK"."""
     line = "[2026-01-01 12:00:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)\n"
     files = {
         "logs/server.log": line * 500,

@@ -1,4 +1,4 @@
-"""Where the bytes go: every byte of every entry is for something, in every format."""
+"""`kolumn.space` assigns every byte of every entry to one purpose, in every format."""
 
 import random
 from pathlib import Path
@@ -17,7 +17,7 @@ TIME = 1_700_000_000_000
 
 
 def test_the_table_of_the_kip98_draft() -> None:
-    """As the document has it, from encoded bytes."""
+    """The numbers of the document, computed from encoded bytes."""
     assert [tuple(row.values()) for row in draft_table()] == [(1, 34, 62), (3, 102, 96), (10, 340, 215), (50, 1700, 895), (100, 3400, 1745)]
 
 
@@ -56,7 +56,7 @@ def test_what_conversion_gives_is_what_was_said(tmp_path: Path, case: str) -> No
         dropped = one.format in ("enriched", "kip87") or (one.format == "kafka" and one.magic != 2)
         kolumn.convert(DATA / case, target, format=one.format, magic=one.magic, codec="lz4", drop_transactions=dropped)
         written = sum(path.stat().st_size for path in target.rglob("*.log"))
-        # Batches that are in the format already are copied by the conversion, and written anew by the account.
+        # The conversion copies batches that are already in the format, and the account encodes them again.
         assert abs(written - one.bytes) <= 0.02 * written, (one.format, one.magic)
         assert kolumn.verify(target, format=one.format).records == one.records
 

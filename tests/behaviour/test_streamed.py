@@ -1,4 +1,4 @@
-"""The streamed path on batches of all sizes and codecs: what fills its window, its columns and its arena, and what does not."""
+"""The streamed path with batches of all sizes and codecs, which fill its window, its columns and its arena, or do not."""
 
 import random
 from pathlib import Path
@@ -24,7 +24,7 @@ COLUMNS = ["key", "value", "offset", "timestamp", "codec", "position"]
 
 
 def value(rng: random.Random, size: int) -> bytes:
-    """Bytes that hardly compress, that compress well, or that compress to nearly nothing."""
+    """Bytes that compress badly, well, or very well."""
     kind = rng.randrange(3)
     if kind == 0:
         return rng.randbytes(size)
@@ -33,7 +33,7 @@ def value(rng: random.Random, size: int) -> bytes:
 
 
 def segment(seed: int, sizes: list[int], codecs: tuple[int, ...]) -> tuple[bytes, list[tuple[bytes | None, bytes | None, int]]]:
-    """A segment with a batch of about each size, and the key, value and offset of its records."""
+    """A segment with a batch of approximately each size, and the key, value and offset of its records."""
     rng, offset = random.Random(seed), 0
     data, expected = [], []
     for size in sizes:
@@ -77,7 +77,7 @@ def test_sizes_and_codecs(sizes: str, codecs: str, tmp_path: Path) -> None:
 
 
 def test_without_libraries_to_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packages that do not let their libraries be called directly are used as they are."""
+    """If a library cannot be called directly, its Python package is used."""
     path = tmp_path / "00000000000000000000.log"
     data, expected = segment(1, SIZES["growing"], (0, 1, 3, 4))
     path.write_bytes(data)
@@ -87,7 +87,7 @@ def test_without_libraries_to_call(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_batches_are_not_cut_small(tmp_path: Path) -> None:
-    """Columns have room for a chunk: record batches of some megabytes, whatever the codec."""
+    """Columns have room for a chunk: record batches have some megabytes, with each codec."""
     for codec in CODECS["any"]:
         path = tmp_path / f"{codec}.log"
         data, expected = segment(codec, [16 * KIB] * 500, (codec,))
@@ -116,7 +116,7 @@ def hash_of(text: str) -> int:
 
 
 def test_the_plan_goes_on_where_the_decoder_got_to(tmp_path: Path) -> None:
-    """The decoder finds the entries after the first one itself, changes nothing that it was given, and says how far it got."""
+    """The decoder finds the entries after the first one itself, does not modify its arguments, and returns how far it got."""
     path = tmp_path / "00000000000000000000.log"
     batches = [batch([Record(k, b"key", bytes(40 * KIB), 0)]) for k in range(6)]
     path.write_bytes(b"".join(batches))
@@ -128,13 +128,13 @@ def test_the_plan_goes_on_where_the_decoder_got_to(tmp_path: Path) -> None:
         assert (first.is_unread, len(first.entries), first.end) == (True, 1, size)
         decoded = decode_chunk(file, first, options, -1, True)
         assert (decoded.reached, decoded.records, decoded.rest, len(first.entries)) == (file.size, 6, None, 1)
-        # A decoder that got less far is followed, too.
+        # The plan also follows a decoder that stopped earlier.
         second = plan.send(4 * size)
         assert (second.origin, second.end) == (4 * size, 5 * size)
         with pytest.raises(StopIteration) as end:
             plan.send(decode_chunk(file, second, options, 3, True).reached)
         assert (end.value.value.position, end.value.value.code) == (file.size, Code.OK)
-    # Where the walk goes ahead, it knows them all.
+    # If the plan reads headers first, it knows all entries.
     with SegmentFile(found) as file:
         (whole,) = chunks(file, 0, file.size, options.chunk_bytes, streamed=True)
         assert (len(whole.entries), whole.end) == (6, file.size)

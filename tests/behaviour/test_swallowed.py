@@ -1,4 +1,4 @@
-"""A damaged entry whose length leads to where a later entry ends: what is intact in between comes back, copies in values do not."""
+"""A damaged entry whose length leads to the end of a later entry: intact entries in between are read, and copies in values are not."""
 
 import random
 import struct
@@ -21,7 +21,7 @@ def records(offset: int, count: int, size: int = 40, value: bytes | None = None)
 
 
 def entry(kind: str, offset: int, count: int, size: int = 40, value: bytes | None = None) -> bytes:
-    """An entry of format 2, or of formats 0 and 1, where a message holds one record and a wrapper all."""
+    """An entry of format 2, or of formats 0 and 1: a message for one record, a wrapper for all of them."""
     made = records(offset, count, size, value)
     if kind == "v2":
         return batch(made)
@@ -45,7 +45,7 @@ def chain(kind: str, counts: list[int], sizes: list[int], first: int = 100) -> l
 
 
 def without(entries: list[bytes], i: int, j: int) -> bytes:
-    """Entry ``i`` lacks as many bytes as the entries after it up to ``j`` have: its length leads to the end of ``j``."""
+    """Entry ``i`` lacks as many bytes as the entries after it up to ``j`` have together, so its length leads to the end of ``j``."""
     gone = sum(map(len, entries[i + 1 : j + 1]))
     assert gone < len(entries[i]) - 70
     cut = [*entries]
@@ -58,7 +58,7 @@ def offsets(path: Path, **options: Any) -> list[int]:
 
 
 def check(path: Path, data: bytes, want: list[int], damage: list[tuple[int, int]], **options: Any) -> None:
-    """All ways of reading give the offsets, and the report has the damaged bytes."""
+    """All ways of reading return the offsets, and the report lists the damaged bytes."""
     path.write_bytes(data)
     for how in ({"threads": 1}, {"threads": 3}, {"threads": 1, "chunk_bytes": 200}, {"threads": 3, "chunk_bytes": 100}):
         assert offsets(path, **how, **options) == want, how
@@ -79,7 +79,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_the_last_mutant(path: Path) -> None:
-    """1,103 bytes are gone from a batch; a batch of 1,025 and a marker of 78 follow it, and its length leads to the end of the marker."""
+    """A batch lacks 1,103 bytes, a batch of 1,025 and a marker of 78 follow it, and its length leads to the end of the marker."""
     first = batch(records(100, 3))
     long = batch(records(103, 4, 500))
     followed = batch(records(107, 1, 1025 - 61 - 14))
@@ -115,7 +115,7 @@ def test_entries_that_a_length_swallows(path: Path, kind: str, inside: int, endi
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_drafts(path: Path, format: str) -> None:
-    """The same of the drafts: the length of an entry leads over the next two, and its own bytes are wrong."""
+    """In the drafts: the length of an entry leads over the next two, and its own bytes are damaged."""
     for seed in range(40):
         made = Maker(format, random.Random(f"{format} {seed}")).segment(6)
         entries = [one.data for one in made]
@@ -133,7 +133,7 @@ def test_drafts(path: Path, format: str) -> None:
 @pytest.mark.parametrize("kind", ["v2", "v1"])
 @pytest.mark.parametrize("copied", [100, 103, 104, 105, 106, 108, 112, 200])
 def test_copies_in_a_value_come_back_only_where_offsets_are_missing(path: Path, kind: str, copied: int) -> None:
-    """The damaged entry claims 104, after it comes 108: a copy of a batch in its value counts with offsets 105 to 107 alone."""
+    """The damaged entry claims offset 104, and 108 follows it: a copy of a batch in its value counts only with offsets 105 to 107."""
     copy = b"before" + batch(records(copied, 2)) + b"after"
     entries = [entry(kind, offset, 1, value=value) for offset, value in ((103, None), (104, copy), (108, None), (109, None))]
     damaged = bytearray(entries[1])
@@ -162,7 +162,7 @@ def test_a_gap_that_compaction_left_holds_nothing(path: Path) -> None:
 
 
 def test_a_flipped_byte_costs_no_search(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch that claims all offsets between its neighbours leaves no gap: nothing is looked for inside it."""
+    """A batch that claims all offsets between its neighbours leaves no gap, so it is not searched."""
 
     def never(*_: Any) -> None:
         raise AssertionError("searched")
@@ -176,7 +176,7 @@ def test_a_flipped_byte_costs_no_search(path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_block_that_was_written_twice(path: Path) -> None:
-    """The second writing of a block begins in the middle of an entry: what was cut there stands whole after it."""
+    """The second copy of a block begins in the middle of an entry. The entry that was cut there is whole after it."""
     entries = chain("v2", [2, 2, 2, 2, 2], [60] * 5)
     size, data = len(entries[0]), b"".join(entries)
     high = 3 * size + 90
@@ -185,7 +185,7 @@ def test_a_block_that_was_written_twice(path: Path) -> None:
 
 
 def test_entries_that_share_bytes(path: Path) -> None:
-    """The last bytes of an entry are gone, and they equal the zeros that the next offset begins with: both entries are intact."""
+    """The last bytes of an entry are missing, and they equal the zeros at the beginning of the next offset: both entries are intact."""
     entries = [batch(records(100, 1, value=b"ends with zeros" + bytes(4))), *(batch(records(offset, 2)) for offset in (101, 103))]
     data = entries[0][:-3] + entries[1] + entries[2]
     path.write_bytes(data)
@@ -195,7 +195,7 @@ def test_entries_that_share_bytes(path: Path) -> None:
 
 
 def test_a_log_that_was_cut_inside_a_header(path: Path) -> None:
-    """What is left of the last header is too little to be one: the entries between it and the damage come back all the same."""
+    """The rest of the last header is too short to be read: the entries between it and the damage are read all the same."""
     entries = chain("v2", [2, 2, 2, 2], [60] * 4)
     for left in (3, 8, 12, 17, 30, 60):
         damaged = entries[0][:100] + entries[0][130:]
@@ -205,7 +205,7 @@ def test_a_log_that_was_cut_inside_a_header(path: Path) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_messages_of_a_damaged_wrapper_are_no_entries(path: Path, magic: int) -> None:
-    """A block that is stored leaves messages as they are: inside a wrapper whose length is wrong they have right checksums."""
+    """Messages in a stored block are uncompressed: inside a wrapper whose length is wrong they have right checksums."""
     wrappers = [wrapper(magic, records(offset, 2), 3, style="stored") for offset in (0, 2, 4)]
     damaged = bytearray(wrappers[0])
     struct.pack_into(">i", damaged, 8, 13)
@@ -216,9 +216,9 @@ def test_messages_of_a_damaged_wrapper_are_no_entries(path: Path, magic: int) ->
 
 
 def test_messages_of_a_wrapper_without_a_head_are_no_entries(path: Path) -> None:
-    """The head of a segment is gone, and with it the header of a wrapper of format 1: its messages' offsets count from its first one."""
+    """The head of a segment is missing, and with it the header of a format 1 wrapper, to whose base its messages' offsets are relative."""
     wrappers = [wrapper(1, records(offset, 2), 2) for offset in (50, 52, 54)]
-    # Snappy may end with a message as it is.
+    # A snappy stream may end with an uncompressed message.
     data = wrappers[0][60:] + message(1, Record(1, b"k", b"v", TIME)) + wrappers[1] + wrappers[2]
     path = path.with_name(f"{0:020}.log")
     path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Committed reading, as a consumer of a live broker did it, from side files and from the log alone."""
+"""Committed reads return the same records as a consumer of a live broker, with side files and from the log alone."""
 
 import contextlib
 import random
@@ -33,7 +33,7 @@ def committed(source: object, **options: Any) -> pa.Table:
 
 
 def consumed(case: Case) -> pa.Table:
-    """What a consumer with isolation.level=read_committed was given by the broker that wrote the case."""
+    """Records that a consumer with isolation.level=read_committed received from the broker that wrote the case."""
     return pq.read_table(case.directory.with_name(case.directory.name + ".committed.parquet")).sort_by("offset")
 
 
@@ -75,14 +75,14 @@ def test_side_files_change_nothing(case: Case, gone: set[str], tmp_path: Path) -
 
 @of_every_case
 def test_both_ways_are_taken(case: Case) -> None:
-    """Where the side files are complete they do say it, and say the same as the log."""
+    """Complete side files contain the transactions, and the log has the same ones."""
     segments = [one for one in find_segments(case.directory) if one.base_offset is not None]
     found, walked = from_side_files(segments, Options()), from_headers(segments, Options())
     complete = all(Path(one.path).with_suffix(".txnindex").exists() for one in segments)
     assert (found is not None) == complete
     if found is not None:
         assert sorted(found.open) == sorted(walked.open)
-        # The index has aborted transactions whose data compaction has removed; the log has them not.
+        # The index has aborted transactions whose data compaction has removed from the log.
         assert set(found.aborted) >= set(walked.aborted)
 
 
@@ -131,7 +131,7 @@ def test_a_damaged_side_file_is_no_side_file(case: Case, suffix: str, tmp_path: 
         assert committed(damaged).equals(expected)
 
 
-# Transactions as no corpus has them.
+# Transactions that are not in any corpus.
 
 
 def data(offset: int, producer: int, count: int = 1) -> bytes:
@@ -195,7 +195,7 @@ def test_mutants_give_rows_of_the_original_or_an_error(tmp_path: Path) -> None:
     aborted = {3, 6}
     for _ in range(min(3000, MUTANTS)):
         mutant = bytearray(original)
-        # No checksum covers the base offset: 8 bytes of each entry that a broker may set without reading the rest.
+        # No checksum covers the base offset, the 8 bytes of each entry that a broker sets without reading the rest.
         place = chance.choice([i for i in range(len(mutant)) if not any(at <= i < at + 8 for at in starts)])
         mutant[place] ^= 1 << chance.randrange(8)
         source = log(tmp_path, (0, [bytes(mutant[: chance.choice([len(mutant), chance.randrange(len(mutant))])])]))
@@ -205,7 +205,7 @@ def test_mutants_give_rows_of_the_original_or_an_error(tmp_path: Path) -> None:
 
 
 def test_markers_may_be_compressed(tmp_path: Path) -> None:
-    """No broker does it, Java's reader takes it."""
+    """No broker compresses them, but Java's reader accepts it."""
     key = {0: b"\0\0\0\0", 1: b"\0\0\0\1"}
     data = b"".join(
         batch(

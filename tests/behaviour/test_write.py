@@ -1,4 +1,4 @@
-"""Segments that `kolumn.write` makes: what an independent reader and Kolumn read from them, and the indexes beside them."""
+"""Segments that `kolumn.write` makes: an independent reader and Kolumn read the same records from them; and their indexes."""
 
 import random
 import struct
@@ -27,7 +27,7 @@ from kolumn.errors import ArgumentError, KolumnError
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 KEPT = [name for name in COLUMNS if name not in ("magic", "codec", "position")]
-"""What a record still has when it is written again."""
+"""Columns that a record keeps when it is written again."""
 SEGMENT = "00000000000000000000.log"
 
 
@@ -36,7 +36,7 @@ def everything(source: object) -> pa.Table:
 
 
 def kept(table: pa.Table) -> pa.Table:
-    """The columns that survive; what has no timestamp type is written as CreateTime."""
+    """The columns that survive a write; records without a timestamp type are written as CreateTime."""
     kind = pc.max_element_wise(table["timestampType"], pa.scalar(0, pa.int32()))
     return table.set_column(table.schema.get_field_index("timestampType"), "timestampType", kind).select(KEPT).combine_chunks()
 
@@ -232,7 +232,7 @@ def test_segments_and_their_indexes(tmp_path: Path) -> None:
 
 
 def offset_index(rows: list[dict[str, Any]], base: int) -> list[tuple[int, int]]:
-    """``LogSegment.append``, with index.interval.bytes = 4096."""
+    """Index entries as ``LogSegment.append`` writes them with index.interval.bytes = 4096."""
     entries, since = [], 0
     for row in rows:
         if since > 4096:
@@ -331,7 +331,7 @@ def test_targets_that_are_there(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
-    # Here first, so that no machine code has to be kept where files may not grow.
+    # Compile here first: the process below, whose files may not grow, could not store machine code.
     kolumn.write(pa.table({"value": ["x"]}), tmp_path / "first" / "t-0")
     script = """
 import resource, signal, sys
@@ -359,7 +359,7 @@ def test_a_reader_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_offsets_far_from_the_name(tmp_path: Path) -> None:
-    """The indexes of a segment count from the offset in its name, in 32 bits: what is too far from it is not in them."""
+    """Offsets in the indexes are relative to the one in the segment's name, in 32 bits: offsets too far from it are not in them."""
     far = pa.table({"offset": [1 << 40, (1 << 40) + 1], "timestampMs": [5, 6], "value": [b"x" * 5000, b"y"]})
     (path,) = kolumn.write(far, tmp_path / SEGMENT, index_interval_bytes=1, batch_bytes=100)
     assert Path(path).with_suffix(".index").stat().st_size == Path(path).with_suffix(".timeindex").stat().st_size == 0

@@ -1,6 +1,6 @@
-"""What brokers and operators do to a log directory. A change is a list of parts, and after each of them the directory is a log.
+"""Changes that brokers and operators make to a log directory. A change has several parts, and after each part the directory is a log.
 
-A new change is tried on every reader, at every step, by a row here.
+A new change needs a row here, and is then tried on every reader, at every step.
 """
 
 import os
@@ -15,14 +15,14 @@ import kolumn
 from kit.looks import Operation
 
 SEGMENTS, RECORDS = 4, 40
-"""Segments of the first partition, and records in each."""
+"""Number of segments of the first partition, and of records in each."""
 LONGER, SHORTER = 23, 3
-"""Bytes of a value; 8 where the log is as it was."""
+"""Bytes of a value in a change; values of the unchanged log have 8."""
 INDEXES = (".index", ".timeindex")
 
 
 def table(first: int, count: int, width: int = 8, mark: bytes = b"") -> pa.Table:
-    """Records with keys that repeat, and values of one length."""
+    """Records with repeating keys, and values of one length."""
     numbers = range(first, first + count)
     return pa.table(
         {
@@ -41,14 +41,14 @@ def write(records: pa.Table, folder: Path) -> Path:
 
 
 def taken(made: Path, path: Path) -> None:
-    """Give the files of a segment that was made elsewhere the names beside another one."""
+    """Move the files of a segment that was made elsewhere to the folder and base name of another one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for suffix in (*INDEXES, ".log"):
         shutil.copy(made.with_suffix(suffix), path.with_suffix(suffix))
 
 
 def make_log(folder: Path, scratch: Path) -> Path:
-    """A log directory: a partition of rolled segments and an active one, and another partition. All of it is some time ago."""
+    """A log directory: a partition of rolled segments and an active one, and another partition. All times are in the past."""
     for number in range(SEGMENTS):
         first = number * RECORDS
         taken(write(table(first, RECORDS), scratch / f"made-{number}" / "t-0"), folder / "t-0" / f"{first:020}.log")
@@ -59,7 +59,7 @@ def make_log(folder: Path, scratch: Path) -> Path:
 
 
 class Others:
-    """Segments that are put in the places of those of the log, and what is appended to it; made once."""
+    """Segments that replace those of the log, and batches that are appended to it; each is made once."""
 
     def __init__(self, scratch: Path) -> None:
         self.scratch = scratch
@@ -73,7 +73,7 @@ class Others:
         return self.made[key]
 
     def batches(self, first: int, count: int) -> bytes:
-        """What a broker appends."""
+        """Bytes of batches that a broker appends."""
         return self.of(first, count).read_bytes()
 
 
@@ -81,7 +81,7 @@ Change = Callable[[Path, Others], Iterator[Operation]]
 
 
 def place(log: Path, number: int) -> Path:
-    """A segment of the first partition."""
+    """Path of a segment of the first partition."""
     return log / "t-0" / f"{number * RECORDS:020}.log"
 
 
@@ -92,7 +92,7 @@ def _put(other: Path, path: Path) -> None:
 
 
 def replaced(number: int, width: int) -> Change:
-    """Another file under the name, as a restored backup may be."""
+    """Put another file under the name, like a restored backup."""
 
     def change(log: Path, others: Others) -> Iterator[Operation]:
         yield partial(_put, others.of(number * RECORDS, width=width), place(log, number))
@@ -101,7 +101,7 @@ def replaced(number: int, width: int) -> Change:
 
 
 def rewritten(number: int, width: int) -> Change:
-    """The same inode with other contents, as `cp` leaves it."""
+    """Write other contents to the same inode, like `cp`."""
 
     def change(log: Path, others: Others) -> Iterator[Operation]:
         yield partial(place(log, number).write_bytes, others.of(number * RECORDS, width=width).read_bytes())
@@ -136,7 +136,7 @@ def _deleted(path: Path, rename: bool) -> None:
 
 
 def deleted(number: int, rename: bool) -> Change:
-    """By hand, or by a broker, which renames first; retention takes the first segment."""
+    """Delete a segment by hand, or like a broker, which renames it first; retention deletes the first segment."""
 
     def change(log: Path, _: Others) -> Iterator[Operation]:
         yield partial(_deleted, place(log, number), rename)
@@ -149,7 +149,7 @@ END = SEGMENTS * RECORDS
 
 
 def grown(whole: bool) -> Change:
-    """The active segment, by whole batches or by a batch and a half."""
+    """Append whole batches to the active segment, or a batch and a half."""
 
     def change(log: Path, others: Others) -> Iterator[Operation]:
         data = others.batches(END, RECORDS)
@@ -159,14 +159,14 @@ def grown(whole: bool) -> Change:
 
 
 def new_leader(log: Path, others: Others) -> Iterator[Operation]:
-    """A follower cuts off what the new leader does not have, and goes on with what that one has: in the end it has more bytes."""
+    """A follower truncates entries that the new leader does not have, and appends the leader's: in the end it has more bytes."""
     yield partial(_cut, place(log, LAST), 2)
     offset = kolumn.batches(place(log, LAST))["lastOffset"][1].as_py() + 1
     yield partial(_append, place(log, LAST), others.batches(offset, 2 * RECORDS))
 
 
 def rolled(log: Path, others: Others) -> Iterator[Operation]:
-    """A broker appends, and begins a new segment."""
+    """A broker appends, and rolls a new segment."""
     yield partial(_append, place(log, LAST), others.batches(END, RECORDS))
     new = place(log, 0).with_name(f"{END + RECORDS:020}.log")
     yield new.touch
@@ -185,10 +185,10 @@ def _cleaned(made: Path, path: Path) -> None:
 
 
 def compacted(first: int, count: int) -> Change:
-    """The cleaner puts one segment in the place of some, in its order: `UnifiedLog.replaceSegments` of Kafka."""
+    """The cleaner replaces several segments by one, in the order of ``UnifiedLog.replaceSegments`` of Kafka."""
 
     def change(log: Path, others: Others) -> Iterator[Operation]:
-        # As if every third record were the newest of its key.
+        # Keep every third record, as if it were the newest of its key.
         path, old = place(log, first), [place(log, number) for number in range(first, first + count)]
         kept = table(first * RECORDS, count * RECORDS).take(list(range(0, count * RECORDS, 3)))
         others.scratch.mkdir(exist_ok=True)

@@ -1,6 +1,6 @@
-"""The readers that the tests of this folder try. A new one is covered by a row here.
+"""The readers that the tests of this folder try. A new one needs a row here.
 
-A reader plans, and then reads what it planned; where it does both in one call there is no plan of its own.
+A reader plans, and then reads what it planned. A reader that does both in one call has no function for the plan.
 """
 
 import pickle
@@ -30,24 +30,24 @@ from kolumn.spark_plugin.stream.reader import RecordStream
 
 COLUMNS = ("topic", "partition", "offset", "value")
 CHUNK = 700
-"""Bytes: a segment is several chunks, or several tasks."""
+"""Size of chunks and of tasks in bytes: a segment has several of each."""
 
 Rows = list[Any]
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Something that reads a log directory.
+    """A way of reading a log directory.
 
     Attributes
     ----------
     name : str
     read : callable
-        Is given what was planned, the log directory and an empty folder; gives rows, in any order.
+        ``(planned, log, folder)``: rows, in any order, from the result of ``plan``, the log directory and an empty folder.
     plan : callable, optional
-        Is given what was found before and the log directory.
+        ``(before, log)``: the plan, from the result of ``before`` and the log directory.
     before : callable, optional
-        What has been found out in the past, of the log as it was; no step of the reader.
+        ``(log)``: facts of the unchanged log from an earlier time; it is not a step of the reader.
     """
 
     name: str
@@ -70,7 +70,7 @@ def scan(_: Any, log: Path, scratch: Path, **options: Any) -> Rows:
 
 
 def batch_table(_: Any, log: Path, scratch: Path, **options: Any) -> Rows:
-    """Without the path, which says where the log is."""
+    """Rows without the path, which depends on the folder of the test."""
     found = kolumn.batches(log, **options)
     return [(Path(row.pop("segment")).name, *row.values()) for row in found.to_pylist()]
 
@@ -109,7 +109,7 @@ def batch_reader(log: Path) -> BatchTableReader:
 
 
 def sent(tasks: Any) -> Any:
-    """As the driver sends tasks to workers."""
+    """Pickle tasks and load them again, as Spark does to send them to workers."""
     return pickle.loads(pickle.dumps(tasks))
 
 
@@ -182,7 +182,7 @@ READERS = [
 
 
 def fresh(folder: Path) -> Path:
-    """An empty folder."""
+    """Create an empty folder, which replaces an existing one."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder

@@ -1,4 +1,4 @@
-"""Real full and read-only file systems, and what a run finds in its target: leftovers of the dead, work of the living, planted files."""
+"""File systems that are full or read-only, and targets with leftovers of dead runs, files of living runs, and planted files."""
 
 import json
 import os
@@ -26,7 +26,7 @@ COMMANDS = {
 
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MiB, where this user may mount one."""
+    """A mounted file system of 4 MiB; skipped if this user may not mount one."""
     place = tmp_path / "small"
     place.mkdir()
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], capture_output=True, check=False)
@@ -87,7 +87,7 @@ def test_a_run_that_lives_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_two_runs_for_one_name(tmp_path: Path) -> None:
-    """The second one to end finds that out, and takes nothing away; nor does it leave what else it wrote."""
+    """The run that ends second finds the name taken: it removes nothing of the first one, and leaves none of its own files."""
 
     def both() -> None:
         with Commit(tmp_path) as one:
@@ -116,7 +116,7 @@ def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def dead(root: Path, files: dict[str, object], folders: tuple[str, ...] = ()) -> Path:
-    """What a run that was killed while it gave names leaves."""
+    """Leftovers of a run that was killed while it gave names."""
     folder = root / f".kolumn-{'0' * 32}.partial"
     (folder / "files").mkdir(parents=True, mode=0o700)
     folder.chmod(0o700)

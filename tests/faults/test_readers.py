@@ -1,4 +1,4 @@
-"""Whatever becomes of a log while it is read, and whenever: what was planned is read, or an error names the file; never fewer rows."""
+"""A log changes at any step of a read: all planned rows are read, or an error names the file; rows never go missing."""
 
 import os
 import random
@@ -17,11 +17,11 @@ from kolumn.source.segments import find_segments
 
 FEW = 3
 STEPS = int(os.environ.get("KOLUMN_READ_STEPS", "15"))
-"""At how many steps the long test makes each change."""
+"""Number of steps at which the long test makes each change."""
 
 
 class Trials:
-    """A log that is made anew for each run, and what each reader finds in each of its states."""
+    """A log that is made again for each run, and the rows that each reader finds in each of its states."""
 
     def __init__(self, scratch: Path) -> None:
         self.scratch, self.log = scratch, scratch / "log"
@@ -30,7 +30,7 @@ class Trials:
         self._found: dict[tuple[str, str], list[Rows | None]] = {}
 
     def restart(self, change: str) -> list[Operation]:
-        """The log as it was, and the parts of a change."""
+        """Restore the original log; returns the parts of a change."""
         shutil.rmtree(self.log, ignore_errors=True)
         shutil.copytree(self.source, self.log)
         return list(CHANGES[change](self.log, self.others))
@@ -39,7 +39,7 @@ class Trials:
         return sorted(reader.read(reader.plan(before, self.log), self.log, fresh(self.scratch / "to")), key=repr)
 
     def states(self, reader: Reader, change: str) -> list[Rows | None]:
-        """What is right after each part of a change, from none on; None where only an error is."""
+        """Correct results after each number of parts of a change, beginning with 0; None if only an error is correct."""
         if (reader.name, change) not in self._found:
             operations = self.restart(change)
             before = reader.before(self.log)
@@ -54,7 +54,7 @@ class Trials:
         return self._found[reader.name, change]
 
     def changed(self, reader: Reader, change: str, at: int, apart: bool) -> tuple[Looks, Rows | KolumnError]:
-        """A run in which a change is made at a step."""
+        """Run a reader, and make a change at one of its steps."""
         operations = self.restart(change)
         before, looks = reader.before(self.log), Looks(self.log, at, operations, apart)
         with pytest.MonkeyPatch.context() as patch:
@@ -65,12 +65,12 @@ class Trials:
                 return looks, error
 
     def check(self, reader: Reader, change: str, at: int, apart: bool) -> bool:
-        """Whether there were rows."""
+        """Check the result of such a run; returns whether it has rows."""
         states = self.states(reader, change)
         looks, found = self.changed(reader, change, at, apart)
         where = f"{reader.name}, {change} at step {at}: {looks.steps[at - 1] if at <= len(looks.steps) else 'none'}"
         if isinstance(found, KolumnError):
-            # Streams tell partitions that are gone from files that are.
+            # The error of a stream for a deleted partition names no file.
             assert str(self.log) in str(found) or "t-0: " in str(found), f"{where}: names no file: {found}"
             return False
         known = len(states) - 1 if looks.planned is None else looks.planned
@@ -85,7 +85,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Trials:
 
 
 def some(steps: int, tries: int, where: str) -> list[int]:
-    """Numbers of steps: every one, or so many, others for each reader and change."""
+    """Numbers of steps: all, or ``tries`` of them, different ones for each reader and change."""
     return sorted(random.Random(where).sample(range(1, steps + 1), min(tries, steps)))
 
 
@@ -93,7 +93,7 @@ def some(steps: int, tries: int, where: str) -> list[int]:
 @pytest.mark.parametrize("tries", [FEW, pytest.param(STEPS, marks=pytest.mark.slow, id="many")])
 def test_changed_at_a_step(trials: Trials, reader: Reader, tries: int) -> None:
     read = refused = 0
-    # Half of them for each reader, where few steps are tried.
+    # If few steps are tried, each reader tries half of the changes.
     for change in list(CHANGES)[READERS.index(reader) % 2 :: 2] if tries == FEW else CHANGES:
         looks, found = trials.changed(reader, change, 0, apart=False)
         assert found == trials.states(reader, change)[0]
@@ -103,7 +103,7 @@ def test_changed_at_a_step(trials: Trials, reader: Reader, tries: int) -> None:
                     read += 1
                 else:
                     refused += 1
-    # A table in which nothing is ever read, or nothing ever refused, would prove nothing.
+    # Both results must occur: a test in which all runs succeed, or all fail, would prove nothing.
     assert read > len(CHANGES) // 8
     assert refused > len(CHANGES) // 8
 
@@ -112,7 +112,7 @@ MANY = 120
 
 
 class Torn:
-    """A listing that takes two calls of the system: names up to the middle are read, then something happens, then the others are."""
+    """A listing of a folder in two system calls: names up to the middle are read, then the folder changes, then the others are read."""
 
     def __init__(self, path: str, happens: list[Callable[[], None]], scandir: Callable[[str], Any]) -> None:
         self._path, self._happens, self._scandir = path, happens, scandir
@@ -131,7 +131,7 @@ class Torn:
 
 
 def many(folder: Path) -> Path:
-    """A partition of many segments, one of which the cleaner is about to put at its place."""
+    """A partition of many segments, one of which the cleaner is about to rename to its final name."""
     made = write(table(0, 1), folder.parent / "made" / "t-0").read_bytes()
     folder.mkdir(parents=True)
     for number in range(MANY):
@@ -141,11 +141,11 @@ def many(folder: Path) -> Path:
 
 @pytest.mark.parametrize("old", [True, False], ids=["old", "in-the-same-tick"])
 def test_a_name_changes_while_a_large_folder_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: bool) -> None:
-    """It gets a name that was passed already; the time of the folder may not tell, since it has the clock's tick."""
+    """The file gets a name that the listing has passed already. The folder's time may not show it, because it changes in ticks."""
     folder = many(tmp_path / "t-0")
     swap = folder / f"{1:020}.log.swap"
     swap.write_bytes((folder / f"{0:020}.log").read_bytes())
-    # Late among the names, and early afterwards.
+    # The file is late among the names first, and early after it is renamed.
     swap = swap.rename(folder / "zzz")
     scandir, stat = os.scandir, os.stat
     times = stat(folder).st_mtime_ns if not old else 10**18

@@ -1,4 +1,4 @@
-"""`kolumn.tidy` and what it leaves alone: living runs, young files, what Kolumn did not write, journals that somebody planted."""
+"""`kolumn.tidy` removes leftovers, but not files of living runs, young files, files that Kolumn did not write, or planted journals."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def cli(*args: object) -> tuple[int, str, str]:
 
 
 def staged(root: Path, name: str, hours: float = 0) -> Path:
-    """The staging folder of a run, with one file in it."""
+    """Create the staging folder of a run, with one file in it."""
     file = root / name / ("a" * 32) / "t-0" / f"{0:020}.log"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"staged")
@@ -54,7 +54,7 @@ def dead_process() -> int:
 
 
 def owned(folder: Path, **changed: Any) -> None:
-    """Say that this process owns a staging folder, or another one."""
+    """Write the owner of a staging folder: this process, or another one."""
     job_owner.write_owner(folder, jvm=False)
     (folder / "owner").write_text(json.dumps(json.loads((folder / "owner").read_text()) | changed))
 
@@ -74,7 +74,7 @@ def owned(folder: Path, **changed: Any) -> None:
     ],
 )
 def test_what_a_spark_job_staged(tmp_path: Path, owner: dict[str, Any] | None, hours: float, gone: bool) -> None:
-    """It goes when the process that owns it is dead; where nobody can tell, when it is old."""
+    """It is removed if its owner process is dead or, if that is not known, if it is old."""
     folder = staged(tmp_path, f".kolumn-write.{RUN}.partial")
     if owner is not None:
         owned(folder, **({"pid": dead_process()} if "pid" in owner else owner))
@@ -88,7 +88,7 @@ def test_what_a_spark_job_staged(tmp_path: Path, owner: dict[str, Any] | None, h
 
 
 def test_the_owner_is_a_jvm_where_one_is_above(tmp_path: Path) -> None:
-    """Spark's data sources run in processes that end before the job does."""
+    """Spark's data sources run in processes that end before the job, so the owner is the JVM above them."""
     script = f"from kolumn.commit import job_owner; from pathlib import Path; job_owner.write_owner(Path({str(tmp_path)!r}), True)"
     java = tmp_path / "java"
     java.symlink_to("/bin/sh")
@@ -151,7 +151,7 @@ def test_an_export_that_lives(tmp_path: Path) -> None:
 
 
 def test_beside_and_inside(tmp_path: Path) -> None:
-    """A run that writes a topic-partition's folder stages beside it, one that writes a segment in it."""
+    """A run that writes the folder of a topic-partition stages files next to it; one that writes a segment stages files inside."""
     outside = staged(tmp_path, f".kolumn-write.{RUN}.partial.removed")
     inside = staged(tmp_path / "t-0", f".kolumn-write.{RUN}.partial.removed")
     deeper = staged(tmp_path / "other" / "t-0", f".kolumn-write.{RUN}.partial.removed")
@@ -162,7 +162,7 @@ def test_beside_and_inside(tmp_path: Path) -> None:
 
 
 def test_staged_files_behind_a_url(tmp_path: Path) -> None:
-    """Nothing tells whether their run lives but their age."""
+    """Only their age shows whether their run is dead."""
     url = f"objects://{tmp_path}"
     old, young = (staged(tmp_path, f".kolumn-write.{digit * 32}.partial", hours) for digit, hours in (("1", 25), ("2", 23)))
     assert [(one.path, one.action) for one in kolumn.tidy(url, dry_run=True)] == [
@@ -207,7 +207,7 @@ PLACE = f"t-0/{0:020}.log"
     ids=str,
 )
 def test_a_journal_that_no_run_wrote(tmp_path: Path, moves: Any, gone: Any) -> None:
-    """Whoever may write to a target must not decide what the next run moves and removes."""
+    """A user who may write to a target must not be able to choose files that the next run moves and removes."""
     for name in ("secret.log", "target/notes.txt", "target/t-0/notes.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("mine")
@@ -227,7 +227,7 @@ def test_a_journal_of_a_later_kolumn(tmp_path: Path) -> None:
 
 
 def test_a_journal_is_never_lost(tmp_path: Path) -> None:
-    """A file system behind a URL may be this machine's: under its path the journal isn't taken for a leftover."""
+    """A URL may name a file system of this machine: by its path, the journal is not removed as a leftover."""
     folder = journal(tmp_path, {GOOD: PLACE})
     os.utime(folder, (0, 0))
     recover(str(tmp_path))
@@ -238,7 +238,7 @@ def test_a_journal_is_never_lost(tmp_path: Path) -> None:
 
 
 def test_another_file_that_has_the_name_now(tmp_path: Path) -> None:
-    """It stays, and what was staged too, until somebody decides."""
+    """The other file and the staged one both stay, until somebody removes one of them."""
     journal(tmp_path, {GOOD: PLACE})
     (tmp_path / "t-0").mkdir()
     (tmp_path / PLACE).write_bytes(b"others")
@@ -253,7 +253,7 @@ def test_another_file_that_has_the_name_now(tmp_path: Path) -> None:
 
 
 def test_two_that_append_behind_a_url_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both have asked where the log ends before either has given a name: the second one finds that out, and takes nothing away."""
+    """Both look up the end of the log before either gives a name: the second one finds the conflict, and removes nothing."""
     url, other = f"objects://{tmp_path}", b"of the other one"
     real = storage.put
 
@@ -269,7 +269,7 @@ def test_two_that_append_behind_a_url_at_once(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("write", [url_writers.append, url_writers.overwrite], ids=["append", "overwrite"])
 def test_two_that_carry_out_one_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Any) -> None:
-    """Nobody can say behind a URL that a run is dead: another one may come between any two of its steps."""
+    """At a URL it is not known whether a run is dead, so another run may act between any two of its steps."""
     source, expected, real, steps = make_source(tmp_path / "source"), [], storage.move, 0
     writers.older_logs(source, tmp_path / "alone")
     shutil.rmtree(tmp_path / "alone" / "orders-0")
@@ -287,7 +287,7 @@ def test_two_that_carry_out_one_journal(tmp_path: Path, monkeypatch: pytest.Monk
     write(source, tmp_path / "alone")
     expected = objects(tmp_path / "alone")
     monkeypatch.setattr(storage, "move", move)
-    # The first one is the journal's own.
+    # The first move is that of the journal itself.
     for steps in range(2, 8):
         target = tmp_path / f"target-{steps}"
         shutil.copytree(tmp_path / "empty", target)
@@ -297,7 +297,7 @@ def test_two_that_carry_out_one_journal(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_two_commits_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second one waits for the first, and is refused after a minute; it asks where logs end after that."""
+    """The second one waits for the first, and is refused after a minute. It looks up the ends of logs after the wait."""
     publish = pytest.importorskip("kolumn.spark_plugin.write.publish")
     monkeypatch.setattr(target_lock, "WAIT_S", 0.2)
     pieces = []

@@ -1,6 +1,6 @@
-"""Writers to an object store, and exports: killed at any step, each row is there once after the next run or after `kolumn.tidy`.
+"""Writers to an object store, and exports, are killed at any step: each row is there once after the next run or after `kolumn.tidy`.
 
-KOLUMN_FAULT_STEPS sets at how many steps the long tests try: 1000 are all.
+KOLUMN_FAULT_STEPS sets the number of steps that the long tests try: 1000 are all.
 """
 
 import os
@@ -36,7 +36,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def visible(target: Path) -> dict[str, bytes]:
-    """What readers see, and manifests; runs have random names."""
+    """Files that readers see, and manifests; random names of runs are removed."""
     found = {
         name: data for name, data in objects(target).items() if "/staging/" not in name and not name.startswith((".kolumn-", "orders-0/."))
     }
@@ -44,7 +44,7 @@ def visible(target: Path) -> dict[str, bytes]:
 
 
 class Trial:
-    """A writer with a target that is made anew for each run, and what is right in it."""
+    """A writer with a target that is made again for each run, and its correct contents."""
 
     def __init__(self, warm: Warm, writer: Writer, source: Path, scratch: Path) -> None:
         self.warm, self.writer, self.source = warm, writer, source
@@ -71,21 +71,21 @@ class Trial:
         return self.warm.run(self.writer, self.source, self.target, at, action)
 
     def steps(self, tries: int) -> list[int]:
-        """Numbers of steps, so many before the journal and so many from there on."""
+        """Numbers of steps: ``tries`` before the journal is written, and as many from there on."""
         count = len(self.whole.steps)
         names = next(i for i, step in enumerate(self.whole.steps, 1) if step.path.endswith(("/redo.json", ".intent.json")))
         some = [*range(1, names, max(1, names // tries)), *range(names, count, max(1, (count - names) // (2 * tries))), count]
         return sorted(set(some))
 
     def check_no_loss(self, where: str) -> None:
-        """What is visible is old or new, and nothing that is to stay is missing."""
+        """Visible files are old or new, and no file that has to stay is missing."""
         found = visible(self.target)
         for name, data in found.items():
             assert data in (self.before.get(name), self.after.get(name)) or name.endswith(".intent.json"), f"{where}: {name}"
         assert self.before.items() & self.after.items() <= found.items(), where
 
     def check_tidy(self, where: str) -> None:
-        """Old or new, and nothing is left, nor found twice."""
+        """After `kolumn.tidy` files are old or new, nothing is left over, and a second call finds nothing."""
         before = objects(self.target)
         said = [str(one).split(": ", 1)[1] for one in kolumn.tidy(self.url, older_than_hours=0, dry_run=True)]
         assert objects(self.target) == before
@@ -131,7 +131,7 @@ def test_killed(trial: Trial, tries: int) -> None:
 @each_writer
 @tried
 def test_killed_and_killed_again(trial: Trial, tries: int) -> None:
-    """The run that completes a killed one may be killed, too."""
+    """The run that completes a killed one may be killed as well."""
     for first in trial.steps(3)[-4:] if tries < 10 else trial.steps(tries)[-40::3]:
         for second in range(1, 20, 9 if tries < 10 else 2 if tries > 100 else 6):
             trial.fresh()
@@ -144,7 +144,7 @@ def test_killed_and_killed_again(trial: Trial, tries: int) -> None:
 @each_writer
 @tried
 def test_errors(trial: Trial, tries: int) -> None:
-    """Every operation that needs room is refused once: nothing has changed, or where files are replaced, the next run goes on."""
+    """Every operation that needs room is refused once: nothing has changed or, if files are replaced, the next run completes the commit."""
     steps = [at for at in trial.steps(1000) if trial.whole.steps[at - 1].name in MAKES]
     for at in steps[:: max(1, len(steps) // tries)]:
         trial.fresh()

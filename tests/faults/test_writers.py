@@ -1,4 +1,4 @@
-"""Whatever ends a writer, at whichever step: no half file has its final name, no source is touched, and the next run completes."""
+"""A writer is ended at any step: no incomplete file has its final name, no source is changed, and the next run succeeds."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from kolumn.commit.run import remove_leftovers
 
 each_writer = pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.name)
 tried = pytest.mark.parametrize("tries", [4, pytest.param(1000, marks=pytest.mark.slow, id="every")])
-"""At how many steps while files are written, and at how many while names are given."""
+"""Number of tried steps while files are written, and while names are given."""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Trial:
-    """A writer with a target that is made anew for each run, and what is right in it."""
+    """A writer with a target that is made again for each run, and its correct contents."""
 
     def __init__(self, warm: Warm, writer: Writer, source: Path, scratch: Path) -> None:
         self.warm, self.writer, self.source = warm, writer, source
@@ -53,14 +53,14 @@ class Trial:
         return self.warm.run(self.writer, self.source, self.target, at, action, mask)
 
     def steps(self, tries: int) -> list[int]:
-        """Numbers of steps, so many before the journal and so many from there on."""
+        """Numbers of steps: ``tries`` before the journal is written, and as many from there on."""
         count = len(self.whole.steps)
         names = next(i for i, step in enumerate(self.whole.steps, 1) if step.path.endswith("/journal.partial"))
         some = [*range(1, names, max(1, names // tries)), *range(names, count, max(1, (count - names) // tries)), count]
         return sorted(set(some))
 
     def check_visible(self) -> None:
-        """What has its final name is complete: as it was before, or as it is going to be."""
+        """Files with final names are complete, with their old or their new contents."""
         for name, data in files(tree(self.target)).items():
             assert data in (self.before.get(name), self.after.get(name)), f"{name} is neither old nor new"
         assert tree(self.source) == self.untouched
@@ -110,7 +110,7 @@ def test_killed(trial: Trial, tries: int) -> None:
 @pytest.mark.parametrize("writer", [writer for writer in WRITERS if "overwrite" in writer.name], ids=lambda writer: writer.name)
 @tried
 def test_killed_and_killed_again(trial: Trial, tries: int) -> None:
-    """The run that undoes a killed one may be killed, too."""
+    """The run that undoes a killed one may be killed as well."""
     for first in trial.steps(3)[-3:] if tries < 10 else trial.steps(tries)[-40::3]:
         for second in range(1, 14, 5 if tries < 10 else 1):
             trial.fresh()
@@ -128,7 +128,7 @@ def test_signals(trial: Trial, action: str, code: int, tries: int) -> None:
         trial.fresh()
         outcome = trial.run(at, action)
         where = f"{action} at step {at}: {trial.whole.steps[at - 1]}"
-        # A signal after the last name was given may find the run at its end.
+        # After the last name was given, the run may end before the signal arrives.
         assert outcome.code in (code, 0), (where, outcome.text)
         assert "Traceback" not in outcome.text, where
         trial.check_visible()
@@ -155,7 +155,7 @@ def test_full_disk(trial: Trial, tries: int) -> None:
 
 @each_writer
 def test_order_on_disk(trial: Trial) -> None:
-    """For a loss of power: a file is synced after its last byte and before its name is given, and so are names before the run ends."""
+    """Against a loss of power, a file is synced after its last byte and before it gets its name, and names are synced before the run ends."""
     synced: set[str] = set()
     renamed: set[str] = set()
     steps = trial.whole.steps
@@ -180,13 +180,13 @@ def test_order_on_disk(trial: Trial) -> None:
 @each_writer
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077], ids=oct)
 def test_modes(trial: Trial, mask: int) -> None:
-    """Others see nothing of what is staged, and of what has its name what the user's mask lets them see."""
+    """Other users cannot read staged files; their access to files with final names depends on the user's mask."""
     trial.fresh()
     assert trial.run(mask=mask).code == 0
     written = [trial.target / name for name, data in files(tree(trial.target)).items() if data != trial.before.get(name)]
     assert {oct(path.stat().st_mode & 0o777) for path in written} == {oct(0o666 & ~mask)}
     writes = [at for at, step in enumerate(trial.whole.steps, 1) if step.name == "write" and not step.path.endswith("/journal.partial")]
-    # The first byte that is written, and the last.
+    # The steps at the first and at the last byte that is written.
     for at in (writes[0], writes[-1]):
         trial.fresh()
         trial.run(at, "kill", mask=mask)

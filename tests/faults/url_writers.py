@@ -1,4 +1,4 @@
-"""Writers whose target is behind a URL, and exports, which commit in the same way wherever they write."""
+"""Writers whose target is a URL, and exports, which commit in the same way at every target."""
 
 import uuid
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def write_segment(source: Path, target: Path) -> None:
 
 
 def _publish(source: Path, target: Path, overwrite: bool) -> None:
-    """The end of a Spark job: what its tasks have sent gets its names."""
+    """The end of a Spark job: staged files of its tasks get their final names."""
     from kolumn.spark_plugin.write.publish import Piece, publish
 
     url = f"objects://{target}"
@@ -57,7 +57,7 @@ def overwrite(source: Path, target: Path) -> None:
 
 
 def export(where: str) -> Callable[[Path, Path], None]:
-    """An export without its Spark job: what is new is staged and published, under the target's lock where it has one."""
+    """An export without its Spark job: new records are staged and published, under the target's lock if it has one."""
 
     def run(source: Path, target: Path) -> None:
         place, run = Target(*storage.file_system(where.format(target=target))), uuid.uuid4().hex
@@ -91,7 +91,7 @@ def _stage(place: Target, run: str, partition: int, part: pa.Table) -> dict[str,
 
 
 def notes(source: Path, target: Path) -> None:
-    """Files of somebody else."""
+    """Put files of somebody else into the target."""
     (target / "topic=orders" / "partition=0").mkdir(parents=True)
     (target / "topic=orders" / "partition=0" / "mine.parquet").write_text("mine")
     (target / "notes.txt").write_text("mine")

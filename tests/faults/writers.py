@@ -1,4 +1,4 @@
-"""The writers that the tests of this folder try. A new one is covered by a row here."""
+"""The writers that the tests of this folder try. A new one needs a row here."""
 
 import uuid
 from pathlib import Path
@@ -7,7 +7,7 @@ import kolumn
 from kit.faults import Writer, records
 
 YOUNG = "1700000000050"
-"""A time for `clean` between the first record of each first segment and its last."""
+"""A time for `clean`, between the first and the last record of each first segment."""
 
 
 def make_source(folder: Path, scale: int = 1) -> Path:
@@ -35,14 +35,14 @@ def into_empty_folder(source: Path, target: Path) -> None:
 
 
 def one_is_there(source: Path, target: Path) -> None:
-    """Another topic-partition, and a folder of one that is written, with a file of somebody else's in it."""
+    """Another topic-partition, and a folder of one that is going to be written, with a file of somebody else in it."""
     kolumn.write(records(20), target / "payments-0")
     (target / "orders-0").mkdir()
     (target / "orders-0" / "leader-epoch-checkpoint").write_text("0\n")
 
 
 def older_parquet(source: Path, target: Path) -> None:
-    """Files that a run replaces, of other contents, and one that it does not know."""
+    """Files with other contents, which a run replaces, and one that it does not know."""
     for one in sorted((source / "orders-0").glob("*.log")):
         folder = target / "topic=orders" / "partition=0"
         folder.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def older_parquet(source: Path, target: Path) -> None:
 
 
 def _publish(source: Path, target: Path, overwrite: bool) -> None:
-    """The end of a Spark job: what its tasks have staged gets its names."""
+    """The end of a Spark job: staged files of its tasks get their final names."""
     from kolumn.spark_plugin.write.publish import Piece, publish
 
     pieces = []
@@ -72,7 +72,7 @@ def overwrite(source: Path, target: Path) -> None:
 
 
 def older_logs(source: Path, target: Path) -> None:
-    """Topic-partitions that go, one of the same name and one of another."""
+    """Topic-partitions that are going to be replaced, one with the same name and one with another."""
     for name in ("orders-0", "payments-0"):
         kolumn.write(records(20), target / name)
     (target / "notes.txt").write_text("mine")

@@ -19,9 +19,9 @@ import org.apache.kafka.common.utils.BufferSupplier;
 import org.apache.kafka.common.utils.CloseableIterator;
 
 /**
- * Segments on standard input (i32 size, bytes) through Kafka's own record classes: Reader SCRATCH_FILE crc|nocrc.
+ * Reads segments from standard input (i32 size, bytes) with Kafka's own record classes: Reader SCRATCH_FILE crc|nocrc.
  *
- * <p>One line for each: entries "POSITION SIZE rows COUNT CRC32" or "POSITION SIZE error TEXT" with "|" behind every one, then how it ended.
+ * <p>Prints one line for each: its entries, "POSITION SIZE rows COUNT CRC32|" or "POSITION SIZE error TEXT|", and then how it ended.
  */
 public final class Reader {
     private static final BufferSupplier BUFFERS = BufferSupplier.create();
@@ -63,7 +63,7 @@ public final class Reader {
                 String found = rows(batch);
                 line.append(" rows ").append(found);
             } catch (IOException | RuntimeException | Error error) {
-                // Error: snappy's own, and no memory for what a hostile count asks for.
+                // Errors are thrown by snappy, and if there is no memory for a hostile count.
                 line.append(" error ").append(text(error));
             }
             line.append('|');
@@ -77,7 +77,7 @@ public final class Reader {
     private static String rows(FileChannelRecordBatch batch) throws IOException {
         CRC32 digest = new CRC32();
         int count = 0;
-        // DefaultRecordBatch.iterator() does not look behind a header that says 0 records; streamingIterator() does.
+        // With a count of 0, DefaultRecordBatch.iterator() does not read the bytes after the header; streamingIterator() does.
         Integer known = batch.countOrNull();
         if (known == null || known != 0) {
             try (CloseableIterator<Record> records = batch.streamingIterator(BUFFERS)) {

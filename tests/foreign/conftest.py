@@ -1,4 +1,4 @@
-"""kafka-python uses what Python 3.11 and 3.12 deprecate: that is no error of ours."""
+"""Ignores warnings of kafka-python, which uses functions that Python 3.11 and 3.12 deprecate."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Batches written by kafka-python and aiokafka: Kolumn reads the same records, and so do they themselves."""
+"""Batches written by kafka-python and aiokafka: Kolumn and the two libraries read the same records from them."""
 
 import struct
 from pathlib import Path
@@ -26,20 +26,20 @@ WRITERS = [
     for name in LIBRARIES
     for magic in (0, 1, 2)
     for codec in range(5)
-    # The historic checksum of lz4 in format 0: aiokafka refuses it, and kafka-python asks for one more package.
+    # aiokafka rejects the historic checksum of lz4 in format 0, and kafka-python needs another package for it.
     if (codec != ZSTD or magic == 2) and (magic, codec) != (0, LZ4)
 ]
 
 
 def sample(magic: int) -> list[Record]:
-    """Null and empty keys and values, a value larger than an lz4 block, headers where the format has them."""
+    """Null and empty keys and values, a value larger than an lz4 block, headers if the format has them."""
     headers = ((b"h", b"1"), (b"", b""), (b"h", None)) if magic == 2 else ()
     pairs = [(b"key", b"value"), (None, b"value" * 30_000), (b"", b""), (b"gone", None), (b"k" * 300, bytes(range(256)) * 4)]
     return [Record(BASE + i, key, value, T + (7, -20, 0, 3, 12)[i] if magic else -1, headers) for i, (key, value) in enumerate(pairs)]
 
 
 def build(name: str, magic: int, codec: int, records: list[Record]) -> bytes:
-    """What the library would send, with offsets set as a broker sets them."""
+    """Entries as the library would send them, with offsets as a broker would set them."""
     v2, old, _ = LIBRARIES[name]
     size = 1 << 20
     if magic == 2:
@@ -86,7 +86,7 @@ def test_the_library_reads_the_same(tmp_path: Path, name: str, magic: int, codec
     while reader.has_next():
         batch = reader.next_batch()
         assert batch.validate_crc()
-        # Their "none" and ours: a record of format 0 has no timestamp.
+        # Both represent the missing timestamp of a format 0 record, in different ways.
         found += [(r.offset, r.key, r.value, -1 if r.timestamp is None else r.timestamp) for r in batch]
     assert found == [row[:4] for row in rows(path)]
 

@@ -1,4 +1,4 @@
-"""Kafka's own DumpLogSegments finds nothing wrong in what Kolumn writes, converts and compacts, indexes included."""
+"""Kafka's own DumpLogSegments finds no errors in segments and indexes that Kolumn writes, converts and compacts."""
 
 import shutil
 import subprocess
@@ -60,7 +60,7 @@ def test_written(broker: str, tmp_path: Path, magic: int, codec: int) -> None:
 
 
 def kolumn_offsets(rows: int) -> list[list[int]]:
-    """Without gaps: the tool calls each of them non-consecutive."""
+    """Offsets without gaps, because the tool reports each gap as non-consecutive."""
     return [list(range(5_000_000_000, 5_000_000_000 + rows))]
 
 

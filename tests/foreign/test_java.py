@@ -1,6 +1,6 @@
-"""The independent reader that mutants are compared with, against Kafka's own record classes: it is right about what Java does.
+"""The independent reader, which is the reference for mutants, is compared with Kafka's own record classes.
 
-Where it differs on purpose, the difference has to be one of those named here.
+Only the intended differences that are listed here are allowed.
 """
 
 import os
@@ -29,7 +29,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def jars() -> str:
-    """Class path of Kafka's client library, as the bench has it."""
+    """Class path of Kafka's client library, the one of the benchmarks."""
     built = subprocess.run(["mvn", "-q", "-B", "-f", "bench/java", "package"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if built.returncode:
         pytest.skip(f"Maven could not fetch Kafka's client library: {built.stdout[-2000:]}")
@@ -37,7 +37,7 @@ def jars() -> str:
 
 
 def java(jars: str, scratch: Path, segments: list[bytes], crc: bool) -> list[str]:
-    """What Reader.java prints."""
+    """Lines that Reader.java prints."""
     command = ["java", "-Xmx1g", "-cp", jars, str(Path(__file__).with_name("Reader.java")), str(scratch), "crc" if crc else "nocrc"]
     data = b"".join(struct.pack(">i", len(segment)) + segment for segment in segments)
     done = subprocess.run(command, input=data, stdout=subprocess.PIPE, check=True)
@@ -45,7 +45,7 @@ def java(jars: str, scratch: Path, segments: list[bytes], crc: bool) -> list[str
 
 
 def ours(segment: oracle.Segment) -> str:
-    """The same line, from the independent reader."""
+    """The same line, made by the independent reader."""
     entries = [
         f"{e.position} {e.size} error {e.error}|" if e.error else f"{e.position} {e.size} rows {rows(e.rows)}|" for e in segment.entries
     ]
@@ -64,7 +64,7 @@ def rows(found: list[oracle.Row]) -> str:
 
 
 def difference(line: str, segment: oracle.Segment, data: bytes) -> str | None:
-    """The first entry that Java reads otherwise, unless that is meant."""
+    """The first entry that Java reads differently, except for intended differences."""
     *theirs, their_end = line.split("|")
     *mine, my_end = ours(segment).split("|")
     for java_says, we_say, entry in zip(theirs, mine, segment.entries, strict=False):
@@ -73,14 +73,14 @@ def difference(line: str, segment: oracle.Segment, data: bytes) -> str | None:
             return f"Java: {java_says}; expected {we_say}"
     if len(theirs) != len(mine):
         return f"Java: {len(theirs)} entries; expected {len(mine)}"
-    # Java takes the zeros of a preallocated tail for an entry of size 0.
+    # Java reads the zeros of a preallocated tail as an entry of size 0.
     if their_end.startswith("error") != my_end.startswith("error") and segment.stop != "zeros":
         return f"Java ends with {their_end}; expected {my_end}"
     return None
 
 
 def _meant(java_says: str, entry: oracle.Entry, data: bytes) -> bool:
-    """Whether the reader is stricter than Java on purpose, or Java ran out of memory on a hostile count."""
+    """Whether a difference is intended: the reader is stricter than Java, or Java ran out of memory on a hostile count."""
     if entry.error is None:
         return "OutOfMemoryError" in java_says
     magic, codec = data[16], data[22 if data[16] == 2 else 17] & 7

@@ -1,4 +1,4 @@
-"""Batches written by librdkafka: produced into the mock broker that it brings along, and fetched from there as raw bytes."""
+"""Batches written by librdkafka: produced to its mock broker, and fetched from there as raw bytes."""
 
 import socket
 import struct
@@ -20,7 +20,7 @@ def _string(text: str) -> bytes:
 
 
 def fetch(address: tuple[str, int], offset: int) -> bytes:
-    """Raw record bytes of partition 0 from an offset on: one Fetch request, version 4, by hand."""
+    """Raw record bytes of partition 0 from an offset on, by one handwritten Fetch request of version 4."""
     body = struct.pack(">iiiib", -1, 100, 1, 1 << 24, 0)
     body += struct.pack(">i", 1) + _string(TOPIC) + struct.pack(">iiqi", 1, 0, offset, 1 << 24)
     request = struct.pack(">hhi", 1, 4, 77) + _string("test") + body
@@ -67,6 +67,6 @@ def test_records(producer: tuple[str, Producer], tmp_path: Path) -> None:
     table = kolumn.read(path, columns=["offset", "key", "value", "timestampMs", "headers"])
     assert [tuple(row.values()) for row in table.to_pylist()] == sent
     assert kolumn.verify(path).ok
-    # It leaves a batch uncompressed that compression would not shrink.
+    # librdkafka does not compress a batch that would not become smaller.
     assert set(kolumn.batches(path)["codec"].to_pylist()) <= {codec, "none"}
     assert codec in kolumn.batches(path)["codec"].to_pylist()

@@ -1,4 +1,4 @@
-"""What `kolumn.write` makes, read by others: kafka-python, aiokafka, and Kafka's own classes."""
+"""Segments of `kolumn.write` are read by others: kafka-python, aiokafka, and Kafka's own classes."""
 
 from pathlib import Path
 

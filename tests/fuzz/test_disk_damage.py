@@ -1,6 +1,6 @@
-"""Segments damaged as disks, copies and crashes damage them: all that is intact comes back, nothing else does, and `verify` tells the rest.
+"""Segments with the damage of disks, copies and crashes: reads return all that is intact and nothing else; `verify` reports the rest.
 
-KOLUMN_FUZZ_MUTANTS sets how many (an eighth of it), KOLUMN_FUZZ_SEED the first seed, KOLUMN_CORPUS adds segments.
+An eighth of KOLUMN_FUZZ_MUTANTS is their number, KOLUMN_FUZZ_SEED the first seed; KOLUMN_CORPUS adds segments.
 """
 
 import multiprocessing
@@ -14,7 +14,7 @@ from kit.fuzz import MUTANTS
 from kit.truth import failures
 
 COUNT = MUTANTS // 8
-"""Each is read in many ways, which takes longer than what `test_mutants` does with one."""
+"""Each mutant is read in many ways, which takes longer than a mutant of `test_mutants`."""
 FIRST = int(os.environ.get("KOLUMN_FUZZ_SEED", "0"))
 EACH = 100
 

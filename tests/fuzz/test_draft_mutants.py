@@ -1,4 +1,4 @@
-"""Segments of the drafts, whole and damaged: every row of what is intact, no row that was never there."""
+"""Segments of the drafts, whole and damaged: reads return every row of an intact entry, and no row that was never written."""
 
 import random
 from itertools import accumulate, pairwise
@@ -12,10 +12,10 @@ from kit.draft_segments import FORMATS, Entry, Maker, Row, damage
 from kit.fuzz import MUTANTS
 
 COUNT = max(200, MUTANTS // 60)
-"""Segments of each format: one for 60 of those of the shipped formats."""
+"""Segments of each format: one for each 60 segments of the shipped formats."""
 JUDGED_OTHERWISE = 100
-"""One mutant in so many may give the messages of a damaged wrapper, stored in its stream without compression, for entries: they have right
-checksums, and with relative offsets a place before the rest. What follows is lost where such an offset is beyond it. See `test_mutants`."""
+"""In one of so many mutants, uncompressed messages inside a damaged wrapper may be read as entries: they have right checksums, and relative
+offsets before those of other entries. Entries after them are lost if such an offset is larger than theirs. See `test_mutants`."""
 COLUMNS = list(Row._fields)
 
 
@@ -71,12 +71,12 @@ def test_damaged_segments(format: str, tmp_path: Path) -> None:
 
 
 def _contents(row: Row) -> Row:
-    """A row without what depends on its entry."""
+    """A row without the fields that depend on its entry."""
     return row._replace(offset=0, magic=0, tombstone=False)
 
 
 def _read_anything(path: Path, format: str) -> None:
-    """Without checksums whatever comes is right, but for a crash."""
+    """Without checksums every result is allowed except a crash."""
     try:
         _read(path, format=format, check_crcs=False)
         kolumn.batches(path, format=format, check_crcs=False)

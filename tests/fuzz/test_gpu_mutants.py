@@ -1,4 +1,4 @@
-"""Damaged segments through both backends: the same rows, the same error. Kernels run as loops on the CPU."""
+"""Both backends return the same rows and raise the same error for damaged segments. Kernels run as loops on the CPU."""
 
 import random
 from itertools import accumulate, pairwise
@@ -16,7 +16,7 @@ COUNT = max(150, MUTANTS // 100)
 
 
 def _mutant(seed: int) -> tuple[bytes, str]:
-    """Bytes and their format: every third is a draft."""
+    """Bytes of a mutant, and their format: every third one is a draft."""
     rng = random.Random(seed)
     if seed % 3:
         return mutate(rng, make_segment(rng)).data, "kafka"

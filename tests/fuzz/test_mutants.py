@@ -1,6 +1,6 @@
-"""Damaged segments: the same columns as Java's record classes give, or an error where they give one; bounded time and memory.
+"""Damaged segments: the same columns as from Java's record classes, or an error if they raise one; in bounded time and memory.
 
-KOLUMN_FUZZ_MUTANTS sets how many, KOLUMN_FUZZ_SEED the first seed.
+KOLUMN_FUZZ_MUTANTS is their number, KOLUMN_FUZZ_SEED the first seed.
 """
 
 import os
@@ -12,11 +12,11 @@ from kit.differential import compare, make, run_all
 from kit.fuzz import MUTANTS
 
 JUDGED_OTHERWISE = 2000
-"""One mutant in so many may have lost an entry that was there: where several pieces of damage meet, or stale bytes overlap what
-is intact, nothing but the mutation's own record tells which of two readings was meant. Wrong rows are never allowed."""
+"""One of so many mutants may lose an intact entry: if several pieces of damage meet, or stale bytes overlap intact ones, there are two
+possible readings, and only the mutation's own record tells which one is right. Wrong rows are never allowed."""
 
 HARD = (9511, 29894, 30445, 705596, 712813, 730456)
-"""Where intact entries were lost: messages of a damaged wrapper, or claims of a damaged header, kept those after them from being found."""
+"""Mutants that once lost intact entries, because messages of a damaged wrapper or claims of a damaged header hid the ones after them."""
 
 
 def test_mutants_that_lost_entries(tmp_path: Path) -> None:
@@ -39,5 +39,5 @@ def test_mutants() -> None:
 
 
 def _is_judgement(text: str) -> bool:
-    """Whether a difference is one about what can be told from the bytes behind damage, not about rows that were given."""
+    """Whether a difference is an entry that was lost after damage, for which there may be two readings, and not a wrong row."""
     return "is lost or differs" in text or "are lost in silence" in text

@@ -164,7 +164,7 @@ def test_delete_horizon(path: Path) -> None:
 
 
 def test_overlong_varints(path: Path) -> None:
-    """Java accepts them; some other clients don't."""
+    """Java accepts them; some other clients do not."""
     assert records(path, OVERLONG, "offset", "timestampMs", "key", "value") == [(70, T, None, b"z")]
 
 
@@ -197,7 +197,7 @@ def test_wrong_field_under_a_right_checksum(path: Path, at: int, damage: str, fi
 
 
 def test_no_records_by_the_count(path: Path) -> None:
-    """A count of 0 and a payload: Java looks at nothing but the count."""
+    """A batch with a count of 0 and a payload: Java reads only the count."""
     good = unhex(PLAIN)
     path.write_bytes(with_crc(good[:57] + bytes(4) + good[61:]))
     assert kolumn.read(path).num_rows == 0

@@ -1,4 +1,4 @@
-"""Golden vectors of the drafts: files whose rows are known, and bytes written out by hand with a comment for each field."""
+"""Golden vectors of the drafts: files whose rows are known, and bytes written by hand with a comment for each field."""
 
 import base64
 import json
@@ -61,14 +61,14 @@ KIP98 = bytes.fromhex(
     "0000018bcfe56800"  # timestamp
     "00"  # offset delta 0
     "01" "6b"  # key "k"
-    "76"  # value "v", what remains
+    "76"  # value "v", the remaining bytes
     "00000000"
     # message 1, a control message: COMMIT is 0 here
     "12"  # length 18
     "06"  # attributes: null value, control
     "0000018bcfe56800"
     "04"  # offset delta 4
-    "0000" "0000"  # key, all that remains: version, type
+    "0000" "0000"  # key, the remaining bytes: version, type
     "00000000"
 )  # fmt: skip
 

@@ -113,7 +113,7 @@ def test_batches_know_no_base_offset_of_wrappers(path: Path) -> None:
 
 
 def test_wrong_inner_checksum(path: Path) -> None:
-    """The wrapper's own checksum says nothing about the messages that were in it before it was compressed."""
+    """The wrapper's own checksum is right although a message was damaged before the wrapper was compressed."""
     data = unhex(V0_WRAPPER).replace(bytes.fromhex("35b492f2"), bytes.fromhex("35b492f3"))
     path.write_bytes(with_crc(data))
     with pytest.raises(kolumn.CorruptBatchError, match="inner crc"):

@@ -1,4 +1,4 @@
-"""Whatever the independent encoder writes, Kolumn reads; and how it is asked to read changes nothing."""
+"""Kolumn reads all that the independent encoder writes, and options of the read do not change the records."""
 
 import tempfile
 from pathlib import Path
@@ -19,7 +19,7 @@ COLUMNS = [name for name in RECORD_COLUMNS if name != "transaction"]
 
 
 def same(one: pa.Table, other: pa.Table) -> None:
-    """Equal, whichever way binary columns are laid out."""
+    """Both are equal, with any layout of binary columns."""
     assert one.schema.names == other.schema.names
     for name in one.schema.names:
         assert one[name].cast(other.schema.field(name).type).combine_chunks().equals(other[name].combine_chunks()), name
@@ -95,7 +95,7 @@ def test_control_records_on_request(path: Path, segment: tuple[bytes, list[oracl
 @QUICK
 @given(segments())
 def test_the_independent_reader_agrees(segment: tuple[bytes, list[oracle.Row]]) -> None:
-    """The two halves of the kit against each other."""
+    """The kit's reader reads the records that the kit's encoder has written."""
     found = oracle.read(segment[0])
     assert found.first_error is None
     assert found.rows() == segment[1], first_difference(found.rows(), segment[1])

@@ -1,4 +1,4 @@
-"""`kolumn cat` formats columns; a reference formats one record at a time. Both say the same of the same records."""
+"""`kolumn cat` formats columns; a reference formats one record at a time. Both print the same for the same records."""
 
 import json
 import random
@@ -43,7 +43,7 @@ def column(rng: random.Random, kind: pa.DataType, rows: int, nulls: bool) -> pa.
 
 
 def records(seed: int, rows: int) -> pa.RecordBatch:
-    """Records in which each column may be of one value, without nulls, or of everything."""
+    """Records in which a column may have a single value, no nulls, or values of all kinds."""
     rng = random.Random(seed)
     columns = {name: column(rng, kind, rows, rng.random() < 0.7) for name, kind in RECORD_COLUMNS.items()}
     for name in columns:
@@ -67,7 +67,7 @@ def test_columns_say_what_records_say(formatter: Any, reference: Any) -> None:
 
 @pytest.mark.parametrize(("formatter", "reference"), FORMATTERS)
 def test_every_value_alone(formatter: Any, reference: Any) -> None:
-    """What one value needs does not depend on its neighbours."""
+    """The text of a value does not depend on its neighbours."""
     for value in BYTES:
         headers = [[{"key": "a", "value": value}, {"key": "", "value": b"\xff"}]]
         batch = pa.RecordBatch.from_arrays(

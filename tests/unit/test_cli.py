@@ -1,4 +1,4 @@
-"""The command line: what it prints, its exit codes, and that Parquet files are whole or not there."""
+"""The command line: its output, its exit codes, and Parquet files, which are whole or absent."""
 
 import json
 import os
@@ -201,7 +201,7 @@ def test_doctor_and_warmup_say_whether_machine_code_is_there(tmp_path):
 
 
 def test_compilation_is_shown_on_a_terminal_alone():
-    """On a pseudo-terminal the line and the bar are there; in a file, nothing."""
+    """On a pseudo-terminal the line and the bar are shown; in a file, neither is written."""
     program = "from kolumn.cli.compiling import compiling\nwith compiling('compiling it', 2) as step: step(1); step(1)"
     main, other = os.openpty()
     subprocess.run([sys.executable, "-c", program], stderr=other, check=True)

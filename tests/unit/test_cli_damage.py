@@ -1,4 +1,4 @@
-"""Nothing is left out in silence: each command says how much, the same as `verify`, and ends with 1."""
+"""Each command reports how much it left out, in agreement with `verify`, and ends with exit code 1."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def run(*args: object) -> Any:
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """Six batches of three records: the second has a wrong checksum, the length of the fourth leads nowhere."""
+    """Six batches of three records: the second has a wrong checksum, and the length of the fourth leads to no entry."""
     batches = [bytearray(batch([Record(3 * i + k, b"key", b"value %d" % k, TIME + i) for k in range(3)])) for i in range(6)]
     batches[1][-5] ^= 1
     batches[3][8:12] = (1 << 28).to_bytes(4, "big")
@@ -33,7 +33,7 @@ def damaged(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def line(damaged: Path) -> str:
-    """What is to be said of it, from what `verify` says."""
+    """The expected report, computed from that of `verify`."""
     rows = kolumn.verify(damaged).damage.to_pylist()
     assert len(rows) == 2
     positions = ", ".join(str(row["position"]) for row in rows)
@@ -137,7 +137,7 @@ def test_batches_and_space_tell_what_is_damaged(damaged: Path) -> None:
 
 
 def test_what_conversion_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where its result counts stretches, as `verify` does."""
+    """The result of the conversion counts stretches, as `verify` does."""
     skipped = kolumn.Skipped([kolumn.Damage("orders-3/a.log", 70, 10, 5, 7, "crc: wrong", 3)])
     assert left_out.say_of(SimpleNamespace(damage=[], skipped=skipped)) == 1
     said = f"left out: orders-3/a.log: position 70: crc: wrong\n{skipped} (orders-3/a.log at 70); `kolumn verify` lists it\n"

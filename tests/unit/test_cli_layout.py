@@ -1,4 +1,4 @@
-"""How the command line lays out what it says: tables, usage lines, progress; on terminals of some width and elsewhere."""
+"""Layout of the command line's output: tables, usage lines and progress, on terminals of some width and elsewhere."""
 
 import fcntl
 import os
@@ -53,7 +53,7 @@ def test_a_table_that_does_not_fit_becomes_blocks() -> None:
     assert layout("", ["topic", "n", "reason"], rows, 79) == [
         "topic   orders", "n       3", f"reason  {'r' * 70}", "", "topic   payments", "reason  b",
     ]  # fmt: skip
-    # Two blanks between columns: 8 + 2 + 1 + 2 + 70.
+    # Columns are separated by two blanks: 8 + 2 + 1 + 2 + 70.
     assert layout("", ["topic", "n", "reason"], rows, 83)[0].endswith("reason\x1b[0m")
     assert layout("", ["topic", "n", "reason"], rows, 82)[0] == "topic   orders"
 

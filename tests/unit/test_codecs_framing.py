@@ -1,4 +1,4 @@
-"""The framings, byte by byte: what Java's readers take, and where they find fault. Every case runs undecorated and compiled."""
+"""The framings, byte by byte: Java's readers accept the same ones, and find errors at the same places. Each case also runs compiled."""
 
 import struct
 import zlib
@@ -43,7 +43,7 @@ def plain(codec: int, payload: bytes, magic: int = 2) -> tuple[int, int, list[tu
 
 
 def walk(codec: int, payload: bytes, magic: int = 2) -> tuple[int, int, list[tuple[int, bytes, int]]]:
-    """As `plain`, once its answer has been found equal to that of the compiled functions."""
+    """The result of `plain`, after a comparison with that of the compiled functions."""
     buf = np.frombuffer(payload + bytes(64), np.uint8)
     one = lambda x: np.array([x], np.int64)  # noqa: E731
     table, flaw, where, _ = blocks.frame(buf, one(0), one(len(payload)), one(codec), one(magic), one(1 << 40))
@@ -106,10 +106,10 @@ def test_lz4_block_maximum(descriptor: int, maximum: int) -> None:
 def test_lz4_optional_fields_and_end() -> None:
     abc = (0, 0, [(STORED, b"abc", 3)])
     checksum = struct.pack("<I", xxh32(b"abc", 0, 3))
-    assert walk(3, lz4_header(0x68, middle=bytes(8)) + stored(b"abc") + END_MARK) == abc  # content size 0 is not looked at
+    assert walk(3, lz4_header(0x68, middle=bytes(8)) + stored(b"abc") + END_MARK) == abc  # content size 0 is ignored
     assert walk(3, lz4_header(0x70) + stored(b"abc") + checksum + END_MARK) == abc
     assert walk(3, lz4_header(0x70) + stored(b"abc") + bytes(4) + END_MARK)[:2] == (flaws.BLOCK_CHECKSUM, 14)
-    assert walk(3, lz4_header(0x64) + stored(b"abc") + END_MARK + b"junk") == abc  # content checksum: there, not compared
+    assert walk(3, lz4_header(0x64) + stored(b"abc") + END_MARK + b"junk") == abc  # the content checksum is there, but is not compared
     assert walk(3, lz4_header(0x64) + stored(b"abc") + END_MARK + b"jun")[0] == flaws.CUT
     assert walk(3, LZ4_JAVA + stored(b"abc") + END_MARK + LZ4_JAVA + stored(b"def") + END_MARK) == abc
     assert walk(3, LZ4_JAVA + stored(b"abc") + b"\x00\x00\x00\x80") == abc  # a stored block of 0 ends the frame too
@@ -124,7 +124,7 @@ def test_snappy_framings() -> None:
     assert walk(2, XERIAL[:8] + b"\x01\0\0\0\x01\0\0\0" + chunk) == (0, 0, one)  # Redpanda's little-endian versions
     assert walk(2, XERIAL + chunk + XERIAL + chunk) == (0, 0, two)
     assert walk(2, XERIAL) == (0, 0, [])
-    assert walk(2, XERIAL[:15])[0] == flaws.PREAMBLE  # a raw block, that claims 10,626 bytes
+    assert walk(2, XERIAL[:15])[0] == flaws.PREAMBLE  # a raw block that claims 10,626 bytes
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def gzip_head(flags: int, optional: bytes) -> bytes:
         (gzip_head(0x08, b"name\0"), 0),
         (gzip_head(0x18, b"name\0comment\0"), 0),
         (gzip_head(0x02, b"\xff\xff"), flaws.HEADER_CHECKSUM),
-        (gzip_head(0x02, b""), None),  # its right checksum is put in below
+        (gzip_head(0x02, b""), None),  # its right checksum is set below
         (b"\x1f\x8c" + GZIP_ABC[2:10], flaws.MAGIC),
         (GZIP_ABC[:2] + b"\x09" + GZIP_ABC[3:10], flaws.METHOD),
         (gzip_head(0x04, b"\xff\xff"), flaws.CUT),
@@ -225,7 +225,7 @@ def test_gzip_trailer_and_what_follows() -> None:
     for tail, expected in [
         (b"", (0, 8)),
         (b"junk" * 10, (0, 48)),
-        (GZIP_ABC[:18], (0, 26)),  # too few bytes for Java to look at
+        (GZIP_ABC[:18], (0, 26)),  # too few bytes, which Java ignores
         (GZIP_ABC, (0, 18)),  # the next deflate stream
     ]:
         payload = GZIP_ABC[15:] + tail

@@ -1,4 +1,4 @@
-"""`inflate`: whole payloads from other writers, hostile ones, limits, threads."""
+"""Decompression by `inflate`: whole payloads from other writers, hostile payloads, limits, threads."""
 
 import gzip as stdlib_gzip
 import random

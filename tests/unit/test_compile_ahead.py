@@ -1,4 +1,4 @@
-"""Machine code that is compiled ahead: all of it, once for all processes, by processes that end when they should."""
+"""Machine code that is compiled ahead: all loops, once for all processes, by processes that end when they should."""
 
 import json
 import logging
@@ -20,9 +20,9 @@ from kolumn.cpu_fallback.machine.compile_lock import locked
 
 CORPUS = Path(__file__).resolve().parents[1] / "data" / "corpus"
 LONG = 300
-"""Seconds after which a test gives up; nothing here is timed."""
+"""Seconds after which a test gives up; no durations are tested."""
 
-# A few short loops instead of all, and every announcement as a line.
+# The program compiles a few short loops instead of all, and prints each announcement as a line.
 SMALL = """
 import json, os, signal, sys
 from contextlib import contextmanager
@@ -62,7 +62,7 @@ def test_every_loop_is_in_a_group() -> None:
     assert sorted(listed) == sorted(with_loops)
 
 
-# Every format and codec, streamed and not, headers, views, ranges, transactions, damage, writing, converting.
+# The program uses every format and codec, both paths, headers, views, ranges, transactions, damage, writing, converting.
 EVERYTHING = """
 import json, sys
 from pathlib import Path
@@ -117,20 +117,20 @@ print(json.dumps([sorted(called), wrong]))
 
 
 def test_annotations_are_what_loops_are_called_with(tmp_path: Path) -> None:
-    """Else what was compiled ahead would lie there unused, and every process would compile."""
+    """Otherwise code that was compiled ahead would not be used, and every process would compile."""
     command = [sys.executable, "-c", EVERYTHING, str(CORPUS), str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     called, wrong = json.loads(answer.stdout)
     assert wrong == {}
-    # The sets of enriched messages are always put together anew, so nothing measures those that are given.
+    # Sets of enriched messages are always regrouped, so sets with given bounds are never measured.
     never = ["kolumn.cpu_fallback.encode.tagged:measure"]
     assert sorted({name for group in compile_ahead.GROUPS for name in compile_ahead.loops_of(group)} - set(called)) == never
 
 
 def test_the_first_compiles_for_all(tmp_path: Path) -> None:
-    """Of two processes that begin together one compiles, and the other waits for it, and says so."""
+    """Of two processes that start together, one compiles, and the other waits for it and announces that."""
     program = "print(json.dumps(compile_ahead._ensure('reading')))"
     both = [start(program, tmp_path, reading=("count", "columns.timestamps")) for _ in range(2)]
     told = [[json.loads(line) for line in finish(process)] for process in both]
@@ -138,7 +138,7 @@ def test_the_first_compiles_for_all(tmp_path: Path) -> None:
     compiling = [text for lines in told for text, *_ in lines[:-1] if text.startswith("compiling machine code for reading, once")]
     assert len(compiling) == 1
     assert marks(tmp_path) == {"reading.ready"}
-    # All is there now: nothing is announced, nor compiled by a call.
+    # All code is there now: nothing is announced, and no call compiles.
     call = """
 import numpy as np
 from kolumn.cpu_fallback.columns.timestamps import microseconds
@@ -165,10 +165,10 @@ print(sum(microseconds.stats.cache_misses.values()))
 
 @pytest.mark.parametrize("thread", [False, True])
 def test_ctrl_c_stops_at_once(thread: bool, tmp_path: Path) -> None:
-    """A loop that takes long is under way; the signal goes to the one process, and nothing is compiled to its end."""
+    """A slow loop is being compiled; the signal goes to one process, and the compilation is stopped."""
     program = "compile_ahead.prepare()"
     if thread:
-        # As at a terminal, where all processes of the group get it: main thread waits, another one has called the loop.
+        # At a terminal all processes of the group get the signal: the main thread waits, and another thread has called the loop.
         program = "os.setpgid(0, 0)\nfrom concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor() as pool:\n"
         program += "    pool.submit(compile_ahead.prepare).result()"
     process = start(program, tmp_path, reading=("stream",))
@@ -206,7 +206,7 @@ def test_a_dead_process_holds_no_lock_and_leaves_no_compilers(tmp_path: Path) ->
 
 
 class Waited:
-    """Remembers which process it was told to wait for, and what it was told of its steps."""
+    """Records for which process it waited, and the steps that were reported to it."""
 
     def __init__(self, then: Callable[[], None] = lambda: None) -> None:
         self.for_: list[tuple[int, int]] = []
@@ -260,7 +260,7 @@ except Exception as error:
     print(type(error).__name__, "KOLUMN_CACHE_DIR" in str(error))
 """
     announced, result, error = finish(start(program, tmp_path, reading=("columns.timestamps",)))
-    assert json.loads(announced) == ["compiling machine code in this process and for it alone", 0]
+    assert json.loads(announced) == ["compiling machine code in this process, and only for it", 0]
     assert result == "1000 True"
     assert error == "MissingError True"
     assert list(tmp_path.iterdir()) == []
@@ -303,12 +303,12 @@ def test_the_library_says_it_by_its_log(prompt: bool, monkeypatch: pytest.Monkey
 
 
 def children(pid: int) -> list[int]:
-    """Processes that a process has started."""
+    """Child processes of a process."""
     return [int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
 
 
 def lives(pid: int) -> bool:
-    """False for one that is only waiting to be reaped."""
+    """Whether a process is running; False for a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

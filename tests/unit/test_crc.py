@@ -1,4 +1,4 @@
-"""Checksums of compiled code against other people's: every way to make them, lengths around every block, any alignment."""
+"""Checksums of compiled code are compared with other libraries: each method, lengths around each block size, any alignment."""
 
 import os
 import random
@@ -44,7 +44,7 @@ def test_of_what_python_holds(held: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["portable", "instruction", "fold"])
 def test_every_way(kind: str) -> None:
-    """The environment chooses when the module is imported, and code that was compiled for another choice is not taken for it."""
+    """The environment chooses the method when the module is imported. Code that was compiled for another method is not used."""
     script = (
         "import test_crc; test_crc.test_lengths_and_alignments()\n"
         "from kolumn.cpu_fallback.machine import crc, loops; print(crc.KIND, loops.version().rpartition('-')[2])"
@@ -61,7 +61,7 @@ def test_every_way(kind: str) -> None:
 @pytest.mark.parametrize("vectors", [1, 4])
 @pytest.mark.parametrize("polynomial", [crc.CASTAGNOLI, crc.IEEE])
 def test_folding(width: int, vectors: int, polynomial: int) -> None:
-    """What is left has the checksum of all, by the tables in plain Python, whatever the register was."""
+    """The returned vector has the same checksum as all bytes, by the tables in plain Python, with any initial register."""
     if width > widest():
         pytest.skip(f"this CPU multiplies no {width} bytes at once")
     fold = folding(width, vectors, polynomial)

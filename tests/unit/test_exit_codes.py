@@ -1,4 +1,4 @@
-"""How commands end: exit codes, outputs that can't be written, names that are not UTF-8, targets that are none."""
+"""How commands end: exit codes, outputs that cannot be written, names that are not UTF-8, targets that are not allowed."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from kolumn.parquet import write_parquet
 TOPIC = Path(__file__).resolve().parent.parent / "data" / "corpus" / "upgraded" / "upgraded-gzip-0"
 NAME = os.fsdecode(b"bad-\xfftopic-0")
 NOTICED = "signal.signal(signal.SIGHUP, signal.SIG_DFL); signal.signal(signal.SIGINT, signal.default_int_handler)"
-"""Under nohup, and in the background of a shell, where tests may run, processes ignore these from their start."""
+"""Signals that processes ignore from their start under nohup or in the background of a shell, where tests may run."""
 PRINTING = [
     ("verify", TOPIC), ("inspect", TOPIC), ("cat", TOPIC), ("cat", "--json", "--limit", "1", TOPIC), ("stats", TOPIC), ("space",),
     ("columns",), ("doctor",), ("--help",), ("--version",),
@@ -111,7 +111,7 @@ def test_a_missing_name_that_is_no_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_parquet_never_goes_into_a_data_folder(tmp_path: Path, nested: bool) -> None:
-    """Most likely the target was forgotten, and the last source taken for it."""
+    """Most likely the target was forgotten, so that the last source is used as the target."""
     for name in ("orders-0", "orders-1"):
         shutil.copytree(TOPIC, tmp_path / name)
     before = sorted(tmp_path.rglob("*"))
@@ -143,7 +143,7 @@ def test_output_option_needs_no_second_argument(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
 def test_signals(number: signal.Signals, code: int) -> None:
-    """A signal while the log is read; `tests/faults` has those while files are written."""
+    """A signal arrives while the log is read; `tests/faults` tests signals while files are written."""
     script = (
         "import kolumn.cli.verify, kolumn, signal, sys, time\n"
         f"{NOTICED}\n"
@@ -184,7 +184,7 @@ CALLS = {
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 @pytest.mark.parametrize("call", CALLS)
 def test_signals_while_chunks_are_decoded(call: str, number: signal.Signals) -> None:
-    """Python's own interrupt in the API, one line and an exit code from commands; nothing hangs, with threads neither."""
+    """The API raises Python's own interrupt; commands print one line and return an exit code. Nothing hangs, with or without threads."""
     process = subprocess.Popen(
         [sys.executable, "-c", READING + CALLS[call], str(TOPIC)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
@@ -198,7 +198,7 @@ def test_signals_while_chunks_are_decoded(call: str, number: signal.Signals) -> 
         assert code == 128 + number
         assert "Traceback" not in said
     else:
-        # Arrow's reader, which calls the generator, may put the interrupt into an error of its own.
+        # Arrow's reader, which calls the generator, may wrap the interrupt in an error of its own.
         assert code == -number or (code == 1 and "scan" in call)
         assert ("KeyboardInterrupt" in said) == (number == signal.SIGINT and code == -number) or "scan" in call
         assert "Error" in said or "Interrupt" in said or "Cancelled" in said or number == signal.SIGTERM

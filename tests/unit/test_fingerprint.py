@@ -1,4 +1,4 @@
-"""Machine code is taken for a version's own only if nothing that is in it has changed: functions, and constants frozen into it."""
+"""Machine code is reused only if no function in it, and no constant frozen into it, has changed."""
 
 import ast
 import os
@@ -45,7 +45,7 @@ def test_what_changes_it(backend: str, copy: Path) -> None:
 
 @pytest.mark.parametrize("backend", SOURCES)
 def test_nothing_compiled_comes_from_elsewhere(backend: str) -> None:
-    """Names from modules that the fingerprint leaves out appear in no compiled function, nor in the constants that one uses."""
+    """Compiled functions, and the constants that they use, contain no names from modules that the fingerprint leaves out."""
     inside = {name.removesuffix(".py") for name in SOURCES[backend]}
     found = 0
     for path in [file for name in inside for file in sources(PACKAGE / name)]:
@@ -75,7 +75,7 @@ def imported_from_outside(tree: ast.Module, inside: set[str]) -> set[str]:
 
 
 def frozen(tree: ast.Module, scalar: bool) -> set[str]:
-    """Names that compiled functions of a module use, and those that the constants among them are made of."""
+    """Names that compiled functions of a module use, and names in the definitions of the constants among those."""
     constants: dict[str, set[str]] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign):

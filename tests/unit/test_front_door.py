@@ -1,4 +1,4 @@
-"""What `kolumn.read` and its like take: sources, times, payloads; and what they tell while they read."""
+"""Arguments of `kolumn.read` and similar functions: sources, times, payloads; and the progress that they report."""
 
 import io
 import os
@@ -35,7 +35,7 @@ def test_what_is_no_source(source: Any) -> None:
 
 
 def test_an_open_file_is_no_source() -> None:
-    """Its lines are not the names of files."""
+    """An open file is iterable, but its lines are not names of files."""
     for mode in ("rb", "r"):
         with open(__file__, mode) as file, pytest.raises(ArgumentError, match="expected a path"):
             kolumn.read(file)
@@ -92,7 +92,7 @@ def test_payload_as_strings(tmp_path: Path, binary: str, text: pa.DataType) -> N
     assert (found.schema.field("key").type, found.schema.field("value").type) == (text, text)
     assert found["key"].to_pylist() == ["schlüssel", None]
     assert found["headers"].to_pylist()[0] == [{"key": "h", "value": "1"}, {"key": "n", "value": None}]
-    # The bytes are not looked at.
+    # The bytes are not checked.
     assert [column.view(plain.schema.field("value").type) for column in found["value"].chunks] == plain["value"].chunks
     assert found.drop(["key", "value", "headers"]).equals(plain.drop(["key", "value", "headers"]))
     assert kolumn.scan(path, payload="string").schema.field("value").type == pa.string()

@@ -1,4 +1,4 @@
-"""Folders that somebody else could write to are not used for machine code: what is found there is run."""
+"""Folders to which somebody else could write are not used for machine code, because the code in them is run."""
 
 import os
 import pickle
@@ -15,7 +15,7 @@ NOBODY = 65534
 
 
 def give_away(path: Path, monkeypatch: pytest.MonkeyPatch, *inside: Path) -> None:
-    """Make a place another user's: root can; anybody else becomes another user, whose own are the other places."""
+    """Make another user the owner of a path. Root changes the owner; other users seem to be another user, who owns the other paths."""
     if os.getuid() == 0:
         os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
     else:
@@ -61,7 +61,7 @@ def test_folder_of_another_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_links(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A link is as good as what it leads to, and as who made it: in a sticky folder anybody can make one."""
+    """A link is as safe as its target and its owner: in a sticky folder anybody can make a link."""
     link = tmp_path / "link"
     link.symlink_to("above/../above/cache")
     assert objection(link) is None
@@ -102,7 +102,7 @@ def fresh() -> None:
 @pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize("named", ["KOLUMN_CACHE_DIR", "XDG_CACHE_HOME", None])
 def test_a_planted_folder_is_refused(named: str | None, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where each of the three places may be, one that others can write to is not taken, and that is said if there is no better one."""
+    """Each of the three places is refused if others can write to it, and a warning is given if there is no better place."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.delenv("KOLUMN_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file" / "no folder"))
@@ -128,7 +128,7 @@ def test_a_planted_folder_is_refused(named: str | None, folder: Path, tmp_path: 
 
 @pytest.mark.usefixtures("fresh")
 def test_a_folder_that_can_only_be_read(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An image may bring machine code: it is used if it is for this machine, else the user's own folder is."""
+    """A container image may contain machine code: it is used if it is for this machine; otherwise the user's own folder is used."""
     monkeypatch.setenv("KOLUMN_CACHE_DIR", str(folder))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(cache, "_unwritable", lambda place: f"{place}: read-only" if place == folder else None)
@@ -155,7 +155,7 @@ class Bomb:
 
 
 def test_planted_machine_code_does_not_run(folder: Path, tmp_path: Path) -> None:
-    """As a user of the same machine would do it: wait for the folder's name, then put Numba's index there, a pickle."""
+    """The attack of a user of the same machine: wait for the folder's name, then put Numba's index there, which is a pickle."""
     folder.chmod(0o777)
     bang = tmp_path / "bang"
     planted = f"""
@@ -187,7 +187,7 @@ name = microseconds._cache._impl.filename_base if hasattr(microseconds._cache, "
 
 
 def own_cache(tmp_path: Path) -> Path:
-    """A cache folder with the machine code that the tests use already."""
+    """A cache folder with a copy of the machine code that the tests use."""
     from kolumn.cpu_fallback.machine import loops
 
     home = tmp_path / "home"

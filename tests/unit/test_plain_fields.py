@@ -1,4 +1,4 @@
-"""The short way to a record's fields beside the long one: it says the same or nothing, and takes what it is meant for."""
+"""`plain_fields` returns the same as `fields` or nothing, and it reads all plain records."""
 
 import random
 
@@ -13,7 +13,7 @@ DELTAS = (0, 1, 63, 64, 8191)
 
 
 def record(chance: random.Random, skip: int, most: int = 8191) -> bytes:
-    """A record without headers whose numbers are at most ``most``, its length in front."""
+    """A record without headers whose numbers are at most ``most``, with its length."""
     key, value = (None if size is None else chance.randbytes(size) for size in chance.choices(SIZES, k=2))
     times = [*DELTAS, -1, -64, -65, -8192, most]
     one = Record(chance.choice([*DELTAS, most]), key, value, chance.choice(times))
@@ -22,7 +22,7 @@ def record(chance: random.Random, skip: int, most: int = 8191) -> bytes:
 
 
 def both(buf: bytes, at: int, end: int, skip: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What the two say. No more than two bytes behind the end may be read: there are no others."""
+    """Results of both functions. The buffer ends two bytes after the end, so that reading more fails."""
     assert len(buf) == end + 2
     return v2.plain_fields(buf, at, end, skip), v2.fields(buf, at, end, skip)
 

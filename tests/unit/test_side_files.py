@@ -1,4 +1,4 @@
-"""What brokers write beside segments about transactions, byte by byte."""
+"""Files about transactions that brokers write next to segments, byte by byte."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ ENTRY = bytes.fromhex(
     "0000000000000007"  # producer id
     "0000000000000010"  # first offset of the transaction
     "0000000000000020"  # offset of its ABORT marker
-    "0000000000000021"  # last stable offset when it was written
+    "0000000000000021"  # last stable offset at the time of writing
 )
 
 PRODUCERS = bytes.fromhex(

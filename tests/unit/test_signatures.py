@@ -1,4 +1,4 @@
-"""Public functions name all their parameters, with types and defaults, and they are the same wherever an option is the same one."""
+"""Public functions name all their parameters, with types and defaults, which are the same for the same option in all functions."""
 
 import ast
 import inspect
@@ -52,7 +52,7 @@ TAKEN: dict[Callable[..., Any], frozenset[str]] = {
     spark_plugin.export: frozenset(OPTIONS) - {"binary", "format"},
     **dict.fromkeys(REWRITERS, frozenset(WHOLE)),
 }
-# What they must take, since others do, and what has no effect there.
+# Parameters that these functions take only because others do; they have no effect there.
 NO_EFFECT = {"read_pylibcudf": {"backend"}, "read_cudf": {"backend"}, "read_segments": {"threads"}, "export": {"threads"}}
 
 
@@ -77,7 +77,7 @@ def test_what_is_open_is_filled_in() -> None:
 
 @pytest.mark.parametrize("function", TAKEN, ids=label)
 def test_options_are_the_same_everywhere(function: Callable[..., Any]) -> None:
-    """Names, defaults and types: an option that is added in one place only makes this fail."""
+    """Names, defaults and types are the same. This fails for an option that is added in one place only."""
     own, known = parameters(function), {name: OPTIONS[name] for name in TAKEN[function]}
     assert {name: own[name].default for name in known} == {name: one.default for name, one in known.items()}
     assert {name: own[name].annotation for name in known} == {name: one.annotation for name, one in known.items()}
@@ -134,12 +134,12 @@ def test_every_parameter_is_there(function: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("function", PUBLIC, ids=label)
 def test_every_parameter_is_used(function: Callable[..., Any]) -> None:
-    """One that is in the signature and is not passed on would be accepted and do nothing."""
+    """A parameter that is not passed on would be accepted without an effect."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body
     assert isinstance(tree, ast.FunctionDef)
     loaded = {node.id for statement in tree.body for node in ast.walk(statement) if isinstance(node, ast.Name)}
     assert set(parameters(function)) - loaded == NO_EFFECT.get(function.__name__, set())
-    # Under its own name, wherever it goes by one.
+    # No option is passed on under the name of another one.
     renamed = {
         (one.arg, one.value.id)
         for node in ast.walk(tree)

@@ -1,4 +1,4 @@
-"""What is found where, and what is passed over."""
+"""Files that sources find, and files that they pass over."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ from kolumn.source.storage import _file_system
 
 
 def test_links_to_nothing_are_passed_over(tmp_path: Path) -> None:
-    """Next to segments, as a half-restored backup may have them; a folder or link that is there counts."""
+    """A half-restored backup may have such links next to segments; existing folders and links are followed."""
     folder = tmp_path / "t-0"
     folder.mkdir()
     (folder / f"{0:020}.log").write_bytes(b"")
@@ -31,7 +31,7 @@ def segment_in(folder: Path) -> Path:
 
 
 def test_a_link_to_where_it_is(tmp_path: Path) -> None:
-    """Whatever its name: a folder is not entered again from below itself, and what else is there is read."""
+    """With any name: a folder is not entered again from below itself, and its other contents are read."""
     segment_in(tmp_path / "t-0")
     (tmp_path / "loop-0").symlink_to(".")
     (tmp_path / "loop-1").symlink_to(tmp_path)
@@ -43,7 +43,7 @@ def test_a_link_to_where_it_is(tmp_path: Path) -> None:
 
 
 def test_links_around(tmp_path: Path) -> None:
-    """Two folders with links to each other: each is read where it is, and where the other's link leads."""
+    """Two folders have links to each other: each is read at its own place, and through the other one's link."""
     for name, other in (("a-0", "b-0"), ("b-0", "a-0")):
         segment_in(tmp_path / name)
         (tmp_path / name / f"x{other}").symlink_to(tmp_path / other)
@@ -60,14 +60,14 @@ def test_what_is_no_regular_file(name: str) -> None:
 
 
 def test_pipes_and_sockets(tmp_path: Path) -> None:
-    """Named, they are refused, and nobody waits for a writer; in a folder or caught by a glob they are passed over."""
+    """If they are named they are refused, without waiting for a writer; in a folder or matched by a glob they are passed over."""
     folder = tmp_path / "t-0"
     path = segment_in(folder)
     os.mkfifo(folder / f"{5:020}.log")
     listening = socket.socket(socket.AF_UNIX)
     here = os.open(".", os.O_RDONLY)
     try:
-        # Names of sockets are short.
+        # Names of sockets must be short.
         os.chdir(folder)
         listening.bind(f"{6:020}.log")
     finally:
@@ -106,7 +106,7 @@ def test_below_a_file_is_nothing(tmp_path: Path) -> None:
 
 
 def test_why_a_url_cannot_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both libraries say why: one of them may know the scheme and have failed."""
+    """The error has the reasons of both libraries: one of them may know the scheme and have failed."""
     monkeypatch.setitem(__import__("sys").modules, "fsspec.core", None)
     _file_system.cache_clear()
     with pytest.raises(MissingError, match=r"nosuch://bucket: pyarrow: .*nosuch.*; fsspec: .*kolumn\[remote\]"):

@@ -1,4 +1,4 @@
-"""Payloads inflated in compiled code: what is taken is what the libraries take, and what clients write is taken."""
+"""Decompression in compiled code: it accepts only payloads that the libraries accept, and all payloads that clients write."""
 
 import ctypes
 import random
@@ -41,7 +41,7 @@ def _unpack(codec: int, at: int, size: int, to: int, stop: int, libraries: Decod
 
 
 def contents(seed: int) -> bytes:
-    """Text, runs, noise and mixtures: every kind of element, of every length."""
+    """Text, runs, noise and mixtures: elements of every kind and length."""
     rng = random.Random(seed)
     pieces = [rng.randbytes(rng.choice((1, 7, 40, 300, 5000))) for _ in range(rng.randrange(1, 6))]
     pieces += [rng.randbytes(period) * rng.randrange(1, 4000 // period + 2) for period in (1, 2, 3, 15, 16, 17, 31, 33, 64)]
@@ -66,7 +66,7 @@ def mutants(block: bytes, rng: random.Random) -> Iterator[bytes]:
 
 
 def ours(codec: int, block: bytes, size: int) -> bytes | None:
-    """What the compiled decoder makes of a block that has room for ``size`` bytes."""
+    """Output of the compiled decoder for a block, with room for ``size`` bytes; None if it gives up."""
     source = np.frombuffer(block + bytes(PAD), np.uint8)
     target = np.full(size + 2 * PAD, 0xA5, np.uint8)
     at, to = source.ctypes.data, target.ctypes.data
@@ -86,7 +86,7 @@ def library(codec: int, block: bytes, size: int) -> bytes | None:
 
 
 def claimed(block: bytes) -> int | None:
-    """Size in a snappy block's preamble, if it is one that `codecs.snappy` lets through."""
+    """Size in a snappy block's preamble, or None if it exceeds `ROOM` or `codecs.snappy` rejects it."""
     size = 0
     for shift, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * shift)
@@ -153,7 +153,7 @@ def test_unsound_snappy(block: bytes, why: str) -> None:
 
 
 def unpacked(codec: int, payload: bytes, size: int) -> bytes | None:
-    """What becomes of a payload with room for ``size`` bytes."""
+    """Output of the compiled decoder for a payload, with room for ``size`` bytes; None if it gives up."""
     source = np.frombuffer(payload + bytes(PAD), np.uint8)
     target = np.full(size + PAD, 0xA5, np.uint8)
     at, to = source.ctypes.data, target.ctypes.data
@@ -171,7 +171,7 @@ def by_the_package(codec: int, payload: bytes) -> bytes | None:
 
 @pytest.fixture(params=libzstd.PLACES)
 def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A libzstd from each place that has one here which is new enough."""
+    """Each place on this machine that has a libzstd which is new enough."""
     monkeypatch.setattr(libzstd, "PLACES", (request.param,))
     monkeypatch.setattr(decoders, "_local", threading.local())
     libzstd._library.cache_clear()
@@ -185,7 +185,7 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def test_libzstd_is_found(place: str) -> None:
-    """Without it everything works, slower, and no other test would tell."""
+    """Without it everything works, only slower, so no other test would fail."""
     assert all(decoders.decoders().zstd)
     assert libzstd.name().endswith(f"of {place}")
 
@@ -248,7 +248,7 @@ def test_what_java_ignores_behind_gzip_members(junk: bytes) -> None:
 
 
 def test_gzip_takes_what_zlib_takes() -> None:
-    """Damage that a checksum would betray is given the right one here."""
+    """Damaged streams get the right checksum here, so that the decoder itself has to find the damage."""
     taken = 0
     for seed in range(MUTANTS // 20):
         deflate = zlib.compressobj(wbits=-15, strategy=zlib.Z_FIXED if seed % 4 == 0 else zlib.Z_DEFAULT_STRATEGY)

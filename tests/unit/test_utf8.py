@@ -1,4 +1,4 @@
-"""Malformed text gives as many replacement characters as in Java."""
+"""Malformed text is decoded to as many replacement characters as in Java."""
 
 import random
 

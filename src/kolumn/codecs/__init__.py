@@ -2,11 +2,11 @@
 
 Each of those four files finds the compressed blocks of a payload by two scalar functions:
 
-    header(buf, at, end, magic) -> flaw, next, state              in front of the first block
+    header(buf, at, end, magic) -> flaw, next, state              before the first block
     block(buf, at, end, state)  -> flaw, next, source, stop, bound, kind    one block, or kind `END`
 
-Bytes [source, stop) of ``buf`` are the block, ``bound`` is how many bytes it can inflate to (exact for `STORED` and
-`SNAPPY_BLOCK`), ``kind`` says how. ``flaw`` is 0 or a number of flaws.py, and then ``next`` is the offending position.
+Bytes [source, stop) of ``buf`` are the block. ``bound`` is the most bytes that it can decompress to (the exact number for `STORED` and
+`SNAPPY_BLOCK`), and ``kind`` selects the decoder. ``flaw`` is 0 or a number of flaws.py; then ``next`` is the position of the error.
 Every length is checked against ``end`` before it is used. The rules are those of Kafka's Java reader.
 """
 

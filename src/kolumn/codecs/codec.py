@@ -1,4 +1,4 @@
-"""What the file of a codec says of itself."""
+"""Type in which the file of each codec declares its framing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, eq=False)
 class Codec:
-    """A codec. Functions are scalar: they become machine code.
+    """A codec. Its functions are scalar functions: they are compiled to machine code.
 
     Attributes
     ----------
     name : str
     number : int
-        Bits 0 to 2 of the attributes of entries.
+        Its value in bits 0 to 2 of an entry's attributes.
     header : callable
-        ``(buf, at, end, magic)``: flaw, place of the first block, state; ``magic`` is that of the entry.
+        ``(buf, at, end, magic)``: flaw, position of the first block, state; ``magic`` is that of the entry.
     block : callable
-        ``(buf, at, end, state)``: flaw, place after the block, its first byte and the one after its last, how many bytes it can inflate to,
-        kind.
+        ``(buf, at, end, state)``: flaw, position after the block, position of its first byte and after its last, the most bytes that it can
+        decompress to, kind.
     is_whole : callable
-        ``(state)``: whether the first block is all that a payload has.
+        ``(state)``: whether a payload consists of one block.
     """
 
     name: str

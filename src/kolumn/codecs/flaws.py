@@ -1,4 +1,4 @@
-"""What can be wrong with a framing: the numbers that `header` and `block` return, and their meaning in words."""
+"""Errors in a framing: the numbers that `header` and `block` return, and their texts."""
 
 CUT = 1
 MAGIC = 2
@@ -34,10 +34,10 @@ TEXT = {
     BLOCK_LENGTH: "a block length out of bounds",
     BLOCK_CHECKSUM: "a wrong block checksum",
     EMPTY: "no bytes at all",
-    PREAMBLE: "an inflated size that the block cannot hold",
+    PREAMBLE: "a decompressed size that the block cannot hold",
     INNER_HEADER: "a broken header between two blocks",
     METHOD: "a compression method that is not deflate",
-    TRAILER: "a checksum or size that does not agree with the inflated bytes",
+    TRAILER: "a checksum or size that does not agree with the decompressed bytes",
     WINDOW: "a window of more than 128 MiB",
     BLOCK_TYPE: "an unknown type of block",
     CONTENT_SIZE: "a content size that the blocks cannot hold",

@@ -1,14 +1,14 @@
 """Gzip members (RFC 1952), as ``java.util.zip.GZIPInputStream`` (JDK 8 to 22) reads them. All integers are little-endian.
 
     u16  1F 8B;  u8  method 8;  u8  flags   bit 4 comment | 3 name | 2 extra | 1 header checksum | 0 text
-    u32  time, u8 extra flags, u8 system: not looked at. Java writes 1F 8B 08 00 00000000 00 FF (system 00 up to JDK 15)
-    u16  size of extra bytes and the bytes, name up to 00, comment up to 00, u16 low half of the header's CRC-32: where flagged
+    u32  time, u8 extra flags, u8 system: not read. Java writes 1F 8B 08 00 00000000 00 FF (system 00 up to JDK 15)
+    u16  size of extra bytes and the bytes, name up to 00, comment up to 00, u16 low half of the header's CRC-32: if flagged
     deflate stream
-    u32  CRC-32 of the inflated bytes;  u32  their count modulo 2^32: both are compared
+    u32  CRC-32 of the decompressed bytes;  u32  their count modulo 2^32: both are compared
 
-Members follow each other. After a member, 18 bytes or fewer, or bytes that are not a whole header, are ignored; a header
-whose member then turns out broken is an error. (JDK 23 and later look at the 18 bytes too, and so find a cut header's
-member broken. For Go's and Python's readers junk after a member is an error.) Reserved flags are not checked.
+A payload may have several members. After a member, 18 bytes or fewer, or bytes that are not a whole header, are ignored. A whole
+header whose member is malformed is an error. (JDK 23 and later also read the last 18 bytes, so for them an incomplete header is an
+error. For Go's and Python's readers any other bytes after a member are an error.) Reserved flags are not checked.
 """
 
 from kolumn.codecs import DEFLATE, END
@@ -23,9 +23,9 @@ FEXTRA = 0x04
 FNAME = 0x08
 FCOMMENT = 0x10
 LEAST_MEMBER = 18
-"""Bytes after a member that Java ignores: the size of a header and a trailer together."""
+"""Java ignores up to this many bytes after a member. It is the size of a header and a trailer together."""
 MOST_PER_BYTE = 1032
-"""No byte of a deflate stream inflates to more."""
+"""Most bytes that one byte of a deflate stream can decompress to."""
 
 
 def header(buf: Buffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
@@ -58,20 +58,20 @@ def header(buf: Buffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
 
 
 def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, int, int, int]:
-    """Deflate stream at ``at``. Only inflating it tells where it ends: ``stop`` is the payload's end, `following` goes on from there."""
+    """Deflate stream at ``at``. Its end is known only after decompression, so ``stop`` is the payload's end."""
     if at >= end:
         return CUT, end, 0, 0, 0, END
     return 0, end, at, end, MOST_PER_BYTE * (end - at), DEFLATE
 
 
 def following(buf: Buffer, at: int, end: int, crc: int, size: int) -> tuple[int, int]:
-    """Trailer at ``at``, after a deflate stream that inflated to ``size`` bytes with CRC-32 ``crc``.
+    """Trailer at ``at``, after a deflate stream that decompressed to ``size`` bytes with CRC-32 ``crc``.
 
     Returns
     -------
     flaw : int
     next : int
-        Where the deflate stream of the next member begins; ``end`` if there is none.
+        Position of the next member's deflate stream; ``end`` if there is no next member.
     """
     if end - at < 8:
         return CUT, end
@@ -87,7 +87,7 @@ def following(buf: Buffer, at: int, end: int, crc: int, size: int) -> tuple[int,
 
 
 def behind_zero(buf: Buffer, at: int, end: int) -> int:
-    """Position after the next zero byte; ``end + 1`` if there is none."""
+    """Position after the next zero byte; ``end + 1`` if there is no zero byte."""
     while at < end:
         if load8(buf, at) == 0:
             return at + 1
@@ -96,7 +96,7 @@ def behind_zero(buf: Buffer, at: int, end: int) -> int:
 
 
 def is_whole(state: int) -> bool:
-    """The block has all members."""
+    """True: the one block contains all members."""
     return True
 
 

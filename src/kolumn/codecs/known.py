@@ -9,12 +9,12 @@ from kolumn.formats.layout import chosen
 CODECS = tuple(file.CODEC for file in (plain, gzip, snappy, lz4, zstd))
 COUNT = len(CODECS)
 NAMES = tuple(codec.name for codec in CODECS)
-"""By number."""
+"""Names of the codecs, by number."""
 assert [codec.number for codec in CODECS] == list(range(COUNT))
 
 CHOSEN: list[Callable[..., Any]] = []
-"""Functions made by `chosen`, which have to be known to the compilers too."""
-# lz4 is the most common one in logs: comparisons with it come first.
+"""Functions made by `chosen`, which the compilers have to know too."""
+# lz4 comes first in the chain of comparisons, because it is the most common codec in logs.
 _ORDER = sorted(CODECS, key=lambda codec: codec is not lz4.CODEC)
 header = chosen({codec.number: codec.header for codec in _ORDER}, CHOSEN)
 block = chosen({codec.number: codec.block for codec in _ORDER}, CHOSEN)

@@ -9,10 +9,10 @@
     blocks: u32 length (bit 31: stored), bytes, u32 xxh32 of these bytes if flagged
     u32  0, the end mark; u32 content checksum if flagged
 
-In a wrapper of format 0 the header checksum covers the frame's magic too (KAFKA-3160: 60 40 1A), so with magic 0 it is
-not looked at; from 1 on it is. The content size is ignored. The content checksum has to be there and is not compared
-(other clients compare it). Bytes after the first end mark are ignored (other clients read a second frame there). A
-missing end mark is an error, and so are linked blocks and dictionaries, which the lz4 library itself would take.
+In a wrapper of format 0 the header checksum covers the frame's magic too (KAFKA-3160: 60 40 1A), so it is compared only from magic 1
+on. The content size is ignored. The content checksum has to be there but is not compared (other clients compare it). Bytes after the
+first end mark are ignored (other clients read a second frame there). A missing end mark is an error; so are linked blocks and
+dictionaries, which the lz4 library itself accepts.
 """
 
 from kolumn.codecs import END, LZ4_BLOCK, STORED
@@ -39,20 +39,20 @@ CONTENT_SIZE = 0x08
 CONTENT_CHECKSUM = 0x04
 STORED_BIT = 0x80000000
 MOST_PER_BYTE = 255
-"""No byte of a compressed block inflates to more."""
+"""Most bytes that one byte of a compressed block can decompress to."""
 SLACK = 64
-"""Beyond the last byte, so that the decoder's rules for the end of its target apply only where Java's do."""
+"""Extra bytes of a block's bound, so that the decoder's rules for the end of its target apply only if Java's do."""
 
 
 def header(buf: Buffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
-    """Frame header at ``at``, in a batch of format ``magic``.
+    """Frame header at ``at``, in an entry of format ``magic``.
 
     Returns
     -------
     flaw, next : int
         As for every codec.
     state : int
-        FLG in bits 0-7, maximal block size above.
+        FLG in bits 0-7, maximal block size in the bits above.
     """
     if end - at < 7:
         return CUT, end, 0
@@ -82,7 +82,7 @@ def header(buf: Buffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
 
 
 def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, int, int, int]:
-    """Block whose length is at ``at``; `END` at the end mark."""
+    """Block whose length is at ``at``; kind `END` at the end mark."""
     flags = state & 0xFF
     maximum = state >> 8
     if end - at < 4:
@@ -107,7 +107,7 @@ def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, in
 
 
 def is_whole(state: int) -> bool:
-    """Blocks follow until one says that it is the last."""
+    """False: blocks follow until the end mark."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""No codec: a payload is one block, stored as it is."""
+"""No codec: a payload is one block that is not compressed."""
 
 from kolumn.codecs import STORED
 from kolumn.codecs.codec import Codec
@@ -7,17 +7,17 @@ from kolumn.formats.memory import Buffer
 
 
 def header(buf: Buffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
-    """Nothing stands in front of the block."""
+    """Position of the block; it has no header."""
     return 0, at, 0
 
 
 def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, int, int, int]:
-    """All bytes."""
+    """The block, which is the whole payload."""
     return 0, end, at, end, end - at, STORED
 
 
 def is_whole(state: int) -> bool:
-    """There is one block."""
+    """True: there is one block."""
     return True
 
 

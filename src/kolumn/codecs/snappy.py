@@ -4,14 +4,14 @@
         8 bytes  82 53 4E 41 50 50 59 00
         i32      version, i32 least compatible version: big-endian, not checked (Redpanda wrote them little-endian)
         chunks:  i32 length, big-endian, 1 .. 512 MiB; one raw block
-    raw (librdkafka, franz-go): one raw block and nothing else
+    raw (librdkafka, franz-go): one raw block, without a header
 
-A payload of fewer than 16 bytes, or with another magic, is one raw block. Where a chunk's length is 82 53 4E 41 a second
-header stands between two chunks, whose version has to be 1 or more. One to three bytes after the last chunk are
-ignored. (If such an inner header has the length word but not the rest of the magic, snappy-java goes on or stops,
-depending on how many bytes its caller asks for at a time; that is an error here.)
+A payload of fewer than 16 bytes, or with another magic, is one raw block. If a chunk's length is 82 53 4E 41, another header is
+between two chunks, whose version has to be 1 or more. One to three bytes after the last chunk are ignored. (If such an inner header
+has the length word but not the rest of the magic, snappy-java continues or stops, depending on how many bytes its caller requests at
+a time; it is an error here.)
 
-A raw block begins with its inflated size: a varint of at most five bytes, 32 bits.
+A raw block begins with its decompressed size: a varint of at most five bytes, 32 bits.
 """
 
 from kolumn.codecs import END, SNAPPY_BLOCK
@@ -37,7 +37,7 @@ def header(buf: Buffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
 
 
 def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, int, int, int]:
-    """Chunk whose length is at ``at``, or the raw block there; ``bound`` is its exact inflated size."""
+    """Chunk whose length is at ``at``, or the raw block at ``at``; ``bound`` is its exact decompressed size."""
     if state == RAW:
         if at >= end:
             return 0, end, 0, 0, 0, END
@@ -64,7 +64,7 @@ def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, in
 
 
 def inflated_size(buf: Buffer, at: int, end: int) -> tuple[int, int]:
-    """Inflated size that the raw block [at, end) claims; a flaw where its elements cannot produce so much.
+    """Decompressed size in the preamble of the raw block [at, end); a flaw if its elements cannot produce so many bytes.
 
     The densest element is a copy of three bytes that produces 64.
     """
@@ -83,7 +83,7 @@ def inflated_size(buf: Buffer, at: int, end: int) -> tuple[int, int]:
 
 
 def is_whole(state: int) -> bool:
-    """Without a preamble the payload is one block."""
+    """True without the xerial header: then the payload is one block."""
     return state == RAW
 
 

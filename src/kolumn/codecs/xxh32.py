@@ -1,4 +1,4 @@
-"""xxHash32 with seed 0, the checksum of lz4 frames: four lanes of 32 bits, each fed every fourth little-endian word."""
+"""xxHash32 with seed 0, the checksum of lz4 frames: four lanes of 32 bits, each of which takes every fourth little-endian word."""
 
 from kolumn.formats.memory import Buffer, load8, u32_little_at
 

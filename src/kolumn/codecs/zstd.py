@@ -4,17 +4,17 @@
     u8   descriptor   bits 7-6 size of the content size | 5 single segment | 4 unused | 3 reserved
                       | 2 content checksum | 1-0 size of the dictionary id
     u8   window, unless single segment: 2^(10 + bits 7-3) * (1 + bits 2-0 / 8)
-    0, 1, 2 or 4 bytes of dictionary id; 0, 1, 2, 4 or 8 bytes of content size (that of two counts from 256)
+    0, 1, 2 or 4 bytes of dictionary id; 0, 1, 2, 4 or 8 bytes of content size (one of two bytes counts from 256)
     blocks: u24  bit 0 last | 2-1 type: 0 raw, 1 one byte repeated, 2 compressed | 23-3 size
-    u32  content checksum, if flagged (compared by the library)
+    u32  content checksum, if flagged (the library compares it)
 
     skippable frame: u32 0x184D2A50 .. 5F, u32 size, bytes
 
-Java and librdkafka write no content size, kafka-python, aiokafka and franz-go do. Any number of frames follow each
-other; the empty payload is an empty stream. A dictionary id other than 0 is an error, so is a window above 128 MiB.
+Java and librdkafka write no content size; kafka-python, aiokafka and franz-go write one. A payload has any number of frames; an empty
+payload is an empty stream. A dictionary id other than 0 is an error, and so is a window above 128 MiB.
 
-Two things are stricter here than in zstd-jni, which takes some broken streams for whole ones: a frame that is cut short
-is an error even if another one ended shortly before it, and a content size has to be right even if the last block is empty.
+Two rules are stricter here than in zstd-jni, which accepts some malformed streams: a frame that is cut short is an error even if
+another one ended shortly before it, and a content size has to be right even if the last block is empty.
 """
 
 from kolumn.codecs import END, ZSTD_FRAME
@@ -32,12 +32,12 @@ RAW, REPEATED, COMPRESSED = 0, 1, 2
 
 
 def header(buf: Buffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
-    """Nothing: frames follow each other without anything in front."""
+    """Position of the first frame; there is no header before it."""
     return 0, at, 0
 
 
 def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, int, int, int]:
-    """Frame at ``at``, after skippable ones; ``bound`` is its content size where it has one, else what its blocks can hold."""
+    """Frame at ``at``, after skippable ones; ``bound`` is its content size, or if it has none, the most bytes that its blocks can hold."""
     while end - at >= 8 and u32_little_at(buf, at) & 0xFFFFFFF0 == SKIPPABLE_MAGIC:
         size = u32_little_at(buf, at + 4)
         if size > end - at - 8:
@@ -63,7 +63,7 @@ def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, in
 def frame_header(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int]:
     """Frame header at ``at``: flaw, next, window in bytes, content size or `UNKNOWN`."""
     if end - at < 5:
-        # Fewer than four bytes are compared as far as they go, as libzstd does.
+        # Like libzstd, compare fewer than four bytes with the beginning of the magic.
         for k in range(min(4, end - at)):
             if load8(buf, at + k) != (FRAME_MAGIC >> (8 * k)) & 0xFF:
                 return MAGIC, at, 0, 0
@@ -84,7 +84,7 @@ def frame_header(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int]:
     place += id_bytes
     content = UNKNOWN
     if size_bytes > 0:
-        # One bit less than the eight bytes have: the greatest is above every limit as it is.
+        # An int64 holds 63 bits. A larger size becomes the largest int64, which is above every limit.
         content = little_at(buf, place, size_bytes) & 0x7FFFFFFFFFFFFFFF
         content += 256 if size_bytes == 2 else 0
         if size_bytes == 8 and load8(buf, place + 7) & 0x80:
@@ -99,7 +99,7 @@ def frame_header(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int]:
 
 
 def frame_blocks(buf: Buffer, at: int, end: int, maximum: int) -> tuple[int, int, int]:
-    """Walk the blocks of a frame: flaw, position after the last one, bytes that they can inflate to."""
+    """Walk the blocks of a frame: flaw, position after the last one, the most bytes that they can decompress to."""
     bound = 0
     while True:
         if end - at < 3:
@@ -121,7 +121,7 @@ def frame_blocks(buf: Buffer, at: int, end: int, maximum: int) -> tuple[int, int
 
 
 def little_at(buf: Buffer, at: int, size: int) -> int:
-    """Little-endian integer of ``size`` bytes (int64: eight of them wrap under the compilers, and are masked by the caller)."""
+    """Little-endian integer of ``size`` bytes. With eight bytes compiled code wraps to a negative int64, so the caller masks the result."""
     value = 0
     for k in range(size):
         value |= load8(buf, at + k) << (8 * k)
@@ -129,7 +129,7 @@ def little_at(buf: Buffer, at: int, size: int) -> int:
 
 
 def is_whole(state: int) -> bool:
-    """Frames follow to the end."""
+    """False: frames follow to the end."""
     return False
 
 

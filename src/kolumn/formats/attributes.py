@@ -1,3 +1,3 @@
-"""Numbers of codecs, as bits 0 to 2 of an entry's attributes have them in every format (``CompressionType``)."""
+"""Codec numbers, stored in bits 0 to 2 of an entry's attributes in every format (``CompressionType``)."""
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)

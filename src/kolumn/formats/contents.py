@@ -1,4 +1,4 @@
-"""What entries can hold beyond offsets, keys and values: what a conversion to a layout that lacks it loses."""
+"""Contents of entries beyond offsets, keys and values. A conversion to a layout that cannot hold one of them loses it."""
 
 TIMESTAMPS = "timestamps"
 APPEND_TIMES = "LogAppendTime types"
@@ -18,4 +18,4 @@ SECONDS = "timestamps in seconds beside the broker's"
 RECORD_BATCH = frozenset(
     {TIMESTAMPS, APPEND_TIMES, HEADERS, PRODUCERS, TRANSACTIONS, MARKERS, OTHER_CONTROL, LEADER_EPOCHS, HORIZONS, EMPTY}
 )
-"""All that a record batch holds."""
+"""The contents that a record batch can hold."""

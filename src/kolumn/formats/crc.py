@@ -1,6 +1,6 @@
 """The two checksums of Kafka: CRC-32 (IEEE, as in zlib) for formats 0 and 1, CRC-32C (Castagnoli) for format 2.
 
-Both are reflected, start from and end with all bits inverted. The tables are those of slicing-by-8:
+Both are reflected; their register starts with all bits set and is inverted at the end. The tables are those of slicing-by-8:
 
     TABLES[k][b] = CRC register after byte b and k zero bytes, so eight bytes cost eight independent look-ups
 """
@@ -41,8 +41,8 @@ def multiply(a: int, b: int, polynomial: int) -> int:
 
 
 def power_of_x(exponent: int, polynomial: int) -> int:
-    """x^exponent modulo ``polynomial``; of a negative exponent the inverse."""
-    # Both polynomials have the term x^0, so one step back is: undo the addition that the bit that came in tells, and the shift.
+    """x^exponent modulo ``polynomial``; for a negative exponent the inverse of the positive power."""
+    # Both polynomials have the term x^0, so a step is reversible: the incoming bit tells whether the polynomial was added before the shift.
     square = 0x40000000 if exponent >= 0 else ((0x80000000 ^ polynomial) << 1) | 1
     power, left = 0x80000000, abs(exponent)
     while left:
@@ -60,7 +60,7 @@ def shift_tables(size: int, polynomial: int) -> np.ndarray:
 
 
 def eight_bytes(t, low: int, high: int) -> int:  # type: ignore[no-untyped-def]
-    """Register after eight bytes by the slicing tables ``t``: two words, in the first of which the register is added already."""
+    """Register after eight bytes, by the slicing tables ``t``. The bytes are two words; the old register is already XORed into ``low``."""
     return int(
         t[7, low & 0xFF]
         ^ t[6, (low >> 8) & 0xFF]
@@ -74,7 +74,7 @@ def eight_bytes(t, low: int, high: int) -> int:  # type: ignore[no-untyped-def]
 
 
 def crc_bytes(t, register: int, buf: Buffer, at: int, end: int) -> int:  # type: ignore[no-untyped-def]
-    """Feed bytes [at, end) to a CRC register (not inverted at either end), by the slicing tables ``t``."""
+    """Add bytes [at, end) to a CRC register, by the slicing tables ``t``. The register is not inverted before or after."""
     while at + 8 <= end:
         low = register ^ u32_little_at(buf, at)
         high = u32_little_at(buf, at + 4)

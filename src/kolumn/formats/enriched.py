@@ -11,14 +11,14 @@
                 bit 4 relative offsets are honoured · bit 5 no wrapped message has a key
     tag         id i8, then 0: broker timestamp i64 ms · 32: number of wrapped messages i32
 
-The document lists the size before the offset, also for the format of its day, whose files have the offset first: files win. A
-negative key or value length is null; a tag length of -1 or 0 means no tags. Milliseconds do not fit the timestamp's 32 bits, so
-it counts seconds, -1 for none. An unknown tag has no known width: it and all behind it are ignored, and what came before
-counts; of a repeated tag the last does.
+The document lists the size before the offset. It also does so for the format of its day, whose files have the offset first, so
+this reader follows the files. A negative key or value length is null; a tag length of -1 or 0 means no tags. Milliseconds do not
+fit the timestamp's 32 bits, so it counts seconds; -1 means no timestamp. The width of an unknown tag is not known, so it and all
+tags after it are ignored, and the tags before it count. If a tag is repeated, the last one counts.
 
-A wrapper's offset is that of its FIRST message. An inner offset counts from it: wrapper + inner where bit 4 is set, else
-wrapper + index, as mirrors need it. Types 4 to 7 and 12 to 15 are errors; the document leaves the numbers of the control
-types open.
+A wrapper's offset is that of its FIRST message. An inner offset counts from it: wrapper + inner if bit 4 is set, otherwise
+wrapper + index, which mirrors need. Types 4 to 7 and 12 to 15 are errors. The document does not assign numbers to the control
+types.
 """
 
 from kolumn.errors import Code
@@ -33,7 +33,7 @@ MAGIC = 1
 CRC_FROM = 16
 HEADER = 26
 SMALLEST = 34 - OVERHEAD
-"""Bytes behind the size of a message without key, value and tags."""
+"""Size field of a message without key, value and tags, in bytes."""
 BROKER_TIMESTAMP, NUM_MESSAGES = 0, 32
 """Ids of tags."""
 HONOURED, NON_KEYED = 0x10, 0x20
@@ -41,7 +41,7 @@ FIRST_CONTROL, LAST_CONTROL = 8, 11
 CONTROL_TYPES = ("LEADER_EPOCH", "START_TRANSACTION", "COMMIT", "ABORT")
 """Names of the control types, from `FIRST_CONTROL` on."""
 TAGGED = 0x40
-"""Added to a message's attributes where it has a broker timestamp."""
+"""Added to a message's attributes if it has a broker timestamp."""
 
 _TYPE_BITS, _KNOWN_BITS = 0x0F, 0x3F
 _OK = int(Code.OK)
@@ -63,7 +63,7 @@ _CRC_FROM, _ATTRIBUTES = table.CRC_FROM, table.ATTRIBUTES
 
 
 def header_bytes(buf: Buffer, pos: int, size: int) -> int:
-    """How many bytes of the entry at ``pos`` `header` reads, once the first `HEADER` are there; 0 for the usual ones."""
+    """How many bytes of the entry at ``pos`` `header` reads. The first `HEADER` bytes must be there. 0 for an entry smaller than that."""
     if size < HEADER:
         return 0
     return min(size, HEADER + min(max(i32_at(buf, pos + 22), 0), size))
@@ -72,7 +72,7 @@ def header_bytes(buf: Buffer, pos: int, size: int) -> int:
 def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
     """Fill one row of the batch table from the outermost message at ``pos``; returns a code.
 
-    What is wrong with the tags is left to `message`, which comes when the checksum is known to be right.
+    Errors in the tags are not reported here. `message` reports them; it is called once the checksum is known to be right.
     """
     row[_LAST_OFFSET] = i64_at(buf, pos)
     row[_BASE_OFFSET] = row[_LAST_OFFSET]
@@ -99,7 +99,7 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
         row[_BASE_TIMESTAMP] = row[_MAX_TIMESTAMP]
         return _OK
     row[_COUNT] = count if code == _OK else _UNKNOWN
-    # With relative offsets the set may have been compacted: then the tag counts messages, not offsets.
+    # A wrapper with relative offsets may have been compacted: then the tag counts messages, not offsets.
     known = row[_COUNT] > 0 and attributes & HONOURED == 0
     if known and not holds_offset(row[_BASE_OFFSET], count - 1):
         return _BAD_LAST_OFFSET
@@ -114,13 +114,13 @@ def tags(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int]:
     -------
     code : int
     timestamp : int
-        Milliseconds: the broker's, else the message's own, -1 for none.
+        Milliseconds: the broker's timestamp, or else the message's own; -1 if it has no timestamp.
     seconds : int
-        The message's own.
+        The message's own timestamp.
     count : int
-        Number of wrapped messages, `table.UNKNOWN` where there is no such tag.
+        Number of wrapped messages, `table.UNKNOWN` if there is no such tag.
     tagged : int
-        `TAGGED` where there is a broker timestamp, else 0.
+        `TAGGED` if there is a broker timestamp, else 0.
     """
     seconds, length = i32_at(buf, at + 18), i32_at(buf, at + 22)
     timestamp = -1 if seconds == -1 else seconds * 1000
@@ -146,7 +146,7 @@ def tags(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int]:
 
 
 def message(buf: Buffer, at: int, end: int, wrapped: int = 0, attributes: int = 0, base: int = 0, number: int = 0) -> Message:
-    """As `kolumn.formats.layout.Layout.message`. Inner offsets count where the wrapper has `HONOURED` set."""
+    """See `kolumn.formats.layout.Layout.message`. Inner offsets are used only if `HONOURED` is set in the wrapper."""
     if end - at < SMALLEST + OVERHEAD:
         return bad_message(_MESSAGE_SIZE, at + 8)
     code, timestamp, seconds, _, tagged = tags(buf, at, end)
@@ -174,7 +174,7 @@ def message_size(tag_bytes: int, key_length: int, value_length: int) -> int:
 
 
 def put_message(buf: Buffer, pos: int, size: int, offset: int, attributes: int, seconds: int, tag_bytes: int) -> int:
-    """Write the beginning of an entry of ``size`` bytes, without its CRC and its tags; returns where those go."""
+    """Write the beginning of an entry of ``size`` bytes, without its CRC and its tags; returns the position of the tags."""
     put64(buf, pos, offset)
     put32(buf, pos + 8, size - OVERHEAD)
     store8(buf, pos + 16, MAGIC)
@@ -185,24 +185,24 @@ def put_message(buf: Buffer, pos: int, size: int, offset: int, attributes: int, 
 
 
 def plausible(buf: Buffer, pos: int, size: int) -> bool:
-    """Whether bits that no writer sets are clear in a message whose length field says ``size``."""
+    """Whether bits that no writer sets are clear in a message whose length field is ``size``."""
     attributes = load8(buf, pos + 17)
     return size >= SMALLEST and attributes <= _KNOWN_BITS and attributes & _TYPE_BITS <= LAST_CONTROL
 
 
 def codec_code(attributes: int, codec: int) -> int:
-    """Code of a message's type: a codec, or that of a control message."""
+    """OK if a message's type is a codec or a control type, else the code of the error."""
     kind = attributes & _TYPE_BITS
     return _OK if kind <= _LARGEST_CODEC or FIRST_CONTROL <= kind <= LAST_CONTROL else _MESSAGE_TYPE
 
 
 def inner_codec(attributes: int) -> int:
-    """Codec of a message in a wrapper: it must have none; control messages have types where others have codecs."""
+    """Codec of a message in a wrapper, where only 0 is allowed. Control messages have a type in place of the codec, so for them 0."""
     return attributes & 7 if attributes & FIRST_CONTROL == 0 else 0
 
 
 def wrapped(buf: Buffer, at: int, stop: int) -> tuple[int, int, int]:
-    """Code, position and length of what the wrapper at ``at`` wraps."""
+    """Code, position and length of the compressed payload of the wrapper at ``at``."""
     found = message(buf, at, stop)
     return found.code, found.value, found.value_length
 

@@ -33,7 +33,7 @@ class _Field:
 
 
 class _Fields:
-    """What `kolumn.formats.table` says of each column."""
+    """One attribute for each column of `kolumn.formats.table`."""
 
     __slots__ = ()
 
@@ -70,7 +70,7 @@ class Entry(_Fields):
     Attributes
     ----------
     array : int64 array of `table.WIDTH`
-        Its row of the batch table. Each attribute of a column reads or sets one number of it.
+        Its row of the batch table. The attribute of a column reads or sets one number of the row.
     """
 
     __slots__ = ("array",)
@@ -85,20 +85,20 @@ class Entry(_Fields):
 
     @property
     def is_intact(self) -> bool:
-        """Whether nothing is known to be wrong with it."""
+        """Whether no error is known of the entry."""
         return self.code == 0
 
     @property
     def last_known_offset(self) -> int:
-        """Last offset; of a wrapper whose header does not tell it, the base offset."""
+        """Last offset; the base offset for a wrapper whose header does not contain the last offset."""
         return self.base_offset if self.last_offset == table.UNKNOWN else self.last_offset
 
     def copy(self) -> "Entry":
-        """The same in memory of its own."""
+        """A copy of the entry."""
         return Entry(self.array.copy())
 
     def alone(self) -> "Entries":
-        """A copy of it as the only one of a table, without its error code."""
+        """A copy of the entry as the only one of a table, without its error code."""
         made = Entries(self.array.reshape(1, -1).copy())
         made.code = 0
         return made
@@ -110,7 +110,7 @@ class Entries(_Fields):
     Attributes
     ----------
     array : int64 array of shape (n, `table.WIDTH`)
-        Host memory. Each attribute of a column is a view of n numbers in it; to set the attribute sets the numbers.
+        In host memory. The attribute of a column is a view of n numbers in the array; setting the attribute sets the numbers.
     """
 
     __slots__ = ("array",)
@@ -120,7 +120,7 @@ class Entries(_Fields):
 
     @classmethod
     def room(cls, count: int) -> "Entries":
-        """Memory for some entries, not initialized: a walk fills it."""
+        """Uninitialised memory for ``count`` entries, to be filled by a walk."""
         return cls(np.empty((count, table.WIDTH), np.int64))
 
     @classmethod
@@ -141,7 +141,7 @@ class Entries(_Fields):
     @overload
     def __getitem__(self, which: Index) -> "Entries": ...
     def __getitem__(self, which: int | np.integer[Any] | Index) -> "Entry | Entries":
-        """One entry by its number, which is a view; or some of them: a view by a slice, a copy by flags or numbers."""
+        """One entry by its number, as a view; or several, as a view for a slice, as a copy for flags or numbers."""
         found = self.array[which]
         return Entry(found) if found.ndim == 1 else Entries(found)
 
@@ -150,23 +150,23 @@ class Entries(_Fields):
 
     @property
     def end(self) -> Int64s:
-        """Positions after each entry."""
+        """Position after each entry."""
         return self.position + self.size
 
     @property
     def is_intact(self) -> Flags:
-        """Flags of the entries that nothing is known to be wrong with."""
+        """Flags of the entries of which no error is known."""
         return self.code == 0
 
     def intact(self) -> "Entries":
-        """Those entries: a copy, or this table itself if they are all."""
+        """The entries of which no error is known: a copy, or this table itself if they are all."""
         flags = self.is_intact
         return self if flags.all() else self[flags]
 
     def copy(self) -> "Entries":
-        """The same in memory of their own."""
+        """A copy of the entries."""
         return Entries(self.array.copy())
 
     def last_known_offset(self, otherwise: int) -> int:
-        """Last offset of the last entry, as far as headers tell; ``otherwise`` without entries."""
+        """Last offset of the last entry, as `Entry.last_known_offset`; ``otherwise`` if there are no entries."""
         return self[-1].last_known_offset if len(self) else otherwise

@@ -1,8 +1,8 @@
-"""What every entry of a segment has in common, whatever its format: where it ends and which format it is.
+"""The prefix that entries of all formats have in common: where an entry ends and which format it has.
 
     0        8      12       16      17
     +--------+------+--------+-------+----
-    | offset | size | format | magic | ...        size counts the bytes behind itself, so an entry has 12 + size
+    | offset | size | format | magic | ...        size counts the bytes after itself, so an entry has 12 + size
     +--------+------+--------+-------+----
 
 Source: ``FileLogInputStream.nextBatch``, ``Records`` and ``LegacyRecord`` of Kafka.
@@ -30,10 +30,10 @@ def entry(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
     Returns
     -------
     code : int
-        OK; TRUNCATED where the bytes end before the entry does (Java's clean end: up to 17 left-over bytes, or a size that
-        runs past the end); ZERO_TAIL where the size is 0 (preallocation, if the rest is zeros too); BAD_LENGTH below 14.
+        OK; TRUNCATED if the bytes end before the entry does (Java's clean end: up to 17 left-over bytes, or a size that
+        runs past the end); ZERO_TAIL if the size is 0 (preallocation, if the rest is zeros too); BAD_LENGTH if it is below 14.
     size : int
-        Of the whole entry where the code is OK or TRUNCATED, else 0.
+        Bytes of the whole entry if the code is OK or TRUNCATED, else 0. With up to 17 left-over bytes, their number.
     """
     left = end - pos
     if left <= PREFIX:
@@ -49,10 +49,10 @@ def entry(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
 
 
 def magic_at(buf: Buffer, pos: int) -> int:
-    """Magic of the entry at ``pos``, 0..255 (Java reads it signed; nothing above 2 exists either way)."""
+    """Magic of the entry at ``pos``, 0..255. Java reads it as a signed byte; neither reading finds a shipped magic above 2."""
     return load8(buf, pos + MAGIC_AT)
 
 
 def holds_offset(base: int, delta: int) -> bool:
-    """Whether 64 bits hold ``base + delta``: where they don't, Java's readers wrap, and the last offset lies below the first."""
+    """Whether ``base + delta`` fits 64 bits. If it does not, the sum wraps in Java's readers, and the last offset is below the first."""
     return delta <= _LARGEST_OFFSET - base if base >= 0 else delta >= _LEAST_OFFSET - base

@@ -16,7 +16,7 @@ class Record(NamedTuple):
     timestamp_delta, offset_delta : int
     key, key_length, value, value_length : int
     headers, header_count : int
-        Position of the first header, and how many follow. Who walks them must arrive at ``next``.
+        Position of the first header, and the number of headers. The last header must end at ``next``.
     """
 
     code: int
@@ -32,7 +32,7 @@ class Record(NamedTuple):
 
 
 class PlainRecord(NamedTuple):
-    """A record without headers, as `v2.plain_fields` reads it; ``next`` is -1 for a record that it leaves to `v2.fields`."""
+    """A record without headers, returned by `v2.plain_fields`; ``next`` is -1 for a record that `v2.fields` has to read."""
 
     next: int
     timestamp_delta: int
@@ -44,7 +44,7 @@ class PlainRecord(NamedTuple):
 
 
 class Header(NamedTuple):
-    """A header of a record; ``next`` is where the one after it begins or, with an error, the position of the field to blame."""
+    """A header of a record. ``next`` is its end or, with an error, the position of the field to blame."""
 
     code: int
     next: int
@@ -55,7 +55,7 @@ class Header(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message: an entry of its own, or one of a wrapper or of a set.
+    """A message: an entry of its own, or a message in a wrapper or in a set.
 
     Attributes
     ----------
@@ -63,13 +63,13 @@ class Message(NamedTuple):
         ``where`` is the position of the field to blame, with an error.
     offset : int
     timestamp : int
-        Milliseconds, -1 for none.
+        Milliseconds; -1 if there is no timestamp.
     dated : int
-        1 where the append time of the entry replaces the timestamp, else 0.
+        1 if an append time of the entry replaces the timestamp, else 0.
     seconds : int
-        The message's own timestamp in seconds; -1 where it has none.
+        The message's own timestamp in seconds; -1 if it has none.
     attributes : int
-        With the bits that a decoder adds (`Layout.flagged_bit`, `Layout.tagged_bit`); 0 in formats 0 and 1.
+        Including the bits that the decoder adds (`Layout.flagged_bit`, `Layout.tagged_bit`); 0 in formats 0 and 1.
     key, key_length, value, value_length : int
     """
 

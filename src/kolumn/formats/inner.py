@@ -1,4 +1,4 @@
-"""How many messages an entry wraps, and what their offsets count from: what has to be known before any of them is looked into."""
+"""Number of messages in a wrapper, and the base of their offsets. Both must be known before any of the messages is decoded."""
 
 from kolumn.errors import Code
 from kolumn.formats import crc, layouts, legacy, table
@@ -38,14 +38,14 @@ def inner_messages(buf: Buffer, end: int, layout: int, highest: int, check_crcs:
 
 
 def base_of(layout: int, magic: int, base_offset: int, last_offset: int, told: int, last: int, count: int) -> tuple[int, int]:
-    """What to add to inner offsets (``DeepRecordsIterator`` of Kafka): the wrapper's magic decides, not the inner one's.
+    """Base that is added to inner offsets (``DeepRecordsIterator`` of Kafka). It depends on the wrapper's magic, not on the inner ones.
 
     Parameters
     ----------
     layout, magic, base_offset, last_offset, told : int
-        Of the wrapper; ``told`` is the number of messages that it says it has, or `table.UNKNOWN`.
+        Of the wrapper; ``told`` is the number of messages in its header, or `table.UNKNOWN`.
     last, count : int
-        Offset field of the last inner message, and how many there are.
+        Offset field of the last inner message, and the number of inner messages.
 
     Returns
     -------

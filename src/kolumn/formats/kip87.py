@@ -2,8 +2,8 @@
 
     attributes  bits 0-2 codec · 3 LogAppendTime · 5 tombstone (of the message itself, never of a wrapper)
 
-Everything else is in `legacy`. A tombstone may have a value. A message without a value that is no tombstone must not be
-written; it is read, and `kolumn.verify` reports it.
+Everything else is in `legacy`. A tombstone may have a value. A message without a value that is not a tombstone must not be
+written; it is read all the same, and `kolumn.verify` reports it.
 """
 
 from kolumn.formats import contents, legacy
@@ -15,7 +15,7 @@ from kolumn.formats.memory import Buffer, load8
 MAGIC = 2
 TOMBSTONE = 0x20
 FLAGGED = 0x80
-"""Added to the attributes of a message with this magic: its bit decides, not its value."""
+"""Added to the attributes of a message with this magic: its tombstone bit decides, not its value."""
 _KNOWN_BITS = 0x3F
 _LARGEST_CODEC = LZ4
 
@@ -29,13 +29,13 @@ def should_retain(magic: int, value_is_null: bool, tombstone_bit: bool) -> bool:
 
 
 def plausible(buf: Buffer, pos: int, size: int) -> bool:
-    """Whether bits that no writer sets are clear in a message whose length field says ``size``."""
+    """Whether bits that no writer sets are clear in a message whose length field is ``size``."""
     attributes = load8(buf, pos + 17)
     return size >= legacy.SMALLEST_V1 and attributes <= _KNOWN_BITS and attributes & 7 <= _LARGEST_CODEC
 
 
 def message(buf: Buffer, at: int, end: int, wrapped: int = 0, attributes: int = 0, base: int = 0, number: int = 0) -> Message:
-    """As `kolumn.formats.layout.Layout.message`; wrapped messages of lower magics have no flag."""
+    """See `kolumn.formats.layout.Layout.message`. `FLAGGED` is not added to wrapped messages of lower magics."""
     found = legacy.message(buf, at, end, wrapped, attributes, base, number)
     if load8(buf, at + 16) != MAGIC:
         return found

@@ -12,13 +12,14 @@
     message  length uvar | attributes i8 | timestamp i64 | offset delta uvar | [key length uvar] [key] [value] | crc u32
     its attributes  bit 0 null key · 1 null value · 2 control
 
-``length`` counts what follows it, the CRC-32 over attributes … value included. A null key has neither length nor bytes; with a
-null value the key has no length, it is what remains; the value is always what remains.
+``length`` counts the bytes after it, including the CRC-32, which covers the attributes to the value. A null key has neither length
+nor bytes. With a null value the key has no length: it takes the remaining bytes. A value never has a length and always takes the
+remaining bytes.
 
-"The starting offset of the next message set should be offset + offset delta" is taken at its word: the offset delta is how many
-offsets the set spans, its last offset is offset + offset delta - 1, and the next sequence is sequence + offset delta. Neither
-changes when messages are removed. The key of a control message is version i16, type i16, where 0 is COMMIT and 1 is
-ABORT, the opposite of format 2.
+The proposal's sentence "The starting offset of the next message set should be offset + offset delta" is read literally. The offset
+delta is the number of offsets that the set spans, its last offset is offset + offset delta - 1, and the next sequence is
+sequence + offset delta. Neither changes when messages are removed. The key of a control message is version i16, type i16, where 0
+is COMMIT and 1 is ABORT, the opposite of format 2.
 """
 
 from kolumn.errors import Code
@@ -38,7 +39,7 @@ SMALLEST_MESSAGE = 15
 NULL_KEY, NULL_VALUE, CONTROL = 1, 2, 4
 
 CONTROL_TYPES = ("COMMIT", "ABORT")
-"""Names of the control types, by their numbers: the opposite of format 2."""
+"""Names of the control types, by their numbers; in format 2 the numbers of these two are exchanged."""
 _LARGEST_CODEC = LZ4
 _OK = int(Code.OK)
 _RECORD_CRC = int(Code.RECORD_CRC)
@@ -86,7 +87,7 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
 
 
 def hop(buf: Buffer, at: int, end: int) -> tuple[int, int, int]:
-    """Hop over the message at ``at``: (OK, where its attributes are, next), or (RECORD_LENGTH, at, at)."""
+    """Hop over the message at ``at``: (OK, position of its attributes, next), or (RECORD_LENGTH, at, at)."""
     length, body = uvarint32(buf, at, end)
     if body == MALFORMED or length < _SMALLEST_BODY or length > end - body:
         return _RECORD_LENGTH, at, at
@@ -94,7 +95,7 @@ def hop(buf: Buffer, at: int, end: int) -> tuple[int, int, int]:
 
 
 def message(buf: Buffer, at: int, end: int, wrapped: int = 0, attributes: int = 0, base: int = 0, number: int = 0) -> Message:
-    """As `kolumn.formats.layout.Layout.message`; ``base`` is the offset of the set."""
+    """See `kolumn.formats.layout.Layout.message`; ``base`` is the offset of the set."""
     _, body, _ = hop(buf, at, end)
     stop = end - 4
     marks, timestamp = load8(buf, body), i64_at(buf, body + 1)
@@ -119,7 +120,7 @@ def message(buf: Buffer, at: int, end: int, wrapped: int = 0, attributes: int = 
 
 
 def body_size(offset_delta: int, key_length: int, value_length: int) -> int:
-    """Bytes of a message behind its length; a negative length is null."""
+    """Bytes of a message after its length field; a negative key or value length is null."""
     size = _SMALLEST_BODY - 1 + uvarint_size(offset_delta) + max(key_length, 0) + max(value_length, 0)
     return size + uvarint_size(key_length) if key_length >= 0 and value_length >= 0 else size
 
@@ -127,7 +128,7 @@ def body_size(offset_delta: int, key_length: int, value_length: int) -> int:
 def put_message(
     buf: Buffer, at: int, body: int, control: int, timestamp: int, offset_delta: int, key_length: int, value_length: int
 ) -> int:
-    """Write the beginning of a message whose body has ``body`` bytes; returns where its key goes, then come value and CRC."""
+    """Write the beginning of a message whose body has ``body`` bytes; returns the position of its key, which value and CRC follow."""
     at = put_uvarint(buf, at, body)
     attributes = (NULL_KEY if key_length < 0 else 0) | (NULL_VALUE if value_length < 0 else 0) | (CONTROL if control else 0)
     store8(buf, at, attributes)
@@ -137,7 +138,7 @@ def put_message(
 
 
 def put_header(buf: Buffer, pos: int, size: int, row) -> None:  # type: ignore[no-untyped-def]
-    """Write the 45 bytes at ``pos`` of an entry of ``size`` bytes from a row of the batch table. The CRC is left out."""
+    """Write the 45 header bytes of an entry of ``size`` bytes at ``pos`` from a row of the batch table, without the CRC."""
     put64(buf, pos, row[_BASE_OFFSET])
     put32(buf, pos + 8, size - 12)
     store8(buf, pos + 16, MAGIC)
@@ -150,7 +151,7 @@ def put_header(buf: Buffer, pos: int, size: int, row) -> None:  # type: ignore[n
 
 
 def control_type(key: bytes) -> int:
-    """Type of a control message by its key: 0 COMMIT, 1 ABORT."""
+    """Type in the key of a control message: 0 COMMIT, 1 ABORT."""
     return i16_at(key, 2)
 
 
@@ -170,13 +171,13 @@ def count(buf: Buffer, end: int, check_crcs: bool) -> tuple[int, int, int]:
 
 
 def plausible(buf: Buffer, pos: int, size: int) -> bool:
-    """Whether bits that no writer sets are clear in a set whose length field says ``size``."""
+    """Whether bits that no writer sets are clear in a set whose length field is ``size``, and its offset delta is positive."""
     attributes = i16_at(buf, pos + 17)
     return size >= SMALLEST and 0 <= attributes < 32 and attributes & 7 <= _LARGEST_CODEC and i32_at(buf, pos + 19) > 0
 
 
 def following(buf: Buffer, at: int, end: int, wrapped: int) -> tuple[int, int]:
-    """Code, and where the message after the one at ``at`` begins."""
+    """Code, and the end of the message at ``at``."""
     code, _, next = hop(buf, at, end)
     return code, next
 

@@ -1,6 +1,6 @@
-"""What the file of a format says of itself: the layouts of its entries, and which magic means which of them.
+"""Types in which each format's file declares the layouts of its entries, and which magic has which layout.
 
-The stages look these facts up (`kolumn.formats.layouts`), so a new format is a file here and its name there.
+The stages look these facts up in `kolumn.formats.layouts`, so a new format needs one file in this folder and its name in `layouts`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,72 +18,74 @@ _ZSTD = ZSTD
 
 
 class Family(IntEnum):
-    """What the payload of an entry is."""
+    """Kind of an entry's payload."""
 
     RECORDS = 0
-    """A record batch: a chain of format 2's records, as many as the header says. Has headers and delete horizons."""
+    """A record batch: records of format 2, whose number is in the batch's header. Records have headers, batches delete horizons."""
     MESSAGES = 1
-    """The entry is a message itself or, with a codec, a wrapper around messages."""
+    """A message or, with a codec, a wrapper around messages."""
     SET = 2
-    """A set of messages after a header of the entry's own."""
+    """A set of messages after a header that belongs to the set."""
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """One way to lay out an entry. Functions are scalar: they become machine code for both backends.
+    """One way to lay out an entry. Its functions are scalar functions: they are compiled to machine code for both backends.
 
     Attributes
     ----------
     name : str
     number : int
-        What a row of the batch table has in `table.LAYOUT`; each layout has its own, from 0 to 11.
+        Value of `table.LAYOUT` in the batch table; each layout has a number of its own, from 0 to 11 except 7.
     family : Family
     smallest : int
-        Bytes of the smallest entry, as far as its header goes.
+        Smallest size of an entry, in bytes; used if its length field cannot be trusted.
     crc_at, crc_from : int
-        Where the checksum stands, and the first byte under it; bytes from the entry's first. 0 where the header has no fixed width.
+        Position of the checksum and of the first byte that it covers, in bytes from the entry's first. 0 if the header has no fixed
+        width.
     castagnoli : bool
-        The checksum is CRC-32C; else it is CRC-32.
+        Whether the checksum is CRC-32C; otherwise it is CRC-32.
     header : callable
         ``(buf, pos, size, row)``: fills a row of the batch table; returns a code.
     plausible : callable
-        ``(buf, pos, size)``: whether bits that no writer sets are clear, where the length field says ``size``.
+        ``(buf, pos, size)``: whether bits that no writer sets are clear in an entry whose length field is ``size``.
     codec_code : callable
-        ``(attributes, codec)``: OK where entries may have this codec, or the code of what is wrong.
+        ``(attributes, codec)``: OK if entries may have this codec, else the code of the error.
     holds : mapping of int to set of str
-        By magic: what entries can hold beyond offsets, keys and values (`kolumn.formats.contents`).
+        By magic: contents of entries beyond offsets, keys and values (`kolumn.formats.contents`).
     header_bytes : callable, optional
-        ``(buf, pos, size)``: how many bytes ``header`` reads, where that is not known beforehand; 0 for the usual ones.
+        ``(buf, pos, size)``: how many bytes ``header`` reads, for layouts without a fixed maximum; 0 if those of every header are enough.
     believable : callable, optional
-        ``(head, row)``: fill a row from a header whose length may be wrong; False where it is none that a writer writes.
+        ``(head, row)``: fill a row from a header whose length may be wrong; False if no writer writes such a header.
     attribute_bytes, smallest_record : int
-        Of the records of a batch.
+        Bytes of a record's attributes, and of the smallest record of a batch.
     hop : callable, optional
-        ``(buf, at, end, wrapped)``: code, and where the message after the one at ``at`` begins.
+        ``(buf, at, end, wrapped)``: code, and the end of the message at ``at``.
     message : callable, optional
         ``(buf, at, end, wrapped, attributes, base, number)``: fields of the message at ``at``, which ends at ``end``. It is message
         ``number`` of an entry with these attributes; ``base`` is added to inner offsets.
     wrapped : callable, optional
-        ``(buf, at, stop)``: code, position and length of what a wrapper wraps.
+        ``(buf, at, stop)``: code, position and length of the compressed payload of a wrapper.
     inner_codec : callable, optional
-        ``(attributes)``: not 0 where a message is compressed.
+        ``(attributes)``: not 0 if an inner message is compressed, which is an error.
     lowest_inner_magic : int
-        Of the messages in a wrapper.
+        Lowest magic of the messages in a wrapper.
     count : callable, optional
-        ``(buf, end, check_crcs)``: of a set its code, messages, and the place of an offence.
+        ``(buf, end, check_crcs)``: code of a set, number of its messages, and the position of an error.
     first_offset : bool
-        A wrapper's offset is that of its first message; else of its last one.
+        Whether a wrapper's offset is that of its first message; otherwise it is that of its last one.
     control_bit : int
-        Attribute of a message that makes it a control message.
+        Bit of a message's attributes that makes it a control message.
     flagged_bit, tombstone_bit : int
-        Attribute that a decoder sets where ``tombstone_bit`` decides whether a message is a tombstone, whatever its value.
+        ``flagged_bit`` is set by the decoder if ``tombstone_bit``, and not the value, decides whether a message is a tombstone.
     tagged_bit : int
-        Attribute that a decoder sets where a message has a timestamp of the broker's.
+        Bit that the decoder sets if a message has a broker timestamp.
     control_types : tuple of str
-        By the numbers that the layout writes into keys of control records; or, where ``typed_control``, into attributes.
+        Names of the control types, by their numbers in the keys of control records.
     typed_control : bool
+        Whether the type of a control message is in its attributes. Then ``control_types`` are numbered from ``control_bit`` on.
     unsigned : bool
-        Varints are unsigned ones.
+        Whether varints are unsigned.
     """
 
     name: str
@@ -119,32 +121,32 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class Format:
-    """A format as the option ``format`` names it: which layouts are mixed in its segments.
+    """A value of the option ``format``: the layouts that may be mixed in its segments.
 
     Attributes
     ----------
     name : str
     magics : mapping of int to Layout
-        Entries that have their magic at byte 16.
+        Layouts of entries that have their magic at byte 16, by that magic.
     magic : int
-        Of what is written, unless something else is asked for.
+        Magic of written entries, unless the caller asks for another one.
     own_frame : callable, optional
         ``(buf, pos, end)``: code and size of an entry that has its magic elsewhere.
     own_crc_at : callable, optional
-        ``(buf, pos)``: where the checksum of such an entry stands; the bytes under it begin four further on.
+        ``(buf, pos)``: position of the checksum of such an entry; the bytes that it covers begin 4 bytes after that.
     own_shapes : callable, optional
-        ``(head, size)``: what such an entry at the beginning of ``head`` may be, whatever its length says: tuples of the smallest size, the
-        first byte under the checksum, the checksum's place, and whether it is CRC-32C.
+        ``(head, size)``: possible layouts of such an entry at the beginning of ``head``, ignoring its length field. Tuples of the smallest
+        size, the first byte under the checksum, the checksum's position, and whether it is CRC-32C.
     own_believable : callable, optional
-        ``(head, row)``: as `Layout.believable`; None where no such entry is there.
+        ``(head, row)``: as `Layout.believable`; None if ``head`` is not the head of such an entry.
     own_layouts : tuple of Layout
-        Of such entries; the first one is meant until its header has been read, the last one is written.
+        Layouts of such entries. The first one is used until the header has been read; the last one is written.
     timed_index : bool
-        An index of a segment has timestamps too, as the enriched format's document says; offsets of entries are their first ones.
+        Whether the index of a segment also has timestamps, as proposed for the enriched format; the offset in it is an entry's first.
     as_shipped : bool
-        Entries say for all of their records what those are, as in the shipped formats. Else messages have attributes of their own.
+        Whether attributes of an entry apply to all of its records, as in the shipped formats. Otherwise messages have their own.
     transactions_in_sets : bool
-        Transactions begin and end inside of entries.
+        Whether transactions begin and end inside entries.
     """
 
     name: str
@@ -161,22 +163,22 @@ class Format:
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
-        """All layouts in it."""
+        """All layouts of the format, each once."""
         return (*dict.fromkeys([*self.magics.values(), *self.own_layouts]),)
 
 
 def codec_up_to(codec: int, highest: int) -> int:
-    """Code of a codec in a layout that has those up to ``highest``."""
+    """OK if ``codec`` is at most ``highest``, the highest codec of a layout; else the code of the error."""
     if codec <= highest:
         return _OK
     return _CODEC_NOT_ALLOWED if codec == _ZSTD else _BAD_CODEC
 
 
 def chosen(functions: Mapping[int, Callable[..., Any]], made: list[Callable[..., Any]]) -> Callable[..., Any]:
-    """A function that has one more argument, in front: the number of the layout (or format) whose function it calls.
+    """A function with one more argument in front: the number of the layout (or format) whose function it calls.
 
-    It is a chain of comparisons, which compilers resolve where the number is known; for a number that is not there the last function
-    is called. All links of the chain are appended to ``made``: machine code has to know each.
+    It is a chain of comparisons, which compilers resolve if the number is a constant. For a number without a function the last function
+    is called. All functions of the chain are appended to ``made``, because the compilers have to know each of them.
     """
     (number, function), *others = functions.items()
 

@@ -1,16 +1,17 @@
-"""All formats and their layouts, and what the stages ask of them by number. What is true of one layout stands in its own file.
+"""All formats and their layouts, and lookups of their facts by number for the stages. Facts of one layout are declared in its own file.
 
-Bytes alone can't tell the drafts apart: three of them reuse a magic that was then given to something else, so ``format=`` does.
+Bytes alone cannot distinguish the drafts, because three of them use a magic that Kafka later gave to another format. The caller
+names the format by ``format=``.
 
     format        entries by magic          file
     kafka         0, 1 message · 2 batch    legacy.py, v2.py
     enriched      0 message · 1 tagged      enriched.py
     kip98-draft   0, 1 message · 2 set      kip98_draft.py
-    v3-compact    as kafka · 3 batch        v3_compact.py; its magic stands behind a varint, so the frame decides
+    v3-compact    as kafka · 3 batch        v3_compact.py; its magic is after a varint, so the frame decides
     kip87         0, 1, 2 message           kip87.py
 
-A draft that is under discussion can be tried without a change here: KOLUMN_FORMATS names modules, separated by commas, each with
-a ``FORMAT``. Processes that should know it need the same variable.
+A draft that is under discussion can be tried without a change here: the environment variable KOLUMN_FORMATS names modules, separated
+by commas, each with a ``FORMAT``. All processes that read the draft need the same variable.
 """
 
 import os
@@ -30,7 +31,7 @@ from kolumn.formats.memory import Buffer, i64_at
 _BAD_MAGIC, _BAD_LENGTH = int(Code.BAD_MAGIC), int(Code.BAD_LENGTH)
 _BASE_OFFSET, _LAST_OFFSET, _COUNT, _UNKNOWN = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.UNKNOWN
 _MOST = 12
-"""Layouts that the packed numbers below have room for."""
+"""Number of layouts for which the packed numbers below have room."""
 
 KAFKA_FORMAT = Format("kafka", {0: legacy.LAYOUT, 1: legacy.LAYOUT, 2: v2.LAYOUT}, v2.MAGIC, as_shipped=True)
 EXTRA: tuple[ModuleType, ...] = tuple(map(import_module, filter(None, os.environ.get("KOLUMN_FORMATS", "").split(","))))
@@ -42,7 +43,7 @@ FORMATS: tuple[Format, ...] = (
 FORMAT_NAMES = tuple(one.name for one in FORMATS)
 KAFKA = FORMATS.index(KAFKA_FORMAT)
 NO_LAYOUT = 7
-"""In place of a layout's number: nobody knows the magic."""
+"""Used as the layout's number of an entry with an unknown magic."""
 
 
 def _numbered() -> dict[int, Layout]:
@@ -54,15 +55,15 @@ def _numbered() -> dict[int, Layout]:
 
 
 LAYOUTS: Mapping[int, Layout] = _numbered()
-"""By number."""
+"""Layouts by number."""
 BATCHES = tuple(number for number, layout in LAYOUTS.items() if layout.family == Family.RECORDS)
 MESSAGES = tuple(number for number, layout in LAYOUTS.items() if layout.family == Family.MESSAGES)
 TYPED_CONTROL = tuple(number for number, layout in LAYOUTS.items() if layout.typed_control)
 SETS = tuple(number for number, layout in LAYOUTS.items() if layout.family == Family.SET)
 
-# Machine code can't look into a table of objects: a fact about all layouts is one number for it, some bits for each layout.
+# Compiled code cannot look into a table of objects, so a fact is packed into one number for it, with some bits for each layout.
 CHOSEN: list[Callable[..., Any]] = []
-"""Functions made by `chosen`, which have to be known to the compilers too."""
+"""Functions made by `chosen`, which the compilers have to know too."""
 
 
 def _packed(bits: int, values: Mapping[int, int]) -> int:
@@ -115,7 +116,7 @@ own_crc_at = chosen({i: one.own_crc_at or _no_crc for i, one in enumerate(FORMAT
 """Functions of `Layout` and of `Format`, by the number of the layout or of the format."""
 
 CONTROL_NAMES = (*dict.fromkeys(name for layout in LAYOUTS.values() for name in layout.control_types), "UNKNOWN")
-"""Names of all control types; `control_name` returns places in it."""
+"""Names of all control types; `control_name` returns indexes into it."""
 _UNKNOWN_CONTROL = len(CONTROL_NAMES) - 1
 
 
@@ -131,7 +132,7 @@ def _namer(layout: Layout) -> Callable[[int], int]:
 
 
 control_name = chosen({number: _namer(layout) for number, layout in LAYOUTS.items() if layout.control_types}, CHOSEN)
-"""Of a layout and the number that it gives to a control type: its place in `CONTROL_NAMES`."""
+"""``(layout, number)``: index into `CONTROL_NAMES` of the control type that has this number in the layout."""
 
 _CASTAGNOLI = _of_layouts(1, lambda layout: layout.castagnoli)
 _FAMILY = _packed(2, {NO_LAYOUT: 3}) | _of_layouts(2, lambda layout: layout.family)
@@ -141,7 +142,7 @@ _SMALLEST_RECORD = _of_layouts(4, lambda layout: layout.smallest_record)
 _CRC_AT, _CRC_FROM = _of_layouts(5, lambda layout: layout.crc_at), _of_layouts(5, lambda layout: layout.crc_from)
 _FIRST_OFFSET = _of_layouts(1, lambda layout: layout.first_offset)
 _LOWEST_INNER = _of_layouts(2, lambda layout: layout.lowest_inner_magic)
-# A bit's place; the last one is one that no attributes have.
+# Facts below are the index of a bit. Index 15 is used if a layout has no such bit, because no attributes have bit 15.
 _NO_BIT = 1 << 15
 _CONTROL_BIT = _of_layouts(4, lambda layout: (layout.control_bit or _NO_BIT).bit_length() - 1)
 _FLAGGED_BIT = _of_layouts(4, lambda layout: (layout.flagged_bit or _NO_BIT).bit_length() - 1)
@@ -156,7 +157,7 @@ _OF_MAGIC_0, _OF_MAGIC_1, _OF_MAGIC_2 = (
 
 
 def layout_of(format: int, magic: int) -> int:
-    """Layout of an entry of one of the formats that have the magic at byte 16."""
+    """Layout of an entry that has its magic at byte 16."""
     if magic == 2:
         return (_OF_MAGIC_2 >> (4 * format)) & 15
     if magic == 1:
@@ -165,12 +166,12 @@ def layout_of(format: int, magic: int) -> int:
 
 
 def has_own_frame(format: int) -> bool:
-    """Whether some entries of a format have their magic elsewhere."""
+    """Whether some entries of a format do not have their magic at byte 16."""
     return (_OWN_FRAME >> format) & 1 != 0
 
 
 def own_layout(format: int) -> int:
-    """Layout of such an entry, until its header has been read."""
+    """Layout of an entry that does not have its magic at byte 16, used until its header has been read."""
     return (_OWN_LAYOUT >> (4 * format)) & 15
 
 
@@ -180,12 +181,12 @@ def has_castagnoli(layout: int) -> bool:
 
 
 def crc_at(layout: int) -> int:
-    """Where the checksum stands, from the entry's first byte."""
+    """Position of the checksum, in bytes from the entry's first."""
     return (_CRC_AT >> (5 * layout)) & 31
 
 
 def crc_from(layout: int) -> int:
-    """The first byte under the checksum."""
+    """Position of the first byte that the checksum covers, in bytes from the entry's first."""
     return (_CRC_FROM >> (5 * layout)) & 31
 
 
@@ -195,7 +196,7 @@ def holds_records(layout: int) -> bool:
 
 
 def holds_messages(layout: int) -> bool:
-    """Whether the entry is a message, or with a codec a wrapper around messages, as in formats 0 and 1."""
+    """Whether the entry is a message or, with a codec, a wrapper around messages, as in formats 0 and 1."""
     return (_FAMILY >> (2 * layout)) & 3 == _MESSAGES
 
 
@@ -225,47 +226,47 @@ def lowest_inner_magic(layout: int) -> int:
 
 
 def highest_inner_magic(format: int, layout: int) -> int:
-    """Highest magic of the messages in a wrapper: of those that the format gives the same layout."""
+    """Highest magic of the messages in a wrapper: the highest one with the same layout in the format."""
     if layout_of(format, 2) == layout:
         return 2
     return 1 if layout_of(format, 1) == layout else 0
 
 
 def control_bit(layout: int) -> int:
-    """Attribute that makes a message a control message. Like the next three, one that no message has where the layout has none."""
+    """Mask of the attribute bit of control messages. Here and in the next three, a bit that no message has if the layout has none."""
     return 1 << ((_CONTROL_BIT >> (4 * layout)) & 15)
 
 
 def flagged_bit(layout: int) -> int:
-    """Attribute that says that `tombstone_bit` decides what is a tombstone."""
+    """Mask of the attribute bit that is set if `tombstone_bit` decides whether a message is a tombstone."""
     return 1 << ((_FLAGGED_BIT >> (4 * layout)) & 15)
 
 
 def tombstone_bit(layout: int) -> int:
-    """Attribute of tombstones."""
+    """Mask of the attribute bit of tombstones."""
     return 1 << ((_TOMBSTONE_BIT >> (4 * layout)) & 15)
 
 
 def tagged_bit(layout: int) -> int:
-    """Attribute that says that the timestamp is the broker's."""
+    """Mask of the attribute bit that is set if the timestamp is the broker's."""
     return 1 << ((_TAGGED_BIT >> (4 * layout)) & 15)
 
 
 def has_typed_control(layout: int) -> bool:
-    """Whether attributes say of which type a control message is, not its key."""
+    """Whether the type of a control message is in its attributes, not in its key."""
     return (_TYPED >> layout) & 1 != 0
 
 
 def same_layout(a: int, b: int) -> bool:
-    """Whether two layouts differ in nothing but the attributes of their records."""
+    """Whether two layouts are the same except for the attributes of their records."""
     return a == b or LAYOUTS[a].name == LAYOUTS[b].name
 
 
 def among(layouts: Int64s, numbers: tuple[int, ...]) -> Any:
-    """Flags of those of an int64 array of layouts that are among some, such as `BATCHES`."""
+    """Flags of the layouts in an int64 array that are among ``numbers``, for example `BATCHES`."""
     return np.isin(layouts, numbers)
 
 
 def format_of(name: str) -> Format:
-    """The format of a name."""
+    """The format with this name."""
     return FORMATS[FORMAT_NAMES.index(name)]

@@ -9,13 +9,13 @@
 
     attributes  bits 0-2 codec (0 none, 1 gzip, 2 snappy, 3 lz4) · 3 LogAppendTime (v1) · the rest ignored
 
-With a codec the message is a *wrapper*: its value inflates to inner messages of the same layout, its own offset is that
-of the last one. In a format 0 wrapper the inner offsets are absolute; in a format 1 wrapper they are relative:
+With a codec the message is a *wrapper*: its value decompresses to inner messages of the same layout, and its own offset is
+that of the last one. In a format 0 wrapper the inner offsets are absolute; in a format 1 wrapper they are relative:
 
-    base = wrapper offset - last inner offset        (0 where the wrapper offset is 0, as old librdkafka wrote it)
+    base = wrapper offset - last inner offset        (0 if the wrapper offset is 0, which old versions of librdkafka wrote)
 
-and compaction leaves holes in them, so only the last inner message tells the base. Bytes between the value and the end
-of a message are ignored, as in Java. A negative key or value length is null (aiokafka takes -1 alone for null).
+Compaction leaves holes in the inner offsets, so the base is known only from the last inner message. Bytes between the value and
+the end of a message are ignored, as in Java. A negative key or value length is null (in aiokafka only -1 is null).
 """
 
 from kolumn.arrays import Bytes, Row
@@ -50,7 +50,7 @@ _LEADER_EPOCH, _CRC_FROM, _ATTRIBUTES = table.LEADER_EPOCH, table.CRC_FROM, tabl
 
 
 def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
-    """Fill one row of the batch table from the outermost message at ``pos``; reads 34 bytes at most; returns a code."""
+    """Fill one row of the batch table from the outermost message at ``pos``, of which 26 bytes are read at most; returns a code."""
     magic = load8(buf, pos + 16)
     attributes = load8(buf, pos + 17)
     row[_LAST_OFFSET] = i64_at(buf, pos)
@@ -83,7 +83,7 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
 def inner(buf: Buffer, at: int, end: int) -> tuple[int, int]:
     """Hop over an inner message: (OK, next), (TRUNCATED, at) at the end, or (INNER_LENGTH, at).
 
-    Like Java, left-over bytes that hold no whole message end the set without an error.
+    As in Java, left-over bytes that are not a whole message end the payload without an error.
     """
     if end - at < OVERHEAD:
         return _TRUNCATED, at
@@ -96,9 +96,9 @@ def inner(buf: Buffer, at: int, end: int) -> tuple[int, int]:
 
 
 def message(buf: Buffer, at: int, end: int, wrapped: int = 0, attributes: int = 0, base: int = 0, number: int = 0) -> Message:
-    """As `kolumn.formats.layout.Layout.message`; the magic must be 0, 1, or 2 of `kip87`.
+    """See `kolumn.formats.layout.Layout.message`. The magic must be 0, 1, or 2 of `kip87`.
 
-    The append time of a wrapper replaces the timestamps of the messages that have one.
+    An append time of the wrapper replaces the timestamps of messages with magic 1 or 2; those of magic 0 have no timestamp.
     """
     key_at = at + 18
     timestamp, dated = _NO_TIMESTAMP, 0
@@ -127,7 +127,7 @@ def message_size(magic: int, key_length: int, value_length: int) -> int:
 
 
 def put_message(buf: Buffer, pos: int, size: int, magic: int, offset: int, attributes: int, timestamp: int) -> int:
-    """Write the beginning of an entry of ``size`` bytes, without its CRC; returns where its key's length goes."""
+    """Write the beginning of an entry of ``size`` bytes, without its CRC; returns the position of its key's length."""
     put64(buf, pos, offset)
     put32(buf, pos + 8, size - OVERHEAD)
     store8(buf, pos + 16, magic)
@@ -139,37 +139,37 @@ def put_message(buf: Buffer, pos: int, size: int, magic: int, offset: int, attri
 
 
 def plausible(buf: Buffer, pos: int, size: int) -> bool:
-    """Whether bits that no writer sets are clear in a message whose length field says ``size``."""
+    """Whether bits that no writer sets are clear in a message whose length field is ``size``."""
     attributes = load8(buf, pos + 17)
     return attributes < 16 and attributes & 7 <= _LARGEST_CODEC and (load8(buf, pos + 16) == 0 or size >= SMALLEST_V1)
 
 
 def believable(head: Bytes, row: Row) -> bool:
-    """Fill a row from a header whose length may be wrong; False where it is none that a writer writes."""
+    """Fill a row from a header whose length may be wrong; False if no writer writes such a header."""
     if head[17] >= 16:
         return False
     length = i32_at(head, HEADER + 8 * int(head[16]))
-    # Zeros are no header.
+    # The comparison at the end rejects zeros, which are not a header.
     return header(head, 0, SMALLEST_V1 + OVERHEAD, row) == _OK and length >= -1 and row[_CODEC] <= _LARGEST_CODEC and any(head[8:16])
 
 
 def codec_code(attributes: int, codec: int) -> int:
-    """Code of a codec."""
+    """OK if a message may have this codec, else the code of the error."""
     return codec_up_to(codec, _LARGEST_CODEC)
 
 
 def inner_codec(attributes: int) -> int:
-    """Codec of a message in a wrapper: it must have none."""
+    """Codec of a message in a wrapper, where only 0 is allowed."""
     return attributes & 7
 
 
 def following(buf: Buffer, at: int, end: int, wrapped: int) -> tuple[int, int]:
-    """Code, and where the message after the one at ``at`` begins: alone it has all bytes."""
+    """Code, and the end of the message at ``at``; a message that is not wrapped ends at ``end``."""
     return inner(buf, at, end) if wrapped else (_OK, end)
 
 
 def wrapped(buf: Buffer, at: int, stop: int) -> tuple[int, int, int]:
-    """Code, position and length of what the wrapper at ``at`` wraps."""
+    """Code, position and length of the compressed payload of the wrapper at ``at``."""
     found = message(buf, at, stop)
     return found.code, found.value, found.value_length
 

@@ -1,12 +1,10 @@
-"""How the scalar functions reach bytes: two primitives, and what is built on them.
+"""How the scalar functions read and write bytes: two primitives, and functions that are built on them.
 
-``buf`` is whatever the backend calls a buffer. In plain Python it is a NumPy uint8 array or a ``bytes`` object, or the
-integer address of the first byte, as under the compilers (``cpu_fallback/compile.py`` replaces `load8` by a load
-instruction, and `store8` by a store). Nothing here checks bounds: the caller compares every position with its end
-before it trusts a byte.
+In plain Python ``buf`` is a NumPy uint8 array, a ``bytes`` object, or the integer address of the first byte. In compiled code it is
+always the address: `kolumn.machine_code.scalar` replaces `load8` by a load instruction, and `store8` by a store. Bounds are not
+checked here: the caller compares every position with its end before it uses a byte.
 
-All arithmetic is int64 in a form that gives the same result with Python's unbounded integers and with wrapping
-machine words.
+All arithmetic is int64, written so that Python's unbounded integers and wrapping machine words return the same result.
 """
 
 from ctypes import c_uint8
@@ -16,12 +14,12 @@ Buffer = Any
 
 
 def load8(buf: Buffer, at: int) -> int:
-    """Byte at position ``at`` as 0..255; how the formats read."""
+    """Byte at position ``at`` as 0..255. The formats read bytes only by this function."""
     return c_uint8.from_address(buf + at).value if isinstance(buf, int) else int(buf[at])
 
 
 def store8(buf: Buffer, at: int, value: int) -> None:
-    """Set the byte at position ``at`` to the low eight bits of ``value``; how the formats write."""
+    """Set the byte at position ``at`` to the low eight bits of ``value``. The formats write bytes only by this function."""
     if isinstance(buf, int):
         c_uint8.from_address(buf + at).value = value & 0xFF
     else:
@@ -59,18 +57,18 @@ def u32_little_at(buf: Buffer, at: int) -> int:
 
 
 def put16(buf: Buffer, at: int, value: int) -> None:
-    """Big-endian 16-bit integer."""
+    """Write a big-endian 16-bit integer."""
     store8(buf, at, value >> 8)
     store8(buf, at + 1, value)
 
 
 def put32(buf: Buffer, at: int, value: int) -> None:
-    """Big-endian 32-bit integer."""
+    """Write a big-endian 32-bit integer."""
     put16(buf, at, value >> 16)
     put16(buf, at + 2, value)
 
 
 def put64(buf: Buffer, at: int, value: int) -> None:
-    """Big-endian 64-bit integer."""
+    """Write a big-endian 64-bit integer."""
     put32(buf, at, value >> 32)
     put32(buf, at + 4, value)

@@ -7,12 +7,12 @@ POSITION = 0  # of the entry, bytes from the start of the segment
 SIZE = 1  # of the whole entry, bytes: 12 + the length field
 BASE_OFFSET = 2
 LAST_OFFSET = 3  # UNKNOWN for enriched wrappers whose offsets may have holes
-COUNT = 4  # records; UNKNOWN for wrappers and sets that do not say it
+COUNT = 4  # records; UNKNOWN for wrappers and sets whose header does not contain it
 MAGIC = 5
 CODEC = 6
 CRC = 7  # unsigned
 TIMESTAMP_TYPE = 8  # one of the three below
-BASE_TIMESTAMP = 9  # ms, the field as it stands (with a delete horizon it holds that)
+BASE_TIMESTAMP = 9  # ms, the unchanged field (the delete horizon if DELETE_HORIZON is 1)
 MAX_TIMESTAMP = 10  # ms
 PRODUCER_ID = 11
 PRODUCER_EPOCH = 12
@@ -21,17 +21,17 @@ LEADER_EPOCH = 14
 TRANSACTIONAL = 15  # 0 or 1
 CONTROL = 16  # 0 or 1
 DELETE_HORIZON = 17  # 0 or 1: BASE_TIMESTAMP is a delete horizon
-LAYOUT = 18  # of formats/layouts.py
+LAYOUT = 18  # number of the layout in formats/layouts.py
 PAYLOAD = 19  # where the records begin, bytes from the entry's first; entries with a header only
-CRC_FROM = 20  # first byte that the checksum covers, likewise
-ATTRIBUTES = 21  # of the entry, as they stand
-CODE = 22  # errors.Code of the first thing that is wrong
+CRC_FROM = 20  # first byte that the checksum covers, bytes from the entry's first
+ATTRIBUTES = 21  # of the entry, unchanged
+CODE = 22  # errors.Code of the first error
 RECORD = 23  # index of the record to blame, or -1
-WHERE = 24  # position of the offence within the payload (its inflated form), or -1
+WHERE = 24  # position of the error within the decompressed payload, or -1
 WIDTH = 25
 
 NO_TIMESTAMP_TYPE, CREATE_TIME, LOG_APPEND_TIME = -1, 0, 1
 """Values of TIMESTAMP_TYPE."""
 
 UNKNOWN = -(2**62)
-"""Stands for what only inflating would tell: base offset and count of a wrapper."""
+"""A value that is known only after decompression, such as base offset and count of a wrapper."""

@@ -10,7 +10,7 @@
 
     attributes  bits 0-2 codec · 3 LogAppendTime · 4 transactional · 5 control · 6 base timestamp is the delete horizon
 
-A record, all lengths and deltas as zig-zag varints (32 bits but for the timestamp delta's 64):
+A record; all lengths and deltas are zig-zag varints of 32 bits, except for the timestamp delta, which has 64:
 
     length | attributes i8 | timestamp delta | offset delta | key length, key | value length, value | header count, headers
 
@@ -91,7 +91,7 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
 
 
 def record(buf: Buffer, at: int, end: int) -> tuple[int, int]:
-    """Hop over the record at ``at``: (code, position of the next one), or (code, position of the offence)."""
+    """Hop over the record at ``at``: (OK, position of the next one), or (code, position of the error)."""
     length, body = varint32(buf, at, end)
     if body < 0 or length < 0 or length > end - body:
         return _RECORD_LENGTH, at
@@ -99,7 +99,7 @@ def record(buf: Buffer, at: int, end: int) -> tuple[int, int]:
 
 
 def fields(buf: Buffer, at: int, end: int, skip: int = 1) -> Record:
-    """Fields of the record at ``at`` in a payload that ends at ``end``; ``skip`` bytes are its attributes, none in `v3_compact`."""
+    """Fields of the record at ``at`` in a payload that ends at ``end``. Its attributes have ``skip`` bytes: 1, or 0 in `v3_compact`."""
     length, body = varint32(buf, at, end)
     if body < 0 or length < skip or length > end - body:
         return bad_record(_RECORD_LENGTH, at)
@@ -125,10 +125,10 @@ def fields(buf: Buffer, at: int, end: int, skip: int = 1) -> Record:
 
 
 def plain_fields(buf: Buffer, at: int, end: int, skip: int = 1) -> PlainRecord:
-    """Fields of a record as nearly all are, in fewer instructions than `fields` takes.
+    """Fields of a plain record, in fewer instructions than `fields` needs. Nearly all records are plain.
 
-    A plain record has no headers, and no varint of more than two bytes. All others are left to `fields`, damaged ones among them.
-    Up to two bytes after ``end`` are read: so one comparison with the end replaces one for each byte.
+    A plain record has no headers, and no varint of more than two bytes. For all others, including damaged ones, the result is
+    `NOT_PLAIN`, and the caller uses `fields`. Up to two bytes after ``end`` are read, so that one comparison with the end is enough.
     """
     length, body, more = short_varint(buf, at)
     stop = body + (length >> 1)
@@ -145,7 +145,7 @@ def plain_fields(buf: Buffer, at: int, end: int, skip: int = 1) -> PlainRecord:
         return NOT_PLAIN
     value_length, value, last = short_varint(buf, value_at)
     more |= last
-    # Negative numbers are odd: only lengths of null, 1, are plain.
+    # Raw zig-zag numbers are odd if they are negative. The only odd ones in a plain record are the timestamp delta and lengths of null, 1.
     odd = ((length | offset) & 1) | (key_length & 1 & (key_length >> 1 > 0)) | (value_length & 1 & (value_length >> 1 > 0))
     if more >= 0x80 or odd or value + (value_length >> 1) + 1 != stop or load8(buf, stop - 1) != 0:
         return NOT_PLAIN
@@ -157,7 +157,7 @@ def plain_fields(buf: Buffer, at: int, end: int, skip: int = 1) -> PlainRecord:
 
 
 def record_header(buf: Buffer, at: int, stop: int) -> Header:
-    """The header of a record at ``at``."""
+    """The record header at ``at`` of a record that ends at ``stop``."""
     key_length, key = varint32(buf, at, stop)
     if key < 0 or key_length < 0 or key_length > stop - key:
         return bad_header(_HEADER_KEY, at)
@@ -169,19 +169,19 @@ def record_header(buf: Buffer, at: int, stop: int) -> Header:
 
 
 def control_type(key: bytes) -> int | None:
-    """Type in a control record's key (i16 version, i16 type), or None where the key is too short or its version negative."""
+    """Type in a control record's key (i16 version, i16 type), or None if the key is too short or its version is negative."""
     if len(key) < 4 or i8_at(key, 0) < 0:
         return None
     return i16_at(key, 2)
 
 
 def payload_size(length: int) -> int:
-    """Bytes of a key, a value or a header's part with its length in front; a negative length is null."""
+    """Bytes of a key, a value, or a header's key or value, including the length before it; a negative length is null."""
     return varint_size(length) + max(length, 0)
 
 
 def put_record(buf: Buffer, at: int, body: int, timestamp_delta: int, offset_delta: int, skip: int = 1) -> int:
-    """Write the beginning of a record whose body, what follows its length, has ``body`` bytes; returns where its key's length goes."""
+    """Write the beginning of a record that has ``body`` bytes after its length; returns the position of its key's length."""
     at = put_varint(buf, at, body)
     store8(buf, at, 0)
     at = put_varint(buf, at + skip, timestamp_delta)
@@ -189,7 +189,7 @@ def put_record(buf: Buffer, at: int, body: int, timestamp_delta: int, offset_del
 
 
 def put_header(buf: Buffer, pos: int, size: int, row) -> None:  # type: ignore[no-untyped-def]
-    """Write the 61 bytes at ``pos`` of an entry of ``size`` bytes from a row of the batch table. The CRC is left out."""
+    """Write the 61 header bytes of an entry of ``size`` bytes at ``pos`` from a row of the batch table, without the CRC."""
     put64(buf, pos, row[_BASE_OFFSET])
     put32(buf, pos + 8, size - 12)
     put32(buf, pos + 12, row[_LEADER_EPOCH])
@@ -206,23 +206,23 @@ def put_header(buf: Buffer, pos: int, size: int, row) -> None:  # type: ignore[n
 
 
 def plausible(buf: Buffer, pos: int, size: int) -> bool:
-    """Whether bits that no writer sets are clear in a batch whose length field says ``size``, and its count fits its offsets."""
+    """Whether bits that no writer sets are clear in a batch whose length field is ``size``, and its count fits its offsets."""
     attributes, count, last = i16_at(buf, pos + 21), i32_at(buf, pos + 57), i32_at(buf, pos + 23)
     return size >= SMALLEST and 0 <= count <= last + 1 and 0 <= attributes < 128 and attributes & 7 <= _LARGEST_CODEC
 
 
 def following(buf: Buffer, at: int, end: int, wrapped: int) -> tuple[int, int]:
-    """Code, and where the record after the one at ``at`` begins."""
+    """Code, and the end of the record at ``at``."""
     return record(buf, at, end)
 
 
 def believable(head: Bytes, row: Row) -> bool:
-    """Fill a row from a header whose length may be wrong; False where it is none that a writer writes."""
+    """Fill a row from a header whose length may be wrong; False if no writer writes such a header."""
     return header(head, 0, HEADER, row) == _OK and 0 <= int(row[_ATTRIBUTES]) < 128
 
 
 def codec_code(attributes: int, codec: int) -> int:
-    """Code of a codec."""
+    """OK if a batch may have this codec, else the code of the error."""
     return codec_up_to(codec, _LARGEST_CODEC)
 
 

@@ -6,12 +6,12 @@
 
     attributes  bits 0-6 as in format 2 · 7 records have no attributes byte
 
-CRC-32C from the attributes to the end. The batch length counts the bytes behind itself. The document quotes the largest
-values of *unsigned* varints for its lengths, so those are unsigned; timestamps may be -1, so they are zig-zag. The largest
-timestamp is base + delta. Writers set bit 7 unless a record has attributes. Records are `v2`'s, but for that byte.
+The CRC-32C covers the bytes from the attributes to the end. The batch length counts the bytes after itself. The document quotes the
+largest values of *unsigned* varints for its lengths, so those are unsigned; timestamps may be -1, so they are zig-zag. The largest
+timestamp is base + delta. Writers set bit 7 unless a record has attributes. Records are those of `v2`, except for that byte.
 
-The magic's place depends on the width of the batch length, so in a mixed file an entry is tried as format 3 first, then as a
-shipped one, and the checksum decides; without checksums the structure does, and format 3 wins a tie.
+The position of the magic depends on the width of the batch length. In a mixed file an entry is tried as format 3 first, then as a
+shipped one, and the checksum decides. Without checksums the structure decides; if both fit, the entry is format 3.
 """
 
 from collections.abc import Iterator
@@ -59,13 +59,13 @@ def entry(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
 
 
 def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
-    """Fill one row of the batch table from the header at ``pos``, which `entry` has framed; reads `LARGEST_HEADER` bytes at most."""
+    """Fill one row of the batch table from the header at ``pos``, after `entry` has framed it. Reads at most `LARGEST_HEADER` bytes."""
     _, at = uvarint32(buf, pos + 8, pos + 13)
     return fill(buf, pos, at, pos + size, row)
 
 
 def fill(buf: Buffer, pos: int, at: int, end: int, row) -> int:  # type: ignore[no-untyped-def]
-    """The same of an entry that ends at ``end``, where ``at`` is the position behind its batch length."""
+    """Fill one row as `header` does, for an entry that ends at ``end``; ``at`` is the position after its batch length."""
     attributes = i16_at(buf, at + 9)
     row[_LAYOUT] = _V3_BARE if attributes & BARE else _V3
     row[_MAGIC] = MAGIC
@@ -113,7 +113,7 @@ def header_size(row, payload: int) -> int:  # type: ignore[no-untyped-def]
 def put_header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
     """Write the header at ``pos`` of an entry of ``size`` bytes from a row of the batch table, without its CRC.
 
-    Returns where the CRC goes; the bytes that it covers begin four further on.
+    Returns the position of the CRC; the bytes that it covers begin 4 bytes after that.
     """
     put64(buf, pos, row[_BASE_OFFSET])
     length = size - 9
@@ -136,26 +136,26 @@ def put_header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no
 
 
 def crc_at(buf: Buffer, pos: int) -> int:
-    """Where the checksum of the entry at ``pos`` stands."""
+    """Position of the checksum of the entry at ``pos``."""
     _, at = uvarint32(buf, pos + 8, pos + 13)
     return at + 5
 
 
 def plausible(buf: Buffer, pos: int, size: int) -> bool:
-    """Whether the attributes of what `entry` has framed could be a batch's."""
+    """Whether no attribute bits are set that no writer sets, in an entry that `entry` has framed."""
     attributes = i16_at(buf, crc_at(buf, pos) + 4)
     return 0 <= attributes < 256 and attributes & 7 <= _LARGEST_CODEC
 
 
 def shapes(head: Bytes, size: int) -> Iterator[tuple[int, int, int, bool]]:
-    """What may begin at ``head``, whatever the width of its batch length: see `kolumn.formats.layout.Format.own_shapes`."""
+    """Possible layouts of an entry at ``head``, for each width of the batch length: see `kolumn.formats.layout.Format.own_shapes`."""
     for at in range(9, 14):
         if size >= v2.HEADER and head[at + 4] == MAGIC:
             yield at + SMALLEST_LENGTH, at + 9, at + 5, True
 
 
 def believable(head: Bytes, row: Row) -> bool | None:
-    """Fill a row from a header whose length may be wrong; None where the magic stands in none of its places."""
+    """Fill a row from a header whose length may be wrong; None if the magic is in none of its possible positions."""
     for at in range(9, 14):
         if head[at + 4] == MAGIC:
             return fill(head, 0, at, LARGEST_HEADER, row) == _OK

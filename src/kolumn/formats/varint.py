@@ -6,13 +6,13 @@
 A 32-bit varint has at most five bytes and a 64-bit one at most ten; a set bit 7 in the last of those is an error.
 Bits of the last byte that do not fit are dropped, and overlong encodings are accepted. (aiokafka reads every field
 as 64 bits and so accepts longer ones for 32-bit fields; Java's rule is followed here.)
-The drafts have unsigned ones too: `uvarint32`, the same bytes without the zig-zag.
+The drafts have unsigned varints too: `uvarint32` reads the same bytes without the zig-zag.
 """
 
 from kolumn.formats.memory import Buffer, load8, store8
 
 MALFORMED = -1
-"""Returned in place of the next position: the varint is too long or runs past its end."""
+"""Returned instead of the next position if the varint is too long or runs past its end."""
 
 
 def varint32(buf: Buffer, at: int, end: int) -> tuple[int, int]:
@@ -23,7 +23,7 @@ def varint32(buf: Buffer, at: int, end: int) -> tuple[int, int]:
     value : int
         -2**31 .. 2**31 - 1.
     next : int
-        Position behind the varint, or `MALFORMED` (then ``value`` is 0).
+        Position after the varint, or `MALFORMED` (then ``value`` is 0).
     """
     raw = 0
     shift = 0
@@ -39,16 +39,16 @@ def varint32(buf: Buffer, at: int, end: int) -> tuple[int, int]:
 
 
 def short_varint(buf: Buffer, at: int) -> tuple[int, int, int]:
-    """A varint of one or two bytes at ``at``, raw; there is no bound, so two bytes must be readable.
+    """A raw varint of one or two bytes at ``at``. There is no check of an end, so two bytes must be readable.
 
     Returns
     -------
     raw : int
-        Zig-zag still: 0 .. 2**14 - 1.
+        Not decoded from zig-zag. 0 .. 2**14 - 1, if there is no third byte.
     next : int
-        Position behind it.
+        Position after the bytes that were read.
     last : int
-        The second byte, 0 where the first is the last. From 0x80 on there is a third one, and ``raw`` is not the varint's.
+        The second byte, or 0 if there is only one. If it is 0x80 or more, the varint has a third byte, and ``raw`` is not its value.
     """
     raw = load8(buf, at)
     if raw < 0x80:
@@ -61,7 +61,7 @@ def varint64(buf: Buffer, at: int, end: int) -> tuple[int, int]:
     """Zig-zag varint of up to ten bytes at ``at``; results as `varint32`, but 64 bits wide."""
     raw = 0
     shift = 0
-    # Two loops, because compilers unroll those of five steps, and few deltas have more bytes.
+    # There are two loops because compilers unroll loops of five steps, and few deltas have more bytes.
     while at < end and shift < 35:
         byte = load8(buf, at)
         at += 1
@@ -72,7 +72,7 @@ def varint64(buf: Buffer, at: int, end: int) -> tuple[int, int]:
     while at < end and shift < 70:
         byte = load8(buf, at)
         at += 1
-        # The tenth byte gives bit 63 alone.
+        # Of the tenth byte only the lowest bit is used, as bit 63.
         raw |= (byte & (0x7F if shift < 63 else 0x01)) << shift
         if byte < 0x80:
             return ((raw >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(raw & 1), at
@@ -81,12 +81,12 @@ def varint64(buf: Buffer, at: int, end: int) -> tuple[int, int]:
 
 
 def zigzag(value: int) -> int:
-    """The 64 bits of a zig-zag varint: small for values near 0. With Python's integers unsigned, in machine words the same bits."""
+    """Zig-zag form of an int64, which is small for values near 0. Never negative in Python; machine words have the same 64 bits."""
     return (value << 1) ^ (value >> 63)
 
 
 def varint_size(value: int) -> int:
-    """Bytes of the shortest varint of an int64; of one that fits 32 bits the same as Java's 32-bit varint."""
+    """Bytes of the shortest varint of an int64. A value that fits 32 bits has the size of Java's 32-bit varint."""
     raw = zigzag(value)
     size = 1
     while raw & ~0x7F:
@@ -96,7 +96,7 @@ def varint_size(value: int) -> int:
 
 
 def put_varint(buf: Buffer, at: int, value: int) -> int:
-    """Write the shortest varint of an int64 at ``at``; returns the position behind it."""
+    """Write the shortest varint of an int64 at ``at``; returns the position after it."""
     raw = zigzag(value)
     while raw & ~0x7F:
         store8(buf, at, (raw & 0x7F) | 0x80)
@@ -107,7 +107,7 @@ def put_varint(buf: Buffer, at: int, value: int) -> int:
 
 
 def uvarint32(buf: Buffer, at: int, end: int) -> tuple[int, int]:
-    """Unsigned varint of up to five bytes at ``at``; results as `varint32`, the value from 0 to 2**31 - 1: more is malformed."""
+    """Unsigned varint of up to five bytes at ``at``; results as `varint32`, with values from 0 to 2**31 - 1. Larger ones are malformed."""
     raw = 0
     shift = 0
     while at < end and shift < 35:
@@ -130,7 +130,7 @@ def uvarint_size(value: int) -> int:
 
 
 def put_uvarint(buf: Buffer, at: int, value: int) -> int:
-    """Write the shortest unsigned varint of a value from 0 to 2**31 - 1; returns the position behind it."""
+    """Write the shortest unsigned varint of a value from 0 to 2**31 - 1; returns the position after it."""
     while value > 0x7F:
         store8(buf, at, (value & 0x7F) | 0x80)
         value >>= 7

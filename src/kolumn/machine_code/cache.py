@@ -15,11 +15,11 @@ from kolumn.formats.layouts import EXTRA
 from kolumn.machine_code.ownership import file_objection, objection
 
 READY = "reading.ready"
-"""File in a folder of machine code: all code that reading needs is there."""
+"""File that marks a folder of machine code as complete for reading."""
 
 
 def places() -> list[Path]:
-    """Folders for machine code, best first: KOLUMN_CACHE_DIR, the user's cache folder, one among the temporary files."""
+    """Folders for machine code, best first: KOLUMN_CACHE_DIR, the user's cache folder, a folder in the system's temporary folder."""
     named = os.environ.get("KOLUMN_CACHE_DIR")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     own = [Path(home) / "kolumn", Path(tempfile.gettempdir()) / f"kolumn-{os.getuid()}"]
@@ -28,7 +28,7 @@ def places() -> list[Path]:
 
 @cache
 def cache_folder() -> Path | None:
-    """Folder for machine code that this process may write to, and nobody else; created if missing. None if there is no such folder."""
+    """Folder for machine code that only this user can write to; created if missing. None if there is no such folder."""
     found, refused = _first_usable(None)
     _tell(found, refused)
     return found
@@ -36,7 +36,7 @@ def cache_folder() -> Path | None:
 
 @cache
 def code_folder(name: str) -> Path | None:
-    """Folder ``name`` of machine code. It may be in a place that can't be written to, if it is `READY` there."""
+    """Folder ``name`` of machine code; None if no place is usable. If the folder is `READY`, its place need not be writable."""
     found, refused = _first_usable(name)
     _tell(found, refused)
     return None if found is None else found / name
@@ -60,7 +60,7 @@ def _first_usable(name: str | None) -> tuple[Path | None, list[str]]:
 
 
 def _unwritable(place: Path) -> str | None:
-    # What a user names may be shipped to others, who have to read it.
+    # A folder that the user names may be shipped to others, who have to read it.
     mode = 0o755 if os.environ.get("KOLUMN_CACHE_DIR") == str(place) else 0o700
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def _unwritable(place: Path) -> str | None:
             pass
     except OSError as error:
         return f"{place}: {error.strerror}"
-    # What was just made lies in folders that were made by others' rules.
+    # The folders above the new one may be writable by others.
     return objection(place)
 
 
@@ -77,22 +77,22 @@ _told: set[str] = set()
 
 
 def _tell(found: Path | None, refused: list[str]) -> None:
-    """Warn where there is no folder, or not the one that was named; once."""
+    """Warn once if there is no folder, or if the named one is not used."""
     reasons = "; ".join(refused)
     if not refused or reasons in _told or (found is not None and not os.environ.get("KOLUMN_CACHE_DIR")):
         return
     _told.add(reasons)
     if found is None:
         advice = "set KOLUMN_CACHE_DIR to a folder that only you can write to"
-        text = f"no folder for machine code ({reasons}): every process has to compile, which takes long; {advice}"
+        text = f"no folder for machine code ({reasons}), so every process has to compile, which is slow; {advice}"
     else:
-        text = f"KOLUMN_CACHE_DIR is not used ({reasons}): machine code is kept in {found}"
+        text = f"KOLUMN_CACHE_DIR is not used ({reasons}); machine code is stored in {found}"
     warnings.warn(text, stacklevel=4)
 
 
 @cache
 def fingerprint(*names: str) -> str:
-    """Digest of source files: modules of Kolumn, all that is in its packages and the packages inside of them, and drafts that are tried."""
+    """Digest of source files: modules and packages of Kolumn by name, including nested packages, and the drafts of KOLUMN_FORMATS."""
     own = digest(files("kolumn"), *names)
     if not EXTRA:
         return own
@@ -100,7 +100,7 @@ def fingerprint(*names: str) -> str:
 
 
 def digest(package: Traversable, *names: str) -> str:
-    """`fingerprint` of a copy of the package."""
+    """Digest as in `fingerprint`, without the drafts, of any copy of the package."""
     total = hashlib.sha256()
     for name in names:
         for path, source in _sources(package.joinpath(name), name):
@@ -109,7 +109,7 @@ def digest(package: Traversable, *names: str) -> str:
 
 
 def _sources(place: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
-    # Not by path: the package may be in a zip, as Spark ships it.
+    # Traversables are used instead of paths because Spark ships the package in a zip.
     if place.is_dir():
         for inner in sorted(place.iterdir(), key=lambda entry: entry.name):
             yield from _sources(inner, f"{path}/{inner.name}")

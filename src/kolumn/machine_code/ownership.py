@@ -1,4 +1,4 @@
-"""Whether a folder is safe from other users: what lies in the cache is run as code."""
+"""Whether other users can write to a folder. This matters because the contents of the cache are run as code."""
 
 import grp
 import os
@@ -11,19 +11,19 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def objection(path: Path) -> str | None:
-    """Why another user could put files into a folder, or exchange it; None if only this user and root could.
+    """Why another user could put files into a folder, or replace it; None if only this user and root could.
 
     This examines the folder, every folder above it, and the links on the way. The folder itself need not exist.
 
     Parameters
     ----------
     path : Path
-        Relative ones count from the working folder.
+        A relative path is relative to the working folder.
 
     Returns
     -------
     str or None
-        The place at fault, and what is wrong with it.
+        The path that is unsafe, and the reason.
     """
     try:
         return _walk(Path(os.path.abspath(path)), _LINKS)
@@ -32,7 +32,7 @@ def objection(path: Path) -> str | None:
 
 
 def file_objection(folder: Path) -> str | None:
-    """Why another user could have written one of the files of a folder that passed `objection`; None if nobody could."""
+    """Why another user could have written one of the files of a folder that passed `objection`; None if no other user could."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -62,7 +62,7 @@ def _walk(path: Path, links: int) -> str | None:
             if links == 0:
                 return f"{place}: too many links"
             rest = path.relative_to(place)
-            # Not `normpath`: ".." after a link leads to where the link leads.
+            # `normpath` would be wrong: ".." after a link is the parent of the link's target.
             target = Path(os.path.realpath(place.parent), os.readlink(place))
             return _walk(_without_dots(target) / rest, links - 1)
         if not stat.S_ISDIR(info.st_mode):
@@ -74,7 +74,7 @@ def _walk(path: Path, links: int) -> str | None:
 
 
 def _without_dots(target: Path) -> Path:
-    """The path without ``..``, each resolved at its place."""
+    """The path without ``..``; each is replaced by the parent of the real path before it."""
     whole = Path(target.anchor)
     for name in target.parts[1:]:
         whole = Path(os.path.realpath(whole)).parent if name == ".." else whole / name
@@ -97,7 +97,7 @@ def _name(uid: int) -> str:
 
 
 def _is_private(gid: int) -> bool:
-    """Whether a group is this user's alone, as Linux distributions make one for each user: their files are writable by it."""
+    """Whether this user is the only member of a group. Linux distributions make such a group for each user and let it write their files."""
     try:
         user, group = pwd.getpwuid(os.getuid()), grp.getgrgid(gid)
     except KeyError:

@@ -1,7 +1,7 @@
-"""Makes the scalar functions of `kolumn.formats` known to Numba's compilers, the one for the CPU and the one for CUDA.
+"""Makes the scalar functions of `kolumn.formats` callable from code compiled by Numba, for the CPU and for CUDA.
 
-`scalar` makes a plain function callable from compiled code and leaves the function itself as it is, so that the undecorated
-one stays the reference. Bytes are reached by two primitives, which become one instruction each.
+`scalar` does not change the functions themselves, so the undecorated ones stay the reference. They read and write bytes by two
+primitives, which are compiled to one instruction each.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,7 +35,7 @@ def _load8(buf, at):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def _store_byte(typing, buf, at, value):  # type: ignore[no-untyped-def]
-    """The low byte of ``value`` to address ``buf + at``."""
+    """Store the low byte of ``value`` at address ``buf + at``."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         pointer = builder.inttoptr(builder.add(args[0], args[1]), ir.IntType(8).as_pointer())
@@ -67,7 +67,7 @@ def known(functions: Iterable[Callable[..., Any]]) -> None:
 
 scalar(memory, varint, entry, fields, layout, layouts, inner, *layouts.FILES)
 known(layouts.CHOSEN)
-# `crc.crc32c` is left to the backends: a CPU has an instruction for it.
+# The backends provide `crc.crc32c`: a CPU has an instruction for it.
 register_jitable(crc.crc32)
 register_jitable(crc.eight_bytes)
 register_jitable(crc.crc_bytes)
