@@ -3,7 +3,7 @@
 import gzip
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -137,6 +137,21 @@ def test_what_the_cpu_inflates_is_counted(device: Emulated, tmp_path: Path) -> N
     assert kolumn.verify(path, backend="gpu").inflated_by_cpu == 1
     assert kolumn.verify(path, backend="gpu", trusted=False).inflated_by_cpu == 3
     assert kolumn.verify(path, backend="cpu").inflated_by_cpu == 0
+
+
+@ON_BOTH
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("value_bytes", [10, 2500])
+def test_the_device_decompresses_every_codec(
+    where: str, codec: Literal["none", "gzip", "snappy", "lz4", "zstd"], value_bytes: int, tmp_path: Path, device: Emulated | None
+) -> None:
+    """Payloads of one block and of several, of which the last is not full: none of them goes to the CPU."""
+    values = [(b"%06d " % i * 400)[:value_bytes] for i in range(200)]
+    kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), tmp_path / "t-0", codec=codec, batch_bytes=150_000)
+    assert kolumn.verify(tmp_path / "t-0", backend="gpu").inflated_by_cpu == 0
+    assert len(same(tmp_path / "t-0", columns=["offset", "value"])) == 200
+    if device is not None and codec != "none":
+        assert device.launched["inflate"] > 0
 
 
 def test_kernels_do_the_work(device: Emulated) -> None:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 import cramjam
+import lz4.block
 import numpy as np
 import zstandard
 from isal import isal_zlib
@@ -122,7 +123,7 @@ class Emulated:
             data = ctypes.string_at(int(sources[i]), int(sizes[i]))
             try:
                 piece = _INFLATE[kind](data, int(room[i]))
-            except (cramjam.DecompressionError, zstandard.ZstdError, isal_zlib.error):
+            except (cramjam.DecompressionError, lz4.block.LZ4BlockError, zstandard.ZstdError, isal_zlib.error):
                 continue
             if len(piece) <= room[i]:
                 ctypes.memmove(int(targets[i]), piece, len(piece))
@@ -131,7 +132,7 @@ class Emulated:
 
 
 _INFLATE: dict[int, Callable[[bytes, int], bytes]] = {
-    LZ4_BLOCK: lambda data, room: bytes(cramjam.lz4.decompress_block(data, output_len=room)),
+    LZ4_BLOCK: lambda data, room: lz4.block.decompress(data, uncompressed_size=room),
     SNAPPY_BLOCK: lambda data, room: bytes(cramjam.snappy.decompress_raw(data)),
     ZSTD_FRAME: lambda data, room: zstandard.ZstdDecompressor().decompressobj().decompress(data),
     DEFLATE: lambda data, room: isal_zlib.decompressobj(-15).decompress(data[gzip.header(data, 0, len(data), 2)[1] :]),
