@@ -1,16 +1,20 @@
 """A CUDA device by CuPy: memory from the pool that all libraries share, kernels by plain pointers, running sums by CUB."""
 
-from functools import cache
+import os
+from functools import cache, partial
 from typing import Any
 
 import cupy
 import numpy as np
+import rmm.mr
+from rmm.pylibrmm.stream import LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, Stream
 
 from kolumn.arrays import AnyArray, Int64s
 from kolumn.errors import KolumnError
 from kolumn.kernels.machine import direct
 from kolumn.kernels.machine.image import image
 from kolumn.kernels.machine.kernel import Kernel
+from kolumn.kernels.machine.lifetime import Block, Streams
 from kolumn.kernels.machine.nvcomp import Decompressor
 from kolumn.kernels.machine.runtime import PAD
 
@@ -32,20 +36,55 @@ def use(device: int) -> None:
 
 
 class DeviceMemory:
-    """Memory of the device; goes back to the pool with the object, in the order of its stream."""
+    """Memory of the device: some bytes of a block, which goes back to the pool with the last object that has bytes of it."""
 
-    def __init__(self, pointer: Any, size: int) -> None:
-        self.pointer, self.size = pointer, size
-
-    @property
-    def address(self) -> int:
-        """Of the first byte."""
-        return int(self.pointer.ptr)
+    def __init__(self, block: Block[Stream], size: int, start: int = 0) -> None:
+        self.block, self.size, self.address = block, size, block.address + start
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """For pylibcudf, Numba and others."""
-        return {"shape": (self.size,), "strides": None, "typestr": "|u1", "data": (self.address, False), "version": 3}
+        """For libraries that work on the stream that cuDF works on, as pylibcudf does: they come after what was asked for here."""
+        self.block.share()
+        return _interface(self)
+
+
+class _AtRest:
+    """The same memory for a library that is called when nothing is under way, and returns when it is done: kvikio."""
+
+    def __init__(self, memory: DeviceMemory) -> None:
+        self.memory, self.size = memory, memory.size
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return _interface(self.memory)
+
+
+def _interface(memory: DeviceMemory) -> dict[str, Any]:
+    return {"shape": (memory.size,), "strides": None, "typestr": "|u1", "data": (memory.address, False), "version": 3}
+
+
+def _others() -> Stream:
+    """The stream on which cuDF works: as pylibcudf chooses it (``pylibcudf/utils.pyx``, CUDF_DEFAULT_STREAM)."""
+    return PER_THREAD_DEFAULT_STREAM if os.getenv("CUDF_PER_THREAD_STREAM", "0") == "1" else LEGACY_DEFAULT_STREAM
+
+
+@cache
+def _freeing(device: int) -> Stream:
+    """A stream of each device for freeing."""
+    return Stream(cupy.cuda.Stream(non_blocking=True))
+
+
+def _order(device: int, before: Stream, after: Stream) -> None:
+    """As `lifetime.Streams` says, by an event. A thread that frees may have another current device."""
+    runtime = cupy.cuda.runtime
+    with cupy.cuda.Device(device):
+        event = runtime.eventCreateWithFlags(runtime.eventDisableTiming)
+        try:
+            runtime.eventRecord(event, before.__cuda_stream__()[1])
+            runtime.streamWaitEvent(after.__cuda_stream__()[1], event)
+        finally:
+            # The driver keeps it until the stream got there.
+            runtime.eventDestroy(event)
 
 
 @cache
@@ -63,6 +102,7 @@ class CudaRuntime:
     def __init__(self) -> None:
         self.stream = cupy.cuda.Stream(non_blocking=True)
         device = cupy.cuda.Device()
+        self._streams = Streams(Stream(self.stream), _others(), _freeing(device.id), partial(_order, device.id))
         self.arch = int(device.compute_capability)
         self._most_blocks = _CONCURRENT * device.attributes["MultiProcessorCount"]
         self.kept: dict[str, Any] = {}
@@ -72,16 +112,17 @@ class CudaRuntime:
 
     def empty(self, size: int) -> DeviceMemory:
         """Memory, not initialised."""
-        with self.stream:
-            try:
-                return DeviceMemory(cupy.cuda.alloc(size + PAD), size)
-            except _OUT_OF_MEMORY as error:
-                raise KolumnError(f"no room for {size} bytes on the GPU: {error}; try a smaller chunk_bytes, or backend='cpu'") from error
+        pool, own = rmm.mr.get_current_device_resource(), self._streams.own
+        try:
+            address = pool.allocate(size + PAD, own)
+        except _OUT_OF_MEMORY as error:
+            raise KolumnError(f"no room for {size} bytes on the GPU: {error}; try a smaller chunk_bytes, or backend='cpu'") from error
+        return DeviceMemory(Block(self._streams, address, size + PAD, partial(pool.deallocate, address, size + PAD)), size)
 
     def zeros(self, size: int) -> DeviceMemory:
         """Memory of zeros."""
         memory = self.empty(size)
-        memory.pointer.memset_async(0, size + PAD, self.stream)
+        cupy.cuda.runtime.memsetAsync(memory.address, 0, size + PAD, self.stream.ptr)
         return memory
 
     def upload(self, data: AnyArray) -> DeviceMemory:
@@ -97,9 +138,9 @@ class CudaRuntime:
         skipped = start % direct.PAGE
         memory = self.empty(end - start + skipped)
         self.stream.synchronize()
-        if not direct.load(path, start - skipped, memory):
+        if not direct.load(path, start - skipped, _AtRest(memory)):
             return None
-        return DeviceMemory(memory.pointer + skipped, end - start)
+        return DeviceMemory(memory.block, end - start, skipped)
 
     def download(self, memory: DeviceMemory, size: int, start: int = 0) -> Any:
         """Copy to page-locked memory of the host, and wait for it."""
@@ -127,7 +168,8 @@ class CudaRuntime:
 
     def running_sum(self, memory: DeviceMemory, count: int, width: int) -> None:
         """CUB's inclusive sum, in place."""
-        values = cupy.ndarray((count,), {4: np.int32, 8: np.int64}[width], memory.pointer)
+        whole = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.address, count * width, memory), 0)
+        values = cupy.ndarray((count,), {4: np.int32, 8: np.int64}[width], whole)
         with self.stream:
             cupy.cumsum(values, out=values)
 

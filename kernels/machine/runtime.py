@@ -26,14 +26,15 @@ class Runtime(Protocol):
 
     Attributes
     ----------
-    kept : dict
-        What stays on the device for calls to come, by name.
     reads_files : bool
         Whether `load` bypasses the host's memory. If not, the host reads the bytes.
     """
 
-    kept: dict[str, Memory]
     reads_files: bool
+
+    @property
+    def kept(self) -> dict[str, Memory]:
+        """What this thread keeps on the device for calls to come, by name."""
 
     def empty(self, size: int) -> Memory:
         """Memory, not initialised."""

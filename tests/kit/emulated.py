@@ -1,6 +1,7 @@
 """A device in host memory: kernels run as compiled loops on the CPU, or in Numba's simulator, and a CPU's codecs stand for nvCOMP."""
 
 import ctypes
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,11 +14,13 @@ import zstandard
 from isal import isal_zlib
 from numba import njit
 
+from kit.ordering import Ordering
 from kolumn.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME, gzip
 from kolumn.kernels import check
 from kolumn.kernels.fields.hop import hop
 from kolumn.kernels.machine import direct
 from kolumn.kernels.machine.kernel import WARP, Kernel
+from kolumn.kernels.machine.lifetime import Block
 from kolumn.kernels.machine.runtime import PAD
 
 _FILL = 0xA5
@@ -45,10 +48,13 @@ class HostMemory:
         self._around = self._whole[:begin], self._whole[begin + real :]
         self.address = self._whole.ctypes.data + begin + real - size
         self.bytes = self._whole[begin + real - size : begin + real]
+        self.block: Block[str] | None = None
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """pylibcudf looks at this alone: host memory will do for it."""
+        if self.block is not None:
+            self.block.share()
         return {"shape": (self.size,), "strides": None, "typestr": "|u1", "data": (self.address, False), "version": 3}
 
     def __del__(self) -> None:
@@ -68,24 +74,36 @@ class Emulated:
         How many times each kernel has run, by name; "inflate" counts the calls of codecs, "load" those for bytes of a file.
     reads_files : bool
         Whether to take bytes of files past the host's memory, as GPUDirect Storage does.
+    ordering : Ordering, optional
+        Is told on which stream memory is allocated, used and freed.
     """
 
     run: Callable[[Kernel, int, Any], None]
     launched: dict[str, int] = field(default_factory=dict)
-    kept: dict[str, Any] = field(default_factory=dict)
     reads_files: bool = False
+    ordering: Ordering | None = None
+    _of_thread: threading.local = field(default_factory=threading.local)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What this thread keeps, as each has a runtime of its own on a GPU."""
+        kept: dict[str, Any] = self._of_thread.__dict__.setdefault("kept", {})
+        return kept
 
     def empty(self, size: int) -> HostMemory:
-        return HostMemory(size)
+        memory = HostMemory(size)
+        if self.ordering is not None:
+            memory.block = self.ordering.allocated(memory.address, size)
+        return memory
 
     def zeros(self, size: int) -> HostMemory:
-        memory = HostMemory(size)
+        memory = self.empty(size)
         memory.bytes[:] = 0
         return memory
 
     def upload(self, data: Any) -> HostMemory:
         assert data.flags.c_contiguous
-        memory = HostMemory(data.nbytes)
+        memory = self.empty(data.nbytes)
         memory.bytes[:] = data.reshape(-1).view(np.uint8)
         return memory
 
@@ -99,16 +117,20 @@ class Emulated:
 
     def download(self, memory: HostMemory, size: int, start: int = 0) -> Any:
         assert start + size <= memory.size
+        self.synchronize()
         return memory.bytes[start : start + size].copy()
 
     def launch(self, kernel: Kernel, n: int, args: Any) -> None:
         assert isinstance(args, kernel.args)
         self.launched[kernel.name] = self.launched.get(kernel.name, 0) + 1
         if n:
+            if self.ordering is not None:
+                self.ordering.used_by_kernel(args)
             self.run(kernel, n, type(args)(*map(int, args)))
 
     def synchronize(self) -> None:
-        pass
+        if self.ordering is not None:
+            self.ordering.waited()
 
     def running_sum(self, memory: HostMemory, count: int, width: int) -> None:
         values = memory.bytes[: count * width].view({4: np.int32, 8: np.int64}[width])
