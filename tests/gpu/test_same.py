@@ -1,7 +1,9 @@
 """``backend="gpu"`` gives what the CPU gives: the same rows of every column, the same errors in the same words."""
 
 import gzip
+import random
 import struct
+import threading
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +18,7 @@ from kit.emulated import Emulated
 from kit.encoder import Record, batch, raw_batch
 from kit.outcome import COLUMNS, outcome
 from kolumn.decode.device import chunk as on_device
+from kolumn.source.segment_file import SegmentFile
 
 SEGMENTS = [(case, segment) for case in cases() for segment in case.segments]
 ON_BOTH = pytest.mark.parametrize(
@@ -67,8 +70,6 @@ def test_options(where: str, options: dict[str, Any], device: Emulated | None) -
 @ON_BOTH
 @pytest.mark.parametrize("format", FORMATS)
 def test_drafts(where: str, format: str, tmp_path: Path, device: Emulated | None) -> None:
-    import random
-
     path = tmp_path / "a.log"
     for seed in range(40):
         path.write_bytes(b"".join(entry.data for entry in Maker(format, random.Random(seed)).segment(20)))
@@ -127,6 +128,41 @@ def test_bytes_past_the_host(device: Emulated, tmp_path: Path) -> None:
     assert "CorruptBatchError" in same(path)
     assert len(same(path, errors="skip")) == 1998
     assert device.launched["load"] > loads
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_workers_read_before_their_turn(
+    codec: Literal["none", "zstd"], device: Emulated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that plans reads headers. The threads that decode chunks read their bytes, while others have the device."""
+    table = pa.table({"value": pa.array([random.Random(i).randbytes(200) for i in range(3000)], pa.binary())})
+    kolumn.write(table, tmp_path / "t-0", codec=codec, batch_bytes=1000)
+    (path,) = (tmp_path / "t-0").glob("*.log")
+    holders: set[int] = set()
+    readers: list[tuple[bool, bool]] = []
+
+    class Turns(threading.BoundedSemaphore):
+        def acquire(self, *given: Any) -> bool:
+            taken = super().acquire(*given)
+            holders.add(threading.get_ident())
+            return taken
+
+        def release(self, n: int = 1) -> None:
+            holders.discard(threading.get_ident())
+            super().release(n)
+
+    def read(file: SegmentFile, start: int, end: int) -> Any:
+        if end - start > 10_000:
+            readers.append((threading.current_thread() is threading.main_thread(), threading.get_ident() in holders))
+        return whole(file, start, end)
+
+    whole = SegmentFile.read
+    monkeypatch.setattr(SegmentFile, "read", read)
+    monkeypatch.setattr(on_device, "_turns", Turns(2))
+    with kolumn.scan(path, backend="gpu", threads=3, chunk_bytes=70_000) as reader:
+        assert reader.read_all().num_rows == 3000
+    assert len(readers) > 3
+    assert set(readers) == {(False, False)}
 
 
 def test_what_the_cpu_inflates_is_counted(device: Emulated, tmp_path: Path) -> None:

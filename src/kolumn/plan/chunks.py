@@ -101,6 +101,7 @@ def chunks(
     streamed: bool = False,
     ahead: bool = True,
     check_crcs: bool = True,
+    as_stored: bool = False,
 ) -> Generator[Chunk, int | None, Stop]:
     """Walk the entries from ``start`` to ``stop`` and return how the walk ended.
 
@@ -108,13 +109,14 @@ def chunks(
     claimed size is never more than the file has); without, the bytes between headers are not read. With ``streamed``, runs of
     format 2 batches come without their bytes. Unless the walk is to go ``ahead`` of their decoder, such a chunk has its first entry alone:
     the decoder finds the others, and the position that it reached (`Decoded.reached`) has to be sent to the generator, which goes on from
-    there. With ``check_crcs`` checksums may tell formats apart.
+    there. With ``check_crcs`` checksums may tell formats apart. Chunks that are streamed have about ``chunk_bytes`` when they are
+    decompressed; with ``as_stored`` they have them in the file, and so have chunks of other entries.
     """
     position, size, pays = start, 0, streamed and file.format == layouts.KAFKA and file.is_local
     streamed = pays
-    step = min(chunk_bytes, PACKED_BYTES) if streamed else chunk_bytes
+    step = min(chunk_bytes, PACKED_BYTES) if streamed and not as_stored else chunk_bytes
     while position < stop:
-        if pays and (chunk := _streamed(file, position, stop, chunk_bytes, ahead)) is not None:
+        if pays and (chunk := _streamed(file, position, stop, chunk_bytes, ahead, as_stored)) is not None:
             reached = yield chunk
             before, position, size = position, chunk.end if reached is None else reached, 0
             pays = position - before >= STREAMED_BYTES
@@ -137,11 +139,11 @@ def chunks(
     return Stop(position, Code.OK, 0)
 
 
-def _streamed(file: SegmentFile, start: int, stop: int, chunk_bytes: int, ahead: bool) -> Chunk | None:
+def _streamed(file: SegmentFile, start: int, stop: int, chunk_bytes: int, ahead: bool, as_stored: bool) -> Chunk | None:
     """The format 2 batches from ``start`` on, or None where another entry is there."""
     room, _ = take(v2.HEADER + PAD)
     rows = np.empty((ROWS if ahead else 1, table.WIDTH), np.int64)
-    span = Span(stop, file.size, float(chunk_bytes), file.inflates)
+    span = Span(stop, file.size, float(chunk_bytes), 1.0 if as_stored else file.inflates)
     count, position = hop(file.descriptor, start, span, room.address, rows)
     if not count:
         return None

@@ -41,7 +41,8 @@ class DeviceChunk:
     ----------
     file : SegmentFile
     chunk : Chunk
-        Without bytes where `reads_files`: plain batches then go to the device past the host's memory.
+        Without bytes where headers told enough. Where the device `reads_files`, plain batches then go there past the host's memory;
+        otherwise the thread that decodes the chunk reads them.
     options : Options
 
     Attributes
@@ -60,9 +61,13 @@ class DeviceChunk:
         self.drafts = not layouts.FORMATS[self.format].as_shipped
 
     def __enter__(self) -> Self:
+        directly = self.device.reads_files and self.chunk.is_unread and not self.chunk.rows[:, table.CODEC].any()
+        if not directly:
+            # Before the chunk's turn: other chunks are decoded while this one is read.
+            self.chunk = self.chunk.loaded(self.file)
         _turns.acquire()
         try:
-            self.source = self._sent()
+            self.source = self._sent(directly)
         except BaseException:
             _turns.release()
             raise
@@ -71,14 +76,13 @@ class DeviceChunk:
     def __exit__(self, *error: object) -> None:
         _turns.release()
 
-    def _sent(self) -> Any:
-        if self.chunk.is_unread and not self.chunk.rows[:, table.CODEC].any():
-            source = self.device.load(self.file.opened_path, self.origin, self.chunk.end)
-            if source is not None:
-                return source
-        # Framings are found on the host; and it says why a file can't be read.
-        self.chunk = self.chunk.loaded(self.file)
-        return self.device.upload(self.chunk.source)
+    def _sent(self, directly: bool) -> Any:
+        source = self.device.load(self.file.opened_path, self.origin, self.chunk.end) if directly else None
+        if source is None:
+            # Framings are found on the host; and it says why a file can't be read.
+            self.chunk = self.chunk.loaded(self.file)
+            source = self.device.upload(self.chunk.source)
+        return source
 
     def check(self, rows: Rows) -> None:
         """As `cpu_fallback.walk.check`."""
