@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kolumn.arrow.recycle import allocate_by
+from kolumn.arrow.recycle import lock_by
 from kolumn.errors import MissingError
 from kolumn.kernels.machine.runtime import Runtime
 
@@ -86,11 +86,12 @@ def runtime() -> Runtime:
         with _lock:
             if not _opened:
                 open_device(0, SHARE)
-            if not _pinned:
-                allocate_by(page_locked)
-                _pinned.append(True)
         # Each thread of a process has a current device of its own.
         use(_opened[0])
+        with _lock:
+            if not _pinned:
+                lock_by(page_locked)
+                _pinned.append(True)
         _local.runtime = CudaRuntime()
     found: Runtime = _local.runtime
     return found

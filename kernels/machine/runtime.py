@@ -1,8 +1,10 @@
 """What the pipeline needs of a device: memory, copies, launches, running sums. `kolumn.kernels.machine.cuda` implements it."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kolumn.arrays import AnyArray, Int64s
+from kolumn.arrays import AnyArray, Bytes, Int64s
 from kolumn.kernels.machine.kernel import Kernel
 
 PAD = 256
@@ -19,6 +21,20 @@ class Memory(Protocol):
     @property
     def size(self) -> int:
         """Bytes that were asked for."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Some bytes of a memory, which lasts as long: ``size`` of them from ``start`` on."""
+
+    memory: Memory
+    start: int
+    size: int
+
+    @property
+    def address(self) -> int:
+        """Of the first one."""
+        return self.memory.address + self.start
 
 
 class Runtime(Protocol):
@@ -42,6 +58,9 @@ class Runtime(Protocol):
     def zeros(self, size: int) -> Memory:
         """Memory of zeros."""
 
+    def pieces(self, sizes: Sequence[int], zeros: bool = False) -> Sequence[Memory]:
+        """Several pieces by one allocation, which lasts as long as any of them: not initialised, or zeros."""
+
     def upload(self, data: AnyArray) -> Memory:
         """Copy a C-contiguous NumPy array to the device."""
 
@@ -50,6 +69,9 @@ class Runtime(Protocol):
 
     def download(self, memory: Memory, size: int, start: int = 0) -> Any:
         """Copy bytes to the host: uint8 array of ``size``."""
+
+    def downloads(self, wanted: Sequence[tuple[Memory, int, int]]) -> list[Bytes]:
+        """Copy several pieces to the host, each a memory, a size and a start, and wait once."""
 
     def launch(self, kernel: Kernel, n: int, args: tuple[int, ...]) -> None:
         """Run a kernel for ``n`` items, if there are any."""

@@ -2,7 +2,8 @@
 
 import ctypes
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar
@@ -76,12 +77,15 @@ class Emulated:
         Whether to take bytes of files past the host's memory, as GPUDirect Storage does.
     ordering : Ordering, optional
         Is told on which stream memory is allocated, used and freed.
+    asked : Counter
+        How many times it was asked for "allocations", "memsets", "uploads", "launches", "scans" and "waits": each is a call of the driver.
     """
 
     run: Callable[[Kernel, int, Any], None]
     launched: dict[str, int] = field(default_factory=dict)
     reads_files: bool = False
     ordering: Ordering | None = None
+    asked: Counter[str] = field(default_factory=Counter)
     _of_thread: threading.local = field(default_factory=threading.local)
 
     @property
@@ -91,18 +95,27 @@ class Emulated:
         return kept
 
     def empty(self, size: int) -> HostMemory:
-        memory = HostMemory(size)
-        if self.ordering is not None:
-            memory.block = self.ordering.allocated(memory.address, size)
-        return memory
+        return self.pieces([size])[0]
 
     def zeros(self, size: int) -> HostMemory:
-        memory = self.empty(size)
-        memory.bytes[:] = 0
-        return memory
+        return self.pieces([size], zeros=True)[0]
+
+    def pieces(self, sizes: Sequence[int], zeros: bool = False) -> list[HostMemory]:
+        self.asked["allocations"] += 1
+        self.asked["memsets"] += zeros
+        found = []
+        for size in sizes:
+            memory = HostMemory(size)
+            if self.ordering is not None:
+                memory.block = self.ordering.allocated(memory.address, size)
+            if zeros:
+                memory.bytes[:] = 0
+            found.append(memory)
+        return found
 
     def upload(self, data: Any) -> HostMemory:
         assert data.flags.c_contiguous
+        self.asked["uploads"] += 1
         memory = self.empty(data.nbytes)
         memory.bytes[:] = data.reshape(-1).view(np.uint8)
         return memory
@@ -116,23 +129,29 @@ class Emulated:
         return None if len(data) < end - start + skipped else HostMemory(end - start, data)
 
     def download(self, memory: HostMemory, size: int, start: int = 0) -> Any:
-        assert start + size <= memory.size
+        return self.downloads([(memory, size, start)])[0]
+
+    def downloads(self, wanted: Sequence[tuple[HostMemory, int, int]]) -> list[Any]:
+        assert all(start + size <= memory.size for memory, size, start in wanted)
         self.synchronize()
-        return memory.bytes[start : start + size].copy()
+        return [memory.bytes[start : start + size].copy() for memory, size, start in wanted]
 
     def launch(self, kernel: Kernel, n: int, args: Any) -> None:
         assert isinstance(args, kernel.args)
         self.launched[kernel.name] = self.launched.get(kernel.name, 0) + 1
+        self.asked["launches"] += bool(n)
         if n:
             if self.ordering is not None:
                 self.ordering.used_by_kernel(args)
             self.run(kernel, n, type(args)(*map(int, args)))
 
     def synchronize(self) -> None:
+        self.asked["waits"] += 1
         if self.ordering is not None:
             self.ordering.waited()
 
     def running_sum(self, memory: HostMemory, count: int, width: int) -> None:
+        self.asked["scans"] += 1
         values = memory.bytes[: count * width].view({4: np.int32, 8: np.int64}[width])
         total = np.cumsum(values, dtype=np.int64)
         assert width == 8 or not len(total) or total[-1] < 2**31

@@ -78,9 +78,9 @@ class Chunk:
         start = int(row[table.POSITION])
         return file.read(start, start + int(row[table.SIZE])), start
 
-    def loaded(self, file: SegmentFile) -> "Chunk":
-        """The chunk with its bytes in memory."""
-        return replace(self, source=file.read(self.origin, self.end), span=None) if self.is_unread else self
+    def loaded(self, file: SegmentFile, locked: bool = False) -> "Chunk":
+        """The chunk with its bytes in memory, page-locked for a copy to a GPU if asked for."""
+        return replace(self, source=file.read(self.origin, self.end, locked), span=None) if self.is_unread else self
 
 
 @dataclass(frozen=True)
