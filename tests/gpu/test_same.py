@@ -151,10 +151,10 @@ def test_workers_read_before_their_turn(
             holders.discard(threading.get_ident())
             super().release(n)
 
-    def read(file: SegmentFile, start: int, end: int) -> Any:
+    def read(file: SegmentFile, start: int, end: int, locked: bool = False) -> Any:
         if end - start > 10_000:
             readers.append((threading.current_thread() is threading.main_thread(), threading.get_ident() in holders))
-        return whole(file, start, end)
+        return whole(file, start, end, locked)
 
     whole = SegmentFile.read
     monkeypatch.setattr(SegmentFile, "read", read)

@@ -1,0 +1,78 @@
+"""How often does a chunk make the host wait for the device, and how often is the driver asked for something? Each takes time in Python."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kit.device_columns import resident
+from kit.emulated import Emulated
+from kolumn.kernels.machine.staging import STAGE, fetch
+
+CHUNK = 24 << 20
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plain segment of one chunk, in batches of 16 KiB."""
+    path = tmp_path_factory.mktemp("log") / "t-0"
+    keys = [None if i % 7 == 0 else b"key%08d" % i for i in range(180_000)]
+    kolumn.write(pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array([b"v" * 100] * 180_000, pa.binary())}), path)
+    assert 20 << 20 < sum(one.stat().st_size for one in path.glob("*.log")) < CHUNK
+    return path
+
+
+def asked(device: Emulated, read: Any) -> dict[str, int]:
+    """What one more read asks for: the first one sends tables that stay."""
+    read()
+    device.asked.clear()
+    read()
+    return dict(device.asked)
+
+
+@pytest.mark.parametrize(
+    ("more", "most"),
+    [
+        # Waits: for checksums, for counts, for fields with the sizes of columns, and for the columns.
+        ({}, {"waits": 4, "uploads": 3, "allocations": 11, "memsets": 1, "scans": 5, "launches": 10}),
+        ({"include_headers": True}, {"waits": 5, "uploads": 3, "allocations": 17, "memsets": 3, "scans": 10, "launches": 11}),
+        ({"columns": ["offset"]}, {"waits": 4, "uploads": 3, "allocations": 7, "memsets": 1, "scans": 1, "launches": 4}),
+    ],
+    ids=str,
+)
+def test_a_chunk_to_the_host(more: dict[str, Any], most: dict[str, int], log: Path, device: Emulated) -> None:
+    found = asked(device, lambda: kolumn.read(log, backend="gpu", threads=1, chunk_bytes=CHUNK, **more))
+    assert {name: count for name, count in found.items() if count > most[name]} == {}, found
+
+
+def test_a_chunk_that_stays(log: Path, device: Emulated) -> None:
+    columns = ["key", "value", "offset", "timestamp"]
+    found = asked(device, lambda: resident(log, "string", columns=columns, threads=1, chunk_bytes=CHUNK))
+    most = {"waits": 8, "uploads": 3, "allocations": 18, "memsets": 1, "scans": 7, "launches": 14}
+    assert {name: count for name, count in found.items() if count > most[name]} == {}, found
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [5], [5, 0, 7], [STAGE], [STAGE + 1], [3 * STAGE + 5, 8, STAGE - 1, 9 * STAGE, 0, 1]], ids=str)
+def test_bytes_come_back_in_pieces(sizes: list[int]) -> None:
+    """Copies are done when their event is waited for, and no sooner; a block is not filled again before it is emptied."""
+    import ctypes
+
+    import numpy as np
+
+    given = [np.random.default_rng(size).integers(0, 255, size, np.uint8) for size in sizes]
+    queued: list[tuple[int, int, int]] = []
+
+    class Done:
+        def __init__(self) -> None:
+            self.until = len(queued)
+
+        def synchronize(self) -> None:
+            for number, (to, source, size) in enumerate(queued[: self.until]):
+                if size:
+                    ctypes.memmove(to, source, size)
+                    queued[number] = to, source, 0
+
+    found = fetch([(one.ctypes.data, len(one)) for one in given], lambda to, source, size: queued.append((to, source, size)), Done)
+    assert [one.tobytes() for one in found] == [one.tobytes() for one in given]
