@@ -118,9 +118,15 @@ class CudaRuntime:
     """The current device for one thread, with a stream of its own.
 
     Copies in, kernels and copies out of different threads overlap; those of one follow each other.
+
+    Parameters
+    ----------
+    memory : int
+        Most bytes of the pool.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
         self.stream = cupy.cuda.Stream(non_blocking=True)
         device = cupy.cuda.Device()
         self._device = int(device.id)
@@ -224,5 +230,5 @@ class CudaRuntime:
     def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Any, Any]:
         """By nvCOMP."""
         if self._decompressor is None:
-            self._decompressor = Decompressor()
+            self._decompressor = Decompressor(self._memory)
         return self._decompressor.run(self, kind, sources, sizes, room, targets)

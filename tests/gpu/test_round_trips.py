@@ -1,5 +1,8 @@
 """How often does a chunk make the host wait for the device, and how often is the driver asked for something? Each takes time in Python."""
 
+import threading
+import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +11,9 @@ import pytest
 
 import kolumn
 from kit.device_columns import resident
-from kit.emulated import Emulated
+from kit.emulated import Emulated, HostMemory, run_loops
+from kolumn.decode.device.chunk import AT_A_TIME
+from kolumn.kernels.machine import device as current
 from kolumn.kernels.machine.staging import STAGE, fetch
 
 CHUNK = 24 << 20
@@ -52,6 +57,41 @@ def test_a_chunk_that_stays(log: Path, device: Emulated) -> None:
     found = asked(device, lambda: resident(log, "string", columns=columns, threads=1, chunk_bytes=CHUNK))
     most = {"waits": 8, "uploads": 3, "allocations": 18, "memsets": 1, "scans": 7, "launches": 14}
     assert {name: count for name, count in found.items() if count > most[name]} == {}, found
+
+
+class Weighed(Emulated):
+    """Knows how many bytes there are, and how many there were at most."""
+
+    now = most = 0
+
+    def pieces(self, sizes: Sequence[int], zeros: bool = False) -> list[HostMemory]:
+        found = super().pieces(sizes, zeros)
+        for memory in found:
+            self._changed(memory.size)
+            weakref.finalize(memory, self._changed, -memory.size)
+        return found
+
+    def _changed(self, by: int) -> None:
+        with _weighing:
+            self.now += by
+            self.most = max(self.most, self.now)
+
+
+_weighing = threading.RLock()
+
+
+def test_turns_bound_the_memory_of_a_device(log: Path) -> None:
+    """Chunks that wait for the consumer have nothing on the device: twelve threads take as much as there are turns."""
+    most = {}
+    for threads in (1, 12):
+        with current.using(device := Weighed(run_loops)):
+            read = kolumn.scan(log, backend="gpu", threads=threads, chunk_bytes=1 << 20)
+            with read as reader:
+                assert sum(batch.num_rows for batch in reader) == 180_000
+        most[threads] = device.most
+        # What threads keep: the tables of checksums.
+        assert device.now < 13 * 20_000
+    assert 1 < most[12] / most[1] < AT_A_TIME + 0.5
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [5], [5, 0, 7], [STAGE], [STAGE + 1], [3 * STAGE + 5, 8, STAGE - 1, 9 * STAGE, 0, 1]], ids=str)

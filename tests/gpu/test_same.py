@@ -142,14 +142,14 @@ def test_workers_read_before_their_turn(
     readers: list[tuple[bool, bool]] = []
 
     class Turns(threading.BoundedSemaphore):
-        def acquire(self, *given: Any) -> bool:
-            taken = super().acquire(*given)
+        def __enter__(self) -> bool:
+            taken = self.acquire()
             holders.add(threading.get_ident())
             return taken
 
-        def release(self, n: int = 1) -> None:
+        def __exit__(self, *error: object) -> None:
             holders.discard(threading.get_ident())
-            super().release(n)
+            self.release()
 
     def read(file: SegmentFile, start: int, end: int, locked: bool = False) -> Any:
         if end - start > 10_000:

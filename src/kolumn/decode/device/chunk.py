@@ -6,6 +6,7 @@ the same error with the same words, and the rest goes through the kernels again 
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -36,8 +37,11 @@ MOST_BYTES = 1 << 27
 """Bytes of the payloads in a part, but for one batch that has more."""
 AT_A_TIME = 3
 """Chunks on the device: one is copied there, one decoded, one copied back."""
+LOADED = 2 * AT_A_TIME
+"""Chunks in page-locked memory of the host: those on the device, and those that are read meanwhile."""
 _NOTHING = np.zeros(0, np.uint8)
 _turns = threading.BoundedSemaphore(AT_A_TIME)
+_loaded = threading.BoundedSemaphore(LOADED)
 
 
 class DeviceChunk:
@@ -68,20 +72,19 @@ class DeviceChunk:
 
     def __enter__(self) -> Self:
         directly = self.device.reads_files and self.chunk.is_unread and not self.chunk.rows[:, table.CODEC].any()
-        if not directly:
-            # Before the chunk's turn: other chunks are decoded while this one is read.
-            self.chunk = self.chunk.loaded(self.file, locked=True)
-        _turns.acquire()
-        try:
+        with ExitStack() as held:
+            held.enter_context(_loaded)
+            if not directly:
+                # Before the chunk's turn: other chunks are decoded while this one is read.
+                self.chunk = self.chunk.loaded(self.file, locked=True)
+            held.enter_context(_turns)
             self.source = self._sent(directly)
             self._table = BatchTable(self.device, self.chunk.rows)
-        except BaseException:
-            _turns.release()
-            raise
+            self._held = held.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
-        _turns.release()
+        self._held.close()
 
     def _sent(self, directly: bool) -> Any:
         source = self.device.load(self.file.opened_path, self.origin, self.chunk.end) if directly else None
