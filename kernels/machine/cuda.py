@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import cupy
@@ -11,7 +11,7 @@ import rmm.mr
 from cupy.cuda import cub
 from rmm.pylibrmm.stream import LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, Stream
 
-from kolumn.arrays import AnyArray, Bytes, Int64s
+from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
 from kolumn.arrow.recycle import LARGEST_LOCKED, is_locked, take_locked
 from kolumn.errors import KolumnError
 from kolumn.kernels.machine import direct
@@ -136,7 +136,6 @@ class CudaRuntime:
         self.kept: dict[str, Any] = {}
         self.reads_files = direct.available()
         self._sent: list[object] = []
-        self._decompressor: Decompressor | None = None
 
     def empty(self, size: int) -> DeviceMemory:
         """Memory, not initialised."""
@@ -227,8 +226,11 @@ class CudaRuntime:
             # Not cupy.cumsum, which copies by a kernel that it compiles first.
             cub.device_scan(values, cub.CUPY_CUB_CUMSUM)
 
-    def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Any, Any]:
+    @cached_property
+    def decompressor(self) -> Decompressor:
+        """nvCOMP, loaded on first use."""
+        return Decompressor(self._memory)
+
+    def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Int64s, Flags]:
         """By nvCOMP."""
-        if self._decompressor is None:
-            self._decompressor = Decompressor(self._memory)
-        return self._decompressor.run(self, kind, sources, sizes, room, targets)
+        return self.decompressor.run(self, kind, sources, sizes, room, targets)

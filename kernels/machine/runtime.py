@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from kolumn.arrays import AnyArray, Bytes, Int64s
+from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
 from kolumn.kernels.machine.kernel import Kernel
 
 PAD = 256
@@ -67,7 +67,7 @@ class Runtime(Protocol):
     def load(self, path: str, start: int, end: int) -> Memory | None:
         """Copy bytes [start, end) of a file to the device; they need not begin where its memory does. None if that did not work."""
 
-    def download(self, memory: Memory, size: int, start: int = 0) -> Any:
+    def download(self, memory: Memory, size: int, start: int = 0) -> Bytes:
         """Copy bytes to the host: uint8 array of ``size``."""
 
     def downloads(self, wanted: Sequence[tuple[Memory, int, int]]) -> list[Bytes]:
@@ -82,7 +82,7 @@ class Runtime(Protocol):
     def running_sum(self, memory: Memory, count: int, width: int) -> None:
         """Replace ``count`` integers of ``width`` bytes, 4 or 8, by their running sum."""
 
-    def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Any, Any]:
+    def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Int64s, Flags]:
         """Inflate blocks of a kind of `kolumn.codecs`.
 
         Parameters
