@@ -1,17 +1,20 @@
 """How often does a chunk make the host wait for the device, and how often is the driver asked for something? Each takes time in Python."""
 
+import gc
 import threading
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import kolumn
 from kit.device_columns import resident
 from kit.emulated import Emulated, HostMemory, run_loops
+from kolumn.arrow import recycle
 from kolumn.decode.device.chunk import AT_A_TIME
 from kolumn.kernels.machine import device as current
 from kolumn.kernels.machine.staging import STAGE, fetch
@@ -59,6 +62,26 @@ def test_a_chunk_that_stays(log: Path, device: Emulated) -> None:
     assert {name: count for name, count in found.items() if count > most[name]} == {}, found
 
 
+@pytest.mark.parametrize("binary", ["contiguous", "view"])
+def test_tables_are_not_page_locked(binary: Literal["contiguous", "view"], log: Path, device: Emulated) -> None:
+    """Chunks are, on their way; nothing of them is left when the read is over, while its table lives."""
+    locked: list[int] = []
+
+    def lock(size: int) -> Any:
+        locked.append(size)
+        return np.empty(size, np.uint8)
+
+    recycle.lock_by(lock)
+    try:
+        table = kolumn.read(log, backend="gpu", binary=binary, threads=2, chunk_bytes=2 << 20)
+        assert locked
+        gc.collect()
+        assert not recycle._locked.used
+        assert table.num_rows == 180_000
+    finally:
+        recycle.lock_by(None)
+
+
 class Weighed(Emulated):
     """Knows how many bytes there are, and how many there were at most."""
 
@@ -98,8 +121,6 @@ def test_turns_bound_the_memory_of_a_device(log: Path) -> None:
 def test_bytes_come_back_in_pieces(sizes: list[int]) -> None:
     """Copies are done when their event is waited for, and no sooner; a block is not filled again before it is emptied."""
     import ctypes
-
-    import numpy as np
 
     given = [np.random.default_rng(size).integers(0, 255, size, np.uint8) for size in sizes]
     queued: list[tuple[int, int, int]] = []
