@@ -172,8 +172,8 @@ class CudaRuntime:
                 locked = np.frombuffer(view, np.uint8)
                 locked[:] = data.reshape(-1).view(np.uint8)
                 address = locked.ctypes.data
-            cupy.cuda.runtime.memcpyAsync(memory.address, address, data.nbytes, _TO_DEVICE, self.stream.ptr)
             self._sent.append(source)
+            cupy.cuda.runtime.memcpyAsync(memory.address, address, data.nbytes, _TO_DEVICE, self.stream.ptr)
         return memory
 
     def load(self, path: str, start: int, end: int) -> DeviceMemory | None:
@@ -191,9 +191,11 @@ class CudaRuntime:
 
     def downloads(self, wanted: Sequence[tuple[DeviceMemory, int, int]]) -> list[Bytes]:
         """By `staging`."""
-        found = fetch([(memory.address + start, size) for memory, size, start in wanted], self._copy_back, self._mark)
-        self.synchronize()
-        return found
+        try:
+            return fetch([(memory.address + start, size) for memory, size, start in wanted], self._copy_back, self._mark)
+        finally:
+            # An interrupt too has to wait: the device may be writing to memory that would be used again.
+            self.synchronize()
 
     def _copy_back(self, to: int, source: int, size: int) -> None:
         cupy.cuda.runtime.memcpyAsync(to, source, size, _TO_HOST, self.stream.ptr)

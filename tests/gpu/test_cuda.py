@@ -167,3 +167,18 @@ def test_the_stream_of_cudf(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setenv("CUDF_PER_THREAD_STREAM", value)
         assert cuda._others().__cuda_stream__() == (0, handle)
     assert (cupy.cuda.runtime.streamLegacy, cupy.cuda.runtime.streamPerThread) == (1, 2)
+
+
+def test_an_interrupt_waits_for_copies(runtime: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device may be writing to page-locked memory, which is used again as soon as nobody has it."""
+    waited: list[bool] = []
+
+    def interrupted(_: Any) -> Any:
+        assert not waited
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cuda.CudaRuntime, "_mark", interrupted)
+    runtime.stream.synchronize = lambda: waited.append(True)
+    with pytest.raises(KeyboardInterrupt):
+        runtime.download(runtime.empty(100), 100)
+    assert waited == [True]
