@@ -1,12 +1,17 @@
 """How fast does a GPU decode, beside copying the same bytes to it and beside the CPU?  python -m bench.gpu_decode [FOLDER]
 
-Steps of one chunk of bytes that are on the device already, each timed by events around it; then from page-locked host memory to
-columns, beside the copy alone; then whole reads of every codec by both backends, in turns. Needs a GPU; without one it says so.
+Steps of one chunk of bytes that are on the device already, each timed by events around it. Then page-locked host memory to columns, in
+chunks by several threads as a read does it, beside the copy alone: what is copied while another chunk is decoded costs nothing. Then the
+two algorithms for gzip, and whole reads of every codec by both backends, in turns. Needs a GPU; without one it says so.
 """
 
+import gzip
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -14,16 +19,20 @@ from typing import Any
 import numpy as np
 
 from bench import data, machine
+from kolumn.arrays import Bytes, Rows
+from kolumn.codecs import DEFLATE
 from kolumn.errors import MissingError
 from kolumn.formats import layouts, table
-from kolumn.options import Options
+from kolumn.options import GPU_CHUNK_BYTES, Options
 from kolumn.plan.chunks import chunks
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import find_segments
 
 COPIES = 16
 """Segments of 64 MiB in the bytes on the device: 1 GiB."""
+THREADS = 3
 TURNS = 7
+COPY, OVERLAPPED = "copy to the device", "copy, checksums and columns, overlapped"
 
 
 def main(folder: Path | None = None) -> None:
@@ -37,9 +46,27 @@ def main(folder: Path | None = None) -> None:
     import cupy
 
     name = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
-    result: dict[str, Any] = {"gpu": name, "resident": resident(runtime), "reads": [reads(codec) for codec in data.CODECS]}
+    result: dict[str, Any] = {"gpu": name, "resident": resident(runtime), "gzip": [gzip_algorithms(runtime, size) for size in MEMBERS]}
+    result["reads"] = [reads(codec) for codec in data.CODECS]
     print(result)
+    print(side_by_side(predicted(), result["resident"]["steps"]))
     print(machine.save("gpu_decode", result, folder))
+
+
+def predicted() -> dict[str, Any]:
+    """What `bench.gpu_model` predicts for the steps, by name, if it is there."""
+    if find_spec("bench.gpu_model") is None:
+        return {}
+    found: dict[str, Any] = import_module("bench.gpu_model").predictions()
+    return found
+
+
+def side_by_side(expected: dict[str, Any], steps: dict[str, dict[str, float]]) -> str:
+    """A line for each step: its name, what was predicted, and what was measured."""
+    lines = [f"{'step':45} {'predicted':>30}   measured"]
+    for name in dict.fromkeys([*steps, *expected]):
+        lines.append(f"{name:45} {expected.get(name, '-')!s:>30}   {steps.get(name, '-')}")
+    return "\n".join(lines)
 
 
 def best_ms(runtime: Any, step: Callable[[], Any]) -> dict[str, float]:
@@ -57,57 +84,126 @@ def best_ms(runtime: Any, step: Callable[[], Any]) -> dict[str, float]:
     return {"best_ms": round(min(found), 3), "median_ms": round(median(found), 3)}
 
 
+def best_wall_ms(runtime: Any, step: Callable[[], Any]) -> dict[str, float]:
+    """Milliseconds of a step whose threads wait for the device themselves."""
+    found = []
+    for _ in range(TURNS):
+        begin = time.perf_counter()
+        step()
+        found.append(1000 * (time.perf_counter() - begin))
+    return {"best_ms": round(min(found), 3), "median_ms": round(median(found), 3)}
+
+
 def resident(runtime: Any) -> dict[str, Any]:
     """Steps over 1 GiB of uncompressed batches on the device, and the copy that brings it there."""
-    from kolumn.kernels.columns.binary import binary
-    from kolumn.kernels.decode import bad_checksums, decode
     from kolumn.kernels.machine.cuda import page_locked
 
     one = np.fromfile(data.segment("none"), np.uint8)
-    size = len(one)
-    host = page_locked(size * COPIES)
-    for k in range(COPIES):
-        host[k * size : (k + 1) * size] = one
-    rows = _rows(size)
-    every = np.concatenate([_moved(rows, k * size) for k in range(COPIES)])
-    source = runtime.upload(host)
-    start = source.address + every[:, table.POSITION] + every[:, table.PAYLOAD]
-    length = every[:, table.SIZE] - every[:, table.PAYLOAD]
-
-    def columns(at: Any, length: Any, rows: Any) -> None:
-        bad, records = decode(runtime, rows, at, length, layouts.KAFKA, True, False)
-        assert records is not None, bad.sum()
-        binary(runtime, records.key)
-        binary(runtime, records.value)
-
-    def whole() -> None:
-        sent = runtime.upload(host)
-        assert not bad_checksums(runtime, sent.address, every).any()
-        columns(start - source.address + sent.address, length, every)
-
-    steps = {
-        "copy to the device": lambda: runtime.upload(host),
-        "checksums": lambda: bad_checksums(runtime, source.address, every),
-        "columns": lambda: columns(start, length, every),
-        "copy, checksums and columns": whole,
+    host = page_locked(len(one) * COPIES)
+    with ThreadPoolExecutor(THREADS) as pool:
+        steps = steps_of(host, one, _rows(len(one)), COPIES, GPU_CHUNK_BYTES, pool)
+        found = {}
+        for name, step in steps.items():
+            step()
+            runtime.synchronize()
+            found[name] = (best_wall_ms if name == OVERLAPPED else best_ms)(runtime, step)
+            found[name]["GB/s"] = round(len(host) / found[name]["best_ms"] / 1e6, 1)
+    return {
+        "bytes": len(host),
+        "threads": THREADS,
+        "steps": found,
+        "share_of_copy_speed": round(found[COPY]["best_ms"] / found[OVERLAPPED]["best_ms"], 3),
     }
-    found = {}
-    for name, step in steps.items():
+
+
+def steps_of(
+    host: Bytes, one: Bytes, rows: Rows, copies: int, chunk_bytes: int, pool: ThreadPoolExecutor
+) -> dict[str, Callable[[], object]]:
+    """The steps by name.
+
+    Parameters
+    ----------
+    host : uint8 array
+        Is filled with ``copies`` of ``one``, a segment whose entries are ``rows``.
+    chunk_bytes : int
+        What a thread of ``pool`` takes at a time in the last step, about.
+    """
+    from kolumn.kernels.columns.binary import binary
+    from kolumn.kernels.decode import bad_checksums, decode
+    from kolumn.kernels.machine import device
+
+    for k in range(copies):
+        host[k * len(one) : (k + 1) * len(one)] = one
+    every = np.concatenate([_moved(rows, k * len(one)) for k in range(copies)])
+    runtime = device.runtime()
+    source, there = runtime.upload(host), runtime.upload(every)
+
+    def checksums(own: Any, origin: int, batches: Any, count: int) -> None:
+        assert not bad_checksums(own, origin, batches, count).any()
+
+    def columns(own: Any, origin: int, batches: Any, rows: Rows) -> None:
+        start, size = origin + rows[:, table.POSITION] + rows[:, table.PAYLOAD], rows[:, table.SIZE] - rows[:, table.PAYLOAD]
+        done = decode(own, batches, start, size, layouts.KAFKA, True, False)
+        assert done.records is not None, done.bad.sum()
+        binary(own, done.records.key)
+        binary(own, done.records.value)
+
+    def chunk(some: slice) -> None:
+        own, mine = device.runtime(), every[some]
+        begin, end = int(mine[0, table.POSITION]), int(mine[-1, table.POSITION] + mine[-1, table.SIZE])
+        sent, batches = own.upload(host[begin:end]), own.upload(mine)
+        checksums(own, sent.address - begin, batches, len(mine))
+        columns(own, sent.address - begin, batches, mine)
+        own.synchronize()
+
+    def overlapped() -> None:
+        places = np.searchsorted(every[:, table.POSITION], np.arange(0, len(host), chunk_bytes)).tolist()
+        for done in [pool.submit(chunk, slice(*some)) for some in zip(places, [*places[1:], len(every)], strict=True)]:
+            done.result()
+
+    return {
+        COPY: lambda: runtime.upload(host),
+        "checksums": lambda: checksums(runtime, source.address, there, len(every)),
+        "columns": lambda: columns(runtime, source.address, there, every),
+        OVERLAPPED: overlapped,
+    }
+
+
+MEMBERS = (16 << 10, 1 << 20)
+"""Decompressed bytes of gzip members."""
+
+
+def gzip_algorithms(runtime: Any, size: int) -> dict[str, Any]:
+    """Decompressing 64 MiB of gzip members by both algorithms of nvCOMP."""
+    plain = np.fromfile(data.segment("none"), np.uint8)
+    members = [gzip.compress(plain[start : start + size].tobytes(), 6) for start in range(0, len(plain) - size + 1, size)]
+    sizes = np.array([len(member) for member in members])
+    source, target = runtime.upload(np.frombuffer(b"".join(members), np.uint8)), runtime.empty(size * len(members))
+    begins, room = source.address + np.cumsum(sizes) - sizes, np.full(len(members), size)
+    targets = target.address + size * np.arange(len(members))
+    found: dict[str, Any] = {"member_bytes": size, "members": len(members)}
+    for name, lookahead_from in (("naive", None), ("lookahead", 0)):
+
+        def step() -> None:
+            out, fine = runtime.inflate(DEFLATE, begins, sizes, room, targets)
+            assert fine.all()
+            assert (out == size).all()
+
+        runtime.decompressor.lookahead_from = lookahead_from
         step()
-        runtime.synchronize()
         found[name] = best_ms(runtime, step)
-        found[name]["GB/s"] = round(len(host) / found[name]["best_ms"] / 1e6, 1)
-    copy, all_of_it = found["copy to the device"]["best_ms"], found["copy, checksums and columns"]["best_ms"]
-    return {"bytes": len(host), "steps": found, "share_of_copy_speed": round(copy / all_of_it, 3)}
+        found[name]["GB/s"] = round(size * len(members) / found[name]["best_ms"] / 1e6, 1)
+    runtime.decompressor.lookahead_from = None
+    return found
 
 
-def _rows(size: int) -> Any:
+def _rows(size: int) -> Rows:
     (segment,) = find_segments(str(data.segment("none")))
     with SegmentFile(segment) as file:
         return np.concatenate([chunk.entries.array for chunk in chunks(file, 0, size, 8 << 20)])
 
 
-def _moved(rows: Any, by: int) -> Any:
+def _moved(rows: Rows, by: int) -> Rows:
     moved = rows.copy()
     moved[:, table.POSITION] += by
     return moved

@@ -3,89 +3,121 @@
 If something is wrong in a batch, no rows are returned: the caller finds out on the CPU what it is, and calls again without that batch.
 """
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from kolumn.arrays import Int64s, Rows
+from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.kernels import check as checking
 from kolumn.kernels.count import Count, count
 from kolumn.kernels.fields.decoded import Records, empty_records
 from kolumn.kernels.fields.hop import Hop, hop, hop_staged
 from kolumn.kernels.fields.records import Fields, fields
 from kolumn.kernels.machine.batches import Batches
-from kolumn.kernels.machine.runtime import Runtime
+from kolumn.kernels.machine.runtime import Memory, Runtime
 
 FEW = 4096
 """With fewer batches than this, each gets a warp: fewer threads would leave most of a device idle."""
 
 
-def bad_checksums(device: Runtime, source: int, rows: Rows) -> Any:
+Wanted = Sequence[tuple[Memory, int, int]]
+"""Bytes of the device: a memory, a size and a start."""
+
+
+@dataclass
+class Outcome:
+    """What came of some batches.
+
+    Attributes
+    ----------
+    bad : bool array of n
+        Batches in which something is wrong.
+    records : Records, optional
+        None if there are such batches.
+    measures : list of uint8 array
+        The bytes that were wanted of the records.
+    """
+
+    bad: Flags
+    records: Records | None = None
+    measures: list[Bytes] = field(default_factory=list)
+
+
+def bad_checksums(device: Runtime, source: int, rows: Memory, count: int) -> Flags:
     """Flags of the entries whose checksum is wrong.
 
     Parameters
     ----------
     source : int
         Device address at which position 0 of the segment would be.
-    rows : int64 array of shape (n, `table.WIDTH`)
+    rows : Memory
+        int64 of shape (count, `table.WIDTH`).
 
     Returns
     -------
-    bool array of n
+    bool array of count
     """
-    if not len(rows):
+    if not count:
         return np.zeros(0, bool)
-    batches, flags = device.upload(np.ascontiguousarray(rows)), device.zeros(4 * len(rows))
+    flags = device.empty(4 * count)
     if "checksums" not in device.kept:
-        # Never replaced: another thread may be using its address.
-        device.kept.setdefault("checksums", device.upload(checking.tables()))
+        device.kept["checksums"] = device.upload(checking.tables())
     known = device.kept["checksums"].address
-    device.launch(checking.check, len(rows), checking.Check(batches.address, source, known, flags.address))
-    return device.download(flags, 4 * len(rows)).view(np.int32) != 0
+    device.launch(checking.check, count, checking.Check(rows.address, source, known, flags.address))
+    return _flags(device.download(flags, 4 * count))
 
 
 def decode(
-    device: Runtime, rows: Rows, payload: Int64s, size: Int64s, format: int, check_crcs: bool, drafts: bool
-) -> tuple[Any, Records | None]:
-    """Decode batches.
+    device: Runtime,
+    batches: Memory,
+    payload: Int64s,
+    size: Int64s,
+    format: int,
+    check_crcs: bool,
+    drafts: bool,
+    measure: Callable[[Records], Wanted] = lambda _: [],
+) -> Outcome:
+    """Decode batches; waits for the device twice.
 
     Parameters
     ----------
-    rows : int64 array of shape (n, `table.WIDTH`)
+    batches : Memory
+        The batch table, int64 of shape (n, `table.WIDTH`).
     payload, size : int64 arrays of n
-        Device addresses and bytes of the inflated records or messages.
+        Device addresses and bytes of the decompressed records or messages.
     format : int
         Of `layouts`.
     check_crcs : bool
         Compare the checksums of inner messages.
     drafts : bool
         Whether messages have attributes of their own.
-
-    Returns
-    -------
-    bad : bool array of n
-        Batches in which something is wrong.
-    records : Records, optional
-        None if there are such batches.
+    measure : callable
+        Launches what else to do with records whose batches may turn out to be bad, so that nothing but lengths may be looked at; returns
+        what is downloaded together with the flags.
     """
-    n = len(rows)
-    batches, where, bytes_ = (device.upload(np.ascontiguousarray(one)) for one in (rows, payload, size))
-    first, base, bad = device.zeros(8 * (n + 1)), device.zeros(8 * n), device.zeros(4 * n)
-    known = Batches(batches.address, where.address, bytes_.address, first.address, base.address, bad.address, format)
+    n = len(payload)
+    where = device.upload(np.stack([payload, size]))
+    first, base, bad = device.pieces([8 * (n + 1), 8 * n, 4 * n], zeros=True)
+    known = Batches(batches.address, where.address, where.address + 8 * n, first.address, base.address, bad.address, format)
     device.launch(count, n, Count(*known, check_crcs))
     device.running_sum(first, n + 1, 8)
-    flags = device.download(bad, 4 * n).view(np.int32) != 0
-    if flags.any():
-        return flags, None
-    begins = device.download(first, 8 * (n + 1)).view(np.int64)
-    total = int(begins[-1])
-    start, owner = device.empty(4 * total), device.empty(4 * total)
-    chain = Hop(*known, start.address, owner.address)
+    flags, ends = device.downloads([(bad, 4 * n, 0), (first, 8 * (n + 1), 0)])
+    if _flags(flags).any():
+        return Outcome(_flags(flags))
+    begins = ends.view(np.int64)
+    found = empty_records(device, int(begins[-1]), batches, begins, drafts)
+    chain = Hop(*known, found.start.address, found.owner.address)
     device.launch(hop if n >= FEW else hop_staged, n, chain)
-    found = empty_records(device, total, batches, begins, owner, drafts)
-    device.launch(fields, total, _targets(chain, found))
-    flags = device.download(bad, 4 * n).view(np.int32) != 0
-    return flags, None if flags.any() else found
+    device.launch(fields, found.rows, _targets(chain, found))
+    flags, *measures = device.downloads([(bad, 4 * n, 0), *measure(found)])
+    if _flags(flags).any():
+        return Outcome(_flags(flags))
+    return Outcome(_flags(flags), found, measures)
+
+
+def _flags(words: Bytes) -> Flags:
+    return words.view(np.int32) != 0
 
 
 def _targets(chain: Hop, to: Records) -> Fields:

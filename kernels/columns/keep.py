@@ -53,6 +53,8 @@ class Keep(NamedTuple):
 @thread_per_item(Keep)
 def keep_row(i: int, a: Keep) -> None:
     """Note whether row ``i`` is kept."""
+    if i == 0:
+        store32(a.numbers, 0)
     offset, timestamp = load64(a.offset + 8 * i), load64(a.timestamp + 8 * i)
     kept = a.start_offset <= offset and (offset < a.end_offset or a.end_offset == HIGHEST)
     if a.start_timestamp != LOWEST or a.end_timestamp != HIGHEST:
@@ -116,7 +118,7 @@ def pack_row(i: int, a: Pack) -> None:
 def keep(device: Runtime, records: Records, control: Memory, limits: RowLimits, dropped: Flags | None = None) -> Records:
     """The records within limits, without those of batches that are ``dropped`` (flags); the same object if all are kept."""
     n = records.rows
-    numbers = device.zeros(4 * (n + 1))
+    numbers = device.empty(4 * (n + 1)) if n else device.zeros(4)
     gone = device.upload(np.ascontiguousarray(dropped, np.int64)) if dropped is not None else None
     args = Keep(
         records.owner.address, records.offset.address, records.timestamp.address, control.address, *limits,
@@ -127,7 +129,7 @@ def keep(device: Runtime, records: Records, control: Memory, limits: RowLimits, 
     rows = int(device.download(numbers, 4, 4 * n).view(np.int32)[0])
     if rows == n:
         return records
-    kept = empty_records(device, rows, records.batches, records.first, device.empty(4 * rows), records.attributes is not None)
+    kept = empty_records(device, rows, records.batches, records.first, records.attributes is not None)
     device.launch(pack_row, n, Pack(numbers.address, *_addresses(records), *_addresses(kept)))
     return kept
 

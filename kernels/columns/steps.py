@@ -16,7 +16,7 @@ _MOST_MS = (2**63 - 1) // 1000
 
 
 class Sizes(NamedTuple):
-    """Arguments of `sizes`: int32 ``lengths``, -1 for null, and ``ends``, int32 of n + 1, of which the one after each row is written."""
+    """Arguments of `sizes`: int32 ``lengths``, -1 for null, and ``ends``, int32 of n + 1: 0 and the bytes of each row."""
 
     lengths: int
     ends: int
@@ -25,6 +25,8 @@ class Sizes(NamedTuple):
 @thread_per_item(Sizes)
 def sizes(i: int, a: Sizes) -> None:
     """Write the bytes of row ``i``, from which a running sum makes offsets."""
+    if i == 0:
+        store32(a.ends, 0)
     store32(a.ends + 4 * (i + 1), max(load32(a.lengths + 4 * i), 0))
 
 

@@ -29,6 +29,8 @@ class Records:
         Host memory: where each batch's rows begin.
     owner : Memory
         int32: number of each row's batch.
+    start : Memory
+        int32: where each record begins in its payload; not written of rows that were chosen later.
     offset, timestamp : Memory
         int64; ms.
     key, value : Payloads
@@ -42,6 +44,7 @@ class Records:
     batches: Memory
     first: Any
     owner: Memory
+    start: Memory
     offset: Memory
     timestamp: Memory
     key: Payloads
@@ -52,14 +55,15 @@ class Records:
     seconds: Memory | None
 
 
-def empty_records(device: Runtime, rows: int, batches: Memory, first: Int64s, owner: Memory, drafts: bool) -> Records:
-    """Records whose columns are not written yet."""
-
-    def payloads() -> Payloads:
-        return Payloads(device.empty(8 * rows), device.empty(4 * rows), rows)
-
+def empty_records(device: Runtime, rows: int, batches: Memory, first: Int64s, drafts: bool) -> Records:
+    """Records whose columns are not written yet. Offsets and timestamps, which can be columns of a result, have memory of their own."""
+    wide, narrow = 8 * rows, 4 * rows
+    offset, timestamp = device.pieces([wide, wide])
+    owner, start, key, key_length, value, value_length, header, headers, *others = device.pieces(
+        [narrow, narrow, wide, narrow, wide, narrow, wide, narrow, *([rows, wide] if drafts else [])]
+    )
+    attributes, seconds = others or (None, None)
     return Records(
-        rows, batches, first, owner, device.empty(8 * rows), device.empty(8 * rows), payloads(), payloads(),
-        device.empty(8 * rows), device.empty(4 * rows),
-        device.empty(rows) if drafts else None, device.empty(8 * rows) if drafts else None,
+        rows, batches, first, owner, start, offset, timestamp, Payloads(key, key_length, rows), Payloads(value, value_length, rows),
+        header, headers, attributes, seconds,
     )  # fmt: skip

@@ -1,18 +1,26 @@
 """A CUDA device by CuPy: memory from the pool that all libraries share, kernels by plain pointers, running sums by CUB."""
 
-from functools import cache
+import os
+from collections.abc import Sequence
+from functools import cache, cached_property, partial
 from typing import Any
 
 import cupy
 import numpy as np
+import rmm.mr
+from cupy.cuda import cub
+from rmm.pylibrmm.stream import LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, Stream
 
-from kolumn.arrays import AnyArray, Int64s
+from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
+from kolumn.arrow.recycle import LARGEST_LOCKED, is_locked, take_locked
 from kolumn.errors import KolumnError
 from kolumn.kernels.machine import direct
 from kolumn.kernels.machine.image import image
 from kolumn.kernels.machine.kernel import Kernel
+from kolumn.kernels.machine.lifetime import Block, Streams
 from kolumn.kernels.machine.nvcomp import Decompressor
 from kolumn.kernels.machine.runtime import PAD
+from kolumn.kernels.machine.staging import Event, fetch
 
 _OUT_OF_MEMORY = (cupy.cuda.memory.OutOfMemoryError, MemoryError)
 _TO_HOST = cupy.cuda.runtime.memcpyDeviceToHost
@@ -21,31 +29,83 @@ _CONCURRENT = 32
 """Most blocks for each multiprocessor, of a kernel that assigns items to threads itself: more would wait."""
 
 
-def page_locked(size: int) -> Any:
-    """Host memory that copies to and from the device can run beside: uint8 array of ``size``."""
-    return np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, size)
+def page_locked(size: int) -> Bytes:
+    """Host memory that copies to and from the device can run beside: uint8 array of ``size``, unlocked and freed with the array.
+
+    Raises
+    ------
+    MemoryError
+        The system locks no more memory.
+    """
+    # It belongs to a context, and would make one on this thread's current device if that is another.
+    assert cupy.cuda.runtime.getDevice() in _used, "page-locked memory before the device was chosen"
+    try:
+        memory = cupy.cuda.PinnedMemory(size, cupy.cuda.runtime.hostAllocPortable)
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise MemoryError(f"no {size} bytes of page-locked memory: {error}") from error
+    return np.frombuffer(cupy.cuda.PinnedMemoryPointer(memory, 0), np.uint8, size)
+
+
+_used: set[int] = set()
+"""Devices that were chosen in this process."""
 
 
 def use(device: int) -> None:
     """Make a device this thread's current one."""
     cupy.cuda.Device(device).use()
+    _used.add(device)
 
 
 class DeviceMemory:
-    """Memory of the device; goes back to the pool with the object, in the order of its stream."""
+    """Memory of the device: some bytes of a block, which goes back to the pool with the last object that has bytes of it."""
 
-    def __init__(self, pointer: Any, size: int) -> None:
-        self.pointer, self.size = pointer, size
-
-    @property
-    def address(self) -> int:
-        """Of the first byte."""
-        return int(self.pointer.ptr)
+    def __init__(self, block: Block[Stream], size: int, start: int = 0) -> None:
+        self.block, self.size, self.address = block, size, block.address + start
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """For pylibcudf, Numba and others."""
-        return {"shape": (self.size,), "strides": None, "typestr": "|u1", "data": (self.address, False), "version": 3}
+        """For libraries that work on the stream that cuDF works on, as pylibcudf does: they come after what was asked for here."""
+        self.block.share()
+        return _interface(self)
+
+
+class _AtRest:
+    """The same memory for a library that is called when nothing is under way, and returns when it is done: kvikio."""
+
+    def __init__(self, memory: DeviceMemory) -> None:
+        self.memory, self.size = memory, memory.size
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return _interface(self.memory)
+
+
+def _interface(memory: DeviceMemory) -> dict[str, Any]:
+    return {"shape": (memory.size,), "strides": None, "typestr": "|u1", "data": (memory.address, False), "version": 3}
+
+
+def _others() -> Stream:
+    """The stream on which cuDF works: as pylibcudf chooses it (``pylibcudf/utils.pyx``, CUDF_DEFAULT_STREAM)."""
+    return PER_THREAD_DEFAULT_STREAM if os.getenv("CUDF_PER_THREAD_STREAM", "0") == "1" else LEGACY_DEFAULT_STREAM
+
+
+@cache
+def _freeing(device: int) -> Stream:
+    """A stream of each device for freeing."""
+    return Stream(cupy.cuda.Stream(non_blocking=True))
+
+
+def _order(device: int, before: Stream, after: Stream) -> None:
+    """As `lifetime.Streams` says, by an event. A thread that frees may have another current device."""
+    runtime = cupy.cuda.runtime
+    with cupy.cuda.Device(device):
+        event = runtime.eventCreateWithFlags(runtime.eventDisableTiming)
+        try:
+            runtime.eventRecord(event, before.__cuda_stream__()[1])
+            runtime.streamWaitEvent(after.__cuda_stream__()[1], event)
+        finally:
+            # The driver keeps it until the stream got there.
+            runtime.eventDestroy(event)
 
 
 @cache
@@ -58,38 +118,62 @@ class CudaRuntime:
     """The current device for one thread, with a stream of its own.
 
     Copies in, kernels and copies out of different threads overlap; those of one follow each other.
+
+    Parameters
+    ----------
+    memory : int
+        Most bytes of the pool.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
         self.stream = cupy.cuda.Stream(non_blocking=True)
         device = cupy.cuda.Device()
+        self._device = int(device.id)
+        self._streams = Streams(Stream(self.stream), _others(), _freeing(self._device), partial(_order, self._device))
         self.arch = int(device.compute_capability)
         self._most_blocks = _CONCURRENT * device.attributes["MultiProcessorCount"]
         self.kept: dict[str, Any] = {}
         self.reads_files = direct.available()
-        self._sent: list[Any] = []
-        self._decompressor: Decompressor | None = None
+        self._sent: list[object] = []
 
     def empty(self, size: int) -> DeviceMemory:
         """Memory, not initialised."""
-        with self.stream:
-            try:
-                return DeviceMemory(cupy.cuda.alloc(size + PAD), size)
-            except _OUT_OF_MEMORY as error:
-                raise KolumnError(f"no room for {size} bytes on the GPU: {error}; try a smaller chunk_bytes, or backend='cpu'") from error
+        return self.pieces([size])[0]
 
     def zeros(self, size: int) -> DeviceMemory:
         """Memory of zeros."""
-        memory = self.empty(size)
-        memory.pointer.memset_async(0, size + PAD, self.stream)
-        return memory
+        return self.pieces([size], zeros=True)[0]
+
+    def pieces(self, sizes: Sequence[int], zeros: bool = False) -> list[DeviceMemory]:
+        """By one allocation."""
+        starts, total = [], 0
+        for size in sizes:
+            starts.append(total)
+            total += -(-(size + PAD) // PAD) * PAD
+        pool, own = rmm.mr.get_current_device_resource(), self._streams.own
+        try:
+            address = pool.allocate(total, own)
+        except _OUT_OF_MEMORY as error:
+            raise KolumnError(f"no room for {total} bytes on the GPU: {error}; try a smaller chunk_bytes, or backend='cpu'") from error
+        block = Block(self._streams, address, total, partial(pool.deallocate, address, total))
+        if zeros:
+            cupy.cuda.runtime.memsetAsync(address, 0, total, self.stream.ptr)
+        return [DeviceMemory(block, size, start) for size, start in zip(sizes, starts, strict=True)]
 
     def upload(self, data: AnyArray) -> DeviceMemory:
-        """Copy an array to the device; page-locked ones while the host goes on."""
+        """Copy an array to the device while the host goes on, by way of page-locked memory unless it is there."""
         memory = self.empty(data.nbytes)
         if data.nbytes:
-            cupy.cuda.runtime.memcpyAsync(memory.address, data.ctypes.data, data.nbytes, _TO_DEVICE, self.stream.ptr)
-            self._sent.append(data)
+            source: object = data
+            address = data.ctypes.data
+            if data.nbytes <= LARGEST_LOCKED and not is_locked(address):
+                source, view = take_locked(data.nbytes)
+                locked = np.frombuffer(view, np.uint8)
+                locked[:] = data.reshape(-1).view(np.uint8)
+                address = locked.ctypes.data
+            self._sent.append(source)
+            cupy.cuda.runtime.memcpyAsync(memory.address, address, data.nbytes, _TO_DEVICE, self.stream.ptr)
         return memory
 
     def load(self, path: str, start: int, end: int) -> DeviceMemory | None:
@@ -97,18 +181,29 @@ class CudaRuntime:
         skipped = start % direct.PAGE
         memory = self.empty(end - start + skipped)
         self.stream.synchronize()
-        if not direct.load(path, start - skipped, memory):
+        if not direct.load(path, start - skipped, _AtRest(memory)):
             return None
-        return DeviceMemory(memory.pointer + skipped, end - start)
+        return DeviceMemory(memory.block, end - start, skipped)
 
-    def download(self, memory: DeviceMemory, size: int, start: int = 0) -> Any:
-        """Copy to page-locked memory of the host, and wait for it."""
-        if not size:
-            return np.empty(0, np.uint8)
-        host = page_locked(size)
-        cupy.cuda.runtime.memcpyAsync(host.ctypes.data, memory.address + start, size, _TO_HOST, self.stream.ptr)
-        self.synchronize()
-        return host
+    def download(self, memory: DeviceMemory, size: int, start: int = 0) -> Bytes:
+        """Copy to ordinary memory of the host, and wait for it."""
+        return self.downloads([(memory, size, start)])[0]
+
+    def downloads(self, wanted: Sequence[tuple[DeviceMemory, int, int]]) -> list[Bytes]:
+        """By `staging`."""
+        try:
+            return fetch([(memory.address + start, size) for memory, size, start in wanted], self._copy_back, self._mark)
+        finally:
+            # An interrupt too has to wait: the device may be writing to memory that would be used again.
+            self.synchronize()
+
+    def _copy_back(self, to: int, source: int, size: int) -> None:
+        cupy.cuda.runtime.memcpyAsync(to, source, size, _TO_HOST, self.stream.ptr)
+
+    def _mark(self) -> Event:
+        event: Event = cupy.cuda.Event(disable_timing=True)
+        event.record(self.stream)  # type: ignore[attr-defined]
+        return event
 
     def synchronize(self) -> None:
         """Wait for everything that was asked for."""
@@ -127,12 +222,17 @@ class CudaRuntime:
 
     def running_sum(self, memory: DeviceMemory, count: int, width: int) -> None:
         """CUB's inclusive sum, in place."""
-        values = cupy.ndarray((count,), {4: np.int32, 8: np.int64}[width], memory.pointer)
+        whole = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.address, count * width, memory, self._device), 0)
+        values = cupy.ndarray((count,), {4: np.int32, 8: np.int64}[width], whole)
         with self.stream:
-            cupy.cumsum(values, out=values)
+            # Not cupy.cumsum, which copies by a kernel that it compiles first.
+            cub.device_scan(values, cub.CUPY_CUB_CUMSUM)
 
-    def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Any, Any]:
+    @cached_property
+    def decompressor(self) -> Decompressor:
+        """nvCOMP, loaded on first use."""
+        return Decompressor(self._memory)
+
+    def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Int64s, Flags]:
         """By nvCOMP."""
-        if self._decompressor is None:
-            self._decompressor = Decompressor()
-        return self._decompressor.run(self, kind, sources, sizes, room, targets)
+        return self.decompressor.run(self, kind, sources, sizes, room, targets)

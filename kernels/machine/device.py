@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kolumn.arrow.recycle import allocate_by
+from kolumn.arrow.recycle import lock_by
 from kolumn.errors import MissingError
 from kolumn.kernels.machine.runtime import Runtime
 
@@ -12,6 +12,7 @@ _local = threading.local()
 _lock = threading.Lock()
 _given: list[Runtime] = []
 _opened: list[int] = []
+_limit: list[int] = []
 _pinned: list[bool] = []
 SHARE = 0.8
 """Share of a device's memory for the pool, unless the caller opened the device: the rest is for libraries that allocate by themselves."""
@@ -54,7 +55,8 @@ def open_device(device: int, share: float) -> None:
         raise MissingError(f"a GPU was asked for: {error}; {ADVICE}") from error
     cupy.cuda.Device(device).use()
     _, total = cupy.cuda.runtime.memGetInfo()
-    pool = rmm.mr.LimitingResourceAdaptor(rmm.mr.CudaAsyncMemoryResource(), int(share * total))
+    _limit[:] = [int(share * total)]
+    pool = rmm.mr.LimitingResourceAdaptor(rmm.mr.CudaAsyncMemoryResource(), _limit[0])
     rmm.mr.set_per_device_resource(device, pool)
     cupy.cuda.set_allocator(rmm_cupy_allocator)
     _share_with_numba()
@@ -86,12 +88,13 @@ def runtime() -> Runtime:
         with _lock:
             if not _opened:
                 open_device(0, SHARE)
-            if not _pinned:
-                allocate_by(page_locked)
-                _pinned.append(True)
         # Each thread of a process has a current device of its own.
         use(_opened[0])
-        _local.runtime = CudaRuntime()
+        with _lock:
+            if not _pinned:
+                lock_by(page_locked)
+                _pinned.append(True)
+        _local.runtime = CudaRuntime(_limit[0])
     found: Runtime = _local.runtime
     return found
 

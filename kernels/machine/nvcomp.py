@@ -7,26 +7,30 @@ broken input is not defined, so only batches with a right checksum come here.
 import ctypes
 from ctypes import POINTER, byref, c_char, c_int, c_size_t, c_void_p
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kolumn.arrays import Int64s
+from kolumn.arrays import Flags, Int64s
 from kolumn.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME
 from kolumn.errors import KolumnError, MissingError
 
 NAMES = {LZ4_BLOCK: "LZ4", SNAPPY_BLOCK: "Snappy", ZSTD_FRAME: "Zstd", DEFLATE: "Gzip"}
 """Of the library's codecs, by kind of block. A deflate stream comes with its gzip member: the plain codec wants it aligned."""
 GROUP_BYTES = 64 << 20
-"""Decompressed bytes in one call: zstd takes three times as much temporary memory."""
+"""Decompressed bytes in one call at most: zstd takes three times as much temporary memory."""
 _VERSIONS = (6, 5)
 
 
 class Options(ctypes.Structure):
-    """Any of the ``nvcompBatched*DecompressOpts_t``: 64 bytes, of which zeros mean the defaults."""
+    """Any of the ``nvcompBatched*DecompressOpts_t``: 64 bytes, of which zeros mean the defaults.
 
-    _fields_ = (("backend", c_int), ("rest", c_char * 60))
+    ``algorithm`` is gzip's: 1 is NVCOMP_GZIP_DECOMPRESS_ALGORITHM_LOOKAHEAD (``nvcomp/gzip.h``).
+    """
+
+    _fields_ = (("backend", c_int), ("algorithm", c_int), ("rest", c_char * 56))
 
 
 class Alignment(ctypes.Structure):
@@ -60,10 +64,29 @@ def load() -> Any:
 
 
 class Decompressor:
-    """The library's decompressors."""
+    """The library's decompressors.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    memory : int, optional
+        Bytes of the pool: temporary memory of zstd takes at most a quarter of it in the three chunks that are on a device at a time.
+
+    Attributes
+    ----------
+    lookahead_from : int, optional
+        Decompressed bytes from which on gzip members go to the library's algorithm for larger ones. None: they never do.
+        `bench.gpu_decode` times both.
+    """
+
+    lookahead_from: int | None = None
+
+    def __init__(self, memory: int | None = None) -> None:
         self.library = load()
+        self.group_bytes = GROUP_BYTES if memory is None else min(GROUP_BYTES, memory // (4 * 3 * 3))
+
+    def options(self, kind: int, largest: int) -> Options:
+        """Options for blocks that decompress to at most ``largest`` bytes."""
+        return Options(0, int(kind == DEFLATE and self.lookahead_from is not None and largest >= self.lookahead_from))
 
     def alignment(self, kind: int) -> tuple[int, int, int]:
         """What the addresses of compressed blocks, of their room and of temporary memory must be multiples of."""
@@ -72,45 +95,47 @@ class Decompressor:
         self._demand(query(Options(), byref(found)), f"alignment of {NAMES[kind]}")
         return found.input, found.output, found.temp
 
-    def temporary(self, kind: int, blocks: int, largest: int, total: int, stream: int = 0) -> int:
+    def temporary(self, kind: int, blocks: int, largest: int, total: int) -> int:
         """Bytes of temporary memory for some blocks that inflate to at most ``largest`` bytes each and ``total`` together."""
-        found = c_size_t()
+        found, how = c_size_t(), self.options(kind, largest)
         kinds = [c_size_t, c_size_t, Options, POINTER(c_size_t), c_size_t]
         if hasattr(self.library, f"nvcompBatched{NAMES[kind]}DecompressGetTempSize"):
             query = self._function(kind, "GetTempSize", [*kinds, c_void_p])
-            status = query(blocks, largest, Options(), byref(found), total, stream)
+            status = query(blocks, largest, how, byref(found), total, None)
         else:
             query = self._function(kind, "GetTempSizeAsync", kinds)
-            status = query(blocks, largest, Options(), byref(found), total)
+            status = query(blocks, largest, how, byref(found), total)
         self._demand(status, f"temporary memory of {NAMES[kind]}")
         return found.value
 
-    def run(self, device: Any, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Any, Any]:
-        """As `runtime.Runtime.inflate`."""
-        out, fine = np.zeros(len(sources), np.int64), np.zeros(len(sources), bool)
-        group = (np.cumsum(room) - room) // GROUP_BYTES
-        for number in np.unique(group):
-            some = np.flatnonzero(group == number)
-            out[some], fine[some] = self._group(device, kind, *(one[some] for one in (sources, sizes, room, targets)))
-        return out, fine
-
-    def _group(self, device: Any, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Any, Any]:
+    def run(self, device: Any, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Int64s, Flags]:
+        """As `runtime.Runtime.inflate`: waits for the device once."""
         n = len(sources)
-        given = device.upload(np.ascontiguousarray(np.stack([sources, sizes, room, targets]), np.int64))
+        given = device.upload(np.stack([sources, sizes, room, targets]))
         answer = device.zeros(8 * n + 4 * n)
-        need = self.temporary(kind, n, int(room.max()), int(room.sum()), device.stream.ptr)
+        group = (np.cumsum(room) - room) // max(self.group_bytes, 1)
+        begins = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), n]
+        for start, stop in pairwise(begins):
+            # The memory serves the next group: it is freed in the order of the stream.
+            self._begin(device, kind, start, stop, room, (given.address, answer.address))
+        found = device.download(answer, 12 * n)
+        out, statuses = found[: 8 * n].view(np.int64), found[8 * n :].view(np.int32)
+        return out, (statuses == 0) & (out >= 0) & (out <= room)
+
+    def _begin(self, device: Any, kind: int, start: int, stop: int, room: Int64s, arrays: tuple[int, int]) -> None:
+        """Ask for some blocks, ``arrays`` are the addresses of what is given of all, and of the answers."""
+        n, count, largest, total = len(room), stop - start, int(room[start:stop].max()), int(room[start:stop].sum())
+        given, answer = arrays[0] + 8 * start, arrays[1]
+        need = self.temporary(kind, count, largest, total)
         temporary = device.empty(need)
         inflate = self._function(
             kind, "Async", [c_void_p] * 4 + [c_size_t, c_void_p, c_size_t, c_void_p, Options, c_void_p, c_void_p]
         )  # fmt: skip
         status = inflate(
-            given.address, given.address + 8 * n, given.address + 16 * n, answer.address,
-            n, temporary.address, need, given.address + 24 * n, Options(), answer.address + 8 * n, device.stream.ptr,
+            given, given + 8 * n, given + 16 * n, answer + 8 * start, count, temporary.address, need, given + 24 * n,
+            self.options(kind, largest), answer + 8 * n + 4 * start, device.stream.ptr,
         )  # fmt: skip
-        self._demand(status, f"inflating {n} blocks of {NAMES[kind]}")
-        found = device.download(answer, 12 * n)
-        out, statuses = found[: 8 * n].view(np.int64), found[8 * n :].view(np.int32)
-        return out, (statuses == 0) & (out >= 0) & (out <= room)
+        self._demand(status, f"decompressing {count} blocks of {NAMES[kind]}")
 
     def _function(self, kind: int, name: str, arguments: list[Any]) -> Any:
         function = getattr(self.library, f"nvcompBatched{NAMES[kind]}Decompress{name}")

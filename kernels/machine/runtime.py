@@ -1,8 +1,10 @@
 """What the pipeline needs of a device: memory, copies, launches, running sums. `kolumn.kernels.machine.cuda` implements it."""
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from kolumn.arrays import AnyArray, Int64s
+from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
 from kolumn.kernels.machine.kernel import Kernel
 
 PAD = 256
@@ -21,19 +23,34 @@ class Memory(Protocol):
         """Bytes that were asked for."""
 
 
+@dataclass(frozen=True)
+class View:
+    """Some bytes of a memory, which lasts as long: ``size`` of them from ``start`` on."""
+
+    memory: Memory
+    start: int
+    size: int
+
+    @property
+    def address(self) -> int:
+        """Of the first one."""
+        return self.memory.address + self.start
+
+
 class Runtime(Protocol):
     """A device as one thread sees it: everything happens in the order of the calls, and downloads wait for it.
 
     Attributes
     ----------
-    kept : dict
-        What stays on the device for calls to come, by name.
     reads_files : bool
         Whether `load` bypasses the host's memory. If not, the host reads the bytes.
     """
 
-    kept: dict[str, Memory]
     reads_files: bool
+
+    @property
+    def kept(self) -> dict[str, Memory]:
+        """What this thread keeps on the device for calls to come, by name."""
 
     def empty(self, size: int) -> Memory:
         """Memory, not initialised."""
@@ -41,14 +58,20 @@ class Runtime(Protocol):
     def zeros(self, size: int) -> Memory:
         """Memory of zeros."""
 
+    def pieces(self, sizes: Sequence[int], zeros: bool = False) -> Sequence[Memory]:
+        """Several pieces by one allocation, which lasts as long as any of them: not initialised, or zeros."""
+
     def upload(self, data: AnyArray) -> Memory:
         """Copy a C-contiguous NumPy array to the device."""
 
     def load(self, path: str, start: int, end: int) -> Memory | None:
         """Copy bytes [start, end) of a file to the device; they need not begin where its memory does. None if that did not work."""
 
-    def download(self, memory: Memory, size: int, start: int = 0) -> Any:
+    def download(self, memory: Memory, size: int, start: int = 0) -> Bytes:
         """Copy bytes to the host: uint8 array of ``size``."""
+
+    def downloads(self, wanted: Sequence[tuple[Memory, int, int]]) -> list[Bytes]:
+        """Copy several pieces to the host, each a memory, a size and a start, and wait once."""
 
     def launch(self, kernel: Kernel, n: int, args: tuple[int, ...]) -> None:
         """Run a kernel for ``n`` items, if there are any."""
@@ -59,7 +82,7 @@ class Runtime(Protocol):
     def running_sum(self, memory: Memory, count: int, width: int) -> None:
         """Replace ``count`` integers of ``width`` bytes, 4 or 8, by their running sum."""
 
-    def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Any, Any]:
+    def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Int64s, Flags]:
         """Inflate blocks of a kind of `kolumn.codecs`.
 
         Parameters

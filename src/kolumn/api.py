@@ -108,7 +108,7 @@ def scan(
     binary : str
         "contiguous", or "view" for binary_view columns that point into the segment's bytes.
     chunk_bytes : int, optional
-        Bytes of a segment that are read and decoded at a time. Default: 8 MiB, 16 MiB in one thread, 24 MiB on a GPU.
+        Bytes of a segment that are read and decoded at a time. Default: 8 MiB, 16 MiB in one thread, 64 MiB on a GPU.
     threads : int, optional
         How many chunks are decoded at a time. Default: the cores that this process may use.
     memory_bytes : int, optional

@@ -14,7 +14,8 @@ from kolumn.keywords import known_keywords
 from kolumn.schema import resolve_columns
 
 MIB = 1 << 20
-GPU_CHUNK_BYTES = 24 * MIB
+GPU_CHUNK_BYTES = 64 * MIB
+"""Every chunk costs a GPU some waits and calls of the driver, whatever its size."""
 ALONE_CHUNK_BYTES = 16 * MIB
 """Chunk size for one thread, which needs no pieces to share: every chunk costs some time in Python."""
 AHEAD = 2

@@ -1,9 +1,11 @@
 """``backend="gpu"`` gives what the CPU gives: the same rows of every column, the same errors in the same words."""
 
 import gzip
+import random
 import struct
+import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -16,6 +18,7 @@ from kit.emulated import Emulated
 from kit.encoder import Record, batch, raw_batch
 from kit.outcome import COLUMNS, outcome
 from kolumn.decode.device import chunk as on_device
+from kolumn.source.segment_file import SegmentFile
 
 SEGMENTS = [(case, segment) for case in cases() for segment in case.segments]
 ON_BOTH = pytest.mark.parametrize(
@@ -67,8 +70,6 @@ def test_options(where: str, options: dict[str, Any], device: Emulated | None) -
 @ON_BOTH
 @pytest.mark.parametrize("format", FORMATS)
 def test_drafts(where: str, format: str, tmp_path: Path, device: Emulated | None) -> None:
-    import random
-
     path = tmp_path / "a.log"
     for seed in range(40):
         path.write_bytes(b"".join(entry.data for entry in Maker(format, random.Random(seed)).segment(20)))
@@ -129,6 +130,41 @@ def test_bytes_past_the_host(device: Emulated, tmp_path: Path) -> None:
     assert device.launched["load"] > loads
 
 
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_workers_read_before_their_turn(
+    codec: Literal["none", "zstd"], device: Emulated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that plans reads headers. The threads that decode chunks read their bytes, while others have the device."""
+    table = pa.table({"value": pa.array([random.Random(i).randbytes(200) for i in range(3000)], pa.binary())})
+    kolumn.write(table, tmp_path / "t-0", codec=codec, batch_bytes=1000)
+    (path,) = (tmp_path / "t-0").glob("*.log")
+    holders: set[int] = set()
+    readers: list[tuple[bool, bool]] = []
+
+    class Turns(threading.BoundedSemaphore):
+        def __enter__(self) -> bool:
+            taken = self.acquire()
+            holders.add(threading.get_ident())
+            return taken
+
+        def __exit__(self, *error: object) -> None:
+            holders.discard(threading.get_ident())
+            self.release()
+
+    def read(file: SegmentFile, start: int, end: int, locked: bool = False) -> Any:
+        if end - start > 10_000:
+            readers.append((threading.current_thread() is threading.main_thread(), threading.get_ident() in holders))
+        return whole(file, start, end, locked)
+
+    whole = SegmentFile.read
+    monkeypatch.setattr(SegmentFile, "read", read)
+    monkeypatch.setattr(on_device, "_turns", Turns(2))
+    with kolumn.scan(path, backend="gpu", threads=3, chunk_bytes=70_000) as reader:
+        assert reader.read_all().num_rows == 3000
+    assert len(readers) > 3
+    assert set(readers) == {(False, False)}
+
+
 def test_what_the_cpu_inflates_is_counted(device: Emulated, tmp_path: Path) -> None:
     plain = bytes([14, 0, 0, 0, 1, 2, 65, 0])
     path = tmp_path / "a.log"
@@ -137,6 +173,21 @@ def test_what_the_cpu_inflates_is_counted(device: Emulated, tmp_path: Path) -> N
     assert kolumn.verify(path, backend="gpu").inflated_by_cpu == 1
     assert kolumn.verify(path, backend="gpu", trusted=False).inflated_by_cpu == 3
     assert kolumn.verify(path, backend="cpu").inflated_by_cpu == 0
+
+
+@ON_BOTH
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("value_bytes", [10, 2500])
+def test_the_device_decompresses_every_codec(
+    where: str, codec: Literal["none", "gzip", "snappy", "lz4", "zstd"], value_bytes: int, tmp_path: Path, device: Emulated | None
+) -> None:
+    """Payloads of one block and of several, of which the last is not full: none of them goes to the CPU."""
+    values = [(b"%06d " % i * 400)[:value_bytes] for i in range(200)]
+    kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), tmp_path / "t-0", codec=codec, batch_bytes=150_000)
+    assert kolumn.verify(tmp_path / "t-0", backend="gpu").inflated_by_cpu == 0
+    assert len(same(tmp_path / "t-0", columns=["offset", "value"])) == 200
+    if device is not None and codec != "none":
+        assert device.launched["inflate"] > 0
 
 
 def test_kernels_do_the_work(device: Emulated) -> None:

@@ -1,22 +1,27 @@
 """A device in host memory: kernels run as compiled loops on the CPU, or in Numba's simulator, and a CPU's codecs stand for nvCOMP."""
 
 import ctypes
-from collections.abc import Callable
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar
 
 import cramjam
+import lz4.block
 import numpy as np
 import zstandard
 from isal import isal_zlib
 from numba import njit
 
+from kit.ordering import Ordering
 from kolumn.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME, gzip
 from kolumn.kernels import check
 from kolumn.kernels.fields.hop import hop
 from kolumn.kernels.machine import direct
 from kolumn.kernels.machine.kernel import WARP, Kernel
+from kolumn.kernels.machine.lifetime import Block
 from kolumn.kernels.machine.runtime import PAD
 
 _FILL = 0xA5
@@ -44,10 +49,13 @@ class HostMemory:
         self._around = self._whole[:begin], self._whole[begin + real :]
         self.address = self._whole.ctypes.data + begin + real - size
         self.bytes = self._whole[begin + real - size : begin + real]
+        self.block: Block[str] | None = None
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """pylibcudf looks at this alone: host memory will do for it."""
+        if self.block is not None:
+            self.block.share()
         return {"shape": (self.size,), "strides": None, "typestr": "|u1", "data": (self.address, False), "version": 3}
 
     def __del__(self) -> None:
@@ -67,24 +75,48 @@ class Emulated:
         How many times each kernel has run, by name; "inflate" counts the calls of codecs, "load" those for bytes of a file.
     reads_files : bool
         Whether to take bytes of files past the host's memory, as GPUDirect Storage does.
+    ordering : Ordering, optional
+        Is told on which stream memory is allocated, used and freed.
+    asked : Counter
+        How many times it was asked for "allocations", "memsets", "uploads", "launches", "scans" and "waits": each is a call of the driver.
     """
 
     run: Callable[[Kernel, int, Any], None]
     launched: dict[str, int] = field(default_factory=dict)
-    kept: dict[str, Any] = field(default_factory=dict)
     reads_files: bool = False
+    ordering: Ordering | None = None
+    asked: Counter[str] = field(default_factory=Counter)
+    _of_thread: threading.local = field(default_factory=threading.local)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What this thread keeps, as each has a runtime of its own on a GPU."""
+        kept: dict[str, Any] = self._of_thread.__dict__.setdefault("kept", {})
+        return kept
 
     def empty(self, size: int) -> HostMemory:
-        return HostMemory(size)
+        return self.pieces([size])[0]
 
     def zeros(self, size: int) -> HostMemory:
-        memory = HostMemory(size)
-        memory.bytes[:] = 0
-        return memory
+        return self.pieces([size], zeros=True)[0]
+
+    def pieces(self, sizes: Sequence[int], zeros: bool = False) -> list[HostMemory]:
+        self.asked["allocations"] += 1
+        self.asked["memsets"] += zeros
+        found = []
+        for size in sizes:
+            memory = HostMemory(size)
+            if self.ordering is not None:
+                memory.block = self.ordering.allocated(memory.address, size)
+            if zeros:
+                memory.bytes[:] = 0
+            found.append(memory)
+        return found
 
     def upload(self, data: Any) -> HostMemory:
         assert data.flags.c_contiguous
-        memory = HostMemory(data.nbytes)
+        self.asked["uploads"] += 1
+        memory = self.empty(data.nbytes)
         memory.bytes[:] = data.reshape(-1).view(np.uint8)
         return memory
 
@@ -97,19 +129,29 @@ class Emulated:
         return None if len(data) < end - start + skipped else HostMemory(end - start, data)
 
     def download(self, memory: HostMemory, size: int, start: int = 0) -> Any:
-        assert start + size <= memory.size
-        return memory.bytes[start : start + size].copy()
+        return self.downloads([(memory, size, start)])[0]
+
+    def downloads(self, wanted: Sequence[tuple[HostMemory, int, int]]) -> list[Any]:
+        assert all(start + size <= memory.size for memory, size, start in wanted)
+        self.synchronize()
+        return [memory.bytes[start : start + size].copy() for memory, size, start in wanted]
 
     def launch(self, kernel: Kernel, n: int, args: Any) -> None:
         assert isinstance(args, kernel.args)
         self.launched[kernel.name] = self.launched.get(kernel.name, 0) + 1
+        self.asked["launches"] += bool(n)
         if n:
+            if self.ordering is not None:
+                self.ordering.used_by_kernel(args)
             self.run(kernel, n, type(args)(*map(int, args)))
 
     def synchronize(self) -> None:
-        pass
+        self.asked["waits"] += 1
+        if self.ordering is not None:
+            self.ordering.waited()
 
     def running_sum(self, memory: HostMemory, count: int, width: int) -> None:
+        self.asked["scans"] += 1
         values = memory.bytes[: count * width].view({4: np.int32, 8: np.int64}[width])
         total = np.cumsum(values, dtype=np.int64)
         assert width == 8 or not len(total) or total[-1] < 2**31
@@ -122,7 +164,7 @@ class Emulated:
             data = ctypes.string_at(int(sources[i]), int(sizes[i]))
             try:
                 piece = _INFLATE[kind](data, int(room[i]))
-            except (cramjam.DecompressionError, zstandard.ZstdError, isal_zlib.error):
+            except (cramjam.DecompressionError, lz4.block.LZ4BlockError, zstandard.ZstdError, isal_zlib.error):
                 continue
             if len(piece) <= room[i]:
                 ctypes.memmove(int(targets[i]), piece, len(piece))
@@ -131,7 +173,7 @@ class Emulated:
 
 
 _INFLATE: dict[int, Callable[[bytes, int], bytes]] = {
-    LZ4_BLOCK: lambda data, room: bytes(cramjam.lz4.decompress_block(data, output_len=room)),
+    LZ4_BLOCK: lambda data, room: lz4.block.decompress(data, uncompressed_size=room),
     SNAPPY_BLOCK: lambda data, room: bytes(cramjam.snappy.decompress_raw(data)),
     ZSTD_FRAME: lambda data, room: zstandard.ZstdDecompressor().decompressobj().decompress(data),
     DEFLATE: lambda data, room: isal_zlib.decompressobj(-15).decompress(data[gzip.header(data, 0, len(data), 2)[1] :]),

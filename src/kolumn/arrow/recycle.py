@@ -1,9 +1,11 @@
 """Blocks of memory that are reused: fresh pages cost more time than the writes into them.
 
 `take` returns an Arrow buffer. When the buffer, every slice of it and every array over it are freed, its memory is reused by the next
-call of about that size. The number of bytes kept for reuse is bounded.
+call of about that size. `take_locked` returns page-locked memory, which is copied to a GPU at full speed. The number of bytes kept for
+reuse is bounded; for page-locked memory, so is the number of bytes in use.
 """
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,11 +13,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kolumn.arrays import Bytes
+
 SMALLEST = 1 << 17
 LARGEST = 1 << 25
 """Sizes in bytes between which blocks are kept for reuse; smaller ones come from Arrow's memory pool, and larger ones from malloc."""
 KEPT = 128 << 20
 """Maximum total bytes that are kept for reuse."""
+LARGEST_LOCKED = 160 << 20
+"""The largest page-locked block, bytes: a chunk for a GPU."""
+MOST_LOCKED = 1 << 30
+"""Maximum page-locked bytes, in use and kept: the system cannot use them for anything else. Beyond this, ordinary memory is returned."""
+KEPT_LOCKED = 256 << 20
+"""Page-locked bytes that are kept when none are in use."""
 
 
 class _Block(NamedTuple):
@@ -31,10 +41,9 @@ class _Waiting:
     def __init__(self) -> None:
         self.bytes = 0
         self.blocks: dict[int, deque[_Block]] = {}
-        self.new: Callable[[int], Any] = lambda size: np.empty(size, np.uint8)
 
-    def take(self, size: int, step: int) -> _Block:
-        """A block of ``size`` bytes or a few ``step`` more; sizes are size classes."""
+    def take(self, size: int, step: int) -> _Block | None:
+        """A block of ``size`` bytes or a few ``step`` more, if one waits; sizes are size classes."""
         for larger in range(size, size + 4 * step, step):
             try:
                 block = self.blocks[larger].pop()
@@ -42,35 +51,111 @@ class _Waiting:
                 continue
             self.bytes -= larger
             return block
-        array = self.new(size)
-        return _Block(array, array.ctypes.data)
+        return None
 
-    def give(self, block: _Block) -> None:
-        """Keep a block for reuse, or free it if enough bytes are kept."""
+    def give(self, block: _Block, most: int) -> None:
+        """Keep a block for reuse, or free it if ``most`` bytes are kept."""
         size = len(block.array)
-        if self.bytes + size <= KEPT:
+        if self.bytes + size <= most:
             self.bytes += size
             self.blocks.setdefault(size, deque()).append(block)
 
+    def clear(self) -> None:
+        """Let all blocks go."""
+        self.blocks.clear()
+        self.bytes = 0
+
+
+class _Locked:
+    """Page-locked blocks."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.new: Callable[[int], Bytes] | None = None
+        self.waiting = _Waiting()
+        self.used: dict[int, int] = {}
+        """Sizes of the blocks in use, by address."""
+
+    @property
+    def bytes(self) -> int:
+        return self.waiting.bytes + sum(self.used.values())
+
+    def take(self, size: int) -> _Block | None:
+        size, step = _class_of(size)
+        with self.lock:
+            block = self.waiting.take(size, step)
+            if block is None and self.new is not None:
+                if self.bytes + size > MOST_LOCKED:
+                    self.waiting.clear()
+                if self.bytes + size <= MOST_LOCKED:
+                    block = self._made(self.new, size)
+            if block is not None:
+                self.used[block.address] = len(block.array)
+            return block
+
+    def _made(self, new: Callable[[int], Bytes], size: int) -> _Block | None:
+        try:
+            array = new(size)
+        except MemoryError:
+            return None
+        return _Block(array, array.ctypes.data)
+
+    def give(self, block: _Block) -> None:
+        with self.lock:
+            del self.used[block.address]
+            self.waiting.give(block, MOST_LOCKED)
+            if not self.used and self.waiting.bytes > KEPT_LOCKED:
+                self._trim()
+
+    def _trim(self) -> None:
+        """Give back large blocks first."""
+        for size in sorted(self.waiting.blocks, reverse=True):
+            blocks = self.waiting.blocks[size]
+            while blocks and self.waiting.bytes > KEPT_LOCKED:
+                blocks.pop()
+                self.waiting.bytes -= size
+
 
 _waiting = _Waiting()
+_locked = _Locked()
 
 
-def allocate_by(new: Callable[[int], Any]) -> None:
-    """Allocate new blocks with another function, for example page-locked memory for copies to a GPU. Unused blocks are freed."""
-    _waiting.new = new
-    _waiting.blocks.clear()
-    _waiting.bytes = 0
+def lock_by(new: Callable[[int], Bytes] | None) -> None:
+    """Let `take_locked` allocate with ``new``, which raises MemoryError if there is no memory; blocks kept for reuse are freed."""
+    with _locked.lock:
+        _locked.new = new
+        _locked.waiting.clear()
+
+
+def locked_bytes() -> int:
+    """Page-locked bytes, in use and kept for reuse."""
+    with _locked.lock:
+        return _locked.bytes
+
+
+def is_locked(address: int) -> bool:
+    """Whether memory that begins at an address is a page-locked block in use."""
+    return address in _locked.used
 
 
 class _Lease:
     """Owner of a block for as long as an Arrow buffer refers to it."""
 
-    def __init__(self, block: _Block) -> None:
-        self.block = block
+    def __init__(self, block: _Block, give: Callable[[_Block], None]) -> None:
+        self.block, self.give = block, give
 
     def __del__(self) -> None:
-        _waiting.give(self.block)
+        self.give(self.block)
+
+
+def _class_of(size: int) -> tuple[int, int]:
+    """Size class of a size, and the distance to the next one."""
+    step = (1 << (size - 1).bit_length()) // 16
+    return (size + step - 1) // step * step, step
+
+
+def _keep(block: _Block) -> None:
+    _waiting.give(block, KEPT)
 
 
 def take(size: int) -> tuple[pa.Buffer, memoryview]:
@@ -82,6 +167,17 @@ def take(size: int) -> tuple[pa.Buffer, memoryview]:
     if size < SMALLEST:
         buffer = pa.allocate_buffer(size)
         return buffer, memoryview(buffer).cast("B")
-    step = (1 << (size - 1).bit_length()) // 16
-    block = _waiting.take((size + step - 1) // step * step, step)
-    return pa.foreign_buffer(block.address, size, _Lease(block)), memoryview(block.array)[:size]
+    size_class, step = _class_of(size)
+    block = _waiting.take(size_class, step)
+    if block is None:
+        array = np.empty(size_class, np.uint8)
+        block = _Block(array, array.ctypes.data)
+    return pa.foreign_buffer(block.address, size, _Lease(block, _keep)), memoryview(block.array)[:size]
+
+
+def take_locked(size: int) -> tuple[pa.Buffer, memoryview]:
+    """The same, page-locked if there is a GPU and if that much may be; nobody should keep it, so it is for what is on its way."""
+    block = _locked.take(max(size, SMALLEST)) if size <= LARGEST_LOCKED else None
+    if block is None:
+        return take(size)
+    return pa.foreign_buffer(block.address, size, _Lease(block, _locked.give)), memoryview(block.array)[:size]

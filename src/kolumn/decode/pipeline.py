@@ -165,8 +165,11 @@ def _until_trouble(
 ) -> Generator[pa.RecordBatch, None, Trouble | None]:
     """Decode up to the end or to the place where the chain of entries is lost."""
     floor = one.floor
-    streamed, ahead = _reads_itself(options), pool is not None or choose(options.backend) == "gpu"
-    plan = chunks(file, one.start, one.end, options.chunk_bytes, streamed=streamed, ahead=ahead, check_crcs=options.check_crcs)
+    on_gpu = choose(options.backend) == "gpu"
+    streamed, ahead = on_gpu or "headers" not in options.columns, pool is not None or on_gpu
+    plan = chunks(
+        file, one.start, one.end, options.chunk_bytes, streamed=streamed, ahead=ahead, check_crcs=options.check_crcs, as_stored=on_gpu
+    )
 
     def work(chunk: Chunk) -> Decoded:
         # With threads, a chunk is started before the chunks in front of it are done.
@@ -197,15 +200,6 @@ def _until_trouble(
             if rest is not None:
                 decoded = decode_chunk(file, rest, options, floor, True)
     return at_stop(file, stop, floor, found)
-
-
-def _reads_itself(options: Options) -> bool:
-    """Whether the backend reads runs of format 2 batches from the file itself."""
-    if choose(options.backend) == "cpu":
-        return "headers" not in options.columns
-    from kolumn.kernels.machine.device import runtime
-
-    return runtime().reads_files
 
 
 _Plan = Generator[Chunk, int | None, Stop]

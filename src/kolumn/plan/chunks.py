@@ -83,9 +83,9 @@ class Chunk:
         start = row.position
         return file.read(start, start + row.size), start
 
-    def loaded(self, file: SegmentFile) -> "Chunk":
-        """The chunk with its bytes in memory."""
-        return replace(self, source=file.read(self.origin, self.end), span=None) if self.is_unread else self
+    def loaded(self, file: SegmentFile, locked: bool = False) -> "Chunk":
+        """The chunk with its bytes in memory, page-locked for a copy to a GPU if asked for."""
+        return replace(self, source=file.read(self.origin, self.end, locked), span=None) if self.is_unread else self
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,7 @@ def chunks(
     streamed: bool = False,
     ahead: bool = True,
     check_crcs: bool = True,
+    as_stored: bool = False,
 ) -> Generator[Chunk, int | None, Stop]:
     """Walk the entries from ``start`` to ``stop``; the generator's return value tells how the walk ended.
 
@@ -113,14 +114,16 @@ def chunks(
     claimed size is never more than the file has); without it, the bytes between headers are not read, except between small entries.
     With ``streamed``, or without ``payloads``, chunks of format 2 batches have no bytes. Unless the walk goes ``ahead`` of their decoder,
     such a chunk has only its first entry: the decoder finds the others, and the position that it reached (`Decoded.reached`) must be sent
-    to the generator, which continues there. With ``check_crcs``, checksums may be used to tell formats apart.
+    to the generator, which continues there. Such a chunk has about ``chunk_bytes`` after decompression; with ``as_stored`` it has them in
+    the file, and so have chunks of other entries. With ``check_crcs``, checksums may be used to tell formats apart.
     """
     position, size, pays = start, 0, (streamed or not payloads) and file.format == layouts.KAFKA and file.is_local
     streamed = pays
-    step = min(chunk_bytes, PACKED_BYTES) if streamed else chunk_bytes
+    step = min(chunk_bytes, PACKED_BYTES) if streamed and not as_stored else chunk_bytes
     weight, most = (float(chunk_bytes), MOST_ENTRIES if ahead else 1) if payloads else (inf, FIRST_HEADERS)
     while position < stop:
-        if pays and (chunk := _unread(file, position, stop, weight, most, ahead)) is not None:
+        span = Span(stop, file.size, weight, 1.0 if as_stored else file.inflates)
+        if pays and (chunk := _unread(file, position, span, most, ahead)) is not None:
             reached = yield chunk
             before, position, size = position, chunk.end if reached is None else reached, 0
             most = most if payloads else min(2 * most, MOST_ENTRIES)
@@ -145,11 +148,10 @@ def chunks(
     return Stop(position, Code.OK, 0)
 
 
-def _unread(file: SegmentFile, start: int, stop: int, weight: float, most: int, ahead: bool) -> Chunk | None:
+def _unread(file: SegmentFile, start: int, span: Span, most: int, ahead: bool) -> Chunk | None:
     """The format 2 batches from ``start`` on, or None if another entry is there."""
     room, _ = take(v2.HEADER + PAD)
     entries = Entries.room(most)
-    span = Span(stop, file.size, weight, file.inflates)
     count, position = hop(file.descriptor, start, span, room.address, entries.array)
     if not count:
         return None

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from pyarrow import ArrowException
 
-from kolumn.arrow.recycle import take
+from kolumn.arrow.recycle import take, take_locked
 from kolumn.errors import KolumnError
 from kolumn.formats import layouts
 from kolumn.source import storage
@@ -151,13 +151,13 @@ class SegmentFile:
         """File descriptor for compiled code that reads the file itself."""
         return self._file
 
-    def read(self, start: int, end: int) -> Any:
-        """Bytes [start, end) as a read-only uint8 array with `PAD` zero bytes after them.
+    def read(self, start: int, end: int, locked: bool = False) -> Any:
+        """Bytes [start, end) as a read-only uint8 array with `PAD` zero bytes after them; ``locked``: for a copy to a GPU.
 
         Releases the GIL. Raises KolumnError if the file has fewer bytes than it had when it was found.
         """
         size = end - start
-        buffer, view = take(size + PAD)
+        buffer, view = (take_locked if locked else take)(size + PAD)
         done = self._read_remote(view, start, end) if self._remote is not None else 0
         while done < size:
             try:

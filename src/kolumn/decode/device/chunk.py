@@ -5,14 +5,17 @@ the same error with the same words, and the rest goes through the kernels again 
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from kolumn.arrays import Flags, Int64s, Rows
 from kolumn.cpu_fallback.inflate.locate import locate
+from kolumn.decode.device.batch_table import BatchTable
+from kolumn.decode.device.begun import Begun, Payloads
 from kolumn.decode.device.inflate import Inflater, plan
 from kolumn.decode.device.part import Part
 from kolumn.decode.device.to_host import to_run
@@ -26,14 +29,21 @@ from kolumn.plan.chunks import Chunk
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
 
+if TYPE_CHECKING:
+    from kolumn.kernels.decode import Wanted
+    from kolumn.kernels.fields.decoded import Records
+
 MOST_ROWS = 1 << 20
 """Rows in a part, as far as headers tell: each takes some 60 bytes of device memory until its columns are made."""
 MOST_BYTES = 1 << 27
 """Bytes of the payloads in a part, but for one batch that has more."""
 AT_A_TIME = 3
 """Chunks on the device: one is copied there, one decoded, one copied back."""
+LOADED = 2 * AT_A_TIME
+"""Chunks in page-locked memory of the host: those on the device, and those that are read meanwhile."""
 _NOTHING = np.zeros(0, np.uint8)
 _turns = threading.BoundedSemaphore(AT_A_TIME)
+_loaded = threading.BoundedSemaphore(LOADED)
 
 
 class DeviceChunk:
@@ -43,7 +53,8 @@ class DeviceChunk:
     ----------
     file : SegmentFile
     chunk : Chunk
-        Without bytes where `reads_files`: plain batches then go to the device past the host's memory.
+        Without bytes where headers told enough. Where the device `reads_files`, plain batches then go there past the host's memory;
+        otherwise the thread that decodes the chunk reads them.
     options : Options
 
     Attributes
@@ -62,25 +73,28 @@ class DeviceChunk:
         self.drafts = not layouts.FORMATS[self.format].as_shipped
 
     def __enter__(self) -> Self:
-        _turns.acquire()
-        try:
-            self.source = self._sent()
-        except BaseException:
-            _turns.release()
-            raise
+        directly = self.device.reads_files and self.chunk.is_unread and not self.chunk.entries.codec.any()
+        with ExitStack() as held:
+            held.enter_context(_loaded)
+            if not directly:
+                # Before the chunk's turn: other chunks are decoded while this one is read.
+                self.chunk = self.chunk.loaded(self.file, locked=True)
+            held.enter_context(_turns)
+            self.source = self._sent(directly)
+            self._table = BatchTable(self.device, self.chunk.entries.array)
+            self._held = held.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
-        _turns.release()
+        self._held.close()
 
-    def _sent(self) -> Any:
-        if self.chunk.is_unread and not self.chunk.entries.codec.any():
-            source = self.device.load(self.file.opened_path, self.origin, self.chunk.end)
-            if source is not None:
-                return source
-        # Framings are found on the host; and it says why a file can't be read.
-        self.chunk = self.chunk.loaded(self.file)
-        return self.device.upload(self.chunk.source)
+    def _sent(self, directly: bool) -> Any:
+        source = self.device.load(self.file.opened_path, self.origin, self.chunk.end) if directly else None
+        if source is None:
+            # Framings are found on the host; and it says why a file can't be read.
+            self.chunk = self.chunk.loaded(self.file, locked=True)
+            source = self.device.upload(self.chunk.source)
+        return source
 
     def check(self, entries: Entries) -> None:
         """As `cpu_fallback.check.checksums.check`."""
@@ -88,7 +102,7 @@ class DeviceChunk:
 
         rows = entries.array
         whole = np.flatnonzero(rows[:, table.CODE] == Code.OK)
-        bad = bad_checksums(self.device, self.source.address - self.origin, rows[whole])
+        bad = bad_checksums(self.device, self.source.address - self.origin, self._table.of(rows[whole]), len(whole))
         rows[whole[bad], table.CODE] = Code.BAD_CRC
 
     @staticmethod
@@ -102,22 +116,32 @@ class DeviceChunk:
 
     def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[tuple[Any, Entries]]:
         """As `on_host.HostChunk.runs`: records copied back to the host."""
-        for some, part in self.parts(entries.array):
-            yield to_run(part, len(some), self.options, need_key), Entries(some)
+        asked = Payloads.of(self.options, need_key)
+        begun: list[Begun] = []
 
-    def parts(self, rows: Rows) -> Iterator[tuple[Any, Part]]:
-        """Decode entries, some at a time: rows of the batch table, of which damaged ones get a code, and their records."""
+        def begin(records: "Records") -> "Wanted":
+            begun[:] = [Begun(self.device, records, asked)]
+            return begun[0].wanted
+
+        for some, part in self.parts(entries.array, begin):
+            yield to_run(part, begun.pop(), len(some)), Entries(some)
+
+    def parts(self, rows: Rows, begin: "Callable[[Records], Wanted]" = lambda _: []) -> Iterator[tuple[Any, Part]]:
+        """Decode entries, some at a time: rows of the batch table, of which damaged ones get a code, and their records.
+
+        ``begin`` is as ``measure`` of `kolumn.kernels.decode.decode`.
+        """
         start, size, codec = (np.empty(len(rows), np.int64) for _ in range(3))
         host = _NOTHING if self.chunk.is_unread else self.chunk.source
         locate(host.ctypes.data, self.origin, rows, start, size, codec)
         todo = plan(host, start - self.origin, size, codec, rows, self.options)
         inflater = Inflater(self.device, host, self.source.address, todo, self.options)
         for piece in _cut(todo.bound, rows):
-            part = self._part(inflater, piece, rows[piece])
+            part = self._part(inflater, piece, rows[piece], begin)
             self.inflated_by_cpu += part.inflated_by_cpu
             yield rows[piece], part
 
-    def _part(self, inflater: Inflater, piece: slice, rows: Rows) -> Part:
+    def _part(self, inflater: Inflater, piece: slice, rows: Rows, begin: "Callable[[Records], Wanted]") -> Part:
         from kolumn.kernels.decode import decode
 
         found: dict[int, str] = {}
@@ -128,10 +152,11 @@ class DeviceChunk:
                 # Nothing behind the first damaged entry is wanted.
                 good = good[good < np.flatnonzero(rows[:, table.CODE])[0]]
             address, sizes = inflated.address[good], inflated.size[good]
-            bad, records = decode(self.device, rows[good], address, sizes, self.format, self.options.check_crcs, self.drafts)
-            if records is not None:
-                return Part(self.device, good, records, found, inflated)
-            unlike = self._judge(inflater.todo.on_cpu[piece] | (inflater.todo.codec[piece] == 0), rows, good[bad], found)
+            batches = self._table.of(rows[good])
+            done = decode(self.device, batches, address, sizes, self.format, self.options.check_crcs, self.drafts, begin)
+            if done.records is not None:
+                return Part(self.device, good, done.records, done.measures, found, inflated)
+            unlike = self._judge(inflater.todo.on_cpu[piece] | (inflater.todo.codec[piece] == 0), rows, good[done.bad], found)
             inflater.on_cpu(piece, unlike, rows, found, inflated)
 
     def _judge(self, final: Flags, rows: Rows, suspects: Int64s, found: dict[int, str]) -> Any:

@@ -188,7 +188,7 @@ class Inflater:
         rows[:, table.POSITION], rows[:, table.SIZE], rows[:, table.LAYOUT] = address[whole], size[whole], legacy.LAYOUT.number
         rows[:, table.CRC] = [memory.u32_little_at(self.host, end - _TRAILER_BYTES) for end in stop[whole].tolist()]
         right = np.zeros(len(size), bool)
-        right[whole] = ~bad_checksums(self.device, 0, rows)
+        right[whole] = ~bad_checksums(self.device, 0, self.device.upload(rows), len(rows))
         return right
 
     def on_cpu(self, piece: slice, slow: Int64s, rows: Rows, found: dict[int, str], result: Inflated) -> None:

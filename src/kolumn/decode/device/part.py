@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kolumn.arrays import Int64s
+from kolumn.arrays import Bytes, Int64s
 from kolumn.decode.device.inflate import Inflated
 
 if TYPE_CHECKING:
@@ -19,15 +19,20 @@ class Part:
     ----------
     good : int64 array
         Numbers of the entries that they are of.
-    records : kernels.decode.Records
+    records : kernels.fields.decoded.Records
+    measures : list of uint8 array
+        What was downloaded of what was begun.
     found : dict
         As `cpu_fallback.batches.Run` has it.
     inflated_by_cpu : int
         How many payloads went through the codecs of the CPU.
     """
 
-    def __init__(self, device: "Runtime", good: Int64s, records: "Records", found: dict[int, str], inflated: Inflated) -> None:
+    def __init__(
+        self, device: "Runtime", good: Int64s, records: "Records", measures: list[Bytes], found: dict[int, str], inflated: Inflated
+    ) -> None:
         self.device, self.good, self.records, self.found, self._kept = device, good, records, found, inflated.kept
+        self.measures = measures
         self.inflated_by_cpu = inflated.by_cpu
 
     def counts(self, entries: int) -> Any:

@@ -1,58 +1,56 @@
 """Records on a GPU copied back into the Arrow columns that the CPU backend makes."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Int64s
 from kolumn.cpu_fallback.columns.columns import BinaryColumn, Columns, ones
 from kolumn.cpu_fallback.fields.put import COPY, SKIP
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, POSITIONS, ROWS, VALUE
+from kolumn.decode.device.begun import Begun
 from kolumn.decode.device.part import Part
-from kolumn.decode.host.run import Run, modes
-from kolumn.options import Options
+from kolumn.decode.host.run import Run
 
 if TYPE_CHECKING:
-    from kolumn.kernels.machine.runtime import Memory, Runtime
+    from kolumn.kernels.columns.binary import Binary
+    from kolumn.kernels.machine.runtime import Memory
 
 
-def to_run(part: Part, entries: int, options: Options, need_key: bool) -> Run:
-    """Copy what the options ask for of the records of ``entries`` entries to the host."""
-    from kolumn.kernels.columns.binary import binary, headers_of
+def to_run(part: Part, begun: Begun, entries: int) -> Run:
+    """Copy what was begun of the records of ``entries`` entries to the host; waits once, and once more if there are headers."""
+    from kolumn.kernels.columns.binary import header_parts, measure, moved, number_of
 
-    device, records = part.device, part.records
+    device, records, sums = part.device, part.records, list(map(number_of, part.measures))
     at = np.zeros(POSITIONS, np.int64)
     at[ROWS] = records.rows
-    keys, values = modes(options, COPY, need_key)
-    columns = Columns(
-        _host(device, records.offset, 8 * records.rows),
-        _host(device, records.timestamp, 8 * records.rows),
-        _array(device, records.attributes, records.rows, np.uint8),
-        _array(device, records.seconds, 8 * records.rows, np.int64),
-        *(
-            _column(device, binary(device, payloads), at, where) if mode != SKIP else BinaryColumn(SKIP)
-            for payloads, mode, where in ((records.key, keys, KEY), (records.value, values, VALUE))
-        ),
-    )
-    if "headers" in options.columns:
-        ends, header_keys, header_values = headers_of(device, records)
-        at[HEADERS] = header_keys.count
-        columns.header_ends = _host(device, ends, 4 * (records.rows + 1))
-        columns.header_key = _column(device, binary(device, header_keys), at, HEADER_KEY)
-        columns.header_value = _column(device, binary(device, header_values), at, HEADER_VALUE)
+    made: dict[int, Binary] = {}
+    for k, (where, measured) in enumerate(begun.columns.items()):
+        made[where] = moved(device, measured, *sums[2 * k : 2 * k + 2])
+    if begun.header_ends is not None:
+        at[HEADERS] = sums[-1]
+        parts = [measure(device, one) for one in header_parts(device, records, begun.header_ends, sums[-1])]
+        lengths = list(map(number_of, device.downloads([one for column in parts for one in column.wanted])))
+        for k, where in enumerate((HEADER_KEY, HEADER_VALUE)):
+            made[where] = moved(device, parts[k], *lengths[2 * k : 2 * k + 2])
+    wanted: list[tuple[Memory, int, int]] = [(records.offset, 8 * records.rows, 0), (records.timestamp, 8 * records.rows, 0)]
+    if records.attributes is not None and records.seconds is not None:
+        wanted += [(records.attributes, records.rows, 0), (records.seconds, 8 * records.rows, 0)]
+    if begun.header_ends is not None:
+        wanted.append((begun.header_ends, 4 * (records.rows + 1), 0))
+    for column in made.values():
+        wanted += [(column.data, column.size, 0), (column.ends, 4 * (column.rows + 1), 0)]
+        wanted += [(column.bitmap, (column.rows + 7) // 8, 0)] if column.nulls else []
+    there = iter(device.downloads(wanted))
+    offset, timestamp = pa.py_buffer(next(there)), pa.py_buffer(next(there))
+    drafts = (next(there), next(there).view(np.int64)) if records.attributes is not None else (np.zeros(0, np.uint8), np.zeros(0, np.int64))
+    header_ends = pa.py_buffer(next(there)) if begun.header_ends is not None else None
+    found = {where: BinaryColumn(SKIP) for where in (KEY, VALUE)}
+    for where, column in made.items():
+        data, ends = pa.py_buffer(next(there)), pa.py_buffer(next(there))
+        found[where] = BinaryColumn(COPY, data, ends, pa.py_buffer(next(there)) if column.nulls else ones(column.rows))
+        at[where] = column.size
+    columns = Columns(offset, timestamp, *drafts, found[KEY], found[VALUE])
+    if header_ends is not None:
+        columns.header_ends, columns.header_key, columns.header_value = header_ends, found[HEADER_KEY], found[HEADER_VALUE]
     return Run(columns, at, part.counts(entries), [], part.found)
-
-
-def _host(device: "Runtime", memory: "Memory", size: int) -> pa.Buffer:
-    return pa.py_buffer(device.download(memory, size))
-
-
-def _array(device: "Runtime", memory: Any, size: int, kind: Any) -> Any:
-    return device.download(memory, size).view(kind) if memory is not None else np.zeros(0, kind)
-
-
-def _column(device: "Runtime", column: Any, at: Int64s, where: int) -> BinaryColumn:
-    at[where] = column.size
-    valid = _host(device, column.bitmap, (column.rows + 7) // 8) if column.nulls else ones(column.rows)
-    return BinaryColumn(COPY, _host(device, column.data, column.size), _host(device, column.ends, 4 * (column.rows + 1)), valid)

@@ -1,0 +1,58 @@
+"""The bench of a GPU runs only on one: its steps run here on the emulated device."""
+
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kit.emulated import Emulated
+from kolumn.plan.chunks import chunks
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import find_segments
+
+
+@pytest.fixture
+def gpu_decode(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module, which is beside the tests."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    return import_module("bench.gpu_decode")
+
+
+def test_steps(gpu_decode: Any, device: Emulated, tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    kolumn.write(pa.table({"value": [b"x" * 100] * 20_000}), path)
+    one = np.fromfile(path, np.uint8)
+    (segment,) = find_segments(str(path))
+    with SegmentFile(segment) as file:
+        rows = np.concatenate([chunk.rows for chunk in chunks(file, 0, file.size, 1 << 20)])
+    with ThreadPoolExecutor(3) as pool:
+        steps = gpu_decode.steps_of(np.empty(3 * len(one), np.uint8), one, rows, 3, 1 << 20, pool)
+        assert set(steps) > {gpu_decode.COPY, gpu_decode.OVERLAPPED}
+        for name, step in steps.items():
+            device.launched.clear()
+            step()
+            found = device.launched.get("check", 0), device.launched.get("count", 0)
+            chunk_count = -(-3 * len(one) // (1 << 20))
+            assert found == {"checksums": (1, 0), "columns": (0, 1), gpu_decode.OVERLAPPED: (chunk_count,) * 2}.get(name, (0, 0)), name
+
+
+def test_predictions_are_printed_beside_measurements(gpu_decode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_decode, "find_spec", lambda name: SimpleNamespace() if name == "bench.gpu_model" else None)
+    monkeypatch.setattr(
+        gpu_decode, "import_module", lambda _: SimpleNamespace(predictions=lambda: {"columns": {"best_ms": 2.9}, "other": 1})
+    )
+    lines = gpu_decode.side_by_side(gpu_decode.predicted(), {"columns": {"best_ms": 3.5}, "copy": {"best_ms": 19.5}}).splitlines()
+    assert [line.split()[0] for line in lines] == ["step", "columns", "copy", "other"]
+    assert "2.9" in lines[1]
+    assert "3.5" in lines[1]
+
+
+def test_without_the_model(gpu_decode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_decode, "find_spec", lambda _: None)
+    assert gpu_decode.predicted() == {}

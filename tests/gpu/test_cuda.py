@@ -1,0 +1,184 @@
+"""What the runtime asks of CuPy, as far as that can be seen without a device."""
+
+import ctypes
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cupy", reason="make gpu-packages")
+pytest.importorskip("rmm", reason="make gpu-packages")
+
+import cupy
+from cupy.cuda import cub
+
+from kolumn.arrow import recycle
+from kolumn.errors import KolumnError
+from kolumn.kernels.machine import cuda
+from kolumn.kernels.machine.lifetime import Streams
+from kolumn.kernels.machine.runtime import PAD
+
+
+@pytest.mark.parametrize(("width", "kind"), [(4, np.int32), (8, np.int64)])
+def test_running_sums_need_no_compiler(width: int, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy's binding of CUB gets the memory as it is; the kernels are in its library."""
+    monkeypatch.setattr(cupy, "cumsum", lambda *_, **__: pytest.fail("cupy.cumsum compiles a kernel"))
+
+    def scan(values: Any, operation: int) -> Any:
+        assert operation == cub.CUPY_CUB_CUMSUM
+        assert (values.dtype, values.shape) == (kind, (5,))
+        there = np.frombuffer((ctypes.c_char * values.nbytes).from_address(values.data.ptr), kind)
+        there[:] = np.cumsum(there)
+        return values
+
+    monkeypatch.setattr(cub, "device_scan", scan)
+    host = np.arange(8, dtype=kind)
+    runtime: Any = SimpleNamespace(_device=0, stream=nullcontext())
+    cuda.CudaRuntime.running_sum(runtime, SimpleNamespace(address=host.ctypes.data), 5, width)  # type: ignore[arg-type]
+    assert host.tolist() == [0, 1, 3, 6, 10, 5, 6, 7]
+
+
+def test_cub_is_compiled_for_the_architectures() -> None:
+    code = Path(cub.__file__).read_bytes()
+    for kind in (b"iii", b"lll"):
+        assert b"DeviceScanKernelINS2_10policy_hubI" + kind in code
+    assert b"SM_750_800_860_890_900_1000" in code
+    assert b"nvrtc" not in code
+
+
+def test_page_locked_memory_after_the_device_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cupy.cuda.runtime, "getDevice", lambda: 0)
+    monkeypatch.setattr(cuda, "_used", {1})
+    with pytest.raises(AssertionError, match="before the device was chosen"):
+        cuda.page_locked(100)
+
+
+def test_where_no_memory_can_be_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(size: int, flags: int) -> Any:
+        raise cupy.cuda.runtime.CUDARuntimeError(2)
+
+    monkeypatch.setattr(cupy.cuda.runtime, "getDevice", lambda: 0)
+    monkeypatch.setattr(cuda, "_used", {0})
+    monkeypatch.setattr(cupy.cuda, "PinnedMemory", refused)
+    with pytest.raises(MemoryError, match="no 100 bytes of page-locked memory"):
+        cuda.page_locked(100)
+
+
+class Pool:
+    """In place of RMM's pool: host memory, at multiples of 256 as RMM's is."""
+
+    def __init__(self) -> None:
+        self.there: dict[int, Any] = {}
+        self.freed: list[tuple[int, str]] = []
+
+    def allocate(self, size: int, stream: str) -> int:
+        assert stream == "own"
+        whole = np.full(size + 256, 0xA5, np.uint8)
+        address = whole.ctypes.data + -whole.ctypes.data % 256
+        self.there[address] = whole
+        return address
+
+    def deallocate(self, address: int, size: int, stream: str) -> None:
+        del self.there[address]
+        self.freed.append((size, stream))
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Pool:
+    """The pool of a device of host memory, to which CuPy's copies go."""
+    found = Pool()
+    monkeypatch.setattr("rmm.mr.get_current_device_resource", lambda: found)
+    monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", lambda to, source, size, kind, stream: ctypes.memmove(to, source, size))
+    monkeypatch.setattr(cupy.cuda.runtime, "memsetAsync", lambda to, value, size, stream: ctypes.memset(to, value, size))
+    return found
+
+
+@pytest.fixture
+def runtime(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> Any:
+    made: Any = object.__new__(cuda.CudaRuntime)
+    made.stream = SimpleNamespace(ptr=0, synchronize=lambda: None)
+    made._streams = Streams("own", "others", "freeing", lambda before, after: None)
+    made._sent = []
+    monkeypatch.setattr(cuda.CudaRuntime, "_mark", lambda _: SimpleNamespace(synchronize=lambda: None))
+    return made
+
+
+def test_pieces_of_one_allocation(runtime: Any, pool: Pool) -> None:
+    sizes = [1, 255, 256, 0, 1000]
+    pieces = runtime.pieces(sizes, zeros=True)
+    (whole,) = pool.there.values()
+    begins = [piece.address for piece in pieces]
+    assert [piece.size for piece in pieces] == sizes
+    assert all(begin % PAD == 0 for begin in begins)
+    ends = [*begins[1:], whole.ctypes.data + len(whole)]
+    assert all(end - begin >= size + PAD for begin, end, size in zip(begins, ends, sizes, strict=True))
+    for piece in pieces:
+        assert not any(ctypes.string_at(piece.address, piece.size + PAD))
+    last = pieces.pop()
+    del pieces, piece
+    assert pool.freed == []
+    del last
+    assert [stream for _, stream in pool.freed] == ["own"]
+    assert pool.there == {}
+
+
+def test_what_others_were_shown_is_freed_after_them(runtime: Any, pool: Pool) -> None:
+    one, other = runtime.empty(10), runtime.empty(10)
+    assert one.__cuda_array_interface__["data"] == (one.address, False)
+    del one, other
+    assert sorted(stream for _, stream in pool.freed) == ["freeing", "own"]
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_bytes_go_there_and_come_back(locked: bool, runtime: Any) -> None:
+    """By way of page-locked memory, which is not in use afterwards."""
+    recycle.lock_by((lambda size: np.empty(size, np.uint8)) if locked else None)
+    try:
+        data = np.random.default_rng(1).integers(0, 1 << 60, (3, 500_000))
+        memory = runtime.upload(data)
+        assert bool(recycle._locked.used) is locked
+        back, part, nothing = runtime.downloads([(memory, data.nbytes, 0), (memory, 80, 16), (memory, 0, 0)])
+        assert back.tobytes() == data.tobytes()
+        assert (part.tobytes(), len(nothing)) == (data.tobytes()[16:96], 0)
+        assert not recycle.is_locked(back.ctypes.data)
+        assert not recycle._locked.used
+        assert runtime.upload(np.zeros(0)).size == 0
+    finally:
+        recycle.lock_by(None)
+
+
+def test_no_room(runtime: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(size: int, stream: str) -> int:
+        raise MemoryError("out_of_memory: maximum pool size exceeded")
+
+    monkeypatch.setattr("rmm.mr.get_current_device_resource", lambda: SimpleNamespace(allocate=refused))
+    with pytest.raises(KolumnError, match="no room for 512 bytes on the GPU: out_of_memory"):
+        runtime.empty(200)
+
+
+def test_the_stream_of_cudf(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value, handle in (("0", 1), ("1", 2), (None, 1)):
+        if value is None:
+            monkeypatch.delenv("CUDF_PER_THREAD_STREAM")
+        else:
+            monkeypatch.setenv("CUDF_PER_THREAD_STREAM", value)
+        assert cuda._others().__cuda_stream__() == (0, handle)
+    assert (cupy.cuda.runtime.streamLegacy, cupy.cuda.runtime.streamPerThread) == (1, 2)
+
+
+def test_an_interrupt_waits_for_copies(runtime: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device may be writing to page-locked memory, which is used again as soon as nobody has it."""
+    waited: list[bool] = []
+
+    def interrupted(_: Any) -> Any:
+        assert not waited
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cuda.CudaRuntime, "_mark", interrupted)
+    runtime.stream.synchronize = lambda: waited.append(True)
+    with pytest.raises(KeyboardInterrupt):
+        runtime.download(runtime.empty(100), 100)
+    assert waited == [True]

@@ -1,0 +1,139 @@
+"""How often does a chunk make the host wait for the device, and how often is the driver asked for something? Each takes time in Python."""
+
+import gc
+import threading
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kit.device_columns import resident
+from kit.emulated import Emulated, HostMemory, run_loops
+from kolumn.arrow import recycle
+from kolumn.decode.device.chunk import AT_A_TIME
+from kolumn.kernels.machine import device as current
+from kolumn.kernels.machine.staging import STAGE, fetch
+
+CHUNK = 24 << 20
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plain segment of one chunk, in batches of 16 KiB."""
+    path = tmp_path_factory.mktemp("log") / "t-0"
+    keys = [None if i % 7 == 0 else b"key%08d" % i for i in range(180_000)]
+    kolumn.write(pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array([b"v" * 100] * 180_000, pa.binary())}), path)
+    assert 20 << 20 < sum(one.stat().st_size for one in path.glob("*.log")) < CHUNK
+    return path
+
+
+def asked(device: Emulated, read: Any) -> dict[str, int]:
+    """What one more read asks for: the first one sends tables that stay."""
+    read()
+    device.asked.clear()
+    read()
+    return dict(device.asked)
+
+
+@pytest.mark.parametrize(
+    ("more", "most"),
+    [
+        # Waits: for checksums, for counts, for fields with the sizes of columns, and for the columns.
+        ({}, {"waits": 4, "uploads": 3, "allocations": 11, "memsets": 1, "scans": 5, "launches": 10}),
+        ({"include_headers": True}, {"waits": 5, "uploads": 3, "allocations": 17, "memsets": 3, "scans": 10, "launches": 11}),
+        ({"columns": ["offset"]}, {"waits": 4, "uploads": 3, "allocations": 7, "memsets": 1, "scans": 1, "launches": 4}),
+    ],
+    ids=str,
+)
+def test_a_chunk_to_the_host(more: dict[str, Any], most: dict[str, int], log: Path, device: Emulated) -> None:
+    found = asked(device, lambda: kolumn.read(log, backend="gpu", threads=1, chunk_bytes=CHUNK, **more))
+    assert {name: count for name, count in found.items() if count > most[name]} == {}, found
+
+
+def test_a_chunk_that_stays(log: Path, device: Emulated) -> None:
+    columns = ["key", "value", "offset", "timestamp"]
+    found = asked(device, lambda: resident(log, "string", columns=columns, threads=1, chunk_bytes=CHUNK))
+    most = {"waits": 8, "uploads": 3, "allocations": 18, "memsets": 1, "scans": 7, "launches": 14}
+    assert {name: count for name, count in found.items() if count > most[name]} == {}, found
+
+
+@pytest.mark.parametrize("binary", ["contiguous", "view"])
+def test_tables_are_not_page_locked(binary: Literal["contiguous", "view"], log: Path, device: Emulated) -> None:
+    """Chunks are, on their way; nothing of them is left when the read is over, while its table lives."""
+    locked: list[int] = []
+
+    def lock(size: int) -> Any:
+        locked.append(size)
+        return np.empty(size, np.uint8)
+
+    recycle.lock_by(lock)
+    try:
+        table = kolumn.read(log, backend="gpu", binary=binary, threads=2, chunk_bytes=2 << 20)
+        assert locked
+        gc.collect()
+        assert not recycle._locked.used
+        assert table.num_rows == 180_000
+    finally:
+        recycle.lock_by(None)
+
+
+class Weighed(Emulated):
+    """Knows how many bytes there are, and how many there were at most."""
+
+    now = most = 0
+
+    def pieces(self, sizes: Sequence[int], zeros: bool = False) -> list[HostMemory]:
+        found = super().pieces(sizes, zeros)
+        for memory in found:
+            self._changed(memory.size)
+            weakref.finalize(memory, self._changed, -memory.size)
+        return found
+
+    def _changed(self, by: int) -> None:
+        with _weighing:
+            self.now += by
+            self.most = max(self.most, self.now)
+
+
+_weighing = threading.RLock()
+
+
+def test_turns_bound_the_memory_of_a_device(log: Path) -> None:
+    """Chunks that wait for the consumer have nothing on the device: twelve threads take as much as there are turns."""
+    most = {}
+    for threads in (1, 12):
+        with current.using(device := Weighed(run_loops)):
+            read = kolumn.scan(log, backend="gpu", threads=threads, chunk_bytes=1 << 20)
+            with read as reader:
+                assert sum(batch.num_rows for batch in reader) == 180_000
+        most[threads] = device.most
+        # What threads keep: the tables of checksums.
+        assert device.now < 13 * 20_000
+    assert 1 < most[12] / most[1] < AT_A_TIME + 0.5
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [5], [5, 0, 7], [STAGE], [STAGE + 1], [3 * STAGE + 5, 8, STAGE - 1, 9 * STAGE, 0, 1]], ids=str)
+def test_bytes_come_back_in_pieces(sizes: list[int]) -> None:
+    """Copies are done when their event is waited for, and no sooner; a block is not filled again before it is emptied."""
+    import ctypes
+
+    given = [np.random.default_rng(size).integers(0, 255, size, np.uint8) for size in sizes]
+    queued: list[tuple[int, int, int]] = []
+
+    class Done:
+        def __init__(self) -> None:
+            self.until = len(queued)
+
+        def synchronize(self) -> None:
+            for number, (to, source, size) in enumerate(queued[: self.until]):
+                if size:
+                    ctypes.memmove(to, source, size)
+                    queued[number] = to, source, 0
+
+    found = fetch([(one.ctypes.data, len(one)) for one in given], lambda to, source, size: queued.append((to, source, size)), Done)
+    assert [one.tobytes() for one in found] == [one.tobytes() for one in given]
