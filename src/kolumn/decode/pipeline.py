@@ -103,8 +103,8 @@ def _begin(one: Range, found: Tally, options: Options) -> _Begun:
     batches, size = [], 0
     for batch in source:
         batches.append(batch)
-        # What is on a GPU takes nothing here.
-        size += getattr(batch, "nbytes", 0)
+        # On a GPU, of the memory there.
+        size += batch.nbytes
         if size >= options.inflated_bytes:
             return batches, source
     return batches, iter(())

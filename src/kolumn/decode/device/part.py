@@ -22,12 +22,15 @@ class Part:
     records : kernels.decode.Records
     found : dict
         As `cpu_fallback.batches.Run` has it.
+    bytes : int
+        Of the decompressed payloads.
     inflated_by_cpu : int
         How many payloads went through the codecs of the CPU.
     """
 
     def __init__(self, device: "Runtime", good: Int64s, records: "Records", found: dict[int, str], inflated: Inflated) -> None:
         self.device, self.good, self.records, self.found, self._kept = device, good, records, found, inflated.kept
+        self.bytes = int(inflated.size[good].sum())
         self.inflated_by_cpu = inflated.by_cpu
 
     def counts(self, entries: int) -> Any:
