@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from kolumn.arrow.recycle import allocate_by
 from kolumn.errors import MissingError
+from kolumn.kernels.machine.engine import memory
 from kolumn.kernels.machine.runtime import Runtime
 
 _local = threading.local()
@@ -54,7 +55,7 @@ def open_device(device: int, share: float) -> None:
         raise MissingError(f"a GPU was asked for: {error}; {ADVICE}") from error
     cupy.cuda.Device(device).use()
     _, total = cupy.cuda.runtime.memGetInfo()
-    pool = rmm.mr.LimitingResourceAdaptor(rmm.mr.CudaAsyncMemoryResource(), int(share * total))
+    pool = rmm.mr.LimitingResourceAdaptor(memory(device), int(share * total))
     rmm.mr.set_per_device_resource(device, pool)
     cupy.cuda.set_allocator(rmm_cupy_allocator)
     _share_with_numba()
