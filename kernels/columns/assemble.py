@@ -1,12 +1,17 @@
 """Columns on the device as pylibcudf's: no copies, the memory stays with the columns."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from kolumn.errors import KolumnError
+from kolumn.kernels.columns.libcudf import wait
+from kolumn.kernels.columns.nulls import no_rows
 from kolumn.kernels.columns.table import WIDTHS, Column, DeviceTable
-from kolumn.schema import record_schema
+from kolumn.kernels.machine.device import runtime
+
+if TYPE_CHECKING:
+    import pylibcudf
 
 MOST = 2**31 - 1
 
@@ -15,7 +20,12 @@ def to_pylibcudf(table: DeviceTable) -> Any:
     """A pylibcudf.Table over the memory of a table."""
     import pylibcudf
 
-    return pylibcudf.Table([to_column(column) if isinstance(column, Column) else column for column in table.columns])
+    return pylibcudf.Table([_made(column) for column in table.columns])
+
+
+def _made(column: "Column | pylibcudf.Column") -> Any:
+    """A pylibcudf.Column; what values are parsed into may be one already."""
+    return to_column(column) if isinstance(column, Column) else column
 
 
 def type_ids() -> dict[str, Any]:
@@ -41,15 +51,35 @@ def to_column(column: Column) -> Any:
 
 
 def concatenate(tables: list[DeviceTable], options: Any) -> Any:
-    """One pylibcudf.Table of all, as `kolumn.decode.device.resident.ResidentOptions` ask for; copies if there are several."""
+    """One pylibcudf.Table of all, as `kolumn.decode.device.resident.ResidentOptions` ask for.
+
+    A single table is taken as it is. Several are joined column by column, and the pieces of a column are freed when they are in: at most,
+    all pieces and one whole column are on the device. ``tables`` and their columns are taken away from the caller.
+    """
     import pylibcudf
 
+    if not tables:
+        kinds = options.values.kinds() if options.values is not None else {}
+        tables.append(no_rows(runtime(), options.names, kinds, options.payload))
     for at, name in enumerate(options.names):
         _check_size(name, [table.columns[at] for table in tables if isinstance(table.columns[at], Column)])
-    made = [to_pylibcudf(table) for table in tables]
-    if not made:
-        return _nothing(options)
-    return made[0] if len(made) == 1 else pylibcudf.concatenate.concatenate(made)
+    columns = []
+    for at in range(len(options.names)):
+        pieces = [_made(table.columns[at]) for table in tables]
+        for table in tables:
+            table.columns[at] = None
+        columns.append(pieces[0] if len(pieces) == 1 else _joined(pieces))
+        del pieces
+    tables.clear()
+    return pylibcudf.Table(columns)
+
+
+def _joined(pieces: list[Any]) -> Any:
+    import pylibcudf
+
+    joined = pylibcudf.concatenate.concatenate(pieces)
+    wait()
+    return joined
 
 
 def _check_size(name: str, pieces: list[Column]) -> None:
@@ -63,27 +93,19 @@ def _check_size(name: str, pieces: list[Column]) -> None:
         _check_size(name, list(children))
 
 
-def _nothing(options: Any) -> Any:
-    """A table without rows, of the columns that records would have."""
-    kinds = options.values.kinds() if options.values is not None else {}
-    types = {"string": pa.string(), "bytes": pa.binary(), "timestamp": pa.timestamp("us")}
-    known = record_schema(options.columns, "contiguous")
-    fields = [
-        (name, (types.get(kinds[name]) or pa.type_for_alias(kinds[name])) if name in kinds else known.field(name).type)
-        for name in options.names
-    ]
-    return from_arrow(pa.schema(fields).empty_table(), options.payload)
-
-
 def from_arrow(table: pa.Table, payload: str) -> Any:
-    """A pylibcudf.Table of an Arrow table of records; copies to the device."""
+    """A pylibcudf.Table of an Arrow table of records, as `in_known_types`; copies to the device."""
     import pylibcudf
 
-    return pylibcudf.Table.from_arrow(pa.table([_known(column, payload) for column in table.columns], names=table.column_names))
+    return pylibcudf.Table.from_arrow(in_known_types(table, payload))
+
+
+def in_known_types(table: pa.Table, payload: str) -> pa.Table:
+    """The same in types that cuDF has: bytes as lists of uint8 or as strings over the same buffers, moments without a zone."""
+    return pa.table([_known(column, payload) for column in table.columns], names=table.column_names)
 
 
 def _known(column: pa.ChunkedArray, payload: str) -> pa.ChunkedArray:
-    """A column in types that cuDF has: bytes as lists or strings, moments without a zone."""
     if pa.types.is_binary(column.type):
         whole = column.combine_chunks()
         mask, ends, data = whole.buffers()

@@ -1,45 +1,80 @@
 """Arrow record batches to cuDF frames and back. cuDF has no binary type: bytes go as strings, the same buffers under another name."""
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from kolumn.errors import MissingError
+from kolumn.kernels.columns.assemble import in_known_types
 from kolumn.kernels.machine.device import ADVICE
+
+if TYPE_CHECKING:
+    import cudf
+    import pylibcudf
+
+
+def require_cudf() -> None:
+    """Make sure that cuDF is there, before anything is read for it.
+
+    Raises
+    ------
+    MissingError
+        It is not.
+    """
+    try:
+        import_module("cudf")
+    except ImportError as error:
+        raise MissingError(
+            f"a cudf.DataFrame was asked for: {error}; {ADVICE}. cuDF is not part of it: pip install cudf-cu13; "
+            "scan_pylibcudf and read_pylibcudf do without it"
+        ) from error
 
 
 def to_cudf(batch: pa.RecordBatch) -> Any:
-    """A cudf.DataFrame of a record batch; copies to the device. Keys and values are strings that hold their bytes, UTF-8 or not.
+    """A cudf.DataFrame of a record batch; copies to the device.
+
+    Keys, values and headers' values are strings that hold their bytes, UTF-8 or not; moments have no time zone.
 
     Raises
     ------
     MissingError
         cuDF is not there.
     """
-    try:
-        import cudf
-    except ImportError as error:
-        raise MissingError(f"a cudf.DataFrame was asked for: {error}; {ADVICE}") from error
-    columns = [column.view(pa.string()) if pa.types.is_binary(column.type) else column for column in batch.columns]
-    return cudf.DataFrame.from_arrow(pa.table(columns, names=batch.schema.names))
+    require_cudf()
+    import cudf
+
+    return cudf.DataFrame.from_arrow(in_known_types(pa.table(batch), "string"))
 
 
-def from_cudf(frame: Any) -> list[pa.RecordBatch]:
+def from_cudf(frame: "cudf.DataFrame") -> list[pa.RecordBatch]:
     """Record batches of a cudf.DataFrame, without its index; copies to the host."""
     table = frame.to_arrow(preserve_index=False)
     return list(table.to_batches()) or [pa.RecordBatch.from_pylist([], schema=table.schema)]
 
 
-def from_pylibcudf(table: Any, names: list[str]) -> Any:
-    """A cudf.DataFrame over the columns of a pylibcudf.Table.
+def from_pylibcudf(table: "pylibcudf.Table", names: list[str]) -> Any:
+    """A cudf.DataFrame over the columns of a pylibcudf.Table of records; copies nothing.
 
     Raises
     ------
     MissingError
         cuDF is not there.
     """
-    try:
-        import cudf
-    except ImportError as error:
-        raise MissingError(f"a cudf.DataFrame was asked for: {error}; read_pylibcudf needs pylibcudf alone, or {ADVICE}") from error
-    return cudf.DataFrame.from_pylibcudf(table, {"columns": names})
+    require_cudf()
+    import cudf
+
+    children = {name: _children(column) for name, column in zip(names, table.columns(), strict=True)}
+    return cudf.DataFrame.from_pylibcudf(table, {"columns": names, "child_names": children})
+
+
+def _children(column: "pylibcudf.Column") -> dict[str, Any]:
+    """Names of what is in a column, for cuDF: libcudf has none, and cuDF would number the fields of headers."""
+    from pylibcudf import TypeId
+
+    kind = column.type().id()
+    if kind == TypeId.LIST:
+        return {"offsets": {}, "element": _children(column.child(1))}
+    if kind == TypeId.STRUCT:
+        return {"key": _children(column.child(0)), "value": _children(column.child(1))}
+    return {}

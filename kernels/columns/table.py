@@ -60,6 +60,11 @@ class Column:
     nulls: int = 0
     children: tuple["Column", ...] = ()
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        return sum(one.size for one in (self.data, self.bitmap) if one is not None) + sum(child.nbytes for child in self.children)
+
 
 @dataclass
 class DeviceTable:
@@ -68,6 +73,11 @@ class DeviceTable:
     names: tuple[str, ...]
     columns: list[Any]
     num_rows: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory that the columns take."""
+        return sum(column.nbytes if isinstance(column, Column) else column.device_buffer_size() for column in self.columns)
 
     def replaced(self, names: list[str], more: dict[str, Any]) -> "DeviceTable":
         """A table of these names, of whose columns some come from elsewhere: more of `Column`, or pylibcudf's own."""

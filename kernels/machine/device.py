@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from kolumn.arrow.recycle import lock_by
 from kolumn.errors import MissingError
+from kolumn.kernels.machine.engine import memory
 from kolumn.kernels.machine.runtime import Runtime
 
 _local = threading.local()
@@ -56,7 +57,7 @@ def open_device(device: int, share: float) -> None:
     cupy.cuda.Device(device).use()
     _, total = cupy.cuda.runtime.memGetInfo()
     _limit[:] = [int(share * total)]
-    pool = rmm.mr.LimitingResourceAdaptor(rmm.mr.CudaAsyncMemoryResource(), _limit[0])
+    pool = rmm.mr.LimitingResourceAdaptor(memory(device), _limit[0])
     rmm.mr.set_per_device_resource(device, pool)
     cupy.cuda.set_allocator(rmm_cupy_allocator)
     _share_with_numba()

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.kernels.columns.nulls import all_null
 from kolumn.kernels.columns.steps import Present, present
 from kolumn.kernels.columns.table import Column, bytes_column, nullable
 from kolumn.kernels.fields.decoded import Payloads
@@ -69,6 +70,9 @@ def _flags(device: Runtime, lengths: Memory, rows: int) -> Column:
 
 def parsed(device: Runtime, values: Payloads, how: Values) -> dict[str, Any]:
     """Columns of values by their names; of JSON they are pylibcudf's."""
+    if not values.count:
+        # With no text cuDF's readers know no columns.
+        return {name: all_null(device, kind, 0) for name, kind in how.kinds().items()}
     if how.format == "json":
         return parse_json(device, values, how)
     return {"fixed": parse_fixed, "avro": parse_avro, "csv": parse_separated}[how.format](device, values, how)

@@ -3,21 +3,36 @@
 from typing import Any
 
 from kolumn.kernels.columns.assemble import type_ids
+from kolumn.kernels.columns.libcudf import wait
+from kolumn.kernels.columns.nulls import all_null
+from kolumn.kernels.columns.table import Column
 from kolumn.kernels.fields.decoded import Payloads
-from kolumn.kernels.machine.runtime import Runtime
-from kolumn.kernels.values.lines import MARKER, make_lines
+from kolumn.kernels.machine.runtime import Memory, Runtime
+from kolumn.kernels.values.lines import MARKER, NO_OBJECT_BYTES, make_lines
 from kolumn.kernels.values.schema import VALID, Values
 
 
 def parse_json(device: Runtime, values: Payloads, how: Values) -> dict[str, Any]:
-    """pylibcudf columns of the fields and of `VALID`, a row for each value.
+    """Columns of the fields and of `VALID`, a row for each value; pylibcudf's, but where no value is an object.
 
     Lines that the reader can't read are rows of nulls, and so is their marker.
     """
+    n = values.count
+    target, total = make_lines(device, values)
+    if total == NO_OBJECT_BYTES * n:
+        # Of lines that name no column cuDF's reader knows neither columns nor how many rows there are.
+        nothing = {name: all_null(device, kind, n) for name, kind in how.fields}
+        return {**nothing, VALID: Column("bool", n, device.zeros(n))}
+    device.synchronize()
+    found = _read(target, total, how)
+    columns = {name: found[name] if name in found else all_null(device, kind, n) for name, kind in how.fields}
+    return {**columns, VALID: found[MARKER]}
+
+
+def _read(target: Memory, total: int, how: Values) -> dict[str, Any]:
+    """Columns that cuDF's reader finds in lines, by name, and flags of the lines that it can read under `MARKER`."""
     import pylibcudf as plc
 
-    target, total = make_lines(device, values)
-    device.synchronize()
     text = plc.Column(plc.DataType(plc.TypeId.UINT8), total, plc.gpumemoryview(target), None, 0, 0, [])
     ids = type_ids()
     wanted = [*how.fields, (MARKER, "int8")]
@@ -31,4 +46,6 @@ def parse_json(device: Runtime, values: Payloads, how: Values) -> dict[str, Any]
     )
     read = plc.io.json.read_json(options)
     found = dict(zip(read.column_names(include_children=False), read.columns, strict=True))
-    return {**{name: found[name] for name, _ in how.fields}, VALID: plc.unary.is_valid(found[MARKER])}
+    found[MARKER] = plc.unary.is_valid(found[MARKER])
+    wait()
+    return found

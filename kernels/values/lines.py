@@ -23,6 +23,8 @@ from kolumn.kernels.machine.words import load32, load64, store8, store32
 MARKER = "kolumn.ok"
 _MARK = f'{{"{MARKER}":1'.encode()
 MARK_BYTES = len(_MARK)
+NO_OBJECT_BYTES = len(b"{}\n")
+"""Size of the line of a value that is no object; every other line is longer."""
 _MARK_BYTES = MARK_BYTES
 _OPENING, _CLOSING, _COMMA, _LINE_FEED, _RETURN, _SPACE, _TAB = 0x7B, 0x7D, 0x2C, 10, 13, 32, 9
 
@@ -70,7 +72,7 @@ def line_sizes(i: int, a: Lines) -> None:
     """Bytes of line ``i``, for a running sum."""
     buf, length = load64(a.at + 8 * i), load32(a.length + 4 * i)
     begin, after = _object(buf, length)
-    size = 3
+    size = NO_OBJECT_BYTES
     if begin >= 0:
         comma = 0 if after < length and memory.load8(buf, after) == _CLOSING else 1
         size = _MARK_BYTES + comma + length - begin

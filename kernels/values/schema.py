@@ -68,6 +68,17 @@ class Values:
         check = _dtype if format == "fixed" else _type_name
         return cls(format, tuple((str(name), check(name, kind)) for name, kind in schema.items()), 0, ord(separator))
 
+    def kinds(self) -> dict[str, str]:
+        """Names of the columns that values are parsed into, and their kinds (`kolumn.kernels.columns.table.Column`)."""
+        return {**{name: self._kind(kind) for name, kind in self.fields}, VALID: "bool"}
+
+    def _kind(self, kind: Any) -> str:
+        if self.format == "fixed":
+            return str(kind.name)
+        if self.format == "avro":
+            return {BYTES: "bytes", STRING: "string", **COLUMNS}[kind & (FIRST - 1)]
+        return str(kind)
+
 
 def _dtype(name: str, kind: Any) -> np.dtype[Any]:
     try:

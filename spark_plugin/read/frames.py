@@ -5,7 +5,7 @@ under another type, and are cast to binary last. Headers leave it as a list of k
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -13,7 +13,9 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from kolumn import keywords
+from kolumn.backend import choose
 from kolumn.errors import ArgumentError
+from kolumn.gpu_api import resident_options
 from kolumn.keywords import known_keywords
 from kolumn.options import Options
 from kolumn.schema import RECORD_COLUMNS, record_schema
@@ -24,6 +26,9 @@ from kolumn.spark_plugin.read.task import read_task, warn
 from kolumn.spark_plugin.session.gpu_task import use_gpu
 from kolumn.spark_plugin.session.session import by_job, slots
 from kolumn.spark_plugin.session.workers_python import use_this_python
+
+if TYPE_CHECKING:
+    from kolumn.kernels.columns.table import DeviceTable
 
 Transform = Callable[[Any], Any]
 """From a decoded batch to the batch that is passed on: both are a pyarrow.RecordBatch, or both a cudf.DataFrame."""
@@ -80,7 +85,8 @@ def read_segments(
         Called in the worker with each decoded batch (a pyarrow.RecordBatch with the requested columns, key and value binary);
         returns the batch to pass on. A batch is only a part of a task: aggregates of it must be aggregated again in Spark.
     frame : str
-        "arrow", or "cudf": ``transform`` takes and returns a cudf.DataFrame on the task's GPU, keys and values as strings.
+        "arrow", or "cudf": ``transform`` takes and returns a cudf.DataFrame on the task's GPU, keys and values as strings, timestamps
+        without a time zone. With ``backend="gpu"`` the frame is over the columns as they were decoded; else they are copied to the GPU.
     schema : StructType or str, optional
         Columns that ``transform`` returns, as DDL or as a StructType; columns are matched by name and cast where safe.
     split_bytes : int
@@ -121,13 +127,20 @@ def _frame(
     def work(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         expected = arrow_schema(wire)
         for number in (value.as_py() for batch in numbers for value in batch.column(0)):
-            for batch in read_task([(splits[number], asked.decode)], warn):
+            for batch in read_task([(splits[number], _decoded_as(asked.decode, frame))], warn):
                 found = [crossing(batch)] if transform is None else apply(transform, batch, expected, frame)
                 for part in found:
                     yield from conform(part, expected)
 
     crossed = spark.range(0, len(splits), 1, len(splits)).mapInArrow(work, wire)
     return crossed if transform is not None else crossed.select(*(_column(name, payload) for name in asked.decode.columns))
+
+
+def _decoded_as(options: Options, frame: str) -> Options:
+    """In the worker: columns that a GPU decodes for cuDF stay there."""
+    if frame == "cudf" and choose(options.backend) == "gpu":
+        return resident_options(options, "string") or options
+    return options
 
 
 def _check(spark: SparkSession, payload: str, transform: Transform | None, schema: StructType | str | None, frame: str) -> None:
@@ -198,7 +211,7 @@ def _typed(schema: StructType | str) -> StructType:
     return parsed
 
 
-def apply(transform: Transform, batch: pa.RecordBatch, expected: pa.Schema, frame: str) -> list[pa.RecordBatch]:
+def apply(transform: Transform, batch: "pa.RecordBatch | DeviceTable", expected: pa.Schema, frame: str) -> list[pa.RecordBatch]:
     """Apply ``transform`` to a batch, in the worker.
 
     Raises
@@ -219,11 +232,13 @@ def apply(transform: Transform, batch: pa.RecordBatch, expected: pa.Schema, fram
     return found
 
 
-def _on_gpu(transform: Transform, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+def _on_gpu(transform: Transform, batch: "pa.RecordBatch | DeviceTable") -> list[pa.RecordBatch]:
     use_gpu()
-    from kolumn.kernels.columns.frame import from_cudf, to_cudf
+    from kolumn.kernels.columns.assemble import to_pylibcudf
+    from kolumn.kernels.columns.frame import from_cudf, from_pylibcudf, to_cudf
 
-    frame = to_cudf(batch)
+    on_host = isinstance(batch, pa.RecordBatch)
+    frame = to_cudf(batch) if on_host else from_pylibcudf(to_pylibcudf(batch), list(batch.names))
     given = transform(frame)
     if type(given) is not type(frame):
         raise ArgumentError(f"transform has to return a cudf.DataFrame, it returned {type(given).__name__}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kolumn.cpu_fallback.machine.compile_ahead import Warmup, warmup
     from kolumn.damage.findings import Damage, Skipped
     from kolumn.encode.write import write
-    from kolumn.gpu_api import read_cudf, read_pylibcudf
+    from kolumn.gpu_api import read_cudf, read_pylibcudf, scan_cudf, scan_pylibcudf
     from kolumn.verification.report import Report
 
 __version__ = "0.1.0"
@@ -49,6 +49,8 @@ __all__ = [
     "read_cudf",
     "read_pylibcudf",
     "scan",
+    "scan_cudf",
+    "scan_pylibcudf",
     "space",
     "tidy",
     "verify",
@@ -76,6 +78,8 @@ _LAZY = {
     "Conversion": "kolumn.conversion.convert",
     "read_cudf": "kolumn.gpu_api",
     "read_pylibcudf": "kolumn.gpu_api",
+    "scan_cudf": "kolumn.gpu_api",
+    "scan_pylibcudf": "kolumn.gpu_api",
     "Report": "kolumn.verification.report",
     "tidy": "kolumn.commit.leftovers",
     "Leftover": "kolumn.commit.leftovers",

@@ -1,5 +1,6 @@
-"""`read_pylibcudf` and `read_cudf`: records as columns on the GPU."""
+"""`scan_pylibcudf`, `scan_cudf`, `read_pylibcudf` and `read_cudf`: records as columns on the GPU."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,14 +17,16 @@ from kolumn.replicas.ranges import log_ranges
 from kolumn.source.payloads import check_payload
 from kolumn.transactions.states import matter
 
+_Parse = tuple[str | None, keywords.ValueSchema | None, int, str]
+
 
 @known_keywords()
-def read_pylibcudf(
+def scan_pylibcudf(
     source: keywords.Source,
     *,
     payload: keywords.Payload = "binary",
     value_format: keywords.ValueFormat | None = None,
-    value_schema: Any = None,
+    value_schema: keywords.ValueSchema | None = None,
     value_skip: int = 0,
     value_separator: str = ",",
     format: keywords.Format = "kafka",
@@ -49,8 +52,12 @@ def read_pylibcudf(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
-) -> tuple[Any, list[str]]:
-    """Read the records of Kafka log segments into columns on the GPU.
+) -> Iterator[tuple[Any, list[str]]]:
+    """Stream the records of Kafka log segments as tables on the GPU: for topics that do not fit into its memory.
+
+    A table is a chunk of the log, or a part of one; no column of it is copied on the way. Device memory is bounded as by `kolumn.scan`:
+    at most twice ``threads`` chunks are under way, ``memory_bytes`` limits what they may decompress to together, and no more is decoded
+    until the caller asks for the next table. What the caller keeps of the tables is not counted.
 
     Parameters
     ----------
@@ -77,19 +84,125 @@ def read_pylibcudf(
 
     Returns
     -------
-    table : pylibcudf.Table
-        Device memory; columns as of `kolumn.schema.RECORD_COLUMNS`, timestamps without a time zone. Of "kip98-draft", what became of
-        transactions is settled on the host: the columns are copied there and back.
-    names : list of str
+    iterator of (pylibcudf.Table, list of str)
+        Tables with at least one row and the names of their columns, in the order of the log; none for a log without records. Device
+        memory; columns as of `kolumn.schema.RECORD_COLUMNS`, timestamps without a time zone, headers as lists of structs of key and
+        value. Of "kip98-draft", what became of transactions is settled on the host: the columns are copied there and back.
 
     Raises
     ------
     ArgumentError
-        An option that makes no sense, or a source without segments.
+        At the call: an option that makes no sense, or a source without segments.
     MissingError
-        There is no GPU, or a package is missing.
+        At the call: there is no GPU, or a package is missing.
     CorruptBatchError, FormatError, LimitError
-        As `kolumn.scan`.
+        While it is read, as `kolumn.scan`.
+    """
+    chosen = Options.of(
+        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
+        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
+        check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
+        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
+        on_progress=on_progress,
+    )  # fmt: skip
+    return _scan(source, chosen, payload, (value_format, value_schema, value_skip, value_separator))
+
+
+@known_keywords()
+def scan_cudf(
+    source: keywords.Source,
+    *,
+    payload: keywords.Payload = "binary",
+    value_format: keywords.ValueFormat | None = None,
+    value_schema: keywords.ValueSchema | None = None,
+    value_skip: int = 0,
+    value_separator: str = ",",
+    format: keywords.Format = "kafka",
+    columns: keywords.Columns | None = None,
+    include_headers: bool = False,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    start_timestamp: keywords.Time | None = None,
+    end_timestamp: keywords.Time | None = None,
+    isolation_level: keywords.IsolationLevel = "read_uncommitted",
+    include_control: bool = False,
+    check_crcs: bool = True,
+    errors: keywords.Errors = "raise",
+    replicas: keywords.Replicas = "raise",
+    backend: keywords.Backend = "auto",
+    binary: keywords.Binary = "contiguous",
+    chunk_bytes: int | None = None,
+    threads: int | None = None,
+    memory_bytes: int | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    trusted: bool = True,
+    on_progress: keywords.Progress | None = None,
+) -> Iterator[Any]:
+    """Stream the records of Kafka log segments as cudf.DataFrames, over the tables of `scan_pylibcudf`; parameters and errors as there.
+
+    Returns
+    -------
+    iterator of cudf.DataFrame
+        Frames with at least one row, in the order of the log; nothing is copied.
+    """
+    from kolumn.kernels.columns.frame import from_pylibcudf, require_cudf
+
+    require_cudf()
+    chosen = Options.of(
+        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
+        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
+        check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
+        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
+        on_progress=on_progress,
+    )  # fmt: skip
+    found = _scan(source, chosen, payload, (value_format, value_schema, value_skip, value_separator))
+    return (from_pylibcudf(table, names) for table, names in found)
+
+
+@known_keywords()
+def read_pylibcudf(
+    source: keywords.Source,
+    *,
+    payload: keywords.Payload = "binary",
+    value_format: keywords.ValueFormat | None = None,
+    value_schema: keywords.ValueSchema | None = None,
+    value_skip: int = 0,
+    value_separator: str = ",",
+    format: keywords.Format = "kafka",
+    columns: keywords.Columns | None = None,
+    include_headers: bool = False,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    start_timestamp: keywords.Time | None = None,
+    end_timestamp: keywords.Time | None = None,
+    isolation_level: keywords.IsolationLevel = "read_uncommitted",
+    include_control: bool = False,
+    check_crcs: bool = True,
+    errors: keywords.Errors = "raise",
+    replicas: keywords.Replicas = "raise",
+    backend: keywords.Backend = "auto",
+    binary: keywords.Binary = "contiguous",
+    chunk_bytes: int | None = None,
+    threads: int | None = None,
+    memory_bytes: int | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    trusted: bool = True,
+    on_progress: keywords.Progress | None = None,
+) -> tuple[Any, list[str]]:
+    """Read the records of Kafka log segments into columns on the GPU; parameters and errors as `scan_pylibcudf`.
+
+    Returns
+    -------
+    table : pylibcudf.Table
+        Device memory; columns as of `scan_pylibcudf`. A log of one chunk is returned as it was decoded. Of several chunks the columns are
+        joined one after the other, so that at most the log and one of its columns are on the GPU at a time.
+    names : list of str
     """
     chosen = Options.of(
         format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
@@ -101,40 +214,13 @@ def read_pylibcudf(
     return _read(source, chosen, payload, (value_format, value_schema, value_skip, value_separator))
 
 
-def _read(source: keywords.Source, chosen: Options, payload: str, parse: tuple[str | None, Any, int, str]) -> tuple[Any, list[str]]:
-    check_payload(payload)
-    values = _values(*parse)
-    resident = ResidentOptions(**{**vars(chosen), "backend": RESIDENT}, payload=payload, values=values)
-    names = resident.names
-    if matter(chosen) and chosen.format == "kip98-draft":
-        if values is not None:
-            raise ArgumentError("value_format: transactions of kip98-draft are settled on the host; parse the values afterwards")
-        return _by_host(source, chosen, payload)
-    require(chosen.backend)
-    ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
-    tables = list(scan_ranges(ranges, resident))
-    from kolumn.kernels.columns.assemble import concatenate
-
-    return concatenate(tables, resident), names
-
-
-def _values(format: str | None, schema: Any, skip: int, separator: str) -> Any:
-    if format is None:
-        if schema is not None or skip or separator != ",":
-            raise ArgumentError("value_schema, value_skip and value_separator go with value_format")
-        return None
-    from kolumn.kernels.values.schema import Values
-
-    return Values.of(format, schema, skip, separator)
-
-
 @known_keywords()
 def read_cudf(
     source: keywords.Source,
     *,
     payload: keywords.Payload = "binary",
     value_format: keywords.ValueFormat | None = None,
-    value_schema: Any = None,
+    value_schema: keywords.ValueSchema | None = None,
     value_skip: int = 0,
     value_separator: str = ",",
     format: keywords.Format = "kafka",
@@ -161,9 +247,10 @@ def read_cudf(
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
 ) -> Any:
-    """The same as a cudf.DataFrame; parameters and errors as `read_pylibcudf`."""
-    from kolumn.kernels.columns.frame import from_pylibcudf
+    """The same as a cudf.DataFrame over that table; parameters and errors as `scan_pylibcudf`."""
+    from kolumn.kernels.columns.frame import from_pylibcudf, require_cudf
 
+    require_cudf()
     chosen = Options.of(
         format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
@@ -174,9 +261,61 @@ def read_cudf(
     return from_pylibcudf(*_read(source, chosen, payload, (value_format, value_schema, value_skip, value_separator)))
 
 
-def _by_host(source: keywords.Source, chosen: Options, payload: str) -> tuple[Any, list[str]]:
-    from kolumn.kernels.columns.assemble import from_arrow
+def _scan(source: keywords.Source, chosen: Options, payload: str, parse: _Parse) -> Iterator[tuple[Any, list[str]]]:
+    asked = resident_options(chosen, payload, _values(*parse))
+    from kolumn.kernels.columns.assemble import from_arrow, to_pylibcudf
 
-    with reader_of(source, replace(chosen, binary="contiguous"), None, "binary") as reader:
-        table = reader.read_all()
-    return from_arrow(table, payload), table.column_names
+    if asked is None:
+        reader = _on_host(source, chosen)
+        return ((from_arrow(batch, payload), batch.schema.names) for batch in reader)
+    return ((to_pylibcudf(table), asked.names) for table in _tables(source, chosen, asked))
+
+
+def _read(source: keywords.Source, chosen: Options, payload: str, parse: _Parse) -> tuple[Any, list[str]]:
+    asked = resident_options(chosen, payload, _values(*parse))
+    from kolumn.kernels.columns.assemble import concatenate, from_arrow
+
+    if asked is None:
+        with _on_host(source, chosen) as reader:
+            table = reader.read_all()
+        return from_arrow(table, payload), table.column_names
+    return concatenate(list(_tables(source, chosen, asked)), asked), asked.names
+
+
+def resident_options(chosen: Options, payload: str, values: Any = None) -> ResidentOptions | None:
+    """The options of a read whose columns stay on the GPU; None if the host has to settle what became of transactions.
+
+    Raises
+    ------
+    ArgumentError
+        Columns of one name, or values to parse and transactions that are settled on the host.
+    """
+    check_payload(payload)
+    resident = ResidentOptions(**{**vars(chosen), "backend": RESIDENT}, payload=payload, values=values)
+    _ = resident.names
+    if matter(chosen) and chosen.format == "kip98-draft":
+        if values is not None:
+            raise ArgumentError("value_format: transactions of kip98-draft are settled on the host; parse the values afterwards")
+        return None
+    return resident
+
+
+def _tables(source: keywords.Source, chosen: Options, asked: ResidentOptions) -> Iterator[Any]:
+    """`kolumn.kernels.columns.table.DeviceTable` of each chunk."""
+    require(chosen.backend)
+    ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
+    return scan_ranges(ranges, asked)
+
+
+def _on_host(source: keywords.Source, chosen: Options) -> Any:
+    return reader_of(source, replace(chosen, binary="contiguous"), None, "binary")
+
+
+def _values(format: str | None, schema: keywords.ValueSchema | None, skip: int, separator: str) -> Any:
+    if format is None:
+        if schema is not None or skip or separator != ",":
+            raise ArgumentError("value_schema, value_skip and value_separator go with value_format")
+        return None
+    from kolumn.kernels.values.schema import Values
+
+    return Values.of(format, schema, skip, separator)

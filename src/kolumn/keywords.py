@@ -27,6 +27,8 @@ Backend = Literal["auto", "cpu", "gpu"]
 Binary = Literal["contiguous", "view"]
 Payload = Literal["binary", "string"]
 ValueFormat = Literal["json", "csv", "avro", "fixed"]
+ValueSchema = str | Mapping[str, object]
+"""Types of the fields by their names, or an Avro schema."""
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
 
 

@@ -19,6 +19,7 @@ from kolumn.schema import record_schema
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.options.read import ReadOptions
 from kolumn.spark_plugin.parquet_export.staged import Job, Layout, write_job
+from kolumn.spark_plugin.read import frames
 from kolumn.spark_plugin.read import task as reading
 from kolumn.spark_plugin.read.bounds import resolve
 from kolumn.spark_plugin.read.frames import apply, read_segments
@@ -171,6 +172,55 @@ def test_every_door_takes_the_tasks_gpu(segment: Path, tmp_path: Path, monkeypat
     layout = Layout(fs.LocalFileSystem(), str(tmp_path), options, False, 1000, "none")
     with pytest.raises(Reached):
         next(write_job(Job("t", 0, None, split.ranges), layout))
+
+
+def test_frames_of_a_gpu_are_over_its_columns(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU decodes for a transform on cuDF is not copied to the host and back."""
+    pytest.importorskip("pylibcudf", reason="make gpu-packages")
+    from kit import libcudf
+    from kit.emulated import Emulated, run_loops
+
+    monkeypatch.setitem(sys.modules, "cudf", SimpleNamespace(DataFrame=Frame))
+
+    def from_pylibcudf(table: Any, metadata: dict[str, Any]) -> Frame:
+        return Frame(pa.table([libcudf.to_arrow(column) for column in table.columns()], names=metadata["columns"]))
+
+    monkeypatch.setattr(Frame, "from_pylibcudf", staticmethod(from_pylibcudf), raising=False)
+    monkeypatch.setattr(Frame, "from_arrow", lambda _: pytest.fail("copied to the GPU once more"))
+    for module in (reading, frames):
+        monkeypatch.setattr(module, "use_gpu", lambda: 0)
+    names = ["offset", "timestamp", "key", "value"]
+    expected = kolumn.read(segment, columns=names)
+    wire = spark_schema(pa.schema([("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC")), ("value", pa.binary())]))
+    stub: Any = Stub()
+    read_segments(stub, segment, transform=lambda frame: Frame(frame.table.drop_columns("key")), schema=wire, frame="cudf",
+                  backend="gpu", columns=names)  # fmt: skip
+    emulated = Emulated(run_loops)
+    monkeypatch.setattr(emulated, "download", counted := Counted(emulated.download))
+    with device.using(emulated):
+        found = pa.Table.from_batches(list(stub.sent([NUMBERS])))
+    assert found.cast(expected.drop_columns("key").schema).equals(expected.drop_columns("key"))
+    assert counted.bytes < expected.nbytes / 10
+
+
+class Counted:
+    """Counts the bytes that are copied to the host."""
+
+    def __init__(self, download: Any) -> None:
+        self.download, self.bytes = download, 0
+
+    def __call__(self, memory: Any, size: int, start: int = 0) -> Any:
+        self.bytes += size
+        return self.download(memory, size, start)
+
+
+def test_headers_for_cudf(gpu: list[Any]) -> None:
+    """Bytes are strings at any depth, as libcudf knows no others."""
+    headers = pa.array([[("a", b"\xff")], []], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+    batch = pa.record_batch({"headers": headers, "timestamp": pa.array([1, None], pa.timestamp("us", "UTC"))})
+    seen: list[pa.Schema] = []
+    apply(lambda frame: (seen.append(frame.table.schema), frame)[1], batch, batch.schema, "cudf")
+    assert [str(one.type) for one in seen[0]] == ["list<item: struct<key: string, value: string>>", "timestamp[us]"]
 
 
 def test_only_one_function_runs_tasks() -> None:

@@ -43,7 +43,9 @@ WHOLE = {name: one for name, one in parameters(whole_options).items() if name !=
 WRITE = parameters(kolumn.write)
 # Filled in by `Options.of`: the default depends on the machine, the backend or other options.
 OPEN = {"columns", "chunk_bytes", "threads"}
-READERS = [kolumn.read, kolumn.scan, kolumn.batches, kolumn.verify, kolumn.read_pylibcudf, kolumn.read_cudf]
+READERS = [kolumn.read, kolumn.scan, kolumn.batches, kolumn.verify]
+GPU_READERS = [kolumn.read_pylibcudf, kolumn.read_cudf, kolumn.scan_pylibcudf, kolumn.scan_cudf]
+READERS += GPU_READERS
 SPARK_READERS = [spark_plugin.read_segments, spark_plugin.export]
 REWRITERS = [kolumn.convert, kolumn.compact, kolumn.clean, kolumn.space, spark_plugin.convert, spark_plugin.compact]
 TAKEN: dict[Callable[..., Any], frozenset[str]] = {
@@ -53,7 +55,7 @@ TAKEN: dict[Callable[..., Any], frozenset[str]] = {
     **dict.fromkeys(REWRITERS, frozenset(WHOLE)),
 }
 # Parameters that these functions take only because others do; they have no effect there.
-NO_EFFECT = {"read_pylibcudf": {"backend"}, "read_cudf": {"backend"}, "read_segments": {"threads"}, "export": {"threads"}}
+NO_EFFECT = {**{one.__name__: {"backend"} for one in GPU_READERS}, "read_segments": {"threads"}, "export": {"threads"}}
 
 
 def label(function: Any) -> str | None:
@@ -101,6 +103,8 @@ def test_rewriting_takes_no_option_that_leaves_something_out() -> None:
         (spark_plugin.convert, kolumn.convert, {"target"}),
         (spark_plugin.compact, kolumn.compact, {"target"}),
         (kolumn.read_cudf, kolumn.read_pylibcudf, set()),
+        (kolumn.scan_cudf, kolumn.scan_pylibcudf, set()),
+        (kolumn.read_cudf, kolumn.scan_cudf, set()),
         (kolumn.read, kolumn.scan, set()),
     ],
 )

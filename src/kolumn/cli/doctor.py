@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from importlib import metadata, resources
+from json import loads as json_loads
 from typing import Any
 
 from kolumn.cli.common import Json, command, print_json
@@ -32,7 +33,7 @@ _PACKAGES = (
 
 @command
 def doctor(json: Json = False) -> None:
-    """Report which packages are installed, which backends can run, and why the others cannot. Uses no GPU."""
+    """Report which packages are installed, which backends can run, and why the others cannot. Takes no memory of a GPU."""
     found = diagnosis()
     if json:
         print_json(found)
@@ -101,14 +102,32 @@ def _gpu() -> dict[str, Any]:
     why = [] if driver else ["no NVIDIA driver"]
     if missing:
         why.append(f"without {', '.join(missing)}: pip install 'kolumn[gpu]'")
+    engines = {f"decompression engine {number}": _engine(*one) for number, one in enumerate(_engines() if driver else [])}
     compiled = resources.files("kolumn.kernels").joinpath("compiled")
     return {
         "backend": f"can't run: {'; '.join(why)}" if why else "can run, on request: backend='gpu' or KOLUMN_BACKEND=gpu",
         "NVIDIA driver": "there" if driver else "none",
+        **engines,
         "kernels": "compiled ahead of time" if compiled.is_dir() else "compiled on first use",
         "GPUDirect Storage": "used if kvikio finds it" if _version("kvikio-cu13") else "pip install kvikio-cu13",
         "cudf.DataFrame": "installed" if _version("cudf-cu13") else "pip install cudf-cu13; read_pylibcudf works without it",
     }
+
+
+def _engines() -> list[list[Any]]:
+    """`kolumn.kernels.machine.engine.engines`, asked in another process: this one begins nothing with a driver."""
+    program = "import json; from kolumn.kernels.machine.engine import engines; print(json.dumps(engines()))"
+    try:
+        answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+        return list(json_loads(answer.stdout))
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return []
+
+
+def _engine(codecs: list[str], longest: int) -> str:
+    if not codecs:
+        return "none: kernels decompress"
+    return f"{', '.join(codecs)} up to {longest >> 10} KiB a block; memory for it is asked for"
 
 
 def _spark() -> dict[str, Any]:

@@ -103,8 +103,8 @@ def _begin(one: Range, found: Tally, options: Options) -> _Begun:
     batches, size = [], 0
     for batch in source:
         batches.append(batch)
-        # Batches on a GPU take no host memory.
-        size += getattr(batch, "nbytes", 0)
+        # Batches on a GPU take memory there.
+        size += batch.nbytes
         if size >= options.inflated_bytes:
             return batches, source
     return batches, iter(())

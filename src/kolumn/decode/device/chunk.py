@@ -136,7 +136,7 @@ class DeviceChunk:
         locate(host.ctypes.data, self.origin, rows, start, size, codec)
         todo = plan(host, start - self.origin, size, codec, rows, self.options)
         inflater = Inflater(self.device, host, self.source.address, todo, self.options)
-        for piece in _cut(todo.bound, rows):
+        for piece in _cut(todo.bound, rows, min(MOST_BYTES, self.options.inflated_bytes)):
             part = self._part(inflater, piece, rows[piece], begin)
             self.inflated_by_cpu += part.inflated_by_cpu
             yield rows[piece], part
@@ -178,10 +178,10 @@ class DeviceChunk:
         return np.array(unlike, np.int64)
 
 
-def _cut(bound: Int64s, rows: Rows) -> Iterator[slice]:
+def _cut(bound: Int64s, rows: Rows, most: int) -> Iterator[slice]:
     """Cut entries into parts of bounded size, in order; at least one entry each."""
     count = np.where(rows[:, table.COUNT] == table.UNKNOWN, bound // 16, rows[:, table.COUNT])
-    weight = np.maximum(bound / MOST_BYTES, np.minimum(np.maximum(count, 0), bound) / MOST_ROWS)
+    weight = np.maximum(bound / most, np.minimum(np.maximum(count, 0), bound) / MOST_ROWS)
     start, total = 0, 0.0
     for i, one in enumerate(weight.tolist()):
         if total + one > 1 and i > start:

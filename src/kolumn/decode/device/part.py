@@ -24,6 +24,8 @@ class Part:
         What was downloaded of what was begun.
     found : dict
         As `cpu_fallback.batches.Run` has it.
+    bytes : int
+        Of the decompressed payloads.
     inflated_by_cpu : int
         How many payloads went through the codecs of the CPU.
     """
@@ -33,6 +35,7 @@ class Part:
     ) -> None:
         self.device, self.good, self.records, self.found, self._kept = device, good, records, found, inflated.kept
         self.measures = measures
+        self.bytes = int(inflated.size[good].sum())
         self.inflated_by_cpu = inflated.by_cpu
 
     def counts(self, entries: int) -> Any:

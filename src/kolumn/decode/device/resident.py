@@ -98,10 +98,7 @@ class ResidentRun:
     """Records of a part, until they become a table."""
 
     def __init__(self, part: Part) -> None:
-        self.part, self.found = part, part.found
-
-    bytes = 0
-    """On the host."""
+        self.part, self.found, self.bytes = part, part.found, part.bytes
 
     @property
     def rows(self) -> int:

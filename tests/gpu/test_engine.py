@@ -1,0 +1,108 @@
+"""The decompression engine: what the driver says of it, and the flag of the pool whose memory may go through it."""
+
+import ctypes
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kolumn.cli import doctor
+from kolumn.kernels.machine import engine
+
+
+class Driver:
+    """In place of libcuda: device 0 has no engine, device 1 one for deflate and lz4; an old driver knows neither attribute."""
+
+    def __init__(self, old: bool = False, broken: bool = False) -> None:
+        self.old, self.broken = old, broken
+
+    def cuInit(self, _: int) -> int:  # noqa: N802
+        return 100 if self.broken else 0
+
+    def cuDeviceGetCount(self, count: Any) -> int:  # noqa: N802
+        count._obj.value = 2
+        return 0
+
+    def cuDeviceGet(self, handle: Any, number: int) -> int:  # noqa: N802
+        handle._obj.value = number
+        return 0
+
+    def cuDeviceGetAttribute(self, value: Any, attribute: int, device: Any) -> int:  # noqa: N802
+        if self.old:
+            return 1
+        value._obj.value = {(136, 1): 0b101, (137, 1): 4 << 20}.get((attribute, device.value), 0)
+        return 0
+
+
+def by(monkeypatch: pytest.MonkeyPatch, driver: Driver | None) -> None:
+    def load(name: str) -> Driver:
+        assert name == "libcuda.so.1"
+        if driver is None:
+            raise OSError(name)
+        return driver
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+
+
+def test_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    by(monkeypatch, Driver())
+    assert engine.engines() == [((), 0), (("deflate", "lz4"), 4 << 20)]
+    by(monkeypatch, Driver(old=True))
+    assert engine.engines() == [((), 0), ((), 0)]
+    for none in (None, Driver(broken=True)):
+        by(monkeypatch, none)
+        assert engine.engines() == []
+
+
+def test_attributes_and_the_flag_are_those_of_cuda() -> None:
+    driver = pytest.importorskip("cuda.bindings.driver", reason="make gpu-packages")
+    names = driver.CUdevice_attribute
+    assert names.CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK == 136
+    assert names.CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH == 137
+    codecs = [getattr(driver.CUmemDecompressAlgorithm, f"CU_MEM_DECOMPRESS_ALGORITHM_{name.upper()}") for name in engine._CODECS]
+    assert [int(one) for one in codecs] == [1, 2, 4]
+
+
+def test_the_pool_has_the_flag_where_there_is_an_engine(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    runtime = pytest.importorskip("cuda.bindings.runtime", reason="make gpu-packages")
+    made: list[Any] = []
+
+    def create(properties: Any) -> tuple[Any, Any]:
+        made.append((int(properties.usage), properties.location.id, properties.allocType, properties.location.type))
+        return runtime.cudaError_t.cudaSuccess, "pool"
+
+    def set_attribute(pool: Any, attribute: Any, value: Any) -> tuple[Any]:
+        made.append((pool, attribute, int(value)))
+        return (runtime.cudaError_t.cudaSuccess,)
+
+    rmm = SimpleNamespace(CudaAsyncMemoryResource=lambda: "plain", CudaAsyncViewMemoryResource=lambda pool: ("view", pool))
+    monkeypatch.setitem(sys.modules, "rmm", SimpleNamespace(mr=rmm))
+    monkeypatch.setitem(sys.modules, "rmm.mr", rmm)
+    monkeypatch.setattr(runtime, "cudaMemPoolCreate", create)
+    monkeypatch.setattr(runtime, "cudaMemPoolSetAttribute", set_attribute)
+    by(monkeypatch, Driver())
+    assert (engine.memory(0), made) == ("plain", [])
+    assert engine.memory(1) == ("view", "pool")
+    pinned, place = runtime.cudaMemAllocationType.cudaMemAllocationTypePinned, runtime.cudaMemLocationType.cudaMemLocationTypeDevice
+    assert made[0] == (2, 1, pinned, place)
+    assert made[1] == ("pool", runtime.cudaMemPoolAttr.cudaMemPoolAttrReleaseThreshold, 2**64 - 1)
+    monkeypatch.setattr(runtime, "cudaMemPoolCreate", lambda _: (runtime.cudaError_t.cudaErrorNotSupported, None))
+    assert engine.memory(1) == "plain"
+    assert "GPU 1: its decompression engine is not used: cudaMemPoolCreate" in caplog.text
+
+
+def test_the_doctor_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.os.path, "exists", lambda _: True)
+    monkeypatch.setattr(doctor, "_engines", lambda: [[[], 0], [["deflate", "lz4"], 4 << 20]])
+    found = doctor._gpu()
+    assert found["decompression engine 0"] == "none: kernels decompress"
+    assert found["decompression engine 1"] == "deflate, lz4 up to 4096 KiB a block; memory for it is asked for"
+
+
+def test_the_question_is_asked_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = SimpleNamespace(stdout='[[["snappy"], 4194304]]')
+    asked: list[Any] = []
+    monkeypatch.setattr(doctor.subprocess, "run", lambda command, **_: asked.append(command) or answer)
+    assert doctor._engines() == [[["snappy"], 4194304]]
+    exec(compile(asked[0][2], "question", "exec"), {})

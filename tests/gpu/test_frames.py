@@ -1,0 +1,269 @@
+"""Tables and frames over decoded columns: nothing is copied that need not be, memory is bounded, and cuDF takes them as they are."""
+
+import os
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kit.emulated import Emulated, HostMemory
+from kit.outcome import COLUMNS
+from kolumn.kernels.machine.device import runtime
+from kolumn.kernels.values.columns import parsed
+from kolumn.kernels.values.schema import Values
+
+plc = pytest.importorskip("pylibcudf", reason="make gpu-packages")
+libcudf = import_module("kit.libcudf")
+
+VALUE = 1000
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log of some MiB in batches of 16 KiB, with nulls and headers."""
+    n = 4000
+    rng = np.random.default_rng(1)
+    headers = pa.array([[("a", b"x" * (i % 5)), ("b", None)] if i % 3 else [] for i in range(n)],
+                       pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))  # fmt: skip
+    table = pa.table(
+        {
+            "key": pa.array([None if i % 7 == 0 else b"\xffkey%d" % i for i in range(n)], pa.binary()),
+            "value": pa.array([None if i % 11 == 0 else rng.bytes(VALUE) for i in range(n)], pa.binary()),
+            "headers": headers,
+        }
+    )
+    kolumn.write(table, tmp_path / "t-0", segment_bytes=1 << 20, batch_bytes=1 << 14)
+    return tmp_path / "t-0"
+
+
+@pytest.fixture
+def joined(device: Emulated, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    return libcudf.install(monkeypatch)
+
+
+@pytest.fixture
+def held(device: Emulated, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """Bytes of device memory, now and at most; and those that stay for calls to come."""
+    count: dict[str, Any] = {"now": 0, "most": 0, "kept": lambda: sum(one.size for one in device.kept.values())}
+    begin, end = HostMemory.__init__, HostMemory.__del__
+
+    def made(self: HostMemory, size: int, data: bytes = b"") -> None:
+        begin(self, size, data)
+        count["now"] += size
+        count["most"] = max(count["most"], count["now"])
+
+    def gone(self: HostMemory) -> None:
+        count["now"] -= self.size
+        end(self)
+
+    monkeypatch.setattr(HostMemory, "__init__", made)
+    monkeypatch.setattr(HostMemory, "__del__", gone)
+    return count
+
+
+def plain(value: Any) -> Any:
+    """As bytes, lists and numbers, whatever stands for them."""
+    if isinstance(value, list) and all(isinstance(one, int) for one in value):
+        return bytes(value) or None
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, str):
+        return value.encode() or None
+    return value.replace(tzinfo=None) if hasattr(value, "tzinfo") else (value or None) if isinstance(value, bytes | bool) else value
+
+
+def same(names: list[str], columns: dict[str, list[Any]], expected: pa.Table) -> None:
+    assert list(columns) == names == expected.column_names
+    for name in names:
+        found, wanted = ([plain(value) or None for value in side] for side in (columns[name], expected[name].to_pylist()))
+        assert found == wanted, name
+
+
+@pytest.mark.parametrize("payload", ["binary", "string"])
+def test_several_chunks_become_one_table(log: Path, payload: Any, joined: list[int]) -> None:
+    table, names = kolumn.read_pylibcudf(log, columns=COLUMNS, payload=payload, chunk_bytes=1 << 18, threads=2)
+    same(names, dict(zip(names, map(libcudf.rows_of, table.columns()), strict=True)), kolumn.read(log, columns=COLUMNS))
+    assert len(joined) == len(COLUMNS)
+    assert min(joined) > 5
+
+
+def test_one_chunk_is_taken_as_it_is(log: Path, joined: list[int]) -> None:
+    first = sorted(log.glob("*.log"))[0]
+    table, _names = kolumn.read_pylibcudf(first, columns=COLUMNS, threads=1)
+    assert joined == []
+    assert table.num_rows() == kolumn.read(first).num_rows
+    (again, _), *more = kolumn.scan_pylibcudf(first, columns=COLUMNS, threads=1)
+    assert not more
+    for one, other in zip(table.columns(), again.columns(), strict=True):
+        assert libcudf.rows_of(one) == libcudf.rows_of(other)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_topic_larger_than_the_gpu(log: Path, threads: int, held: dict[str, Any], joined: list[int]) -> None:
+    rows = 0
+    for table, names in kolumn.scan_pylibcudf(log, columns=["key", "value"], chunk_bytes=1 << 17, threads=threads):
+        assert names == ["key", "value"]
+        assert table.num_rows() > 0
+        rows += table.num_rows()
+        del table
+    assert rows == kolumn.read(log).num_rows
+    assert joined == []
+    # A chunk under way takes its bytes, its columns and some fields for each record.
+    assert held["most"] < 6 * threads * (1 << 17) < rows * VALUE / 2
+    assert held["now"] == held["kept"]()
+
+
+def test_small_files_that_decompress_to_much_are_bounded(tmp_path: Path, held: dict[str, Any], joined: list[int]) -> None:
+    values = pa.table({"value": pa.array([bytes(1 << 14)] * 4000, pa.binary())})
+    kolumn.write(values, tmp_path / "t-0", codec="zstd", batch_bytes=1 << 16)
+    size = sum(file.stat().st_size for file in (tmp_path / "t-0").glob("*.log"))
+    assert size < 1 << 17
+    rows = sum(table.num_rows() for table, _ in kolumn.scan_pylibcudf(tmp_path / "t-0", columns=["value"], memory_bytes=1 << 20, threads=1))
+    assert rows == 4000
+    assert held["most"] < 6 << 20 < (4000 << 14) / 8
+
+
+def test_joining_frees_each_column_when_it_is_in(log: Path, held: dict[str, Any], joined: list[int]) -> None:
+    columns = ["offset", "timestampMs", "value", "key"]
+    table, _ = kolumn.read_pylibcudf(log, columns=columns, chunk_bytes=1 << 17, threads=1)
+    whole = held["now"]
+    value = table.columns()[2].device_buffer_size()
+    assert whole > value > 3 << 20
+    # All pieces, one joined column, and what the last chunk took.
+    assert held["most"] < whole + value + (1 << 20)
+    del table
+    assert held["now"] == held["kept"]()
+
+
+def test_what_is_not_asked_for_is_not_decoded(log: Path, device: Emulated, joined: list[int]) -> None:
+    tables = kolumn.scan_pylibcudf(log, chunk_bytes=1 << 17, threads=1)
+    assert device.launched == {}
+    next(tables)
+    begun = dict(device.launched)
+    next(tables)
+    assert device.launched["fields"] == 2 * begun["fields"]
+
+
+VALUES: dict[str, dict[str, Any]] = {
+    "json": {"value_schema": {"a": "int64", "b": "string", "c": "bool", "d": "float64", "t": "timestamp"}},
+    "csv": {"value_schema": {"a": "int64", "b": "string", "c": "bool", "d": "int8"}},
+    "fixed": {"value_schema": {"a": ">i8", "b": "<f4"}},
+    "avro": {"value_schema": {"type": "record", "name": "r", "fields": [
+        {"name": name, "type": kind} for name, kind in {"a": "long", "b": "string", "c": "bytes", "d": ["null", "int"], "e": "null"}.items()
+    ]}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("format", VALUES)
+def test_values_without_rows(format: Any, tmp_path: Path, joined: list[int]) -> None:
+    """No record in the log, no record in the range, and a batch of which no record is kept."""
+    empty = tmp_path / "00000000000000000000.log"
+    empty.touch()
+    log = tmp_path / "t-0"
+    kolumn.write(pa.table({"value": pa.array([b"1", b"2"], pa.binary())}), log)
+    asked = {"columns": ["offset", "value"], "value_format": format, **VALUES[format]}
+    kinds = []
+    for source, options in ((empty, {}), (log, {"start_offset": 100}), (log, {"start_timestamp": 1, "end_timestamp": 2})):
+        table, names = kolumn.read_pylibcudf(source, **asked, **options)
+        assert (table.num_rows(), names[0], names[-1]) == (0, "offset", "valueValid")
+        assert [libcudf.rows_of(column) for column in table.columns()] == [[]] * len(names)
+        kinds.append([column.type().id() for column in table.columns()])
+        assert list(kolumn.scan_pylibcudf(source, **asked, **options)) == []
+    assert kinds == [kinds[0]] * 3
+
+
+@pytest.mark.parametrize("format", VALUES)
+def test_no_values_at_all_have_the_same_types(format: Any, tmp_path: Path, joined: list[int]) -> None:
+    n = 40
+    kolumn.write(pa.table({"value": pa.array([None] * n, pa.binary())}), tmp_path / "t-0")
+    table, names = kolumn.read_pylibcudf(tmp_path / "t-0", columns=["value"], value_format=format, **VALUES[format])
+    *fields, valid = table.columns()
+    assert [libcudf.rows_of(column) for column in fields] == [[None] * n] * (len(names) - 1)
+    assert [column.null_count() for column in fields] == [n] * len(fields)
+    assert libcudf.rows_of(valid) == [0] * n
+    none, _ = kolumn.read_pylibcudf(tmp_path / "t-0", columns=["value"], value_format=format, **VALUES[format], end_offset=0)
+    assert [one.type().id() for one in none.columns()] == [one.type().id() for one in table.columns()]
+
+
+def test_values_without_rows_on_the_device(device: Emulated) -> None:
+    from kolumn.kernels.fields.decoded import Payloads
+
+    for format, how in VALUES.items():
+        values = Values.of(format, how["value_schema"])
+        found = parsed(runtime(), Payloads(runtime().empty(0), runtime().empty(0), 0), values)
+        assert {name: column.kind for name, column in found.items()} == values.kinds()
+        assert {column.rows for column in found.values()} == {0}
+
+
+def test_no_records_have_the_types_of_records(log: Path, joined: list[int]) -> None:
+    names = ["headers", "transaction", "isControl", "brokerTimestampMs", *COLUMNS]
+    names = list(dict.fromkeys(names))
+    for payload in ("binary", "string"):
+        some, _ = kolumn.read_pylibcudf(log, columns=names, payload=payload)
+        none, _ = kolumn.read_pylibcudf(log, columns=names, payload=payload, end_offset=0)
+        assert none.num_rows() == 0
+        assert [_types(one) for one in none.columns()] == [_types(one) for one in some.columns()]
+        assert [libcudf.rows_of(one) for one in none.columns()] == [[]] * len(names)
+
+
+def _types(column: Any) -> tuple[Any, ...]:
+    return (column.type().id(), *(_types(child) for child in column.children()))
+
+
+@pytest.fixture
+def cudf() -> Any:
+    os.environ.setdefault("RAPIDS_NO_INITIALIZE", "1")
+    return pytest.importorskip("cudf", reason="pip install cudf-cu13, which has no room beside pandas 2")
+
+
+@pytest.mark.parametrize("payload", ["binary", "string"])
+def test_cudf_takes_them_without_a_copy(log: Path, payload: Any, cudf: Any, joined: list[int]) -> None:
+    first = sorted(log.glob("*.log"))[0]
+    names = ["key", "value", "headers", "timestamp", "offset", "topic", "partition", "isControl"]
+    tables = kolumn.scan_pylibcudf(first, columns=names, payload=payload, threads=1)
+    from kolumn.kernels.columns.frame import from_pylibcudf
+
+    for table, found in tables:
+        frame = from_pylibcudf(table, found)
+        assert isinstance(frame, cudf.DataFrame)
+        assert list(frame.columns) == names
+        bytes_ = "str" if payload == "string" else "list"
+        assert [str(frame[name].dtype) for name in ("key", "value")] == [bytes_] * 2
+        assert list(frame["headers"].dtype.element_type.fields) == ["key", "value"]
+        assert str(frame["timestamp"].dtype) == "datetime64[us]"
+        for name, column in zip(names, table.columns(), strict=True):
+            _same_memory(frame._data[name].plc_column, column)
+
+
+def _same_memory(one: Any, other: Any) -> None:
+    for made in (type(one).data, type(one).null_mask):
+        left, right = made(one), made(other)
+        assert (left is None) == (right is None)
+        assert left is None or left.ptr == right.ptr
+    assert (one.size(), one.null_count()) == (other.size(), other.null_count())
+    for left, right in zip(one.children(), other.children(), strict=True):
+        _same_memory(left, right)
+
+
+def test_scan_cudf(log: Path, cudf: Any, joined: list[int]) -> None:
+    frames = list(kolumn.scan_cudf(log, columns=["value", "headers"], chunk_bytes=1 << 18))
+    assert len(frames) > 5
+    assert sum(map(len, frames)) == kolumn.read(log).num_rows
+    assert len(kolumn.read_cudf(log, columns=["offset"], chunk_bytes=1 << 18)) == kolumn.read(log).num_rows
+    assert joined
+    assert len(kolumn.read_cudf(log, columns=["value", "headers"], end_offset=0)) == 0
+
+
+def test_cudf_is_missed_before_anything_is_read(log: Path, device: Emulated, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "cudf", None)
+    for call in (kolumn.scan_cudf, kolumn.read_cudf):
+        with pytest.raises(kolumn.MissingError, match=r"a cudf\.DataFrame was asked for: .*pip install cudf-cu13; scan_pylibcudf"):
+            call(log)
+    assert device.launched == {}
