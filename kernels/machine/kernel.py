@@ -6,8 +6,7 @@ arguments as a named tuple of 64-bit integers, addresses mostly, so that a kerne
     thread_per_item   body(i, args)                      thread t does item t
     warp_per_item     body(i, lane, lanes, args)         ``lanes`` neighbouring threads, at most a warp, do an item together
     blocks            body(args)                         the kernel assigns items to its threads itself
-Three things run a body: `shell` under the compiler for CUDA, `shell` in Numba's simulator, and a plain loop on the CPU, with
-which tests compare whole corpora.
+Two things run a body: `shell` under the compiler for CUDA, whose PTX tests run on the CPU too, and a plain loop on the CPU.
 """
 
 from collections.abc import Callable
@@ -57,7 +56,7 @@ class Kernel:
         return f"kolumn_{self.name}"
 
     def shell(self) -> Callable[..., None]:
-        """The function to compile for CUDA, or to run in the simulator: finds the item, and calls the body."""
+        """The function to compile for CUDA: finds the item, and calls the body."""
         body, lanes = self.body, self.lanes
 
         def whole(n: int, args: Any) -> None:

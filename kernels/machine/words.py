@@ -1,13 +1,12 @@
 """How kernels reach their tables and columns: aligned words at an address. Bytes are reached by `kolumn.formats.memory`.
 
-In plain Python, as the simulator runs kernels, an address is one of this process; under the compilers each of these is one
-instruction. An address is a multiple of the word's size.
+In plain Python an address is one of this process; under the compilers each of these is one instruction. An address is a multiple of
+the word's size.
 """
 
 from ctypes import c_int8, c_int16, c_int32, c_int64, c_uint32
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
@@ -50,7 +49,7 @@ def store8(address: int, value: int) -> None:
 
 def address_of(array: Any) -> int:
     """Address of the first element of an array in shared memory, good for every load here."""
-    return int(np.asarray(getattr(array, "_ary", array)).ctypes.data)
+    return int(array.ctypes.data)
 
 
 def _load(width: int, signed: bool) -> Any:
