@@ -58,6 +58,7 @@ class Kernel:
     def shell(self) -> Callable[..., None]:
         """The function to compile for CUDA: finds the item, and calls the body."""
         body, lanes = self.body, self.lanes
+        shift, last = lanes.bit_length() - 1, lanes - 1
 
         def whole(n: int, args: Any) -> None:
             body(n, args)
@@ -68,10 +69,11 @@ class Kernel:
                 body(i, args)
 
         def some_lanes(n: int, args: Any) -> None:
+            # No division: Python's rounds down, and the compiler does not know that the number is not negative.
             at = cuda.grid(1)
-            i = at // lanes
+            i = at >> shift
             if i < n:
-                body(i, at % lanes, lanes, args)
+                body(i, at & last, lanes, args)
 
         return (whole, one_thread, some_lanes)[min(lanes, 2)]
 
@@ -81,6 +83,8 @@ KERNELS: dict[str, Kernel] = {}
 
 
 def _define(function: Callable[..., None], args: Any, lanes: int, block: int, registers: int) -> Kernel:
+    if lanes & (lanes - 1):
+        raise ValueError(f"{function.__name__}: {lanes} lanes: a warp is shared by a power of two")
     kernel = Kernel(function.__name__, function, args, lanes, block, registers)
     if kernel.name in KERNELS:
         raise ValueError(f"two kernels are called {kernel.name}: their machine code is kept under this name")

@@ -17,7 +17,7 @@ from kit.corpus import HERE, cases
 from kit.device_columns import resident, to_arrow
 from kit.draft_segments import FORMATS, Maker
 from kit.emulated import Emulated, HostMemory, run_loops
-from kit.encoder import Record, batch
+from kit.encoder import Record, batch, message
 from kit.mutate import make_segment, mutate
 from kit.outcome import COLUMNS, outcome
 from kit.ptx import FaultError, Machine, shipped
@@ -149,6 +149,30 @@ def test_batches_larger_than_a_window(few: None, machine: Machine, tmp_path: Pat
     compare(machine, path, errors="skip", check_crcs=False)
 
 
+@pytest.mark.parametrize("large", [(1 << 14) - 61, 1 << 14, 50_001, 200_000, (1 << 20) + 77])
+def test_entries_that_are_checked_in_slices(large: int, machine: Machine, tmp_path: Path) -> None:
+    """Of both checksums, as they are and with one bit wrong in any slice."""
+    path, rng = tmp_path / "a.log", random.Random(large)
+    entries = [batch([Record(0, b"k", rng.randbytes(large), 0)]), message(1, Record(1, b"k", rng.randbytes(large), 0)), batch([Record(2)])]
+    path.write_bytes(b"".join(entries))
+    compare(machine, path, errors="skip")
+    for place in [25, large // 2, rng.randrange(30, large), large + 50, len(entries[0]) + 20, len(entries[0]) + rng.randrange(30, large)]:
+        data = bytearray(b"".join(entries))
+        data[place] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+        compare(machine, path, errors="skip")
+    assert machine.ran["join"] or large < 1 << 14
+
+
+@pytest.mark.parametrize("sizes", [[100], [5], [2000], [9000], [100, 101], [60, 3000], [1, 2, 8000, 70], [16000]], ids=str)
+def test_records_of_any_length(sizes: list[int], machine: Machine, tmp_path: Path) -> None:
+    """Lengths of one byte, two, and three, alike and not: a warp for each batch guesses that they are alike."""
+    path, rng = tmp_path / "a.log", random.Random(1)
+    for chosen in ([sizes[i % len(sizes)] for i in range(60)], [rng.choice(sizes) for _ in range(60)], [rng.choice(sizes)] * 59 + [7]):
+        path.write_bytes(batch([Record(i, None, bytes(size), 0) for i, size in enumerate(chosen)]))
+        compare(machine, path)
+
+
 def test_mutants_and_drafts(mutants: int) -> None:
     assert mutants == MUTANTS
 
@@ -158,7 +182,7 @@ def test_resident_columns_and_values(values: int) -> None:
 
 
 def test_every_kernel_has_run(machine: Machine, mutants: int, values: int) -> None:
-    assert set(machine.ran) == set(KERNELS)
+    assert set(machine.ran) >= set(KERNELS) - {"join"}
 
 
 def test_every_kernel_is_built() -> None:

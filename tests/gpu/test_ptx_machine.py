@@ -51,6 +51,8 @@ def results(code: str, races: bool = False) -> list[int]:
         ("mov.u64 %rd4, -7; div.s64 %rd3, %rd4, 2;", -3),
         ("mov.u64 %rd4, -7; abs.s64 %rd3, %rd4;", 7),
         ("mov.u64 %rd4, -7; min.u64 %rd3, %rd4, 2;", 2),
+        ("mov.u64 %rd4, -2; popc.b64 %r2, %rd4; cvt.u64.u32 %rd3, %r2;", 63),
+        ("setp.gt.u32 %p1, %r1, 3; vote.sync.ballot.b32 %r2, %p1, -1; cvt.u64.u32 %rd3, %r2;", 0xFFFFFFF0),
     ],
 )  # fmt: skip
 def test_instructions(code: str, expected: int) -> None:
@@ -123,7 +125,7 @@ def test_two_readers_and_a_writer() -> None:
 
 
 def test_unknown_instructions() -> None:
-    for code in ("vote.sync.all.pred %p1, %p2, -1;", "rsqrt.approx.f32 %r2, %r3;", "bar.sync 1;", "ld.v2.u32 {%r2, %r3}, [%rd1];"):
+    for code in ("vote.sync.any.pred %p1, %p2, -1;", "rsqrt.approx.f32 %r2, %r3;", "bar.sync 1;", "ld.v2.u32 {%r2, %r3}, [%rd1];"):
         with pytest.raises(UnknownError):
             results(code)
 

@@ -18,9 +18,11 @@ from kit.ptx_text import Instruction, Text, bits_of
 SPECIAL = {"%tid.x": TID, "%ntid.x": NTID, "%ctaid.x": CTAID, "%nctaid.x": NCTAID}
 BARRIER, WARP_BARRIER, SHUFFLE = 0, 1, 2
 SHUFFLES = {"bfly": SHUFFLE, "idx": SHUFFLE + 1, "up": SHUFFLE + 2, "down": SHUFFLE + 3}
+BALLOT = SHUFFLE + 4
 _INTRINSICS = [
     *(f"declare i{b} @llvm.{f}.i{b}(i{b}, i{b})" for f in ("smax", "smin", "umax", "umin") for b in (16, 32, 64)),
     *(f"declare i{b} @llvm.abs.i{b}(i{b}, i1)" for b in (16, 32, 64)),
+    *(f"declare i{b} @llvm.ctpop.i{b}(i{b})" for b in (32, 64)),
 ]
 
 
@@ -53,7 +55,7 @@ class Translation:
     def __init__(self, text: Text) -> None:
         self.text = text
         self.slots = {name: i + 1 for i, name in enumerate(text.registers)}
-        self.talks = any(one.name.startswith(("shfl.", "bar.")) for one in text.instructions)
+        self.talks = any(one.name.startswith(("shfl.", "bar.", "vote.")) for one in text.instructions)
         self.syncs: list[Sync] = []
         self.opcodes: Counter[str] = Counter()
         self._out: list[str] = []
@@ -168,7 +170,7 @@ class Translation:
             self._count()
             self._out.append("  ret i32 0")
             return False
-        if one.name.startswith(("shfl.", "bar.")):
+        if one.name.startswith(("shfl.", "bar.", "vote.")):
             assert not one.guard, one
             self._sync(one)
         else:
@@ -186,6 +188,10 @@ class Translation:
             self._out.append(f"  store i64 {self._get(give, 64)}, ptr {self._context(GIVE)}")
             self._out.append(f"  store i64 {self._get(ask, 64)}, ptr {self._context(ASK)}")
             self._out.append(f"  store i64 {self._get(segment, 64)}, ptr {self._context(SEGMENT)}")
+            self._out.append(f"  store i64 {self._get(mask, 64)}, ptr {self._context(MASK)}")
+        elif one.name == "vote.sync.ballot.b32":
+            kind, (target, give, mask) = BALLOT, one.operands
+            self._out.append(f"  store i64 {self._get(give, 64)}, ptr {self._context(GIVE)}")
             self._out.append(f"  store i64 {self._get(mask, 64)}, ptr {self._context(MASK)}")
         elif kind == WARP_BARRIER:
             self._out.append(f"  store i64 {self._get(one.operands[0], 64)}, ptr {self._context(MASK)}")
@@ -293,6 +299,9 @@ class Translation:
             return self._emit(f"call {kind} @llvm.{sign}{op}.{kind}({kind} {v[0]}, {kind} {v[1]})"), bits
         if op == "div":
             return self._emit(f"{sign}div {kind} {v[0]}, {v[1]}"), bits
+        if op == "popc":
+            value = self._emit(f"call {kind} @llvm.ctpop.{kind}({kind} {v[0]})")
+            return (value if bits == 32 else self._emit(f"trunc i64 {value} to i32")), 32
         if op in ("mul", "mad"):
             return self._product(op, parts[1], o, bits, signed)
         if op == "bfi":

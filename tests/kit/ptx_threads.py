@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from kit.ptx_ir import BARRIER, SHUFFLE, WARP_BARRIER, Translation
+from kit.ptx_ir import BALLOT, BARRIER, SHUFFLE, WARP_BARRIER, Translation
 from kit.ptx_memory import ASK, COUNTER, FLAG, GIVE, MASK, SEGMENT, SYNCS, TID, access
 from kit.ptx_text import Text, parse
 from kolumn.arrays import Int64s
@@ -26,7 +26,7 @@ from kolumn.kernels.machine.words import load64, store64
 WHOLE, APART, SOME_LANES, STRANDED = range(4)
 """How a block ended: well; lanes of a warp wait at different places; some lanes only; not all threads reach a barrier of the block."""
 _FULL = 0xFFFFFFFF
-_BFLY, _IDX, _UP, _BARRIER, _WARP_BARRIER = SHUFFLE, SHUFFLE + 1, SHUFFLE + 2, BARRIER, WARP_BARRIER
+_BFLY, _IDX, _UP, _BALLOT, _WARP_BARRIER = SHUFFLE, SHUFFLE + 1, SHUFFLE + 2, BALLOT, WARP_BARRIER
 _TID, _GIVE, _ASK, _MASK, _FLAG, _COUNTER, _SYNCS, _SEGMENT = (8 * at for at in (TID, GIVE, ASK, MASK, FLAG, COUNTER, SYNCS, SEGMENT))
 _WARP, _SHUFFLE, _WHOLE, _APART, _SOME_LANES, _STRANDED = WARP, SHUFFLE, WHOLE, APART, SOME_LANES, STRANDED
 
@@ -127,7 +127,7 @@ def run_together(code, context, block, threads, counts, registers, kinds, found)
                 counts[t] += load64(context + _COUNTER)
                 give[t], ask[t] = load64(context + _GIVE), load64(context + _ASK)
                 kind = kinds[at[t]]
-                part = kind >= _SHUFFLE and load64(context + _SEGMENT) != (0 if kind == _UP else _WARP - 1)
+                part = _SHUFFLE <= kind < _BALLOT and load64(context + _SEGMENT) != (0 if kind == _UP else _WARP - 1)
                 if part or load64(context + _MASK) & _FULL != _FULL:
                     found[:] = t
                     return _SOME_LANES
@@ -140,7 +140,12 @@ def run_together(code, context, block, threads, counts, registers, kinds, found)
                 if at[t] != place:
                     found[0], found[1] = first, t
                     return _APART
-            if kinds[place] >= _SHUFFLE:
+            if kinds[place] == _BALLOT:
+                votes = 0
+                for t in range(first, stop):
+                    votes |= (give[t] & 1) << (t - first)
+                give[first:stop], ready[first:stop] = votes, True
+            elif kinds[place] >= _SHUFFLE:
                 given = give[first:stop].copy()
                 for t in range(first, stop):
                     lane, kind = t - first, kinds[place]
