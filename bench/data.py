@@ -31,7 +31,7 @@ def segment(codec: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")
         with partial.open("wb") as file:
-            file.writelines(_batches(codec))
+            file.writelines(batches(codec))
         partial.rename(path)
     return path
 
@@ -56,15 +56,16 @@ def rebase(segment_bytes: bytes, base_offset: int) -> bytearray:
     return moved
 
 
-def _batches(codec: str) -> Iterator[bytes]:
-    template, key_at, value_at = _template()
+def batches(codec: str, segment_bytes: int = SEGMENT_BYTES, batch_bytes: int = BATCH_BYTES) -> Iterator[bytes]:
+    """Batches of a segment, whose payloads have the size that fits ``batch_bytes``; at least one."""
+    template, key_at, value_at = _template(batch_bytes)
     count = len(key_at)
-    batches = SEGMENT_BYTES // (HEADER_BYTES + len(template))
-    text = np.frombuffer(_text(batches * count * VALUE_BYTES), np.uint8).reshape(batches, count, VALUE_BYTES)
+    how_many = max(segment_bytes // (HEADER_BYTES + len(template)), 1)
+    text = np.frombuffer(_text(how_many * count * VALUE_BYTES), np.uint8).reshape(how_many, count, VALUE_BYTES)
     key_places = key_at[:, None] + np.arange(3, 11)
     value_places = value_at[:, None] + np.arange(VALUE_BYTES)
     powers = 10 ** np.arange(7, -1, -1)
-    for batch in range(batches):
+    for batch in range(how_many):
         first = batch * count
         payload = template.copy()
         payload[key_places] = (first + np.arange(count))[:, None] // powers % 10 + ord("0")
@@ -78,7 +79,7 @@ def _batch(base_offset: int, count: int, attributes: int, payload: bytes) -> byt
     return struct.pack(">qiibI", base_offset, 9 + len(covered), 0, 2, crc32c(covered)) + covered
 
 
-def _template() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _template(batch_bytes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Payload of one full batch without digits and values, and where each key and value in it begins."""
     payload = bytearray()
     key_at: list[int] = []
@@ -87,7 +88,7 @@ def _template() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         delta = _varint(len(key_at))
         start = b"\0" + delta + delta + _varint(11)
         body = len(start) + 11 + len(_varint(VALUE_BYTES)) + VALUE_BYTES + 1
-        if HEADER_BYTES + len(payload) + len(_varint(body)) + body > BATCH_BYTES:
+        if HEADER_BYTES + len(payload) + len(_varint(body)) + body > batch_bytes:
             return np.frombuffer(bytes(payload), np.uint8), np.array(key_at), np.array(value_at)
         payload += _varint(body) + start
         key_at.append(len(payload))
@@ -97,9 +98,12 @@ def _template() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _varint(value: int) -> bytes:
-    """Zig-zag varint of a small non-negative number."""
-    raw = value << 1
-    return bytes([raw]) if raw < 0x80 else bytes([raw & 0x7F | 0x80, raw >> 7])
+    """Zig-zag varint of a non-negative number."""
+    raw, found = value << 1, bytearray()
+    while raw > 0x7F:
+        found.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    return bytes([*found, raw])
 
 
 def _text(size: int) -> bytes:

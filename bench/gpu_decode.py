@@ -138,8 +138,8 @@ def steps_of(
     runtime = device.runtime()
     source, there = runtime.upload(host), runtime.upload(every)
 
-    def checksums(own: Any, origin: int, batches: Any, count: int) -> None:
-        assert not bad_checksums(own, origin, batches, count).any()
+    def checksums(own: Any, origin: int, batches: Any, rows: Rows) -> None:
+        assert not bad_checksums(own, origin, batches, rows[:, table.SIZE]).any()
 
     def columns(own: Any, origin: int, batches: Any, rows: Rows) -> None:
         start, size = origin + rows[:, table.POSITION] + rows[:, table.PAYLOAD], rows[:, table.SIZE] - rows[:, table.PAYLOAD]
@@ -152,7 +152,7 @@ def steps_of(
         own, mine = device.runtime(), every[some]
         begin, end = int(mine[0, table.POSITION]), int(mine[-1, table.POSITION] + mine[-1, table.SIZE])
         sent, batches = own.upload(host[begin:end]), own.upload(mine)
-        checksums(own, sent.address - begin, batches, len(mine))
+        checksums(own, sent.address - begin, batches, mine)
         columns(own, sent.address - begin, batches, mine)
         own.synchronize()
 
@@ -163,7 +163,7 @@ def steps_of(
 
     return {
         COPY: lambda: runtime.upload(host),
-        "checksums": lambda: checksums(runtime, source.address, there, len(every)),
+        "checksums": lambda: checksums(runtime, source.address, there, every),
         "columns": lambda: columns(runtime, source.address, there, every),
         OVERLAPPED: overlapped,
     }

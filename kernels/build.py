@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from kolumn.kernels import decode  # noqa: F401 (defines kernels)
 from kolumn.kernels.columns import table  # noqa: F401 (defines kernels)
 from kolumn.kernels.machine.image import ARCHITECTURES, OLDEST, cubin, ptx
 from kolumn.kernels.machine.kernel import KERNELS, Kernel

@@ -1,4 +1,4 @@
-"""Checksums of entries: a warp for each, every byte read once, 128 bytes at a time.
+"""Checksums of entries: a warp for each, or for a slice of one, every byte read once, 128 bytes at a time.
 
     address    a & ~127                                                          end
                |........xxxx|xxxxxxxxxxxx|xxxxxxxxxxxx|xxxxxxxxxxxx|xxxxx.......|
@@ -10,6 +10,9 @@ its register over the 124 bytes of the other lanes and its own four, by four loo
 31 - l words less to its right, and the zeros after ``end`` are taken back by multiplying with a negative power of x. Leading
 zeros change nothing, and the register's initial value, all ones, equals inverting the first four bytes.
 
+Few large entries would leave most of a device idle. So each is cut into slices of whole rows, and the register of a slice is moved
+over the rows after it: multiplied by x^1024 for each, by digits of six bits, whose powers are in a table. `join` adds the slices up.
+
 Bound: the bytes of the entries, read once; four look-ups for four bytes.
 """
 
@@ -20,14 +23,23 @@ import numpy as np
 from numba import cuda
 from numba.extending import register_jitable
 
+from kolumn.arrays import Int64s
 from kolumn.formats import crc, layouts, table
-from kolumn.kernels.machine.kernel import WARP, blocks
+from kolumn.kernels.machine.kernel import WARP, blocks, thread_per_item
+from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.kernels.machine.words import load64, loadu32, store32
 
 ROW = 4 * WARP
+WARPS = 132 * 48
+"""Warps that should have something to do: as many as run at once on the largest device that is known here."""
+SMALLEST, LARGEST = 1 << 14, 1 << 18
+"""Bytes of a slice: at least, since each takes as long as some KiB do; at most, since one warp should not outlast all others."""
 _STEPS, _LANES, _PADS = 4 * 256, WARP, ROW
-WORDS = _STEPS + _LANES + _PADS
-"""Words of the tables of one polynomial: the step, the place of each lane, and what undoes 0 to 127 zeros."""
+_DIGITS, _DIGIT_BITS = 4, 6
+_MOVES = _DIGITS << _DIGIT_BITS
+_LOW_DIGIT, _DIGIT_BYTES = (1 << _DIGIT_BITS) - 1, 4 << _DIGIT_BITS
+WORDS = _STEPS + _LANES + _PADS + _MOVES
+"""Words of the tables of one polynomial: the step, the place of each lane, what undoes 0 to 127 zeros, and what moves over rows."""
 _ALL_LANES, _LOG_ROW = 0xFFFFFFFF, 7
 _ROW_BYTES, _ALL_WORDS, _ALL_STEPS = ROW, 2 * WORDS, 2 * _STEPS
 _CASTAGNOLI, _IEEE = crc.CASTAGNOLI, crc.IEEE
@@ -42,7 +54,12 @@ def tables() -> Any:
     for polynomial in (crc.CASTAGNOLI, crc.IEEE):
         lanes = [crc.power_of_x(32 * (WARP - lane), polynomial) for lane in range(WARP)]
         pads = [crc.power_of_x(-8 * zeros, polynomial) for zeros in range(ROW)]
-        both += [crc.shift_tables(ROW, polynomial).ravel(), lanes, pads]
+        moves = [
+            crc.power_of_x(8 * ROW * (value << (_DIGIT_BITS * digit)), polynomial)
+            for digit in range(_DIGITS)
+            for value in range(1 << _DIGIT_BITS)
+        ]
+        both += [crc.shift_tables(ROW, polynomial).ravel(), lanes, pads, moves]
     return np.concatenate(both).astype(np.uint32)
 
 
@@ -60,31 +77,91 @@ class Check(NamedTuple):
         `tables`.
     bad : int
         Out: int32 of n, 1 where the checksum is not that of the bytes.
+    slices : int
+        Of each entry: there are so many items for each.
+    shares : int
+        Out, if there are more slices than one: int32 for each item, what its slice adds to the register of the entry.
     """
 
     rows: int
     source: int
     tables: int
     bad: int
+    slices: int
+    shares: int
+
+
+def slices_of(sizes: Int64s) -> int:
+    """Into how many slices entries should be cut, by their sizes in bytes."""
+    n, most = len(sizes), int(sizes.max())
+    return max(1, min(-(-WARPS // n), most // SMALLEST), -(-most // LARGEST))
+
+
+def compare_checksums(device: Runtime, sizes: Int64s, rows: Memory, source: int) -> Memory:
+    """Launch what compares the checksums of entries.
+
+    Parameters
+    ----------
+    sizes : int64 array of n
+        The column `table.SIZE` of the entries, at least one, in host memory.
+    rows : Memory
+        Their rows of the batch table: int64 of shape (n, `table.WIDTH`).
+    source : int
+        Device address at which position 0 of the segment would be.
+
+    Returns
+    -------
+    Memory
+        int32 of n, not 0 where the checksum is wrong.
+    """
+    if "checksums" not in device.kept:
+        # Never replaced: another thread may be using its address.
+        device.kept.setdefault("checksums", device.upload(tables()))
+    n, slices = len(sizes), slices_of(sizes)
+    bad = device.zeros(4 * n)
+    shares = device.empty(4 * n * slices if slices > 1 else 0)
+    args = Check(rows.address, source, device.kept["checksums"].address, bad.address, slices, shares.address)
+    device.launch(check, n * slices, args)
+    if slices > 1:
+        device.launch(join, n, args)
+    return bad
 
 
 @register_jitable
-def lane_register(start: int, end: int, lane: int, steps: Any, first: int) -> int:
-    """Register of one lane over bytes [start, end); ``steps[first:]`` are the tables of its step."""
-    row = start & -_ROW_BYTES
-    count = (end - row + _ROW_BYTES - 1) >> _LOG_ROW
-    at = row + 4 * lane
+def _step(steps: Any, first: int, register: Any, word: Any) -> int:
+    """Register after one row."""
+    return word ^ (
+        np.int64(steps[first + (register & 0xFF)])
+        ^ np.int64(steps[first + 256 + ((register >> 8) & 0xFF)])
+        ^ np.int64(steps[first + 512 + ((register >> 16) & 0xFF)])
+        ^ np.int64(steps[first + 768 + ((register >> 24) & 0xFF)])
+    )
+
+
+@register_jitable
+def lane_register(start: int, end: int, at: int, stop: int, steps: Any, first: int) -> int:
+    """Register of a lane over its words from ``at`` to ``stop`` of an entry with bytes [start, end); ``steps[first:]`` are its tables."""
     register: Any = 0
-    for _ in range(count):
+    inner = min(stop, end - 3)
+    # The words that the inverted bytes are in.
+    while at < stop and at < start + 4:
+        word = _inside(loadu32(at), at, start, end)
+        register = _step(steps, first, register, word)
+        at += _ROW_BYTES
+    # Four loads before the first is used: each would wait for memory by itself.
+    while at + 3 * _ROW_BYTES < inner:
+        w0, w1 = loadu32(at), loadu32(at + _ROW_BYTES)
+        w2, w3 = loadu32(at + 2 * _ROW_BYTES), loadu32(at + 3 * _ROW_BYTES)
+        register = _step(steps, first, register, w0)
+        register = _step(steps, first, register, w1)
+        register = _step(steps, first, register, w2)
+        register = _step(steps, first, register, w3)
+        at += 4 * _ROW_BYTES
+    while at < stop:
         word = loadu32(at)
-        if at < start + 4 or at + 4 > end:
+        if at + 4 > end:
             word = _inside(word, at, start, end)
-        register = word ^ (
-            np.int64(steps[first + (register & 0xFF)])
-            ^ np.int64(steps[first + 256 + ((register >> 8) & 0xFF)])
-            ^ np.int64(steps[first + 512 + ((register >> 16) & 0xFF)])
-            ^ np.int64(steps[first + 768 + ((register >> 24) & 0xFF)])
-        )
+        register = _step(steps, first, register, word)
         at += _ROW_BYTES
     return int(register)
 
@@ -102,20 +179,69 @@ def _inside(word: int, at: int, start: int, end: int) -> int:
 
 
 @register_jitable
-def lane_share(a: Check, i: int, lane: int, steps: Any) -> int:
-    """What one lane adds to the register of entry ``i``."""
+def _covered(a: Check, i: int) -> tuple[int, int, int, int]:
+    """Of entry ``i``: where the bytes under its checksum begin and end, the row that they begin in, and how many rows there are."""
     row = a.rows + 8 * _WIDTH * i
     position = a.source + load64(row + 8 * _POSITION)
     start, end = position + load64(row + 8 * _CRC_FROM), position + load64(row + 8 * _SIZE)
-    if layouts.has_castagnoli(load64(row + 8 * _LAYOUT)):
-        place = loadu32(a.tables + 4 * (_STEPS + lane))
-        return crc.multiply(place, lane_register(start, end, lane, steps, 0), _CASTAGNOLI)
-    place = loadu32(a.tables + 4 * (WORDS + _STEPS + lane))
-    return crc.multiply(place, lane_register(start, end, lane, steps, _STEPS), _IEEE)
+    first = start & -_ROW_BYTES
+    return start, end, first, (end - first + _ROW_BYTES - 1) >> _LOG_ROW
 
 
 @register_jitable
-def compare(a: Check, i: int, register: int) -> None:
+def _rows_of(a: Check, item: int, i: int, count: int) -> tuple[int, int]:
+    """Which of the ``count`` rows of entry ``i`` an item is about: the first, and the one after the last."""
+    if a.slices == 1:
+        return 0, count
+    number = item - i * a.slices
+    return count * number // a.slices, count * (number + 1) // a.slices
+
+
+@register_jitable
+def lane_share(a: Check, item: int, lane: int, steps: Any) -> int:
+    """What one lane adds to the register of a slice."""
+    i = item if a.slices == 1 else item // a.slices
+    start, end, row, count = _covered(a, i)
+    begin, stop = _rows_of(a, item, i, count)
+    at, stop = row + (begin << _LOG_ROW) + 4 * lane, row + (stop << _LOG_ROW)
+    if layouts.has_castagnoli(load64(a.rows + 8 * (_WIDTH * i + _LAYOUT))):
+        place = loadu32(a.tables + 4 * (_STEPS + lane))
+        return crc.multiply(place, lane_register(start, end, at, stop, steps, 0), _CASTAGNOLI)
+    place = loadu32(a.tables + 4 * (WORDS + _STEPS + lane))
+    return crc.multiply(place, lane_register(start, end, at, stop, steps, _STEPS), _IEEE)
+
+
+@register_jitable
+def compare(a: Check, item: int, register: int) -> None:
+    """Note whether the register of an entry equals its checksum; of a slice, what it adds to the entry's."""
+    if a.slices == 1:
+        _judge(a, item, register)
+        return
+    i = item // a.slices
+    _, _, _, count = _covered(a, i)
+    _, stop = _rows_of(a, item, i, count)
+    if layouts.has_castagnoli(load64(a.rows + 8 * (_WIDTH * i + _LAYOUT))):
+        moved = _moved(a.tables, count - stop, register, _CASTAGNOLI)
+    else:
+        moved = _moved(a.tables + 4 * WORDS, count - stop, register, _IEEE)
+    store32(a.shares + 4 * item, moved)
+
+
+@register_jitable
+def _moved(tables: int, rows: int, register: int, polynomial: int) -> int:
+    """A register moved over some rows of zeros; ``tables`` are those of the polynomial."""
+    digits = tables + 4 * (_STEPS + _LANES + _PADS)
+    while rows != 0:
+        digit = rows & _LOW_DIGIT
+        if digit != 0:
+            register = crc.multiply(loadu32(digits + 4 * digit), register, polynomial)
+        rows >>= _DIGIT_BITS
+        digits += _DIGIT_BYTES
+    return register
+
+
+@register_jitable
+def _judge(a: Check, i: int, register: int) -> None:
     """Note whether the register of the whole entry equals its checksum."""
     row = a.rows + 8 * _WIDTH * i
     zeros = -(a.source + load64(row + 8 * _POSITION) + load64(row + 8 * _SIZE)) & (_ROW_BYTES - 1)
@@ -128,17 +254,29 @@ def compare(a: Check, i: int, register: int) -> None:
 
 @blocks(Check, registers=64)
 def check(n: int, a: Check) -> None:
-    """Compare the checksums of ``n`` entries."""
+    """Compare the checksums of entries, ``n`` slices of them."""
     steps = cuda.shared.array(_ALL_STEPS, np.uint32)
     thread = cuda.threadIdx.x
     for k in range(thread, _STEPS, cuda.blockDim.x):
         steps[k] = loadu32(a.tables + 4 * k)
         steps[_STEPS + k] = loadu32(a.tables + 4 * (WORDS + k))
     cuda.syncthreads()
-    lane, at = thread % WARP, cuda.grid(1) // WARP
-    for i in range(at, n, cuda.gridsize(1) // WARP):
-        register = lane_share(a, i, lane, steps)
+    lane, item = thread % WARP, cuda.grid(1) // WARP
+    warps = cuda.gridsize(1) // WARP
+    while item < n:
+        # 32 bits: a shuffle takes no more at once.
+        register = np.int32(lane_share(a, item, lane, steps))
         for distance in (16, 8, 4, 2, 1):
             register ^= cuda.shfl_xor_sync(_ALL_LANES, register, distance)
         if lane == 0:
-            compare(a, i, register)
+            compare(a, item, np.int64(register) & _ALL_LANES)
+        item += warps
+
+
+@thread_per_item(Check)
+def join(i: int, a: Check) -> None:
+    """Compare the checksum of entry ``i``, of which each slice has been added up."""
+    register = 0
+    for item in range(i * a.slices, (i + 1) * a.slices):
+        register ^= loadu32(a.shares + 4 * item)
+    _judge(a, i, register)

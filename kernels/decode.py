@@ -44,7 +44,7 @@ class Outcome:
     measures: list[Bytes] = field(default_factory=list)
 
 
-def bad_checksums(device: Runtime, source: int, rows: Memory, count: int) -> Flags:
+def bad_checksums(device: Runtime, source: int, rows: Memory, sizes: Int64s) -> Flags:
     """Flags of the entries whose checksum is wrong.
 
     Parameters
@@ -52,20 +52,18 @@ def bad_checksums(device: Runtime, source: int, rows: Memory, count: int) -> Fla
     source : int
         Device address at which position 0 of the segment would be.
     rows : Memory
-        int64 of shape (count, `table.WIDTH`).
+        int64 of shape (n, `table.WIDTH`).
+    sizes : int64 array of n
+        The column `table.SIZE` of the same rows, in host memory.
 
     Returns
     -------
-    bool array of count
+    bool array of n
     """
-    if not count:
+    if not len(sizes):
         return np.zeros(0, bool)
-    flags = device.empty(4 * count)
-    if "checksums" not in device.kept:
-        device.kept["checksums"] = device.upload(checking.tables())
-    known = device.kept["checksums"].address
-    device.launch(checking.check, count, checking.Check(rows.address, source, known, flags.address))
-    return _flags(device.download(flags, 4 * count))
+    flags = checking.compare_checksums(device, sizes, rows, source)
+    return _flags(device.download(flags, 4 * len(sizes)))
 
 
 def decode(

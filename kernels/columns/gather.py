@@ -1,11 +1,14 @@
-"""Payloads move to their column: half a warp for each row.
+"""Payloads move to their column: some neighbouring threads for each row.
 
     source    ....xxxx|xxxxxxxx|xxxxxxxx|xxx......        anywhere
-    target    .xxx|xxxx|xxxx|xxxx|xxxx|xx.........        words of four bytes from the first multiple of four on
+    target    .xxx|xxxx|xxxx|xxxx|xxxx|xx.........        whole words from the first multiple of their size on
                head  lane 0, lane 1, ...        tail
 
-A lane stores whole words; each comes from the two aligned words of the source that its bytes are in, shifted together. The bytes
-before the first whole word of the target and after the last are stored one by one, since others write their neighbours.
+A lane stores whole words; each comes from the two aligned words of the source that its bytes are in, shifted together. Where the source
+is aligned as the target is, the second one is loaded for nothing, which costs less than to ask. The bytes before the first whole word
+of the target and after the last are stored one by one, since others write their neighbours; there are fewer of them than lanes.
+
+`gather` has 8 lanes and words of 8 bytes, `gather_short` 4 and 4: a lane does little for a short payload, so few of them should.
 
 Bound: every byte read once and written once.
 """
@@ -16,14 +19,17 @@ from numba.extending import register_jitable
 
 from kolumn.formats import memory
 from kolumn.kernels.machine.kernel import warp_per_item
-from kolumn.kernels.machine.words import load32, load64, loadu32, store8, store32
+from kolumn.kernels.machine.words import load32, load64, loadu32, shifted, store8, store32, store64
+
+SHORT = 24
+"""Bytes of a row, on the average, up to which `gather_short` is faster."""
 
 
 class Gather(NamedTuple):
     """Arguments of `gather`; addresses.
 
     ``source`` (int64) says where each payload is, ``ends`` (int32 of n + 1) where it goes in ``target``. Sources may be read up to
-    seven bytes beyond either end, and within the multiples of four around them.
+    eight bytes beyond either end, and within the multiples of eight around them.
     """
 
     source: int
@@ -31,11 +37,28 @@ class Gather(NamedTuple):
     target: int
 
 
-@warp_per_item(Gather, lanes=16)
+@warp_per_item(Gather, lanes=8)
 def gather(i: int, lane: int, lanes: int, a: Gather) -> None:
     """Copy the payload of row ``i``."""
     begin, end = load32(a.ends + 4 * i), load32(a.ends + 4 * (i + 1))
     _move(load64(a.source + 8 * i), a.target + begin, a.target + end, lane, lanes)
+
+
+@warp_per_item(Gather, lanes=4)
+def gather_short(i: int, lane: int, lanes: int, a: Gather) -> None:
+    """Copy the payload of row ``i``, which should be short."""
+    begin, end = load32(a.ends + 4 * i), load32(a.ends + 4 * (i + 1))
+    source, target, stop = load64(a.source + 8 * i), a.target + begin, a.target + end
+    first = min((target + 3) & -4, stop)
+    behind = max(stop & -4, first)
+    _edges(source, target, first, behind, stop, lane)
+    shift = source - target
+    skew = (first + shift) & 3
+    at = first + 4 * lane
+    while at < behind:
+        place = at + shift - skew
+        store32(at, (loadu32(place) | (loadu32(place + 4) << 32)) >> (8 * skew))
+        at += 4 * lanes
 
 
 class Copy(NamedTuple):
@@ -55,17 +78,26 @@ def copy(i: int, lane: int, lanes: int, a: Copy) -> None:
 
 @register_jitable
 def _move(source: int, target: int, stop: int, lane: int, lanes: int) -> None:
-    words = min((target + 3) & -4, stop)
-    behind = max(stop & -4, words)
-    for at in range(target + lane, words, lanes):
-        store8(at, memory.load8(source, at - target))
+    """Copy bytes to [target, stop) by words of eight."""
+    first = min((target + 7) & -8, stop)
+    behind = max(stop & -8, first)
+    _edges(source, target, first, behind, stop, lane)
     shift = source - target
-    for at in range(words + 4 * lane, behind, 4 * lanes):
-        place = at + shift
-        aligned = place & -4
-        pair = loadu32(aligned)
-        if place != aligned:
-            pair |= loadu32(aligned + 4) << 32
-        store32(at, pair >> (8 * (place - aligned)))
-    for at in range(behind + lane, stop, lanes):
+    skew = (first + shift) & 7
+    at = first + 8 * lane
+    # No `range` with a step: its number of turns takes more instructions than most payloads do.
+    while at < behind:
+        place = at + shift - skew
+        store64(at, shifted(load64(place), load64(place + 8), 8 * skew))
+        at += 8 * lanes
+
+
+@register_jitable
+def _edges(source: int, target: int, first: int, behind: int, stop: int, lane: int) -> None:
+    """Copy the bytes of [target, first) and [behind, stop)."""
+    at = target + lane
+    if at < first:
+        store8(at, memory.load8(source, at - target))
+    at = behind + lane
+    if at < stop:
         store8(at, memory.load8(source, at - target))

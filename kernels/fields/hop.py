@@ -6,13 +6,18 @@
 `hop`: a thread per batch follows the lengths, one dependent load after the other; good where there are many batches. Bound: a
 sector of 32 bytes for each record, and its latency times the records of a batch.
 
-`hop_staged`: a warp per batch, for few large ones. Its lanes load a window of the payload into shared memory together, 4 bytes a
-lane, then lane 0 hops within the window at the latency of shared memory:
+`hop_staged`: a warp per batch, for few large ones. Its lanes load a window of the payload into shared memory together, 8 bytes a
+lane, then lane 0 hops within the window at the latency of shared memory, while the loads of the next window are on their way:
 
-    window    |....................................| 4096 bytes, from a multiple of 4 on; the next one begins at the next record
-              lane 0 | lane 1 | ... | lane 31 | lane 0 | ...
+    window    |....| ...................................| 2048 bytes, from a multiple of 8 on; before them the last 32 of the window
+              carry  lane 0 | lane 1 | ... | lane 0 | ...   before, in which a record's length may begin
 
-Bound: the bytes of the payload that records begin in, read once.
+A length of one or two bytes, as nearly all records have, is read without a loop; whatever else there is, the format's function reads.
+Records are often as long as the one before. So all lanes guess first: lane k looks whether a record of that length begins k lengths on.
+Those up to the first wrong guess are right, since each begins where the one before ends.
+
+Bound: the bytes of the payload that records begin in, read once; for each record the latency of shared memory and of some ten
+instructions that wait for each other.
 """
 
 from typing import NamedTuple
@@ -22,17 +27,21 @@ from numba import cuda
 from numba.extending import register_jitable
 
 from kolumn.errors import Code
-from kolumn.formats import layouts, table
+from kolumn.formats import layouts, memory, table, v2
 from kolumn.kernels.machine.batches import field
 from kolumn.kernels.machine.kernel import WARP, blocks, thread_per_item
-from kolumn.kernels.machine.words import address_of, load32, load64, store32
+from kolumn.kernels.machine.words import address_of, load64, store32, store64
 
-WINDOW = 4096
+WINDOW = 2048
 _OK, _ALL_LANES = int(Code.OK), 0xFFFFFFFF
 _LAYOUT, _CODEC = table.LAYOUT, table.CODEC
-_WINDOW, _WINDOW_WORDS = WINDOW, WINDOW // 4
-_LENGTH_BYTES = 32
-"""Most bytes of a record's length and of what precedes it in a message."""
+_CARRY = 32
+"""More bytes than a record's length has, and what precedes it in a message."""
+_WINDOW, _ROOM, _LAST_BYTES = WINDOW, _CARRY + WINDOW + 8, WINDOW - _CARRY
+_EVEN = 0x3FFE
+"""Bits of the zig-zag varint of a length of one or two bytes: the lowest one is the sign."""
+_VARINTS = sum(1 << number for number, layout in layouts.LAYOUTS.items() if layout.hop is v2.following)
+"""A bit for each layout whose records begin with their length as a zig-zag varint."""
 
 
 class Hop(NamedTuple):
@@ -80,11 +89,34 @@ def hop(b: int, a: Hop) -> None:
 @blocks(Hop, block=64, registers=80)
 def hop_staged(n: int, a: Hop) -> None:
     """The same for ``n`` batches, a warp each."""
-    windows = cuda.shared.array((2, _WINDOW_WORDS), np.int32)
+    windows = cuda.shared.array((2, _ROOM), np.uint8, 8)
     lane, own = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
-    window = address_of(windows) + own * _WINDOW
     for b in range(cuda.grid(1) // WARP, n, cuda.gridsize(1) // WARP):
-        _hop_in_window(b, lane, window, a)
+        _hop_in_window(b, lane, address_of(windows) + own * _ROOM, a)
+
+
+@register_jitable
+def _fetch(origin: int, last: int, lane: int) -> tuple[int, int, int, int, int, int, int, int]:
+    """A lane's words of the window at ``origin``, in registers. Words after ``last`` do not matter; they are not loaded."""
+    at = origin + 8 * lane
+    return (
+        load64(min(at, last)), load64(min(at + 256, last)), load64(min(at + 512, last)), load64(min(at + 768, last)),
+        load64(min(at + 1024, last)), load64(min(at + 1280, last)), load64(min(at + 1536, last)), load64(min(at + 1792, last)),
+    )  # fmt: skip
+
+
+@register_jitable
+def _put(window: int, lane: int, words: tuple[int, int, int, int, int, int, int, int]) -> None:
+    """Put a lane's words into the window."""
+    at = window + _CARRY + 8 * lane
+    store64(at, words[0])
+    store64(at + 256, words[1])
+    store64(at + 512, words[2])
+    store64(at + 768, words[3])
+    store64(at + 1024, words[4])
+    store64(at + 1280, words[5])
+    store64(at + 1536, words[6])
+    store64(at + 1792, words[7])
 
 
 @register_jitable
@@ -92,31 +124,118 @@ def _hop_in_window(b: int, lane: int, window: int, a: Hop) -> None:
     """Follow the chain of batch ``b``, a window at a time."""
     row, stop = load64(a.first + 8 * b), load64(a.first + 8 * (b + 1))
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    layout, wrapped = field(a, b, _LAYOUT), field(a, b, _CODEC)
-    at, code, empty = 0, _OK, row == stop
+    at, code, origin, empty, length = 0, _OK, buf & -8, row == stop, 0
+    varints = (_VARINTS >> field(a, b, _LAYOUT)) & 1 != 0
+    last = max((buf + end - 1) & -8, origin)
+    words = _fetch(origin, last, lane)
     while row < stop:
-        # The payload begins anywhere, the window at the multiple of four below.
-        origin = (buf + at) & -4
-        room = min((buf + end + 3) & -4, origin + _WINDOW) - origin
-        for k in range(4 * lane, room, 4 * WARP):
-            store32(window + k, load32(origin + k))
+        _put(window, lane, words)
+        following = origin + _WINDOW
+        words = _fetch(following, last, lane)
         cuda.syncwarp()
+        begin = row
+        limit = end if following >= buf + end else origin - buf + _LAST_BYTES
+        if varints and length > 0:
+            row, at = _guess(window + _CARRY + buf - origin, row, stop, at, limit, end, length, lane, a.start)
         if lane == 0:
-            shift = window - (origin - buf)
-            whole = origin + room >= buf + end
-            while row < stop:
-                if not whole and at > origin - buf + room - _LENGTH_BYTES:
-                    break
-                begin = at
-                if code == _OK:
-                    code, at = layouts.hop(layout, shift, at, end, wrapped)
-                store32(a.start + 4 * row, begin if code == _OK else -1)
-                store32(a.owner + 4 * row, b)
-                row += 1
-                whole = whole or code != _OK
+            row, at, code, length = _hop_to(b, row, stop, at, limit, end, length, window + _CARRY + buf - origin, a)
         cuda.syncwarp()
         row = cuda.shfl_sync(_ALL_LANES, row, 0)
         at = cuda.shfl_sync(_ALL_LANES, at, 0)
         code = cuda.shfl_sync(_ALL_LANES, code, 0)
-    if lane == 0 and (code != _OK or (at != end and _must_end(layout) and not empty)):
+        length = cuda.shfl_sync(_ALL_LANES, length, 0)
+        if code != _OK:
+            for k in range(row + lane, stop, WARP):
+                store32(a.start + 4 * k, -1)
+            row = stop
+        for k in range(begin + lane, row, WARP):
+            store32(a.owner + 4 * k, b)
+        here = buf + at
+        if following - _CARRY <= here < following + _WINDOW:
+            # Where the length begins in this window, the next one needs its last bytes.
+            if lane < _CARRY // 8:
+                store64(window + 8 * lane, load64(window + _WINDOW + 8 * lane))
+            origin = following
+        elif row < stop:
+            origin = here & -8
+            words = _fetch(origin, last, lane)
+        cuda.syncwarp()
+    if lane == 0 and (code != _OK or (at != end and _must_end(field(a, b, _LAYOUT)) and not empty)):
         store32(a.bad + 4 * b, 1)
+
+
+@register_jitable
+def _short(text: int, at: int) -> tuple[int, int]:
+    """Where the record after the one at ``at`` begins, if its length has one or two bytes; and 0 if it has, and is not negative."""
+    # Both bytes at once; the second may lie after the payload's end, and then it does not matter.
+    low, high = memory.load8(text, at), memory.load8(text + 1, at)
+    more = low >> 7
+    raw = (low & 0x7F) | (high << 7 if more != 0 else 0)
+    return at + 1 + more + (raw >> 1), raw & ~_EVEN
+
+
+@register_jitable
+def _guess(text: int, row: int, stop: int, at: int, limit: int, end: int, length: int, lane: int, start: int) -> tuple[int, int]:
+    """Hop over the records that are as long as the one before, all lanes together; row and position of the next one."""
+    right = WARP
+    while right == WARP:
+        mine, wrong = at + lane * length, 1
+        if row + lane < stop and mine <= limit:
+            following, wrong = _short(text, mine)
+            if following > end or following != mine + length:
+                wrong = 1
+        found = np.int64(cuda.ballot_sync(_ALL_LANES, wrong == 0)) & _ALL_LANES
+        right = int(cuda.popc(found & ~(found + 1)))
+        if lane < right:
+            store32(start + 4 * (row + lane), mine)
+        row += right
+        at += right * length
+    return row, at
+
+
+@register_jitable
+def _hop_to(b: int, row: int, stop: int, at: int, limit: int, end: int, length: int, text: int, a: Hop) -> tuple[int, int, int, int]:
+    """Hop from the record at ``at``, of ``row``, until one begins after ``limit``.
+
+    Parameters
+    ----------
+    length : int
+        Of the record before.
+    text : int
+        Where the byte at position 0 of the payload would be in the window.
+
+    Returns
+    -------
+    row, at, code, length : int
+        Of the next record, and the length of the one before it.
+    """
+    layout, wrapped = field(a, b, _LAYOUT), field(a, b, _CODEC)
+    varints, code = (_VARINTS >> layout) & 1 != 0, _OK
+    while row < stop and at <= limit:
+        if varints:
+            row, at, length = _hop_short(text, row, stop, at, limit, end, length, a.start)
+            if row == stop or at > limit:
+                break
+        code, following = layouts.hop(layout, text, at, end, wrapped)
+        if code != _OK:
+            break
+        store32(a.start + 4 * row, at)
+        length = following - at
+        at = following
+        row += 1
+    return row, at, code, length
+
+
+@register_jitable
+def _hop_short(text: int, row: int, stop: int, at: int, limit: int, end: int, length: int, start: int) -> tuple[int, int, int]:
+    """Hop from record to record while lengths have one or two bytes and are right; returns as `_hop_to`."""
+    to, last = start + 4 * row, start + 4 * stop
+    while to < last and at <= limit:
+        following, wrong = _short(text, at)
+        if wrong != 0 or following > end:
+            break
+        store32(to, at)
+        length = following - at
+        at = following
+        to += 4
+    return (to - start) >> 2, at, length

@@ -86,6 +86,17 @@ def image(kernel: Kernel, arch: int) -> Path:
     for name in (f"{kernel.name}.sm_{arch}.cubin", f"{kernel.name}.ptx"):
         if (shipped / name).is_file():
             return shipped / name
+    return compiled(kernel, arch)
+
+
+def compiled(kernel: Kernel, arch: int) -> Path:
+    """File with the PTX of a kernel as the sources are now, in the cache folder; compiled if it is not there yet.
+
+    Raises
+    ------
+    MissingError
+        There is no cache folder that can be written to.
+    """
     folder = cache_folder()
     if folder is None:
         raise MissingError("no writable cache folder for compiled kernels: set KOLUMN_CACHE_DIR")

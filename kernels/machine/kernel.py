@@ -6,8 +6,7 @@ arguments as a named tuple of 64-bit integers, addresses mostly, so that a kerne
     thread_per_item   body(i, args)                      thread t does item t
     warp_per_item     body(i, lane, lanes, args)         ``lanes`` neighbouring threads, at most a warp, do an item together
     blocks            body(args)                         the kernel assigns items to its threads itself
-Three things run a body: `shell` under the compiler for CUDA, `shell` in Numba's simulator, and a plain loop on the CPU, with
-which tests compare whole corpora.
+Two things run a body: `shell` under the compiler for CUDA, whose PTX tests run on the CPU too, and a plain loop on the CPU.
 """
 
 from collections.abc import Callable
@@ -57,8 +56,9 @@ class Kernel:
         return f"kolumn_{self.name}"
 
     def shell(self) -> Callable[..., None]:
-        """The function to compile for CUDA, or to run in the simulator: finds the item, and calls the body."""
+        """The function to compile for CUDA: finds the item, and calls the body."""
         body, lanes = self.body, self.lanes
+        shift, last = lanes.bit_length() - 1, lanes - 1
 
         def whole(n: int, args: Any) -> None:
             body(n, args)
@@ -69,10 +69,11 @@ class Kernel:
                 body(i, args)
 
         def some_lanes(n: int, args: Any) -> None:
+            # No division: Python's rounds down, and the compiler does not know that the number is not negative.
             at = cuda.grid(1)
-            i = at // lanes
+            i = at >> shift
             if i < n:
-                body(i, at % lanes, lanes, args)
+                body(i, at & last, lanes, args)
 
         return (whole, one_thread, some_lanes)[min(lanes, 2)]
 
@@ -82,6 +83,8 @@ KERNELS: dict[str, Kernel] = {}
 
 
 def _define(function: Callable[..., None], args: Any, lanes: int, block: int, registers: int) -> Kernel:
+    if lanes & (lanes - 1):
+        raise ValueError(f"{function.__name__}: {lanes} lanes: a warp is shared by a power of two")
     kernel = Kernel(function.__name__, function, args, lanes, block, registers)
     if kernel.name in KERNELS:
         raise ValueError(f"two kernels are called {kernel.name}: their machine code is kept under this name")

@@ -1,16 +1,17 @@
 """How kernels reach their tables and columns: aligned words at an address. Bytes are reached by `kolumn.formats.memory`.
 
-In plain Python, as the simulator runs kernels, an address is one of this process; under the compilers each of these is one
-instruction. An address is a multiple of the word's size.
+In plain Python an address is one of this process; under the compilers each of these is one instruction. An address is a multiple of
+the word's size.
 """
 
 from ctypes import c_int8, c_int16, c_int32, c_int64, c_uint32
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
+
+_ALL = (1 << 64) - 1
 
 
 def load64(address: int) -> int:
@@ -48,9 +49,14 @@ def store8(address: int, value: int) -> None:
     c_int8.from_address(address).value = value
 
 
+def shifted(low: int, high: int, bits: int) -> int:
+    """64 of the 128 bits of two words, from bit ``bits`` on; 0 to 63."""
+    return (((low & _ALL) | ((high & _ALL) << 64)) >> bits) & _ALL
+
+
 def address_of(array: Any) -> int:
     """Address of the first element of an array in shared memory, good for every load here."""
-    return int(np.asarray(getattr(array, "_ary", array)).ctypes.data)
+    return int(array.ctypes.data)
 
 
 def _load(width: int, signed: bool) -> Any:
@@ -83,6 +89,22 @@ def _store(width: int) -> Any:
 
 _load64, _load32, _loadu32 = _load(64, True), _load(32, True), _load(32, False)
 _store64, _store32, _store16, _store8 = _store(64), _store(32), _store(16), _store(8)
+
+
+@intrinsic
+def _shifted(typing: Any, low: Any, high: Any, bits: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        # In two steps: a shift by 64, where ``bits`` is 0, is not defined.
+        one, most = (ir.Constant(ir.IntType(64), number) for number in (1, 63))
+        above = builder.shl(builder.shl(args[1], one), builder.sub(most, args[2]))
+        return builder.or_(builder.lshr(args[0], args[2]), above)
+
+    return types.int64(types.int64, types.int64, types.int64), emit
+
+
+@overload(shifted)
+def _(low, high, bits):  # type: ignore[no-untyped-def]
+    return lambda low, high, bits: _shifted(low, high, bits)
 
 
 @overload(load64)

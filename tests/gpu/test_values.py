@@ -185,7 +185,7 @@ def _values_of(path: Path) -> list[Any]:
         (chunk,) = chunks(file, 0, file.size, 1 << 20)
         with DeviceChunk(file, chunk, Options.of()) as held:
             _held.append(held)
-            return [part.records.value for _, part in held.parts(chunk.entries.array)]
+            return [part.records.value for _, part in held.parts(chunk.entries)]
 
 
 _held: list[Any] = []

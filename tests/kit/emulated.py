@@ -1,4 +1,4 @@
-"""A device in host memory: kernels run as compiled loops on the CPU, or in Numba's simulator, and a CPU's codecs stand for nvCOMP."""
+"""A device in host memory: kernels run as compiled loops on the CPU, or as PTX by `kit.ptx`, and a CPU's codecs stand for nvCOMP."""
 
 import ctypes
 import threading

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kolumn.arrays import Rows
 from kolumn.formats import table
+from kolumn.formats.entries import Entries
 
 if TYPE_CHECKING:
     from kolumn.kernels.machine.runtime import Memory, Runtime
@@ -19,20 +19,20 @@ class BatchTable:
     Parameters
     ----------
     device : Runtime
-    rows : int64 array of shape (n, `table.WIDTH`)
-        Of all entries of a chunk.
+    entries : Entries
+        All entries of a chunk.
     """
 
-    def __init__(self, device: "Runtime", rows: Rows) -> None:
-        self.device, self.positions = device, rows[:, table.POSITION].copy()
-        self.whole = device.upload(np.ascontiguousarray(rows))
+    def __init__(self, device: "Runtime", entries: Entries) -> None:
+        self.device, self.positions = device, entries.position.copy()
+        self.whole = device.upload(np.ascontiguousarray(entries.array))
 
-    def of(self, rows: Rows) -> "Memory":
-        """The rows of some of the entries: where they are, if no entry between them is missing; else they are uploaded."""
+    def of(self, some: Entries) -> "Memory":
+        """The rows of some of the entries: a view of the table if no entry between them is missing; otherwise they are uploaded."""
         from kolumn.kernels.machine.runtime import View
 
-        n = len(rows)
-        first = int(np.searchsorted(self.positions, rows[0, table.POSITION])) if n else 0
-        if np.array_equal(self.positions[first : first + n], rows[:, table.POSITION]):
+        n = len(some)
+        first = int(np.searchsorted(self.positions, some[0].position)) if n else 0
+        if np.array_equal(self.positions[first : first + n], some.position):
             return View(self.whole, 8 * table.WIDTH * first, 8 * table.WIDTH * n)
-        return self.device.upload(np.ascontiguousarray(rows))
+        return self.device.upload(np.ascontiguousarray(some.array))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from kolumn.arrays import Flags, Int64s, Rows
+from kolumn.arrays import Flags, Int64s
 from kolumn.cpu_fallback.inflate.locate import locate
 from kolumn.decode.device.batch_table import BatchTable
 from kolumn.decode.device.begun import Begun, Payloads
@@ -81,7 +81,7 @@ class DeviceChunk:
                 self.chunk = self.chunk.loaded(self.file, locked=True)
             held.enter_context(_turns)
             self.source = self._sent(directly)
-            self._table = BatchTable(self.device, self.chunk.entries.array)
+            self._table = BatchTable(self.device, self.chunk.entries)
             self._held = held.pop_all()
         return self
 
@@ -100,10 +100,10 @@ class DeviceChunk:
         """As `cpu_fallback.check.checksums.check`."""
         from kolumn.kernels.decode import bad_checksums
 
-        rows = entries.array
-        whole = np.flatnonzero(rows[:, table.CODE] == Code.OK)
-        bad = bad_checksums(self.device, self.source.address - self.origin, self._table.of(rows[whole]), len(whole))
-        rows[whole[bad], table.CODE] = Code.BAD_CRC
+        whole = np.flatnonzero(entries.is_intact)
+        some = entries[whole]
+        bad = bad_checksums(self.device, self.source.address - self.origin, self._table.of(some), some.size)
+        entries.code[whole[bad]] = Code.BAD_CRC
 
     @staticmethod
     def streamed(file: SegmentFile, chunk: Chunk, options: Options, alone: bool) -> None:
@@ -123,48 +123,48 @@ class DeviceChunk:
             begun[:] = [Begun(self.device, records, asked)]
             return begun[0].wanted
 
-        for some, part in self.parts(entries.array, begin):
-            yield to_run(part, begun.pop(), len(some)), Entries(some)
+        for some, part in self.parts(entries, begin):
+            yield to_run(part, begun.pop(), len(some)), some
 
-    def parts(self, rows: Rows, begin: "Callable[[Records], Wanted]" = lambda _: []) -> Iterator[tuple[Any, Part]]:
-        """Decode entries, some at a time: rows of the batch table, of which damaged ones get a code, and their records.
+    def parts(self, entries: Entries, begin: "Callable[[Records], Wanted]" = lambda _: []) -> Iterator[tuple[Entries, Part]]:
+        """Decode entries, some at a time: the entries, of which damaged ones get a code, and their records.
 
         ``begin`` is as ``measure`` of `kolumn.kernels.decode.decode`.
         """
-        start, size, codec = (np.empty(len(rows), np.int64) for _ in range(3))
+        start, size, codec = (np.empty(len(entries), np.int64) for _ in range(3))
         host = _NOTHING if self.chunk.is_unread else self.chunk.source
-        locate(host.ctypes.data, self.origin, rows, start, size, codec)
-        todo = plan(host, start - self.origin, size, codec, rows, self.options)
+        locate(host.ctypes.data, self.origin, entries.array, start, size, codec)
+        todo = plan(host, start - self.origin, size, codec, entries, self.options)
         inflater = Inflater(self.device, host, self.source.address, todo, self.options)
-        for piece in _cut(todo.bound, rows, min(MOST_BYTES, self.options.inflated_bytes)):
-            part = self._part(inflater, piece, rows[piece], begin)
+        for piece in _cut(todo.bound, entries, min(MOST_BYTES, self.options.inflated_bytes)):
+            part = self._part(inflater, piece, entries[piece], begin)
             self.inflated_by_cpu += part.inflated_by_cpu
-            yield rows[piece], part
+            yield entries[piece], part
 
-    def _part(self, inflater: Inflater, piece: slice, rows: Rows, begin: "Callable[[Records], Wanted]") -> Part:
+    def _part(self, inflater: Inflater, piece: slice, entries: Entries, begin: "Callable[[Records], Wanted]") -> Part:
         from kolumn.kernels.decode import decode
 
         found: dict[int, str] = {}
-        inflated = inflater.part(piece, rows, found)
+        inflated = inflater.part(piece, entries, found)
         while True:
-            good = np.flatnonzero(rows[:, table.CODE] == Code.OK)
-            if self.options.errors == "raise" and len(good) < len(rows):
-                # Nothing behind the first damaged entry is wanted.
-                good = good[good < np.flatnonzero(rows[:, table.CODE])[0]]
+            good = np.flatnonzero(entries.is_intact)
+            if self.options.errors == "raise" and len(good) < len(entries):
+                # Nothing after the first damaged entry is needed.
+                good = good[good < np.flatnonzero(entries.code)[0]]
             address, sizes = inflated.address[good], inflated.size[good]
-            batches = self._table.of(rows[good])
+            batches = self._table.of(entries[good])
             done = decode(self.device, batches, address, sizes, self.format, self.options.check_crcs, self.drafts, begin)
             if done.records is not None:
                 return Part(self.device, good, done.records, done.measures, found, inflated)
-            unlike = self._judge(inflater.todo.on_cpu[piece] | (inflater.todo.codec[piece] == 0), rows, good[done.bad], found)
-            inflater.on_cpu(piece, unlike, rows, found, inflated)
+            unlike = self._judge(inflater.todo.on_cpu[piece] | (inflater.todo.codec[piece] == 0), entries, good[done.bad], found)
+            inflater.on_cpu(piece, unlike, entries, found, inflated)
 
-    def _judge(self, final: Flags, rows: Rows, suspects: Int64s, found: dict[int, str]) -> Any:
+    def _judge(self, final: Flags, entries: Entries, suspects: Int64s, found: dict[int, str]) -> Any:
         """Let the CPU say what is wrong with batches. Those in which it finds nothing must have been inflated otherwise: their numbers."""
         unlike = []
         every = replace(self.options, errors="skip", columns=("offset", "key", "value", "headers"), binary="contiguous")
         for i in suspects.tolist():
-            own = Entries(rows[i : i + 1])
+            own = entries[i : i + 1]
             judged = decode_run(*self.chunk.bytes_of(self.file, own[0]), own, every, need_key=False)
             if not own[0].is_intact:
                 found[i] = judged.found[0]
@@ -178,9 +178,9 @@ class DeviceChunk:
         return np.array(unlike, np.int64)
 
 
-def _cut(bound: Int64s, rows: Rows, most: int) -> Iterator[slice]:
+def _cut(bound: Int64s, entries: Entries, most: int) -> Iterator[slice]:
     """Cut entries into parts of bounded size, in order; at least one entry each."""
-    count = np.where(rows[:, table.COUNT] == table.UNKNOWN, bound // 16, rows[:, table.COUNT])
+    count = np.where(entries.count == table.UNKNOWN, bound // 16, entries.count)
     weight = np.maximum(bound / most, np.minimum(np.maximum(count, 0), bound) / MOST_ROWS)
     start, total = 0, 0.0
     for i, one in enumerate(weight.tolist()):
@@ -188,5 +188,5 @@ def _cut(bound: Int64s, rows: Rows, most: int) -> Iterator[slice]:
             yield slice(start, i)
             start, total = i, 0.0
         total += one
-    if len(rows):
-        yield slice(start, len(rows))
+    if len(entries):
+        yield slice(start, len(entries))

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kolumn.arrays import Bytes, Int64s, Rows
+from kolumn.arrays import Bytes, Int64s
 from kolumn.codecs import DEFLATE, SNAPPY_BLOCK, STORED, ZSTD_FRAME
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR, inflate
 from kolumn.cpu_fallback.inflate.blocks import BOUND, COLUMNS, KIND, PAYLOAD, SOURCE, STOP, frame
-from kolumn.errors import Code
-from kolumn.formats import legacy, memory, table
+from kolumn.formats import legacy, memory
+from kolumn.formats.entries import Entries
 from kolumn.options import Options
 
 if TYPE_CHECKING:
@@ -76,14 +76,14 @@ class Plan:
     on_cpu: Any
 
 
-def plan(host: Bytes, start: Int64s, size: Int64s, codec: Int64s, rows: Rows, options: Options) -> Plan:
+def plan(host: Bytes, start: Int64s, size: Int64s, codec: Int64s, entries: Entries, options: Options) -> Plan:
     """Find the blocks, and which payloads nvCOMP can't do: broken or suspiciously large ones, gzip of several members."""
     packed = np.flatnonzero(codec)
     on_cpu, bound = np.zeros(len(start), bool), size.copy()
     blocks = np.empty((0, COLUMNS), np.int64)
     if len(packed):
         limit = np.minimum(float(options.max_batch_bytes), np.maximum(RATIO_FLOOR, options.max_ratio * size[packed])).astype(np.int64)
-        blocks, flaw, _, careful = frame(host, start[packed], size[packed], codec[packed], rows[packed, table.MAGIC], limit)
+        blocks, flaw, _, careful = frame(host, start[packed], size[packed], codec[packed], entries.magic[packed], limit)
         blocks[:, PAYLOAD] = packed[blocks[:, PAYLOAD]]
         on_cpu[packed] = (flaw != 0) | careful | (not options.trusted)
         on_cpu[_hard_gzip(host, start, blocks)] = True
@@ -127,10 +127,10 @@ class Inflater:
     def __init__(self, device: "Runtime", host: Bytes, source: int, todo: Plan, options: Options) -> None:
         self.device, self.host, self.source, self.todo, self.options = device, host, source, todo, options
 
-    def part(self, piece: slice, rows: Rows, found: dict[int, str]) -> Inflated:
-        """Inflate the payloads of the entries ``piece``, whose rows of the batch table are ``rows``.
+    def part(self, piece: slice, entries: Entries, found: dict[int, str]) -> Inflated:
+        """Decompress the payloads of ``entries``, which are the ``piece`` of the plan's.
 
-        Entries whose stream is broken get a code in ``rows``, and words in ``found``.
+        Entries with a damaged stream get a code, and a description in ``found``.
         """
         todo = self.todo
         result = Inflated(self.source + todo.start[piece], todo.size[piece].copy())
@@ -138,7 +138,7 @@ class Inflater:
         slow = todo.on_cpu[piece].copy()
         if len(blocks):
             slow[self._on_device(blocks, blocks[:, PAYLOAD] - piece.start, result)] = True
-        self.on_cpu(piece, np.flatnonzero(slow & (rows[:, table.CODE] == Code.OK)), rows, found, result)
+        self.on_cpu(piece, np.flatnonzero(slow & entries.is_intact), entries, found, result)
         return result
 
     def _on_device(self, blocks: Int64s, of: Int64s, result: Inflated) -> Any:
@@ -184,28 +184,28 @@ class Inflater:
         from kolumn.kernels.decode import bad_checksums
 
         whole = np.flatnonzero(size >= _LEAST_CHECKED)
-        rows = np.zeros((len(whole), table.WIDTH), np.int64)
-        rows[:, table.POSITION], rows[:, table.SIZE], rows[:, table.LAYOUT] = address[whole], size[whole], legacy.LAYOUT.number
-        rows[:, table.CRC] = [memory.u32_little_at(self.host, end - _TRAILER_BYTES) for end in stop[whole].tolist()]
+        members = Entries.zeros(len(whole))
+        members.position, members.size, members.layout = address[whole], size[whole], legacy.LAYOUT.number
+        members.crc = np.array([memory.u32_little_at(self.host, end - _TRAILER_BYTES) for end in stop[whole].tolist()], np.int64)
         right = np.zeros(len(size), bool)
-        right[whole] = ~bad_checksums(self.device, 0, self.device.upload(rows), len(rows))
+        right[whole] = ~bad_checksums(self.device, 0, self.device.upload(members.array), members.size)
         return right
 
-    def on_cpu(self, piece: slice, slow: Int64s, rows: Rows, found: dict[int, str], result: Inflated) -> None:
-        """Inflate those of the entries ``piece`` whose numbers are ``slow`` by the codecs of the CPU."""
+    def on_cpu(self, piece: slice, slow: Int64s, entries: Entries, found: dict[int, str], result: Inflated) -> None:
+        """Decompress payloads of ``entries``, the ``piece`` of the plan, with codecs of the CPU: those with the numbers ``slow``."""
         if not len(slow):
             return
         self.todo.on_cpu[piece][slow] = True
         start, size, codec = (one[piece][slow] for one in (self.todo.start, self.todo.size, self.todo.codec))
-        done = inflate(self.host, start, size, codec, rows[slow, table.MAGIC], self.options.max_batch_bytes, self.options.max_ratio)
+        done = inflate(self.host, start, size, codec, entries.magic[slow], self.options.max_batch_bytes, self.options.max_ratio)
         arena = self.device.upload(done.arena[: int(done.size.sum())])
         result.address[slow], result.size[slow] = arena.address + done.start, done.size
         result.kept.append(arena)
         result.by_cpu += len(slow)
         for i in np.flatnonzero(done.code):
-            row = int(slow[i])
-            rows[row, table.CODE], rows[row, table.WHERE] = done.code[i], done.where[i] - start[i]
-            found[row] = done.found[int(i)]
+            b = int(slow[i])
+            entries.code[b], entries.where[b] = done.code[i], done.where[i] - start[i]
+            found[b] = done.found[int(i)]
 
 
 def device_copy(device: "Runtime", source: Int64s, size: Int64s, target: Int64s) -> None:

@@ -58,8 +58,8 @@ class ResidentChunk(DeviceChunk):
 
     def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[tuple["ResidentRun", Entries]]:
         """As `on_host.HostChunk.runs`."""
-        for some, part in self.parts(entries.array):
-            yield ResidentRun(part), Entries(some)
+        for some, part in self.parts(entries):
+            yield ResidentRun(part), some
 
     @staticmethod
     def batch(run: "ResidentRun", entries: Entries, segment: Segment, options: Options) -> Any:

@@ -1,0 +1,282 @@
+"""Do the kernels as they are shipped, as PTX, return what the CPU returns, without touching what they must not touch?"""
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numba.extending import register_jitable
+
+import kolumn
+from kit.corpus import HERE, cases
+from kit.device_columns import resident, to_arrow
+from kit.draft_segments import FORMATS, Maker
+from kit.emulated import Emulated, HostMemory, run_loops
+from kit.encoder import Record, batch, message
+from kit.mutate import make_segment, mutate
+from kit.outcome import COLUMNS, outcome
+from kit.ptx import FaultError, Machine, shipped
+from kit.ptx_compare import run_both
+from kit.source_tree import modules
+from kolumn.kernels import decode
+from kolumn.kernels.build import load_all
+from kolumn.kernels.columns.gather import gather
+from kolumn.kernels.fields.decoded import Payloads
+from kolumn.kernels.machine import device
+from kolumn.kernels.machine.image import OLDEST, ptx
+from kolumn.kernels.machine.kernel import KERNELS, Kernel
+from kolumn.kernels.values.lines import make_lines, mark
+from kolumn.kernels.values.schema import Values
+
+pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
+FEW = decode.FEW
+MUTANTS = 100
+SEGMENTS = [(case, segment) for case in cases() for segment in case.segments]
+OWN = [segment for case, segment in SEGMENTS if HERE in case.directory.parents]
+OTHERS = [segment for case, segment in SEGMENTS if HERE not in case.directory.parents]
+AVRO = {
+    "type": "record",
+    "name": "r",
+    "fields": [{"name": "a", "type": ["null", "bytes"]}, {"name": "b", "type": "long"}, {"name": "c", "type": "boolean"}],
+}
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    HostMemory.overrun.clear()
+    with Machine(races=True).watching() as one:
+        yield one
+    assert not HostMemory.overrun
+
+
+@pytest.fixture(params=[1, FEW], ids=["a thread for each batch", "a warp for each batch"])
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "FEW", request.param)
+
+
+def compare(machine: Machine, path: Any, **options: Any) -> None:
+    """Read with both backends."""
+    with device.using(Emulated(machine.run)):
+        one, two = (outcome(path, columns=COLUMNS, include_control=True, threads=1, backend=name, **options) for name in ("cpu", "gpu"))
+    assert one == two if isinstance(one, str) or isinstance(two, str) else one.equals(two), (path, options)
+
+
+def large_batches(path: Path) -> None:
+    """Batches that do not fit a window of `hop_staged`, with records that do not either."""
+    rng = random.Random(1)
+    sizes = [0, 5, 9000, *(rng.choice([0, 5, 90, 4096]) for _ in range(12))]
+    records = [Record(i, b"k%d" % i, rng.randbytes(size), 1000 + i) for i, size in enumerate(sizes)]
+    path.write_bytes(batch(records[:9]) + batch(records[9:]))
+
+
+def columns_by(how: Callable[[Kernel, int, Any], None], path: Path, ways: list[dict[str, Any]]) -> list[Any]:
+    """Columns of a source that stay on the device, as rows."""
+    with device.using(Emulated(how)):
+        return [[to_arrow(one).to_pylist() for table in resident(path, "string", **way) for one in table.columns] for way in ways]
+
+
+@pytest.fixture(scope="module")
+def mutants(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> int:
+    """Damaged segments of shipped formats, and drafts, decoded both ways of `FEW`: how many."""
+    path = tmp_path_factory.mktemp("mutants") / "a.log"
+    ways = [{"columns": COLUMNS}]
+    for seed in range(MUTANTS):
+        rng = random.Random(seed)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(decode, "FEW", (1, FEW)[seed % 2])
+            path.write_bytes(mutate(rng, make_segment(rng)).data)
+            compare(machine, path, errors=("raise", "skip")[seed % 2], check_crcs=seed % 3 > 0)
+            form = FORMATS[seed % 4]
+            path.write_bytes(b"".join(entry.data for entry in Maker(form, rng).segment(2)))
+            compare(machine, path, format=form, errors="skip")
+            if seed % 10 == 0:
+                ways[0] |= {"format": form, "errors": "skip"}
+                assert columns_by(machine.run, path, ways) == columns_by(run_loops, path, ways)
+    return MUTANTS
+
+
+@pytest.fixture(scope="module")
+def values(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> int:
+    """Rows that are left out, and values that are parsed: how many ways."""
+    csv = [b'1,"a ""b""",true', b"x,,0", b"2", None, b"127,abc,false", b"-128,,TRUE", b"", b"4,5,1\r\n"]
+    rng = random.Random(0)
+    ways = [
+        {"columns": COLUMNS, "start_offset": 1},
+        {"columns": ["value"], "values": Values.of("csv", {"a": "int8", "b": "string", "c": "bool"})},
+        {"columns": ["value"], "values": Values.of("fixed", {"a": ">i4"})},
+        {"columns": ["value"], "values": Values.of("fixed", {"a": "u1", "b": ">f8", "c": "<i2"})},
+        {"columns": ["value"], "values": Values.of("avro", AVRO)},
+    ]
+    for rows in (csv, [rng.randbytes(rng.choice([4, 11, 3, 0])) for _ in range(300)]):
+        path = tmp_path_factory.mktemp("values") / "a.log"
+        kolumn.write(pa.table({"value": pa.array(rows, pa.binary())}), path)
+        # As text, since a number that is none is not equal to itself.
+        assert str(columns_by(machine.run, path, ways)) == str(columns_by(run_loops, path, ways))
+    with device.using(Emulated(machine.run)):
+        runtime = device.runtime()
+        text = runtime.upload(np.frombuffer(b'{"a":1}{} {"b" : 2}', np.uint8))
+        at, length = runtime.upload(text.address + np.array([0, 7, 9], np.int64)), runtime.upload(np.array([7, 2, 10], np.int32))
+        made, size = make_lines(runtime, Payloads(at, length, 3))
+        assert bytes(runtime.download(made, size)) == mark() + b',"a":1}\n' + mark() + b"}\n" + mark() + b',"b" : 2}\n'
+    return 2 * len(ways)
+
+
+def test_segments_of_brokers(few: None, machine: Machine) -> None:
+    for segment in OWN:
+        compare(machine, segment, errors="skip")
+
+
+@pytest.mark.slow
+def test_more_segments_of_brokers(few: None, machine: Machine) -> None:
+    if not OTHERS:
+        pytest.skip("KOLUMN_CORPUS names no folder")
+    for segment in OTHERS:
+        compare(machine, segment, errors="skip")
+
+
+def test_batches_larger_than_a_window(few: None, machine: Machine, tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    large_batches(path)
+    compare(machine, path)
+    data = bytearray(path.read_bytes())
+    data[-9000] ^= 0xFF
+    path.write_bytes(data)
+    compare(machine, path, errors="skip", check_crcs=False)
+
+
+@pytest.mark.parametrize("large", [(1 << 14) - 61, 1 << 14, 50_001, 200_000, (1 << 20) + 77])
+def test_entries_that_are_checked_in_slices(large: int, machine: Machine, tmp_path: Path) -> None:
+    """Of both checksums, as they are and with one bit wrong in any slice."""
+    path, rng = tmp_path / "a.log", random.Random(large)
+    entries = [batch([Record(0, b"k", rng.randbytes(large), 0)]), message(1, Record(1, b"k", rng.randbytes(large), 0)), batch([Record(2)])]
+    path.write_bytes(b"".join(entries))
+    compare(machine, path, errors="skip")
+    for place in [25, large // 2, rng.randrange(30, large), large + 50, len(entries[0]) + 20, len(entries[0]) + rng.randrange(30, large)]:
+        data = bytearray(b"".join(entries))
+        data[place] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+        compare(machine, path, errors="skip")
+    assert machine.ran["join"] or large < 1 << 14
+
+
+@pytest.mark.parametrize("sizes", [[100], [5], [2000], [9000], [100, 101], [60, 3000], [1, 2, 8000, 70], [16000]], ids=str)
+def test_records_of_any_length(sizes: list[int], machine: Machine, tmp_path: Path) -> None:
+    """Lengths of one byte, two, and three, alike and not: a warp for each batch guesses that they are alike."""
+    path, rng = tmp_path / "a.log", random.Random(1)
+    for chosen in ([sizes[i % len(sizes)] for i in range(60)], [rng.choice(sizes) for _ in range(60)], [rng.choice(sizes)] * 59 + [7]):
+        path.write_bytes(batch([Record(i, None, bytes(size), 0) for i, size in enumerate(chosen)]))
+        compare(machine, path)
+
+
+def test_mutants_and_drafts(mutants: int) -> None:
+    assert mutants == MUTANTS
+
+
+def test_resident_columns_and_values(values: int) -> None:
+    assert values == 10
+
+
+def test_every_kernel_has_run(machine: Machine, mutants: int, values: int) -> None:
+    assert set(machine.ran) >= set(KERNELS) - {"join"}
+
+
+def test_every_kernel_is_built() -> None:
+    """A kernel that `load_all` does not know is not shipped."""
+    defined = [
+        name
+        for module in modules()
+        for name in re.findall(
+            r"^@(?:thread_per_item|warp_per_item|blocks)\(.*\)\ndef (\w+)", (Path(kolumn.__file__).parent / module).read_text(), re.M
+        )
+    ]
+    assert sorted(defined) == sorted(load_all())
+
+
+# ---- Faults that are planted have to be found -----------------------------------------------------------------------------------
+
+
+def changed(name: str, pattern: str, to: str, count: int = 0) -> Callable[[Kernel], str]:
+    """The PTX of all kernels, in that of one of which something is replaced."""
+
+    def text(kernel: Kernel) -> str:
+        found = shipped(kernel)
+        if kernel.name != name:
+            return found
+        made, places = re.subn(pattern, to, found, count=count)
+        assert places, f"nothing to change in {name}"
+        return made
+
+    return text
+
+
+def in_place_of(planted: Kernel) -> Callable[[Kernel], str]:
+    """The PTX of all kernels, one of which has another body."""
+    return lambda kernel: ptx(planted, OLDEST) if kernel.name == planted.name else shipped(kernel)
+
+
+@register_jitable
+def _without_lane_7(i: int, lane: int, lanes: int, a: Any) -> None:
+    if lane != 7:
+        _gather(i, lane, lanes, a)
+
+
+_gather = gather.body
+PLANTED = {
+    "misaligned": (
+        changed("check", r"(and\.b64\s+%rd\d+, %rd\d+), -128;", r"\1, -127;"),
+        r"check, thread \d+, PTX line \d+ `ld\.\w*\.?\w+ .*`: \d bytes at 0x[0-9a-f]+: not aligned",
+    ),
+    "no barrier of the warp": (
+        changed("hop_staged", r"bar\.warp\.sync\s+-1;", "", 1),
+        r"hop_staged, thread \d+, PTX line \d+ `.*`: \d bytes at 0x[0-9a-f]+: a race with thread \d+, line \d+ `",
+    ),
+    "no barrier of the block": (
+        changed("check", r"bar\.sync\s+0;", "", 1),
+        r"check, thread \d+, PTX line \d+ `st\.shared.*`: \d bytes at 0x[0-9a-f]+: a race with thread \d+, line \d+ `ld\.shared",
+    ),
+    "wrong lane": (
+        changed("check", r"(mov\.b?u?\d+\s+%r\d+), 16;", r"\1, 15;"),
+        r"check: byte \d+ of .* is wrong, .*; thread \d+ wrote it, PTX line \d+ `st",
+    ),
+    "lanes that ask for too few": (
+        changed("check", r"(mov\.b?u?\d+\s+%r\d+), -1;", r"\1, 65535;", 1),
+        r"check: a synchronisation of some lanes only: thread 0 waits at PTX line \d+ `shfl",
+    ),
+    "one item too many": (
+        changed("sizes", r"setp\.ge\.s64", "setp.gt.s64", 1),
+        r"sizes, thread \d+, PTX line \d+ `st\.u32 .*`: 4 bytes at 0x[0-9a-f]+: outside of every piece of memory",
+    ),
+    "dropped lane": (
+        in_place_of(replace(gather, body=_without_lane_7)),
+        r"gather: byte \d+ of .*; nobody wrote it\. Thread \d+ wrote byte \d+, PTX line \d+ `st",
+    ),
+}
+
+
+def read_by_both(machine: Machine, path: Path) -> None:
+    """Each launch by the machine and by the loops."""
+    with device.using(Emulated(lambda kernel, n, args: run_both(machine, kernel, n, args))):
+        kolumn.read(path, columns=["key", "value"], threads=1, backend="gpu")
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_planted(fault: str, tmp_path: Path) -> None:
+    text, said = PLANTED[fault]
+    path = tmp_path / "a.log"
+    large_batches(path)
+    with Machine(text, races=True).watching() as machine, pytest.raises(FaultError, match=said):
+        read_by_both(machine, path)
+    HostMemory.overrun.clear()
+
+
+def test_nothing_is_found_without_a_fault(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    large_batches(path)
+    with Machine(races=True).watching() as machine:
+        read_by_both(machine, path)
+    assert {"check", "hop_staged", "gather", "sizes"} <= set(machine.ran)

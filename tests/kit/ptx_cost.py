@@ -1,0 +1,130 @@
+"""What launches cost, counted while the machine runs them: instructions of warps, and the parts of memory that they touch.
+
+A warp issues an instruction once for all of its lanes. So the instructions of a warp are those of the lane that does most, which is
+exact where lanes take the same way. The k-th time that lanes of a warp are at a load or store counts as together: a *request*. It
+touches *sectors* of 32 bytes, in *lines* of 128. Shared memory has 32 banks of 4 bytes: a request to it takes as many *turns* as
+there are different words in one bank.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kit.ptx import Launch
+from kolumn.arrays import Int64s
+from kolumn.kernels.machine.kernel import WARP
+
+ROOM = 1 << 23
+"""Accesses of a launch that can be counted."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of a launch.
+
+    Attributes
+    ----------
+    kernel : str
+    n : int
+        Items.
+    warps : int
+    instructions : int
+        That warps issue.
+    longest : int
+        Instructions of the warp that has most.
+    requests, lines, sectors : int
+        To global memory.
+    waits : int
+        Requests for loads from global memory of the warp that has most.
+    turns : int
+        Of shared memory.
+    read, written : int
+        Bytes of the sectors that are read, and written, each counted once.
+    """
+
+    kernel: str
+    n: int
+    warps: int
+    instructions: int
+    longest: int
+    requests: int
+    lines: int
+    sectors: int
+    waits: int
+    turns: int
+    read: int
+    written: int
+
+
+@dataclass
+class Costs:
+    """Costs of all launches of a machine: ``Machine(after=[costs.add], trace=costs.room)``."""
+
+    launches: list[Cost] = field(default_factory=list)
+    room: Int64s = field(default_factory=lambda: np.zeros((ROOM, 4), np.int64))
+
+    def add(self, launch: Launch) -> None:
+        """Count a launch."""
+        counts = np.zeros((-(-len(launch.counts) // WARP), WARP), np.int64)
+        counts.reshape(-1)[: len(launch.counts)] = launch.counts
+        issued = counts.max(1)
+        begin, end = launch.shared
+        in_shared = (launch.trace[:, 2] >= begin) & (launch.trace[:, 2] < end)
+        line, thread, address, width = launch.trace[~in_shared].T
+        request = _requests(line, thread)
+        reads, which = width > 0, np.abs(width)
+        last = address + which - 1
+        ends = {shift: _different(request, address >> shift) + _different(request, last >> shift, than=address >> shift) for shift in (7, 5)}
+        waits = 0
+        if reads.any():
+            of_warp = np.unique(np.stack([request[reads], thread[reads] // WARP]), axis=1)[1]
+            waits = int(np.bincount(of_warp).max())
+        self.launches.append(
+            Cost(
+                launch.kernel.name, launch.n, int((issued > 0).sum()), int(issued.sum()), int(issued.max()), len(np.unique(request)), ends[7],
+                ends[5], waits, _turns(launch.trace[in_shared]), 32 * len(np.unique(address[reads] >> 5)), 32 * len(np.unique(address[~reads] >> 5)),
+            )  # fmt: skip
+        )
+
+    def of(self, names: Iterable[str]) -> dict[str, list[Cost]]:
+        """Launches of some kernels, in order."""
+        return {name: [one for one in self.launches if one.kernel == name] for name in names}
+
+
+def _requests(line: Int64s, thread: Int64s) -> Int64s:
+    """Number of the request that each access belongs to."""
+    order = np.lexsort((np.arange(len(line)), thread, line))
+    line, thread = line[order], thread[order]
+    fresh = np.ones(len(line), bool)
+    fresh[1:] = (line[1:] != line[:-1]) | (thread[1:] != thread[:-1])
+    begin = np.maximum.accumulate(np.where(fresh, np.arange(len(line)), 0))
+    time = np.arange(len(line)) - begin
+    warp = thread // WARP
+    assert len(line) == 0 or max(int(line.max()), 1) < 1 << 14 and int(time.max()) < 1 << 26 and int(warp.max()) < 1 << 22
+    key = np.zeros(len(line), np.int64)
+    key[order] = (line << 48) | (warp << 26) | time
+    return np.unique(key, return_inverse=True)[1]
+
+
+def _different(request: Int64s, place: Int64s, than: Int64s | None = None) -> int:
+    """Different places of each request, summed; with ``than`` of the accesses alone that reach beyond it."""
+    if than is not None:
+        request, place = request[place != than], place[place != than]
+    if not len(request):
+        return 0
+    order = np.lexsort((place, request))
+    request, place = request[order], place[order]
+    return 1 + int(((request[1:] != request[:-1]) | (place[1:] != place[:-1])).sum())
+
+
+def _turns(trace: Int64s) -> int:
+    """Turns of shared memory."""
+    if not len(trace):
+        return 0
+    request, word = _requests(trace[:, 0], trace[:, 1]), trace[:, 2] >> 2
+    pairs = np.unique(np.stack([request, word]), axis=1)
+    banks, counts = np.unique(pairs[0] * 32 + (pairs[1] & 31), return_counts=True)
+    most = np.zeros(int(banks.max()) // 32 + 1, np.int64)
+    np.maximum.at(most, banks // 32, counts)
+    return int(most.sum())

@@ -1,0 +1,175 @@
+"""Threads of a launch: machine code of one thread by LLVM, and the scheduler that runs those of a block.
+
+    no synchronisation     thread 0 from begin to end, thread 1, ...
+    synchronisations       each thread up to its next one; a warp goes on once all of its lanes wait at the same one (a block likewise)
+
+On a GPU, lanes that arrive at different places, or that have ended, are undefined behaviour for a synchronisation of all lanes, so the
+scheduler stops there and says so.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from kit.ptx_ir import BALLOT, BARRIER, SHUFFLE, WARP_BARRIER, Translation
+from kit.ptx_memory import ASK, COUNTER, FLAG, GIVE, MASK, SEGMENT, SYNCS, TID, access
+from kit.ptx_text import Text, parse
+from kolumn.arrays import Int64s
+from kolumn.kernels.machine.kernel import WARP
+from kolumn.kernels.machine.words import load64, store64
+
+WHOLE, APART, SOME_LANES, STRANDED = range(4)
+"""How a block ended: well; lanes of a warp wait at different places; some lanes only; not all threads reach a barrier of the block."""
+_FULL = 0xFFFFFFFF
+_BFLY, _IDX, _UP, _BALLOT, _WARP_BARRIER = SHUFFLE, SHUFFLE + 1, SHUFFLE + 2, BALLOT, WARP_BARRIER
+_TID, _GIVE, _ASK, _MASK, _FLAG, _COUNTER, _SYNCS, _SEGMENT = (8 * at for at in (TID, GIVE, ASK, MASK, FLAG, COUNTER, SYNCS, SEGMENT))
+_WARP, _SHUFFLE, _WHOLE, _APART, _SOME_LANES, _STRANDED = WARP, SHUFFLE, WHOLE, APART, SOME_LANES, STRANDED
+
+
+@cache
+def _compiler() -> llvm.TargetMachine:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.add_symbol("access", access.address)
+    return llvm.Target.from_default_triple().create_target_machine(opt=2)
+
+
+@dataclass
+class Code:
+    """A kernel as machine code of the CPU.
+
+    Attributes
+    ----------
+    text : Text
+    translation : Translation
+    address : int
+        Of the function that runs a thread.
+    """
+
+    text: Text
+    translation: Translation
+    address: int
+    _engine: llvm.ExecutionEngine
+
+    @classmethod
+    def of(cls, ptx: str) -> "Code":
+        """Compile PTX."""
+        compiler, text = _compiler(), parse(ptx)
+        translation = Translation(text)
+        module = llvm.parse_assembly(translation.ir)
+        module.verify()
+        builder = llvm.create_pass_builder(compiler, llvm.create_pipeline_tuning_options(speed_level=1))
+        builder.getModulePassManager().run(module, builder)
+        engine = llvm.create_mcjit_compiler(module, compiler)
+        engine.finalize_object()
+        return cls(text, translation, engine.get_function_address("thread"), engine)
+
+
+@intrinsic
+def _run(typing, address, registers, context, number):  # type: ignore[no-untyped-def]
+    """Call the function of a thread at an address."""
+
+    def emit(context_, builder, signature, args):  # type: ignore[no-untyped-def]
+        word = ir.IntType(64)
+        kind = ir.FunctionType(ir.IntType(32), [word] * 3)
+        found = builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
+        return builder.sext(found, word)
+
+    return types.int64(types.int64, types.int64, types.int64, types.int64), emit
+
+
+@njit
+def run_apart(code, context, block, threads, counts):  # type: ignore[no-untyped-def]
+    """Run the threads of a block one after the other; each one's instructions go to ``counts``."""
+    for t in range(threads):
+        store64(context + _TID, t)
+        store64(context + _COUNTER, 0)
+        _run(code, 0, context, block * threads + t)
+        counts[t] = load64(context + _COUNTER)
+
+
+@njit
+def run_together(code, context, block, threads, counts, registers, kinds, found):  # type: ignore[no-untyped-def]
+    """Run the threads of a block, which wait for each other.
+
+    Parameters
+    ----------
+    registers : int64 array of shape (threads, slots)
+        Zeros.
+    kinds : int64 array
+        Kind of each synchronisation, from the second element on.
+    found : int64 array of two
+        Out: two threads that are not where they should be together.
+
+    Returns
+    -------
+    int
+        `WHOLE`, or what is wrong.
+    """
+    at, give, ask, flag = np.zeros((4, threads), np.int64)
+    ready, warps, syncs = np.ones(threads, np.bool_), -(-threads // _WARP), load64(context + _SYNCS)
+    while True:
+        moved = False
+        for t in range(threads):
+            if ready[t]:
+                moved, ready[t] = True, False
+                store64(context + _TID, t)
+                store64(context + _GIVE, give[t])
+                store64(context + _FLAG, flag[t])
+                store64(context + _MASK, _FULL)
+                store64(context + _COUNTER, 0)
+                at[t] = _run(code, registers[t].ctypes.data, context, block * threads + t)
+                counts[t] += load64(context + _COUNTER)
+                give[t], ask[t] = load64(context + _GIVE), load64(context + _ASK)
+                kind = kinds[at[t]]
+                part = _SHUFFLE <= kind < _BALLOT and load64(context + _SEGMENT) != (0 if kind == _UP else _WARP - 1)
+                if part or load64(context + _MASK) & _FULL != _FULL:
+                    found[:] = t
+                    return _SOME_LANES
+        if not moved:
+            break
+        for warp in range(warps):
+            first, stop = warp * _WARP, min((warp + 1) * _WARP, threads)
+            place = at[first]
+            for t in range(first, stop):
+                if at[t] != place:
+                    found[0], found[1] = first, t
+                    return _APART
+            if kinds[place] == _BALLOT:
+                votes = 0
+                for t in range(first, stop):
+                    votes |= (give[t] & 1) << (t - first)
+                give[first:stop], ready[first:stop] = votes, True
+            elif kinds[place] >= _SHUFFLE:
+                given = give[first:stop].copy()
+                for t in range(first, stop):
+                    lane, kind = t - first, kinds[place]
+                    wanted = lane ^ ask[t] if kind == _BFLY else ask[t] if kind == _IDX else lane - ask[t] if kind == _UP else lane + ask[t]
+                    flag[t] = 0 <= wanted < _WARP
+                    give[t] = given[wanted if flag[t] else lane]
+                    ready[t] = True
+            elif kinds[place] == _WARP_BARRIER:
+                store64(syncs + 8 * (1 + warp), load64(syncs + 8 * (1 + warp)) + 1)
+                ready[first:stop] = True
+        if ready.any():
+            continue
+        # Every thread has ended or waits for the block.
+        for t in range(threads):
+            if at[t] != at[0]:
+                found[0], found[1] = 0, t
+                return _STRANDED
+        if at[0] == 0:
+            return _WHOLE
+        store64(syncs, load64(syncs) + 1)
+        ready[:] = True
+    return _WHOLE
+
+
+def kinds_of(translation: Translation) -> Int64s:
+    """Kinds of the synchronisations of a kernel by their numbers; 0, the end, is like a barrier of the block."""
+    return np.array([BARRIER, *(one.kind for one in translation.syncs)], np.int64)
