@@ -30,7 +30,7 @@ def test_steps(gpu_decode: Any, device: Emulated, tmp_path: Path) -> None:
     one = np.fromfile(path, np.uint8)
     (segment,) = find_segments(str(path))
     with SegmentFile(segment) as file:
-        rows = np.concatenate([chunk.rows for chunk in chunks(file, 0, file.size, 1 << 20)])
+        rows = np.concatenate([chunk.entries.array for chunk in chunks(file, 0, file.size, 1 << 20)])
     with ThreadPoolExecutor(3) as pool:
         steps = gpu_decode.steps_of(np.empty(3 * len(one), np.uint8), one, rows, 3, 1 << 20, pool)
         assert set(steps) > {gpu_decode.COPY, gpu_decode.OVERLAPPED}
