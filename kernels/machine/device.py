@@ -40,6 +40,15 @@ def count() -> int:
     return int(found)
 
 
+def memory_of(device: int) -> int:
+    """Bytes of memory that a device has; makes the device current."""
+    import cupy
+
+    cupy.cuda.Device(device).use()
+    _, total = cupy.cuda.runtime.memGetInfo()
+    return int(total)
+
+
 def open_device(device: int, share: float) -> None:
     """Make a device current, with a pool that takes at most ``share`` of its memory and grows to it by need.
 
@@ -54,9 +63,7 @@ def open_device(device: int, share: float) -> None:
         from rmm.allocators.cupy import rmm_cupy_allocator
     except ImportError as error:
         raise MissingError(f"a GPU was asked for: {error}; {ADVICE}") from error
-    cupy.cuda.Device(device).use()
-    _, total = cupy.cuda.runtime.memGetInfo()
-    _limit[:] = [int(share * total)]
+    _limit[:] = [int(share * memory_of(device))]
     pool = rmm.mr.LimitingResourceAdaptor(memory(device), _limit[0])
     rmm.mr.set_per_device_resource(device, pool)
     cupy.cuda.set_allocator(rmm_cupy_allocator)

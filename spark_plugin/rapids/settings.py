@@ -1,5 +1,6 @@
 """The settings of a session with the RAPIDS Accelerator, and what it makes of a plan."""
 
+import os
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -8,9 +9,10 @@ import pyspark
 
 from kolumn.errors import ArgumentError
 from kolumn.keywords import known_keywords
+from kolumn.spark_plugin.rapids.fit import check_jar, check_machine
 from kolumn.spark_plugin.rapids.jar import check_spark, find_jar
 from kolumn.spark_plugin.rapids.plan import Explanation, parse
-from kolumn.spark_plugin.session.gpu_task import SHARE, WORKERS
+from kolumn.spark_plugin.session.gpu_task import JVM_SHARE, SHARE, WORKERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,11 +56,13 @@ def configure(
         Before ``getOrCreate``: these are settings for the start. ``spark.jars`` and the Java options are set and not added to:
         what else you need there, give afterwards and together with what is here.
     jar : str or Path, optional
-        By default what `jar.find_jar` finds.
+        By default what `jar.find_jar` finds. Spark ships a file of the driver's machine to all executors, whatever the cluster;
+        ``local:///path`` is one that every executor has, as in an image for Kubernetes.
     cluster : str, optional
         None for a local session, else "standalone", "yarn" or "kubernetes": each executor has one GPU then, and a script says which.
     cores : int
-        Cores of an executor: so many tasks share its GPU. Only for a cluster.
+        Cores of an executor: so many tasks share its GPU. A local session counts this machine's cores where they are more; its master
+        must not ask for more threads than that.
     jvm_share : float
         Part of the GPU's memory that is the JVM's pool.
     python_share : float
@@ -79,18 +83,25 @@ def configure(
     Raises
     ------
     ArgumentError
-        A version of Spark that the jar refuses, an unknown cluster, shares that leave nothing for the contexts.
+        A version of Spark that the jar refuses, a jar for another Scala or Spark, an unknown cluster, or shares that leave nothing for
+        the contexts: of a local session on this machine's GPU, of a cluster as far as that can be told without one. What the GPU of an
+        executor has is compared by each worker.
     MissingError
-        No jar.
+        No jar; for a local session also no GPU, or a driver that is too old for the jar's CUDA.
     """
     _check(cluster, cores, jvm_share, python_share)
+    found = find_jar() if jar is None else jar
+    check_jar(found, pyspark.__version__)
+    workers = cores if cluster is not None else max(cores, os.cpu_count() or 1)
+    if cluster is None and not explain_only:
+        check_machine(found, workers, jvm_share, python_share)
     settings: dict[str, bool | float | int | str | None] = {
         **_ALWAYS,
-        "spark.jars": str(find_jar() if jar is None else jar),
+        "spark.jars": str(found),
         "spark.rapids.memory.pinnedPool.size": pinned,
         "spark.rapids.sql.concurrentGpuTasks": str(concurrent_tasks),
         "spark.rapids.sql.mode": "explainOnly" if explain_only else "executeOnGPU",
-        **_shares(jvm_share, python_share),
+        **_shares(jvm_share, python_share, workers),
         **({} if cluster is None else _cluster(cluster, cores, pinned)),
     }
     return builder.config(map=settings)
@@ -106,12 +117,14 @@ def _check(cluster: str | None, cores: int, jvm_share: float, python_share: floa
         raise ArgumentError(f"cores={cores}: expected at least 1")
 
 
-def _shares(jvm: float, python: float) -> dict[str, str]:
+def _shares(jvm: float, python: float, workers: int) -> dict[str, str]:
     return {
         "spark.rapids.memory.gpu.allocFraction": str(jvm),
         "spark.rapids.memory.gpu.maxAllocFraction": str(jvm),
         "spark.rapids.memory.gpu.minAllocFraction": str(min(0.25, jvm)),
         f"spark.executorEnv.{SHARE}": str(python),
+        f"spark.executorEnv.{WORKERS}": str(workers),
+        f"spark.executorEnv.{JVM_SHARE}": str(jvm),
     }
 
 
@@ -121,7 +134,6 @@ def _cluster(cluster: str, cores: int, pinned: str) -> dict[str, str]:
         "spark.executor.cores": str(cores),
         "spark.executor.resource.gpu.amount": "1",
         "spark.task.resource.gpu.amount": _part(cores),
-        f"spark.executorEnv.{WORKERS}": str(cores),
         # Pinned memory and the Arrow batches of Python workers are outside of the heap.
         "spark.executor.memoryOverhead": f"{_mebibytes(pinned) + 1024 * cores}m",
     }

@@ -5,8 +5,13 @@ from collections.abc import Sequence
 
 from pyspark import TaskContext
 
-SHARE, WORKERS = "KOLUMN_GPU_SHARE", "KOLUMN_GPU_WORKERS"
-"""Environment of a worker, set by `rapids.configure`: the fraction of a GPU's memory for all workers together, and their number."""
+from kolumn.errors import ArgumentError
+
+SHARE, WORKERS, JVM_SHARE = "KOLUMN_GPU_SHARE", "KOLUMN_GPU_WORKERS", "KOLUMN_GPU_JVM_SHARE"
+"""Environment of a worker, set by `rapids.configure`: the fraction of a GPU's memory for all workers together, their number, and the
+fraction for the JVM's pool."""
+CONTEXT_BYTES = 384 << 20
+"""Kept free for each process on a GPU: its CUDA context and the code of libraries, which no pool counts. An estimate, not measured."""
 
 _used: int | None = None
 
@@ -23,19 +28,48 @@ def use_gpu() -> int:
     ------
     MissingError
         The packages of ``kolumn[gpu]`` are not installed, or there is no GPU.
+    ArgumentError
+        The shares of the JVM and of all workers, and their contexts, are more than this GPU has.
     """
     global _used
     if _used is None:
-        from kolumn.kernels.machine.device import count, open_device
+        from kolumn.kernels.machine.device import count, memory_of, open_device
 
         context = TaskContext.get()
         resources = context.resources() if context is not None else {}
         addresses = resources["gpu"].addresses if "gpu" in resources else []
         partition = context.partitionId() if context is not None else 0
         device = choose(addresses, os.environ.get("CUDA_VISIBLE_DEVICES"), partition, count())
-        open_device(device, float(os.environ.get(SHARE, "0.3")) / int(os.environ.get(WORKERS, "1")))
+        python, workers = float(os.environ.get(SHARE, "0.3")), int(os.environ.get(WORKERS, "1"))
+        check_shares(memory_of(device), float(os.environ.get(JVM_SHARE, "0")), python, workers)
+        open_device(device, python / workers)
         _used = device
     return _used
+
+
+def check_shares(total: int, jvm: float, python: float, workers: int) -> None:
+    """Add up what is taken of a GPU: the JVM's pool, those of the workers, and a context for each of these processes.
+
+    Parameters
+    ----------
+    total : int
+        Bytes of the GPU.
+    jvm, python : float
+        Parts for the JVM's pool, and for all workers together.
+    workers : int
+
+    Raises
+    ------
+    ArgumentError
+        It is more than there is.
+    """
+    pools, contexts = int(jvm * total) + workers * int(python / workers * total), (1 + workers) * CONTEXT_BYTES
+    if pools + contexts > total:
+        raise ArgumentError(
+            f"a GPU of {total / 2**30:.1f} GiB: {jvm:.0%} for the JVM, {python:.0%} for {workers} Python workers and "
+            f"{contexts / 2**30:.1f} GiB for the contexts of all of them are {(pools + contexts) / 2**30:.1f} GiB: "
+            "give rapids.configure fewer cores, or smaller shares"
+        )
 
 
 def choose(addresses: Sequence[str], visible: str | None, partition: int, devices: int) -> int:

@@ -1,19 +1,38 @@
 """The device that tests run on: an emulated one, or with the marker ``gpu`` a real one."""
 
 from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import pytest
 
-from kit.emulated import Emulated, HostMemory, run_loops
 from kolumn.kernels.machine import device as current
+
+if TYPE_CHECKING:
+    from kit.emulated import Emulated
+
+WITHOUT = {
+    # What the emulated device, or a test itself, cannot do without. A machine with a GPU may lack it.
+    "cramjam": ("test_columns.py", "test_direct.py", "test_frames.py", "test_same.py", "test_values.py"),
+    "numba.cuda": ("test_compile.py", "test_simulated.py", "test_same.py", "test_columns.py", "test_values.py"),
+}
+LACKING = {module: files for module, files in WITHOUT.items() if find_spec(module) is None}
+collect_ignore = sorted({name for files in LACKING.values() for name in files})
+
+
+def pytest_report_header() -> list[str]:
+    """Say what is not collected, and why."""
+    return [f"tests/gpu: without {module}, these are left out: {', '.join(files)}" for module, files in LACKING.items()]
 
 
 @pytest.fixture
-def device(request: pytest.FixtureRequest) -> Iterator[Emulated | None]:
+def device(request: pytest.FixtureRequest) -> Iterator["Emulated | None"]:
     """Make ``backend="gpu"`` use the device; the emulated one, to look into, or None for a real one."""
     if request.node.get_closest_marker("gpu"):
         yield None
         return
+    from kit.emulated import Emulated, HostMemory, run_loops
+
     where = request.node.callspec.params.get("where") if hasattr(request.node, "callspec") else None
     emulated = Emulated(run_loops, reads_files=where == "past the host")
     HostMemory.overrun.clear()

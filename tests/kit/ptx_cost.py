@@ -75,15 +75,27 @@ class Costs:
         request = _requests(line, thread)
         reads, which = width > 0, np.abs(width)
         last = address + which - 1
-        ends = {shift: _different(request, address >> shift) + _different(request, last >> shift, than=address >> shift) for shift in (7, 5)}
+        ends = {
+            shift: _different(request, address >> shift) + _different(request, last >> shift, than=address >> shift) for shift in (7, 5)
+        }
         waits = 0
         if reads.any():
             of_warp = np.unique(np.stack([request[reads], thread[reads] // WARP]), axis=1)[1]
             waits = int(np.bincount(of_warp).max())
         self.launches.append(
             Cost(
-                launch.kernel.name, launch.n, int((issued > 0).sum()), int(issued.sum()), int(issued.max()), len(np.unique(request)), ends[7],
-                ends[5], waits, _turns(launch.trace[in_shared]), 32 * len(np.unique(address[reads] >> 5)), 32 * len(np.unique(address[~reads] >> 5)),
+                launch.kernel.name,
+                launch.n,
+                int((issued > 0).sum()),
+                int(issued.sum()),
+                int(issued.max()),
+                len(np.unique(request)),
+                ends[7],
+                ends[5],
+                waits,
+                _turns(launch.trace[in_shared]),
+                32 * len(np.unique(address[reads] >> 5)),
+                32 * len(np.unique(address[~reads] >> 5)),
             )  # fmt: skip
         )
 

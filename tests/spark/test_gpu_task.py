@@ -17,6 +17,7 @@ from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.schema import record_schema
 from kolumn.source.segments import Range
+from kolumn.spark_plugin import rapids
 from kolumn.spark_plugin.options.read import ReadOptions
 from kolumn.spark_plugin.parquet_export.staged import Job, Layout, write_job
 from kolumn.spark_plugin.read import frames
@@ -63,9 +64,9 @@ class Frame:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Two devices of 1000 bytes; returns what was done to them."""
+    """Two devices of 1000 GiB; returns what was done to them."""
     done: list[Any] = []
-    runtime = SimpleNamespace(getDeviceCount=lambda: 2, memGetInfo=lambda: (900, 1000), CUDARuntimeError=RuntimeError)
+    runtime = SimpleNamespace(getDeviceCount=lambda: 2, memGetInfo=lambda: (900 << 30, 1000 << 30), CUDARuntimeError=RuntimeError)
     cuda = SimpleNamespace(
         runtime=runtime, Device=lambda i: SimpleNamespace(use=lambda: done.append(i)), set_allocator=lambda one: done.append(one)
     )
@@ -95,7 +96,69 @@ def test_one_pool_for_a_worker(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv(gpu_task.SHARE, "0.4")
     monkeypatch.setenv(gpu_task.WORKERS, "8")
     assert [gpu_task.use_gpu() for _ in range(3)] == [0, 0, 0]
-    assert gpu == [0, (0, ("async", 50)), "rmm", "numba"]
+    assert gpu == [0, 0, (0, ("async", 50 << 30)), "rmm", "numba"]
+
+
+def test_a_gpu_that_is_too_small_for_its_workers(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["cupy"].cuda.runtime, "memGetInfo", lambda: (15 << 30, 16 << 30))
+    for name, value in ((gpu_task.SHARE, "0.3"), (gpu_task.JVM_SHARE, "0.5"), (gpu_task.WORKERS, "16")):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(
+        ArgumentError, match=r"a GPU of 16\.0 GiB: 50% for the JVM, 30% for 16 Python workers.*fewer cores, or smaller shares"
+    ):
+        gpu_task.use_gpu()
+
+
+@pytest.mark.parametrize("gigabytes", [8, 16, 24, 40, 80, 141, 192])
+@pytest.mark.parametrize("workers", [1, 2, 4, 8, 16, 32])
+def test_all_processes_on_a_gpu_together(gigabytes: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is accepted leaves every process its pool and its context; what is refused would not."""
+    total, taken = gigabytes * 10**9, []
+    resources = SimpleNamespace(LimitingResourceAdaptor=lambda _, limit: taken.append(limit), set_per_device_resource=lambda *_: None)
+    calls = SimpleNamespace(memGetInfo=lambda: (total, total), getDeviceCount=lambda: 1, CUDARuntimeError=OSError)
+    cuda = SimpleNamespace(Device=lambda _: SimpleNamespace(use=lambda: None), set_allocator=print, runtime=calls)
+    for name, module in {
+        "cupy": SimpleNamespace(cuda=cuda), "rmm": SimpleNamespace(mr=resources), "rmm.mr": resources,
+        "rmm.allocators": SimpleNamespace(), "rmm.allocators.cupy": SimpleNamespace(rmm_cupy_allocator=None),
+    }.items():  # fmt: skip
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(device, "memory", lambda _: None)
+    monkeypatch.setattr(device, "_share_with_numba", lambda: None)
+    monkeypatch.setattr(device, "_opened", [])
+    accepted = refused = 0
+    for jvm in (0.0, 0.25, 0.5, 0.7, 0.9):
+        for python in (0.05, 0.2, 0.3, 0.45):
+            if jvm + python > 0.95:
+                continue
+            settings = rapids.configure(Settings(), jar="rapids.jar", cluster="yarn", cores=workers, jvm_share=jvm, python_share=python)  # type: ignore[arg-type]
+            for name, value in settings.items():  # type: ignore[attr-defined]
+                if name.startswith("spark.executorEnv.KOLUMN"):
+                    monkeypatch.setenv(name.removeprefix("spark.executorEnv."), value)
+            pool = float(settings["spark.rapids.memory.gpu.maxAllocFraction"]) * total  # type: ignore[index]
+            monkeypatch.setattr(gpu_task, "_used", None)
+            taken.clear()
+            contexts = (workers + 1) * gpu_task.CONTEXT_BYTES
+            try:
+                gpu_task.use_gpu()
+            except ArgumentError:
+                refused += 1
+                assert pool + python * total + contexts > total - workers - 1
+            else:
+                accepted += 1
+                tasks = int(1 / float(settings["spark.task.resource.gpu.amount"]))  # type: ignore[index]
+                assert pool + tasks * taken[0] + contexts <= total
+                assert taken[0] > 0
+    assert accepted + refused > 10
+    assert accepted or gigabytes < 80
+    assert refused or gigabytes > 8
+
+
+class Settings(dict[str, str]):
+    """What a session's builder is given."""
+
+    def config(self, map: dict[str, str]) -> "Settings":
+        self.update(map)
+        return self
 
 
 BATCH = pa.record_batch({"key": pa.array([b"\xff", None]), "offset": [1, 2]})

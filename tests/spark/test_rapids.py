@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 import kolumn
 from kolumn.errors import ArgumentError, MissingError
 from kolumn.spark_plugin import rapids
+from kolumn.spark_plugin.rapids import fit
 from kolumn.spark_plugin.rapids import jar as rapids_jar
 from kolumn.spark_plugin.rapids.plan import parse
 
@@ -35,8 +37,10 @@ def configured(**options: Any) -> Settings:
 
 @pytest.fixture(autouse=True)
 def _known_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings are the same whatever Spark is installed here."""
+    """Settings are the same whatever Spark is installed here, and whatever GPU there is."""
     monkeypatch.setattr("pyspark.__version__", "4.2.0")
+    monkeypatch.setattr(fit, "gpu_sizes", lambda: [1000 << 30])
+    monkeypatch.setattr(fit, "driver_cuda", lambda: 13)
 
 
 @pytest.mark.parametrize("version", ["3.5.0", "4.0.4", "4.1.3", "4.2.0"])
@@ -96,6 +100,100 @@ def test_clusters() -> None:
 def test_settings_that_make_no_sense(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         configured(**options)
+
+
+def test_every_cluster_ships_the_jar_and_says_which_gpu() -> None:
+    for cluster in ("standalone", "yarn", "kubernetes"):
+        settings = configured(cluster=cluster, cores=4, jvm_share=0.4, python_share=0.2)
+        assert settings["spark.jars"] == "rapids.jar"
+        assert settings["spark.executor.resource.gpu.amount"] == "1"
+        assert settings["spark.executor.resource.gpu.discoveryScript"].endswith("discover_gpus.sh")
+        assert int(1 / float(settings["spark.task.resource.gpu.amount"])) == int(settings["spark.executor.cores"]) == 4
+        own = {name.rpartition("_GPU_")[2]: settings[name] for name in settings if name.startswith("spark.executorEnv.KOLUMN_GPU_")}
+        assert own == {"SHARE": "0.2", "JVM_SHARE": "0.4", "WORKERS": "4"}
+    script = configured(cluster="standalone")["spark.executor.resource.gpu.discoveryScript"]
+    assert os.access(script, os.X_OK)
+    assert configured(cluster="kubernetes")["spark.executor.resource.gpu.discoveryScript"] == script
+
+
+def test_all_threads_of_a_local_session_share_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for threads, cores, workers in ((16, 8, "16"), (4, 8, "8"), (None, 8, "8")):
+        monkeypatch.setattr(os, "cpu_count", lambda threads=threads: threads)
+        assert configured(cores=cores)["spark.executorEnv.KOLUMN_GPU_WORKERS"] == workers
+
+
+def test_a_local_session_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "gpu_sizes", list)
+    with pytest.raises(MissingError, match=r"no GPU on this machine.*explain_only=True plans for a GPU and runs on the CPU"):
+        configured()
+    # The GPUs of these are elsewhere, or not used.
+    configured(explain_only=True)
+    configured(cluster="yarn")
+
+
+def test_a_driver_that_is_older_than_the_jar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "driver_cuda", lambda: 12)
+    jar = "rapids-4-spark_2.13-26.08.1-cuda13.jar"
+    with pytest.raises(MissingError, match=r"is for CUDA 13, and the driver of this machine's GPU knows CUDA 12: .*classifier cuda12"):
+        rapids.configure(Settings(), jar=jar)  # type: ignore[arg-type]
+    for fine in ("rapids-4-spark_2.13-26.08.1-cuda12.jar", "rapids-4-spark_2.13-26.08.1.jar", "own.jar"):
+        rapids.configure(Settings(), jar=fine)  # type: ignore[arg-type]
+    monkeypatch.setattr(fit, "driver_cuda", lambda: 13)
+    rapids.configure(Settings(), jar=jar)  # type: ignore[arg-type]
+
+
+def test_a_local_gpu_that_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(fit, "gpu_sizes", lambda: [80 << 30, 8 << 30])
+    with pytest.raises(ArgumentError, match=r"a GPU of 8\.0 GiB: 50% for the JVM, 30% for 8 Python workers"):
+        configured()
+
+
+def test_a_jar_for_another_scala() -> None:
+    jar = "local:///opt/rapids-4-spark_2.12-26.08.1-cuda13.jar"
+    with pytest.raises(ArgumentError, match=r"is for Scala 2\.12, and Spark 4\.2\.0 has Scala 2\.13: take rapids-4-spark_2\.13"):
+        rapids.configure(Settings(), jar=jar, cluster="kubernetes")  # type: ignore[arg-type]
+
+
+def test_a_jar_for_other_versions_of_spark(tmp_path: Path) -> None:
+    jar = tmp_path / "rapids-4-spark_2.13-25.02.0-cuda12.jar"
+    for shims, message in (
+        (("spark350", "spark401", "spark400db173"), r"does not start on Spark 4\.2\.0; .*: 3\.5\.0, 4\.0\.1$"),
+        ((), "is no jar of the RAPIDS Accelerator"),
+    ):
+        with zipfile.ZipFile(jar, "w") as made:
+            for shim in (*shims, "META-INF"):
+                made.writestr(f"{shim}/a.properties", "")
+        with pytest.raises(ArgumentError, match=message):
+            rapids.configure(Settings(), jar=jar, cluster="yarn")  # type: ignore[arg-type]
+    jar.write_bytes(b"<html>")
+    with pytest.raises(ArgumentError, match="is no jar: "):
+        rapids.configure(Settings(), jar=jar, cluster="yarn")  # type: ignore[arg-type]
+
+
+def test_sizes_are_those_of_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    fake = tmp_path / "nvidia-smi"
+    fake.write_text("#!/bin/sh\necho 81559\necho 15360\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert fit.gpu_sizes() == [81559 << 20, 15360 << 20]
+    fake.write_text("#!/bin/sh\nexit 9\n")
+    assert fit.gpu_sizes() == []
+
+
+def test_the_real_jar_fits() -> None:
+    """What the jar says of itself is what `jar.SPARKS` says."""
+    try:
+        jar = rapids.find_jar()
+    except MissingError as error:
+        pytest.skip(str(error))
+    for version in rapids_jar.SPARKS:
+        fit.check_jar(jar, version)
+    for version in ("4.1.4", "4.2.1", "4.3.0"):
+        with pytest.raises(ArgumentError, match="does not start on Spark"):
+            fit.check_jar(jar, version)
+    assert fit.jar_cuda(jar) == 13
 
 
 def test_the_discovery_script_says_what_spark_reads(tmp_path: Path) -> None:
