@@ -35,7 +35,7 @@ def bad_checksums(device: Runtime, source: int, rows: Rows) -> Any:
     """
     if not len(rows):
         return np.zeros(0, bool)
-    flags = checking.compare_checksums(device, rows, device.upload(np.ascontiguousarray(rows)), source)
+    flags = checking.compare_checksums(device, device.upload(np.ascontiguousarray(rows)), len(rows), source)
     return device.download(flags, 4 * len(rows)).view(np.int32) != 0
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kolumn.kernels.columns.gather import SHORT, Gather, gather, gather_short
+from kolumn.kernels.columns.gather import Gather, gather_for
 from kolumn.kernels.columns.steps import Sizes, Validity, sizes, validity
 from kolumn.kernels.fields.decoded import Payloads, Records
 from kolumn.kernels.fields.headers import Headers, headers
@@ -46,8 +46,7 @@ def binary(device: Runtime, payloads: Payloads) -> Binary:
     """Payloads copied into a column."""
     ends, size = ends_of(device, payloads.length, payloads.count)
     data = device.empty(size)
-    kernel = gather_short if size <= SHORT * payloads.count else gather
-    device.launch(kernel, payloads.count, Gather(payloads.at.address, ends.address, data.address))
+    device.launch(gather_for(size, payloads.count), payloads.count, Gather(payloads.at.address, ends.address, data.address))
     bitmap, nulls = bitmap_of(device, payloads.length, payloads.count)
     return Binary(ends, data, bitmap, payloads.count, size, nulls)
 

@@ -11,7 +11,6 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-
 _ALL = (1 << 64) - 1
 
 
