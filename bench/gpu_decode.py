@@ -139,7 +139,7 @@ def steps_of(
     source, there = runtime.upload(host), runtime.upload(every)
 
     def checksums(own: Any, origin: int, batches: Any, rows: Rows) -> None:
-        assert not bad_checksums(own, origin, batches, rows[:, table.SIZE]).any()
+        assert not bad_checksums(own, origin, batches, len(rows)).any()
 
     def columns(own: Any, origin: int, batches: Any, rows: Rows) -> None:
         start, size = origin + rows[:, table.POSITION] + rows[:, table.PAYLOAD], rows[:, table.SIZE] - rows[:, table.PAYLOAD]

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda
 from numba.extending import register_jitable
+from numpy.typing import NDArray
 
-from kolumn.arrays import Int64s
 from kolumn.formats import crc, layouts, table
 from kolumn.kernels.machine.kernel import WARP, blocks, thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
@@ -32,19 +32,21 @@ from kolumn.kernels.machine.words import load64, loadu32, store32
 ROW = 4 * WARP
 WARPS = 132 * 48
 """Warps that should have something to do: as many as run at once on the largest device that is known here."""
-SMALLEST, LARGEST = 1 << 14, 1 << 18
-"""Bytes of a slice: at least, since each takes as long as some KiB do; at most, since one warp should not outlast all others."""
+MOST_SLICES = 64
+SLICE_ROWS = 128
+"""Rows of a slice at least: 16 KiB, since each takes as long as some KiB do."""
 _STEPS, _LANES, _PADS = 4 * 256, WARP, ROW
 _DIGITS, _DIGIT_BITS = 4, 6
 _MOVES = _DIGITS << _DIGIT_BITS
 _LOW_DIGIT, _DIGIT_BYTES = (1 << _DIGIT_BITS) - 1, 4 << _DIGIT_BITS
 WORDS = _STEPS + _LANES + _PADS + _MOVES
 """Words of the tables of one polynomial: the step, the place of each lane, what undoes 0 to 127 zeros, and what moves over rows."""
-_ALL_LANES, _LOG_ROW = 0xFFFFFFFF, 7
-_ROW_BYTES, _ALL_WORDS, _ALL_STEPS = ROW, 2 * WORDS, 2 * _STEPS
+_ALL_LANES, _LOG_ROW, _SLICE_ROWS = 0xFFFFFFFF, 7, SLICE_ROWS
+_ROW_BYTES, _ALL_STEPS = ROW, 2 * _STEPS
 _CASTAGNOLI, _IEEE = crc.CASTAGNOLI, crc.IEEE
 _WIDTH, _POSITION, _SIZE, _CRC = table.WIDTH, table.POSITION, table.SIZE, table.CRC
 _CRC_FROM, _LAYOUT = table.CRC_FROM, table.LAYOUT
+_Steps = NDArray[np.uint32]
 
 
 @cache
@@ -78,7 +80,7 @@ class Check(NamedTuple):
     bad : int
         Out: int32 of n, 1 where the checksum is not that of the bytes.
     slices : int
-        Of each entry: there are so many items for each.
+        Items for each entry, which small ones do not all need.
     shares : int
         Out, if there are more slices than one: int32 for each item, what its slice adds to the register of the entry.
     """
@@ -91,65 +93,59 @@ class Check(NamedTuple):
     shares: int
 
 
-def slices_of(sizes: Int64s) -> int:
-    """Into how many slices entries should be cut, by their sizes in bytes."""
-    n, most = len(sizes), int(sizes.max())
-    return max(1, min(-(-WARPS // n), most // SMALLEST), -(-most // LARGEST))
-
-
-def compare_checksums(device: Runtime, sizes: Int64s, rows: Memory, source: int) -> Memory:
-    """Launch what compares the checksums of entries.
+def compare_checksums(device: Runtime, batches: Memory, count: int, source: int) -> Memory:
+    """Launch what compares the checksums of entries; does not wait.
 
     Parameters
     ----------
-    sizes : int64 array of n
-        The column `table.SIZE` of the entries, at least one, in host memory.
-    rows : Memory
-        Their rows of the batch table: int64 of shape (n, `table.WIDTH`).
+    batches : Memory
+        The batch table, int64 of shape (count, `table.WIDTH`).
+    count : int
+        At least 1.
     source : int
         Device address at which position 0 of the segment would be.
 
     Returns
     -------
     Memory
-        int32 of n, not 0 where the checksum is wrong.
+        int32 of ``count``, not 0 where the checksum is wrong.
     """
     if "checksums" not in device.kept:
         # Never replaced: another thread may be using its address.
         device.kept.setdefault("checksums", device.upload(tables()))
-    n, slices = len(sizes), slices_of(sizes)
-    bad = device.zeros(4 * n)
-    shares = device.empty(4 * n * slices if slices > 1 else 0)
-    args = Check(rows.address, source, device.kept["checksums"].address, bad.address, slices, shares.address)
-    device.launch(check, n * slices, args)
+    slices = min(-(-WARPS // count), MOST_SLICES)
+    bad, shares = device.empty(4 * count), device.empty(4 * count * slices if slices > 1 else 0)
+    args = Check(batches.address, source, device.kept["checksums"].address, bad.address, slices, shares.address)
+    device.launch(check, count * slices, args)
     if slices > 1:
-        device.launch(join, n, args)
+        device.launch(join, count, args)
     return bad
 
 
 @register_jitable
-def _step(steps: Any, first: int, register: Any, word: Any) -> int:
+def _step(steps: _Steps, first: int, register: int, word: int) -> int:
     """Register after one row."""
-    return word ^ (
+    moved = (
         np.int64(steps[first + (register & 0xFF)])
         ^ np.int64(steps[first + 256 + ((register >> 8) & 0xFF)])
         ^ np.int64(steps[first + 512 + ((register >> 16) & 0xFF)])
         ^ np.int64(steps[first + 768 + ((register >> 24) & 0xFF)])
     )
+    return int(word ^ moved)
 
 
 @register_jitable
-def lane_register(start: int, end: int, at: int, stop: int, steps: Any, first: int) -> int:
-    """Register of a lane over its words from ``at`` to ``stop`` of an entry with bytes [start, end); ``steps[first:]`` are its tables."""
-    register: Any = 0
-    inner = min(stop, end - 3)
-    # The words that the inverted bytes are in.
-    while at < stop and at < start + 4:
-        word = _inside(loadu32(at), at, start, end)
-        register = _step(steps, first, register, word)
+def lane_register(start: int, end: int, row: int, stop: int, lane: int, steps: _Steps, first: int) -> int:
+    """Register of a lane over its words of the rows [row, stop) of an entry with bytes [start, end); ``steps[first:]`` are its tables."""
+    register = 0
+    at, inner = row + 4 * lane, min(stop, end) + 4 * lane
+    stop += 4 * lane
+    # All lanes do the same number of rows in each loop, so that they stay together. First those with the bytes that are inverted.
+    while at < stop and at < start + 4 + 4 * lane:
+        register = _step(steps, first, register, _inside(loadu32(at), at, start, end))
         at += _ROW_BYTES
     # Four loads before the first is used: each would wait for memory by itself.
-    while at + 3 * _ROW_BYTES < inner:
+    while at + 4 * _ROW_BYTES <= inner:
         w0, w1 = loadu32(at), loadu32(at + _ROW_BYTES)
         w2, w3 = loadu32(at + 2 * _ROW_BYTES), loadu32(at + 3 * _ROW_BYTES)
         register = _step(steps, first, register, w0)
@@ -193,22 +189,26 @@ def _rows_of(a: Check, item: int, i: int, count: int) -> tuple[int, int]:
     """Which of the ``count`` rows of entry ``i`` an item is about: the first, and the one after the last."""
     if a.slices == 1:
         return 0, count
-    number = item - i * a.slices
-    return count * number // a.slices, count * (number + 1) // a.slices
+    number, slices = item - i * a.slices, max(min(count // _SLICE_ROWS, a.slices), 1)
+    if number >= slices:
+        return count, count
+    return count * number // slices, count * (number + 1) // slices
 
 
 @register_jitable
-def lane_share(a: Check, item: int, lane: int, steps: Any) -> int:
+def lane_share(a: Check, item: int, lane: int, steps: _Steps) -> int:
     """What one lane adds to the register of a slice."""
     i = item if a.slices == 1 else item // a.slices
     start, end, row, count = _covered(a, i)
     begin, stop = _rows_of(a, item, i, count)
-    at, stop = row + (begin << _LOG_ROW) + 4 * lane, row + (stop << _LOG_ROW)
+    if begin == stop:
+        return 0
+    row, stop = row + (begin << _LOG_ROW), row + (stop << _LOG_ROW)
     if layouts.has_castagnoli(load64(a.rows + 8 * (_WIDTH * i + _LAYOUT))):
         place = loadu32(a.tables + 4 * (_STEPS + lane))
-        return crc.multiply(place, lane_register(start, end, at, stop, steps, 0), _CASTAGNOLI)
+        return crc.multiply(place, lane_register(start, end, row, stop, lane, steps, 0), _CASTAGNOLI)
     place = loadu32(a.tables + 4 * (WORDS + _STEPS + lane))
-    return crc.multiply(place, lane_register(start, end, at, stop, steps, _STEPS), _IEEE)
+    return crc.multiply(place, lane_register(start, end, row, stop, lane, steps, _STEPS), _IEEE)
 
 
 @register_jitable

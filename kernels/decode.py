@@ -44,7 +44,7 @@ class Outcome:
     measures: list[Bytes] = field(default_factory=list)
 
 
-def bad_checksums(device: Runtime, source: int, rows: Memory, sizes: Int64s) -> Flags:
+def bad_checksums(device: Runtime, source: int, rows: Memory, count: int) -> Flags:
     """Flags of the entries whose checksum is wrong.
 
     Parameters
@@ -52,18 +52,16 @@ def bad_checksums(device: Runtime, source: int, rows: Memory, sizes: Int64s) -> 
     source : int
         Device address at which position 0 of the segment would be.
     rows : Memory
-        int64 of shape (n, `table.WIDTH`).
-    sizes : int64 array of n
-        The column `table.SIZE` of the same rows, in host memory.
+        int64 of shape (count, `table.WIDTH`).
 
     Returns
     -------
-    bool array of n
+    bool array of count
     """
-    if not len(sizes):
+    if not count:
         return np.zeros(0, bool)
-    flags = checking.compare_checksums(device, sizes, rows, source)
-    return _flags(device.download(flags, 4 * len(sizes)))
+    flags = checking.compare_checksums(device, rows, count, source)
+    return _flags(device.download(flags, 4 * count))
 
 
 def decode(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kolumn.arrays import Bytes
-from kolumn.kernels.columns.gather import SHORT, Gather, gather, gather_short
+from kolumn.kernels.columns.gather import Gather, gather_for
 from kolumn.kernels.columns.steps import Sizes, Validity, sizes, validity
 from kolumn.kernels.fields.decoded import Payloads, Records
 from kolumn.kernels.fields.headers import Headers, headers
@@ -64,8 +64,7 @@ def measure(device: Runtime, payloads: Payloads) -> Measured:
 def moved(device: Runtime, measured: Measured, size: int, nulls: int) -> Binary:
     """Copy the payloads into the column that was begun, whose sums are ``size`` and ``nulls``."""
     payloads, data = measured.payloads, device.empty(size)
-    kernel = gather_short if size <= SHORT * payloads.count else gather
-    device.launch(kernel, payloads.count, Gather(payloads.at.address, measured.ends.address, data.address))
+    device.launch(gather_for(size, payloads.count), payloads.count, Gather(payloads.at.address, measured.ends.address, data.address))
     return Binary(measured.ends, data, measured.bitmap, payloads.count, size, nulls)
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from numba.extending import register_jitable
 
 from kolumn.formats import memory
-from kolumn.kernels.machine.kernel import warp_per_item
+from kolumn.kernels.machine.kernel import Kernel, warp_per_item
 from kolumn.kernels.machine.words import load32, load64, loadu32, shifted, store8, store32, store64
 
 SHORT = 24
@@ -59,6 +59,11 @@ def gather_short(i: int, lane: int, lanes: int, a: Gather) -> None:
         place = at + shift - skew
         store32(at, (loadu32(place) | (loadu32(place + 4) << 32)) >> (8 * skew))
         at += 4 * lanes
+
+
+def gather_for(size: int, rows: int) -> Kernel:
+    """The faster one of the two for a column of ``size`` bytes."""
+    return gather_short if size <= SHORT * rows else gather
 
 
 class Copy(NamedTuple):

@@ -99,6 +99,11 @@ def hop_staged(n: int, a: Hop) -> None:
 def _fetch(origin: int, last: int, lane: int) -> tuple[int, int, int, int, int, int, int, int]:
     """A lane's words of the window at ``origin``, in registers. Words after ``last`` do not matter; they are not loaded."""
     at = origin + 8 * lane
+    if at + 1792 <= last:
+        return (
+            load64(at), load64(at + 256), load64(at + 512), load64(at + 768),
+            load64(at + 1024), load64(at + 1280), load64(at + 1536), load64(at + 1792),
+        )  # fmt: skip
     return (
         load64(min(at, last)), load64(min(at + 256, last)), load64(min(at + 512, last)), load64(min(at + 768, last)),
         load64(min(at + 1024, last)), load64(min(at + 1280, last)), load64(min(at + 1536, last)), load64(min(at + 1792, last)),
@@ -125,7 +130,8 @@ def _hop_in_window(b: int, lane: int, window: int, a: Hop) -> None:
     row, stop = load64(a.first + 8 * b), load64(a.first + 8 * (b + 1))
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
     at, code, origin, empty, length = 0, _OK, buf & -8, row == stop, 0
-    varints = (_VARINTS >> field(a, b, _LAYOUT)) & 1 != 0
+    layout, wrapped = field(a, b, _LAYOUT), field(a, b, _CODEC)
+    varints = (_VARINTS >> layout) & 1 != 0
     last = max((buf + end - 1) & -8, origin)
     words = _fetch(origin, last, lane)
     while row < stop:
@@ -135,15 +141,18 @@ def _hop_in_window(b: int, lane: int, window: int, a: Hop) -> None:
         cuda.syncwarp()
         begin = row
         limit = end if following >= buf + end else origin - buf + _LAST_BYTES
+        # Positions in the payload become places in the window.
+        text = window + _CARRY + buf - origin
         if varints and length > 0:
-            row, at = _guess(window + _CARRY + buf - origin, row, stop, at, limit, end, length, lane, a.start)
+            row, at = _guess(text, row, stop, at, limit, end, length, lane, a.start)
         if lane == 0:
-            row, at, code, length = _hop_to(b, row, stop, at, limit, end, length, window + _CARRY + buf - origin, a)
+            row, at, code, length = _hop_to(layout, wrapped, row, stop, at, limit, end, length, text, a.start)
         cuda.syncwarp()
-        row = cuda.shfl_sync(_ALL_LANES, row, 0)
-        at = cuda.shfl_sync(_ALL_LANES, at, 0)
-        code = cuda.shfl_sync(_ALL_LANES, code, 0)
-        length = cuda.shfl_sync(_ALL_LANES, length, 0)
+        # Less than 2 GiB, so 32 bits do; a shuffle takes no more at once.
+        row = int(cuda.shfl_sync(_ALL_LANES, np.int32(row), 0))
+        at = int(cuda.shfl_sync(_ALL_LANES, np.int32(at), 0))
+        code = int(cuda.shfl_sync(_ALL_LANES, np.int32(code), 0))
+        length = int(cuda.shfl_sync(_ALL_LANES, np.int32(length), 0))
         if code != _OK:
             for k in range(row + lane, stop, WARP):
                 store32(a.start + 4 * k, -1)
@@ -160,7 +169,7 @@ def _hop_in_window(b: int, lane: int, window: int, a: Hop) -> None:
             origin = here & -8
             words = _fetch(origin, last, lane)
         cuda.syncwarp()
-    if lane == 0 and (code != _OK or (at != end and _must_end(field(a, b, _LAYOUT)) and not empty)):
+    if lane == 0 and (code != _OK or (at != end and _must_end(layout) and not empty)):
         store32(a.bad + 4 * b, 1)
 
 
@@ -184,7 +193,7 @@ def _guess(text: int, row: int, stop: int, at: int, limit: int, end: int, length
             following, wrong = _short(text, mine)
             if following > end or following != mine + length:
                 wrong = 1
-        found = np.int64(cuda.ballot_sync(_ALL_LANES, wrong == 0)) & _ALL_LANES
+        found = int(cuda.ballot_sync(_ALL_LANES, wrong == 0)) & _ALL_LANES
         right = int(cuda.popc(found & ~(found + 1)))
         if lane < right:
             store32(start + 4 * (row + lane), mine)
@@ -194,7 +203,9 @@ def _guess(text: int, row: int, stop: int, at: int, limit: int, end: int, length
 
 
 @register_jitable
-def _hop_to(b: int, row: int, stop: int, at: int, limit: int, end: int, length: int, text: int, a: Hop) -> tuple[int, int, int, int]:
+def _hop_to(
+    layout: int, wrapped: int, row: int, stop: int, at: int, limit: int, end: int, length: int, text: int, start: int
+) -> tuple[int, int, int, int]:
     """Hop from the record at ``at``, of ``row``, until one begins after ``limit``.
 
     Parameters
@@ -209,17 +220,16 @@ def _hop_to(b: int, row: int, stop: int, at: int, limit: int, end: int, length: 
     row, at, code, length : int
         Of the next record, and the length of the one before it.
     """
-    layout, wrapped = field(a, b, _LAYOUT), field(a, b, _CODEC)
     varints, code = (_VARINTS >> layout) & 1 != 0, _OK
     while row < stop and at <= limit:
         if varints:
-            row, at, length = _hop_short(text, row, stop, at, limit, end, length, a.start)
+            row, at, length = _hop_short(text, row, stop, at, limit, end, length, start)
             if row == stop or at > limit:
                 break
         code, following = layouts.hop(layout, text, at, end, wrapped)
         if code != _OK:
             break
-        store32(a.start + 4 * row, at)
+        store32(start + 4 * row, at)
         length = following - at
         at = following
         row += 1

@@ -6,7 +6,6 @@ touches *sectors* of 32 bytes, in *lines* of 128. Shared memory has 32 banks of 
 there are different words in one bank.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -73,8 +72,7 @@ class Costs:
         in_shared = (launch.trace[:, 2] >= begin) & (launch.trace[:, 2] < end)
         line, thread, address, width = launch.trace[~in_shared].T
         request = _requests(line, thread)
-        reads, which = width > 0, np.abs(width)
-        last = address + which - 1
+        reads, last = width > 0, address + np.abs(width) - 1
         ends = {
             shift: _different(request, address >> shift) + _different(request, last >> shift, than=address >> shift) for shift in (7, 5)
         }
@@ -82,26 +80,10 @@ class Costs:
         if reads.any():
             of_warp = np.unique(np.stack([request[reads], thread[reads] // WARP]), axis=1)[1]
             waits = int(np.bincount(of_warp).max())
-        self.launches.append(
-            Cost(
-                launch.kernel.name,
-                launch.n,
-                int((issued > 0).sum()),
-                int(issued.sum()),
-                int(issued.max()),
-                len(np.unique(request)),
-                ends[7],
-                ends[5],
-                waits,
-                _turns(launch.trace[in_shared]),
-                32 * len(np.unique(address[reads] >> 5)),
-                32 * len(np.unique(address[~reads] >> 5)),
-            )  # fmt: skip
-        )
-
-    def of(self, names: Iterable[str]) -> dict[str, list[Cost]]:
-        """Launches of some kernels, in order."""
-        return {name: [one for one in self.launches if one.kernel == name] for name in names}
+        read, written = (32 * len(np.unique(address[which] >> 5)) for which in (reads, ~reads))
+        turns, requests = _turns(launch.trace[in_shared]), len(np.unique(request))
+        work = (launch.kernel.name, launch.n, int((issued > 0).sum()), int(issued.sum()), int(issued.max()))
+        self.launches.append(Cost(*work, requests, ends[7], ends[5], waits, turns, read, written))
 
 
 def _requests(line: Int64s, thread: Int64s) -> Int64s:
@@ -113,7 +95,7 @@ def _requests(line: Int64s, thread: Int64s) -> Int64s:
     begin = np.maximum.accumulate(np.where(fresh, np.arange(len(line)), 0))
     time = np.arange(len(line)) - begin
     warp = thread // WARP
-    assert len(line) == 0 or max(int(line.max()), 1) < 1 << 14 and int(time.max()) < 1 << 26 and int(warp.max()) < 1 << 22
+    assert len(line) == 0 or (max(int(line.max()), 1) < 1 << 14 and int(time.max()) < 1 << 26 and int(warp.max()) < 1 << 22)
     key = np.zeros(len(line), np.int64)
     key[order] = (line << 48) | (warp << 26) | time
     return np.unique(key, return_inverse=True)[1]

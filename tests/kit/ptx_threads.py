@@ -32,11 +32,11 @@ _WARP, _SHUFFLE, _WHOLE, _APART, _SOME_LANES, _STRANDED = WARP, SHUFFLE, WHOLE, 
 
 
 @cache
-def _compiler() -> llvm.TargetMachine:
+def _prepared() -> llvm.Target:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.add_symbol("access", access.address)
-    return llvm.Target.from_default_triple().create_target_machine(opt=2)
+    return llvm.Target.from_default_triple()
 
 
 @dataclass
@@ -59,11 +59,12 @@ class Code:
     @classmethod
     def of(cls, ptx: str) -> "Code":
         """Compile PTX."""
-        compiler, text = _compiler(), parse(ptx)
+        # Not shared: the engine owns it, and takes it along.
+        compiler, text = _prepared().create_target_machine(opt=1), parse(ptx)
         translation = Translation(text)
         module = llvm.parse_assembly(translation.ir)
         module.verify()
-        builder = llvm.create_pass_builder(compiler, llvm.create_pipeline_tuning_options(speed_level=1))
+        builder = llvm.create_pass_builder(compiler, llvm.create_pipeline_tuning_options(speed_level=0))
         builder.getModulePassManager().run(module, builder)
         engine = llvm.create_mcjit_compiler(module, compiler)
         engine.finalize_object()

@@ -102,7 +102,7 @@ class DeviceChunk:
 
         whole = np.flatnonzero(entries.is_intact)
         some = entries[whole]
-        bad = bad_checksums(self.device, self.source.address - self.origin, self._table.of(some), some.size)
+        bad = bad_checksums(self.device, self.source.address - self.origin, self._table.of(some), len(some))
         entries.code[whole[bad]] = Code.BAD_CRC
 
     @staticmethod

@@ -188,7 +188,7 @@ class Inflater:
         members.position, members.size, members.layout = address[whole], size[whole], legacy.LAYOUT.number
         members.crc = np.array([memory.u32_little_at(self.host, end - _TRAILER_BYTES) for end in stop[whole].tolist()], np.int64)
         right = np.zeros(len(size), bool)
-        right[whole] = ~bad_checksums(self.device, 0, self.device.upload(members.array), members.size)
+        right[whole] = ~bad_checksums(self.device, 0, self.device.upload(members.array), len(members))
         return right
 
     def on_cpu(self, piece: slice, slow: Int64s, entries: Entries, found: dict[int, str], result: Inflated) -> None:

@@ -1,0 +1,208 @@
+"""What an H200 should take, by what the kernels cost: python -m bench.gpu_model. A prediction, not a measurement; no device is needed.
+
+A kernel takes as long as the slowest of what its warps share:
+
+    issue      instructions, four at most in each cycle of a multiprocessor, less where they wait for each other
+    lines      of 128 bytes, one in a cycle by the first-level cache
+    shared     turns of shared memory, one in a cycle
+    memory     bytes of sectors, by the device's memory
+    latency    a warp's loads and its instructions one after the other, times the rounds in which warps fit the device
+
+Instructions, lines, bytes, turns and loads are counted (`bench.gpu_costs`). What is assumed stands below, with its source. Where two of the
+five are near each other, a kernel takes longer than either, which the model does not say.
+"""
+
+import math
+from dataclasses import dataclass
+
+from bench.gpu_costs import COSTS, RECORD_BYTES
+
+GIB = 1 << 30
+MULTIPROCESSORS, CLOCK = 132, 1.98e9
+"""H200 SXM, NVIDIA's data sheet; the clock is the highest one."""
+MEMORY = 0.9 * 4.8e12
+"""Bytes in a second. 4.8 TB/s are in the data sheet; that 0.9 of them can be had is an assumption."""
+ISSUED = 2.5
+"""Instructions in a cycle of a multiprocessor, of the 4 that it can issue: an assumption."""
+LOAD, DEPENDENT, SHARED = 800, 4.5, 30
+"""Cycles: of a load from memory while others load, of an instruction that the next one waits for, of shared memory and of a shuffle. From
+published microbenchmarks of sm_80 and sm_90; the first is between 650 and 900, and an assumption."""
+LAUNCH, WAIT = 8e-6, 15e-6
+"""Seconds of the host: a launch through CuPy, and a download for which it waits. Assumptions."""
+PAGE_LOCKED, PAGEABLE = 55e9, 10e9
+"""Bytes in a second over PCIe 5.0 x16, of 63e9 by its specification. Assumptions."""
+STORAGE = {"one NVMe drive": 7e9, "four NVMe drives": 28e9}
+"""Bytes in a second of a read: a drive on PCIe 4.0 x4 by common data sheets."""
+SASS = {"check": 1.05}
+"""Machine instructions for a PTX instruction: of `check`, where its loop was read; of all others 1.6, as was found for five kernels."""
+OTHER_SASS = 1.6
+RESIDENT = {"check": 48, "fields": 40, "hop_staged": 36}
+"""Warps that fit a multiprocessor by their registers, of 64."""
+AHEAD = {"check": 4, "gather": 2, "gather_short": 2, "validity": 8, "fields": 2, "hop_staged": 8, "join": 4}
+"""Loads of a warp that wait together, by the source of the kernels."""
+TABLE_ROW = 200
+"""Bytes of a batch in the batch table."""
+CHUNK = 64 << 20
+GOALS = {"columns": 450, "checksums": 1500, "large batches": 100}
+"""GB/s."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A run of batches.
+
+    Attributes
+    ----------
+    way : str
+        Of `COSTS`.
+    bytes : int
+    batches : int
+    """
+
+    way: str
+    bytes: int
+    batches: int
+
+    @property
+    def records(self) -> float:
+        """How many there are."""
+        return self.bytes / RECORD_BYTES[self.way]
+
+
+def warps(kernel: str, work: Work) -> float:
+    """How many warps a launch has."""
+    per_record = {"gather": 8 / 32, "gather_short": 4 / 32, "validity": 1 / 1024, "fields": 1 / 32, "sizes": 1 / 32}
+    if kernel in per_record:
+        return max(work.records * per_record[kernel], 1)
+    if kernel == "hop_staged":
+        return work.batches
+    if kernel == "check":
+        return work.batches * _slices(work)
+    return max(work.batches / 32, 1)
+
+
+def _slices(work: Work) -> int:
+    """Slices of an entry, as `kolumn.kernels.check` makes them."""
+    return max(min(-(-MULTIPROCESSORS * 48 // work.batches), 64, work.bytes // work.batches >> 14), 1)
+
+
+def limits(kernel: str, work: Work) -> dict[str, float]:
+    """Seconds of a launch by each of what its warps share."""
+    cost, records = COSTS[work.way][kernel], work.records
+    sass = SASS.get(kernel, OTHER_SASS)
+    cycles = CLOCK * MULTIPROCESSORS
+    of_warp = warps(kernel, work)
+    rounds = math.ceil(of_warp / (MULTIPROCESSORS * RESIDENT.get(kernel, 64)))
+    # A thread for each batch: the warp that was counted is like all others.
+    by_batch = kernel in ("hop", "count", "join")
+    instructions = cost.longest if by_batch else records * cost.instructions / of_warp
+    issued = instructions * of_warp * sass
+    wait = instructions * sass * DEPENDENT + math.ceil(_loads(kernel, work) / AHEAD.get(kernel, 1)) * LOAD
+    if kernel == "hop_staged":
+        # The loads of the next window are on their way while lanes hop in this one, with some ten shuffles, votes and look-ups.
+        windows = work.bytes / work.batches / 2048
+        wait = windows * max(LOAD, instructions * sass * DEPENDENT / windows + 10 * SHARED)
+    return {
+        "issue": issued / (ISSUED * cycles),
+        "lines": records * cost.lines / cycles,
+        "shared": records * cost.turns / cycles,
+        "memory": records * cost.bytes / MEMORY,
+        "latency": rounds * wait / CLOCK if rounds < 8 else of_warp / (MULTIPROCESSORS * RESIDENT.get(kernel, 64)) * wait / CLOCK,
+    }
+
+
+def _loads(kernel: str, work: Work) -> float:
+    """Loads of a warp, one after the other."""
+    if kernel == "check":
+        return work.bytes / warps(kernel, work) / 128
+    return COSTS[work.way][kernel].waits
+
+
+def seconds(kernel: str, work: Work) -> float:
+    """Of a launch on the device."""
+    return max(limits(kernel, work).values()) + 2e-6
+
+
+def checksums(work: Work) -> float:
+    """The step: the launch, its flags, and the batch table if it is not on the device."""
+    kernels = seconds("check", work) + (seconds("join", work) if _slices(work) > 1 else 0)
+    return max(kernels, 2 * LAUNCH) + WAIT
+
+
+def columns(work: Work) -> float:
+    """Keys and values of batches on the device: count, sum, hop, fields, and for each column sizes, sum, validity, gather."""
+    hop = "hop" if work.way == "16 KiB" else "hop_staged"
+    kernels = [seconds(one, work) for one in ("count", hop, "fields", "sizes", "sizes", "validity", "validity", "gather_short", "gather")]
+    # A sum reads and writes what it sums: 4 bytes for each row of a column, 8 for each batch.
+    sums = [2 * 8 * work.batches / MEMORY, 2 * 4 * work.records / MEMORY, 2 * 4 * work.records / MEMORY]
+    waits = 3
+    return max(sum(kernels) + sum(one + 5e-6 for one in sums), (len(kernels) + len(sums)) * LAUNCH) + waits * WAIT
+
+
+def predictions() -> dict[str, dict[str, float]]:
+    """What is predicted of each step of `bench.gpu_decode`, and of what that does not measure.
+
+    Returns
+    -------
+    dict
+        By the step: "ms", "GB/s", and for shares "of the copy".
+    """
+    whole = Work("16 KiB", GIB, GIB // (16 << 10))
+    chunk = Work("1 MiB", CHUNK, CHUNK >> 20)
+    copy = GIB / PAGE_LOCKED
+    table = TABLE_ROW * whole.batches
+    check, column = checksums(whole), columns(whole)
+    found = {
+        "copy to the device": copy,
+        "checksums": check,
+        "checksums, batch table uploaded page-locked": check + table / PAGE_LOCKED,
+        "checksums, batch table uploaded pageable": check + table / PAGEABLE,
+        "columns": column,
+        "copy, checksums and columns": copy + table / PAGE_LOCKED + check + column,
+    }
+    shown = {name: {"ms": 1e3 * time, "GB/s": GIB / time / 1e9} for name, time in found.items()}
+    # Chunks overlap: what is not the copy of one chunk is done while others are copied.
+    chunks = GIB // CHUNK
+    own = Work("16 KiB, few", CHUNK, CHUNK >> 14)
+    after = checksums(own) + columns(own)
+    overlapped = max(copy + table / PAGE_LOCKED, chunks * after) + after
+    shown["copy, checksums and columns, chunks overlapped"] = {"ms": 1e3 * overlapped, "GB/s": GIB / overlapped / 1e9}
+    for name in ("copy, checksums and columns", "copy, checksums and columns, chunks overlapped"):
+        shown[name]["of the copy"] = 1e3 * copy / shown[name]["ms"]
+    time = checksums(chunk) + columns(chunk)
+    shown["a chunk of 64 MiB in batches of 1 MiB, records alike"] = {"ms": 1e3 * time, "GB/s": chunk.bytes / time / 1e9}
+    # Where lengths differ, lane 0 hops alone: some ten instructions of its loop wait for each other and for a load.
+    time += chunk.records / chunk.batches * (SHARED + 10 * DEPENDENT) / CLOCK
+    shown["a chunk of 64 MiB in batches of 1 MiB, records of any length"] = {"ms": 1e3 * time, "GB/s": chunk.bytes / time / 1e9}
+    for name, speed in STORAGE.items():
+        shown[f"from files on {name}"] = {"ms": 1e3 * max(GIB / speed, overlapped), "GB/s": min(speed, GIB / overlapped) / 1e9}
+    return {name: {what: round(value, 3) for what, value in one.items()} for name, one in shown.items()}
+
+
+def main() -> None:
+    """Print the steps, what bounds each kernel, and which goals are not predicted to be met."""
+    found = predictions()
+    for name, one in found.items():
+        share = f"{one['of the copy']:8.2f} of the copy" if "of the copy" in one else ""
+        print(f"{name:60s} {one['ms']:9.3f} ms {one['GB/s']:9.1f} GB/s{share}")
+    for work in (Work("16 KiB", GIB, GIB >> 14), Work("1 MiB", CHUNK, CHUNK >> 20)):
+        print(f"\n{work.bytes >> 20} MiB in {work.batches} batches: microseconds by what a kernel's warps share")
+        for kernel in COSTS[work.way]:
+            by = limits(kernel, work)
+            print(
+                f"  {kernel:14s}"
+                + "".join(f"{what:>9s} {1e6 * time:8.1f}" for what, time in by.items())
+                + f"   {max(by, key=by.__getitem__)}"
+            )
+    asked = {
+        "columns": "columns",
+        "checksums": "checksums",
+        "large batches": "a chunk of 64 MiB in batches of 1 MiB, records of any length",
+    }
+    for goal, step in asked.items():
+        met = "is" if found[step]["GB/s"] >= GOALS[goal] else "is not"
+        print(f"goal {GOALS[goal]} GB/s, {step}: {met} predicted to be met, with {found[step]['GB/s']:.0f} GB/s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""No hot kernel takes more instructions, or touches more memory, than `bench.gpu_costs` says: the table is the test."""
+
+import pytest
+from bench import gpu_model
+from bench.gpu_costs import COSTS, RECORD_BYTES, Limits
+
+from kit.ptx_decode import WAYS, Decoded, counted, decoded
+
+pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
+SLACK = 1.03
+"""How much a limit may be above what is counted: less than the 10 % that have to be noticed, more than rounding."""
+
+
+def beyond(found: dict[str, Limits], limits: dict[str, Limits]) -> list[str]:
+    """What costs more than the table says; and what so much less that the table has to be brought up to date."""
+    wrong = [f"{name} is not in the table" for name in set(found) ^ set(limits)]
+    for name in set(found) & set(limits):
+        for what, most, is_ in zip(Limits._fields, limits[name], found[name], strict=True):
+            if is_ > most:
+                wrong.append(f"{name}: {what} {is_:.4g}, at most {most:.4g}")
+            elif most > SLACK * is_:
+                wrong.append(f"{name}: {what} {is_:.4g}, put that into bench/gpu_costs.py in place of {most:.4g}")
+    return wrong
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Decoded]:
+    return request.param, decoded(tmp_path_factory.mktemp("budgets"), *WAYS[request.param])
+
+
+def test_budgets(way: tuple[str, Decoded]) -> None:
+    name, found = way
+    assert found.bytes / found.records == pytest.approx(RECORD_BYTES[name], rel=0.001)
+    assert beyond(counted(found), COSTS[name]) == []
+
+
+def test_ten_percent_more_is_too_much(way: tuple[str, Decoded]) -> None:
+    name, found = way
+    for kernel, costs in counted(found).items():
+        for what, value in zip(Limits._fields, costs, strict=True):
+            if value:
+                worse = {**counted(found), kernel: costs._replace(**{what: 1.1 * value})}
+                assert [one.split(":")[0] for one in beyond(worse, COSTS[name])] == [kernel]
+
+
+def test_predictions() -> None:
+    """The steps that `bench/gpu_decode.py` measures are predicted under the same names, and what costs more takes longer."""
+    steps = {"copy to the device", "checksums", "columns", "copy, checksums and columns"}
+    found = gpu_model.predictions()
+    assert steps <= set(found)
+    assert all(one["ms"] > 0 and one["GB/s"] > 0 for one in found.values())
+    with pytest.MonkeyPatch.context() as patch:
+        dear = COSTS["16 KiB"]["gather"]
+        worse = dear._replace(instructions=3 * dear.instructions)
+        patch.setitem(COSTS["16 KiB"], "gather", worse)
+        assert gpu_model.predictions()["columns"]["ms"] > found["columns"]["ms"]
+        assert gpu_model.predictions()["checksums"] == found["checksums"]
