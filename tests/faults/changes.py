@@ -41,7 +41,7 @@ def write(records: pa.Table, folder: Path) -> Path:
 
 
 def taken(made: Path, path: Path) -> None:
-    """Move the files of a segment that was made elsewhere to the folder and base name of another one."""
+    """Copy the files of a segment that was made elsewhere to the folder and base name of another one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for suffix in (*INDEXES, ".log"):
         shutil.copy(made.with_suffix(suffix), path.with_suffix(suffix))

@@ -238,7 +238,7 @@ def test_a_journal_is_never_lost(tmp_path: Path) -> None:
 
 
 def test_another_file_that_has_the_name_now(tmp_path: Path) -> None:
-    """The other file and the staged one both stay, until somebody removes one of them."""
+    """The other file and the staged one both stay until a person resolves the conflict."""
     journal(tmp_path, {GOOD: PLACE})
     (tmp_path / "t-0").mkdir()
     (tmp_path / PLACE).write_bytes(b"others")

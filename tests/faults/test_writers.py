@@ -155,7 +155,7 @@ def test_full_disk(trial: Trial, tries: int) -> None:
 
 @each_writer
 def test_order_on_disk(trial: Trial) -> None:
-    """Against a loss of power: a file is synced after its last byte and before it gets its name; names are synced before the run ends."""
+    """Against a loss of power, a file is synced after its last byte and before it gets its name; names are synced before the run ends."""
     synced: set[str] = set()
     renamed: set[str] = set()
     steps = trial.whole.steps
@@ -172,7 +172,7 @@ def test_order_on_disk(trial: Trial) -> None:
             if ".kolumn-" not in step.path:
                 renamed.add(os.path.dirname(step.path))
         if step == Step("unlink", step.path) and step.path.endswith("/journal"):
-            assert renamed == set(), "the journal goes before names are on disk"
+            assert renamed == set(), "the journal is removed before names are on disk"
             return
     raise AssertionError("no run without a journal")
 

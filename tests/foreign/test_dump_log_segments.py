@@ -75,8 +75,8 @@ def test_converted(broker: str, tmp_path: Path, magic: int) -> None:
 def test_compacted(broker: str, tmp_path: Path, case: str) -> None:
     kolumn.compact(CORPUS / case, tmp_path, include_active=True, index_interval_bytes=512)
     lines = dump(broker, tmp_path / Path(case).name, "--deep-iteration")
-    # Holes are what compaction makes. An empty batch has a timestamp that none of its records has: the broker's own index of
-    # these segments gets the same complaint.
+    # Compaction makes holes. An empty batch has a timestamp, but no record with it: the tool reports the same for the broker's own
+    # index of these segments.
     wrong = [line for line in lines if any(word in line for word in COMPLAINTS) and "isvalid: true" not in line]
     assert [line for line in wrong if "onsecutive" not in line and "timestamp mismatch" not in line] == []
     mismatches = [line for line in lines if "log timestamp:" in line]

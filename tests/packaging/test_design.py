@@ -42,7 +42,7 @@ def test_every_folder_is_named() -> None:
 
 
 def test_paths_are_found() -> None:
-    """Else the tests above would pass on a document in which they see nothing."""
+    """Otherwise the tests above would pass on a document in which they find no path."""
     assert len(named((ROOT / "DESIGN.md").read_text())) > 150
     text = "`a/b.py`, `c.py` and `d/`: `e.py`; `.log`, `s3://x/y`, `df.write`, `to-parquet`, `a + b`\n* `f.py` `.ci/run`"
     assert [str(path.relative_to(ROOT)) for _, path in named(text)] == ["a/b.py", "a/c.py", "d", "d/e.py", "f.py", ".ci/run"]

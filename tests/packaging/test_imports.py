@@ -1,4 +1,4 @@
-"""Who may import whom: the rules that keep the rooms apart, read from the source and tried in a fresh interpreter."""
+"""Rules of imports between packages, checked in the source and in a fresh interpreter."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from kit.corpus import cases
 from kit.source_tree import LINKED, imports, modules
 
 CUDA = {"cudf", "cupy", "cuda", "kvikio", "nvcomp", "nvidia", "pylibcudf", "rmm"}
-# The command line shows and draws; nothing else needs these.
+# Only the command line needs these packages, which print and draw.
 TERMINAL = {"rich", "typer"}
 
 
@@ -58,14 +58,14 @@ def test_formats_know_no_file(module: Path) -> None:
         "kolumn.formats",
         "kolumn.errors",
     )
-    # One reads an environment variable.
+    # `layouts` reads an environment variable.
     allowed += ("os",) if module.name == "layouts.py" else ()
     assert [name for name in imports(module) if not is_in(name, *allowed)] == []
 
 
 @pytest.mark.parametrize("module", [path for path in modules() if path.parts[0] == "source"], ids=str)
 def test_source_knows_no_format(module: Path) -> None:
-    """Side files have checksums; and a segment file is told the format that it was read in."""
+    """Except for checksums of side files, and the format as which a segment file is read."""
     names = [name for name in imports(module) if is_in(name, "kolumn")]
     known = (
         "kolumn.source",
@@ -91,12 +91,12 @@ def test_nobody_goes_around_the_links(module: Path) -> None:
 
 @pytest.mark.parametrize("module", modules(), ids=str)
 def test_only_one_place_loads_kernels(module: Path) -> None:
-    """Nothing touches CUDA at import time: `kolumn.kernels` is imported inside functions only."""
+    """No import loads CUDA, because `kolumn.kernels` is imported only inside functions."""
     if module.parts[0] != "kernels":
         assert not [name for name in imports(module, top_only=True) if is_in(name, "kolumn.kernels")]
 
 
-# ast cannot follow what is imported by other packages: ask the interpreter.
+# Imports by other packages are not in the source, so the interpreter is asked.
 LOADED = """
 import sys
 import {name}
@@ -118,7 +118,7 @@ def test_importing_is_light(name: str, heavy: set[str]) -> None:
 
 
 def test_loading_the_decoder_does_not_load_pandas() -> None:
-    """It takes as long as all the rest; PyArrow imports it, where it is installed, for the first array of strings."""
+    """Pandas takes as long to import as all else. If it is installed, PyArrow imports it for the first array of strings."""
     program = "import sys, kolumn; kolumn.read; kolumn.write; kolumn.verify; sys.exit('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 

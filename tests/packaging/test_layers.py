@@ -1,4 +1,4 @@
-"""The layers of the house: a room imports from rooms of lower layers only, whatever kind of import it is."""
+"""The layers of the package: a folder imports only from folders of lower layers, by any kind of import."""
 
 from pathlib import Path
 
@@ -7,29 +7,29 @@ import pytest
 from kit.source_tree import arrows, circles, modules, room
 
 LAYERS = (
-    # What everything may use.
+    # Modules that all others may import.
     ("errors", "arrays"),
     ("arrow",),
     ("formats", "schema"),
     ("codecs", "machine_code", "keywords"),
     ("kernels", "cpu_fallback", "kernels.machine", "cpu_fallback.machine"),
-    # The stages, on the CPU and on a GPU: check, inflate, count, fields, columns. Below them: bytes by name and range.
+    # The stages on the CPU and on a GPU (check, inflate, count, fields, columns), and `source`, which reads bytes by name and range.
     ("source", "backend", "cpu_fallback.check", "cpu_fallback.inflate", "cpu_fallback.count", "cpu_fallback.fields", "cpu_fallback.encode"),
     ("kernels.check", "kernels.count", "kernels.fields", "cpu_fallback.columns", "cpu_fallback.stream"),
     ("kernels.columns", "kernels.decode", "options", "damage", "commit"),
     ("kernels.values", "plan", "transactions", "encode"),
-    # A chunk, the way on after damage, a range.
+    # Chunks, the search after damage, and ranges.
     ("kernels.build", "decode.host"),
     ("decode.device", "entries"),
     ("recovery",),
     ("decode",),
-    # What is made of ranges.
+    # Operations on ranges.
     ("log", "verification", "parquet"),
     ("replicas",),
     ("api",),
     ("gpu_api", "conversion"),
     ("accounting", "compaction"),
-    # Spark, the command line, and the front door.
+    # Spark, the command line, and the public functions.
     ("spark_plugin.session", "spark_plugin.options"),
     ("spark_plugin.read", "spark_plugin.rapids"),
     ("spark_plugin.stream", "spark_plugin.write", "spark_plugin.parquet_export"),
@@ -37,10 +37,10 @@ LAYERS = (
     ("spark_plugin",),
     ("cli", "kolumn"),
 )
-"""From the bottom up. Rooms of one layer do not know each other."""
+"""Layers from the bottom up. Folders of one layer do not import each other."""
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 ARROWS = arrows()
-# The command line calls what is public, as any program does.
+# The command line calls public functions, as any program does.
 FRONT_DOOR = {("cli", "kolumn")}
 
 
@@ -56,7 +56,7 @@ def test_arrows_point_down(module: Path) -> None:
 
 
 def test_no_circles() -> None:
-    """Not even through imports inside of functions, which hide one from Python."""
+    """There are no circles through imports inside functions either, which hide a circle from Python."""
     assert circles(ARROWS) == []
 
 

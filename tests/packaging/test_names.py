@@ -1,4 +1,4 @@
-"""One name, one thing: no public name is also a module's, and a state has a name where its owner gave it one."""
+"""One name has one meaning: no public name is also a module's, and states are referred to by the names that their module defines."""
 
 import ast
 import subprocess
@@ -18,11 +18,11 @@ OWNERS = {
     "formats/v2.py": {"ABORT", "COMMIT"},
     "formats/table.py": {"CREATE_TIME", "LOG_APPEND_TIME"},
 }
-"""Which module numbers which states."""
+"""Names of states, and the modules that define them."""
 
 
 def public(folder: Path) -> set[str]:
-    """What a package's `__init__.py` says it has."""
+    """Public names that a package's `__init__.py` lists."""
     for statement in ast.parse((folder / "__init__.py").read_text()).body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
             return set(ast.literal_eval(statement.value))
@@ -42,19 +42,19 @@ def test_the_packages_are_seen() -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_no_public_name_is_a_module(folder: Path) -> None:
-    """Importing a module puts it into its package under its name, over whatever was there."""
+    """Importing a module sets the attribute of its name in its package, and replaces an attribute that was there."""
     assert public(folder) & modules(folder) == set()
 
 
 def test_functions_stay_functions() -> None:
-    """However the modules are imported: the first use of one name must not change what another one is."""
+    """Functions stay functions in any order of imports: the first use of one name must not change another one."""
     program = "import kolumn; names = [n for n in kolumn.__all__ if n[0].islower()]; [getattr(kolumn, n) for n in names[::-1]]"
     check = f"{program}; print(sorted(n for n in names if not callable(getattr(kolumn, n))))"
     assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
 def bare(path: Path, names: set[str]) -> Iterator[str]:
-    """Where a module gives one of the names a number of its own, or puts a number beside one."""
+    """Places at which a module assigns a number to one of the names, or has a pair of a number and one of the names."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             pairs = [(node.targets[0], node.value)]

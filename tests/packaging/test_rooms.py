@@ -1,4 +1,4 @@
-"""Files that can be read in one go, and a Makefile whose help is complete."""
+"""Lengths of files and functions are limited, and the Makefile's help is complete."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ def test_no_file_or_function_is_long(path: Path) -> None:
 
 
 def _lines(function: ast.FunctionDef) -> int:
-    """Lines of a function without those of its docstring, which are as many as it has parameters to document."""
+    """Lines of a function without its docstring, whose length depends on the number of parameters."""
     first = function.body[0]
     is_text = ast.get_docstring(function) is not None
     return (function.end_lineno or 0) - function.lineno - ((first.end_lineno or 0) - first.lineno + 1 if is_text else 0)

@@ -1,4 +1,4 @@
-"""What `docs/security.md` says is held by tests is held by tests that are there."""
+"""The tests that `docs/security.md` names exist."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Parameters say what they are: `Any` is left to compiler intrinsics and to objects of packages without types."""
+"""Parameters have types; `Any` is only for compiler intrinsics and for objects of packages without types."""
 
 import ast
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ INTRINSICS = {
 
 
 def parameters(source: str) -> Iterator[tuple[str, str]]:
-    """Annotations of all parameters, and where they are; of ``self`` and ``cls`` none."""
+    """Annotations of all parameters except ``self`` and ``cls``, and their positions."""
     for function in ast.walk(ast.parse(source)):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             given = function.args

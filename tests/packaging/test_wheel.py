@@ -1,4 +1,4 @@
-"""What `pip install` gets: every module of the tree, the linked folders too, and nothing else."""
+"""`pip install` installs every module of the tree, including the linked folders, and nothing else."""
 
 import shutil
 import subprocess
@@ -16,13 +16,13 @@ LINKED = ("kernels", "cpu_fallback", "spark_plugin")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """Built from a copy: a build folder left over from an older build would find its way into the wheel."""
+    """A wheel built from a copy of the tree, because files of an older build folder would be added to the wheel."""
     copy = tmp_path_factory.mktemp("tree")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     for name in ("src", *LINKED):
         shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "compiled"))
-    # As `make kernels` leaves it.
+    # `make kernels` leaves such a file.
     (copy / "kernels" / "compiled").mkdir()
     (copy / "kernels" / "compiled" / "sizes.sm_90.cubin").write_bytes(b"code")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(copy / "out"), str(copy)]

@@ -1,4 +1,4 @@
-"""Run by test_cluster.py in a process of its own, for Spark allows one context in each: ``cluster_job.py <corpus> <target>``."""
+"""Run by test_cluster.py in a process of its own, because Spark allows one context in each: ``cluster_job.py <corpus> <target>``."""
 
 import json
 import os
@@ -23,9 +23,9 @@ from kolumn.spark_plugin.session.java import use_java
 
 
 def session(package: str, home: Path) -> SparkSession:
-    """A driver and two executors, each in a JVM of its own; the package is sent to them."""
+    """A session with a driver and two executors, each in a JVM of its own; the package is sent to them."""
     use_java()
-    # Workers keep their files in a folder of Spark's home: not in the environment, then, but in a home that refers to it.
+    # Workers write files to a folder in Spark's home, so the home is a folder of links to the one in the environment.
     home.mkdir()
     for entry in Path(pyspark.__file__).parent.iterdir():
         if entry.name != "work":
@@ -40,7 +40,7 @@ def session(package: str, home: Path) -> SparkSession:
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # A lost executor is no fault of the task's.
+        # A lost executor does not count as a failure of the task.
         "spark.task.maxFailures": "8",
     }.items():
         builder = builder.config(name, value)
@@ -48,7 +48,7 @@ def session(package: str, home: Path) -> SparkSession:
 
 
 def kill_once(marker: str) -> None:
-    """End the executor that runs this task, the first time that any task comes here."""
+    """Kill the executor that runs this task, the first time that any task calls this."""
     try:
         os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
     except FileExistsError:

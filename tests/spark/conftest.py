@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from kolumn.spark_plugin import register
 from kolumn.spark_plugin.session.java import use_java
 
-# Every Java started here lives for seconds or minutes: the optimizing compiler costs more than it gives back.
+# Every Java of the tests runs for seconds or minutes, in which the optimizing compiler costs more time than it saves.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 CORPUS = Path(__file__).resolve().parents[1] / "data" / "corpus"

@@ -1,7 +1,7 @@
-"""A Spark program in a process of its own, in which something goes wrong: ``fault_job.py <what> <log> <target> [<where>]``.
+"""A Spark program, in a process of its own, with a fault: ``fault_job.py <what> <log> <target> [<where>]``.
 
-* ``failing``: each task of an export and of a write fails once, when it has written.
-* ``slow``: two hosts and speculation; the first attempt of a task goes on for longer than the job.
+* ``failing``: each task of an export and of a write fails once, after it has written.
+* ``slow``: two hosts and speculation; the first attempt of a task runs for longer than the job.
 * ``append``, ``overwrite``, ``export``: the driver, Java and the process that commits are killed at a step of the commit.
 """
 
@@ -35,7 +35,7 @@ from kolumn.spark_plugin.write.writer import SegmentWriter
 
 ROWS, TASKS = 60, 3
 SLOW = 120
-"""Seconds: longer than a job takes."""
+"""Seconds, more than a job takes."""
 
 
 def session(master: str, **settings: str) -> SparkSession:
@@ -51,7 +51,7 @@ def session(master: str, **settings: str) -> SparkSession:
 
 @contextmanager
 def two_hosts(folder: Path) -> Iterator[str]:
-    """A cluster with an executor on each of two hosts, for Spark makes no second attempt on the host of the first."""
+    """A cluster with an executor on each of two hosts, because Spark makes no second attempt on the host of the first."""
     use_java()
     folder.mkdir()
     with socket.socket() as free:
@@ -74,7 +74,7 @@ def two_hosts(folder: Path) -> Iterator[str]:
 
 
 def is_first(mark: str) -> bool:
-    """Whether nobody has come here before."""
+    """Whether this is the first call for a mark, in any process."""
     try:
         os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
@@ -87,7 +87,7 @@ def records(spark: SparkSession) -> DataFrame:
 
 
 def misbehaving(spark: SparkSession, marks: str, how: Callable[[str], None]) -> tuple[DataFrame, Callable[..., Any]]:
-    """Records, and a job of an export: both misbehave when all is done, once for each task, and write nothing wrong."""
+    """Records, and a job of an export. Both write correct rows, and then fail or wait once for each task."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         first = -1
@@ -110,7 +110,7 @@ def fails(mark: str) -> None:
 
 
 def takes_long(mark: str) -> None:
-    # One task alone; the others are what Spark compares it with.
+    # Only one task is slow, because Spark compares it with the others.
     if mark.endswith(("rows-0", "job-0")) and is_first(mark):
         time.sleep(SLOW)
         Path(f"{mark}-waited").touch()
@@ -128,13 +128,13 @@ def run(spark: SparkSession, log: str, target: str, how: Callable[[str], None]) 
 
 
 def end_of_all() -> None:
-    """Nobody answers for the job any more: not the driver, not Java, not this process."""
+    """Kill the driver, Java and this process."""
     os.killpg(int(os.environ["KOLUMN_TEST_GROUP"]), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Ends(Steps):
-    """Kills all when a commit has a journal, has given some names, or is about to remove the journal."""
+    """Kills all processes when a commit has a journal, has given some names, or is about to remove the journal."""
 
     def __init__(self, where: str, scratch: str) -> None:
         super().__init__(0, "", scratch)
@@ -172,7 +172,7 @@ class EndingSource(RecordSource):
 
 
 class EndingFiles(fs.LocalFileSystem):
-    """Kills all after the move that gives the intent, a record file, or the manifest its name."""
+    """Kills all processes after the move that gives the intent, a record file, or the manifest its name."""
 
     moves = 0
 

@@ -1,4 +1,4 @@
-"""Plans queries with the real RAPIDS jar, in a session of its own (its settings are for the start), and prints the verdicts as JSON."""
+"""Plans queries with the real RAPIDS jar, in a session of its own, since its settings count only at the start; prints JSON."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from kolumn.spark_plugin import rapids, read_segments, register
 from kolumn.spark_plugin.session.java import use_java
 
 SPLIT = 50_000
-"""Several splits: with one, Spark plans no exchange."""
+"""Size for several splits: with a single one, Spark plans no exchange."""
 
 
 def queries(spark: SparkSession, path: str) -> Iterator[tuple[str, DataFrame]]:

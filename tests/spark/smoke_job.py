@@ -1,4 +1,4 @@
-"""A session that has registered nothing: reads, streams and writes through ``format("kolumn")`` as any Spark from 4.1 on finds it."""
+"""A session that registers nothing reads, streams and writes by ``format("kolumn")``, which Spark finds from 4.1 on."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A streaming query in a process of its own, to be killed: log directory, output, checkpoint, offsets in a micro-batch."""
+"""A streaming query in a process that is killed: ``streaming_job.py <log> <output> <checkpoint> <offsets in a micro-batch>``."""
 
 import sys
 
@@ -9,7 +9,7 @@ from kolumn.spark_plugin.session.java import use_java
 
 
 def main(log: str, out: str, checkpoint: str, offsets: str) -> None:
-    """Read all that is there, so many offsets at a time."""
+    """Read all available records, with at most ``offsets`` of them in a micro-batch."""
     use_java()
     builder = SparkSession.builder.master("local[1]").config("spark.driver.host", "127.0.0.1").config("spark.ui.enabled", "false")
     spark = builder.config("spark.log.level", "OFF").getOrCreate()

@@ -1,4 +1,4 @@
-"""Separate executors that are sent the package, and lose one of their number in mid-job: still every row once."""
+"""Separate executors, to which the package is sent, and of which one is lost during a job: every row is there once."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ TOPICS = [CORPUS / "v2-java" / "java-zstd-0", CORPUS / "v2-many-segments" / "man
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A zip of the package as it is in the tree, linked folders too."""
+    """A zip of the package as it is in the tree, including linked folders."""
     root = Path(kolumn.__file__).parent
     file = tmp_path / "shipped.zip"
     with zipfile.ZipFile(file, "w") as archive:

@@ -1,4 +1,4 @@
-"""Segments of real brokers through Spark: every row and column as Kafka's own classes read them."""
+"""Segments of real brokers, read by Spark: every row and column is what Kafka's own classes read."""
 
 import os
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ COLUMNS = [*SAME, "segment", "topic", "partition", "timestamp"]
 
 
 def directories() -> list[Path]:
-    """Topic-partition directories of the repository's corpus and of the one that KOLUMN_CORPUS names; of copies, the latter's."""
+    """Topic-partition directories of the repository's corpus and of the one that KOLUMN_CORPUS names; of two with one name, the latter."""
     roots = [Path(__file__).resolve().parents[1] / "data" / "corpus"]
     if more := os.environ.get("KOLUMN_CORPUS"):
         roots.append(Path(more).resolve())
@@ -45,7 +45,7 @@ def directories() -> list[Path]:
 
 
 def expected_segments(directory: Path) -> Iterator[tuple[str, pa.Table]]:
-    """The expected rows of each segment that has any, by the segment's path."""
+    """The path of each segment that has rows, and its expected rows."""
     table = pq.read_table(directory.with_name(directory.name + ".expected.parquet"))
     for name in pc.unique(table["segment"]).to_pylist():
         yield str(directory / name), table.filter(pc.equal(table["segment"], name))
@@ -58,7 +58,7 @@ def expected() -> dict[str, pa.Table]:
 
 @pytest.fixture(scope="module")
 def read(spark: SparkSession, expected: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    """The same rows from one load of everything: a load each would take a minute for every second spent here."""
+    """The same rows from one load of all segments, which is far quicker than a load of each."""
     checkpoints = [path for path in expected if path.endswith(".checkpoint")]
     frame = spark.read.format("kolumn").option("includeControl", "true").option("columns", ",".join(COLUMNS))
     table = frame.load([*map(str, directories()), *checkpoints]).toArrow()

@@ -1,4 +1,4 @@
-"""`make demo` is the first thing that anyone runs: it works, and says what it should."""
+"""`make demo` is the first command that users run: it works, and prints the expected text."""
 
 import os
 import subprocess

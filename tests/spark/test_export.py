@@ -1,4 +1,4 @@
-"""An export holds every record once: after retries, after a driver that died, and after a second run."""
+"""An export has every record once: after retries, after a driver that died, and after a second run."""
 
 import json
 import os
@@ -25,19 +25,19 @@ pytestmark = pytest.mark.spark
 
 
 def replaced(path: Path, larger: Path) -> None:
-    """As a restored backup, or a broker that cleaned a segment and then got more."""
+    """Replace a segment, like a restored backup, or a broker that cleaned a segment and then appended to it."""
     shutil.copy(larger, path.with_suffix(".new"))
     os.replace(path.with_suffix(".new"), path)
 
 
 def exported(target: Path) -> pa.Table:
-    """What a reader of Parquet datasets finds, in the order of the log."""
+    """Rows that a reader of Parquet datasets finds, in the order of the log."""
     table = ds.dataset(target, partitioning="hive").to_table()
     return table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")])
 
 
 def hidden(target: Path) -> list[str]:
-    """Everything in the export's own folder, staged files too."""
+    """All files in the export's own folder, including staged files."""
     return sorted(str(file.relative_to(target / "_kolumn")) for file in (target / "_kolumn").rglob("*") if file.is_file())
 
 
@@ -130,7 +130,7 @@ def test_a_run_that_died_while_publishing_is_finished_by_the_next(
 
 
 def test_an_attempt_that_fails_after_writing_is_not_counted(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
-    """What a retried, killed or speculative attempt has written is in nobody's result, and goes with the staging folder."""
+    """Files of a retried, killed or speculative attempt are in no result, and are removed with the staging folder."""
     place = Target(fs.LocalFileSystem(), str(tmp_path))
     layout = parquet_export.Layout(place.files, place.staging("run"), Options.of(), False, 1000, "none")
     parquet_export.make_staging(place.files, layout.staging)
@@ -170,7 +170,7 @@ def test_two_copies_of_a_partition_are_refused(spark: SparkSession, segment: Pat
 def test_a_segment_that_is_another_one_when_the_tasks_come(
     change: str, spark: SparkSession, small_segments: Path, segment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error, and a manifest that claims nothing: the records that were not read must be fetched by a later run."""
+    """It is an error, and the manifest does not list the segment's records, so that a later run exports them."""
     log, target = tmp_path / "log" / small_segments.name, tmp_path / "lake"
     shutil.copytree(small_segments, log)
     third = sorted(log.glob("*.log"))[2]
@@ -209,7 +209,7 @@ def test_a_segment_that_is_another_one_when_the_tasks_come(
     ids=str,
 )
 def test_an_intent_that_no_export_wrote(spark: SparkSession, segment: Path, tmp_path: Path, moves: object) -> None:
-    """Whoever may write to a target must not decide what the next export moves and removes."""
+    """A user who may write to a target must not be able to choose files that the next export moves and removes."""
     target, secret = tmp_path / "lake", tmp_path / "secret.txt"
     secret.write_text("mine")
     (target / "_kolumn").mkdir(parents=True)
@@ -222,7 +222,7 @@ def test_an_intent_that_no_export_wrote(spark: SparkSession, segment: Path, tmp_
 
 
 def test_two_exports_to_one_target(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
-    """The second one is refused, and what the first one wrote stays."""
+    """The second one is refused, and the files of the first one stay."""
     target = Target(fs.LocalFileSystem(), str(tmp_path / "lake"))
     with target.alone(), pytest.raises(kolumn.KolumnError, match="another export is writing to it"):
         export(spark, segment, target.root)
@@ -239,7 +239,7 @@ def test_what_a_killed_export_staged_is_removed(spark: SparkSession, segment: Pa
 
 
 def test_an_export_that_was_killed_when_its_manifest_was_there(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
-    """Nothing is left to do but to remove its intent, which would keep what later runs stage."""
+    """The next run only has to remove its intent, which would otherwise keep staged files of later runs."""
     first = export(spark, segment, str(tmp_path))
     staged = f"_kolumn/staging/{'a' * 32}/{'b' * 32}.parquet"
     moves = {staged: f"topic=t/partition=0/{0:020d}-{'b' * 32}.parquet"}
@@ -252,7 +252,7 @@ def test_an_export_that_was_killed_when_its_manifest_was_there(spark: SparkSessi
 
 
 def log_of(root: Path, first: int, rows: int, number: str | None = None) -> Path:
-    """A log of one topic with offsets from ``first`` on, as it is after it was created with an id."""
+    """A log of one topic with offsets from ``first`` on, and with a topic id if there is a ``number``."""
     folder = root / "log" / "orders-0"
     shutil.rmtree(folder, ignore_errors=True)
     offsets = pa.array(range(first, first + rows), pa.int64())
@@ -266,7 +266,7 @@ OLD, NEW = "CB7H1K6OSfK1-BrQJPzEKQ", "gMf8SHNYTfiX_aTsKKMsbQ"
 
 
 def test_a_log_that_does_not_go_on_where_the_target_ends(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Created anew, with fewer records; or cut by retention before its records were exported."""
+    """The topic was created again, with fewer records; or retention deleted records before they were exported."""
     target = tmp_path / "lake"
     done = export(spark, log_of(tmp_path, 0, 600), str(target), columns=["offset"])
     assert done.partitions["orders"]["0"]["next"] == 600
@@ -283,12 +283,12 @@ def test_a_log_that_does_not_go_on_where_the_target_ends(spark: SparkSession, tm
     assert "the log begins at 700" in caplog.text
     assert found.partitions["orders"]["0"] == {"first": 0, "next": 750, "rows": 650}
     assert export(spark, log_of(tmp_path, 0, 50), str(target), columns=["offset"], fail_on_data_loss=False) == found
-    # At its end, or with that much again: nothing to say.
+    # There is no warning if the log goes on at the end of the target, or has as many records again.
     assert export(spark, log_of(tmp_path, 700, 50), str(target), columns=["offset"]) == found
 
 
 def test_a_damaged_end_is_no_missing_end(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
-    """With errors="skip" an export may have read more than the headers lead to."""
+    """With errors="skip" an export may have read more records than the headers lead to."""
     log, target = tmp_path / "log" / "java-zstd-0", tmp_path / "lake"
     log.mkdir(parents=True)
     data = bytearray(segment.read_bytes())
@@ -301,7 +301,7 @@ def test_a_damaged_end_is_no_missing_end(spark: SparkSession, segment: Path, tmp
 
 
 def test_a_topic_with_another_id(spark: SparkSession, tmp_path: Path) -> None:
-    """Its log is longer than what was exported: offsets alone would not tell."""
+    """Its log is longer than the exported one, so offsets alone would not show the change."""
     target = str(tmp_path / "lake")
     done = export(spark, log_of(tmp_path, 0, 100, OLD), target, columns=["offset"])
     assert done.topics == {"orders": OLD}
@@ -311,5 +311,5 @@ def test_a_topic_with_another_id(spark: SparkSession, tmp_path: Path) -> None:
     gone_on = export(spark, log_of(tmp_path, 0, 500, NEW), target, columns=["offset"], fail_on_data_loss=False)
     assert gone_on.topics == {"orders": NEW}
     assert gone_on.partitions["orders"]["0"]["rows"] == 500
-    # A log without the file tells nothing.
+    # Without the file the topic id is not known.
     assert export(spark, log_of(tmp_path, 0, 510), target, columns=["offset"]).topics == {"orders": NEW}

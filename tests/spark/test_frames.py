@@ -1,4 +1,4 @@
-"""`read_segments` gives the rows of `kolumn.read`, in types that RAPIDS takes until the last step."""
+"""`read_segments` returns the rows of `kolumn.read`, in types that RAPIDS supports up to the last step."""
 
 import gc
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_a_transform_runs_in_the_worker(spark: SparkSession, segment: Path) -> N
 
 
 def test_what_workers_have_loaded_is_left_alone_after_their_first_task(spark: SparkSession, segment: Path) -> None:
-    """Spark's daemon collects garbage after every task: that must not walk all objects of Numba and Arrow each time."""
+    """Spark's daemon collects garbage after every task, which must not walk all objects of Numba and Arrow each time."""
 
     def tracked(_: pa.RecordBatch) -> pa.RecordBatch:
         return pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()], "others": [len(gc.get_objects())]})

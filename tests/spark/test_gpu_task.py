@@ -1,4 +1,4 @@
-"""Which GPU a task takes, and what a transform on cuDF is given, with stand-ins for the GPU packages: no machine here has one."""
+"""The GPU that a task uses, and the argument of a transform on cuDF. The GPU packages are replaced by stand-ins, so no GPU is needed."""
 
 import sys
 from pathlib import Path
@@ -32,10 +32,10 @@ from kolumn.spark_plugin.session import gpu_task
 @pytest.mark.parametrize(
     ("addresses", "visible", "partition", "devices", "expected"),
     [
-        (["3"], None, 0, 4, 3),  # Spark says it
-        (["3"], "2,3", 0, 2, 1),  # CUDA counts what is visible
-        (["3"], "GPU-4fb1", 0, 1, 0),  # isolated, under a name of its own
-        (["3"], None, 0, 1, 0),  # isolated, nothing said
+        (["3"], None, 0, 4, 3),  # Spark names the GPU
+        (["3"], "2,3", 0, 2, 1),  # CUDA numbers only visible GPUs
+        (["3"], "GPU-4fb1", 0, 1, 0),  # isolated, with a name of its own
+        (["3"], None, 0, 1, 0),  # isolated, and CUDA_VISIBLE_DEVICES is not set
         ([], "1", 5, 1, 0),
         ([], "2,3", 5, 2, 0),
         ([], None, 5, 4, 1),
@@ -47,7 +47,7 @@ def test_choice(addresses: list[str], visible: str | None, partition: int, devic
 
 
 class Frame:
-    """In place of a cudf.DataFrame: it refuses the types that libcudf does not know."""
+    """Stand-in for a cudf.DataFrame; it rejects types that libcudf does not know."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
@@ -64,7 +64,7 @@ class Frame:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Two devices of 1000 GiB; returns what was done to them."""
+    """Two devices of 1000 GiB; returns the list of calls for them."""
     done: list[Any] = []
     runtime = SimpleNamespace(getDeviceCount=lambda: 2, memGetInfo=lambda: (900 << 30, 1000 << 30), CUDARuntimeError=RuntimeError)
     cuda = SimpleNamespace(
@@ -195,7 +195,7 @@ def test_no_device(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Reached(Exception):  # noqa: N818
-    """The task has asked for its GPU."""
+    """Raised when a task requests its GPU."""
 
 
 def take_nothing(*_: Any) -> None:
@@ -203,7 +203,7 @@ def take_nothing(*_: Any) -> None:
 
 
 class Stub:
-    """In place of a session: keeps the function that would be sent to the tasks."""
+    """Stand-in for a session; it keeps the function that would be sent to the tasks."""
 
     sparkContext = SimpleNamespace(defaultParallelism=1, master="yarn", pythonExec=sys.executable)  # noqa: N815
     sent: Any = None
@@ -220,7 +220,7 @@ NUMBERS = pa.record_batch({"id": [0]})
 
 
 def test_every_door_takes_the_tasks_gpu(segment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read, `read_segments` and `export`: each asks for the GPU that Spark gave to the task, before it decodes anything."""
+    """A read, `read_segments` and `export` each request the GPU that Spark gave to the task, before they decode."""
     monkeypatch.setattr(reading, "use_gpu", take_nothing)
     monkeypatch.setattr(reading, "scan_ranges", lambda *_, **__: pytest.fail("decoded before the GPU was taken"))
     options = Options.of(backend="gpu")
@@ -287,11 +287,11 @@ def test_headers_for_cudf(gpu: list[Any]) -> None:
 
 
 def test_only_one_function_runs_tasks() -> None:
-    """A new door has to go through it."""
+    """A new way to read in a task has to call it."""
     texts = {path.name: path.read_text() for path in Path(reading.__file__).parents[1].rglob("*.py")}
     users = {name for name, text in texts.items() if "scan_ranges(" in text}
     assert users == {"task.py", "positions.py", "jobs.py"}
-    # The last two plan, on the driver.
+    # The last two make plans on the driver.
     assert all('backend="cpu"' in texts[name] for name in users - {"task.py"})
 
 

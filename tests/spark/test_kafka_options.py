@@ -1,4 +1,4 @@
-"""The options of Spark's Kafka source: which partitions, from where, up to where."""
+"""The options of Spark's Kafka source that select partitions, and their first and last positions."""
 
 import json
 import logging
@@ -38,7 +38,7 @@ def logs(tmp_path: Path) -> Path:
 
 
 def offsets(path: Path, **texts: object) -> dict[str, list[int]]:
-    """What the splits of a read give, without a session."""
+    """Offsets by topic-partition of all splits of a read, without a session."""
     options = ReadOptions.of({"path": str(path), "columns": "topic,partition,offset"} | {name: str(text) for name, text in texts.items()})
     options = options.for_batch()
     found: dict[str, list[int]] = {}
@@ -74,14 +74,14 @@ def test_topic_partitions(logs: Path, texts: dict[str, str], expected: list[str]
         ({"startingOffsets": '{"a": {"0": 33, "1": -2}}'}, {"a-0": upto(33, 40), "a-1": upto(0, 10)}),
         ({"endingOffsets": '{"a": {"0": 33, "1": -1}}'}, {"a-0": upto(10, 33), "a-1": upto(0, 10)}),
         ({"startingOffsets": '{"a": {"0": 12, "1": 3}}', "endingOffsets": '{"a": {"0": 12, "1": 4}}'}, {"a-1": [3]}),
-        # the first record at or after the time, and all behind it: 15 has 1100, later ones have less
+        # the first record at or after the time, and all after it: 15 has 1100, later ones have less
         ({"startingTimestamp": 1030, "startingOffsetsByTimestampStrategy": "latest"}, {"a-0": upto(15, 40), "a-1": upto(0, 10)}),
         ({"startingTimestamp": 2003, "startingOffsetsByTimestampStrategy": "latest"}, {"a-1": upto(3, 10)}),
         ({"endingTimestamp": 1003}, {"a-0": upto(10, 13)}),
         ({"endingTimestamp": 2003}, {"a-0": upto(10, 40), "a-1": upto(0, 3)}),
         ({"startingOffsetsByTimestamp": '{"a": {"0": 1003, "1": 2009}}'}, {"a-0": upto(13, 40), "a-1": [9]}),
         ({"endingOffsetsByTimestamp": '{"a": {"0": 1003, "1": 9999}}'}, {"a-0": upto(10, 13), "a-1": upto(0, 10)}),
-        # Kolumn's own are filters, and narrow what the others give
+        # Kolumn's own options are filters of the range that the others select
         ({"startingOffsets": '{"a": {"0": 12, "1": 3}}', "endOffset": 14}, {"a-0": [12, 13], "a-1": upto(3, 10)}),
         ({"startTimestamp": 1030, "endTimestamp": 1101}, {"a-0": [15, *upto(30, 40)]}),
     ],

@@ -1,4 +1,4 @@
-"""What Spark's tasks and drivers stage is for the user alone, whatever the umask; what has its name is as the umask says."""
+"""Only the user can read files that Spark's tasks and drivers stage, with any umask; files with final names have the umask's mode."""
 
 import os
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def mask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def modes(folder: Path, folders: bool = False) -> set[str]:
-    """Of all files below a folder; or of the folders."""
+    """Modes of all files below a folder, or of all folders below it."""
     return {oct(path.stat().st_mode & 0o777) for path in folder.rglob("*") if path.is_dir() == folders}
 
 
@@ -74,7 +74,7 @@ def test_export(tmp_path: Path, mask: int, monkeypatch: pytest.MonkeyPatch) -> N
     parquet_export._publish(target, target.open(), run, found)
     assert modes(tmp_path / "lake") == {oct(0o666 & ~mask)}
     with pytest.raises(kolumn.KolumnError, match="cannot be written: No such file or directory"):
-        # A straggler of a run that is over.
+        # A late task of a run that has ended.
         list(staged.write_job(next(iter(_again(tmp_path, layout, target))), layout))
 
 
@@ -83,7 +83,7 @@ def _again(root: Path, layout: staged.Layout, target: Target) -> Iterator[staged
 
 
 def test_the_script_that_starts_java(tmp_path: Path, mask: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is run: nobody else may write to it, or to a folder that is made for it."""
+    """The script is run, so only the user may write to it and to the folders that are made for it."""
     monkeypatch.setattr("sys.prefix", str(tmp_path / "venv"))
     home = java._wrap(Path("/bin/true"))
     made = [home / "bin" / "java", home / "bin", home, home.parent, home.parent.parent]
@@ -92,7 +92,7 @@ def test_the_script_that_starts_java(tmp_path: Path, mask: int, monkeypatch: pyt
 
 
 def test_a_link_that_was_put_among_what_is_staged(tmp_path: Path) -> None:
-    """Leftovers are removed: a link goes, and what it leads to stays."""
+    """Leftovers are removed: a link is removed, and its target stays."""
     victim, target = tmp_path / "victim", Target(fs.LocalFileSystem(), str(tmp_path / "lake"))
     victim.mkdir()
     (victim / "file").write_text("mine")

@@ -1,4 +1,4 @@
-"""The RAPIDS Accelerator: settings, and with the real jar what of each route would run on a GPU."""
+"""The RAPIDS Accelerator: its settings and, with the real jar, the operators of each query that would run on a GPU."""
 
 import json
 import os
@@ -22,7 +22,7 @@ TOPIC = Path(__file__).resolve().parents[1] / "data" / "corpus" / "v2-java" / "j
 
 
 class Settings(dict[str, str]):
-    """What a session's builder is given."""
+    """Settings that are given to a session's builder."""
 
     def config(self, map: dict[str, str]) -> "Settings":
         self.update(map)
@@ -37,7 +37,7 @@ def configured(**options: Any) -> Settings:
 
 @pytest.fixture(autouse=True)
 def _known_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings are the same whatever Spark is installed here, and whatever GPU there is."""
+    """Settings do not depend on the Spark that is installed, nor on a GPU."""
     monkeypatch.setattr("pyspark.__version__", "4.2.0")
     monkeypatch.setattr(fit, "gpu_sizes", lambda: [1000 << 30])
     monkeypatch.setattr(fit, "driver_cuda", lambda: 13)
@@ -74,7 +74,7 @@ def test_a_local_session() -> None:
 @pytest.mark.parametrize("cores", range(1, 33))
 def test_all_tasks_of_an_executor_fit_on_its_gpu(cores: int) -> None:
     amount = float(configured(cluster="standalone", cores=cores)["spark.task.resource.gpu.amount"])
-    # Spark: floor(1 / amount) tasks share a GPU.
+    # In Spark floor(1 / amount) tasks share a GPU.
     assert int(1 / amount) == cores
 
 
@@ -275,7 +275,7 @@ def test_a_session_without_the_accelerator_has_nothing_to_explain(spark: SparkSe
 
 @pytest.fixture(scope="module")
 def verdicts() -> dict[str, Any]:
-    """What the real jar says of every query of rapids_job.py."""
+    """The real jar's verdict on every query of rapids_job.py."""
     try:
         jar = rapids.fetch_jar()
     except MissingError as error:
@@ -291,7 +291,7 @@ def verdicts() -> dict[str, Any]:
 
 AGGREGATE = ["HashAggregate", "ShuffleExchange", "HashAggregate"]
 RECORDS = ["Project", "MapInArrow", "Range"]
-# Query: operators on the GPU, operators on the CPU, each from the plan's last step to its first.
+# Query: operators on the GPU and operators on the CPU, each from the plan's last step to its first.
 PLACES = {
     "source": (["Project"], ["BatchScan"]),
     "source, aggregated": ([*AGGREGATE, "Project", "Filter"], ["BatchScan"]),

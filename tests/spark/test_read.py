@@ -1,4 +1,4 @@
-"""Ranges, splits and damage: Spark gives what `kolumn.read` gives, however the bytes are shared out."""
+"""Ranges, splits and damage: Spark returns the rows of `kolumn.read`, with any division of the bytes into splits."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def damaged(segment: Path, tmp_path: Path) -> Path:
-    """A copy of a segment with one bit of its fourth batch turned over."""
+    """A copy of a segment with one bit of its fourth batch flipped."""
     copy = tmp_path / segment.parent.name / segment.name
     copy.parent.mkdir()
     shutil.copyfile(segment, copy)
@@ -102,5 +102,5 @@ def test_a_sound_segment_has_no_damage(spark: SparkSession, segment: Path) -> No
 
 @pytest.mark.parametrize("source", [RecordSource, DamageSource])
 def test_sources_travel_by_name(source: type) -> None:
-    """Workers have the package; what is sent to them is where to find the class, not a copy of it."""
+    """Workers have the package, so the name of the class is sent to them, and not a copy of it."""
     assert len(cloudpickle.dumps(source)) < 200

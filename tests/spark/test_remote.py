@@ -1,6 +1,6 @@
-"""Sources behind URLs in Spark: batch reads, streams of a prefix that gains segments, exports.
+"""Sources at URLs in Spark: batch reads, streams of a prefix that gets more segments, exports.
 
-``local://`` is fsspec's: one that any process can open.
+``local://`` is a scheme of fsspec that any process can open.
 """
 
 import shutil
@@ -44,7 +44,7 @@ def test_a_prefix_that_gains_segments(spark: SparkSession, tmp_path: Path) -> No
     segment(10)
     segment(20)
     assert run() == list(range(30))
-    # What retention deletes was read before.
+    # Retention deletes segments that were read before.
     (folder / f"{0:020}.log").unlink()
     segment(30)
     assert run() == list(range(40))

@@ -1,4 +1,4 @@
-"""Copies of a partition through Spark: as `kolumn.read` merges them, however the bytes are shared out."""
+"""Copies of a partition in Spark are merged as by `kolumn.read`, with any division of the bytes into splits."""
 
 import shutil
 from pathlib import Path
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def copies(small_segments: Path, tmp_path: Path) -> list[str]:
-    """Two, in which every second batch is damaged: together whole."""
+    """Two copies in which every second batch is damaged; together they have all records."""
     folders = [tmp_path / disk / small_segments.name for disk in ("b1", "b2")]
     for turn, folder in enumerate(folders):
         shutil.copytree(small_segments, folder)
@@ -66,7 +66,7 @@ def test_copies_are_refused_or_the_first_is_read(spark: SparkSession, copies: li
 
 
 def test_positions_beyond_one_copy(copies: list[str]) -> None:
-    """A follower that lags does not say where the log ends."""
+    """The end of the log is not that of a lagging follower."""
     segments = sorted(Path(copies[1]).glob("*.log"))
     segments[-1].unlink()
     options = ReadOptions.of(

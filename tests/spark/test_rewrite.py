@@ -1,4 +1,4 @@
-"""Conversion and compaction as Spark jobs give what they give in one process."""
+"""Conversion and compaction have the same results as Spark jobs and in one process."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The schema of Spark's Kafka source, projections of it, and what is refused."""
+"""The schema of Spark's Kafka source, projections of it, and schemas and options that are refused."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ import kolumn
 
 pytestmark = pytest.mark.spark
 
-# What spark-sql-kafka-0-10 answers to `spark.read.format("kafka").load().schema`.
+# The value of `spark.read.format("kafka").load().schema` in spark-sql-kafka-0-10.
 KAFKA = StructType(
     [
         StructField("key", BinaryType(), True),
@@ -43,7 +43,7 @@ HEADERS = StructField(
 
 @pytest.fixture
 def topic(tmp_path: Path) -> Path:
-    """A directory with a segment that is still empty."""
+    """A directory with an empty segment."""
     directory = tmp_path / "orders-3"
     directory.mkdir()
     (directory / "00000000000000000000.log").touch()

@@ -1,4 +1,4 @@
-"""Segments that are cut, emptied or missing: Spark tells what `kolumn.verify` tells."""
+"""Segments that are cut, emptied or missing: Spark reports the same as `kolumn.verify`."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_batch_reads(spark: SparkSession, injury: Injury, tmp_path: Path, split_
     assert remarks.to_pylist() == report.remarks.to_pylist()
     whole = spark.read.format("kolumn").option("splitBytes", split_bytes).load(folder)
     if injury.damage:
-        # Tasks run side by side: any of them may be the first to fail.
+        # Tasks run in parallel, so any of them may be the first to fail.
         damaged = {Path(name).stem for name in report.damage["segment"].to_pylist()}
         with pytest.raises(PySparkException, match="|".join(sorted(damaged))):
             whole.count()

@@ -1,4 +1,4 @@
-"""Splits cover every batch once, at batch boundaries, and small segments share one. No session is needed for that."""
+"""Splits cover every batch once, at batch boundaries, and small segments share one. These tests need no session."""
 
 import os
 import pickle
@@ -115,7 +115,7 @@ def test_tasks_read_the_files_that_were_planned(table: str, change: str, small_s
         os.replace(log / "new", third)
     with pytest.raises(KolumnError, match=f"was {change}.* after the source was listed.* Run again"):
         read(reader, sent)
-    # The same file under its name again: nothing has happened to it.
+    # The original file has its name again, so it is read.
     (tmp_path / "kept").replace(third)
     expected = {"records": kolumn.read(log).num_rows, "batches": kolumn.batches(log).num_rows, "damage": 0}
     assert read(reader, sent) == expected[table]

@@ -1,4 +1,4 @@
-"""Streams of a log directory that grows: limits, restarts, half-written batches, segments that are gone."""
+"""Streams of a growing log directory: limits, restarts, half-written batches, deleted segments."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 
 def write(root: Path, partition: int, first: int, behind: int, base: int | None = None) -> Path:
-    """Append batches of five records to a segment, which begins at ``base``."""
+    """Append batches of five records to the segment that begins at ``base``."""
     folder = root / f"t-{partition}"
     folder.mkdir(exist_ok=True, parents=True)
     path = folder / f"{first if base is None else base:020}.log"
@@ -80,7 +80,7 @@ def test_a_half_written_batch_waits(tmp_path: Path, preallocated: bool) -> None:
         path.write_bytes(whole[:size] + bytes(300 if preallocated else 0))
         reader = stream(tmp_path)
         end = reader.latestOffset(reader.initialOffset(), None)
-        # Zeros at the end of what is allocated look like the zeros that the batch ends with.
+        # Zeros at the end of the allocated file look like zeros at the end of the batch.
         assert end in ({"t": {"0": 15}}, {"t": {"0": 20}}) if preallocated else end == {"t": {"0": 15}}
         assert rows(reader, {"t": {"0": 0}}, end) == upto(0, 0, end["t"]["0"])
     path.write_bytes(whole)
@@ -95,7 +95,7 @@ def test_segments_that_are_gone(tmp_path: Path) -> None:
         with pytest.raises(KolumnError, match="t-0: offset 5 was to be read, and the log begins at 20"):
             reader.partitions({"t": {"0": 5}}, {"t": {"0": 30}})
     assert rows(stream(tmp_path, failOnDataLoss="false"), {"t": {"0": 5}}, {"t": {"0": 30}}) == upto(0, 20, 30)
-    # all that was to be read is gone, or the partition is
+    # all requested records are gone, or the partition is
     assert rows(stream(tmp_path, failOnDataLoss="false"), {"t": {"0": 5}}, {"t": {"0": 10}}) == []
     with pytest.raises(KolumnError, match="t-1: read up to offset 7, and the partition is not there any more"):
         stream(tmp_path).latestOffset({"t": {"0": 30, "1": 7}}, None)
@@ -121,7 +121,7 @@ OLD, NEW = "CB7H1K6OSfK1-BrQJPzEKQ", "gMf8SHNYTfiX_aTsKKMsbQ"
 
 
 def test_a_topic_that_was_created_anew(tmp_path: Path) -> None:
-    """With as many records as were read and more, so that only its id tells."""
+    """The new topic has as many records as were read, or more, so that only its id differs."""
     write(tmp_path, 0, 0, 20)
     metadata = tmp_path / "t-0" / "partition.metadata"
     metadata.write_text(f"version: 0\ntopic_id: {OLD}\n")
@@ -141,7 +141,7 @@ def test_a_topic_that_was_created_anew(tmp_path: Path) -> None:
     on = stream(tmp_path, failOnDataLoss="false")
     assert on.latestOffset(end, None) == {"@ids": {"t": NEW}, "t": {"0": 30}}
     assert rows(on, end, following) == upto(0, 20, 30)
-    # A checkpoint of before ids were noted, and a log that says none.
+    # A checkpoint from before ids were stored, and a log without an id.
     assert stream(tmp_path).latestOffset({"t": {"0": 20}}, None) == {"@ids": {"t": NEW}, "t": {"0": 30}}
     metadata.write_text("version: 0\n")
     assert stream(tmp_path).latestOffset(end, None) == {"@ids": {"t": OLD}, "t": {"0": 30}}
@@ -159,13 +159,13 @@ def test_a_stream_starts_at_the_end_and_needs_kafkas_names(tmp_path: Path) -> No
 
 
 class Query:
-    """Runs of one streaming query into Parquet, with one checkpoint."""
+    """A streaming query that writes Parquet, which may be run several times with one checkpoint."""
 
     def __init__(self, spark: SparkSession, root: Path) -> None:
         self.spark, self.log, self.out, self.checkpoint = spark, root / "log", str(root / "out"), str(root / "checkpoint")
 
     def run(self, **options: object) -> list[int]:
-        """All that is there now; gives the sizes of the micro-batches."""
+        """Read all available records; returns the sizes of the micro-batches."""
         source = self.spark.readStream.format("kolumn").options(startingOffsets="earliest", **options).load(str(self.log))
         writer = source.select("partition", "offset").writeStream.format("parquet").option("checkpointLocation", self.checkpoint)
         query = writer.trigger(availableNow=True).start(self.out)
@@ -193,7 +193,7 @@ def test_a_query_goes_on_from_its_checkpoint(query: Query) -> None:
         file.write(batch([Record(30, None, b"half")])[:40])
     query.run()
     assert query.rows() == upto(0, 0, 30) + upto(1, 0, 5)
-    # the broker that wrote the half comes back, and cuts it off; the first segment is deleted: all of it has been read
+    # the broker that wrote the half batch restarts and truncates it; the first segment is deleted after all of it has been read
     os.truncate(active, active.stat().st_size - 40)
     (query.log / "t-0" / f"{0:020}.log").unlink()
     write(query.log, 0, 40, 50)
@@ -209,7 +209,7 @@ def test_a_query_goes_on_from_its_checkpoint(query: Query) -> None:
 
 
 def test_a_micro_batch_waits_for_offsets(tmp_path: Path) -> None:
-    """As in Spark's Kafka source: the first one comes at once, later ones have so many offsets, or come when the delay is over."""
+    """As in Spark's Kafka source, the first one comes at once. Later ones have a minimum of offsets, or come when the delay is over."""
     write(tmp_path, 0, 0, 5)
     reader = stream(tmp_path, minOffsetsPerTrigger=10, maxTriggerDelay="1h")
     start = reader.latestOffset(reader.initialOffset(), None)

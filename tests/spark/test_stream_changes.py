@@ -1,4 +1,4 @@
-"""A streaming query while the cleaner works: each row that stays comes once, or the query fails and goes on when it is started again."""
+"""A streaming query while the cleaner runs: each retained row is read once, or the query fails and continues after a restart."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ def make(root: Path, segments: int) -> list[Path]:
 
 
 def compact(path: str) -> None:
-    """As Kafka's cleaner gives names: every third record stays."""
+    """Replace a segment in the way of Kafka's cleaner; every third record stays."""
     first = int(os.path.basename(path).partition(".")[0])
     with open(f"{path}.cleaned", "wb") as file:
         file.write(entries(range(first, first + PER_SEGMENT, 3)))
@@ -53,7 +53,7 @@ def whole(number: int) -> list[int]:
 
 
 def run(frame: DataFrame, root: Path, done: Callable[[int], None] = lambda number: None) -> None:
-    """All that is there now, a segment in each micro-batch; offsets go to a file of each."""
+    """Read all available records, one segment in each micro-batch, whose offsets are written to a file of its own."""
     (root / "out").mkdir(exist_ok=True)
 
     def take(rows: DataFrame, number: int) -> None:
@@ -79,7 +79,7 @@ def load(spark: SparkSession, root: Path, format: str = "kolumn") -> DataFrame:
 
 
 def test_compacted_between_micro_batches(spark: SparkSession, tmp_path: Path) -> None:
-    """A segment that was read, and two that were not; one of those is the next."""
+    """A segment that was read is compacted, and two that were not, of which one is the next."""
     paths = make(tmp_path, 4)
 
     def done(number: int) -> None:
@@ -96,7 +96,7 @@ def test_compacted_between_plan_and_read(spark: SparkSession, tmp_path: Path) ->
     second, mark = str(paths[1]), str(tmp_path / "mark")
 
     class CleanedStream(RecordStream):
-        """The cleaner comes when the tasks of the second micro-batch are known."""
+        """The cleaner runs after the tasks of the second micro-batch are planned."""
 
         def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
             if any(one.segment.path == second for one in partition.ranges) and not os.path.exists(mark):

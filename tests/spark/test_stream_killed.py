@@ -1,4 +1,4 @@
-"""A streaming query that is killed at any point and started again loses no row and gives none twice."""
+"""A streaming query that is killed at any point and started again loses no row and returns no row twice."""
 
 import os
 import random
@@ -21,7 +21,7 @@ PER_ROUND = 200
 
 
 class Log:
-    """A partition that gains a segment each round; the last batch of the newest one is half written until the next round."""
+    """A partition that gets a segment each round; the last batch of the newest segment is half written until the next round."""
 
     def __init__(self, root: Path) -> None:
         self.folder = root / "t-0"
@@ -45,8 +45,8 @@ def commits(checkpoint: Path) -> int:
 
 
 def start(root: Path, offsets: int) -> "subprocess.Popen[bytes]":
-    """Start the query, with so many offsets in a micro-batch."""
-    # A group of its own: Java and the Python workers have to die with it.
+    """Start the query, with at most ``offsets`` offsets in a micro-batch."""
+    # It has a process group of its own, so that Java and the Python workers are killed with it.
     arguments = [sys.executable, str(JOB), *(str(root / name) for name in ("log", "out", "checkpoint")), str(offsets)]
     return subprocess.Popen(
         arguments, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
@@ -60,7 +60,7 @@ def test_killed_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
         log.grow()
         before, wanted = commits(tmp_path / "checkpoint"), dice.randint(0, 8)
         job = start(tmp_path, PER_ROUND // 20)
-        # Not before it writes, and then anywhere in a micro-batch.
+        # It is killed after its first write, at any point of a micro-batch.
         while job.poll() is None and commits(tmp_path / "checkpoint") < before + wanted:
             time.sleep(0.02)
         time.sleep(dice.random() * 0.5)
@@ -70,7 +70,7 @@ def test_killed_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
         else:
             assert job.returncode == 0
         job.wait()
-    # Undisturbed, and all that is left at once: some thousand offsets, for which small micro-batches would take minutes.
+    # The last run reads the rest at once: some thousand offsets, for which small micro-batches would take minutes.
     assert start(tmp_path, KILLS * PER_ROUND).wait(timeout=600) == 0
     found = sorted(row.offset for row in spark.read.parquet(str(tmp_path / "out")).collect())
     assert found == list(range(log.end - 5))

@@ -1,4 +1,4 @@
-"""Spark looks for the format of a write in the session that is active in the thread: `docs/spark-issue-threads.md`."""
+"""Spark looks up the format of a write in the session that is active in the thread: see `docs/spark-issue-threads.md`."""
 
 import threading
 from collections.abc import Callable
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.spark
 
 
 def in_threads(*functions: Callable[[], None]) -> list[BaseException | None]:
-    """Run functions at the same time, each in a thread of its own, and return how each of them failed."""
+    """Run functions at the same time, each in a thread of its own; returns the error of each, or None."""
     failed: list[BaseException | None] = [None] * len(functions)
 
     def call(number: int) -> None:
@@ -35,7 +35,7 @@ def writer(spark: SparkSession, path: Path, first: int, active: bool, topic: str
 
     def write() -> None:
         if active:
-            # What makes the session active in this thread, by Spark's public interface.
+            # This call of Spark's public interface makes the session active in this thread.
             spark.createDataFrame([], "nothing int")
         frame.write.format("kolumn").mode("append").option("topic", topic or f"t{first}").save(str(path))
 
@@ -43,7 +43,7 @@ def writer(spark: SparkSession, path: Path, first: int, active: bool, topic: str
 
 
 def test_writes_from_threads(spark: SparkSession, tmp_path: Path) -> None:
-    """Side by side into one folder, topics of their own."""
+    """Parallel writes to one folder, each of a topic of its own."""
     assert in_threads(*(writer(spark, tmp_path, first, active=True) for first in (0, 100, 200))) == [None] * 3
     found = sorted(int(value) for value in kolumn.read(tmp_path)["value"].to_pylist())
     assert found == [first + i for first in (0, 100, 200) for i in range(20)]
@@ -51,7 +51,7 @@ def test_writes_from_threads(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_writes_to_one_partition_at_once(spark: SparkSession, tmp_path: Path) -> None:
-    """A write that finds the log longer than when it began is refused as a whole."""
+    """A write is refused as a whole if the log has grown since it began."""
     firsts = (0, 100, 200)
     failed = in_threads(*(writer(spark, tmp_path, first, active=True, topic="t") for first in firsts))
     for error in failed:
@@ -66,7 +66,7 @@ def test_writes_to_one_partition_at_once(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_spark_does_not_find_the_format_by_itself(spark: SparkSession, tmp_path: Path) -> None:
-    """If this fails, Spark does: then the paragraph in README about threads can go."""
+    """If this fails, Spark finds the format, and the paragraph in README about threads can be removed."""
     (failed,) = in_threads(writer(spark, tmp_path, 0, active=False))
     assert "DATA_SOURCE_NOT_FOUND" in str(failed)
     (failed,) = in_threads(lambda: spark.read.format("kolumn").option("path", "/nowhere").load().collect())

@@ -1,4 +1,4 @@
-"""Committed reading through Spark: transactions that span splits and segments, streams and exports that wait for markers."""
+"""Committed reads in Spark: transactions that span splits and segments, and streams and exports that wait for markers."""
 
 import struct
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The Spark that is installed finds the source by itself; so do the newest ones of the lines before and after it."""
+"""The installed Spark finds the source by itself, and so do the newest versions of other release lines."""
 
 import os
 import subprocess

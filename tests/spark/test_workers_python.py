@@ -1,4 +1,4 @@
-"""Which Python Spark's workers run: this one, where nothing else was asked for; and an error that says what to do where they can't."""
+"""Spark's workers run this Python unless another one is configured. If that is impossible, the error explains what to do."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ JOB = Path(__file__).with_name("workers_python_job.py")
 
 @pytest.fixture
 def wrong(tmp_path: Path) -> Path:
-    """A Python that has nothing."""
+    """A Python without packages."""
     python = tmp_path / "bin" / "python3"
     python.parent.mkdir()
     python.write_text("#!/bin/sh\necho 'No module named kolumn' >&2\nexit 1\n")
@@ -29,7 +29,7 @@ def wrong(tmp_path: Path) -> Path:
 
 
 def run(part: str, segment: Path, wrong: Path, **given: str) -> list[str]:
-    """Lines that the job prints, where ``python3`` of the PATH is the wrong one."""
+    """Lines that the job prints if ``python3`` of the PATH is the wrong one."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
     path = f"{wrong.parent}{os.pathsep}{os.environ['PATH']}"
     environment |= {"PATH": path, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **given}
@@ -41,14 +41,14 @@ def run(part: str, segment: Path, wrong: Path, **given: str) -> list[str]:
 
 @pytest.mark.spark
 def test_an_environment_that_is_not_activated(segment: Path, wrong: Path) -> None:
-    """Neither functions nor what is registered go through the wrong python3 of the PATH."""
+    """Neither functions nor registered data sources run in the wrong python3 of the PATH."""
     rows = str(kolumn.read(segment).num_rows)
     assert run("main", segment, wrong) == ["python3", rows, "None", sys.executable, rows, "0"]
 
 
 @pytest.mark.spark
 def test_nothing_is_registered(segment: Path, wrong: Path) -> None:
-    """The JVM looks for the format in the Python that has imported Kolumn."""
+    """The JVM looks up the format in the Python that has imported Kolumn."""
     assert run("by_name", segment, wrong) == [str(kolumn.read(segment).num_rows)]
 
 
@@ -61,7 +61,7 @@ def test_the_wrong_one_was_asked_for(segment: Path, wrong: Path) -> None:
 
 
 class Context:
-    """What of a SparkContext is looked at."""
+    """Stand-in with the attributes of a SparkContext that are read."""
 
     def __init__(self, master: str, python: str, **conf: str) -> None:
         self.master, self.pythonExec, self._python_includes = master, python, []
@@ -126,7 +126,7 @@ def test_where_the_jvm_looks_for_formats(given: dict[str, str], expected: str | 
         monkeypatch.setenv(name, value)
     workers_python.lacks_kolumn.cache_clear()
     workers_python.use_this_python_to_find_formats()
-    # What was set must not stay.
+    # The setting must not remain.
     found = os.environ.get("PYSPARK_DRIVER_PYTHON")
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "")
     monkeypatch.delenv("PYSPARK_DRIVER_PYTHON")
@@ -135,7 +135,7 @@ def test_where_the_jvm_looks_for_formats(given: dict[str, str], expected: str | 
 
 
 def test_a_python3_that_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its folder is this Python's: then nothing has to be set."""
+    """It is in the folder of this Python, so nothing has to be set."""
     assert workers_python.lacks_kolumn(sys.executable) is None
     elsewhere = tmp_path / "python3"
     elsewhere.symlink_to(sys.executable)

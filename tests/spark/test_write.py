@@ -1,4 +1,4 @@
-"""``df.write.format("kolumn")``: segments from DataFrames, whole jobs or nothing."""
+"""``df.write.format("kolumn")`` writes DataFrames as segments; a job is committed as a whole or not at all."""
 
 import os
 import signal
@@ -54,7 +54,7 @@ def test_what_is_read_is_written(
 
 
 ANYWHERE = pytest.mark.parametrize("scheme", ["", "local://"], ids=["path", "URL"])
-"""``local://`` is fsspec's: a file system behind URLs that any process can open."""
+"""``local://`` is a scheme of fsspec for a file system that any process can open by URLs."""
 
 
 @ANYWHERE
@@ -82,7 +82,7 @@ def test_overwrite_replaces_everything(spark: SparkSession, tmp_path: Path, sche
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a-0", "b-1"]
     (tmp_path / "meta.properties").touch()
     write(frame.filter("topic = 'a'"), url, mode="overwrite")
-    # A folder without files is as good as none to an object store.
+    # An object store has no folders without files.
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file() or any(path.iterdir())) == ["a-0", "meta.properties"]
     assert kolumn.read(tmp_path)["offset"].to_pylist() == [5]
 
@@ -93,7 +93,7 @@ def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path, scheme
     frame = spark.range(0, 100, 1, 4).select(sql.col("id").alias("offset"), fails("id").cast("string").alias("value"))
     with pytest.raises(PySparkException, match="ZeroDivisionError"):
         write(frame, f"{scheme}{tmp_path / 'log'}", topic="t")
-    # Behind a URL a task that was not stopped in time may still put something into the job's folder.
+    # At a URL, a task that was not stopped in time may still write a file to the job's folder.
     assert [name for name in names(tmp_path / "log") if not scheme or not name.startswith(".kolumn-write.")] == []
 
 
@@ -181,7 +181,7 @@ def _staged(folder: Path) -> Piece:
 
 @ANYWHERE
 def test_staged_files_that_somebody_removed(tmp_path: Path, scheme: str) -> None:
-    """Nothing is published without them, and nothing replaced."""
+    """Without them nothing is published, and nothing is replaced."""
     log = f"{scheme}{tmp_path / 'log'}"
     kolumn.write(pa.table({"value": ["old"]}), tmp_path / "log" / "t-0")
     before = names(tmp_path / "log")
@@ -230,7 +230,7 @@ def test_overwrite_with_nothing(tmp_path: Path) -> None:
 
 
 class DyingWriter(SegmentWriter):
-    """Its process is killed when it has given three files their names, or taken them away."""
+    """Its process is killed after it has given three files their names, or has removed three files."""
 
     def commit(self, messages: Any) -> None:
         import kolumn.commit.run
@@ -264,9 +264,9 @@ class DyingSource(RecordSource):
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 @ANYWHERE
 def test_a_commit_whose_process_is_killed(spark: SparkSession, tmp_path: Path, mode: str, scheme: str) -> None:
-    """Spark commits in a Python worker, which the kernel may kill for memory, and answers with `abort`.
+    """Spark commits in a Python worker, which the kernel may kill for memory, and then calls `abort`.
 
-    The commit is undone, so that the job can be run again; behind a URL one that replaces files is completed.
+    The commit is undone, so that the job can be run again; at a URL a commit that replaces files is completed.
     """
 
     def content() -> list[str]:
@@ -316,7 +316,7 @@ def wait(done: Callable[[], bool]) -> None:
 
 @pytest.mark.slow
 def test_a_driver_that_is_killed(spark: SparkSession, tmp_path: Path) -> None:
-    """What its tasks had staged belongs to its JVM, and goes with the next job."""
+    """Staged files of its tasks belong to its JVM, and the next job removes them."""
     target = tmp_path / "log"
     frame = spark.range(0, 3, 1, 1).selectExpr("CAST(id AS string) AS value")
     job = subprocess.Popen([sys.executable, "-c", KILLED_JOB, str(target)], start_new_session=True)

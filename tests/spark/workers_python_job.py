@@ -1,4 +1,4 @@
-"""A job that imports Kolumn and tells Spark nothing about Pythons. Spark would take a wrong one: the job has to work, or to say why not."""
+"""A job that imports Kolumn and sets no Python for Spark, which would use a wrong one: the job has to work, or to explain the error."""
 
 import sys
 
@@ -31,7 +31,7 @@ def main(path: str) -> None:
 
 
 def by_name(path: str) -> None:
-    """What `main` does before anything is registered, and without calling Kolumn."""
+    """Read by the format's name, without registering it and without calling Kolumn."""
     use_java()
     builder = SparkSession.builder.master("local[1]").config("spark.driver.host", "127.0.0.1").config("spark.ui.enabled", "false")
     spark = builder.config("spark.log.level", "OFF").getOrCreate()

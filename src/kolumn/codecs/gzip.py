@@ -7,8 +7,9 @@
     u32  CRC-32 of the decompressed bytes;  u32  their count modulo 2^32: both are compared
 
 A payload may have several members. After a member, 18 bytes or fewer, or bytes that are not a whole header, are ignored. A whole
-header whose member is malformed is an error. (JDK 23 and later also read the last 18 bytes, so for them an incomplete header is an
-error. For Go's and Python's readers any other bytes after a member are an error.) Reserved flags are not checked.
+header whose member is malformed is an error. (JDK 23 and later also read the last 18 bytes, so for them a header there, which cannot
+have a whole member, is an error. For Go's and Python's readers any other bytes after a member are an error.) Reserved flags are not
+checked.
 """
 
 from kolumn.codecs import DEFLATE, END

@@ -1,4 +1,4 @@
-"""Where compiled code is kept from one process to the next, and how versions of it are told apart."""
+"""Folders in which compiled code is stored between processes, and fingerprints that tell its versions apart."""
 
 import hashlib
 import inspect
