@@ -52,9 +52,7 @@ gpu-packages: $(READY)  ## CuPy, pylibcudf and nvCOMP: for tests of columns, whi
 GPU_PYTHON ?= python3
 GPU_OUT    ?= build/gpu-check
 gpu-check:  ## on a machine with a GPU: its tests and its bench; results in build/gpu-check
-	mkdir -p $(GPU_OUT)
-	PYTHONPATH=src:$$PYTHONPATH $(GPU_PYTHON) -m pytest -q -m gpu tests/gpu -p no:cacheprovider --junitxml=$(GPU_OUT)/tests.xml
-	PYTHONPATH=src:$$PYTHONPATH $(GPU_PYTHON) -m bench.gpu_decode $(GPU_OUT)
+	PYTHONPATH=src:$$PYTHONPATH $(GPU_PYTHON) -m bench.gpu_check $(GPU_OUT)
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) build dist kernels/compiled spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis
