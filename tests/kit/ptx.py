@@ -173,7 +173,9 @@ class Machine:
             self.pieces.add(memory.first, max(size, len(data)), max(size, len(data)) + PAD)
 
         def gone(memory: Any) -> None:
-            self.pieces.remove(memory.first)
+            # Memory that was taken earlier may be freed now.
+            if hasattr(memory, "first"):
+                self.pieces.remove(memory.first)
             end(memory)
 
         HostMemory.__init__, HostMemory.__del__ = made, gone  # type: ignore[method-assign, assignment]
