@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kolumn.errors import KolumnError
-from kolumn.kernels.columns.libcudf import wait
 from kolumn.kernels.columns.nulls import no_rows
 from kolumn.kernels.columns.table import WIDTHS, Column, DeviceTable
 from kolumn.kernels.machine.device import runtime
@@ -77,9 +76,7 @@ def concatenate(tables: list[DeviceTable], options: Any) -> Any:
 def _joined(pieces: list[Any]) -> Any:
     import pylibcudf
 
-    joined = pylibcudf.concatenate.concatenate(pieces)
-    wait()
-    return joined
+    return pylibcudf.concatenate.concatenate(pieces)
 
 
 def _check_size(name: str, pieces: list[Column]) -> None:

@@ -3,7 +3,6 @@
 from typing import Any
 
 from kolumn.kernels.columns.assemble import type_ids
-from kolumn.kernels.columns.libcudf import wait
 from kolumn.kernels.columns.nulls import all_null
 from kolumn.kernels.columns.table import Column
 from kolumn.kernels.fields.decoded import Payloads
@@ -47,5 +46,4 @@ def _read(target: Memory, total: int, how: Values) -> dict[str, Any]:
     read = plc.io.json.read_json(options)
     found = dict(zip(read.column_names(include_children=False), read.columns, strict=True))
     found[MARKER] = plc.unary.is_valid(found[MARKER])
-    wait()
     return found

@@ -3,7 +3,6 @@
 from typing import Any
 
 from kolumn.kernels.columns.assemble import to_column, type_ids
-from kolumn.kernels.columns.libcudf import wait
 from kolumn.kernels.columns.table import Column
 
 
@@ -29,5 +28,4 @@ def to_floats(text: Column, kind: str, flags: Any) -> tuple[Any, Any]:
     wrong = plc.replace.replace_nulls(no_number, plc.Scalar.from_py(False))
     right = plc.unary.unary_operation(wrong, plc.unary.UnaryOperator.NOT)
     both = plc.binaryop.binary_operation(so_far, right, plc.binaryop.BinaryOperator.LOGICAL_AND, logical)
-    wait()
     return numbers.with_mask(mask, nulls), both

@@ -8,7 +8,6 @@ import pylibcudf as plc
 import pytest
 
 from kit.emulated import HostMemory
-from kolumn.kernels.columns import assemble
 
 _T = plc.TypeId
 _NUMBERS = {
@@ -89,5 +88,4 @@ def install(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return concatenate(columns)
 
     monkeypatch.setattr(plc.concatenate, "concatenate", counted)
-    monkeypatch.setattr(assemble, "wait", lambda: None)
     return joined
