@@ -62,7 +62,9 @@ def not_ordered(block: Block[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", [None, ("__del__", freed_on_its_own_stream, "freed on thread"), ("share", not_ordered, "used on others")], ids=str
+    "fault",
+    [None, ("__del__", freed_on_its_own_stream, "freed on thread"), ("share", not_ordered, "used on others")],
+    ids=["right", "freed on its own stream", "not ordered"],
 )
 @pytest.mark.parametrize("threads", [1, 3])
 def test_columns_that_are_dropped_while_cudf_works(
