@@ -100,13 +100,12 @@ def _write_bitmap(device: Runtime, lengths: Memory, rows: int, bitmap: Memory, n
         device.running_sum(nulls, words, 4)
 
 
-def bitmap_of(device: Runtime, lengths: Memory, rows: int) -> tuple[Memory, int]:
-    """Validity bitmap by the lengths of rows, and how many are null."""
-    if not rows:
-        return device.empty(0), 0
-    bitmap, nulls = device.pieces([4 * _words(rows), 4 * _words(rows)])
+def begin_bitmap(device: Runtime, lengths: Memory, rows: int) -> tuple[Memory, tuple[Memory, int, int]]:
+    """Validity bitmap by the lengths of rows, and what to download: how many are null. Does not wait."""
+    words = _words(rows)
+    bitmap, nulls = device.pieces([4 * words, max(4 * words, 4)], zeros=not rows)
     _write_bitmap(device, lengths, rows, bitmap, nulls)
-    return bitmap, number_of(device.download(nulls, 4, 4 * (_words(rows) - 1)))
+    return bitmap, (nulls, 4, 4 * max(words - 1, 0))
 
 
 def headers_of(device: Runtime, records: Records) -> tuple[Memory, Payloads, Payloads]:

@@ -30,6 +30,9 @@ class RowLimits(NamedTuple):
     include_control: int = 0
 
 
+EVERY_ROW = RowLimits(include_control=1)
+
+
 class Keep(NamedTuple):
     """Arguments of `keep_row`; addresses, but for the limits.
 

@@ -1,6 +1,6 @@
 """Records on the device become the columns of a table, which stay there. `kolumn.kernels.columns.assemble` makes pylibcudf's of them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Sequence_
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,9 +12,9 @@ from kolumn.arrays import Flags
 from kolumn.codecs.known import NAMES
 from kolumn.formats import table
 from kolumn.formats.layouts import CONTROL_NAMES
-from kolumn.kernels.columns.binary import binary, bitmap_of, headers_of
+from kolumn.kernels.columns.binary import begin_bitmap, headers_of, measure, moved, number_of
 from kolumn.kernels.columns.flags import DraftTimes, Label, Marks, Sequence, draft_times, label, marks, sequence
-from kolumn.kernels.columns.keep import RowLimits, keep
+from kolumn.kernels.columns.keep import EVERY_ROW, RowLimits, keep
 from kolumn.kernels.columns.steps import Microseconds, Repeat, microseconds, repeat
 from kolumn.kernels.fields.decoded import Payloads, Records
 from kolumn.kernels.machine.runtime import Memory, Runtime
@@ -67,6 +67,22 @@ class Column:
 
 
 @dataclass
+class Begun:
+    """A column whose sizes are being computed.
+
+    Attributes
+    ----------
+    wanted : list of tuple
+        Memory, size and start of the int32 sums that are to be downloaded.
+    finish : callable
+        Makes the column when it is given their values; does not wait.
+    """
+
+    wanted: list[tuple[Memory, int, int]]
+    finish: Callable[..., Column]
+
+
+@dataclass
 class DeviceTable:
     """Columns of one chunk's records, and the objects whose memory they use."""
 
@@ -96,8 +112,8 @@ class TableBuilder:
         "topic", "partition" and "segment", None for null.
     text : bool
         Keys, values and headers' values as strings; else as lists of uint8.
-    limits : RowLimits
-        Which rows to keep.
+    limits : RowLimits, optional
+        Which rows to keep; None if all are kept, but those of ``dropped``.
     dropped : bool array of n, optional
         Batches whose records are all left out.
     states : sequence of str, optional
@@ -110,25 +126,30 @@ class TableBuilder:
         records: Records,
         constants: dict[str, Any],
         text: bool,
-        limits: RowLimits,
+        limits: RowLimits | None,
         dropped: Flags | None = None,
         states: Sequence_[str] = (),
     ) -> None:
         self.device, self.constants, self.text = device, constants, text
         self.records, self.states = records, states
-        control = self._marks[0]
-        kept = keep(device, records, control, limits, dropped)
+        if limits is None and dropped is None:
+            return
+        kept = keep(device, records, self._marks[0], limits or EVERY_ROW, dropped)
         if kept is not records:
             self.records = kept
             del self._marks
 
     def table(self, names: Iterable[str]) -> DeviceTable:
-        """The columns of these names."""
+        """The columns of these names. The sizes of all are downloaded together."""
         names = tuple(names)
-        return DeviceTable(names, [self.column(name) for name in names], self.records.rows)
+        begun = [self._begin(name) for name in names]
+        wanted = [one.wanted if isinstance(one, Begun) else [] for one in begun]
+        sums = iter(self.device.downloads([piece for pieces in wanted for piece in pieces]) if any(wanted) else [])
+        columns = [one.finish(*(number_of(next(sums)) for _ in one.wanted)) if isinstance(one, Begun) else one for one in begun]
+        return DeviceTable(names, columns, self.records.rows)
 
-    def column(self, name: str) -> Column:
-        """One column."""
+    def _begin(self, name: str) -> Column | Begun:
+        """One column, or what is left to do for it when its sizes are known."""
         records = self.records
         if name in _FIELDS:
             number, kind = _FIELDS[name]
@@ -141,7 +162,7 @@ class TableBuilder:
             return Column("bool", records.rows, self._marks[0 if name == "isControl" else 1])
         if name in ("topic", "segment"):
             return self._labelled(self.device.zeros(4 * records.rows), [self.constants[name]])
-        made = {
+        made: dict[str, Callable[[], Column | Begun]] = {
             "timestamp": self._timestamp,
             "headers": self._headers,
             "partition": self._partition,
@@ -166,7 +187,7 @@ class TableBuilder:
         return found
 
     @cached_property
-    def _draft_times(self) -> tuple[Column, Column]:
+    def _draft_times(self) -> tuple[Begun, Begun]:
         device, records, n = self.device, self.records, self.records.rows
         seconds, broker, seconds_length, broker_length = (device.empty(width * n) for width in (4, 8, 4, 4))
         args = DraftTimes(
@@ -176,8 +197,8 @@ class TableBuilder:
         device.launch(draft_times, n, args)
         return self._nullable("int32", seconds, seconds_length), self._nullable("int64", broker, broker_length)
 
-    def _nullable(self, kind: str, data: Memory, lengths: Memory) -> Column:
-        return nullable(self.device, kind, data, lengths, self.records.rows)
+    def _nullable(self, kind: str, data: Memory, lengths: Memory) -> Begun:
+        return begin_nullable(self.device, kind, data, lengths, self.records.rows)
 
     def _repeated(self, source: int, stride: int, kind: str) -> Column:
         n, width = self.records.rows, WIDTHS[kind]
@@ -190,13 +211,13 @@ class TableBuilder:
         assert numbers is not None
         return numbers
 
-    def _timestamp(self) -> Column:
+    def _timestamp(self) -> Begun:
         n = self.records.rows
         target, lengths = self.device.empty(8 * n), self.device.empty(4 * n)
         self.device.launch(microseconds, n, Microseconds(self.records.timestamp.address, target.address, lengths.address))
         return self._nullable("timestamp", target, lengths)
 
-    def _partition(self) -> Column:
+    def _partition(self) -> Begun:
         partition, batches = self.constants["partition"], len(self.records.first) - 1
         numbers = self.device.upload(np.full((2, batches), [[partition or 0], [0 if partition is not None else -1]], np.int64))
         column, null = (self._repeated(numbers.address + 8 * batches * k, 8, "int32") for k in range(2))
@@ -204,7 +225,7 @@ class TableBuilder:
         assert null.data is not None
         return self._nullable("int32", column.data, null.data)
 
-    def _transaction(self) -> Column:
+    def _transaction(self) -> Begun:
         numbers = self.device.upload(np.ascontiguousarray(self.constants["transaction"], np.int64))
         repeated = self._repeated(numbers.address, 8, "int32").data
         assert repeated is not None
@@ -217,7 +238,7 @@ class TableBuilder:
         self.device.launch(sequence, n, args)
         return Column("int32", n, target)
 
-    def _labelled(self, numbers: Memory, names: list[str | None]) -> Column:
+    def _labelled(self, numbers: Memory, names: list[str | None]) -> Begun:
         """A column of strings: a name for each number."""
         device, n = self.device, self.records.rows
         encoded = [(name or "").encode() for name in names]
@@ -227,31 +248,57 @@ class TableBuilder:
         where, sizes = device.upload(text.address + begins.astype(np.int64)), device.upload(lengths)
         rows = Payloads(device.empty(8 * n), device.empty(4 * n), n)
         device.launch(label, n, Label(numbers.address, where.address, sizes.address, rows.at.address, rows.length.address))
-        return self._binary(rows, True)
+        return begin_bytes(device, rows, True, text)
 
-    def _binary(self, payloads: Payloads, text: bool) -> Column:
-        return bytes_column(self.device, payloads, text)
+    def _binary(self, payloads: Payloads, text: bool) -> Begun:
+        return begin_bytes(self.device, payloads, text)
 
     def _headers(self) -> Column:
         ends, keys, values = headers_of(self.device, self.records)
-        entries = Column("struct", keys.count, children=(self._binary(keys, True), self._binary(values, self.text)))
+        entries = Column(
+            "struct", keys.count, children=(bytes_column(self.device, keys, True), bytes_column(self.device, values, self.text))
+        )
         return Column("list", self.records.rows, children=(Column("int32", self.records.rows + 1, ends), entries))
 
 
-def nullable(device: Runtime, kind: str, data: Memory, lengths: Memory, rows: int, children: tuple[Column, ...] = ()) -> Column:
+def begin_nullable(device: Runtime, kind: str, data: Memory, lengths: Memory, rows: int, children: tuple[Column, ...] = ()) -> Begun:
     """A column whose rows are null where a length (int32) is negative."""
-    bitmap, nulls = bitmap_of(device, lengths, rows)
-    return Column(kind, rows, data, bitmap if nulls else None, nulls, children)
+    bitmap, sums = begin_bitmap(device, lengths, rows)
+
+    def finish(nulls: int) -> Column:
+        return Column(kind, rows, data, bitmap if nulls else None, nulls, children)
+
+    return Begun([sums], finish)
+
+
+def begin_bytes(device: Runtime, payloads: Payloads, text: bool, source: Memory | None = None) -> Begun:
+    """Payloads copied into a column of strings, or of lists of uint8; their ``source`` is kept until then."""
+    measured, held = measure(device, payloads), [source]
+
+    def finish(size: int, nulls: int) -> Column:
+        made = moved(device, measured, size, nulls)
+        held.clear()
+        mask, ends = made.bitmap if nulls else None, Column("int32", made.rows + 1, made.ends)
+        if text:
+            return Column("string", made.rows, made.data, mask, nulls, (ends,))
+        return Column("bytes", made.rows, None, mask, nulls, (ends, Column("uint8", size, made.data)))
+
+    return Begun(measured.wanted, finish)
+
+
+def finished(device: Runtime, begun: Begun) -> Column:
+    """A column that was begun, after a wait of its own."""
+    return begun.finish(*map(number_of, device.downloads(begun.wanted)))
+
+
+def nullable(device: Runtime, kind: str, data: Memory, lengths: Memory, rows: int, children: tuple[Column, ...] = ()) -> Column:
+    """As `begin_nullable`, finished."""
+    return finished(device, begin_nullable(device, kind, data, lengths, rows, children))
 
 
 def bytes_column(device: Runtime, payloads: Payloads, text: bool) -> Column:
-    """Payloads copied into a column of strings, or of lists of uint8."""
-    made = binary(device, payloads)
-    mask = made.bitmap if made.nulls else None
-    ends = Column("int32", made.rows + 1, made.ends)
-    if text:
-        return Column("string", made.rows, made.data, mask, made.nulls, (ends,))
-    return Column("bytes", made.rows, None, mask, made.nulls, (ends, Column("uint8", made.size, made.data)))
+    """As `begin_bytes`, finished."""
+    return finished(device, begin_bytes(device, payloads, text))
 
 
 def _address(memory: Memory | None) -> int:

@@ -189,7 +189,7 @@ def test_headers_know_where_enriched_sets_end(tmp_path: Path) -> None:
     path.write_bytes(wrapper(0, 0, 1) + wrapper(10, 0, 5) + wrapper(20, 0, 7))
     assert kolumn.batches(path, format="enriched")["lastOffset"].to_pylist() == [None, None, None]
     segment = Segment(str(path), None, None, None, path.stat().st_size, "enriched")
-    assert [rows[:, 3].tolist() for rows in headers(segment)] == [[9, 19, 27]]
+    assert [entries.last_offset.tolist() for entries in headers(segment)] == [[9, 19, 27]]
 
 
 @pytest.mark.parametrize("format", ["csv", "Kafka", ""])

@@ -58,7 +58,8 @@ def test_a_chunk_to_the_host(more: dict[str, Any], most: dict[str, int], log: Pa
 def test_a_chunk_that_stays(log: Path, device: Emulated) -> None:
     columns = ["key", "value", "offset", "timestamp"]
     found = asked(device, lambda: resident(log, "string", columns=columns, threads=1, chunk_bytes=CHUNK))
-    most = {"waits": 8, "uploads": 3, "allocations": 19, "memsets": 1, "scans": 7, "launches": 15}
+    # Waits: for checksums, for counts, for fields, for the sizes of columns, and for the columns.
+    most = {"waits": 5, "uploads": 3, "allocations": 15, "memsets": 1, "scans": 6, "launches": 13}
     assert {name: count for name, count in found.items() if count > most[name]} == {}, found
 
 

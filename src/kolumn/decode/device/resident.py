@@ -64,7 +64,7 @@ class ResidentChunk(DeviceChunk):
     @staticmethod
     def batch(run: "ResidentRun", entries: Entries, segment: Segment, options: Options) -> Any:
         """`kernels.table.DeviceTable` of what the options ask for."""
-        from kolumn.kernels.columns.keep import HIGHEST, LOWEST, RowLimits
+        from kolumn.kernels.columns.keep import EVERY_ROW, HIGHEST, LOWEST, RowLimits
         from kolumn.kernels.columns.table import TableBuilder
         from kolumn.kernels.values.columns import parsed
 
@@ -83,10 +83,13 @@ class ResidentChunk(DeviceChunk):
             "segment": shown(segment.path),
         }
         text, dropped = options.payload == "string", None
+        # Headers tell of batches whether they are control batches; in drafts single messages are.
+        mixed = run.part.records.attributes is not None or bool(entries.control.any())
+        keeps_all = limits == EVERY_ROW or (limits._replace(include_control=1) == EVERY_ROW and not mixed)
         if options.transactions is not None:
             constants["transaction"] = states_of(options.transactions, entries[run.part.good])
             dropped = constants["transaction"] == ABORTED if options.isolation_level == "read_committed" else None
-        built = TableBuilder(run.part.device, run.part.records, constants, text, limits, dropped, STATES)
+        built = TableBuilder(run.part.device, run.part.records, constants, text, None if keeps_all else limits, dropped, STATES)
         made = built.table([name for name in options.columns if options.values is None or name != "value"])
         if options.values is not None and "value" in options.columns:
             made = made.replaced(options.names, parsed(built.device, built.records.value, options.values))
