@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from kolumn.formats import crc, layouts, table
 from kolumn.kernels.machine.kernel import WARP, blocks, thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
-from kolumn.kernels.machine.words import load64, loadu32, store32
+from kolumn.machine_code.words import load64, loadu32, store32
 
 ROW = 4 * WARP
 WARPS = 132 * 48

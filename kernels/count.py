@@ -16,7 +16,7 @@ from kolumn.errors import Code
 from kolumn.formats import inner, layouts, table
 from kolumn.kernels.machine.batches import field
 from kolumn.kernels.machine.kernel import thread_per_item
-from kolumn.kernels.machine.words import load64, store32, store64
+from kolumn.machine_code.words import load64, store32, store64
 
 _OK = int(Code.OK)
 _LAYOUT, _CODEC, _COUNT, _MAGIC = table.LAYOUT, table.CODEC, table.COUNT, table.MAGIC

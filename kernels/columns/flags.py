@@ -9,7 +9,7 @@ from numba.extending import register_jitable
 
 from kolumn.formats import layouts, memory, table
 from kolumn.kernels.machine.kernel import thread_per_item
-from kolumn.kernels.machine.words import load32, load64, store8, store32, store64
+from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
 _WIDTH, _LAYOUT, _CONTROL = table.WIDTH, table.LAYOUT, table.CONTROL
 _BASE_OFFSET, _BASE_SEQUENCE = table.BASE_OFFSET, table.BASE_SEQUENCE

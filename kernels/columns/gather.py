@@ -19,7 +19,7 @@ from numba.extending import register_jitable
 
 from kolumn.formats import memory
 from kolumn.kernels.machine.kernel import Kernel, warp_per_item
-from kolumn.kernels.machine.words import load32, load64, loadu32, shifted, store8, store32, store64
+from kolumn.machine_code.words import load32, load64, loadu32, shifted, store8, store32, store64
 
 SHORT = 24
 """Bytes of a row, on the average, up to which `gather_short` is faster."""

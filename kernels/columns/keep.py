@@ -14,7 +14,7 @@ from kolumn.formats import memory
 from kolumn.kernels.fields.decoded import Payloads, Records, empty_records
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
-from kolumn.kernels.machine.words import load32, load64, store8, store32, store64
+from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
 _NONE = -1
 LOWEST, HIGHEST = -(2**63), 2**63 - 1

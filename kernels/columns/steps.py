@@ -9,7 +9,7 @@ from typing import NamedTuple
 from numba.extending import register_jitable
 
 from kolumn.kernels.machine.kernel import thread_per_item
-from kolumn.kernels.machine.words import load32, load64, store8, store16, store32, store64
+from kolumn.machine_code.words import load32, load64, store8, store16, store32, store64
 
 _NONE = -1
 _MOST_MS = (2**63 - 1) // 1000

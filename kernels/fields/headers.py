@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kolumn.formats import v2
 from kolumn.kernels.machine.kernel import thread_per_item
-from kolumn.kernels.machine.words import load32, load64, store32, store64
+from kolumn.machine_code.words import load32, load64, store32, store64
 
 _LARGEST = 2**31 - 1
 

@@ -30,7 +30,7 @@ from kolumn.errors import Code
 from kolumn.formats import layouts, memory, table, v2
 from kolumn.kernels.machine.batches import field
 from kolumn.kernels.machine.kernel import WARP, blocks, thread_per_item
-from kolumn.kernels.machine.words import address_of, load64, store32, store64
+from kolumn.machine_code.words import address_of, load64, store32, store64
 
 WINDOW = 2048
 _OK, _ALL_LANES = int(Code.OK), 0xFFFFFFFF

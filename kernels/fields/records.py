@@ -17,7 +17,7 @@ from kolumn.formats import layouts, table, v2
 from kolumn.formats.fields import Message, Record
 from kolumn.kernels.machine.batches import field
 from kolumn.kernels.machine.kernel import thread_per_item
-from kolumn.kernels.machine.words import load32, load64, store8, store32, store64
+from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
 _OK = int(Code.OK)
 _LAYOUT, _CODEC, _ATTRIBUTES = table.LAYOUT, table.CODEC, table.ATTRIBUTES

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from numba.extending import register_jitable
 
 from kolumn.formats import table
-from kolumn.kernels.machine.words import load64
+from kolumn.machine_code.words import load64
 
 _WIDTH = table.WIDTH
 

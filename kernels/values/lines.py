@@ -18,7 +18,7 @@ from kolumn.formats import memory
 from kolumn.kernels.fields.decoded import Payloads
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
-from kolumn.kernels.machine.words import load32, load64, store8, store32
+from kolumn.machine_code.words import load32, load64, store8, store32
 
 MARKER = "kolumn.ok"
 _MARK = f'{{"{MARKER}":1'.encode()

@@ -15,7 +15,7 @@ from numba.extending import register_jitable
 from kolumn.formats import memory, varint
 from kolumn.kernels.columns.steps import store_word
 from kolumn.kernels.machine.kernel import thread_per_item
-from kolumn.kernels.machine.words import load32, load64, store8, store32, store64
+from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
 BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING, NULL = range(8)
 """Avro's types that have a column."""

@@ -15,7 +15,7 @@ from numba.extending import register_jitable
 
 from kolumn.formats import memory
 from kolumn.kernels.machine.kernel import thread_per_item
-from kolumn.kernels.machine.words import load32, load64, store8, store32, store64
+from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
 _QUOTE, _LINE_FEED, _RETURN, _MINUS, _PLUS, _ZERO = 0x22, 10, 13, 0x2D, 0x2B, 0x30
 _HIGHEST = 2**63 - 1

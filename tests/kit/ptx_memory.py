@@ -15,7 +15,7 @@ import numpy as np
 from numba import cfunc, types
 
 from kolumn.arrays import Int64s
-from kolumn.kernels.machine.words import load64, store64
+from kolumn.machine_code.words import load64, store64
 
 # The context. First what a thread sees of the launch, then what the checks need.
 TID, NTID, CTAID, NCTAID, GIVE, FLAG, ASK, MASK, COUNTER = range(9)

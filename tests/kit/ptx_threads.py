@@ -21,7 +21,7 @@ from kit.ptx_memory import ASK, COUNTER, FLAG, GIVE, MASK, SEGMENT, SYNCS, TID, 
 from kit.ptx_text import Text, parse
 from kolumn.arrays import Int64s
 from kolumn.kernels.machine.kernel import WARP
-from kolumn.kernels.machine.words import load64, store64
+from kolumn.machine_code.words import load64, store64
 
 WHOLE, APART, SOME_LANES, STRANDED = range(4)
 """How a block ended: well; lanes of a warp wait at different places; some lanes only; not all threads reach a barrier of the block."""

@@ -1,4 +1,4 @@
-"""How kernels reach their tables and columns: aligned words at an address. Bytes are reached by `kolumn.formats.memory`.
+"""How kernels and loops reach tables and columns: aligned words at an address. Bytes are reached by `kolumn.formats.memory`.
 
 In plain Python an address is one of this process; under the compilers each of these is one instruction. An address is a multiple of
 the word's size.

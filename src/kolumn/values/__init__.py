@@ -1,0 +1,1 @@
+"""Typed keys and values: what is in the payloads of records, as columns."""

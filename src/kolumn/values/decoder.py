@@ -1,0 +1,64 @@
+"""What every format of values offers: bodies in, a typed column out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from kolumn.arrays import Flags, Int64s
+from kolumn.schemas.schema import Schema
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """The payloads of some rows without what stands in front of them, in host memory.
+
+    Attributes
+    ----------
+    at : int64 array of n
+        Addresses of the bodies.
+    length : int64 array of n
+        Bytes of each body; -1 for a row without a value, or whose prefix is malformed or names no known schema.
+    prefix : int64 array of n
+        Bytes of the recognised prefix in front of the body; 0 without one.
+    framing : int64 array of n
+        Which framing was recognised: constants of `kolumn.encodings.framing`. Bodies of Protobuf begin with message indexes after
+        Confluent's, with a `Ref` message after Apicurio's.
+    schema : int64 array of n
+        Index into ``schemas`` of the writer's schema; -1 without one.
+    schemas : sequence of Schema
+        Writers' schemas so far. Later bodies of the same read have the same schemas at the same places, and may have more.
+    bare : bool
+        Whether a row whose body is not valid may be a value without a prefix that only looks like one: it is decoded again from its
+        first byte.
+    held : object
+        What keeps the memory alive.
+    """
+
+    at: Int64s
+    length: Int64s
+    prefix: Int64s
+    framing: Int64s
+    schema: Int64s
+    schemas: Sequence[Schema]
+    bare: bool = False
+    held: Any = None
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+class ValueDecoder(Protocol):
+    """Decodes bodies of one format into one type. Threads use one decoder at the same time.
+
+    Attributes
+    ----------
+    type : pa.DataType
+        Type of the column, known before anything is decoded.
+    """
+
+    type: pa.DataType
+
+    def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
+        """The column, of ``type``, and which rows are valid. A row that is not valid is null; no other row is affected."""
