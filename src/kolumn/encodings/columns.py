@@ -1,0 +1,192 @@
+"""How decoders of values write typed columns, row by row.
+
+A *level* counts rows: level 0 those of the records, every list has a level of its own for its elements. Columns lie in tables of int64:
+
+    columns  | data  | valid | ends   | room      | addresses, and bytes of room in ``data`` for a column with ``ends``
+    levels   | room  | list  | parent | 0         | rows of room; the list column whose elements these rows are, and the level of that list
+    fills    | kind  | column| width or level | 0 | how one column becomes null
+    counts   | rows  |                              rows so far of each level; of level 0 the row that is being written
+
+``valid`` has a byte for each row, 0 for null; its address is 0 if the column cannot be null. ``ends`` has int32: of a column of bytes
+``ends[row]`` is where the bytes of the row begin, of a list its first element; ``ends[row + 1]`` is written when the row is. So a row
+that is being written is nothing but bytes after the ends, and `restore` undoes it by setting back the counts. For the same reason a
+value may be written twice, and the last one wins.
+
+With ``cursors``, nothing is written: a GPU's first pass adds up sizes. ``cursors`` has an int64 for each column: bytes.
+
+A function that has no room returns `full_level` or `full_column`. The caller makes room and writes the row of level 0 again.
+"""
+
+from typing import NamedTuple
+
+from kolumn.encodings.text import copy, copy_ascii, is_utf8
+from kolumn.machine_code.words import load32, load64, store8, store16, store32, store64
+
+COLUMN, LEVEL, FILL = 32, 32, 32
+"""Bytes of a row of the tables."""
+NULL_WORD, NULL_BYTES, NULL_LIST, NULL_STRUCT = range(4)
+"""Kinds of fills."""
+DONE, INVALID = 0, -1
+"""Results of writing; from 1 on there is no room."""
+_DATA, _VALID, _ENDS, _ROOM = 0, 8, 16, 24
+_LIST, _PARENT = 8, 16
+_FULL = 1 << 20
+_NULL_WORD, _NULL_BYTES, _NULL_LIST = NULL_WORD, NULL_BYTES, NULL_LIST
+_COLUMN, _LEVEL, _FILL = COLUMN, LEVEL, FILL
+_DONE, _INVALID = DONE, INVALID
+
+
+class Target(NamedTuple):
+    """Addresses of the tables; ``level_count`` is the number of levels."""
+
+    columns: int
+    levels: int
+    counts: int
+    fills: int
+    cursors: int
+    level_count: int
+
+
+def full_level(level: int) -> int:
+    """Code for a level without room for another row."""
+    return 1 + level
+
+
+def full_column(column: int) -> int:
+    """Code for a column without room for more bytes."""
+    return _FULL + column
+
+
+def row_of(t: Target, level: int) -> int:
+    """The row that is being written at a level of elements is the last one begun; at level 0 it is the count itself."""
+    count = load64(t.counts + 8 * level)
+    return count if level == 0 else count - 1
+
+
+def set_valid(t: Target, column: int, row: int, flag: int) -> None:
+    """Set whether a row is not null, in a column that can be null."""
+    if t.cursors == 0:
+        valid = load64(t.columns + _COLUMN * column + _VALID)
+        if valid != 0:
+            store8(valid + row, flag)
+
+
+def store_word(address: int, value: int, width: int) -> None:
+    """Store the low 1, 2, 4 or 8 bytes of a value."""
+    if width == 8:
+        store64(address, value)
+    elif width == 4:
+        store32(address, value)
+    elif width == 1:
+        store8(address, value)
+    else:
+        store16(address, value)
+
+
+def put_word(t: Target, column: int, row: int, value: int, width: int) -> None:
+    """Write a number of 1, 2, 4 or 8 bytes: its bits are the low ones of ``value``."""
+    if t.cursors == 0:
+        store_word(load64(t.columns + _COLUMN * column + _DATA) + width * row, value, width)
+        set_valid(t, column, row, 1)
+
+
+def wide(t: Target, column: int, row: int, width: int) -> int:
+    """Address of a row of ``width`` bytes, which the caller fills: decimals, fixed sizes. Not for the counting pass."""
+    set_valid(t, column, row, 1)
+    return load64(t.columns + _COLUMN * column + _DATA) + width * row
+
+
+def put_bytes(t: Target, column: int, row: int, source: int, length: int) -> int:
+    """Write bytes; returns `DONE` or a code for no room."""
+    if t.cursors != 0:
+        store64(t.cursors + 8 * column, load64(t.cursors + 8 * column) + length)
+        return _DONE
+    place = t.columns + _COLUMN * column
+    ends = load64(place + _ENDS)
+    begin = load32(ends + 4 * row)
+    if length > load64(place + _ROOM) - begin:
+        return full_column(column)
+    copy(load64(place + _DATA) + begin, source, length)
+    store32(ends + 4 * row + 4, begin + length)
+    set_valid(t, column, row, 1)
+    return _DONE
+
+
+def put_text(t: Target, column: int, row: int, source: int, length: int) -> int:
+    """Write bytes that have to be UTF-8; returns `DONE`, `INVALID` or a code for no room."""
+    if t.cursors != 0:
+        if not is_utf8(source, length):
+            return _INVALID
+        store64(t.cursors + 8 * column, load64(t.cursors + 8 * column) + length)
+        return _DONE
+    place = t.columns + _COLUMN * column
+    ends = load64(place + _ENDS)
+    begin = load32(ends + 4 * row)
+    if length > load64(place + _ROOM) - begin:
+        return full_column(column)
+    if copy_ascii(load64(place + _DATA) + begin, source, length) >= 0x80 and not is_utf8(source, length):
+        return _INVALID
+    store32(ends + 4 * row + 4, begin + length)
+    set_valid(t, column, row, 1)
+    return _DONE
+
+
+def begin_list(t: Target, column: int, row: int, child: int) -> None:
+    """Drop the elements that a row of a list has so far: its first element is the next one of level ``child``."""
+    if t.cursors == 0:
+        store64(t.counts + 8 * child, load32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row))
+
+
+def next_row(t: Target, level: int) -> int:
+    """Begin an element: returns its row, or a negative code: the code for no room, negated."""
+    row = load64(t.counts + 8 * level)
+    if t.cursors == 0 and row >= load64(t.levels + _LEVEL * level):
+        return -full_level(level)
+    store64(t.counts + 8 * level, row + 1)
+    return row
+
+
+def end_list(t: Target, column: int, row: int, child: int) -> None:
+    """End a row of a list after its last element."""
+    if t.cursors == 0:
+        store32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row + 4, load64(t.counts + 8 * child))
+        set_valid(t, column, row, 1)
+
+
+def put_nulls(t: Target, first: int, count: int, row: int) -> None:
+    """Make some columns null in a row, by fills [first, first + count): those of a value with everything in it, at one level.
+
+    A column that cannot be null has 0, no bytes, or no elements.
+    """
+    if t.cursors != 0:
+        return
+    for k in range(first, first + count):
+        fill = t.fills + _FILL * k
+        kind, column = load64(fill), load64(fill + 8)
+        set_valid(t, column, row, 0)
+        place = t.columns + _COLUMN * column
+        if kind == _NULL_WORD:
+            width = load64(fill + 16)
+            data = load64(place) + width * row
+            if width <= 8:
+                store_word(data, 0, width)
+            else:
+                for byte in range(width):
+                    store8(data + byte, 0)
+        elif kind == _NULL_BYTES:
+            ends = load64(place + _ENDS) + 4 * row
+            store32(ends + 4, load32(ends))
+        elif kind == _NULL_LIST:
+            begin_list(t, column, row, load64(fill + 16))
+            end_list(t, column, row, load64(fill + 16))
+            set_valid(t, column, row, 0)
+
+
+def restore(t: Target, row: int) -> None:
+    """Undo what was written of ``row`` of level 0."""
+    store64(t.counts, row)
+    for level in range(1, t.level_count):
+        place = t.levels + _LEVEL * level
+        parent = load64(t.counts + 8 * load64(place + _PARENT))
+        ends = load64(t.columns + _COLUMN * load64(place + _LIST) + _ENDS)
+        store64(t.counts + 8 * level, load32(ends + 4 * parent))

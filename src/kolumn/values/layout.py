@@ -1,0 +1,179 @@
+"""Which columns and levels a type takes: structs are spread out, every list counts its elements at a level of its own.
+
+    struct<id: int64, tags: list<string>>       node          level  valid  column  child level
+                                                 (root)        0      0      -1      -1
+                                                 id            0      -1      1      -1
+                                                 tags          0      2       2       1
+                                                   (element)   1      3       3      -1
+
+Each number of a column is a row of the table of columns (`kolumn.encodings.columns`); validity without data, of a struct, is a column too.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.arrays import Int64s
+from kolumn.encodings.columns import NULL_BYTES, NULL_LIST, NULL_STRUCT, NULL_WORD
+
+Path = tuple[str, ...]
+
+
+class ColumnSpec(NamedTuple):
+    """One column.
+
+    Attributes
+    ----------
+    kind : int
+        `NULL_WORD`: a value of ``width`` bytes in each row; `NULL_BYTES`; `NULL_LIST`; `NULL_STRUCT`: validity alone.
+    width : int
+        Bytes of a word; the child level of a list.
+    level : int
+    nullable : bool
+        Whether it has validity bytes.
+    """
+
+    kind: int
+    width: int
+    level: int
+    nullable: bool
+
+
+class Level(NamedTuple):
+    """The list column whose elements the rows of a level are, and the level of that list."""
+
+    list: int
+    parent: int
+
+
+@dataclass(frozen=True)
+class Node:
+    """A type and where its values are.
+
+    Attributes
+    ----------
+    name : str
+        Name of the field, "" for the root and for elements.
+    type : pa.DataType
+    level : int
+        Level of its rows.
+    column : int
+        Number of its column; -1 for a struct that cannot be null.
+    width : int
+        Bytes of a word in ``column``; 0 for others.
+    nullable : bool
+    child_level : int
+        Level of a list's or map's elements, else -1.
+    children : tuple of Node
+        Fields of a struct; the element of a list; of a map its key and its value.
+    symbols : tuple of str
+        Values of a dictionary.
+    first_fill, fills : int
+        Rows of the table of fills that make it null.
+    """
+
+    name: str
+    type: pa.DataType
+    level: int
+    column: int
+    width: int
+    nullable: bool
+    child_level: int
+    children: "tuple[Node, ...]"
+    symbols: tuple[str, ...]
+    first_fill: int
+    fills: int
+
+    def child(self, name: str) -> "Node":
+        """The field of that name."""
+        return next(one for one in self.children if one.name == name)
+
+
+@dataclass
+class Layout:
+    """Columns and levels of a type.
+
+    Attributes
+    ----------
+    root : Node
+        The value of a record; it can be null.
+    columns : list of ColumnSpec
+    levels : list of Level
+        Level 0, of the records, is the first; its numbers mean nothing.
+    fills : list of tuple
+        Rows of the table of fills.
+    """
+
+    root: Node = field(init=False)
+    columns: list[ColumnSpec] = field(default_factory=list)
+    levels: list[Level] = field(default_factory=lambda: [Level(0, 0)])
+    fills: list[tuple[int, int, int]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, type: pa.DataType, symbols: Mapping[Path, Sequence[str]] | None = None) -> "Layout":
+        """The layout of a type.
+
+        Parameters
+        ----------
+        type : pa.DataType
+            Fields that are not nullable have no validity.
+        symbols : mapping, optional
+            Values of each dictionary type by its path: names of fields, "element" for those of lists, "key" and "value" of maps.
+        """
+        made = cls()
+        made.root = made._node("", type, 0, True, (), symbols or {})
+        return made
+
+    def fill_table(self) -> Int64s:
+        """The fills as int64 of shape (n, 4)."""
+        return np.array([(*fill, 0) for fill in self.fills], np.int64).reshape(-1, 4)
+
+    def _node(self, name: str, kind: pa.DataType, level: int, nullable: bool, path: Path, symbols: Mapping[Path, Sequence[str]]) -> Node:
+        column, width, child_level = -1, 0, -1
+        children: tuple[Node, ...] = ()
+        if pa.types.is_struct(kind):
+            if nullable:
+                column = self._column(NULL_STRUCT, 0, level, True)
+            children = tuple(self._node(one.name, one.type, level, one.nullable, (*path, one.name), symbols) for one in kind)
+        elif pa.types.is_list(kind) or pa.types.is_map(kind):
+            child_level = len(self.levels)
+            column = self._column(NULL_LIST, child_level, level, nullable)
+            self.levels.append(Level(column, level))
+            parts = [kind.key_field, kind.item_field] if pa.types.is_map(kind) else [kind.value_field]
+            names = ("key", "value") if pa.types.is_map(kind) else ("element",)
+            children = tuple(
+                self._node("", one.type, child_level, one.nullable, (*path, step), symbols) for one, step in zip(parts, names, strict=True)
+            )
+        elif kind in (pa.string(), pa.binary()):
+            column = self._column(NULL_BYTES, 0, level, nullable)
+        else:
+            width = word_width(kind)
+            column = self._column(NULL_WORD, width, level, nullable)
+        first = len(self.fills)
+        own = [] if column < 0 else [(self.columns[column].kind, column, self.columns[column].width)]
+        inner = [fill for one in children if child_level < 0 for fill in self.fills[one.first_fill : one.first_fill + one.fills]]
+        self.fills += own + inner
+        return Node(
+            name, kind, level, column, width, nullable, child_level, children, tuple(symbols.get(path, ())), first, len(own + inner)
+        )
+
+    def _column(self, kind: int, width: int, level: int, nullable: bool) -> int:
+        self.columns.append(ColumnSpec(kind, width, level, nullable))
+        return len(self.columns) - 1
+
+
+def word_width(kind: pa.DataType) -> int:
+    """Bytes of a value of fixed size in its column; a bool has a byte there."""
+    if pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        return 1
+    return word_width(kind.index_type) if pa.types.is_dictionary(kind) else kind.bit_width // 8
+
+
+def nodes(node: Node) -> Iterator[Node]:
+    """A node and everything in it."""
+    yield node
+    for child in node.children:
+        yield from nodes(child)
