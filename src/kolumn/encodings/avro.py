@@ -27,7 +27,7 @@ from kolumn.encodings.columns import (
     wide,
 )
 from kolumn.encodings.floats import double_of, double_of_float, float_of
-from kolumn.encodings.numbers import big_endian, little32, little64, long_at
+from kolumn.encodings.numbers import big_endian, little32, little64, long_at, size_at
 from kolumn.encodings.text import copy
 from kolumn.formats.memory import i8_at, load8
 from kolumn.machine_code.words import load64, store64
@@ -38,21 +38,22 @@ FREE = 65536
 """So many items without bytes a value may have beyond its own bytes."""
 OPTIONAL = 64
 
-INT, LONG, ENUM, INT_TO_FLOAT, INT_TO_DOUBLE, TEXT, BYTES, DECIMAL_BYTES = range(8)
-SKIP_LONG, SKIP_INT, SKIP_BELOW, SKIP_LENGTH, UNION = range(8, 13)
-FLOAT, DOUBLE, BOOLEAN, FLOAT_TO_DOUBLE, FIXED, DECIMAL, DURATION = range(13, 20)
-LIST, NEXT, JUMP, END, FAIL, OPEN, ITEM, CLOSE = range(20, 28)
-SKIP_BYTES, SKIP_BOOLEAN, NULLS, VALID, WORD, CONSTANT, CONSTANT_FIXED = range(28, 35)
+INT, LONG, INT_TO_FLOAT, INT_TO_DOUBLE, SKIP_NUMBER = range(5)
+TEXT, BYTES, DECIMAL_BYTES, SKIP_LENGTH, ENUM, UNION = range(5, 11)
+FLOAT, DOUBLE, BOOLEAN, FLOAT_TO_DOUBLE, FIXED, DECIMAL, DURATION = range(11, 18)
+LIST, NEXT, JUMP, END, FAIL, OPEN, ITEM, CLOSE = range(18, 26)
+SKIP_BYTES, SKIP_BOOLEAN, NULLS, VALID, WORD, CONSTANT, CONSTANT_FIXED = range(26, 33)
 """Kinds of steps. Those up to UNION begin with a number. What their words mean:
 
-INT (b: bytes to write), LONG, FLOAT, DOUBLE, BOOLEAN, FLOAT_TO_DOUBLE, DURATION, TEXT, BYTES: ``column``.
+INT (a: 1; b: bytes to write), LONG, FLOAT, DOUBLE, BOOLEAN, FLOAT_TO_DOUBLE, DURATION, TEXT, BYTES: ``column``.
 INT_TO_FLOAT, INT_TO_DOUBLE: a: whether the number has to fit 32 bits.
 ENUM: a: place of the reader's indexes by the writer's, -1 for none; b: how many the writer has.
 DECIMAL_BYTES, DECIMAL: a: place of the largest number, words from the lowest on, and of the smallest one after it; b: bytes of a number in
 the column; after the two numbers a word with the bytes of a DECIMAL. FIXED: b: bytes.
 LIST: a: level of the items, -1 if they are skipped; b: whether items may have no bytes; ``jump``: the step after its NEXT. NEXT: the same,
 but ``jump`` is the first step of an item. UNION: b: branches; as many steps follow, of which ``jump`` counts.
-SKIP_BELOW: b: the number is from 0 to b - 1. SKIP_LENGTH: so many bytes follow. SKIP_BYTES: b: how many.
+SKIP_NUMBER: a, b: the least and the most that the number can be. SKIP_LENGTH: as many bytes follow as the number says, and a more.
+SKIP_BYTES: b: how many.
 NULLS: fills. VALID: ``column`` is not null. WORD: a: bits, b: bytes. CONSTANT, CONSTANT_FIXED: a: place, b: bytes.
 OPEN, ITEM, CLOSE: a list of constants; a: level.
 """
@@ -85,22 +86,26 @@ def decode(t: Target, program: int, stack: int, at: int, end: int, row: int) -> 
         kind = load64(s)
         if kind >= OPTIONAL:
             kind -= OPTIONAL
-            value, at = long_at(at, end)
+            value, at = size_at(at, end)
             if at < 0 or value < 0 or value > 1:
                 return INVALID
             if value == load64(s + _NULL):
                 put_nulls(t, load64(s + _FILL), load64(s + _FILLS), row)
                 pc = load64(s + _JUMP)
                 continue
-        if kind <= UNION:
+        if kind <= SKIP_NUMBER:
             value, at = long_at(at, end)
+            if at >= 0:
+                at = _number(t, s, kind, value, at, row)
+        elif kind < UNION:
+            value, at = size_at(at, end)
+            if at < 0 or value < 0:
+                return INVALID
+            at = _sized(t, program, s, kind, value, at, end, row)
+        elif kind == UNION:
+            value, at = size_at(at, end)
             if at < 0:
                 return INVALID
-        if kind <= DECIMAL_BYTES:
-            at = _counted(t, program, s, kind, value, at, end, row)
-        elif kind < UNION:
-            at = _skipped(s, kind, value, at, end)
-        elif kind == UNION:
             if value < 0 or value >= load64(s + _B):
                 return INVALID
             pc = load64(s + STEP * (value + 1) + _JUMP)
@@ -170,7 +175,7 @@ def _block(at: int, end: int, skips: bool, empties: bool, free: int) -> tuple[in
 
     Blocks that say their size are skipped whole.
     """
-    count, at = long_at(at, end)
+    count, at = size_at(at, end)
     limit = 0
     while at >= 0 and count < 0:
         size, at = long_at(at, end)
@@ -186,40 +191,46 @@ def _block(at: int, end: int, skips: bool, empties: bool, free: int) -> tuple[in
     return count, at if count <= end - at else -1, limit, free
 
 
-def _counted(t: Target, program: int, s: int, kind: int, value: int, at: int, end: int, row: int) -> int:
-    """Steps whose value is a number, or as many bytes as a number says."""
-    column = load64(s + _COLUMN)
+def _number(t: Target, s: int, kind: int, value: int, at: int, row: int) -> int:
+    """Steps whose value is a number."""
+    column, a = load64(s + _COLUMN), load64(s + _A)
     if kind == LONG:
         put_word(t, column, row, value, 8)
+    elif kind == SKIP_NUMBER:
+        return at if value >= a and value <= load64(s + _B) else -1
+    elif a != 0 and (value < _LEAST32 or value > _MOST32):
+        return -1
     elif kind == INT:
-        if value < _LEAST32 or value > _MOST32:
-            return -1
         if load64(s + _B) == 4:
             put_word(t, column, row, value, 4)
         else:
             put_word(t, column, row, value, 8)
-    elif kind >= TEXT:
-        if value < 0 or value > end - at:
+    elif kind == INT_TO_FLOAT:
+        put_word(t, column, row, float_of(value), 4)
+    else:
+        put_word(t, column, row, double_of(value), 8)
+    return at
+
+
+def _sized(t: Target, program: int, s: int, kind: int, size: int, at: int, end: int, row: int) -> int:
+    """Steps with as many bytes as a number says, and enums."""
+    column, a = load64(s + _COLUMN), load64(s + _A)
+    if kind == ENUM:
+        if size >= load64(s + _B):
             return -1
-        if kind == DECIMAL_BYTES:
-            return _decimal(t, program, s, at, value, row)
-        code = put_text(t, column, row, at, value) if kind == TEXT else put_bytes(t, column, row, at, value)
-        return at + value if code == DONE else _failed(code)
-    elif kind == ENUM:
-        if value < 0 or value >= load64(s + _B):
-            return -1
-        index = load64(program + load64(s + _A) + 8 * value)
+        index = load64(program + a + 8 * size)
         if index < 0:
             return -1
         put_word(t, column, row, index, 4)
-    else:
-        if load64(s + _A) != 0 and (value < _LEAST32 or value > _MOST32):
-            return -1
-        if kind == INT_TO_FLOAT:
-            put_word(t, column, row, float_of(value), 4)
-        else:
-            put_word(t, column, row, double_of(value), 8)
-    return at
+        return at
+    if kind == SKIP_LENGTH:
+        return at + size + a if size <= end - at - a else -1
+    if size > end - at:
+        return -1
+    if kind == DECIMAL_BYTES:
+        return _decimal(t, program, s, at, size, row)
+    code = put_text(t, column, row, at, size) if kind == TEXT else put_bytes(t, column, row, at, size)
+    return at + size if code == DONE else _failed(code)
 
 
 def _plain(t: Target, program: int, s: int, kind: int, at: int, end: int, row: int) -> int:
@@ -281,17 +292,6 @@ def _decimal(t: Target, program: int, s: int, at: int, size: int, row: int) -> i
         for word in range(width // 8):
             store64(place + 8 * word, big_endian(at, size, word))
     return at + size
-
-
-def _skipped(s: int, kind: int, value: int, at: int, end: int) -> int:
-    """Steps that begin with a number and write nothing."""
-    if kind == SKIP_LENGTH:
-        return at + value if value >= 0 and value <= end - at else -1
-    if kind == SKIP_INT:
-        return at if value >= _LEAST32 and value <= _MOST32 else -1
-    if kind == SKIP_BELOW:
-        return at if value >= 0 and value < load64(s + _B) else -1
-    return at
 
 
 def _other(t: Target, program: int, s: int, kind: int, at: int, end: int, row: int) -> int:

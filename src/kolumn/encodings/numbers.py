@@ -13,6 +13,15 @@ def long_at(at: int, end: int) -> tuple[int, int]:
     return longer_at(at, end)
 
 
+def size_at(at: int, end: int) -> tuple[int, int]:
+    """As `long_at`, faster for numbers from 0 to 63: what comes after a length waits for it."""
+    if at < end:
+        byte = load8(at, 0)
+        if byte & 0x81 == 0:
+            return byte >> 1, at + 1
+    return longer_at(at, end)
+
+
 def longer_at(at: int, end: int) -> tuple[int, int]:
     """As `long_at`."""
     return varint64(0, at, end)

@@ -17,8 +17,8 @@ from kolumn.values.layout import Node as Place
 
 MOST_STEPS = 1 << 17
 _NUMBERS = {
-    ("int", "int"): (avro.INT, 0, 4),
-    ("int", "long"): (avro.INT, 0, 8),
+    ("int", "int"): (avro.INT, 1, 4),
+    ("int", "long"): (avro.INT, 1, 8),
     ("long", "long"): (avro.LONG, 0, 8),
     ("int", "float"): (avro.INT_TO_FLOAT, 1, 0),
     ("int", "double"): (avro.INT_TO_DOUBLE, 1, 0),
@@ -30,15 +30,8 @@ _NUMBERS = {
     ("boolean", "boolean"): (avro.BOOLEAN, 0, 1),
 }
 """Kind, word a, word b for numbers of a writer and a reader."""
-_SKIPS = {
-    "boolean": (avro.SKIP_BOOLEAN, 0),
-    "int": (avro.SKIP_INT, 0),
-    "long": (avro.SKIP_LONG, 0),
-    "float": (avro.SKIP_BYTES, 4),
-    "double": (avro.SKIP_BYTES, 8),
-    "bytes": (avro.SKIP_LENGTH, 0),
-    "string": (avro.SKIP_LENGTH, 0),
-}
+_RANGES = {"int": (-(2**31), 2**31 - 1), "long": (-(2**63), 2**63 - 1)}
+_SIZES = {"float": 4, "double": 8}
 
 
 @dataclass(frozen=True)
@@ -255,13 +248,25 @@ class _Steps:
         elif node.kind == "union":
             self._skip_union(node)
         elif node.kind == "enum":
-            self.add(avro.SKIP_BELOW, b=len(node.symbols))
+            self.add(avro.SKIP_NUMBER, 0, 0, len(node.symbols) - 1)
+        elif node.kind == "boolean":
+            self.add(avro.SKIP_BOOLEAN)
+        elif node.kind in _RANGES:
+            self.add(avro.SKIP_NUMBER, 0, *_RANGES[node.kind])
+        elif node.kind in ("bytes", "string"):
+            self.add(avro.SKIP_LENGTH)
         elif node.kind != "null":
-            kind, size = (avro.SKIP_BYTES, node.size) if node.kind == "fixed" else _SKIPS[node.kind]
-            if kind == avro.SKIP_BYTES and self.optional is None and self.label < len(self.rows) and self.rows[-1][0] == kind:
-                self.rows[-1][4] += size
-            else:
-                self.add(kind, b=size)
+            self._skip_bytes(node.size if node.kind == "fixed" else _SIZES[node.kind])
+
+    def _skip_bytes(self, size: int) -> None:
+        """Bytes are skipped together with what is skipped before them, unless a jump comes in between."""
+        before = self.rows[-1][0] if self.rows and self.optional is None and self.label < len(self.rows) else -1
+        if before == avro.SKIP_LENGTH:
+            self.rows[-1][2] += size
+        elif before == avro.SKIP_BYTES:
+            self.rows[-1][4] += size
+        else:
+            self.add(avro.SKIP_BYTES, b=size)
 
     def _skip_union(self, node: Node) -> None:
         kinds = [one.kind for one in node.branches]
