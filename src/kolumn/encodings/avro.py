@@ -7,8 +7,8 @@ address, so it can lie anywhere.
           | kind | column | a | jump | b | first fill | fills | branch of null
 
 A kind with `OPTIONAL` has a union's branch in front: that of null makes the fills null and goes to ``jump``, the other one is the step.
-Lists are loops: `LIST` begins one or jumps over the `NEXT` after the steps of an item. A frame on ``stack`` has three words: what is left of
-a block, the row around the list, and where a block that says its size has to end.
+Lists are loops: `LIST` begins one or jumps over the `NEXT` after the steps of an item. A frame on ``stack`` has three words: what is left
+of a block, the row around the list, and where a block that says its size has to end.
 
 Source: the Avro specification 1.12, "Binary Encoding".
 """
@@ -38,15 +38,15 @@ FREE = 65536
 """So many items without bytes a value may have beyond its own bytes."""
 OPTIONAL = 64
 
-INT, LONG, INT_TO_FLOAT, INT_TO_DOUBLE, SKIP_NUMBER = range(5)
-TEXT, BYTES, DECIMAL_BYTES, SKIP_LENGTH, ENUM, UNION = range(5, 11)
-FLOAT, DOUBLE, BOOLEAN, FLOAT_TO_DOUBLE, FIXED, DECIMAL, DURATION = range(11, 18)
-LIST, NEXT, JUMP, END, FAIL, OPEN, ITEM, CLOSE = range(18, 26)
-SKIP_BYTES, SKIP_BOOLEAN, NULLS, VALID, WORD, CONSTANT, CONSTANT_FIXED = range(26, 33)
+INT, LONG, TIME, INT_TO_FLOAT, INT_TO_DOUBLE, SKIP_NUMBER = range(6)
+TEXT, BYTES, DECIMAL_BYTES, SKIP_LENGTH, ENUM, UNION = range(6, 12)
+FLOAT, DOUBLE, BOOLEAN, FLOAT_TO_DOUBLE, FIXED, DECIMAL, DURATION = range(12, 19)
+LIST, NEXT, JUMP, END, FAIL, OPEN, ITEM, CLOSE = range(19, 27)
+SKIP_BYTES, SKIP_BOOLEAN, NULLS, VALID, WORD, CONSTANT, CONSTANT_FIXED = range(27, 34)
 """Kinds of steps. Those up to UNION begin with a number. What their words mean:
 
 INT (a: 1; b: bytes to write), LONG, FLOAT, DOUBLE, BOOLEAN, FLOAT_TO_DOUBLE, DURATION, TEXT, BYTES: ``column``.
-INT_TO_FLOAT, INT_TO_DOUBLE: a: whether the number has to fit 32 bits.
+TIME: a: the most that the number can be, the least is 0; b: bytes to write. INT_TO_FLOAT, INT_TO_DOUBLE: a: whether the number has to fit 32 bits.
 ENUM: a: place of the reader's indexes by the writer's, -1 for none; b: how many the writer has.
 DECIMAL_BYTES, DECIMAL: a: place of the largest number, words from the lowest on, and of the smallest one after it; b: bytes of a number in
 the column; after the two numbers a word with the bytes of a DECIMAL. FIXED: b: bytes.
@@ -198,6 +198,10 @@ def _number(t: Target, s: int, kind: int, value: int, at: int, row: int) -> int:
         put_word(t, column, row, value, 8)
     elif kind == SKIP_NUMBER:
         return at if value >= a and value <= load64(s + _B) else -1
+    elif kind == TIME:
+        if value < 0 or value > a:
+            return -1
+        put_word(t, column, row, value, load64(s + _B))
     elif a != 0 and (value < _LEAST32 or value > _MOST32):
         return -1
     elif kind == INT:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kolumn.values.avro.schema import Node
-from kolumn.values.avro.types import decimal_bytes, members
+from kolumn.values.avro.types import TIMES, decimal_bytes, members
 
 NULL, WORD, BYTES, FIXED, FIELDS, ITEMS = range(6)
 _INTS = {"int": 31, "long": 63}
@@ -26,7 +26,7 @@ class Constant:
     data : bytes
         Of BYTES, and of FIXED as the column has them.
     parts : tuple
-        FIELDS: names of columns with their constants; ITEMS: elements of an array without names, of a map with names "key" and "value" by turns.
+        FIELDS: names of columns with their constants. ITEMS: elements of an array, without names; of a map "key" and "value" by turns.
     """
 
     kind: int
@@ -66,7 +66,9 @@ def _of_word(node: Node, value: Any) -> Constant | None:
     if node.kind in _INTS:
         bits = _INTS[node.kind]
         whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-        return Constant(WORD, int(value), (bits + 1) // 8) if whole and -(1 << bits) <= value < 1 << bits else None
+        day = TIMES.get(node.logical.name) if node.logical is not None else None
+        least, most = (0, day) if day is not None else (-(1 << bits), 1 << bits)
+        return Constant(WORD, int(value), (bits + 1) // 8) if whole and least <= value < most else None
     if isinstance(value, str):
         value = _NAMED_NUMBERS.get(value)
     if not isinstance(value, int | float):

@@ -12,7 +12,7 @@ from kolumn.values.avro import defaults
 from kolumn.values.avro.defaults import Constant
 from kolumn.values.avro.resolve import Branches, Fields, Items, Member, MismatchError, Plan, Skip, Value, may_be_empty
 from kolumn.values.avro.schema import Node
-from kolumn.values.avro.types import decimal_bytes, members
+from kolumn.values.avro.types import TIMES, decimal_bytes, members
 from kolumn.values.layout import Node as Place
 
 MOST_STEPS = 1 << 17
@@ -127,7 +127,10 @@ class _Steps:
         width = decimal_bytes(reader)
         if writer.kind == "null":
             return
-        if pair in _NUMBERS:
+        times = None if reader.logical is None else TIMES.get(reader.logical.name)
+        if times is not None:
+            self.add(avro.TIME, place.column, min(times - 1, _RANGES[writer.kind][1]), place.width)
+        elif pair in _NUMBERS:
             kind, a, b = _NUMBERS[pair]
             self.add(kind, place.column, a, b)
         elif writer.kind == "enum":

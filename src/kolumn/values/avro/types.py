@@ -36,6 +36,8 @@ _LOGICAL = {
     "local-timestamp-nanos": pa.timestamp("ns"),
     "duration": pa.month_day_nano_interval(),
 }
+TIMES = {"time-millis": 86_400_000, "time-micros": 86_400_000_000}
+"""Numbers of a day. Arrow has no times after it, and neither fastavro nor Java returns one."""
 
 
 @dataclass
