@@ -1,11 +1,12 @@
 """Avro's binary encoding a second time, slowly and readably: what a value is by the specification, or why it is none.
 
-Values are as fastavro returns them without logical types, but a map is a list of pairs, since its keys can repeat. `as_column` makes of them
-what Kolumn's columns hold, `of_column` reads that from an Arrow array: numbers of dates, times and decimals as integers, floats as bits.
+Values are as fastavro returns them without logical types, but a map is a list of pairs, since its keys can repeat. `as_column` makes of
+them what Kolumn's columns hold, `of_column` reads that from an Arrow array: dates, times and decimals as integers, floats as their bytes.
 """
 
 import struct
 from decimal import Context
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -230,7 +231,7 @@ def of_column(array: pa.Array) -> list[Any]:
             items: list[Any] = list(zip(of_column(array.keys), of_column(array.items), strict=True))
         else:
             items = of_column(array.values)
-        rows = [items[first:last] for first, last in zip(ends, ends[1:], strict=False)]
+        rows = [items[first:last] for first, last in pairwise(ends)]
     elif pa.types.is_floating(kind):
         size = kind.bit_width // 8
         data = array.buffers()[1].to_pybytes()[array.offset * size :] if len(array) else b""

@@ -46,7 +46,8 @@ SKIP_BYTES, SKIP_BOOLEAN, NULLS, VALID, WORD, CONSTANT, CONSTANT_FIXED = range(2
 """Kinds of steps. Those up to UNION begin with a number. What their words mean:
 
 INT (a: 1; b: bytes to write), LONG, FLOAT, DOUBLE, BOOLEAN, FLOAT_TO_DOUBLE, DURATION, TEXT, BYTES: ``column``.
-TIME: a: the most that the number can be, the least is 0; b: bytes to write. INT_TO_FLOAT, INT_TO_DOUBLE: a: whether the number has to fit 32 bits.
+TIME: a: the most that the number can be, the least is 0; b: bytes to write.
+INT_TO_FLOAT, INT_TO_DOUBLE: a: whether the number has to fit 32 bits.
 ENUM: a: place of the reader's indexes by the writer's, -1 for none; b: how many the writer has.
 DECIMAL_BYTES, DECIMAL: a: place of the largest number, words from the lowest on, and of the smallest one after it; b: bytes of a number in
 the column; after the two numbers a word with the bytes of a DECIMAL. FIXED: b: bytes.
