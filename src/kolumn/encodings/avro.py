@@ -8,12 +8,12 @@ from kolumn.encodings.avro_steps import (
     A_AT,
     B_AT,
     BOOLEAN,
+    BYTES,
     CLOSE,
     COLUMN_AT,
     CONSTANT,
     CONSTANT_FIXED,
     DECIMAL,
-    DECIMAL_BYTES,
     DOUBLE,
     DURATION,
     END,
@@ -27,13 +27,13 @@ from kolumn.encodings.avro_steps import (
     FREE,
     INT,
     INT_TO_FLOAT,
+    INT_TO_LONG,
     ITEM,
     JUMP,
     JUMP_AT,
     LIMIT_AT,
     LIST,
     LONG,
-    NEXT,
     NULL_AT,
     NULLS,
     OPEN,
@@ -119,7 +119,7 @@ def decode(t: Target, program: int, stack: int, at: int, end: int, row: int) -> 
             at, pc = branch_of(s, pc, at, end)
         elif kind <= DURATION:
             at = _plain(t, program, s, kind, at, end, row)
-        elif kind <= NEXT:
+        elif kind <= LIST:
             if kind == LIST:
                 _push(stack, left, limit, row)
                 stack, left, limit = stack + FRAME, 0, 0
@@ -175,20 +175,25 @@ def _listed(t: Target, s: int, kind: int, at: int, row: int, stack: int) -> tupl
 
 def _number(t: Target, s: int, kind: int, value: int, at: int, row: int) -> int:
     """Steps whose value is a number."""
-    column, a = load64(s + COLUMN_AT), load64(s + A_AT)
+    column = load64(s + COLUMN_AT)
     if kind == LONG:
         put_word(t, column, row, value, 8)
-    elif kind == TIME:
+        return at
+    if kind <= INT_TO_LONG:
+        if value < _LEAST32 or value > _MOST32:
+            return -1
+        if kind == INT:
+            put_word(t, column, row, value, 4)
+        else:
+            put_word(t, column, row, value, 8)
+        return at
+    a = load64(s + A_AT)
+    if kind == TIME:
         if value < 0 or value > a:
             return -1
         put_word(t, column, row, value, load64(s + B_AT))
     elif a != 0 and (value < _LEAST32 or value > _MOST32):
         return -1
-    elif kind == INT:
-        if load64(s + B_AT) == 4:
-            put_word(t, column, row, value, 4)
-        else:
-            put_word(t, column, row, value, 8)
     elif kind == INT_TO_FLOAT:
         put_word(t, column, row, float_of(value), 4)
     else:
@@ -198,23 +203,21 @@ def _number(t: Target, s: int, kind: int, value: int, at: int, row: int) -> int:
 
 def _sized(t: Target, program: int, s: int, kind: int, size: int, at: int, end: int, row: int) -> int:
     """Steps with as many bytes as a number says, and enums."""
-    column, a = load64(s + COLUMN_AT), load64(s + A_AT)
-    if size < 0:
-        return -1
-    if kind == ENUM:
-        if size >= load64(s + B_AT):
+    column = load64(s + COLUMN_AT)
+    if kind <= BYTES:
+        if size < 0 or size > end - at:
             return -1
-        index = load64(program + a + 8 * size)
+        code = put_text(t, column, row, at, size) if kind == TEXT else put_bytes(t, column, row, at, size)
+        return at + size if code == DONE else _failed(code)
+    if kind == ENUM:
+        if size < 0 or size >= load64(s + B_AT):
+            return -1
+        index = load64(program + load64(s + A_AT) + 8 * size)
         if index < 0:
             return -1
         put_word(t, column, row, index, 4)
         return at
-    if size > end - at:
-        return -1
-    if kind == DECIMAL_BYTES:
-        return _decimal(t, program, s, at, size, row)
-    code = put_text(t, column, row, at, size) if kind == TEXT else put_bytes(t, column, row, at, size)
-    return at + size if code == DONE else _failed(code)
+    return _decimal(t, program, s, at, size, row) if size >= 0 and size <= end - at else -1
 
 
 def _plain(t: Target, program: int, s: int, kind: int, at: int, end: int, row: int) -> int:
@@ -281,10 +284,10 @@ def _decimal(t: Target, program: int, s: int, at: int, size: int, row: int) -> i
 def _other(t: Target, program: int, s: int, kind: int, at: int, row: int) -> int:
     """Nulls and constants."""
     column, size = load64(s + COLUMN_AT), load64(s + B_AT)
-    if kind == NULLS:
-        put_nulls(t, load64(s + FILL_AT), load64(s + FILLS_AT), row)
-    elif kind == VALID:
+    if kind == VALID:
         set_valid(t, column, row, 1)
+    elif kind == NULLS:
+        put_nulls(t, load64(s + FILL_AT), load64(s + FILLS_AT), row)
     elif kind == WORD:
         put_word(t, column, row, load64(s + A_AT), size)
     elif kind == CONSTANT:

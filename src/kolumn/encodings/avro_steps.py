@@ -18,14 +18,14 @@ FREE = 65536
 OPTIONAL = 64
 
 SKIP_LENGTH, SKIP_NUMBER, SKIP_NEXT, SKIP_LIST, SKIP_BYTES, SKIP_BOOLEAN, SKIP_UNION, SKIP_JUMP = range(8)
-LONG, INT, TIME, INT_TO_FLOAT, INT_TO_DOUBLE = range(8, 13)
-TEXT, BYTES, DECIMAL_BYTES, ENUM, UNION = range(13, 18)
-FLOAT, DOUBLE, BOOLEAN, FLOAT_TO_DOUBLE, FIXED, DECIMAL, DURATION = range(18, 25)
-LIST, NEXT, JUMP, END, FAIL, OPEN, ITEM, CLOSE = range(25, 33)
-NULLS, VALID, WORD, CONSTANT, CONSTANT_FIXED = range(33, 38)
+LONG, INT, INT_TO_LONG, TIME, INT_TO_FLOAT, INT_TO_DOUBLE = range(8, 14)
+TEXT, BYTES, DECIMAL_BYTES, ENUM, UNION = range(14, 19)
+DOUBLE, FLOAT, BOOLEAN, FLOAT_TO_DOUBLE, FIXED, DECIMAL, DURATION = range(19, 26)
+NEXT, LIST, JUMP, END, FAIL, OPEN, ITEM, CLOSE = range(26, 34)
+VALID, NULLS, WORD, CONSTANT, CONSTANT_FIXED = range(34, 39)
 """Kinds of steps. Those of the first line write nothing. LONG to UNION begin with a number. What their words mean:
 
-INT (a: 1; b: bytes to write), LONG, FLOAT, DOUBLE, BOOLEAN, FLOAT_TO_DOUBLE, DURATION, TEXT, BYTES: ``column``.
+LONG, INT, INT_TO_LONG, FLOAT, DOUBLE, BOOLEAN, FLOAT_TO_DOUBLE, DURATION, TEXT, BYTES: ``column``.
 TIME: a: the most that the number can be, the least is 0; b: bytes to write.
 INT_TO_FLOAT, INT_TO_DOUBLE: a: whether the number has to fit 32 bits.
 ENUM: a: place of the reader's indexes by the writer's, -1 for none; b: how many the writer has.

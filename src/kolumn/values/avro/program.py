@@ -17,9 +17,9 @@ from kolumn.values.layout import Node as Place
 
 MOST_STEPS = 1 << 17
 _NUMBERS = {
-    ("int", "int"): (avro.INT, 1, 4),
-    ("int", "long"): (avro.INT, 1, 8),
-    ("long", "long"): (avro.LONG, 0, 8),
+    ("int", "int"): (avro.INT, 0, 0),
+    ("int", "long"): (avro.INT_TO_LONG, 0, 0),
+    ("long", "long"): (avro.LONG, 0, 0),
     ("int", "float"): (avro.INT_TO_FLOAT, 1, 0),
     ("int", "double"): (avro.INT_TO_DOUBLE, 1, 0),
     ("long", "float"): (avro.INT_TO_FLOAT, 0, 0),
