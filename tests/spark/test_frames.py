@@ -61,7 +61,7 @@ def test_what_workers_have_loaded_is_left_alone_after_their_first_task(spark: Sp
     def tracked(_: pa.RecordBatch) -> pa.RecordBatch:
         return pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()], "others": [len(gc.get_objects())]})
 
-    for _ in range(2):
+    for _ in range(4):
         rows = read_segments(spark, segment, split_bytes=50_000, transform=tracked, schema="frozen bigint, others bigint").collect()
     frozen, others = max(tuple(row) for row in rows)
     assert frozen > 50_000
