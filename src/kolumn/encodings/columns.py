@@ -187,7 +187,7 @@ def put_nulls(t: Target, first: int, count: int, row: int) -> None:
         if kind == _NULL_WORD:
             width = load64(fill + 16)
             data = load64(place) + width * row
-            if width <= 8:
+            if width == 8 or width == 4 or width == 2 or width == 1:
                 store_word(data, 0, width)
             else:
                 for byte in range(width):
