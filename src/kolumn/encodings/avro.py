@@ -257,7 +257,7 @@ def _plain(t: Target, program: int, s: int, kind: int, at: int, end: int, row: i
     elif kind == FLOAT_TO_DOUBLE:
         put_word(t, column, row, double_of_float(little32(at)), 8)
     elif kind == FIXED:
-        if t.cursors == 0:
+        if t.columns != 0:
             copy(wide(t, column, row, size), at, size)
     elif kind == DECIMAL:
         return _decimal(t, program, s, at, size, row)
@@ -265,7 +265,7 @@ def _plain(t: Target, program: int, s: int, kind: int, at: int, end: int, row: i
         months, days = little32(at), little32(at + 4)
         if months > _MOST32 or days > _MOST32:
             return -1
-        if t.cursors == 0:
+        if t.columns != 0:
             place = wide(t, column, row, 16)
             store64(place, months | (days << 32))
             store64(place + 8, little32(at + 8) * _MILLISECOND)
@@ -292,7 +292,7 @@ def _decimal(t: Target, program: int, s: int, at: int, size: int, row: int) -> i
             below = 1 if found > least else -1
     if above > 0 or below < 0:
         return -1
-    if t.cursors == 0:
+    if t.columns != 0:
         place = wide(t, load64(s + _COLUMN), row, width)
         for word in range(width // 8):
             store64(place + 8 * word, big_endian(at, size, word))
@@ -316,7 +316,7 @@ def _other(t: Target, program: int, s: int, kind: int, at: int, end: int, row: i
         code = put_bytes(t, column, row, program + load64(s + _A), size)
         return at if code == DONE else _failed(code)
     elif kind == CONSTANT_FIXED:
-        if t.cursors == 0:
+        if t.columns != 0:
             copy(wide(t, column, row, size), program + load64(s + _A), size)
     else:
         return -1
