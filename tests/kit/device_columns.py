@@ -36,7 +36,9 @@ def to_arrow(column: Column) -> pa.Array:
     if column.kind == "string":
         return pa.Array.from_buffers(pa.binary(), column.rows, [valid, children[0].buffers()[1], pa.py_buffer(data.bytes)], column.nulls)
     if column.kind == "struct":
-        return pa.StructArray.from_arrays(children, ["key", "value"])
+        names = ["key", "value"] if len(children) == 2 else map(str, range(len(children)))
+        fields = pa.struct([pa.field(name, child.type) for name, child in zip(names, children, strict=True)])
+        return pa.Array.from_buffers(fields, column.rows, [valid], column.nulls, children=children)
     return pa.Array.from_buffers(pa.list_(children[1].type), column.rows, [valid, children[0].buffers()[1]], column.nulls, 0, [children[1]])
 
 
