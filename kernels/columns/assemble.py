@@ -32,8 +32,12 @@ def type_ids() -> dict[str, Any]:
     from pylibcudf import TypeId
 
     numbers = {name: getattr(TypeId, name.upper()) for name in WIDTHS if name not in ("bool", "timestamp")}
-    others = {"string": TypeId.STRING, "bytes": TypeId.LIST, "list": TypeId.LIST, "struct": TypeId.STRUCT}
-    return {**numbers, **others, "bool": TypeId.BOOL8, "timestamp": TypeId.TIMESTAMP_MICROSECONDS}
+    others = {"string": TypeId.STRING, "bytes": TypeId.LIST, "list": TypeId.LIST, "struct": TypeId.STRUCT, "date32": TypeId.TIMESTAMP_DAYS}
+    units = {"s": "SECONDS", "ms": "MILLISECONDS", "us": "MICROSECONDS", "ns": "NANOSECONDS"}
+    moments = {f"timestamp_{unit}": getattr(TypeId, f"TIMESTAMP_{name}") for unit, name in units.items()}
+    spans = {f"duration_{unit}": getattr(TypeId, f"DURATION_{name}") for unit, name in units.items()}
+    own = {"bool": TypeId.BOOL8, "timestamp": TypeId.TIMESTAMP_MICROSECONDS, "decimal128": TypeId.DECIMAL128}
+    return {**numbers, **others, **moments, **spans, **own}
 
 
 def to_column(column: Column) -> Any:
@@ -41,12 +45,15 @@ def to_column(column: Column) -> Any:
 
     numbers      the same          bool      BOOL8       timestamp   TIMESTAMP_MICROSECONDS
     string       STRING with int32 offsets               bytes       LIST of UINT8
+    decimal128:2 DECIMAL128 of scale -2                  date32      TIMESTAMP_DAYS
     """
     import pylibcudf
 
+    name, _, scale = column.kind.partition(":")
+
     data, mask = (None if one is None else pylibcudf.gpumemoryview(one) for one in (column.data, column.bitmap))
     children = [to_column(child) for child in column.children]
-    return pylibcudf.Column(pylibcudf.DataType(type_ids()[column.kind]), column.rows, data, mask, column.nulls, 0, children)
+    return pylibcudf.Column(pylibcudf.DataType(type_ids()[name], -int(scale or 0)), column.rows, data, mask, column.nulls, 0, children)
 
 
 def concatenate(tables: list[DeviceTable], options: Any) -> Any:
@@ -58,8 +65,8 @@ def concatenate(tables: list[DeviceTable], options: Any) -> Any:
     import pylibcudf
 
     if not tables:
-        kinds = options.values.kinds() if options.values is not None else {}
-        tables.append(no_rows(runtime(), options.names, kinds, options.payload))
+        typed = options.typed_without_rows(runtime())
+        tables.append(no_rows(runtime(), options.names, typed, options.payload))
     for at, name in enumerate(options.names):
         _check_size(name, [table.columns[at] for table in tables if isinstance(table.columns[at], Column)])
     columns = []

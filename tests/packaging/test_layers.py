@@ -26,6 +26,7 @@ LAYERS = (
     ),
     ("kernels.check", "kernels.count", "kernels.fields", "cpu_fallback.columns", "cpu_fallback.stream", "values"),
     ("kernels.columns", "kernels.decode", "options", "damage", "commit"),
+    ("values.avro",),
     ("kernels.values", "plan", "transactions", "encode"),
     # Chunks, the search after damage, and ranges.
     ("kernels.build", "decode.host"),
