@@ -7,8 +7,8 @@ address, so it can lie anywhere.
           | kind | column | a | jump | b | first fill | fills | branch of null
 
 A kind with `OPTIONAL` has a union's branch in front: that of null makes the fills null and goes to ``jump``, the other one is the step.
-Lists are loops: `LIST` begins one or jumps over the `NEXT` after the steps of an item. A frame on ``stack`` has three words: what is left
-of a block, the row around the list, and where a block that says its size has to end.
+Lists are loops: `LIST` begins one or jumps over the `NEXT` after the steps of an item. A frame on ``stack`` has three words of
+the list around it: items left of its block, its row, and where a block that says its size has to end.
 
 Source: the Avro specification 1.12, "Binary Encoding".
 """
@@ -81,6 +81,8 @@ def decode(t: Target, program: int, stack: int, at: int, end: int, row: int) -> 
         `DONE`, `INVALID`, or what has no room; after the latter two the caller calls `kolumn.encodings.columns.restore`.
     """
     pc, value, free = 0, 0, end - at + FREE
+    # Items that are left of the innermost list's block, and where the block has to end; those of the lists around it are on the stack.
+    left, limit = 0, 0
     while True:
         s = program + pc
         pc += STEP
@@ -98,43 +100,44 @@ def decode(t: Target, program: int, stack: int, at: int, end: int, row: int) -> 
             value, at = long_at(at, end)
             if at >= 0:
                 at = _number(t, s, kind, value, at, row)
-        elif kind < UNION:
+        elif kind <= UNION:
             value, at = size_at(at, end)
             if at < 0 or value < 0:
                 return INVALID
-            at = _sized(t, program, s, kind, value, at, end, row)
-        elif kind == UNION:
-            value, at = size_at(at, end)
-            if at < 0:
+            if kind != UNION:
+                at = _sized(t, program, s, kind, value, at, end, row)
+            elif value < load64(s + _B):
+                pc = load64(s + STEP * (value + 1) + _JUMP)
+            else:
                 return INVALID
-            if value < 0 or value >= load64(s + _B):
-                return INVALID
-            pc = load64(s + STEP * (value + 1) + _JUMP)
         elif kind <= DURATION:
             at = _plain(t, program, s, kind, at, end, row)
         elif kind <= NEXT:
             if kind == LIST:
-                _push(stack, row)
-                stack += FRAME
-            at, row, more, free = _advance(t, s, at, end, stack - FRAME, free)
-            if (more != 0) == (kind == NEXT):
-                pc = load64(s + _JUMP)
-            if more == 0:
+                _push(stack, left, limit, row)
+                stack, left, limit = stack + FRAME, 0, 0
+            if left == 0:
+                left, at, limit, free = _block(s, at, end, limit, free)
+            if left == 0:
                 stack -= FRAME
+                left, limit, row = load64(stack), load64(stack + _LIMIT), load64(stack + _ROW)
+                if load64(s + _A) >= 0:
+                    end_list(t, load64(s + _COLUMN), row, load64(s + _A))
+                if kind == LIST:
+                    pc = load64(s + _JUMP)
+            else:
+                left -= 1
+                if kind == NEXT:
+                    pc = load64(s + _JUMP)
+                if load64(s + _A) >= 0:
+                    row = next_row(t, load64(s + _A))
+                    at = at if row >= 0 else row - 1
         elif kind == JUMP:
             pc = load64(s + _JUMP)
         elif kind == END:
             return DONE if at == end else INVALID
-        elif kind == OPEN:
-            _push(stack, row)
-            stack += FRAME
-        elif kind == ITEM:
-            row = next_row(t, load64(s + _A))
-            at = at if row >= 0 else row - 1
-        elif kind == CLOSE:
-            stack -= FRAME
-            row = load64(stack + _ROW)
-            end_list(t, load64(s + _COLUMN), row, load64(s + _A))
+        elif kind <= CLOSE:
+            at, row, stack = _listed(t, s, kind, at, row, stack)
         else:
             at = _other(t, program, s, kind, at, end, row)
         if at < 0:
@@ -146,50 +149,51 @@ def _failed(code: int) -> int:
     return -1 if code == INVALID else -1 - code
 
 
-def _push(stack: int, row: int) -> None:
-    store64(stack, 0)
+def _push(stack: int, left: int, limit: int, row: int) -> None:
+    store64(stack, left)
     store64(stack + _ROW, row)
-    store64(stack + _LIMIT, 0)
+    store64(stack + _LIMIT, limit)
 
 
-def _advance(t: Target, s: int, at: int, end: int, frame: int, free: int) -> tuple[int, int, int, int]:
-    """Next item of a list: address, row, whether there is one, items without bytes that may come."""
-    level, left = load64(s + _A), load64(frame)
-    if left == 0:
-        limit = load64(frame + _LIMIT)
-        if limit != 0 and at != limit:
-            return -1, 0, 0, free
-        left, at, limit, free = _block(at, end, level < 0, load64(s + _B) != 0, free)
-        if at < 0 or left == 0:
-            row = load64(frame + _ROW)
-            if at >= 0 and level >= 0:
-                end_list(t, load64(s + _COLUMN), row, level)
-            return at, row, 0, free
-        store64(frame + _LIMIT, limit)
-    store64(frame, left - 1)
-    row = load64(frame + _ROW) if level < 0 else next_row(t, level)
-    return at if row >= 0 else row - 1, row, 1, free
-
-
-def _block(at: int, end: int, skips: bool, empties: bool, free: int) -> tuple[int, int, int, int]:
+def _block(s: int, at: int, end: int, limit: int, free: int) -> tuple[int, int, int, int]:
     """Items of the next block, the address after its head, where it has to end (0 if it does not say), items without bytes left.
 
-    Blocks that say their size are skipped whole.
+    Blocks of lists that are skipped are skipped whole if they say their size.
     """
-    count, at = size_at(at, end)
+    if limit != 0 and at != limit:
+        return 1, -1, 0, free
     limit = 0
+    count, at = size_at(at, end)
     while at >= 0 and count < 0:
         size, at = long_at(at, end)
         if at < 0 or size < 0 or size > end - at or count == _SIGN:
-            return 0, -1, 0, free
-        if skips:
+            return 1, -1, 0, free
+        if load64(s + _A) < 0:
             count, at = long_at(at + size, end)
         else:
             count, limit = -count, at + size
-    if empties:
+    if at < 0 or (load64(s + _B) == 0 and count > end - at):
+        return 1, -1, 0, free
+    if load64(s + _B) != 0:
         free -= count
-        return count, at if free >= 0 else -1, limit, free
-    return count, at if count <= end - at else -1, limit, free
+        if free < 0:
+            return 1, -1, 0, free
+    return count, at, limit, free
+
+
+def _listed(t: Target, s: int, kind: int, at: int, row: int, stack: int) -> tuple[int, int, int]:
+    """A list of constants: address, row and stack after the step."""
+    if kind == OPEN:
+        store64(stack + _ROW, row)
+        return at, row, stack + FRAME
+    if kind == ITEM:
+        row = next_row(t, load64(s + _A))
+        return at if row >= 0 else row - 1, row, stack
+    if kind == CLOSE:
+        row = load64(stack - FRAME + _ROW)
+        end_list(t, load64(s + _COLUMN), row, load64(s + _A))
+        return at, row, stack - FRAME
+    return -1, row, stack
 
 
 def _number(t: Target, s: int, kind: int, value: int, at: int, row: int) -> int:

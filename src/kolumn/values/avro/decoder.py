@@ -104,7 +104,7 @@ class AvroDecoder:
                 break
             memory.grow(code)
         if rows:
-            counts = [load64(target.counts + 8 * level) for level in range(1, target.level_count)]
+            counts = [load64(target.counts + target.stride * level) for level in range(1, target.level_count)]
             self._elements = max([0.0, *(1.2 * count / rows for count in counts)])
         return memory.array(rows), valid
 
