@@ -21,7 +21,7 @@ from kolumn.machine_code.cache import code_folder, fingerprint
 LOOPS: dict[str, Any] = {}
 """Every loop of an imported module, by ``module:name``."""
 
-SOURCES = ("machine_code/scalar.py", "errors.py", "cpu_fallback", "formats", "codecs")
+SOURCES = ("machine_code/scalar.py", "machine_code/words.py", "errors.py", "cpu_fallback", "encodings", "formats", "codecs")
 """Source files of Kolumn that can end up in machine code, as functions or as constants."""
 
 
