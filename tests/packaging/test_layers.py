@@ -14,7 +14,16 @@ LAYERS = (
     ("codecs", "machine_code", "keywords"),
     ("kernels", "cpu_fallback", "kernels.machine", "cpu_fallback.machine", "encodings", "schemas"),
     # The stages on the CPU and on a GPU (check, inflate, count, fields, columns), and `source`, which reads bytes by name and range.
-    ("source", "backend", "cpu_fallback.check", "cpu_fallback.inflate", "cpu_fallback.count", "cpu_fallback.fields", "cpu_fallback.encode"),
+    (
+        "source",
+        "backend",
+        "cpu_fallback.check",
+        "cpu_fallback.inflate",
+        "cpu_fallback.count",
+        "cpu_fallback.fields",
+        "cpu_fallback.encode",
+        "cpu_fallback.values",
+    ),
     ("kernels.check", "kernels.count", "kernels.fields", "cpu_fallback.columns", "cpu_fallback.stream", "values"),
     ("kernels.columns", "kernels.decode", "options", "damage", "commit"),
     ("kernels.values", "plan", "transactions", "encode"),
@@ -26,6 +35,8 @@ LAYERS = (
     # Operations on ranges.
     ("log", "verification", "parquet"),
     ("replicas",),
+    # Reads a topic, as `api` does.
+    ("registry",),
     ("api",),
     ("gpu_api", "conversion"),
     ("accounting", "compaction"),
