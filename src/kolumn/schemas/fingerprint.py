@@ -96,6 +96,9 @@ def _canonical(node: Any, around: str, definitions: Definitions, done: set[str])
     if kind not in _NAMED:
         return _canonical(kind, around, definitions, done)
     name = full_name(node, around)
+    if name in done:
+        # A type of a referenced schema that was used before the type around it.
+        return f'"{name}"'
     done.add(name)
     if kind == "fixed":
         rest = f'"size":{int(node["size"])}'
