@@ -78,5 +78,5 @@ def _left_out(found: "Collection") -> int:
     if not isinstance(found, TopicSchemas):
         return OK
     if found.malformed:
-        typer.echo(f"left out: {counted(found.malformed, 'record')} that are malformed, or have an id of another schema", err=True)
+        typer.echo(f"left out: {counted(found.malformed, 'record')} with a malformed key or value, or another schema's id", err=True)
     return say(found.skipped) or (DAMAGE if found.malformed else OK)

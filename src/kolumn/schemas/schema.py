@@ -27,7 +27,8 @@ class Schema:
     kind : str
         "AVRO", "PROTOBUF" or "JSON".
     text : str
-        Avro's or JSON Schema's JSON, or .proto source.
+        Avro's or JSON Schema's JSON, or .proto source. Python's client of Confluent registers a ``FileDescriptorProto`` in base64 instead
+        of .proto source; most registries turn it into source.
     references : tuple of Reference
     id : int, optional
         The number that stands in front of values.
