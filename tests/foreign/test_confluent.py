@@ -98,7 +98,7 @@ def test_prefixes_and_headers_of_all_serializers(client: SchemaRegistryClient) -
     made.avro({"id": 7, "c": None})
     assert made.values[0] == bytes.fromhex("0000000001 0a02 0668c3a9")
     values, headers = made.columns()
-    found, ids = Framer("auto", schemas_of(client)).frame(values, headers)
+    found, ids = Framer("auto", schemas_of(client)).bodies(values, headers)
     avro, older, json_schema = body_of(AVRO, ROW), body_of(OLDER, {"id": 6}), b'{"id":1}'
     bodies = [None if size < 0 else string_at(int(at), int(size)) for at, size in zip(found.at, found.length, strict=True)]
     assert bodies == [avro, older, avro, avro, json_schema, b'{"id":2}', None, body_of(AVRO, {"id": 7, "c": None})]
@@ -118,8 +118,8 @@ def test_headers_of_keys(client: SchemaRegistryClient) -> None:
     made.avro(ROW, where=header_schema_id_serializer)
     keys, headers = made.columns()
     assert [one["key"] for one in made.headers[0]] == ["__key_schema_id"]
-    assert Framer("auto", schemas_of(client), is_key=True).frame(keys, headers)[0].schema.tolist() == [0]
-    assert Framer("auto", schemas_of(client)).frame(keys, headers)[0].schema.tolist() == [-1]
+    assert Framer("auto", schemas_of(client), is_key=True).bodies(keys, headers)[0].schema.tolist() == [0]
+    assert Framer("auto", schemas_of(client)).bodies(keys, headers)[0].schema.tolist() == [-1]
 
 
 def test_message_indexes_of_protobuf(client: SchemaRegistryClient) -> None:
@@ -129,7 +129,7 @@ def test_message_indexes_of_protobuf(client: SchemaRegistryClient) -> None:
     for one in given:
         made.protobuf(one)
         made.protobuf(one, where=header_schema_id_serializer)
-    found, _ = Framer("auto", schemas_of(client)).frame(*made.columns())
+    found, _ = Framer("auto", schemas_of(client)).bodies(*made.columns())
     bodies = [string_at(int(at), int(size)) for at, size in zip(found.at, found.length, strict=True)]
     indexes = [b"\0", b"\0", b"\2\4"]
     assert bodies[::2] == [before + one.SerializeToString() for before, one in zip(indexes, given, strict=True)]
@@ -155,7 +155,7 @@ def test_damaged_prefixes_lead_nowhere(client: SchemaRegistryClient, seed: int) 
             changed = bytearray(value)
             changed[position] ^= 1 << (2 * seed + position) % 8
             mutants.append(bytes(changed))
-        found, _ = Framer("auto", schemas).frame(pa.array(mutants))
+        found, _ = Framer("auto", schemas).bodies(pa.array(mutants))
         assert found.schema.tolist() == [-1] * size
         assert found.length.tolist() == [-1] * size
 

@@ -66,7 +66,7 @@ def headers(*rows: list[tuple[str, bytes | None]] | None) -> pa.Array:
 @pytest.mark.parametrize("start", [0, 3])
 def test_rows_of_all_framings_in_one_column(kind: pa.DataType, start: int) -> None:
     whole = column([one[0] for one in ROWS], kind)
-    found, ids = Framer("auto", SCHEMAS).frame(whole.slice(start))
+    found, ids = Framer("auto", SCHEMAS).bodies(whole.slice(start))
     rows = ROWS[start:]
     assert bodies(found) == [one[1] for one in rows]
     assert found.framing.tolist() == [one[2] for one in rows]
@@ -75,19 +75,18 @@ def test_rows_of_all_framings_in_one_column(kind: pa.DataType, start: int) -> No
     assert ids.type == pa.int64()
     assert not found.bare
     for row, (value, body, framing, *_) in enumerate(rows):
-        if body is not None and framing != kinds.GLUE:
-            assert string_at(int(found.at[row] - found.prefix[row]), int(found.length[row] + found.prefix[row])) == value
-    # What was decompressed has nothing in front of it.
-    assert found.prefix[9 - start : 11 - start].tolist() == [18, 0]
+        if body is not None:
+            whole = string_at(int(found.at[row] - found.prefix[row]), int(found.length[row] + found.prefix[row]))
+            assert whole == (value[:18] + body if framing == kinds.GLUE else value)
 
 
 @pytest.mark.parametrize("kind", [*TYPES, pa.string(), pa.large_string(), pa.string_view()], ids=str)
 def test_empty_columns_and_columns_of_nulls(kind: pa.DataType) -> None:
     for values in ([], [None, None]):
-        found, ids = Framer("auto", SCHEMAS).frame(column(values, kind))
+        found, ids = Framer("auto", SCHEMAS).bodies(column(values, kind))
         assert bodies(found) == values
         assert ids.to_pylist() == values
-    assert len(Framer("auto", SCHEMAS).frame(column([b"\0\0\0\0\1x".decode()] if "string" in str(kind) else [b"x"], kind))[0]) == 1
+    assert len(Framer("auto", SCHEMAS).bodies(column([b"\0\0\0\0\1x".decode()] if "string" in str(kind) else [b"x"], kind))[0]) == 1
 
 
 def test_framings_by_name() -> None:
@@ -101,28 +100,37 @@ def test_framings_by_name() -> None:
         "single-object": {kinds.SINGLE_OBJECT},
     }
     for name, own in wanted.items():
-        found, _ = Framer(name, SCHEMAS).frame(column(values, pa.binary()))
+        found, _ = Framer(name, SCHEMAS).bodies(column(values, pa.binary()))
         assert set(found.framing.tolist()) - {kinds.NONE} == own
     with pytest.raises(kolumn.ArgumentError, match=r"unknown framing 'confluen'.*confluent"):
         Framer("confluen", SCHEMAS)
-    for given in ((None, None), (SCHEMAS, FIXED)):
-        with pytest.raises(kolumn.ArgumentError, match="either"):
-            Framer("auto", *given)
+    with pytest.raises(kolumn.ArgumentError, match="either"):
+        Framer("auto", SCHEMAS, FIXED)
     with pytest.raises(kolumn.ArgumentError, match="int64"):
-        Framer("auto", SCHEMAS).frame(pa.array([1]))
+        Framer("auto", SCHEMAS).bodies(pa.array([1]))
 
 
 def test_with_one_schema_a_prefix_is_left_out_where_it_is_recognised() -> None:
     values = [b"\0\0\0\0\7x", None, b"plain", b"\1" + GUID.bytes]
-    found, ids = Framer("auto", schema=FIXED).frame(column(values, pa.binary()))
+    found, ids = Framer("auto", schema=FIXED).bodies(column(values, pa.binary()))
     assert (bodies(found), found.bare) == ([b"x", None, b"plain", b""], True)
     assert schemas(found) == [FIXED, None, FIXED, FIXED]
     assert ids.to_pylist() == [7, None, None, None]
-    found, ids = Framer("none", schema=FIXED).frame(column(values, pa.binary()))
+    found, ids = Framer("none", schema=FIXED).bodies(column(values, pa.binary()))
     assert (bodies(found), found.bare) == (values, False)
     assert ids.to_pylist() == [None] * 4
-    found, _ = Framer("confluent", schema=FIXED).frame(column(values, pa.binary()))
+    found, _ = Framer("confluent", schema=FIXED).bodies(column(values, pa.binary()))
     assert (bodies(found), found.bare) == ([b"x", None, None, b""], False)
+
+
+def test_without_any_schema_bodies_have_that_of_the_reader() -> None:
+    values = [b"\0\0\0\0\7x", None, b"plain"]
+    told = headers([("__value_schema_id", b"\1" + GUID.bytes)], [], [])
+    for given, own, numbers in ((None, [b"x", None, b"plain"], [7, None, None]), (told, [values[0], None, b"plain"], [None] * 3)):
+        found, ids = Framer("auto").bodies(column(values, pa.binary()), given)
+        assert (bodies(found), found.bare, found.schemas) == (own, True, ())
+        assert found.schema.tolist() == [-1] * 3
+        assert ids.to_pylist() == numbers
 
 
 class Counted:
@@ -141,7 +149,7 @@ def test_each_key_is_looked_up_once() -> None:
     framer = Framer("confluent", asked)
     values = [b"\0" + (id % 5000).to_bytes(4, "big") + b"x" for id in range(20_000)]
     for _ in range(2):
-        found, ids = framer.frame(column(values, pa.binary()))
+        found, ids = framer.bodies(column(values, pa.binary()))
     assert set(asked.asked.values()) == {1}
     assert len(asked.asked) == 5000
     assert ids.to_pylist() == [id % 5000 for id in range(20_000)]
@@ -155,7 +163,7 @@ def test_unknown_keys_are_forgotten_when_there_are_many() -> None:
     """Values that only look as if they had a prefix have any number of keys."""
     framer = Framer("confluent", SCHEMAS)
     values = [b"\0" + id.to_bytes(4, "big") + b"x" for id in range(3, 200_000)] + [b"\0\0\0\0\1x"]
-    found, _ = framer.frame(column(values, pa.binary()))
+    found, _ = framer.bodies(column(values, pa.binary()))
     assert (found.schema >= 0).sum() == 1
     assert len(framer._own.table.rows) <= 1 << 19
     assert len(framer._known._indexes) <= (1 << 17) + 1
@@ -168,7 +176,7 @@ def test_threads_see_the_same_schemas_at_the_same_places() -> None:
     def work(seed: int) -> None:
         own = [3 * ((seed + 7 * row) % 300) for row in range(3000)]
         for _ in range(5):
-            found, _ = framer.frame(column([b"\0" + id.to_bytes(4, "big") for id in own], pa.binary()))
+            found, _ = framer.bodies(column([b"\0" + id.to_bytes(4, "big") for id in own], pa.binary()))
             results.setdefault(seed, []).append((own, found))
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
@@ -185,20 +193,24 @@ def test_threads_see_the_same_schemas_at_the_same_places() -> None:
 
 def test_framers_go_to_other_processes() -> None:
     framer = Framer("auto", SCHEMAS, is_key=True, max_value_bytes=9)
-    framer.frame(column([ROWS[0][0]], pa.binary()))
+    framer.bodies(column([ROWS[0][0]], pa.binary()))
     copy = pickle.loads(pickle.dumps(framer))
     assert copy._made_of[0] == "auto"
     assert copy._made_of[3:] == (True, 9)
-    assert bodies(copy.frame(column([ROWS[0][0]], pa.binary()))[0]) == [b"body"]
+    assert bodies(copy.bodies(column([ROWS[0][0]], pa.binary()))[0]) == [b"body"]
 
 
 def test_compressed_values_are_bounded_and_checked() -> None:
     whole = zlib.compress(b"a" * 1000)
     streams = [whole, whole[:-1], whole + b"x", b"", b"junk", zlib.compress(b"a" * 1001), zlib.compress(b"")]
     values = [b"\3\5" + GUID.bytes + one for one in streams]
-    found, _ = Framer("glue", SCHEMAS, max_value_bytes=1000).frame(column(values, pa.binary()))
+    found, _ = Framer("glue", SCHEMAS, max_value_bytes=1000).bodies(column(values, pa.binary()))
     assert bodies(found) == [b"a" * 1000, None, None, None, None, None, b""]
     assert set(found.framing.tolist()) == {kinds.GLUE}
+    # Without a registry they may be values that only look as if they were compressed.
+    found, _ = Framer("auto", max_value_bytes=1000).bodies(column(values, pa.binary()))
+    assert bodies(found) == [b"a" * 1000, *values[1:6], b""]
+    assert found.prefix.tolist() == [18, 0, 0, 0, 0, 0, 18]
 
 
 def test_a_header_comes_before_a_prefix() -> None:
@@ -217,20 +229,20 @@ def test_a_header_comes_before_a_prefix() -> None:
     values = column([plain] * 8, pa.binary())
     framer = Framer("auto", SCHEMAS)
     assert framer.needs_headers
-    found, ids = framer.frame(values, told)
+    found, ids = framer.bodies(values, told)
     assert [None if one is None else one.id for one in schemas(found)] == [2, 1, 1, 2, 1, None, None, 1]
     assert bodies(found) == [plain, b"body", b"body", plain, b"body", None, None, b"body"]
     assert ids.to_pylist() == [2, 1, 1, 2, 1, None, None, 1]
     named = kinds.CONFLUENT_HEADER
     assert found.framing.tolist() == [named, 1, 1, named, 1, named, named, 1]
-    part, _ = framer.frame(values.slice(3, 3), told.slice(3, 3))
+    part, _ = framer.bodies(values.slice(3, 3), told.slice(3, 3))
     assert bodies(part) == bodies(found)[3:6]
-    keys, _ = Framer("confluent-header", SCHEMAS, is_key=True).frame(values, told)
+    keys, _ = Framer("confluent-header", SCHEMAS, is_key=True).bodies(values, told)
     assert bodies(keys) == [None] * 7 + [plain]
-    fixed, _ = Framer("confluent-header", schema=FIXED).frame(values, told)
+    fixed, _ = Framer("confluent-header", schema=FIXED).bodies(values, told)
     assert bodies(fixed) == [plain] * 8
     with pytest.raises(kolumn.ArgumentError, match="headers"):
-        Framer("confluent-header", SCHEMAS).frame(values)
+        Framer("confluent-header", SCHEMAS).bodies(values)
 
 
 @pytest.mark.parametrize("views", [False, True])
@@ -247,18 +259,18 @@ def test_headers_of_apicurio_and_azure(views: bool) -> None:
     )
     if views:
         told = told.cast(pa.list_(pa.struct([("key", pa.string_view()), ("value", pa.binary_view())])))
-    found, ids = Framer("auto", SCHEMAS).frame(column([b"body"] * 6, pa.binary()), told)
+    found, ids = Framer("auto", SCHEMAS).bodies(column([b"body"] * 6, pa.binary()), told)
     assert bodies(found) == [b"body", b"body", None, b"body", b"body", None]
     assert ids.to_pylist() == [2, 2, None, 2, 2, None]
     assert found.framing.tolist() == [kinds.APICURIO_HEADER] * 3 + [kinds.AZURE] * 2 + [kinds.NONE]
     for name, rows in (("apicurio-header", [True, True, False, False, False, False]), ("azure", [False] * 3 + [True, True, False])):
-        found, _ = Framer(name, SCHEMAS).frame(column([b"body"] * 6, pa.binary()), told)
+        found, _ = Framer(name, SCHEMAS).bodies(column([b"body"] * 6, pa.binary()), told)
         assert [one is not None for one in bodies(found)] == rows
     assert {name for name in FRAMINGS if Framer(name, SCHEMAS).needs_headers} == {"auto", "confluent-header", "apicurio-header", "azure"}
 
 
 def test_message_indexes_of_a_header_are_a_part_of_the_schema() -> None:
     told = headers(*([("__value_schema_id", b"\1" + GUID.bytes + rest)] for rest in (b"\0", b"\2\2", b"\4\2\0", b"", b"\4\2", b"\2\2\2")))
-    found, ids = Framer("auto", SCHEMAS).frame(column([b"body"] * 6, pa.binary()), told)
+    found, ids = Framer("auto", SCHEMAS).bodies(column([b"body"] * 6, pa.binary()), told)
     assert [None if one is None else one.message_indexes for one in schemas(found)] == [(0,), (1,), (1, 0), (), None, None]
     assert ids.to_pylist() == [2, 2, 2, 2, None, None]

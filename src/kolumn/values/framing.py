@@ -52,7 +52,7 @@ class Framer:
     """Takes the bodies out of a column of keys or values, row by row. Several threads may use one at the same time.
 
     With a collection of schemas a row has the schema that its prefix or header names; a row that names none, or an unknown one, has no
-    body. With one schema every row has that schema, and a prefix is left out where it is recognised. With "auto" a row without a
+    body. Without a collection every row has one schema, and a prefix is left out where it is recognised. With "auto" a row without a
     prefix is a body then, and so may be one with a prefix (`Bodies.bare`); with the name of a prefix a row without it has no body.
 
     Parameters
@@ -63,9 +63,10 @@ class Framer:
         "confluent-header", "apicurio-header", "azure": headers. "auto": any of these in each row, headers first, as Confluent's
         deserializers look for them.
     schemas : Schemas, optional
-        The collection. Either this or ``schema`` is given.
+        The collection.
     schema : Schema, optional
-        The schema of every row.
+        Without a collection: the schema of every row, with index 0. If it is None too, every row has the index -1: decoders take the
+        reader's schema.
     is_key : bool
         Whether the column has keys: their headers have other names.
     max_value_bytes : int
@@ -74,7 +75,7 @@ class Framer:
     Raises
     ------
     ArgumentError
-        ``framing`` is not one of `FRAMINGS`; both or neither of ``schemas`` and ``schema`` are given.
+        ``framing`` is not one of `FRAMINGS`, or both ``schemas`` and ``schema`` are given.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Framer:
     ) -> None:
         if framing not in _PREFIXES:
             raise ArgumentError(unknown("framing", framing, FRAMINGS))
-        if (schemas is None) == (schema is None):
+        if schemas is not None and schema is not None:
             raise ArgumentError("framing: expected either a collection of schemas or one schema")
         self._made_of = framing, schemas, schema, is_key, max_value_bytes
         self._framing, self._is_key, self._max_value_bytes = framing, is_key, max_value_bytes
@@ -100,7 +101,7 @@ class Framer:
 
     @property
     def needs_headers(self) -> bool:
-        """Whether `frame` looks into the column ``headers``. With "auto" it can do without: then it looks at prefixes alone."""
+        """Whether `bodies` looks into the column ``headers``. With "auto" it can do without: then it looks at prefixes alone."""
         return self._framing in _HEADERS
 
     @property
@@ -108,7 +109,7 @@ class Framer:
         """The schemas found so far, as in `Bodies.schemas`."""
         return self._known.found
 
-    def frame(self, column: pa.Array, headers: pa.Array | None = None) -> tuple[Bodies, pa.Array]:
+    def bodies(self, column: pa.Array, headers: pa.Array | None = None) -> tuple[Bodies, pa.Array]:
         """The bodies of a column, and the numbers of their schemas.
 
         Parameters
@@ -139,9 +140,11 @@ class Framer:
         if headers is not None and self.needs_headers:
             self._by_headers(rows, headers)
         self._by_prefix(rows)
-        held = inflated(rows.at, rows.length, rows.prefix, rows.framing, self._max_value_bytes)
-        found = self._known.found
         bare = self._framing == "auto" and self._known.is_fixed
+        held = inflated(rows.at, rows.length, rows.prefix, rows.framing, self._max_value_bytes, bare)
+        found = self._known.found
+        if not found and self._known.is_fixed:
+            rows.schema[:] = NO_SCHEMA
         bodies = Bodies(rows.at, rows.length, rows.prefix, rows.framing, rows.schema, found, bare, (column, held))
         return bodies, numbers(rows.ids, pa.int64(), rows.ids < 0)
 
@@ -237,7 +240,7 @@ class _Known:
     """The schemas of a read, and which of them keys name; shared by all threads."""
 
     def __init__(self, schemas: Schemas | None, schema: Schema | None) -> None:
-        self._schemas, self.is_fixed = schemas, schema is not None
+        self._schemas, self.is_fixed = schemas, schemas is None
         self._lock = threading.Lock()
         self._indexes: dict[object, int] = {}
         self._places: dict[Schema, int] = {}

@@ -6,7 +6,7 @@ from ctypes import c_char
 import numpy as np
 
 from kolumn.arrays import Bytes, Int64s
-from kolumn.encodings.framing import GLUE, GLUE_ZLIB
+from kolumn.encodings.framing import GLUE, GLUE_ZLIB, NONE
 from kolumn.errors import NoMemoryError
 
 _ALL_BYTES = 1 << 30
@@ -14,15 +14,17 @@ _ALL_BYTES = 1 << 30
 _PAD = 64
 
 
-def inflated(at: Int64s, length: Int64s, prefix: Int64s, framing: Int64s, most: int) -> Bytes | None:
+def inflated(at: Int64s, length: Int64s, prefix: Int64s, framing: Int64s, most: int, bare: bool) -> Bytes | None:
     """Decompress the rows with the framing `GLUE_ZLIB`, which becomes `GLUE`.
 
     Parameters
     ----------
     at, length, prefix, framing : int64 array of n
-        Set for those rows: address and bytes of the decompressed body, 0 for its prefix. The length is -1 if the body is not exactly
-        one zlib stream, or has more than ``most`` bytes.
+        Address and bytes of the decompressed body are set for those rows; its prefix is in front of it there too. The length is -1 if
+        the body is not exactly one zlib stream, or has more than ``most`` bytes.
     most : int
+    bare : bool
+        Such a row is a value without a prefix instead.
 
     Returns
     -------
@@ -34,23 +36,31 @@ def inflated(at: Int64s, length: Int64s, prefix: Int64s, framing: Int64s, most: 
     NoMemoryError
         All of them together have more than 1 GiB.
     """
-    rows = np.flatnonzero(framing == GLUE_ZLIB)
-    framing[rows] = GLUE
-    rows = rows[length[rows] >= 0]
-    if not len(rows):
-        return None
-    bodies = []
+    rows = np.flatnonzero((framing == GLUE_ZLIB) & (length >= 0))
+    framing[framing == GLUE_ZLIB] = GLUE
+    parts: list[bytes] = []
+    done, starts = [], []
     total = 0
     for row in rows.tolist():
-        body = _one(memoryview((c_char * int(length[row])).from_address(int(at[row]))), most)
-        length[row] = -1 if body is None else len(body)
-        bodies.append(body or b"")
-        total += len(bodies[-1])
+        front = int(prefix[row])
+        payload = memoryview((c_char * (front + int(length[row]))).from_address(int(at[row]) - front))
+        body = _one(payload[front:], most)
+        if body is not None:
+            done.append(row)
+            starts.append(total + front)
+            parts += [payload[:front].tobytes(), body]
+            length[row] = len(body)
+            total += front + len(body)
+        elif bare:
+            at[row], length[row], prefix[row], framing[row] = at[row] - front, len(payload), 0, NONE
+        else:
+            length[row] = -1
         if total > _ALL_BYTES:
             raise NoMemoryError(f"compressed values of AWS Glue: more than {_ALL_BYTES} bytes in one batch of rows: lower chunk_bytes")
-    held = np.frombuffer(b"".join([*bodies, bytes(_PAD)]), np.uint8)
-    at[rows] = held.ctypes.data + np.cumsum([0, *map(len, bodies)])[:-1]
-    prefix[rows] = 0
+    if not done:
+        return None
+    held = np.frombuffer(b"".join([*parts, bytes(_PAD)]), np.uint8)
+    at[done] = held.ctypes.data + np.array(starts, np.int64)
     return held
 
 
