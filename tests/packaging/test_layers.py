@@ -35,6 +35,8 @@ LAYERS = (
     # Operations on ranges.
     ("log", "verification", "parquet"),
     ("replicas",),
+    # Reads a topic, as `api` does.
+    ("registry",),
     ("api",),
     ("gpu_api", "conversion"),
     ("accounting", "compaction"),
