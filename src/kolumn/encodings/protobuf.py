@@ -1,0 +1,364 @@
+"""Writes one Protobuf message as a row of columns, by a program: tables of the messages and fields that have columns.
+
+The tables have int64; other fields are unknown ones, and are passed over:
+
+    messages | first field | fields | direct | numbers | all bits | fill | fills | level of a map's entries, and its column, else -1
+    fields   | tag | other tag | kind | column | level | message | bit | ring | next | fill | fills | symbols | element
+    direct   | field of the numbers 0, 1, 2, ... of a message, -1 without one
+    symbols  | count | closed | numbers, ascending | index of each
+
+A message that stands at two places of the schema is there twice, with other columns. Fields of a message are ordered by their numbers.
+
+What upb does, the parser in the package protobuf, is done here. The last value of a field counts, messages that come twice are merged,
+a member of a oneof removes the others, repeated numbers may be packed or not, a value of another wire type is unknown, and so is a number
+that a closed enum does not have. An entry of a map that has something unknown is dropped. Strings must be UTF-8, those of proto2 too.
+
+Each frame notes in ``seen`` the bits of its fields that have been written; what is missing at its end becomes null or its default then.
+A message that comes again has nothing missing. In a message with too many fields for bits everything is written at its beginning.
+"""
+
+from typing import NamedTuple
+
+from kolumn.encodings.columns import (
+    COLUMN, DONE, FILL, INVALID, LEVEL, NULL_LIST, Target, end_list, next_row, put_bytes, put_nulls, put_text, put_word, set_valid,
+)  # fmt: skip
+from kolumn.encodings.protobuf_wire import END_GROUP, LENGTH, MALFORMED, MOST_NESTED, after_field, length_at, tag_at, uvarint
+from kolumn.formats.memory import load8, u32_little_at
+from kolumn.machine_code.words import load32, load64, store64
+
+MESSAGE, FIELD = 72, 104
+"""Bytes of a row of the tables."""
+VARINT4, VARINT8, ZIGZAG4, ZIGZAG8, BOOL, ENUM, FIXED4, FIXED8, BYTES, TEXT, SINGLE_MESSAGE, SINGLE_GROUP = range(12)
+"""Kinds of fields. The first ones are numbers."""
+BITS = 62
+"""Fields of a message that can have a bit in ``seen``."""
+FRAMES = 8 * 8 * (MOST_NESTED + 1) + 8 * MOST_NESTED
+"""Bytes of memory for frames and numbers of groups."""
+_FIRST, _COUNT, _DIRECT, _NUMBERS, _ALL, _FILL, _FILLS, _LEVEL, _LIST = range(0, 72, 8)
+_TAG, _OTHER, _KIND, _COLUMN, _CHILD, _MESSAGE, _BIT, _RING, _NEXT, _F_FILL, _F_FILLS, _SYMBOLS, _ELEMENT = range(0, 104, 8)
+_ALL_SEEN = -1
+
+
+class Program(NamedTuple):
+    """Addresses of the tables, and of `FRAMES` bytes for each thread; message 0 is the record."""
+
+    messages: int
+    fields: int
+    direct: int
+    symbols: int
+    frames: int
+
+
+def field_of(p: Program, message: int, number: int) -> int:
+    """Address of the field with a number in the message at an address; 0 if it is unknown."""
+    if number < load64(message + _NUMBERS):
+        field = load64(p.direct + load64(message + _DIRECT) + 8 * number)
+        return p.fields + FIELD * field if field >= 0 else 0
+    low, high = load64(message + _FIRST), load64(message + _FIRST) + load64(message + _COUNT)
+    while low < high:
+        middle = (low + high) >> 1
+        found = load64(p.fields + FIELD * middle + _TAG) >> 3
+        if found == number:
+            return p.fields + FIELD * middle
+        if found < number:
+            low = middle + 1
+        else:
+            high = middle
+    return 0
+
+
+def symbol_of(symbols: int, number: int) -> int:
+    """Index of the symbol of a number of a closed enum; -1 if it has none."""
+    count = load64(symbols)
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) >> 1
+        if load64(symbols + 8 + 8 * middle) < number:
+            low = middle + 1
+        else:
+            high = middle
+    if low < count and load64(symbols + 8 + 8 * low) == number:
+        return load64(symbols + 8 + 8 * (count + low))
+    return -1
+
+
+def number_at(at: int, stop: int, kind: int) -> tuple[int, int]:
+    """The bits of a number of a certain kind, of an enum its number; results as of `kolumn.encodings.protobuf_wire.uvarint`."""
+    if kind == FIXED8:
+        return (u32_little_at(at, 0) | (u32_little_at(at, 4) << 32), at + 8) if stop - at >= 8 else (0, INVALID)
+    if kind == FIXED4:
+        return (u32_little_at(at, 0), at + 4) if stop - at >= 4 else (0, INVALID)
+    value, at = uvarint(at, stop)
+    if kind <= VARINT8:
+        return value, at
+    if kind == BOOL:
+        return (0 if value == 0 else 1), at
+    if kind == ENUM:
+        return ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000, at
+    if kind == ZIGZAG4:
+        value &= 0xFFFFFFFF
+    return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), at
+
+
+def width_of(kind: int) -> int:
+    """Bytes of a number of a certain kind in its column."""
+    if kind == VARINT4 or kind == FIXED4 or kind == ENUM or kind == ZIGZAG4:
+        return 4
+    return 1 if kind == BOOL else 8
+
+
+def drop_elements(t: Target, level: int) -> None:
+    """Set back the levels of lists in the elements of a level whose last elements have been dropped."""
+    inner = level + 1
+    while inner < t.level_count and load64(t.levels + LEVEL * inner + 16) >= level:
+        place = t.levels + LEVEL * inner
+        ends = load64(t.columns + COLUMN * load64(place + 8) + 16)
+        store64(t.counts + 8 * inner, load32(ends + 4 * load64(t.counts + 8 * load64(place + 16))))
+        inner += 1
+
+
+def clear(t: Target, field: int, row: int) -> None:
+    """Make a field, and everything in it, null or its default."""
+    fill = load64(field + _F_FILL)
+    for k in range(fill, fill + load64(field + _F_FILLS)):
+        put_nulls(t, k, 1, row)
+        place = t.fills + FILL * k
+        if load64(place) == NULL_LIST:
+            drop_elements(t, load64(place + 16))
+
+
+def clear_others(t: Target, p: Program, field: int, row: int, seen: int) -> int:
+    """Remove the other members of a oneof; returns ``seen`` without them."""
+    other = p.fields + FIELD * load64(field + _RING)
+    while other != field:
+        bit = load64(other + _BIT)
+        if bit == 0 or seen & bit != 0:
+            clear(t, other, row)
+            seen &= ~bit
+        other = p.fields + FIELD * load64(other + _RING)
+    return seen
+
+
+def fill_missing(t: Target, p: Program, message: int, missing: int, row: int) -> None:
+    """Make the fields of some bits null or their default."""
+    field = p.fields + FIELD * load64(message + _FIRST)
+    while missing != 0:
+        if missing & 1 != 0:
+            put_nulls(t, load64(field + _F_FILL), load64(field + _F_FILLS), row)
+        missing = missing >> 1
+        field += FIELD
+
+
+def next_field(p: Program, message: int, expected: int, at: int, stop: int, depth: int) -> tuple[int, int, int, int]:
+    """Find the next field that has a column.
+
+    Parameters
+    ----------
+    message, expected : int
+        Addresses of the message and of the field that is tried first.
+    at, stop, depth : int
+        Fields begin at ``at``; how many messages the message is in.
+
+    Returns
+    -------
+    field : int
+        Its address; 0 at the end of the message or of a group.
+    tag : int
+        Its tag, of a group's end that one; 0 at ``stop``.
+    next : int
+        Where its value begins, or `MALFORMED`.
+    strange : int
+        1 if unknown fields were passed over.
+    """
+    strange = 0
+    while at < stop:
+        tag = load8(at, 0)
+        if tag < 0x80 and tag == load64(expected + _TAG):
+            return expected, tag, at + 1, strange
+        tag, at = tag_at(at, stop)
+        if at < 0 or tag >> 3 == 0:
+            return 0, tag, MALFORMED, strange
+        if tag & 7 == END_GROUP:
+            return 0, tag, at, strange
+        field = field_of(p, message, tag >> 3)
+        if field != 0 and (tag == load64(field + _TAG) or tag == load64(field + _OTHER)):
+            return field, tag, at, strange
+        at = after_field(at, stop, tag, depth, p.frames + 64 * (MOST_NESTED + 1))
+        if at < 0:
+            return 0, tag, MALFORMED, strange
+        strange = 1
+    return 0, 0, at, strange
+
+
+def put_number(t: Target, p: Program, field: int, row: int, at: int, stop: int, seen: int) -> tuple[int, int, int]:
+    """Write a number of a field that is not repeated.
+
+    Returns
+    -------
+    next : int
+        Position after it, or `MALFORMED`.
+    seen : int
+        With the field's bit.
+    strange : int
+        1 if it is a number that its closed enum does not have.
+    """
+    kind = load64(field + _KIND)
+    value, at = number_at(at, stop, kind)
+    if at < 0:
+        return MALFORMED, seen, 0
+    if kind == ENUM:
+        value = symbol_of(p.symbols + load64(field + _SYMBOLS), value)
+        if value < 0:
+            return at, seen, 1
+    if load64(field + _RING) >= 0:
+        seen = clear_others(t, p, field, row, seen)
+    put_word(t, load64(field + _COLUMN), row, value, width_of(kind))
+    return at, seen | load64(field + _BIT), 0
+
+
+def put_numbers(t: Target, p: Program, field: int, row: int, at: int, stop: int, until: int) -> tuple[int, int, int]:
+    """Append the numbers at [at, until) to a repeated field, one at least if that is not empty.
+
+    Returns
+    -------
+    code : int
+        As of `write_message`.
+    next : int
+    strange : int
+        1 if there was a number that its closed enum does not have.
+    """
+    kind, level, element, strange = load64(field + _KIND), load64(field + _CHILD), load64(field + _ELEMENT), 0
+    width = width_of(kind)
+    while at < until:
+        value, at = number_at(at, stop, kind)
+        if at < 0:
+            return INVALID, at, 0
+        if kind == ENUM:
+            value = symbol_of(p.symbols + load64(field + _SYMBOLS), value)
+            if value < 0:
+                strange = 1
+                continue
+        inner = next_row(t, level)
+        if inner < 0:
+            return -inner, at, 0
+        put_word(t, element, inner, value, width)
+    end_list(t, load64(field + _COLUMN), row, level)
+    return DONE, at, strange
+
+
+def put_string(t: Target, field: int, row: int, at: int, end: int) -> tuple[int, int, int]:
+    """Write or append the string or bytes at [at, end); results as of `put_numbers`."""
+    column, level, target = load64(field + _COLUMN), load64(field + _CHILD), row
+    if level > 0:
+        target = next_row(t, level)
+        if target < 0:
+            return -target, at, 0
+        end_list(t, column, row, level)
+        column = load64(field + _ELEMENT)
+    if load64(field + _KIND) == TEXT:
+        return put_text(t, column, target, at, end - at), end, 0
+    return put_bytes(t, column, target, at, end - at), end, 0
+
+
+def begin_message(t: Target, message: int, row: int, seen: int) -> int:
+    """Begin a message in a row; returns its ``seen``, which was -1 if it comes again and else 0."""
+    if seen == 0 and load64(message + _ALL) == 0:
+        put_nulls(t, load64(message + _FILL), load64(message + _FILLS), row)
+        return _ALL_SEEN
+    return seen
+
+
+def end_entry(t: Target, message: int, row: int, parent_row: int) -> None:
+    """Drop an entry of a map, the last one, if the message is one."""
+    column, level = load64(message + _LIST), load64(message + _LEVEL)
+    if column >= 0:
+        store64(t.counts + 8 * level, row)
+        drop_elements(t, level)
+        end_list(t, column, parent_row, level)
+
+
+def push(frame: int, stop: int, message: int, row: int, seen: int, group: int, strange: int, expected: int) -> None:
+    """Keep what `write_message` knows of a message while it is in another one."""
+    store64(frame, stop)
+    store64(frame + 8, message)
+    store64(frame + 16, row)
+    store64(frame + 24, seen)
+    store64(frame + 32, group)
+    store64(frame + 40, strange)
+    store64(frame + 48, expected)
+
+
+def write_message(t: Target, p: Program, row: int, at: int, stop: int) -> int:
+    """Write the message at addresses [at, stop) as a row of level 0.
+
+    Returns
+    -------
+    int
+        `DONE`; `INVALID` if it is malformed; or what has no room, see `kolumn.encodings.columns`. After the last two the caller restores.
+    """
+    message, frame, group, strange = p.messages, p.frames, 0, 0
+    expected = p.fields + FIELD * load64(message + _FIRST)
+    seen = begin_message(t, message, row, 0)
+    set_valid(t, 0, row, 1)
+    while True:
+        field, tag, at, odd = next_field(p, message, expected, at, stop, (frame - p.frames) >> 6)
+        strange |= odd
+        if at < 0:
+            return INVALID
+        if field == 0:
+            if tag >> 3 != group:
+                return INVALID
+            missing = load64(message + _ALL) & ~seen
+            if missing != 0:
+                fill_missing(t, p, message, missing, row)
+            if frame == p.frames:
+                return DONE
+            frame -= 64
+            if strange != 0:
+                end_entry(t, message, row, load64(frame + 16))
+            stop, message, row, seen = load64(frame), load64(frame + 8), load64(frame + 16), load64(frame + 24)
+            group, strange, expected = load64(frame + 32), load64(frame + 40), load64(frame + 48)
+            continue
+        kind, level, bit = load64(field + _KIND), load64(field + _CHILD), load64(field + _BIT)
+        expected = p.fields + FIELD * load64(field + _NEXT)
+        if kind <= FIXED8 and level == 0:
+            at, seen, odd = put_number(t, p, field, row, at, stop, seen)
+            strange |= odd
+            if at < 0:
+                return INVALID
+            continue
+        end, bound = at + 1, stop
+        if tag & 7 == LENGTH:
+            length, at = length_at(at, stop)
+            if at < 0:
+                return INVALID
+            bound = end = at + length
+        if load64(field + _RING) >= 0:
+            seen = clear_others(t, p, field, row, seen)
+        inner = _ALL_SEEN if level == 0 and (bit == 0 or seen & bit != 0) else 0
+        seen |= bit
+        if kind <= TEXT:
+            code, at, odd = put_numbers(t, p, field, row, at, bound, end) if kind <= FIXED8 else put_string(t, field, row, at, end)
+            strange |= odd
+            if code != DONE:
+                return code
+            continue
+        push(frame, stop, message, row, seen, group, strange, expected)
+        frame += 64
+        stop, group, strange = bound, (0 if kind == SINGLE_MESSAGE else tag >> 3), 0
+        message = p.messages + MESSAGE * load64(field + _MESSAGE)
+        if level > 0:
+            inner_row = next_row(t, level)
+            if inner_row < 0:
+                return -inner_row
+            end_list(t, load64(field + _COLUMN), row, level)
+            row = inner_row
+        seen = begin_message(t, message, row, inner)
+        if level == 0 and load64(field + _COLUMN) >= 0:
+            set_valid(t, load64(field + _COLUMN), row, 1)
+        expected = p.fields + FIELD * load64(message + _FIRST)
+
+
+def write_null(t: Target, p: Program, row: int) -> None:
+    """Write a row of level 0 without a value."""
+    put_nulls(t, load64(p.messages + _FILL), load64(p.messages + _FILLS), row)
