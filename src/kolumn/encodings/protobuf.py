@@ -176,10 +176,11 @@ def next_field(p: Program, message: int, expected: int, at: int, stop: int, dept
         if tag < 0x80 and tag == load64(expected + _TAG):
             return expected, tag, at + 1, strange
         tag, at = tag_at(at, stop)
-        if at < 0 or tag >> 3 == 0:
+        # In a message without fields upb does not look at numbers.
+        if at < 0 or (tag >> 3 == 0 and load64(message + _COUNT) > 0):
             return 0, tag, MALFORMED, strange
         if tag & 7 == END_GROUP:
-            return 0, tag, at, strange
+            return 0, tag, (at if tag >> 3 > 0 else MALFORMED), strange
         field = field_of(p, message, tag >> 3)
         if field != 0 and (tag == load64(field + _TAG) or tag == load64(field + _OTHER)):
             return field, tag, at, strange

@@ -9,7 +9,7 @@
 
 What is accepted is what upb accepts, the parser in the package protobuf: a varint of up to ten bytes, of the last of which one bit counts;
 a tag of up to five bytes and 32 bits; a length of up to five bytes; tags and lengths may have more bytes than they need. Number 0 is
-malformed, except in a group that is passed over.
+malformed, except in a group that is passed over and in a message without fields.
 
 Positions are addresses. Nothing at ``stop`` or after it is read.
 """

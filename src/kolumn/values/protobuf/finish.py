@@ -52,7 +52,9 @@ def _incomplete(fields: tuple[Shape, ...], array: pa.Array, there: Flags) -> Fla
             part = one.fields[1].fields if one.is_map else one.fields
             if not len(inner) or (one.is_map and not one.fields[1].is_message):
                 continue
-            sums = np.concatenate(([0], np.cumsum(_incomplete(part, inner, _valid(inner)))))
+            lacking = _incomplete(part, inner, _valid(inner))
+            keep = _last_keys(column, column.keys) if one.is_map else None
+            sums = np.concatenate(([0], np.cumsum(lacking if keep is None else lacking & keep)))
             ends = np.asarray(column.offsets)
             found |= sums[ends[1:]] > sums[ends[:-1]]
             continue
