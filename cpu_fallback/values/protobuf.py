@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import kolumn.cpu_fallback.values.text
+import kolumn.cpu_fallback.values.varints
 import kolumn.encodings.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine.address import load8, load32, load64, store8
 from kolumn.cpu_fallback.machine.scalars import compiled

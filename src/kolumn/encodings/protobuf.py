@@ -1,6 +1,6 @@
 """Writes one Protobuf message as a row of columns, by a program: tables of the messages and fields that have columns.
 
-The tables have int64; other fields are unknown ones, and are passed over:
+The tables have int64. Rows of fields and messages are named by their places in bytes. Other fields are unknown ones, and are passed over:
 
     messages | first field | fields | direct | numbers | all bits | fill | fills | level of a map's entries, and its column, else -1
     fields   | tag | other tag | kind | column | level | message | bit | ring | next | fill | fills | symbols | element
@@ -53,13 +53,13 @@ def field_of(p: Program, message: int, number: int) -> int:
     """Address of the field with a number in the message at an address; 0 if it is unknown."""
     if number < load64(message + _NUMBERS):
         field = load64(p.direct + load64(message + _DIRECT) + 8 * number)
-        return p.fields + FIELD * field if field >= 0 else 0
-    low, high = load64(message + _FIRST), load64(message + _FIRST) + load64(message + _COUNT)
+        return p.fields + field if field >= 0 else 0
+    first, low, high = p.fields + load64(message + _FIRST), 0, load64(message + _COUNT)
     while low < high:
         middle = (low + high) >> 1
-        found = load64(p.fields + FIELD * middle + _TAG) >> 3
+        found = load64(first + FIELD * middle + _TAG) >> 3
         if found == number:
-            return p.fields + FIELD * middle
+            return first + FIELD * middle
         if found < number:
             low = middle + 1
         else:
@@ -129,19 +129,19 @@ def clear(t: Target, field: int, row: int) -> None:
 
 def clear_others(t: Target, p: Program, field: int, row: int, seen: int) -> int:
     """Remove the other members of a oneof; returns ``seen`` without them."""
-    other = p.fields + FIELD * load64(field + _RING)
+    other = p.fields + load64(field + _RING)
     while other != field:
         bit = load64(other + _BIT)
         if bit == 0 or seen & bit != 0:
             clear(t, other, row)
             seen &= ~bit
-        other = p.fields + FIELD * load64(other + _RING)
+        other = p.fields + load64(other + _RING)
     return seen
 
 
 def fill_missing(t: Target, p: Program, message: int, missing: int, row: int) -> None:
     """Make the fields of some bits null or their default."""
-    field = p.fields + FIELD * load64(message + _FIRST)
+    field = p.fields + load64(message + _FIRST)
     while missing != 0:
         if missing & 1 != 0:
             put_nulls(t, load64(field + _F_FILL), load64(field + _F_FILLS), row)
@@ -298,7 +298,7 @@ def write_message(t: Target, p: Program, row: int, at: int, stop: int) -> int:
         `DONE`; `INVALID` if it is malformed; or what has no room, see `kolumn.encodings.columns`. After the last two the caller restores.
     """
     message, frame, group, strange = p.messages, p.frames, 0, 0
-    expected = p.fields + FIELD * load64(message + _FIRST)
+    expected = p.fields + load64(message + _FIRST)
     seen = begin_message(t, message, row, 0)
     set_valid(t, 0, row, 1)
     while True:
@@ -321,7 +321,7 @@ def write_message(t: Target, p: Program, row: int, at: int, stop: int) -> int:
             group, strange, expected = load64(frame + 32), load64(frame + 40), load64(frame + 48)
             continue
         kind, level, bit = load64(field + _KIND), load64(field + _CHILD), load64(field + _BIT)
-        expected = p.fields + FIELD * load64(field + _NEXT)
+        expected = p.fields + load64(field + _NEXT)
         if kind <= FIXED8 and level == 0:
             at, seen, odd = put_number(t, p, field, row, at, stop, seen)
             strange |= odd
@@ -347,7 +347,7 @@ def write_message(t: Target, p: Program, row: int, at: int, stop: int) -> int:
         push(frame, stop, message, row, seen, group, strange, expected)
         frame += 64
         stop, group, strange = bound, (0 if kind == SINGLE_MESSAGE else tag >> 3), 0
-        message = p.messages + MESSAGE * load64(field + _MESSAGE)
+        message = p.messages + load64(field + _MESSAGE)
         if level > 0:
             inner_row = next_row(t, level)
             if inner_row < 0:
@@ -357,7 +357,7 @@ def write_message(t: Target, p: Program, row: int, at: int, stop: int) -> int:
         seen = begin_message(t, message, row, inner)
         if level == 0 and load64(field + _COLUMN) >= 0:
             set_valid(t, load64(field + _COLUMN), row, 1)
-        expected = p.fields + FIELD * load64(message + _FIRST)
+        expected = p.fields + load64(message + _FIRST)
 
 
 def write_null(t: Target, p: Program, row: int) -> None:

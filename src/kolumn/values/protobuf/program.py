@@ -42,23 +42,23 @@ class _Writer:
     todo: deque[tuple[int, Shape, tuple[Node, ...]]] = field(default_factory=deque)
 
     def message(self, shape: Shape, nodes: tuple[Node, ...], fill: tuple[int, int], entries: tuple[int, int]) -> int:
-        """Number of a new message, whose fields are at ``nodes``; they are written later."""
+        """Place of a new message, whose fields are at ``nodes``; they are written later."""
         self.messages.append([0, 0, 0, 0, 0, *fill, *entries])
         self.todo.append((len(self.messages) - 1, shape, nodes))
-        return len(self.messages) - 1
+        return MESSAGE * (len(self.messages) - 1)
 
     def fill_message(self, number: int, shape: Shape, nodes: tuple[Node, ...]) -> None:
         """Write the fields of a message, by their numbers."""
         ordered = sorted(zip(shape.fields, nodes, strict=True), key=lambda pair: pair[0].number)
         first = len(self.fields)
-        places = {one.number: first + k for k, (one, _) in enumerate(ordered)}
+        places = {one.number: FIELD * (first + k) for k, (one, _) in enumerate(ordered)}
         for k, (one, node) in enumerate(ordered):
             bit = 1 << k if len(ordered) <= BITS else 0
-            after = first + (k + 1) % len(ordered)
-            self.fields.append(self.field(one, node, bit, _ring(one, places), first + k, after))
+            after = FIELD * (first + (k + 1) % len(ordered))
+            self.fields.append(self.field(one, node, bit, _ring(one, places), FIELD * (first + k), after))
         count = min(max(places, default=-1) + 1, _DIRECT)
         row = self.messages[number]
-        row[:5] = [first, len(ordered), 8 * len(self.direct), count, sum(one[6] for one in self.fields[first:])]
+        row[:5] = [FIELD * first, len(ordered), 8 * len(self.direct), count, sum(one[6] for one in self.fields[first:])]
         self.direct += [places.get(one, -1) for one in range(count)]
 
     def field(self, one: Shape, node: Node, bit: int, ring: int, own: int, after: int) -> list[int]:
@@ -120,6 +120,6 @@ def tables(shape: Shape, layout: Layout) -> Tables:
     made.fields.append([-1, -1, *[0] * (FIELD // 8 - 2)])
     for row in made.messages:
         if row[1] == 0:
-            row[0] = len(made.fields) - 1
+            row[0] = FIELD * (len(made.fields) - 1)
     assert all(len(row) == MESSAGE // 8 for row in made.messages)
     return Tables(*(np.array(one, np.int64).reshape(-1) for one in (made.messages, made.fields, made.direct, made.symbols)))
