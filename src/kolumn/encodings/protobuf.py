@@ -3,7 +3,7 @@
 The tables have int64. Rows of fields and messages are named by their places in bytes. Other fields are unknown ones, and are passed over:
 
     messages | first field | fields | direct | numbers | all bits | fill | fills | level of a map's entries, and its column, else -1
-    fields   | tag | other tag | kind | column | level | message | bit | ring | next | fill | fills | symbols | element
+    fields   | tag | other tag | kind | column | level | message | bit | ring | next | fill | fills | symbols | element | width | plain
     direct   | field of the numbers 0, 1, 2, ... of a message, -1 without one
     symbols  | count | closed | numbers, ascending | index of each
 
@@ -14,7 +14,8 @@ a member of a oneof removes the others, repeated numbers may be packed or not, a
 that a closed enum does not have. An entry of a map that has something unknown is dropped. Strings must be UTF-8, those of proto2 too.
 
 Each frame notes in ``seen`` the bits of its fields that have been written; what is missing at its end becomes null or its default then.
-A message that comes again has nothing missing. In a message with too many fields for bits everything is written at its beginning.
+A message that comes again has nothing missing. In a message with too many fields for bits everything is written at its beginning. ``plain`` is `VARINT8` or
+`TEXT` for fields that are neither repeated nor in a oneof, and of these kinds: they are tried first.
 """
 
 from typing import NamedTuple
@@ -26,16 +27,18 @@ from kolumn.encodings.protobuf_wire import END_GROUP, LENGTH, MALFORMED, MOST_NE
 from kolumn.formats.memory import load8, u32_little_at
 from kolumn.machine_code.words import load32, load64, store64
 
-MESSAGE, FIELD = 72, 104
+MESSAGE, FIELD = 72, 120
 """Bytes of a row of the tables."""
-VARINT4, VARINT8, ZIGZAG4, ZIGZAG8, BOOL, ENUM, FIXED4, FIXED8, BYTES, TEXT, SINGLE_MESSAGE, SINGLE_GROUP = range(12)
+VARINT4, VARINT8, FIXED4, FIXED8, ZIGZAG4, ZIGZAG8, BOOL, ENUM, BYTES, TEXT, SINGLE_MESSAGE, SINGLE_GROUP = range(12)
 """Kinds of fields. The first ones are numbers."""
+WIDTHS = {VARINT4: 4, VARINT8: 8, FIXED4: 4, FIXED8: 8, ZIGZAG4: 4, ZIGZAG8: 8, BOOL: 1, ENUM: 4}
+"""Bytes of numbers in their columns."""
 BITS = 62
 """Fields of a message that can have a bit in ``seen``."""
 FRAMES = 8 * 8 * (MOST_NESTED + 1) + 8 * MOST_NESTED
 """Bytes of memory for frames and numbers of groups."""
 _FIRST, _COUNT, _DIRECT, _NUMBERS, _ALL, _FILL, _FILLS, _LEVEL, _LIST = range(0, 72, 8)
-_TAG, _OTHER, _KIND, _COLUMN, _CHILD, _MESSAGE, _BIT, _RING, _NEXT, _F_FILL, _F_FILLS, _SYMBOLS, _ELEMENT = range(0, 104, 8)
+_TAG, _OTHER, _KIND, _COLUMN, _CHILD, _MESSAGE, _BIT, _RING, _NEXT, _F_FILL, _F_FILLS, _SYMBOLS, _ELEMENT, _WIDTH, _PLAIN = range(0, 120, 8)
 _ALL_SEEN = -1
 
 
@@ -84,13 +87,13 @@ def symbol_of(symbols: int, number: int) -> int:
 
 def number_at(at: int, stop: int, kind: int) -> tuple[int, int]:
     """The bits of a number of a certain kind, of an enum its number; results as of `kolumn.encodings.protobuf_wire.uvarint`."""
+    if kind <= VARINT8:
+        return uvarint(at, stop)
     if kind == FIXED8:
         return (u32_little_at(at, 0) | (u32_little_at(at, 4) << 32), at + 8) if stop - at >= 8 else (0, INVALID)
     if kind == FIXED4:
         return (u32_little_at(at, 0), at + 4) if stop - at >= 4 else (0, INVALID)
     value, at = uvarint(at, stop)
-    if kind <= VARINT8:
-        return value, at
     if kind == BOOL:
         return (0 if value == 0 else 1), at
     if kind == ENUM:
@@ -98,13 +101,6 @@ def number_at(at: int, stop: int, kind: int) -> tuple[int, int]:
     if kind == ZIGZAG4:
         value &= 0xFFFFFFFF
     return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), at
-
-
-def width_of(kind: int) -> int:
-    """Bytes of a number of a certain kind in its column."""
-    if kind == VARINT4 or kind == FIXED4 or kind == ENUM or kind == ZIGZAG4:
-        return 4
-    return 1 if kind == BOOL else 8
 
 
 def drop_elements(t: Target, level: int) -> None:
@@ -139,14 +135,22 @@ def clear_others(t: Target, p: Program, field: int, row: int, seen: int) -> int:
     return seen
 
 
+def lowest_bit(bits: int) -> int:
+    """Number of the lowest bit that is set; there is one. A backend may have an instruction for it."""
+    number = 0
+    while bits & 1 == 0:
+        bits = bits >> 1
+        number += 1
+    return number
+
+
 def fill_missing(t: Target, p: Program, message: int, missing: int, row: int) -> None:
     """Make the fields of some bits null or their default."""
-    field = p.fields + load64(message + _FIRST)
+    first = p.fields + load64(message + _FIRST)
     while missing != 0:
-        if missing & 1 != 0:
-            put_nulls(t, load64(field + _F_FILL), load64(field + _F_FILLS), row)
-        missing = missing >> 1
-        field += FIELD
+        field = first + FIELD * lowest_bit(missing)
+        put_nulls(t, load64(field + _F_FILL), load64(field + _F_FILLS), row)
+        missing &= missing - 1
 
 
 def next_field(p: Program, message: int, expected: int, at: int, stop: int, depth: int) -> tuple[int, int, int, int]:
@@ -213,7 +217,7 @@ def put_number(t: Target, p: Program, field: int, row: int, at: int, stop: int, 
             return at, seen, 1
     if load64(field + _RING) >= 0:
         seen = clear_others(t, p, field, row, seen)
-    put_word(t, load64(field + _COLUMN), row, value, width_of(kind))
+    put_word(t, load64(field + _COLUMN), row, value, load64(field + _WIDTH))
     return at, seen | load64(field + _BIT), 0
 
 
@@ -229,7 +233,7 @@ def put_numbers(t: Target, p: Program, field: int, row: int, at: int, stop: int,
         1 if there was a number that its closed enum does not have.
     """
     kind, level, element, strange = load64(field + _KIND), load64(field + _CHILD), load64(field + _ELEMENT), 0
-    width = width_of(kind)
+    width = load64(field + _WIDTH)
     while at < until:
         value, at = number_at(at, stop, kind)
         if at < 0:
@@ -320,9 +324,29 @@ def write_message(t: Target, p: Program, row: int, at: int, stop: int) -> int:
             stop, message, row, seen = load64(frame), load64(frame + 8), load64(frame + 16), load64(frame + 24)
             group, strange, expected = load64(frame + 32), load64(frame + 40), load64(frame + 48)
             continue
+        plain = load64(field + _PLAIN)
+        if plain == VARINT8:
+            value, at = uvarint(at, stop)
+            if at < 0:
+                return INVALID
+            put_word(t, load64(field + _COLUMN), row, value, load64(field + _WIDTH))
+            seen |= load64(field + _BIT)
+            expected = p.fields + load64(field + _NEXT)
+            continue
+        if plain == TEXT:
+            length, at = length_at(at, stop)
+            if at < 0:
+                return INVALID
+            code = put_text(t, load64(field + _COLUMN), row, at, length)
+            if code != DONE:
+                return code
+            at += length
+            seen |= load64(field + _BIT)
+            expected = p.fields + load64(field + _NEXT)
+            continue
         kind, level, bit = load64(field + _KIND), load64(field + _CHILD), load64(field + _BIT)
         expected = p.fields + load64(field + _NEXT)
-        if kind <= FIXED8 and level == 0:
+        if kind <= ENUM and level == 0:
             at, seen, odd = put_number(t, p, field, row, at, stop, seen)
             strange |= odd
             if at < 0:
@@ -339,7 +363,7 @@ def write_message(t: Target, p: Program, row: int, at: int, stop: int) -> int:
         inner = _ALL_SEEN if level == 0 and (bit == 0 or seen & bit != 0) else 0
         seen |= bit
         if kind <= TEXT:
-            code, at, odd = put_numbers(t, p, field, row, at, bound, end) if kind <= FIXED8 else put_string(t, field, row, at, end)
+            code, at, odd = put_numbers(t, p, field, row, at, bound, end) if kind <= ENUM else put_string(t, field, row, at, end)
             strange |= odd
             if code != DONE:
                 return code

@@ -7,7 +7,8 @@ import numpy as np
 
 from kolumn.arrays import Int64s
 from kolumn.encodings.protobuf import (
-    BITS, BOOL, BYTES, ENUM, FIELD, FIXED4, FIXED8, MESSAGE, SINGLE_GROUP, SINGLE_MESSAGE, TEXT, VARINT4, VARINT8, ZIGZAG4, ZIGZAG8,
+    BITS, BOOL, BYTES, ENUM, FIELD, FIXED4, FIXED8, MESSAGE, SINGLE_GROUP, SINGLE_MESSAGE, TEXT, VARINT4, VARINT8, WIDTHS, ZIGZAG4,
+    ZIGZAG8,
 )  # fmt: skip
 from kolumn.encodings.protobuf_wire import FIXED32, FIXED64, GROUP, LENGTH, VARINT
 from kolumn.values.layout import Layout, Node
@@ -68,7 +69,7 @@ class _Writer:
             kind = VARINT4
         repeated = bool(one.field.is_repeated)
         tag, other, following = one.number << 3 | _WIRES.get(kind, VARINT), -1, after
-        if repeated and kind <= FIXED8:
+        if repeated and kind <= ENUM:
             other = one.number << 3 | LENGTH
             if one.field.is_packed:
                 tag, other = other, tag
@@ -82,7 +83,9 @@ class _Writer:
             message = self.message(one, element.children, (element.first_fill, element.fills), (-1, -1))
         level = node.child_level if repeated else 0
         listed = self.enum(one) if kind == ENUM else -1
-        return [tag, other, kind, node.column, level, message, bit, ring, following, node.first_fill, node.fills, listed, element.column]
+        plain = -1 if repeated or ring >= 0 else {VARINT4: VARINT8}.get(kind, kind)
+        return [tag, other, kind, node.column, level, message, bit, ring, following, node.first_fill, node.fills, listed, element.column,
+                WIDTHS.get(kind, 0), plain]  # fmt: skip
 
     def enum(self, one: Shape) -> int:
         """Place of the symbols of a closed enum, in bytes."""
