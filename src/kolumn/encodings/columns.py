@@ -12,7 +12,9 @@ A *level* counts rows: level 0 those of the records, every list has a level of i
 that is being written is nothing but bytes after the ends, and `restore` undoes it by setting back the counts. For the same reason a
 value may be written twice, and the last one wins.
 
-With ``cursors``, nothing is written: a GPU's first pass adds up sizes. ``cursors`` has an int64 for each column: bytes.
+On a GPU a thread writes one record, and knows where its bytes and elements begin by two passes. The first has no ``columns``: it adds up
+rows in ``counts`` and bytes in ``cursors``, an int64 for each column. Their running sums over the records are where the second begins.
+There is always room, and nothing is taken back: the second pass leaves out the records that the first found invalid.
 
 A function that has no room returns `full_level` or `full_column`. The caller makes room and writes the row of level 0 again.
 """
@@ -37,13 +39,18 @@ _DONE, _INVALID = DONE, INVALID
 
 
 class Target(NamedTuple):
-    """Addresses of the tables; ``level_count`` is the number of levels."""
+    """Addresses of the tables.
+
+    ``stride`` is the number of bytes from one level's count, or column's cursor, to the next: 8 where one thread writes all records.
+    ``cursors`` is 0 there.
+    """
 
     columns: int
     levels: int
     counts: int
     fills: int
     cursors: int
+    stride: int
     level_count: int
 
 
@@ -59,13 +66,13 @@ def full_column(column: int) -> int:
 
 def row_of(t: Target, level: int) -> int:
     """The row that is being written at a level of elements is the last one begun; at level 0 it is the count itself."""
-    count = load64(t.counts + 8 * level)
+    count = load64(t.counts + t.stride * level)
     return count if level == 0 else count - 1
 
 
 def set_valid(t: Target, column: int, row: int, flag: int) -> None:
     """Set whether a row is not null, in a column that can be null."""
-    if t.cursors == 0:
+    if t.columns != 0:
         valid = load64(t.columns + _COLUMN * column + _VALID)
         if valid != 0:
             store8(valid + row, flag)
@@ -85,71 +92,83 @@ def store_word(address: int, value: int, width: int) -> None:
 
 def put_word(t: Target, column: int, row: int, value: int, width: int) -> None:
     """Write a number of 1, 2, 4 or 8 bytes: its bits are the low ones of ``value``."""
-    if t.cursors == 0:
+    if t.columns != 0:
         store_word(load64(t.columns + _COLUMN * column + _DATA) + width * row, value, width)
         set_valid(t, column, row, 1)
 
 
 def wide(t: Target, column: int, row: int, width: int) -> int:
-    """Address of a row of ``width`` bytes, which the caller fills: decimals, fixed sizes. Not for the counting pass."""
+    """Address of a row of ``width`` bytes, which the caller fills: decimals, fixed sizes. Not for the pass that counts."""
     set_valid(t, column, row, 1)
     return load64(t.columns + _COLUMN * column + _DATA) + width * row
 
 
+def count_bytes(t: Target, column: int, length: int) -> int:
+    cursor = t.cursors + t.stride * column
+    store64(cursor, load64(cursor) + length)
+    return _DONE
+
+
+def begin_of(t: Target, column: int, row: int) -> int:
+    """Where the bytes of a row begin."""
+    if t.cursors != 0:
+        return load64(t.cursors + t.stride * column)
+    return load32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row)
+
+
+def end_bytes(t: Target, column: int, row: int, end: int) -> int:
+    store32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row + 4, end)
+    if t.cursors != 0:
+        store64(t.cursors + t.stride * column, end)
+    set_valid(t, column, row, 1)
+    return _DONE
+
+
 def put_bytes(t: Target, column: int, row: int, source: int, length: int) -> int:
     """Write bytes; returns `DONE` or a code for no room."""
-    if t.cursors != 0:
-        store64(t.cursors + 8 * column, load64(t.cursors + 8 * column) + length)
-        return _DONE
+    if t.columns == 0:
+        return count_bytes(t, column, length)
     place = t.columns + _COLUMN * column
-    ends = load64(place + _ENDS)
-    begin = load32(ends + 4 * row)
+    begin = begin_of(t, column, row)
     if length > load64(place + _ROOM) - begin:
         return full_column(column)
     copy(load64(place + _DATA) + begin, source, length)
-    store32(ends + 4 * row + 4, begin + length)
-    set_valid(t, column, row, 1)
-    return _DONE
+    return end_bytes(t, column, row, begin + length)
 
 
 def put_text(t: Target, column: int, row: int, source: int, length: int) -> int:
     """Write bytes that have to be UTF-8; returns `DONE`, `INVALID` or a code for no room."""
-    if t.cursors != 0:
-        if not is_utf8(source, length):
-            return _INVALID
-        store64(t.cursors + 8 * column, load64(t.cursors + 8 * column) + length)
-        return _DONE
+    if t.columns == 0:
+        return count_bytes(t, column, length) if is_utf8(source, length) else _INVALID
     place = t.columns + _COLUMN * column
-    ends = load64(place + _ENDS)
-    begin = load32(ends + 4 * row)
+    begin = begin_of(t, column, row)
     if length > load64(place + _ROOM) - begin:
         return full_column(column)
     if copy_ascii(load64(place + _DATA) + begin, source, length) >= 0x80 and not is_utf8(source, length):
         return _INVALID
-    store32(ends + 4 * row + 4, begin + length)
-    set_valid(t, column, row, 1)
-    return _DONE
+    return end_bytes(t, column, row, begin + length)
 
 
 def begin_list(t: Target, column: int, row: int, child: int) -> None:
     """Drop the elements that a row of a list has so far: its first element is the next one of level ``child``."""
     if t.cursors == 0:
-        store64(t.counts + 8 * child, load32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row))
+        store64(t.counts + t.stride * child, load32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row))
 
 
 def next_row(t: Target, level: int) -> int:
     """Begin an element: returns its row, or a negative code: the code for no room, negated."""
-    row = load64(t.counts + 8 * level)
-    if t.cursors == 0 and row >= load64(t.levels + _LEVEL * level):
+    count = t.counts + t.stride * level
+    row = load64(count)
+    if t.columns != 0 and row >= load64(t.levels + _LEVEL * level):
         return -full_level(level)
-    store64(t.counts + 8 * level, row + 1)
+    store64(count, row + 1)
     return row
 
 
 def end_list(t: Target, column: int, row: int, child: int) -> None:
     """End a row of a list after its last element."""
-    if t.cursors == 0:
-        store32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row + 4, load64(t.counts + 8 * child))
+    if t.columns != 0:
+        store32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row + 4, load64(t.counts + t.stride * child))
         set_valid(t, column, row, 1)
 
 
@@ -158,7 +177,7 @@ def put_nulls(t: Target, first: int, count: int, row: int) -> None:
 
     A column that cannot be null has 0, no bytes, or no elements.
     """
-    if t.cursors != 0:
+    if t.columns == 0:
         return
     for k in range(first, first + count):
         fill = t.fills + _FILL * k
@@ -168,14 +187,13 @@ def put_nulls(t: Target, first: int, count: int, row: int) -> None:
         if kind == _NULL_WORD:
             width = load64(fill + 16)
             data = load64(place) + width * row
-            if width <= 8:
+            if width == 8 or width == 4 or width == 2 or width == 1:
                 store_word(data, 0, width)
             else:
                 for byte in range(width):
                     store8(data + byte, 0)
         elif kind == _NULL_BYTES:
-            ends = load64(place + _ENDS) + 4 * row
-            store32(ends + 4, load32(ends))
+            store32(load64(place + _ENDS) + 4 * row + 4, begin_of(t, column, row))
         elif kind == _NULL_LIST:
             begin_list(t, column, row, load64(fill + 16))
             end_list(t, column, row, load64(fill + 16))
@@ -183,10 +201,10 @@ def put_nulls(t: Target, first: int, count: int, row: int) -> None:
 
 
 def restore(t: Target, row: int) -> None:
-    """Undo what was written of ``row`` of level 0."""
+    """Undo what was written of ``row`` of level 0; not on a GPU."""
     store64(t.counts, row)
     for level in range(1, t.level_count):
         place = t.levels + _LEVEL * level
-        parent = load64(t.counts + 8 * load64(place + _PARENT))
+        parent = load64(t.counts + t.stride * load64(place + _PARENT))
         ends = load64(t.columns + _COLUMN * load64(place + _LIST) + _ENDS)
-        store64(t.counts + 8 * level, load32(ends + 4 * parent))
+        store64(t.counts + t.stride * level, load32(ends + 4 * parent))

@@ -54,7 +54,7 @@ class Columns:
     def target(self) -> Target:
         """Addresses of the tables."""
         columns, levels, counts, fills = (one.ctypes.data for one in (self._table, self._levels, self._counts, self._fills))
-        return Target(columns, levels, counts, fills, 0, len(self._counts))
+        return Target(columns, levels, counts, fills, 0, 8, len(self._counts))
 
     def grow(self, code: int) -> None:
         """Make room for what a loop had no room for, by the code that it returned.
