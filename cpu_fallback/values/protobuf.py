@@ -14,10 +14,10 @@ from kolumn.encodings.protobuf import Program
 _INVALID = columns.INVALID
 
 
-class Bodies(NamedTuple):
+class Rows(NamedTuple):
     """Addresses of int64 for each row: its body, as in `kolumn.values.decoder.Bodies`, and the row of `choices` of its writer.
 
-    ``front`` says what stands in front of the message, see `kolumn.encodings.protobuf_wire.begin_of`. ``valid`` are the flags that are
+    ``front`` says what stands in front of the message, see `kolumn.encodings.protobuf_wire.after_front`. ``valid`` are the flags that are
     written. With ``bare`` a body that is not valid is tried from its prefix on.
     """
 
@@ -32,7 +32,7 @@ class Bodies(NamedTuple):
 
 
 @compiled
-def write_rows(target: Target, program: Program, bodies: Bodies, first: int, last: int) -> tuple[int, int]:
+def write_rows(target: Target, program: Program, rows: Rows, first: int, last: int) -> tuple[int, int]:
     """Write rows [first, last).
 
     Returns
@@ -43,27 +43,27 @@ def write_rows(target: Target, program: Program, bodies: Bodies, first: int, las
         What has no room for it, see `kolumn.encodings.columns`; 0 if all are written.
     """
     for row in range(first, last):
-        at, length = load64(bodies.at + 8 * row), load64(bodies.length + 8 * row)
+        at, length = load64(rows.at + 8 * row), load64(rows.length + 8 * row)
         stop, code = at + length, _INVALID
         start = -1
         if length >= 0:
-            choice = bodies.choices + protobuf_wire.CHOICE * load64(bodies.choice + 8 * row)
-            start = protobuf_wire.begin_of(at, stop, load64(bodies.front + 8 * row), choice)
+            choice = rows.choices + protobuf_wire.CHOICE * load64(rows.choice + 8 * row)
+            start = protobuf_wire.after_front(at, stop, load64(rows.front + 8 * row), choice)
         for again in range(2):
             if start > 0:
                 code = protobuf.write_message(target, program, row, start, stop)
                 if code != 0:
                     columns.restore(target, row)
-            if again == 1 or code != _INVALID or bodies.bare == 0 or length < 0:
+            if again == 1 or code != _INVALID or rows.bare == 0 or length < 0:
                 break
-            start = at - load64(bodies.prefix + 8 * row)
+            start = at - load64(rows.prefix + 8 * row)
             if start == at:
                 break
         if code > 0:
             return row, code
         if code != 0:
             protobuf.write_null(target, program, row)
-        store8(bodies.valid + row, 1 if code == 0 else 0)
+        store8(rows.valid + row, 1 if code == 0 else 0)
     return last, 0
 
 

@@ -193,7 +193,7 @@ def body(rng: random.Random, descriptor: Any, broken: float = 0.0, depth: int = 
         field = rng.choice(fields)
         inner = body(rng, field.message_type, broken, depth + 1) if field.message_type is not None else b""
         kind = rng.choice(SCALARS) if rng.random() < broken / 4 else field.type
-        many = field.is_repeated and kind in SCALARS + [F.TYPE_ENUM] and kind not in (F.TYPE_STRING, F.TYPE_BYTES)
+        many = field.is_repeated and kind in [*SCALARS, F.TYPE_ENUM] and kind not in (F.TYPE_STRING, F.TYPE_BYTES)
         if many and rng.random() < 0.5:
             one = [_field(rng, 1, kind, b"", broken)[1:] for _ in range(rng.randint(0, 5))]
             made.append(varint(field.number << 3 | 2) + varint(sum(map(len, one))) + b"".join(one))
@@ -206,7 +206,9 @@ def body(rng: random.Random, descriptor: Any, broken: float = 0.0, depth: int = 
             made.append(varint(1 << 3) + varint(rng.randint(0, 3)))
     required = [field for field in fields if field.is_required]
     if rng.random() < 0.9:
-        made += [_field(rng, one.number, one.type, body(rng, one.message_type, 0, depth + 1) if one.message_type else b"", 0) for one in required]
+        made += [
+            _field(rng, one.number, one.type, body(rng, one.message_type, 0, depth + 1) if one.message_type else b"", 0) for one in required
+        ]
     return b"".join(made)
 
 
@@ -241,7 +243,9 @@ def _cell(made: Any, field: Any) -> Any:
     name = field.name
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         inner = field.message_type.fields_by_name["value"]
-        return {"map": {_leaf(field.message_type.fields_by_name["key"], key): _leaf(inner, one) for key, one in getattr(made, name).items()}}
+        return {
+            "map": {_leaf(field.message_type.fields_by_name["key"], key): _leaf(inner, one) for key, one in getattr(made, name).items()}
+        }
     if field.is_repeated:
         return [_leaf(field, one) for one in getattr(made, name)]
     if field.has_presence and not made.HasField(name):

@@ -14,25 +14,49 @@ a member of a oneof removes the others, repeated numbers may be packed or not, a
 that a closed enum does not have. An entry of a map that has something unknown is dropped. Strings must be UTF-8, those of proto2 too.
 
 Each frame notes in ``seen`` the bits of its fields that have been written; what is missing at its end becomes null or its default then.
-A message that comes again has nothing missing. In a message with too many fields for bits everything is written at its beginning. ``plain`` is `VARINT8` or
-`TEXT` for fields that are neither repeated nor in a oneof, and of these kinds: they are tried first.
+A message that comes again has nothing missing. In a message with too many fields for bits everything is written at its beginning.
+``plain`` is `VARINT8` or `TEXT` for fields of these kinds that are neither repeated nor in a oneof: they are tried first.
 """
 
 from typing import NamedTuple
 
 from kolumn.encodings.columns import (
-    COLUMN, DONE, FILL, INVALID, LEVEL, NULL_LIST, Target, end_list, next_row, put_bytes, put_nulls, put_text, put_word, set_valid,
-)  # fmt: skip
-from kolumn.encodings.protobuf_wire import END_GROUP, LENGTH, MALFORMED, MOST_NESTED, after_field, length_at, tag_at, uvarint
-from kolumn.formats.memory import load8, u32_little_at
+    COLUMN,
+    DONE,
+    FILL,
+    INVALID,
+    LEVEL,
+    NULL_LIST,
+    Target,
+    end_list,
+    next_row,
+    put_bytes,
+    put_nulls,
+    put_text,
+    put_word,
+    set_valid,
+)
+from kolumn.encodings.protobuf_wire import (
+    END_GROUP,
+    ENUM,
+    LENGTH,
+    MALFORMED,
+    MOST_NESTED,
+    SINGLE_MESSAGE,
+    TEXT,
+    VARINT8,
+    after_field,
+    length_at,
+    number_at,
+    symbol_of,
+    tag_at,
+    uvarint,
+)
+from kolumn.formats.memory import load8
 from kolumn.machine_code.words import load32, load64, store64
 
 MESSAGE, FIELD = 72, 120
 """Bytes of a row of the tables."""
-VARINT4, VARINT8, FIXED4, FIXED8, ZIGZAG4, ZIGZAG8, BOOL, ENUM, BYTES, TEXT, SINGLE_MESSAGE, SINGLE_GROUP = range(12)
-"""Kinds of fields. The first ones are numbers."""
-WIDTHS = {VARINT4: 4, VARINT8: 8, FIXED4: 4, FIXED8: 8, ZIGZAG4: 4, ZIGZAG8: 8, BOOL: 1, ENUM: 4}
-"""Bytes of numbers in their columns."""
 BITS = 62
 """Fields of a message that can have a bit in ``seen``."""
 FRAMES = 8 * 8 * (MOST_NESTED + 1) + 8 * MOST_NESTED
@@ -70,46 +94,15 @@ def field_of(p: Program, message: int, number: int) -> int:
     return 0
 
 
-def symbol_of(symbols: int, number: int) -> int:
-    """Index of the symbol of a number of a closed enum; -1 if it has none."""
-    count = load64(symbols)
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) >> 1
-        if load64(symbols + 8 + 8 * middle) < number:
-            low = middle + 1
-        else:
-            high = middle
-    if low < count and load64(symbols + 8 + 8 * low) == number:
-        return load64(symbols + 8 + 8 * (count + low))
-    return -1
-
-
-def number_at(at: int, stop: int, kind: int) -> tuple[int, int]:
-    """The bits of a number of a certain kind, of an enum its number; results as of `kolumn.encodings.protobuf_wire.uvarint`."""
-    if kind <= VARINT8:
-        return uvarint(at, stop)
-    if kind == FIXED8:
-        return (u32_little_at(at, 0) | (u32_little_at(at, 4) << 32), at + 8) if stop - at >= 8 else (0, INVALID)
-    if kind == FIXED4:
-        return (u32_little_at(at, 0), at + 4) if stop - at >= 4 else (0, INVALID)
-    value, at = uvarint(at, stop)
-    if kind == BOOL:
-        return (0 if value == 0 else 1), at
-    if kind == ENUM:
-        return ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000, at
-    if kind == ZIGZAG4:
-        value &= 0xFFFFFFFF
-    return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), at
-
-
 def drop_elements(t: Target, level: int) -> None:
     """Set back the levels of lists in the elements of a level whose last elements have been dropped."""
+    if t.cursors != 0:
+        return
     inner = level + 1
     while inner < t.level_count and load64(t.levels + LEVEL * inner + 16) >= level:
         place = t.levels + LEVEL * inner
         ends = load64(t.columns + COLUMN * load64(place + 8) + 16)
-        store64(t.counts + 8 * inner, load32(ends + 4 * load64(t.counts + 8 * load64(place + 16))))
+        store64(t.counts + t.stride * inner, load32(ends + 4 * load64(t.counts + t.stride * load64(place + 16))))
         inner += 1
 
 
@@ -221,6 +214,17 @@ def put_number(t: Target, p: Program, field: int, row: int, at: int, stop: int, 
     return at, seen | load64(field + _BIT), 0
 
 
+def begin_row(t: Target, field: int, row: int) -> int:
+    """The row of a message in a field: a new element of a repeated one, or the negated code for no room; else the row itself."""
+    level = load64(field + _CHILD)
+    if level == 0:
+        return row
+    inner = next_row(t, level)
+    if inner >= 0:
+        end_list(t, load64(field + _COLUMN), row, level)
+    return inner
+
+
 def put_numbers(t: Target, p: Program, field: int, row: int, at: int, stop: int, until: int) -> tuple[int, int, int]:
     """Append the numbers at [at, until) to a repeated field, one at least if that is not empty.
 
@@ -253,16 +257,29 @@ def put_numbers(t: Target, p: Program, field: int, row: int, at: int, stop: int,
 
 def put_string(t: Target, field: int, row: int, at: int, end: int) -> tuple[int, int, int]:
     """Write or append the string or bytes at [at, end); results as of `put_numbers`."""
-    column, level, target = load64(field + _COLUMN), load64(field + _CHILD), row
-    if level > 0:
-        target = next_row(t, level)
-        if target < 0:
-            return -target, at, 0
-        end_list(t, column, row, level)
+    column, target = load64(field + _COLUMN), begin_row(t, field, row)
+    if target < 0:
+        return -target, at, 0
+    if load64(field + _CHILD) > 0:
         column = load64(field + _ELEMENT)
     if load64(field + _KIND) == TEXT:
         return put_text(t, column, target, at, end - at), end, 0
     return put_bytes(t, column, target, at, end - at), end, 0
+
+
+def put_plain(t: Target, field: int, row: int, at: int, stop: int) -> tuple[int, int]:
+    """Write the value of a plain field; returns a code as `write_message`, and the position after it."""
+    column = load64(field + _COLUMN)
+    if load64(field + _PLAIN) == VARINT8:
+        value, at = uvarint(at, stop)
+        if at < 0:
+            return INVALID, at
+        put_word(t, column, row, value, load64(field + _WIDTH))
+        return DONE, at
+    length, at = length_at(at, stop)
+    if at < 0:
+        return INVALID, at
+    return put_text(t, column, row, at, length), at + length
 
 
 def begin_message(t: Target, message: int, row: int, seen: int) -> int:
@@ -276,8 +293,8 @@ def begin_message(t: Target, message: int, row: int, seen: int) -> int:
 def end_entry(t: Target, message: int, row: int, parent_row: int) -> None:
     """Drop an entry of a map, the last one, if the message is one."""
     column, level = load64(message + _LIST), load64(message + _LEVEL)
-    if column >= 0:
-        store64(t.counts + 8 * level, row)
+    if column >= 0 and t.cursors == 0:
+        store64(t.counts + t.stride * level, row)
         drop_elements(t, level)
         end_list(t, column, parent_row, level)
 
@@ -324,28 +341,14 @@ def write_message(t: Target, p: Program, row: int, at: int, stop: int) -> int:
             stop, message, row, seen = load64(frame), load64(frame + 8), load64(frame + 16), load64(frame + 24)
             group, strange, expected = load64(frame + 32), load64(frame + 40), load64(frame + 48)
             continue
-        plain = load64(field + _PLAIN)
-        if plain == VARINT8:
-            value, at = uvarint(at, stop)
-            if at < 0:
-                return INVALID
-            put_word(t, load64(field + _COLUMN), row, value, load64(field + _WIDTH))
-            seen |= load64(field + _BIT)
-            expected = p.fields + load64(field + _NEXT)
-            continue
-        if plain == TEXT:
-            length, at = length_at(at, stop)
-            if at < 0:
-                return INVALID
-            code = put_text(t, load64(field + _COLUMN), row, at, length)
-            if code != DONE:
-                return code
-            at += length
-            seen |= load64(field + _BIT)
-            expected = p.fields + load64(field + _NEXT)
-            continue
         kind, level, bit = load64(field + _KIND), load64(field + _CHILD), load64(field + _BIT)
         expected = p.fields + load64(field + _NEXT)
+        if load64(field + _PLAIN) >= 0:
+            code, at = put_plain(t, field, row, at, stop)
+            if code != DONE:
+                return code
+            seen |= bit
+            continue
         if kind <= ENUM and level == 0:
             at, seen, odd = put_number(t, p, field, row, at, stop, seen)
             strange |= odd
@@ -372,12 +375,9 @@ def write_message(t: Target, p: Program, row: int, at: int, stop: int) -> int:
         frame += 64
         stop, group, strange = bound, (0 if kind == SINGLE_MESSAGE else tag >> 3), 0
         message = p.messages + load64(field + _MESSAGE)
-        if level > 0:
-            inner_row = next_row(t, level)
-            if inner_row < 0:
-                return -inner_row
-            end_list(t, load64(field + _COLUMN), row, level)
-            row = inner_row
+        row = begin_row(t, field, row)
+        if row < 0:
+            return -row
         seen = begin_message(t, message, row, inner)
         if level == 0 and load64(field + _COLUMN) >= 0:
             set_valid(t, load64(field + _COLUMN), row, 1)

@@ -1,4 +1,4 @@
-"""Protobuf's wire format: tags, varints, lengths, and fields that are passed over.
+"""Protobuf's wire format: tags, varints, numbers, lengths, and fields that are passed over.
 
     tag      varint: number of the field << 3 | wire type
     0 VARINT   varint: seven bits a byte, low ones first; bit 7 set: more follow
@@ -14,7 +14,7 @@ malformed, except in a group that is passed over and in a message without fields
 Positions are addresses. Nothing at ``stop`` or after it is read.
 """
 
-from kolumn.formats.memory import load8
+from kolumn.formats.memory import load8, u32_little_at
 from kolumn.machine_code.words import load64, store64
 
 VARINT, FIXED64, LENGTH, GROUP, END_GROUP, FIXED32 = range(6)
@@ -23,10 +23,14 @@ MALFORMED = -1
 """Returned instead of the next position."""
 MOST_NESTED = 100
 """Messages and groups in each other that are accepted."""
+VARINT4, VARINT8, FIXED4, FIXED8, ZIGZAG4, ZIGZAG8, BOOL, ENUM, BYTES, TEXT, SINGLE_MESSAGE, SINGLE_GROUP = range(12)
+"""Kinds of fields. The first ones are numbers."""
+WIDTHS = {VARINT4: 4, VARINT8: 8, FIXED4: 4, FIXED8: 8, ZIGZAG4: 4, ZIGZAG8: 8, BOOL: 1, ENUM: 4}
+"""Bytes of numbers in their columns."""
 NOTHING, INDEXES, NAME, NUMBER = range(4)
-"""What can stand in front of a message, see `begin_of`."""
+"""What can stand in front of a message, see `after_front`."""
 CHOICE = 48 + 8 * MOST_NESTED
-"""Bytes of what `begin_of` knows of a writer's schema."""
+"""Bytes of what `after_front` knows of a writer's schema."""
 
 
 def uvarint(at: int, stop: int) -> tuple[int, int]:
@@ -71,6 +75,39 @@ def length_at(at: int, stop: int) -> tuple[int, int]:
     if at < 0 or length > stop - at:
         return 0, MALFORMED
     return length, at
+
+
+def symbol_of(symbols: int, number: int) -> int:
+    """Index of the symbol of a number of a closed enum; -1 if it has none."""
+    count = load64(symbols)
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) >> 1
+        if load64(symbols + 8 + 8 * middle) < number:
+            low = middle + 1
+        else:
+            high = middle
+    if low < count and load64(symbols + 8 + 8 * low) == number:
+        return load64(symbols + 8 + 8 * (count + low))
+    return -1
+
+
+def number_at(at: int, stop: int, kind: int) -> tuple[int, int]:
+    """The bits of a number of a certain kind, of an enum its number; results as of `uvarint`."""
+    if kind <= VARINT8:
+        return uvarint(at, stop)
+    if kind == FIXED8:
+        return (u32_little_at(at, 0) | (u32_little_at(at, 4) << 32), at + 8) if stop - at >= 8 else (0, MALFORMED)
+    if kind == FIXED4:
+        return (u32_little_at(at, 0), at + 4) if stop - at >= 4 else (0, MALFORMED)
+    value, at = uvarint(at, stop)
+    if kind == BOOL:
+        return (0 if value == 0 else 1), at
+    if kind == ENUM:
+        return ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000, at
+    if kind == ZIGZAG4:
+        value &= 0xFFFFFFFF
+    return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), at
 
 
 def after_value(at: int, stop: int, wire: int) -> int:
@@ -175,7 +212,7 @@ def after_number(at: int, stop: int, number: int) -> int:
     return at if found == number else MALFORMED
 
 
-def begin_of(at: int, stop: int, front: int, choice: int) -> int:
+def after_front(at: int, stop: int, front: int, choice: int) -> int:
     """Where a message begins, or `MALFORMED` if what stands in front of it chooses another one.
 
     Parameters

@@ -6,12 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Flags, Int64s
-from kolumn.cpu_fallback.values.protobuf import Bodies as Places
-from kolumn.cpu_fallback.values.protobuf import write_rows
+from kolumn.cpu_fallback.values.protobuf import Rows, write_rows
 from kolumn.encodings import framing
 from kolumn.encodings.protobuf import FRAMES, Program
 from kolumn.encodings.protobuf_wire import CHOICE, INDEXES, NAME, NOTHING, NUMBER
-from kolumn.errors import ArgumentError
 from kolumn.schemas.schema import Schema, Schemas
 from kolumn.values.decoder import Bodies
 from kolumn.values.layout import Layout
@@ -21,7 +19,13 @@ from kolumn.values.protobuf.program import tables
 from kolumn.values.protobuf.schema import Place, file_of
 from kolumn.values.protobuf.types import has_required, shape
 
-_FRONTS = {framing.CONFLUENT: INDEXES, framing.CONFLUENT_GUID: INDEXES, framing.APICURIO: NAME, framing.GLUE: NUMBER, framing.GLUE_ZLIB: NUMBER}
+_FRONTS = {
+    framing.CONFLUENT: INDEXES,
+    framing.CONFLUENT_GUID: INDEXES,
+    framing.APICURIO: NAME,
+    framing.GLUE: NUMBER,
+    framing.GLUE_ZLIB: NUMBER,
+}
 """What stands in front of messages after a prefix. Where headers name the schema, nothing does."""
 _FRONT = np.array([_FRONTS.get(number, NOTHING) for number in range(64)], np.int64)
 
@@ -115,11 +119,12 @@ class ProtobufDecoder:
         at, choice = np.ascontiguousarray(bodies.at, np.int64), np.asarray(bodies.schema, np.int64) + 1
         valid, frames = np.zeros(count, np.bool_), np.empty(FRAMES // 8, np.int64)
         addresses = [one.ctypes.data for one in (at, length, prefix, front, choice, choices, valid)]
+        rows = Rows._make([*addresses, int(bodies.bare)])
         program = Program(*(one.ctypes.data for one in (*vars(self._tables).values(), frames)))
         memory = Columns(self._layout, count, int(self._elements * count) + 64, int(self._data * count) + 64)
         row = 0
         while True:
-            row, code = write_rows(memory.target, program, Places(*addresses, int(bodies.bare)), row, count)
+            row, code = write_rows(memory.target, program, rows, row, count)
             if code == 0:
                 break
             memory.grow(code)
@@ -150,6 +155,3 @@ class ProtobufDecoder:
             if key not in self._places:
                 self._places[key] = file_of(schema, self._schemas).places().get(self._name)
             return self._places[key]
-
-
-__all__ = ["ArgumentError", "ProtobufDecoder"]

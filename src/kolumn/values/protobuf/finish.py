@@ -1,4 +1,4 @@
-"""What the interpreter leaves to do: Timestamp, Duration, wrappers and enums get their types, and of a map's equal keys the last one counts.
+"""What the interpreter leaves to do: Timestamp, Duration, wrappers and enums get their types, of a map's equal keys the last one counts.
 
 Nothing else is copied.
 """
@@ -155,7 +155,7 @@ def _index(known: Int64s, numbers: AnyArray) -> AnyArray:
 
 
 def _map(shape: Shape, array: pa.Array) -> pa.Array:
-    key, value = shape.fields
+    value = shape.fields[1]
     keys, items, offsets = array.keys, _field(value, array.items), array.buffers()[1]
     keep = _last_keys(array, keys)
     if keep is not None:

@@ -6,11 +6,27 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kolumn.arrays import Int64s
-from kolumn.encodings.protobuf import (
-    BITS, BOOL, BYTES, ENUM, FIELD, FIXED4, FIXED8, MESSAGE, SINGLE_GROUP, SINGLE_MESSAGE, TEXT, VARINT4, VARINT8, WIDTHS, ZIGZAG4,
+from kolumn.encodings.protobuf import BITS, FIELD, MESSAGE
+from kolumn.encodings.protobuf_wire import (
+    BOOL,
+    BYTES,
+    ENUM,
+    FIXED4,
+    FIXED8,
+    FIXED32,
+    FIXED64,
+    GROUP,
+    LENGTH,
+    SINGLE_GROUP,
+    SINGLE_MESSAGE,
+    TEXT,
+    VARINT,
+    VARINT4,
+    VARINT8,
+    WIDTHS,
+    ZIGZAG4,
     ZIGZAG8,
-)  # fmt: skip
-from kolumn.encodings.protobuf_wire import FIXED32, FIXED64, GROUP, LENGTH, VARINT
+)
 from kolumn.values.layout import Layout, Node
 from kolumn.values.protobuf.types import Shape, is_closed, symbols
 
@@ -73,7 +89,7 @@ class _Writer:
             other = one.number << 3 | LENGTH
             if one.field.is_packed:
                 tag, other = other, tag
-        if repeated and tag & 7 != LENGTH or kind >= BYTES:
+        if (repeated and tag & 7 != LENGTH) or kind >= BYTES:
             following = own if repeated else after
         element = node.children[0] if one.is_list else node
         message = -1
@@ -83,7 +99,7 @@ class _Writer:
             message = self.message(one, element.children, (element.first_fill, element.fills), (-1, -1))
         level = node.child_level if repeated else 0
         listed = self.enum(one) if kind == ENUM else -1
-        plain = -1 if repeated or ring >= 0 else {VARINT4: VARINT8}.get(kind, kind)
+        plain = -1 if repeated or ring >= 0 else {VARINT4: VARINT8, VARINT8: VARINT8, TEXT: TEXT}.get(kind, -1)
         return [tag, other, kind, node.column, level, message, bit, ring, following, node.first_fill, node.fills, listed, element.column,
                 WIDTHS.get(kind, 0), plain]  # fmt: skip
 

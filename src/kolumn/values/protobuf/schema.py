@@ -59,7 +59,9 @@ class File:
     def places(self) -> "dict[str, Place]":
         """The messages of this file by their full names, imports left out."""
         found: dict[str, tuple[int, ...]] = {}
-        todo = [((number,), one) for number, one in enumerate(self.descriptor.message_types_by_name.values())]
+        todo: list[tuple[tuple[int, ...], Any]] = [
+            ((number,), one) for number, one in enumerate(self.descriptor.message_types_by_name.values())
+        ]
         while todo:
             path, one = todo.pop()
             found[one.full_name] = path
@@ -158,7 +160,9 @@ def _protoc(folder: Path, name: str, which: str) -> None:
     try:
         from grpc_tools import protoc
     except ImportError as error:
-        raise MissingError(f".proto text needs grpcio-tools, a FileDescriptorSet does not ({error}): pip install 'kolumn[protobuf]'") from error
+        raise MissingError(
+            f".proto text needs grpcio-tools, a FileDescriptorSet does not ({error}): pip install 'kolumn[protobuf]'"
+        ) from error
     known = Path(protoc.__file__).parent / "_proto"
     command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{folder / 'proto'}", f"-I{known}", "--include_imports",
                f"--descriptor_set_out={folder / 'set'}", name]  # fmt: skip

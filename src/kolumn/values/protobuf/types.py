@@ -15,8 +15,8 @@ are absent. A number that an open enum has no symbol for is null, so enums that 
 64 bits of nanoseconds cannot hold is null.
 
 The interpreter writes *raw* columns first. In these Timestamp, Duration and wrappers are the messages that they are on the wire, since
-messages that come in parts are merged. Open enums are numbers there, closed ones indexes of symbols, and required fields can be null. `kolumn.values.protobuf.finish` makes the types
-above of them.
+messages that come in parts are merged. Open enums are numbers there, closed ones indexes of symbols, and required fields can be null.
+`kolumn.values.protobuf.finish` makes the types above of them.
 """
 
 from collections.abc import Iterable
@@ -128,7 +128,8 @@ def shape(message: Any, columns: Iterable[str] | None = None) -> Shape:
     ----------
     message : google.protobuf.descriptor.Descriptor
     columns : iterable of str, optional
-        Names of fields, with dots for those of messages in it: "id", "customer.name". A message stands for all of its fields. Without it all fields.
+        Names of fields, with dots for those of messages in it: "id", "customer.name". A message stands for all of its fields.
+        Without it all fields.
 
     Raises
     ------
@@ -201,7 +202,9 @@ def _field(field: Any, wanted: _Wanted, path: tuple[str, ...], around: tuple[str
     can_be_null = is_open_enum(field) or special in TIMES
     if is_map(field):
         key, value = fields
-        raw, type = (pa.map_(key.raw, pa.field("value", one, nullable=null)) for one, null in ((value.raw, False), (value.type, value.null)))
+        raw, type = (
+            pa.map_(key.raw, pa.field("value", one, nullable=null)) for one, null in ((value.raw, False), (value.type, value.null))
+        )
         return Shape(field.name, field.number, field, fields, raw, type, False, False, False, "")
     if field.is_repeated:
         raw, type = (pa.list_(pa.field("element", one, nullable=null)) for one, null in ((raw, False), (type, can_be_null)))
