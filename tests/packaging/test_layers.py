@@ -16,6 +16,8 @@ LAYERS = (
     # The stages on the CPU and on a GPU (check, inflate, count, fields, columns), and `source`, which reads bytes by name and range.
     ("source", "backend", "cpu_fallback.check", "cpu_fallback.inflate", "cpu_fallback.count", "cpu_fallback.fields", "cpu_fallback.encode"),
     ("kernels.check", "kernels.count", "kernels.fields", "cpu_fallback.columns", "cpu_fallback.stream", "values"),
+    ("values.text",),
+    ("values.columns",),
     ("kernels.columns", "kernels.decode", "options", "damage", "commit"),
     ("kernels.values", "plan", "transactions", "encode"),
     # Chunks, the search after damage, and ranges.
@@ -26,6 +28,7 @@ LAYERS = (
     # Operations on ranges.
     ("log", "verification", "parquet"),
     ("replicas",),
+    ("reader_types",),
     ("api",),
     ("gpu_api", "conversion"),
     ("accounting", "compaction"),

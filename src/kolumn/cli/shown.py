@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kolumn.arrow.text import is_utf8
+
 TEXT = pa.large_string()
 BLOCK_ROWS = 32768
 BLOCK_BYTES = 16 << 20
@@ -17,12 +19,6 @@ Part: TypeAlias = str | pa.LargeStringArray
 """Text of the rows: the same for all, or one for each."""
 
 _YEAR_1, _YEAR_10000 = -62_135_596_800_000, 253_402_300_800_000
-
-# RE2 matches bytes in a column without an encoding. Unicode's table 3-7: no surrogates, no overlong forms, no code above U+10FFFF.
-_UTF8 = (
-    r"(?s)\A(?:[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}|\xed[\x80-\x9f][\x80-\xbf]"
-    r"|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2})*\z"
-)
 
 
 def blocks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -71,7 +67,7 @@ def bytes_as_text(column: pa.Array) -> tuple[pa.LargeStringArray, pa.BooleanArra
     except pa.ArrowInvalid:
         pass
     column = column.cast(pa.large_binary())
-    other = pc.fill_null(pc.invert(pc.match_substring_regex(column, _UTF8)), False)
+    other = pc.fill_null(pc.invert(is_utf8(column)), False)
     encoded = [binascii.b2a_base64(value, newline=False).decode("ascii") for value in column.filter(other).to_pylist()]
     text = pc.if_else(other, pa.scalar(None, pa.large_binary()), column).cast(TEXT)
     return pc.replace_with_mask(text, other, pa.array(encoded, TEXT)), other
