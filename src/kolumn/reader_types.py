@@ -105,6 +105,9 @@ def _opener(one: Typed, source: Source) -> Callable[[], Schemas] | None:
 
 
 def _open(given: object, source: Source) -> Schemas:
+    if hasattr(given, "by_id"):
+        own: Schemas = given
+        return own
     schemas: Schemas = import_module("kolumn.registry.open").schemas_of(given, source)
     return schemas
 
@@ -115,10 +118,11 @@ def _newest(one: Typed, ranges: Iterable[Range]) -> Schema:
     assert schemas is not None
     topics = sorted({each.segment.topic for each in ranges if each.segment.topic is not None})
     found = {topic: newest for topic in topics if (newest := schemas.newest(f"{topic}-{one.column}")) is not None}
-    if len({(newest.kind, newest.text) for newest in found.values()}) > 1:
-        named = ", ".join(found)
+    # Of a caller's schema only the kind is asked for.
+    if len({(newest.kind, newest.text if one.schema is None else "") for newest in found.values()}) > 1:
         raise ArgumentError(
-            f"{one.column}: the newest schemas of the topics {named} differ: read one of them with topic=…, or name a schema"
+            f"{one.column}: the newest schemas of the topics {', '.join(found)} differ: read one of them, or say by topic=… whose schema "
+            f"counts, or give {one.option('schema')}"
         )
     newest = next(iter(found.values()), None) or schemas.only()
     if newest is None:

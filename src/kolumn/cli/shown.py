@@ -1,6 +1,7 @@
 """Record columns as text, column by column: a loop over records in Python takes ten times as long as decoding them."""
 
 import binascii
+import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -82,6 +83,24 @@ def times_as_text(column: pa.Array, quote: str) -> Part:
     usual = pc.if_else(strange, pa.scalar(None, ms.type), ms) if has_strange else ms
     text = joined([quote, pc.binary_replace_slice(usual.cast(TEXT), 10, 11, "T"), f"Z{quote}"])
     return pc.if_else(strange, number.cast(TEXT), text) if has_strange else text
+
+
+def escaped(text: pa.LargeStringArray) -> pa.LargeStringArray:
+    """Text as it stands between quotes in JSON."""
+    data = bytes_of(text)
+    # The backslash is replaced first, since the escapes of the others begin with one.
+    found = [byte for byte in (ord("\\"), ord('"')) if (data == byte).any()]
+    control = data < 0x20
+    if control.any():
+        found += np.unique(data[control]).tolist()
+    for byte in found:
+        text = pc.replace_substring(text, chr(byte), json.dumps(chr(byte))[1:-1])
+    return text
+
+
+def base64_of(column: pa.Array) -> pa.LargeStringArray:
+    """Binary values as base64."""
+    return pa.array([None if one is None else binascii.b2a_base64(one, newline=False).decode("ascii") for one in column.to_pylist()], TEXT)
 
 
 def bytes_of(text: pa.LargeStringArray) -> Any:
