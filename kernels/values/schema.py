@@ -5,19 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from kolumn.errors import ArgumentError
-from kolumn.kernels.columns.table import WIDTHS
 from kolumn.kernels.values.parse import BOOLEAN, BYTES, DOUBLE, FIRST, FLOAT, INT, LONG, NULL, SECOND, STRING
 from kolumn.kernels.values.typed import Program, kind_of
+from kolumn.schema import unknown
 from kolumn.schemas.schema import Schema
 from kolumn.values.avro.program import program
 from kolumn.values.avro.resolve import MismatchError, resolve
 from kolumn.values.avro.schema import Node, parse
 from kolumn.values.avro.types import ArrowTypes, readable
 from kolumn.values.layout import Layout
+from kolumn.values.types import NOT_OF_CSV, TYPES, check_separator, fixed_type
 
 VALID = "valueValid"
 """Name of the column that tells which values matched their schema."""
@@ -66,18 +66,15 @@ class Values:
             raise ArgumentError(f"value_format={format!r}: expected one of {', '.join(FORMATS)}")
         if skipped < 0 or (skipped and format != "avro"):
             raise ArgumentError(f"value_skip={skipped!r}: expected 0 or more, and for value_format='avro' only")
-        if len(separator.encode()) != 1 or separator in '"\r\n' or (separator != "," and format != "csv"):
-            raise ArgumentError(
-                f"value_separator={separator!r}: expected one ASCII character but quotes and line ends, for value_format='csv' only"
-            )
+        byte = check_separator(separator, format)
         if format == "avro":
             return cls._avro(schema, skipped)
         if not isinstance(schema, Mapping) or not schema:
             raise ArgumentError(f"value_schema={schema!r}: expected a mapping of names to types")
-        if format == "csv" and (wrong := sorted({"timestamp", "uint64"} & set(schema.values()))):
+        if format == "csv" and (wrong := sorted(name for name in NOT_OF_CSV if name in schema.values())):
             raise ArgumentError(f"value_schema: {', '.join(wrong)}: not of value_format='csv'; take int64 or string")
-        check = _dtype if format == "fixed" else _type_name
-        return cls(format, tuple((str(name), check(name, kind)) for name, kind in schema.items()), 0, ord(separator))
+        check = fixed_type if format == "fixed" else _type_name
+        return cls(format, tuple((str(name), check(name, kind)) for name, kind in schema.items()), 0, byte)
 
     @classmethod
     def _avro(cls, schema: Any, skipped: int) -> "Values":
@@ -112,20 +109,10 @@ class Values:
         return str(kind)
 
 
-def _dtype(name: str, kind: Any) -> np.dtype[Any]:
-    try:
-        found = np.dtype(kind)
-    except TypeError as error:
-        raise ArgumentError(f"value_schema: field {name!r}: {error}") from error
-    if found.kind not in "iufb" or found.itemsize > 8 or found.name == "float16":
-        raise ArgumentError(f"value_schema: field {name!r}: no column for {found}; expected integers, float32, float64 or bool")
-    return found
-
-
 def _type_name(name: str, kind: Any) -> str:
-    if kind not in WIDTHS and kind != "string":
-        raise ArgumentError(f"value_schema: field {name!r}: unknown type {kind!r}; expected one of {', '.join([*WIDTHS, 'string'])}")
-    return str(kind)
+    if isinstance(kind, str) and kind in TYPES:
+        return kind
+    raise ArgumentError(f"value_schema: field {name!r}: {unknown('type', str(kind), TYPES)}")
 
 
 def _is_flat(node: Node) -> bool:

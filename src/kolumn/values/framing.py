@@ -101,8 +101,12 @@ class Framer:
 
     @property
     def needs_headers(self) -> bool:
-        """Whether `bodies` looks into the column ``headers``. With "auto" it can do without: then it looks at prefixes alone."""
-        return self._framing in _HEADERS
+        """Whether `bodies` looks into the column ``headers``.
+
+        With "auto" it can do without: then it looks at prefixes alone. That is so too where all rows have one schema: what headers
+        say of it would change nothing.
+        """
+        return self._framing in _HEADERS and not (self._framing == "auto" and self._known.is_fixed)
 
     @property
     def schemas(self) -> tuple[Schema, ...]:
