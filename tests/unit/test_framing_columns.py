@@ -267,6 +267,8 @@ def test_headers_of_apicurio_and_azure(views: bool) -> None:
         found, _ = Framer(name, SCHEMAS).bodies(column([b"body"] * 6, pa.binary()), told)
         assert [one is not None for one in bodies(found)] == rows
     assert {name for name in FRAMINGS if Framer(name, SCHEMAS).needs_headers} == {"auto", "confluent-header", "apicurio-header", "azure"}
+    # Where all rows have one schema, headers would change nothing.
+    assert not Framer("auto").needs_headers
 
 
 def test_message_indexes_of_a_header_are_a_part_of_the_schema() -> None:

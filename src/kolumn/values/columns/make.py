@@ -23,15 +23,11 @@ _WITHOUT_PREFIX = ("csv", "fixed")
 
 
 class PayloadFramer(Protocol):
-    """Finds bodies. Threads use one framer at the same time.
+    """Finds bodies. Threads use one framer at the same time."""
 
-    Attributes
-    ----------
-    needs_headers : bool
-        Whether `bodies` looks at the headers of the records.
-    """
-
-    needs_headers: bool
+    @property
+    def needs_headers(self) -> bool:
+        """Whether `bodies` looks at the headers of the records."""
 
     def bodies(self, payload: pa.BinaryArray, headers: pa.ListArray | None = None) -> tuple[Bodies, pa.Array]:
         """Bodies of a column of payloads (pa.binary), and the schema id of each row (int64), null without one."""
