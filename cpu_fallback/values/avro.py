@@ -7,7 +7,7 @@ import kolumn.encodings.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine import address
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s
 from kolumn.cpu_fallback.machine.scalars import compiled
-from kolumn.encodings import numbers
+from kolumn.encodings import avro_skip, numbers
 from kolumn.encodings.avro import decode
 from kolumn.encodings.columns import DONE, INVALID, Target, put_nulls, restore
 from kolumn.formats.varint import varint64
@@ -46,6 +46,16 @@ def _longer_at(at: int, end: int) -> tuple[int, int]:
 @overload(numbers.longer_at, target="cpu")
 def _longer(at, end):  # type: ignore[no-untyped-def]
     return lambda at, end: _longer_at(at, end)
+
+
+@register_jitable
+def _skip(program: int, pc: int, stack: int, at: int, end: int, free: int) -> tuple[int, int, int]:
+    return avro_skip.skip_steps(program, pc, stack, at, end, free)
+
+
+@overload(avro_skip.skip, target="cpu")
+def _skipped(program, pc, stack, at, end, free):  # type: ignore[no-untyped-def]
+    return lambda program, pc, stack, at, end, free: _skip(program, pc, stack, at, end, free)
 
 
 @compiled

@@ -141,7 +141,7 @@ class Framer:
         if headers is None and self.needs_headers and self._framing != "auto":
             raise ArgumentError(f"framing={self._framing!r} needs the column headers")
         rows = _Rows.of(column)
-        if headers is not None and self.needs_headers:
+        if headers is not None and self._framing in _HEADERS:
             self._by_headers(rows, headers)
         self._by_prefix(rows)
         bare = self._framing == "auto" and self._known.is_fixed

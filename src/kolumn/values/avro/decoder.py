@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kolumn.arrays import Flags
 from kolumn.cpu_fallback.values.avro import decode_rows
-from kolumn.encodings.avro import FRAME
+from kolumn.encodings.avro_steps import FRAME
 from kolumn.encodings.columns import DONE
 from kolumn.errors import ArgumentError
 from kolumn.machine_code.words import load64

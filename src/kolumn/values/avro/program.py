@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from kolumn.arrays import Int64s
-from kolumn.encodings import avro
+from kolumn.encodings import avro_steps as avro
 from kolumn.values.avro import defaults
 from kolumn.values.avro.defaults import Constant
 from kolumn.values.avro.resolve import Branches, Fields, Items, Member, MismatchError, Plan, Skip, Value, may_be_empty
@@ -150,7 +150,7 @@ class _Steps:
             self.add(avro.TEXT if reader.kind == "string" else avro.BYTES, place.column)
 
     def _begin_list(self, column: int, level: int, empties: bool) -> int:
-        begin = self.add(avro.LIST, column, level, int(empties))
+        begin = self.add(avro.LIST if level >= 0 else avro.SKIP_LIST, column, level, int(empties))
         self.here()
         self.depth += 1
         self.frames = max(self.frames, self.depth)
@@ -158,7 +158,7 @@ class _Steps:
 
     def _end_list(self, begin: int) -> None:
         _, column, level, _, empties = self.rows[begin][:5]
-        self.add(avro.NEXT, column, level, empties, begin + 1)
+        self.add(avro.NEXT if level >= 0 else avro.SKIP_NEXT, column, level, empties, begin + 1)
         self.rows[begin][3] = self.here()
         self.depth -= 1
 
@@ -177,13 +177,14 @@ class _Steps:
         self.optional = taken
         begin = len(self.rows)
         value()
-        if self.rows[begin][0] != avro.OPTIONAL + avro.LIST:
+        if self.rows[begin][0] - avro.OPTIONAL not in (avro.LIST, avro.SKIP_LIST):
             self.rows[begin][3] = self.here()
 
-    def _union(self, branches: Sequence[Callable[[], None] | None]) -> None:
-        begin = self.add(avro.UNION, b=len(branches))
+    def _union(self, branches: Sequence[Callable[[], None] | None], skips: bool = False) -> None:
+        jump = avro.SKIP_JUMP if skips else avro.JUMP
+        begin = self.add(avro.SKIP_UNION if skips else avro.UNION, b=len(branches))
         for _ in branches:
-            self.add(avro.JUMP)
+            self.add(jump)
         ends = []
         for number, branch in enumerate(branches):
             self.rows[begin + 1 + number][3] = self.here()
@@ -191,7 +192,7 @@ class _Steps:
                 self.add(avro.FAIL)
             else:
                 branch()
-                ends.append(self.add(avro.JUMP))
+                ends.append(self.add(jump))
         for end in ends:
             self.rows[end][3] = self.here()
 
@@ -277,4 +278,4 @@ class _Steps:
             null = kinds.index("null")
             self._optional([0, 0, null], partial(self.skip, node.branches[1 - null]))
         else:
-            self._union([partial(self.skip, one) for one in node.branches])
+            self._union([partial(self.skip, one) for one in node.branches], skips=True)
