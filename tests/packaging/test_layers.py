@@ -25,7 +25,7 @@ LAYERS = (
         "cpu_fallback.values",
     ),
     ("kernels.check", "kernels.count", "kernels.fields", "cpu_fallback.columns", "cpu_fallback.stream", "values"),
-    ("kernels.columns", "kernels.decode", "options", "damage", "commit"),
+    ("kernels.columns", "kernels.decode", "options", "damage", "commit", "values.protobuf"),
     ("kernels.values", "plan", "transactions", "encode"),
     # Chunks, the search after damage, and ranges.
     ("kernels.build", "decode.host"),

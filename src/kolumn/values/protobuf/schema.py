@@ -15,6 +15,8 @@ from kolumn.errors import ArgumentError, MissingError
 from kolumn.schemas.schema import Schema, Schemas
 
 _SECONDS = 60
+_GROUP = 10
+"""Number of a group's type in FieldDescriptorProto."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +61,23 @@ class File:
     def places(self) -> "dict[str, Place]":
         """The messages of this file by their full names, imports left out."""
         found: dict[str, tuple[int, ...]] = {}
-        todo: list[tuple[tuple[int, ...], Any]] = [
-            ((number,), one) for number, one in enumerate(self.descriptor.message_types_by_name.values())
-        ]
+        names: list[str] = []
+        todo: list[tuple[tuple[int, ...], list[Any]]] = [((), list(self.descriptor.message_types_by_name.values()))]
         while todo:
-            path, one = todo.pop()
-            found[one.full_name] = path
-            todo += [((*path, number), nested) for number, nested in enumerate(one.nested_types)]
-        return {name: Place(found[name], number) for number, name in enumerate(sorted(found))}
+            path, messages = todo.pop()
+            names += [one.full_name for one in messages]
+            for number, one in enumerate(one for one in messages if not _is_made(one)):
+                found[one.full_name] = (*path, number)
+                todo.append(((*path, number), list(one.nested_types)))
+        numbers = {name: number for number, name in enumerate(sorted(names))}
+        return {name: Place(path, numbers[name]) for name, path in found.items()}
+
+
+def _is_made(message: Any) -> bool:
+    """Whether protoc made a message for a map or a group. Confluent's Java classes, which count in the text, do not see it."""
+    around = message.containing_type
+    groups = [] if around is None else [field.message_type for field in around.fields if field.type == _GROUP]
+    return bool(message.GetOptions().map_entry) or message in groups
 
 
 class Place(NamedTuple):
@@ -75,7 +86,8 @@ class Place(NamedTuple):
     Attributes
     ----------
     path : tuple of int
-        Confluent's message indexes: of the outermost message in the file, of a nested one in that, and so on.
+        Confluent's message indexes: of the outermost message in the file, of a nested one in that, and so on. Entries of maps and groups
+        do not count, as in its Java classes; confluent-kafka for Python counts them.
     number : int
         AWS Glue's number: messages are counted in the order of their names (its ``MessageIndexFinder``).
     """
@@ -166,7 +178,10 @@ def _protoc(folder: Path, name: str, which: str) -> None:
     known = Path(protoc.__file__).parent / "_proto"
     command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{folder / 'proto'}", f"-I{known}", "--include_imports",
                f"--descriptor_set_out={folder / 'set'}", name]  # fmt: skip
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False)
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise ArgumentError(f"schema{which}: protoc took longer than {_SECONDS} s") from error
     if done.returncode:
         lines = done.stderr.decode(errors="replace").replace(f"{folder / 'proto'}/", "").strip().splitlines()
         wrong = [line for line in lines if "warning:" not in line] or lines or [f"protoc ended with {done.returncode}"]
