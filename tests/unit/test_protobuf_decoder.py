@@ -61,15 +61,15 @@ def order() -> ProtobufDecoder:
 
 def test_types(order: ProtobufDecoder) -> None:
     state, when = pa.dictionary(pa.int32(), pa.string()), pa.timestamp("ns", "UTC")
+    more = pa.struct([pa.field("on", pa.bool_(), nullable=False)])
     item = pa.struct(
         [
             pa.field("sku", pa.string(), nullable=False),
             pa.field("count", pa.uint32(), nullable=False),
             pa.field("seen", pa.list_(pa.field("element", when)), nullable=False),
-            pa.field("more", pa.map_(pa.int32(), pa.field("value", pa.struct([pa.field("on", pa.bool_(), nullable=False)]), nullable=False)),
-                     nullable=False),
+            pa.field("more", pa.map_(pa.int32(), pa.field("value", more, nullable=False)), nullable=False),
         ]
-    )  # fmt: skip
+    )
     assert order.type == pa.struct(
         [
             pa.field("id", pa.int64(), nullable=False),
@@ -232,8 +232,8 @@ def test_required_fields_in_messages_that_are_removed_or_replaced() -> None:
     text = """syntax = "proto2"; message A { required int32 x = 1; optional B b = 2; oneof o { B c = 3; int32 d = 4; } repeated B e = 5;
               map<int32, B> f = 6; } message B { required int32 y = 1; required K k = 2; } enum K { LOW = 1; HIGH = 2; }"""
     whole, x = field(1, 1) + field(2, 2), field(1, 1)
-    values = [b"", x, x + field(2, b""), x + field(2, whole), x + field(2, field(1, 1)) + field(2, field(2, 1)), x + field(3, b"") + field(4, 1),
-              x + field(3, b""), x + field(5, whole) + field(5, b""), x + field(6, field(1, 3)) + field(6, field(1, 3) + field(2, whole)),
+    values = [b"", x, x + field(2, b""), x + field(2, whole), x + field(2, field(1, 1)) + field(2, field(2, 1)),
+              x + field(3, b"") + field(4, 1), x + field(3, b""), x + field(5, whole) + field(5, b""), x + field(6, field(1, 3)) + field(6, field(1, 3) + field(2, whole)),
               x + field(6, field(1, 3)), x + field(2, field(1, 1) + field(2, 9))]  # fmt: skip
     rows = decoded(ProtobufDecoder(text, "A"), values)
     assert [row is not None for row in rows] == [False, True, False, True, True, True, False, False, True, False, False]

@@ -1,5 +1,6 @@
 """Protobuf schemas: .proto text with imports and references, sets of file descriptors, generated classes, and what is refused."""
 
+import base64
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,22 @@ def test_references_are_written_where_they_are_imported() -> None:
         file_of(pay)
     with pytest.raises(ArgumentError, match=r"imports 'units\.proto': units 1 is not there"):
         file_of(pay, Subjects(money3=money))  # type: ignore[arg-type]
+
+
+def test_descriptors_in_base64_with_imports() -> None:
+    """Imports of google/protobuf are nobody's references."""
+    main = descriptor_pb2.FileDescriptorProto(name="main.proto", dependency=["other.proto", "google/protobuf/timestamp.proto"])
+    message = main.message_type.add(name="A")
+    message.field.add(name="b", number=1, type=11, label=1, type_name=".B")
+    message.field.add(name="t", number=2, type=11, label=1, type_name=".google.protobuf.Timestamp")
+    other = descriptor_pb2.FileDescriptorProto(name="other.proto")
+    other.message_type.add(name="B")
+    texts = [base64.b64encode(one.SerializeToString()).decode() for one in (main, other)]
+    schema = Schema("PROTOBUF", texts[0], (Reference("other.proto", "other", 1),))
+    file = file_of(schema, Subjects(other1=Schema("PROTOBUF", texts[1])))  # type: ignore[arg-type]
+    assert [field.message_type.full_name for field in file.message(None).fields] == ["B", "google.protobuf.Timestamp"]
+    with pytest.raises(ArgumentError, match="a file that it imports is none"):
+        file_of(schema, Subjects(other1=Schema("PROTOBUF", "syntax = ...")))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["/tmp/out.proto", "../out.proto", "a/../../out.proto", "a\\b.proto", "", "."])

@@ -145,8 +145,8 @@ def test_groups_are_nested_up_to_a_hundred_deep(depth: int, groups: int, fine: b
 @pytest.mark.parametrize(
     ("path", "value", "after"),
     [((0,), "00", 1), ((0,), "0200", 2), ((0,), "0202", MALFORMED), ((1,), "0202", 2), ((1,), "00", MALFORMED), ((1, 0), "040200", 3),
-     ((1, 0), "0402", MALFORMED), ((1, 0), "0202", MALFORMED), ((1, 0), "040202", MALFORMED), ((0,), "", MALFORMED), ((0,), "01", MALFORMED),
-     ((70,), "028c01", 3)],
+     ((1, 0), "0402", MALFORMED), ((1, 0), "0202", MALFORMED), ((1, 0), "040202", MALFORMED), ((0,), "", MALFORMED),
+     ((0,), "01", MALFORMED), ((70,), "028c01", 3)],
 )  # fmt: skip
 def test_message_indexes(path: tuple[int, ...], value: str, after: int) -> None:
     data, numbers = bytes.fromhex(value), np.array(path, np.int64)
