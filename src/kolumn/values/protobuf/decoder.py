@@ -88,9 +88,8 @@ class ProtobufDecoder:
         self._required = has_required(self._shape)
         self._reader = schema if isinstance(schema, Schema) else None
         self._places: dict[tuple[object, ...], Place | None] = {}
-        self._own = own.places().get(self._name)
+        self._own = own.places().get(self._name, Place((), -1))
         self._lock = threading.Lock()
-        self._elements, self._data = 1.0, 16.0
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
         """The column, of ``type``, and which rows are valid. A row that is not valid is null; no other row is affected.
@@ -121,7 +120,9 @@ class ProtobufDecoder:
         addresses = [one.ctypes.data for one in (at, length, prefix, front, choice, choices, valid)]
         rows = Rows._make([*addresses, int(bodies.bare)])
         program = Program(*(one.ctypes.data for one in (*vars(self._tables).values(), frames)))
-        memory = Columns(self._layout, count, int(self._elements * count) + 64, int(self._data * count) + 64)
+        total = int(np.maximum(length, 0).sum())
+        # A column of bytes has at most all bytes, and most have a share.
+        memory = Columns(self._layout, count, count + 64, min(total, 4 * total // len(self._layout.columns) + 4096))
         row = 0
         while True:
             row, code = write_rows(memory.target, program, rows, row, count)
