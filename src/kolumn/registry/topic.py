@@ -68,14 +68,15 @@ def topic_schemas(folders: list[str]) -> TopicSchemas:
     """
     skipped = Skipped()
     state = _State()
-    for key, value in _records(folders, skipped):
+    for key, value in records_of(folders, skipped):
         state.add(key, value)
     if state.malformed and not state.known:
         raise ArgumentError(f"{', '.join(folders)}: not a topic _schemas: none of its {state.malformed} records has a key of one")
     return TopicSchemas(state.registered(), skipped, state.malformed)
 
 
-def _records(folders: list[str], skipped: Skipped) -> Iterator[tuple[bytes | None, bytes | None]]:
+def records_of(folders: list[str], skipped: Skipped) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Keys and values of a partition in the order of offsets, each offset once, without what is damaged."""
     options = Options.of(columns=("key", "value"), errors="skip", replicas="merge", backend="cpu", threads=1)
     segments = with_twins(without_replaced(find_segments(folders)))
     for batch in scan_ranges(log_ranges(segments, options), options, skipped):
