@@ -5,7 +5,7 @@
             "deleted":false}
 
 Keys and values are JSON; the order of their fields differs. A later record of the same key replaces an earlier one, and a null value
-deletes. Other keys: DELETE_SUBJECT marks all versions up to one as deleted, CLEAR_SUBJECT removes those that are; NOOP, CONFIG, MODE and so
+deletes. Other keys: DELETE_SUBJECT marks all versions, or those up to one, as deleted, CLEAR_SUBJECT removes those that are; NOOP, CONFIG, MODE and so
 on concern no schema.
 
 Sources: ``SchemaKey``, ``SchemaValue``, ``KafkaStoreMessageHandler`` and ``InMemoryCache`` of confluentinc/schema-registry; Redpanda's
@@ -33,6 +33,7 @@ from kolumn.source.segments import find_segments
 
 TOPIC = "_schemas-0"
 """Directory of the topic's only partition."""
+_ALL = 2**63 - 1
 _KINDS: dict[str, Kind] = {"AVRO": "AVRO", "PROTOBUF": "PROTOBUF", "JSON": "JSON"}
 _OTHERS = {"NOOP", "CONFIG", "MODE", "CONTEXT", "ASSOC"}
 
@@ -118,9 +119,10 @@ class _State:
             self._put((_text(key["subject"]), _number(key["version"])), value)
         elif keytype in ("DELETE_SUBJECT", "CLEAR_SUBJECT"):
             if value is not None:
-                subject = _text(value["subject"])
-                last = _number(value["version"]) if keytype == "DELETE_SUBJECT" else None
-                self._delete(subject, last)
+                # Redpanda's value has no version: all that are there are deleted.
+                version = value.get("version")
+                last = _ALL if version is None else _number(version)
+                self._delete(_text(value["subject"]), last if keytype == "DELETE_SUBJECT" else None)
         elif keytype not in _OTHERS:
             raise ValueError(keytype)
 
@@ -143,7 +145,7 @@ class _State:
             self._owners[context_of(name[0])[0], old.schema.id or 0].discard(name)
 
     def _delete(self, subject: str, last: int | None) -> None:
-        """Mark versions up to ``last`` as deleted, or remove those that are."""
+        """Mark versions up to ``last`` as deleted, or without ``last`` remove those that are."""
         for name, one in [(name, one) for name, one in self._versions.items() if name[0] == subject]:
             if last is None and one.is_deleted:
                 self._remove(name)

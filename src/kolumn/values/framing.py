@@ -211,9 +211,11 @@ class _Rows:
     def of(cls, column: pa.Array) -> "_Rows":
         """Rows whose payloads are those of a column."""
         n = len(column)
-        rows = cls(*np.asarray(_Memory(6 * n)).reshape(6, n))
+        at, length, prefix, framing, schema = np.asarray(_Memory(5 * n)).reshape(5, n)
+        # The numbers become a column of the result, which must not keep the memory of the others.
+        rows = cls(at, length, prefix, framing, np.full(n, NO_ID), schema)
         payloads_of(column, rows.at, rows.length)
-        rows.prefix[:], rows.framing[:], rows.ids[:], rows.schema[:] = 0, kinds.NONE, NO_ID, NO_SCHEMA
+        rows.prefix[:], rows.framing[:], rows.schema[:] = 0, kinds.NONE, NO_SCHEMA
         return rows
 
 
