@@ -124,6 +124,25 @@ def test_as_karapace_writes(tmp_path: Path) -> None:
     assert found.malformed == 0
 
 
+def test_as_redpanda_writes(tmp_path: Path) -> None:
+    """Keys have a sequence and a node; a deletion of a subject has no version, and concerns those before it."""
+
+    def key(sequence: int, **more: Any) -> bytes:
+        return packed(more | {"magic": 1, "seq": sequence, "node": 0})
+
+    one, two, three = (version("r", number, number, f'"{name}"') for number, name in enumerate(("int", "long", "float"), 1))
+    found = topic(
+        tmp_path,
+        (key(0, keytype="SCHEMA", subject="r", version=1), one[1]),
+        (key(1, keytype="SCHEMA", subject="r", version=2), two[1]),
+        (key(2, keytype="DELETE_SUBJECT", subject="r"), packed({"subject": "r"})),
+        (key(3, keytype="SCHEMA", subject="r", version=3), three[1]),
+    )
+    assert found.malformed == 0
+    assert [one.is_deleted for one in found.registered()] == [True, True, False]
+    assert id_of(found.newest("r")) == 3
+
+
 def test_deleted_versions_are_found_by_id(tmp_path: Path) -> None:
     found = topic(
         tmp_path,
@@ -139,11 +158,12 @@ def test_deleted_versions_are_found_by_id(tmp_path: Path) -> None:
         gone("never", 1),
         version("cleared", 1, 7, '"double"'),
         delete_subject("cleared", 1),
+        version("cleared", 2, 8, '["int"]'),
         clear_subject("cleared"),
     )
     assert found.malformed == 0
     assert [id_of(found.by_id(id)) for id in range(1, 8)] == [1, 2, 3, 4, 5, None, None]
-    assert [id_of(found.newest(subject)) for subject in ("soft", "subject", "hard", "cleared")] == [1, 4, 5, None]
+    assert [id_of(found.newest(subject)) for subject in ("soft", "subject", "hard", "cleared")] == [1, 4, 5, 8]
     assert id_of(found.version("soft", 2)) == 2
     assert [one.schema.id for one in found.registered() if one.is_deleted] == [2, 3]
 
@@ -184,9 +204,9 @@ MALFORMED: list[Record] = [
     (packed({"keytype": "SCHEMA"}), b"{}"),
     (packed({"keytype": "ELSE"}), b"{}"),
     (packed({"keytype": ["SCHEMA"]}), b"{}"),
-    (packed({"keytype": "SCHEMA", "subject": 1, "version": 1}), b"{}"),
-    (packed({"keytype": "SCHEMA", "subject": "s", "version": "1"}), b"{}"),
-    (packed({"keytype": "SCHEMA", "subject": "s", "version": True}), b"{}"),
+    (packed({"keytype": "SCHEMA", "subject": 1, "version": 1}), version("s", 1, 1)[1]),
+    (packed({"keytype": "SCHEMA", "subject": "s", "version": "1"}), version("s", 1, 1)[1]),
+    (packed({"keytype": "SCHEMA", "subject": "s", "version": True}), version("s", 1, 1)[1]),
     (version("s", 1, 1)[0], b""),
     (version("s", 1, 1)[0], b"3"),
     (version("s", 1, 1)[0], packed({"id": 1})),
@@ -237,6 +257,23 @@ def test_the_topic_is_found_beside_the_source(tmp_path: Path, monkeypatch: pytes
         assert id_of(schemas_of(given, tmp_path).by_id(1)) == 1
     with pytest.raises(kolumn.ArgumentError, match=f"there is no {tmp_path}/_schemas-0, no {tmp_path.parent}/_schemas-0"):
         schemas_of(None, tmp_path)
+
+
+def test_topics_and_files_at_urls(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    write(tmp_path / "_schemas-0", [version("orders-value", 1, 1)])
+    orders = write(tmp_path / "orders-0", [(b"k", b"v")])
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "7.avsc").write_text(RECORD)
+    fsspec.filesystem("memory").put(str(tmp_path), "/schemas-bucket", recursive=True)
+    url = "memory://schemas-bucket"
+    (segment,) = orders.glob("*.log")
+    for source in (url, f"{url}/orders-0", f"{url}/orders-0/{segment.name}", f"{url}/orders-*"):
+        assert id_of(schemas_of(None, source).by_id(1)) == 1
+    assert id_of(schemas_of(url).by_id(1)) == id_of(schemas_of(f"{url}/_schemas-0").by_id(1)) == 1
+    assert id_of(schemas_of(f"{url}/files").by_id(7)) == 7
+    with pytest.raises(kolumn.ArgumentError, match="no such file"):
+        schemas_of(f"{url}/no")
 
 
 def test_copies_of_the_topic_are_one(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+import tracemalloc
 import zlib
 from collections import Counter
 from ctypes import string_at
@@ -19,7 +20,7 @@ from kolumn.schemas.schema import Registered, Schema
 from kolumn.values.decoder import Bodies
 from kolumn.values.framing import FRAMINGS, Framer
 
-GUID = UUID("12345678-9abc-def0-1234-56789abcdef0")
+GUID = UUID("12345678-9abc-def0-0fed-cba987654321")
 ONE = Schema("AVRO", '{"type":"record","name":"O","fields":[{"name":"id","type":"long"}]}', id=1)
 TWO = Schema("PROTOBUF", 'syntax="proto3"; message M {}', id=2, guid=GUID)
 BARE = Schema("AVRO", '"string"')
@@ -40,6 +41,7 @@ ROWS = [
     (b"\3\0" + GUID.bytes + b"glue", b"glue", kinds.GLUE, 2, 2),
     (b"\3\5" + GUID.bytes + zlib.compress(b"glue" * 9), b"glue" * 9, kinds.GLUE, 2, 2),
     (RABIN + b"single", b"single", kinds.SINGLE_OBJECT, 1, 1),
+    (None, None, kinds.NONE, None, None),
     (b"no prefix", None, kinds.NONE, None, None),
     (b"\0\0\0\0\1body", b"body", kinds.CONFLUENT, 1, 1),
 ]
@@ -148,6 +150,9 @@ def test_each_key_is_looked_up_once() -> None:
     asked = Counted()
     framer = Framer("confluent", asked)
     values = [b"\0" + (id % 5000).to_bytes(4, "big") + b"x" for id in range(20_000)]
+    other = threading.Thread(target=framer.bodies, args=(column(values, pa.binary()),))
+    other.start()
+    other.join()
     for _ in range(2):
         found, ids = framer.bodies(column(values, pa.binary()))
     assert set(asked.asked.values()) == {1}
@@ -213,11 +218,22 @@ def test_compressed_values_are_bounded_and_checked() -> None:
     assert found.prefix.tolist() == [18, 0, 0, 0, 0, 0, 18]
 
 
+def test_a_bomb_is_not_decompressed() -> None:
+    value = b"\3\5" + GUID.bytes + zlib.compress(bytes(64 << 20))
+    framer = Framer("glue", SCHEMAS, max_value_bytes=1000)
+    tracemalloc.start()
+    try:
+        assert bodies(framer.bodies(column([value], pa.binary()))[0]) == [None]
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_header_comes_before_a_prefix() -> None:
     """As in Confluent's deserializers: the last header of the name, then the prefix."""
     name, plain = "__value_schema_id", b"\0\0\0\0\1body"
     told = headers(
-        [("x", b"y"), (name, b"\1" + GUID.bytes)],
+        [(name, b"\0\0\0\0\1"), ("x", b"y"), (name, b"\1" + GUID.bytes)],
         [],
         None,
         [(name, b"\0\0\0\0\1"), (name, b"\1" + GUID.bytes)],
@@ -239,6 +255,8 @@ def test_a_header_comes_before_a_prefix() -> None:
     assert bodies(part) == bodies(found)[3:6]
     keys, _ = Framer("confluent-header", SCHEMAS, is_key=True).bodies(values, told)
     assert bodies(keys) == [None] * 7 + [plain]
+    null, ids = framer.bodies(column([None], pa.binary()), told.slice(0, 1))
+    assert (bodies(null), null.framing.tolist(), ids.to_pylist()) == ([None], [kinds.NONE], [None])
     fixed, _ = Framer("confluent-header", schema=FIXED).bodies(values, told)
     assert bodies(fixed) == [plain] * 8
     with pytest.raises(kolumn.ArgumentError, match="headers"):

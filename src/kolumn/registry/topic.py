@@ -5,7 +5,7 @@
             "deleted":false}
 
 Keys and values are JSON; the order of their fields differs. A later record of the same key replaces an earlier one, and a null value
-deletes. Other keys: DELETE_SUBJECT marks all versions up to one as deleted, CLEAR_SUBJECT removes those that are; NOOP, CONFIG, MODE and so
+deletes. Other keys: DELETE_SUBJECT marks all versions, or those up to one, as deleted, CLEAR_SUBJECT removes those that are; NOOP, CONFIG, MODE and so
 on concern no schema.
 
 Sources: ``SchemaKey``, ``SchemaValue``, ``KafkaStoreMessageHandler`` and ``InMemoryCache`` of confluentinc/schema-registry; Redpanda's
@@ -33,6 +33,7 @@ from kolumn.source.segments import find_segments
 
 TOPIC = "_schemas-0"
 """Directory of the topic's only partition."""
+_ALL = 2**63 - 1
 _KINDS: dict[str, Kind] = {"AVRO": "AVRO", "PROTOBUF": "PROTOBUF", "JSON": "JSON"}
 _OTHERS = {"NOOP", "CONFIG", "MODE", "CONTEXT", "ASSOC"}
 
@@ -68,14 +69,15 @@ def topic_schemas(folders: list[str]) -> TopicSchemas:
     """
     skipped = Skipped()
     state = _State()
-    for key, value in _records(folders, skipped):
+    for key, value in records_of(folders, skipped):
         state.add(key, value)
     if state.malformed and not state.known:
         raise ArgumentError(f"{', '.join(folders)}: not a topic _schemas: none of its {state.malformed} records has a key of one")
     return TopicSchemas(state.registered(), skipped, state.malformed)
 
 
-def _records(folders: list[str], skipped: Skipped) -> Iterator[tuple[bytes | None, bytes | None]]:
+def records_of(folders: list[str], skipped: Skipped) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Keys and values of a partition in the order of offsets, each offset once, without what is damaged."""
     options = Options.of(columns=("key", "value"), errors="skip", replicas="merge", backend="cpu", threads=1)
     segments = with_twins(without_replaced(find_segments(folders)))
     for batch in scan_ranges(log_ranges(segments, options), options, skipped):
@@ -117,9 +119,10 @@ class _State:
             self._put((_text(key["subject"]), _number(key["version"])), value)
         elif keytype in ("DELETE_SUBJECT", "CLEAR_SUBJECT"):
             if value is not None:
-                subject = _text(value["subject"])
-                last = _number(value["version"]) if keytype == "DELETE_SUBJECT" else None
-                self._delete(subject, last)
+                # Redpanda's value has no version: all that are there are deleted.
+                version = value.get("version")
+                last = _ALL if version is None else _number(version)
+                self._delete(_text(value["subject"]), last if keytype == "DELETE_SUBJECT" else None)
         elif keytype not in _OTHERS:
             raise ValueError(keytype)
 
@@ -142,7 +145,7 @@ class _State:
             self._owners[context_of(name[0])[0], old.schema.id or 0].discard(name)
 
     def _delete(self, subject: str, last: int | None) -> None:
-        """Mark versions up to ``last`` as deleted, or remove those that are."""
+        """Mark versions up to ``last`` as deleted, or without ``last`` remove those that are."""
         for name, one in [(name, one) for name, one in self._versions.items() if name[0] == subject]:
             if last is None and one.is_deleted:
                 self._remove(name)

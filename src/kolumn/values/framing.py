@@ -156,13 +156,17 @@ class Framer:
         """Set framing and schema of the rows whose headers name a schema."""
         for framing in _HEADERS[self._framing]:
             names = HEADERS[framing][self._is_key]
-            for row, named in named_in_headers(headers, names, framing):
-                free = row[(rows.framing[row] == kinds.NONE) & (rows.length[row] >= 0)]
-                index = self._known.index_of_header(named)
-                rows.framing[free], rows.schema[free] = framing, index
-                rows.ids[free] = self._known.id_of(index) if named.id is None else named.id
-                if index == NO_SCHEMA:
-                    rows.length[free] = NULL
+            for row, which, named in named_in_headers(headers, names, framing):
+                indexes = [NO_SCHEMA if one is None else self._known.index_of_header(one) for one in named]
+                ids = [
+                    self._known.id_of(index) if one is None or one.id is None else one.id for index, one in zip(indexes, named, strict=True)
+                ]
+                means = np.array([one is not None for one in named], np.bool_)
+                free = (rows.framing[row] == kinds.NONE) & (rows.length[row] >= 0) & means[which]
+                row, which = row[free], which[free]
+                rows.framing[row] = framing
+                rows.schema[row], rows.ids[row] = np.array(indexes, np.int64)[which], np.array(ids, np.int64)[which]
+                rows.length[row[rows.schema[row] == NO_SCHEMA]] = NULL
 
     def _by_prefix(self, rows: "_Rows") -> None:
         """Set framing and schema of the other rows, and cut off their prefixes."""
@@ -211,9 +215,11 @@ class _Rows:
     def of(cls, column: pa.Array) -> "_Rows":
         """Rows whose payloads are those of a column."""
         n = len(column)
-        rows = cls(*np.asarray(_Memory(6 * n)).reshape(6, n))
+        at, length, prefix, framing, schema = np.asarray(_Memory(5 * n)).reshape(5, n)
+        # The numbers become a column of the result, which must not keep the memory of the others.
+        rows = cls(at, length, prefix, framing, np.full(n, NO_ID), schema)
         payloads_of(column, rows.at, rows.length)
-        rows.prefix[:], rows.framing[:], rows.ids[:], rows.schema[:] = 0, kinds.NONE, NO_ID, NO_SCHEMA
+        rows.prefix[:], rows.framing[:], rows.schema[:] = 0, kinds.NONE, NO_SCHEMA
         return rows
 
 

@@ -53,8 +53,8 @@ class Named:
         return replace(found, message_indexes=self.message_indexes) if found is not None and self.message_indexes else found
 
 
-def named_in_headers(headers: pa.Array, names: tuple[str, ...], framing: int) -> Iterator[tuple[Int64s, Named]]:
-    """What headers name: for each value of a header the rows that have it.
+def named_in_headers(headers: pa.Array, names: tuple[str, ...], framing: int) -> Iterator[tuple[Int64s, Int64s, list[Named | None]]]:
+    """What headers name, for each name of a header that is there.
 
     Parameters
     ----------
@@ -67,36 +67,32 @@ def named_in_headers(headers: pa.Array, names: tuple[str, ...], framing: int) ->
 
     Yields
     ------
-    rows : int64 array
-    named : Named
+    rows : int64 array of m
+        The rows that have such a header with a value.
+    which : int64 array of m
+        Index into ``named``.
+    named : list of Named
+        What each distinct value names; None for a header that has another purpose.
     """
     keys, values = headers.flatten().flatten()
     keys, values = keys.cast(pa.string()), values.cast(pa.binary())
-    parents = _numbers(pc.list_parent_indices(headers))
+    parents: Int64s | None = None
     for name in names:
         at = _numbers(pc.indices_nonzero(pc.equal(keys, strings([name])[0])))
         if not len(at):
             continue
+        if parents is None:
+            parents = _numbers(pc.list_parent_indices(headers))
         rows = parents[at]
         # Kafka's clients look at the last header of a name.
         last = np.append(rows[1:] != rows[:-1], True)
-        found = values.take(pa.Array.from_buffers(pa.int64(), int(last.sum()), [None, pa.py_buffer(at[last])])).dictionary_encode()
-        for index, own in _groups(found.indices, rows[last]):
-            named = _named(found.dictionary[index].as_py(), framing)
-            if named is not None:
-                yield own, named
-
-
-def _groups(indices: pa.Array, rows: Int64s) -> Iterator[tuple[int, Int64s]]:
-    """The rows of each value of a dictionary; those without a value are left out."""
-    rows = rows[_numbers(pc.is_valid(indices).cast(pa.uint8())) != 0]
-    values = _numbers(indices.drop_null())
-    order = np.argsort(values, kind="stable")
-    start = 0
-    for index, count in enumerate(np.bincount(values).tolist()):
-        if count:
-            yield index, rows[order[start : start + count]]
-        start += count
+        own = values.take(pa.Array.from_buffers(pa.int64(), int(last.sum()), [None, pa.py_buffer(at[last])]))
+        rows = rows[last]
+        if own.null_count:
+            rows = rows[_numbers(pc.is_valid(own).cast(pa.uint8())) != 0]
+            own = own.drop_null()
+        found = own.dictionary_encode()
+        yield rows, _numbers(found.indices), [_named(one.as_py(), framing) for one in found.dictionary]
 
 
 def _numbers(array: pa.Array) -> AnyArray:
