@@ -38,6 +38,17 @@ class _Object(dict[str, Any]):
         self.twice = {name for name, times in Counter(name for name, _ in pairs).items() if times > 1}
 
 
+class _Int(int):
+    """A number, and whether there is a minus in front of it, which zero keeps to itself."""
+
+    def __new__(cls, text: str) -> "_Int":
+        made = super().__new__(cls, text)
+        made.negative = text.startswith("-")
+        return made
+
+    negative: bool
+
+
 class _Float(str):
     """The text of a number with a fraction or an exponent."""
 
@@ -47,7 +58,7 @@ def expected(value: bytes | None) -> Any:
     if value is None:
         return _INVALID
     try:
-        found = json.loads(value.decode(), object_pairs_hook=_Object, parse_float=_Float, parse_constant=_Float)
+        found = json.loads(value.decode(), object_pairs_hook=_Object, parse_int=_Int, parse_float=_Float, parse_constant=_Float)
         found_text = json.dumps(found)
         found_text.encode().decode("unicode_escape").encode("utf-16", "surrogatepass").decode("utf-16")
     except ValueError:
@@ -76,7 +87,9 @@ def _of(value: Any, kind: pa.DataType) -> Any:
         number = float(value)
         return number if math.isfinite(number) or not value[-1:].isdigit() else _INVALID
     limits = _LIMITS[kind]
-    return value if isinstance(value, int) and limits.min <= value <= limits.max else _INVALID
+    if not isinstance(value, _Int) or not limits.min <= value <= limits.max or (limits.min == 0 and value.negative):
+        return _INVALID
+    return int(value)
 
 
 def decoded(values: list[bytes | None]) -> list[Any]:
