@@ -98,6 +98,8 @@ def decode_rows(
     code : int
         What has no room; `DONE` if all rows are decoded.
     """
+    # Constants, where the compiler sees them: no cursors, and counts next to each other.
+    target = Target(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count)
     for row in range(first, len(at)):
         code, begin, size = INVALID, at[row], length[row]
         program = programs[schema[row] + 1]

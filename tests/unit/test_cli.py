@@ -40,7 +40,7 @@ def test_help_is_quick_and_needs_no_decoder():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     out = run("--help")
     assert out.returncode == 0
-    for name in ("verify", "inspect", "cat", "stats", "to-parquet", "convert", "compact", "clean", "space", "doctor", "warmup"):
+    for name in ("verify", "inspect", "cat", "stats", "to-parquet", "convert", "compact", "clean", "space", "schemas", "doctor", "warmup"):
         assert name in out.stdout
     assert run("--version").stdout == f"kolumn {kolumn.__version__}\n"
 
@@ -189,7 +189,7 @@ def test_doctor():
 def test_doctor_and_warmup_say_whether_machine_code_is_there(tmp_path):
     environment = {**os.environ, "KOLUMN_CACHE_DIR": str(tmp_path)}
     found = json.loads(run("doctor", "--json", env=environment).stdout)["cpu"]
-    assert found["machine code"] == "not there for reading and writing: compiled on first use, or by `kolumn warmup`"
+    assert found["machine code"] == "not there for reading, writing, values: compiled on first use, or by `kolumn warmup`"
     folder = Path(found["machine code cache"])
     assert folder.parent == tmp_path
     folder.mkdir()

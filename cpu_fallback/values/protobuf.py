@@ -1,0 +1,115 @@
+"""Loops over values of Protobuf: bodies become rows of columns, and entries of maps whose key comes again are found."""
+
+from typing import NamedTuple
+
+import kolumn.cpu_fallback.values.text
+import kolumn.cpu_fallback.values.varints
+import kolumn.encodings.compiled  # noqa: F401
+from kolumn.cpu_fallback.machine.address import load8, load32, load64, store8
+from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.encodings import columns, protobuf, protobuf_wire
+from kolumn.encodings.columns import Target
+from kolumn.encodings.protobuf import Program
+
+_INVALID = columns.INVALID
+
+
+class Rows(NamedTuple):
+    """Addresses of int64 for each row: its body, as in `kolumn.values.decoder.Bodies`, and the row of `choices` of its writer.
+
+    ``front`` says what stands in front of the message, see `kolumn.encodings.protobuf_wire.after_front`. ``valid`` are the flags that are
+    written. With ``bare`` a body that is not valid is tried from its prefix on.
+    """
+
+    at: int
+    length: int
+    prefix: int
+    front: int
+    choice: int
+    choices: int
+    valid: int
+    bare: int
+
+
+@compiled
+def write_rows(target: Target, program: Program, rows: Rows, first: int, last: int) -> tuple[int, int]:
+    """Write rows [first, last).
+
+    Returns
+    -------
+    row : int
+        The first row that is not written.
+    code : int
+        What has no room for it, see `kolumn.encodings.columns`; 0 if all are written.
+    """
+    for row in range(first, last):
+        at, length = load64(rows.at + 8 * row), load64(rows.length + 8 * row)
+        stop, code = at + length, _INVALID
+        start = -1
+        if length >= 0:
+            choice = rows.choices + protobuf_wire.CHOICE * load64(rows.choice + 8 * row)
+            start = protobuf_wire.after_front(at, stop, load64(rows.front + 8 * row), choice)
+        for again in range(2):
+            if start > 0:
+                code = protobuf.write_message(target, program, row, start, stop)
+                if code != 0:
+                    columns.restore(target, row)
+            if again == 1 or code != _INVALID or rows.bare == 0 or length < 0:
+                break
+            start = at - load64(rows.prefix + 8 * row)
+            if start == at:
+                break
+        if code > 0:
+            return row, code
+        if code != 0:
+            protobuf.write_null(target, program, row)
+        store8(rows.valid + row, 1 if code == 0 else 0)
+    return last, 0
+
+
+MOST_COMPARED = 16
+"""Entries of a map that are compared each with each."""
+_MOST_COMPARED = MOST_COMPARED
+
+
+@compiled
+def repeated_keys(offsets: int, maps: int, data: int, key_ends: int, width: int, keep: int) -> int:
+    """Clear the flags of entries whose key comes again in their map.
+
+    Parameters
+    ----------
+    offsets, maps : int
+        Address of the int32 offsets of the maps, and their number.
+    data, key_ends, width : int
+        Keys: addresses of their bytes and of int32 offsets, or of words of ``width`` bytes.
+    keep : int
+        Address of a flag for each entry, set before.
+
+    Returns
+    -------
+    int
+        Number of entries that come again; -1 if a map has more than `MOST_COMPARED` entries.
+    """
+    found = 0
+    for one in range(maps):
+        first, last = load32(offsets + 4 * one), load32(offsets + 4 * one + 4)
+        if last - first > _MOST_COMPARED:
+            return -1
+        for k in range(first, last - 1):
+            at, size = data + width * k, width
+            if key_ends != 0:
+                at, size = data + load32(key_ends + 4 * k), load32(key_ends + 4 * k + 4) - load32(key_ends + 4 * k)
+            for other in range(k + 1, last):
+                place, length = data + width * other, width
+                if key_ends != 0:
+                    place, length = data + load32(key_ends + 4 * other), load32(key_ends + 4 * other + 4) - load32(key_ends + 4 * other)
+                same = size == length
+                byte = 0
+                while same and byte < size:
+                    same = load8(at + byte) == load8(place + byte)
+                    byte += 1
+                if same:
+                    store8(keep + k, 0)
+                    found += 1
+                    break
+    return found

@@ -1,0 +1,239 @@
+"""Protobuf's wire format: tags, varints, numbers, lengths, and fields that are passed over.
+
+    tag      varint: number of the field << 3 | wire type
+    0 VARINT   varint: seven bits a byte, low ones first; bit 7 set: more follow
+    1 FIXED64  eight bytes, little-endian
+    2 LENGTH   varint length, and that many bytes
+    3 GROUP    fields, up to tag 4 with the same number
+    5 FIXED32  four bytes, little-endian
+
+What is accepted is what upb accepts, the parser in the package protobuf: a varint of up to ten bytes, of the last of which one bit counts;
+a tag of up to five bytes and 32 bits; a length of up to five bytes; tags and lengths may have more bytes than they need. Number 0 is
+malformed, except in a group that is passed over and in a message without fields.
+
+Positions are addresses. Nothing at ``stop`` or after it is read.
+"""
+
+from kolumn.formats.memory import load8, u32_little_at
+from kolumn.machine_code.words import load64, store64
+
+VARINT, FIXED64, LENGTH, GROUP, END_GROUP, FIXED32 = range(6)
+"""Wire types."""
+MALFORMED = -1
+"""Returned instead of the next position."""
+MOST_NESTED = 100
+"""Messages and groups in each other that are accepted."""
+VARINT4, VARINT8, FIXED4, FIXED8, ZIGZAG4, ZIGZAG8, BOOL, ENUM, BYTES, TEXT, SINGLE_MESSAGE, SINGLE_GROUP = range(12)
+"""Kinds of fields. The first ones are numbers."""
+WIDTHS = {VARINT4: 4, VARINT8: 8, FIXED4: 4, FIXED8: 8, ZIGZAG4: 4, ZIGZAG8: 8, BOOL: 1, ENUM: 4}
+"""Bytes of numbers in their columns."""
+NOTHING, INDEXES, NAME, NUMBER = range(4)
+"""What can stand in front of a message, see `after_front`."""
+CHOICE = 48 + 8 * MOST_NESTED
+"""Bytes of what `after_front` knows of a writer's schema."""
+
+
+def uvarint(at: int, stop: int) -> tuple[int, int]:
+    """Varint of up to ten bytes.
+
+    Returns
+    -------
+    value : int
+        64 bits; whether the highest one is a sign is not decided.
+    next : int
+        Position after it, or `MALFORMED`; then ``value`` is 0.
+    """
+    value, shift = 0, 0
+    while at < stop and shift < 63:
+        byte = load8(at, 0)
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    if at < stop and load8(at, 0) < 0x80:
+        return value | ((load8(at, 0) & 1) << 63), at + 1
+    return 0, MALFORMED
+
+
+def tag_at(at: int, stop: int) -> tuple[int, int]:
+    """Tag, of up to five bytes and 32 bits; results as of `uvarint`."""
+    value, shift = 0, 0
+    while at < stop and shift < 35:
+        byte = load8(at, 0)
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value, at) if value <= 0xFFFFFFFF else (0, MALFORMED)
+        shift += 7
+    return 0, MALFORMED
+
+
+def length_at(at: int, stop: int) -> tuple[int, int]:
+    """Length of a field, of up to five bytes, that ends before ``stop``; results as of `uvarint`."""
+    length, at = tag_at(at, stop)
+    if at < 0 or length > stop - at:
+        return 0, MALFORMED
+    return length, at
+
+
+def symbol_of(symbols: int, number: int) -> int:
+    """Index of the symbol of a number of a closed enum; -1 if it has none."""
+    count = load64(symbols)
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) >> 1
+        if load64(symbols + 8 + 8 * middle) < number:
+            low = middle + 1
+        else:
+            high = middle
+    if low < count and load64(symbols + 8 + 8 * low) == number:
+        return load64(symbols + 8 + 8 * (count + low))
+    return -1
+
+
+def number_at(at: int, stop: int, kind: int) -> tuple[int, int]:
+    """The bits of a number of a certain kind, of an enum its number; results as of `uvarint`."""
+    if kind <= VARINT8:
+        return uvarint(at, stop)
+    if kind == FIXED8:
+        return (u32_little_at(at, 0) | (u32_little_at(at, 4) << 32), at + 8) if stop - at >= 8 else (0, MALFORMED)
+    if kind == FIXED4:
+        return (u32_little_at(at, 0), at + 4) if stop - at >= 4 else (0, MALFORMED)
+    value, at = uvarint(at, stop)
+    if kind == BOOL:
+        return (0 if value == 0 else 1), at
+    if kind == ENUM:
+        return ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000, at
+    if kind == ZIGZAG4:
+        value &= 0xFFFFFFFF
+    return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), at
+
+
+def after_value(at: int, stop: int, wire: int) -> int:
+    """Position after a value that is neither a group's nor its end's, or `MALFORMED`."""
+    if wire == VARINT:
+        _, at = uvarint(at, stop)
+        return at
+    if wire == LENGTH:
+        length, at = length_at(at, stop)
+        return at + length if at >= 0 else MALFORMED
+    size = 8 if wire == FIXED64 else (4 if wire == FIXED32 else stop - at + 1)
+    return at + size if size <= stop - at else MALFORMED
+
+
+def after_field(at: int, stop: int, tag: int, depth: int, numbers: int) -> int:
+    """Position after the value of an unknown field, or `MALFORMED`.
+
+    Parameters
+    ----------
+    at, stop : int
+        The value begins at ``at``.
+    tag : int
+        Its tag. An end of a group is malformed here.
+    depth : int
+        Messages and groups that the field is in.
+    numbers : int
+        Address of `MOST_NESTED` words, which are overwritten.
+    """
+    if tag & 7 != GROUP:
+        return after_value(at, stop, tag & 7)
+    if depth >= MOST_NESTED:
+        return MALFORMED
+    opened = 1
+    store64(numbers, tag >> 3)
+    while opened > 0:
+        tag, at = tag_at(at, stop)
+        if at < 0:
+            return MALFORMED
+        if tag & 7 == GROUP:
+            if depth + opened >= MOST_NESTED:
+                return MALFORMED
+            store64(numbers + 8 * opened, tag >> 3)
+            opened += 1
+        elif tag & 7 == END_GROUP:
+            opened -= 1
+            if load64(numbers + 8 * opened) != tag >> 3:
+                return MALFORMED
+        else:
+            at = after_value(at, stop, tag & 7)
+            if at < 0:
+                return MALFORMED
+    return at
+
+
+def after_indexes(at: int, stop: int, path: int, count: int) -> int:
+    """Position after Confluent's message indexes, or `MALFORMED` if they do not choose a certain message.
+
+    A zig-zag varint counts them, as many follow; a count of 0 stands for the first message of the file.
+
+    Parameters
+    ----------
+    path, count : int
+        Address of the indexes that choose it, int64, and their number.
+    """
+    found, at = uvarint(at, stop)
+    if at < 0 or found & 1 != 0:
+        return MALFORMED
+    found = found >> 1
+    if found == 0:
+        return at if count == 1 and load64(path) == 0 else MALFORMED
+    if found != count:
+        return MALFORMED
+    for k in range(count):
+        index, at = uvarint(at, stop)
+        if at < 0 or index != load64(path + 8 * k) << 1:
+            return MALFORMED
+    return at
+
+
+def after_name(at: int, stop: int, name: int, size: int) -> int:
+    """Position after Apicurio's ``Ref``, or `MALFORMED` if it does not name a certain message.
+
+    ``Ref`` is a message with its length in front, and has the name of a message as field 1.
+
+    Parameters
+    ----------
+    name, size : int
+        Address of the name, and its bytes.
+    """
+    length, at = length_at(at, stop)
+    if at < 0 or length != size + 2 or size > 0x7F or load8(at, 0) != 0x0A or load8(at, 1) != size:
+        return MALFORMED
+    for k in range(size):
+        if load8(at, 2 + k) != load8(name, k):
+            return MALFORMED
+    return at + length
+
+
+def after_number(at: int, stop: int, number: int) -> int:
+    """Position after AWS Glue's number of a message, a varint, or `MALFORMED` if it is another one."""
+    found, at = tag_at(at, stop)
+    return at if found == number else MALFORMED
+
+
+def after_front(at: int, stop: int, front: int, choice: int) -> int:
+    """Where a message begins, or `MALFORMED` if what stands in front of it chooses another one.
+
+    Parameters
+    ----------
+    front : int
+        `NOTHING`, `INDEXES` of Confluent or Apicurio's ``Ref``, which a prefix of five bytes does not tell apart, a `NAME`: that ``Ref``,
+        or a `NUMBER` of AWS Glue.
+    choice : int
+        Address of `CHOICE` bytes: how many message indexes there are, -1 if the writer's schema lacks the message; address and size of the
+        name of the message, and of its full name; its number; the indexes.
+    """
+    count = load64(choice)
+    if count < 0:
+        return MALFORMED
+    if front == NOTHING:
+        return at
+    if front == NUMBER:
+        return after_number(at, stop, load64(choice + 40))
+    after = after_name(at, stop, load64(choice + 8), load64(choice + 16))
+    if after < 0:
+        after = after_name(at, stop, load64(choice + 24), load64(choice + 32))
+    if after < 0 and front == INDEXES:
+        after = after_indexes(at, stop, choice + 48, count)
+    return after

@@ -1,0 +1,258 @@
+"""The decoder of Protobuf: types, well-known types, columns, what stands in front of messages, writers' schemas, and threads."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2
+
+from kit.bodies import bodies
+from kit.protobuf_values import plain, varint
+from kolumn.encodings import framing
+from kolumn.errors import ArgumentError
+from kolumn.schemas.schema import Schema
+from kolumn.values.protobuf.decoder import ProtobufDecoder
+from kolumn.values.protobuf.schema import file_of
+
+ORDER = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/duration.proto";
+import "google/protobuf/wrappers.proto";
+enum State { OPEN = 0; PAID = 1; GONE = -4; OPENED = 0; FAR = 2000000000; option allow_alias = true; }
+message Order {
+  int64 id = 1;
+  optional string note = 2;
+  State state = 3;
+  repeated Item items = 4;
+  map<string, State> marks = 5;
+  google.protobuf.Timestamp at = 6;
+  google.protobuf.Duration took = 7;
+  google.protobuf.Int64Value maybe = 8;
+  oneof how { string card = 9; Item gift = 10; }
+  uint64 big = 11;
+  message Item { string sku = 1; uint32 count = 2; repeated google.protobuf.Timestamp seen = 3; map<int32, Item2> more = 4; }
+  message Item2 { bool on = 1; }
+}
+message Other { int32 x = 1; }
+"""
+
+
+def decoded(decoder: ProtobufDecoder, values: list[Any], **more: Any) -> list[Any]:
+    array, valid = decoder.decode(bodies(values, **more))
+    array.validate(full=True)
+    assert array.type == decoder.type
+    assert array.is_valid().to_pylist() == valid.tolist()
+    return [plain(one) for one in array]
+
+
+def field(number: int, value: bytes | int) -> bytes:
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+@pytest.fixture(scope="module")
+def order() -> ProtobufDecoder:
+    return ProtobufDecoder(ORDER, "Order")
+
+
+def test_types(order: ProtobufDecoder) -> None:
+    state, when = pa.dictionary(pa.int32(), pa.string()), pa.timestamp("ns", "UTC")
+    more = pa.struct([pa.field("on", pa.bool_(), nullable=False)])
+    item = pa.struct(
+        [
+            pa.field("sku", pa.string(), nullable=False),
+            pa.field("count", pa.uint32(), nullable=False),
+            pa.field("seen", pa.list_(pa.field("element", when)), nullable=False),
+            pa.field("more", pa.map_(pa.int32(), pa.field("value", more, nullable=False)), nullable=False),
+        ]
+    )
+    assert order.type == pa.struct(
+        [
+            pa.field("id", pa.int64(), nullable=False),
+            pa.field("note", pa.string()),
+            pa.field("state", state),
+            pa.field("items", pa.list_(pa.field("element", item, nullable=False)), nullable=False),
+            pa.field("marks", pa.map_(pa.string(), pa.field("value", state)), nullable=False),
+            pa.field("at", when),
+            pa.field("took", pa.duration("ns")),
+            pa.field("maybe", pa.int64()),
+            pa.field("card", pa.string()),
+            pa.field("gift", item),
+            pa.field("big", pa.uint64(), nullable=False),
+        ]
+    )
+
+
+def test_an_empty_value_has_defaults(order: ProtobufDecoder) -> None:
+    empty = {"id": 0, "note": None, "state": "OPEN", "items": [], "marks": {"map": {}}, "at": None, "took": None, "maybe": None,
+             "card": None, "gift": None, "big": 0}  # fmt: skip
+    assert decoded(order, [b"", None, b""]) == [empty, None, empty]
+    assert decoded(order, []) == []
+
+
+def test_enums(order: ProtobufDecoder) -> None:
+    """The first of two names counts; a number without a symbol is null."""
+    rows = decoded(order, [field(3, number) for number in (0, 1, -4, 2_000_000_000, 5, 2**32 + 1)])
+    assert [row["state"] for row in rows] == ["OPEN", "PAID", "GONE", "FAR", None, "PAID"]
+    rows = decoded(order, [field(5, field(1, b"a") + field(2, 1)) + field(5, b"") + field(5, field(1, b"z") + field(2, 9))])
+    assert rows[0]["marks"] == {"map": {"a": "PAID", "": "OPEN", "z": None}}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "nanos", "found"),
+    [(0, 0, 0), (1, 5, 10**9 + 5), (-1, 999_999_999, -1), (9223372036, 854775807, 2**63 - 1), (9223372036, 854775808, None),
+     (-9223372037, 145224192, -(2**63)), (-9223372037, 145224191, None), (2**62, 0, None), (-(2**63), 0, None), (2**63 - 1, -1, None),
+     (9223372037, -(10**9) + 1, 9223372036 * 10**9 + 1), (253402300799, 999_999_999, None)],
+)  # fmt: skip
+def test_times(order: ProtobufDecoder, seconds: int, nanos: int, found: int | None) -> None:
+    """What 64 bits of nanoseconds cannot hold is null."""
+    at = timestamp_pb2.Timestamp(seconds=seconds, nanos=nanos).SerializeToString()
+    took = duration_pb2.Duration(seconds=seconds, nanos=nanos).SerializeToString()
+    rows = decoded(order, [field(6, at) + field(7, took) + field(4, field(3, at) + field(3, b"")), b""])
+    assert (rows[0]["at"], rows[0]["took"], rows[0]["items"][0]["seen"]) == (found, found, [found, 0])
+    assert rows[1]["at"] is None
+
+
+def test_messages_that_come_in_parts_are_merged(order: ProtobufDecoder) -> None:
+    value = field(6, field(1, 7)) + field(1, 5) + field(6, field(2, 9)) + field(8, b"") + field(8, field(1, 3)) + field(8, b"")
+    row = decoded(order, [value])[0]
+    assert (row["at"], row["maybe"], row["id"]) == (7 * 10**9 + 9, 3, 5)
+
+
+def test_a_member_of_a_oneof_removes_the_others(order: ProtobufDecoder) -> None:
+    """Elements of lists in a removed message are gone, and lists of the rows after it begin where they should."""
+    item = field(1, b"s") + field(3, field(1, 4)) + field(4, field(1, 2) + field(2, field(1, 1)))
+    values = [
+        field(10, item) + field(9, b"c"),
+        field(9, b"c") + field(10, item),
+        field(10, item) + field(9, b"") + field(10, field(2, 6)),
+        b"",
+    ]
+    rows = decoded(order, values)
+    full = {"sku": "s", "count": 0, "seen": [4 * 10**9], "more": {"map": {2: {"on": True}}}}
+    assert [row["card"] for row in rows] == ["c", None, None, None]
+    assert [row["gift"] for row in rows] == [None, full, {"sku": "", "count": 6, "seen": [], "more": {"map": {}}}, None]
+
+
+@pytest.mark.parametrize("count", [2, 16, 17, 3000])
+@pytest.mark.parametrize("kind", ["string", "int32", "bool", "fixed64"])
+def test_the_last_of_equal_keys_counts(count: int, kind: str) -> None:
+    decoder = ProtobufDecoder(f'syntax = "proto3"; message M {{ map<{kind}, int32> m = 1; int32 x = 2; }}')
+    keys = [k * 7 % max(count // 2, 1) for k in range(count)]
+    made: dict[Any, int] = {}
+    entries = b""
+    for k, key in enumerate(keys):
+        raw = {"string": field(1, str(key).encode()), "int32": field(1, key), "bool": field(1, key)}.get(kind)
+        entries += field(1, (raw or b"\x09" + key.to_bytes(8, "little")) + field(2, k))
+        made[{"string": str(key), "bool": key > 0}.get(kind, key)] = k
+    rows = decoded(decoder, [b"", entries, field(2, 3), entries])
+    assert rows == [{"m": {"map": {}}, "x": 0}, {"m": {"map": made}, "x": 0}, {"m": {"map": {}}, "x": 3}, {"m": {"map": made}, "x": 0}]
+
+
+def test_columns() -> None:
+    item = field(1, b"s") + field(2, 3)
+    value = field(1, 9) + field(4, item) + field(4, item) + field(10, item) + field(2, b"\xff")
+    decoder = ProtobufDecoder(ORDER, "shop.Order", ("id", "items.sku", "gift"))
+    assert [one.name for one in decoder.type] == ["id", "items", "gift"]
+    gift = {"sku": "s", "count": 3, "seen": [], "more": {"map": {}}}
+    # The note is no UTF-8; it is not looked into.
+    assert decoded(decoder, [value]) == [{"id": 9, "items": [{"sku": "s"}, {"sku": "s"}], "gift": gift}]
+    assert decoded(ProtobufDecoder(ORDER, "shop.Order"), [value]) == [None]
+    assert decoded(ProtobufDecoder(ORDER, "shop.Order", ()), [value, b"\x0f"]) == [{}, None]
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [(("idd",), "shop.Order has no field 'idd'"), (("gift.x",), "shop.Order.Item has no field 'x'"), (("id.x",), "id is no message"),
+     (("at.seconds",), "at is one column"), (("marks.value",), "marks is one column"), (("gift.more.key",), "gift.more is one column")],
+)  # fmt: skip
+def test_columns_that_are_not_there(columns: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        ProtobufDecoder(ORDER, "Order", columns)
+
+
+def test_messages_that_contain_themselves_have_no_type() -> None:
+    with pytest.raises(ArgumentError, match=r"fields\.value\.struct_value: message google.protobuf.Struct contains itself"):
+        ProtobufDecoder(struct_pb2.Struct)
+    text = 'syntax = "proto3"; message A { int32 x = 1; B b = 2; } message B { A a = 1; int32 y = 2; }'
+    with pytest.raises(ArgumentError, match=r"b\.a: message A contains itself"):
+        ProtobufDecoder(text, "A")
+    assert decoded(ProtobufDecoder(text, "A", ("x", "b.y")), [field(1, 1) + field(2, field(2, 2))]) == [{"x": 1, "b": {"y": 2}}]
+
+
+def test_confluents_message_indexes_choose_the_message() -> None:
+    """They are of the writer's schema: there the message has another place."""
+    before = ORDER.replace("enum State", "message First { int32 a = 1; }\nenum State")
+    writers = [Schema("PROTOBUF", ORDER), Schema("PROTOBUF", before), Schema("PROTOBUF", 'syntax = "proto3"; message Z { int32 x = 1; }'),
+               Schema("AVRO", '"int"')]  # fmt: skip
+    front = b"\0\0\0\0\1"
+    heads = [(b"\0", 0), (b"\2\0", 0), (b"\2\2", 0), (b"\2\2", 1), (b"\0", 1), (b"\0", 2), (b"\0", 3), (b"", 0), (b"\0", -1), (b"\2\2", -1)]
+    values = [front + head + field(1, 4) for head, _ in heads]
+    more: dict[str, Any] = {"prefix": 5, "framing": framing.CONFLUENT, "schema": [one for _, one in heads], "schemas": writers}
+    for schema in (ORDER, writers[0]):
+        rows = decoded(ProtobufDecoder(schema, "Order"), values, **more)
+        assert [row and row["id"] for row in rows] == [4, 4, None, 4, None, None, None, None, 4, None]
+    inner = decoded(
+        ProtobufDecoder(ORDER, "Order.Item2"), [front + b"\4\0\2" + field(1, 1), front + b"\4\0\0" + field(1, 1)], **{**more, "schema": 0}
+    )
+    assert inner == [{"on": True}, None]
+
+
+def test_apicurios_and_glues_messages() -> None:
+    decoder = ProtobufDecoder(ORDER, "Order")
+    named = [field(1, b"Order"), field(1, b"shop.Order"), field(1, b"Other"), b"", field(1, b"Order")[:-1]]
+    values = [bytes(9) + varint(len(name)) + name + field(1, 4) for name in named]
+    rows = decoded(decoder, values, prefix=9, framing=framing.APICURIO)
+    assert [row and row["id"] for row in rows] == [4, 4, None, None, None]
+    # With an id of four bytes the same stands where Confluent has indexes.
+    rows = decoded(decoder, [value[4:] for value in values], prefix=5, framing=framing.CONFLUENT)
+    assert [row and row["id"] for row in rows][:3] == [4, 4, None]
+    # Glue counts messages by their names: Order, Order.Item, Order.Item.MoreEntry, Order.Item2, Order.MarksEntry, Other.
+    places = file_of(ORDER).places()
+    assert [places[f"shop.{name}"].number for name in ("Order", "Order.Item", "Other")] == [0, 1, 5]
+    rows = decoded(decoder, [bytes(18) + head + field(1, 4) for head in (b"\0", b"\1", b"")], prefix=18, framing=framing.GLUE)
+    assert [row and row["id"] for row in rows] == [4, None, None]
+    # A header names the schema: nothing stands in front.
+    assert decoded(decoder, [field(1, 4)], framing=framing.CONFLUENT_HEADER)[0]["id"] == 4
+
+
+def test_values_without_a_prefix_that_seem_to_have_one() -> None:
+    decoder = ProtobufDecoder('syntax = "proto3"; message A { int32 a = 1; }')
+    plain_one, framed = field(1, 1) + field(1, 2) + field(1, 3), b"\0\0\0\0\1\0" + field(1, 7)
+    more: dict[str, Any] = {"prefix": [5, 5], "framing": framing.CONFLUENT}
+    assert decoded(decoder, [plain_one, framed], **more) == [None, {"a": 7}]
+    assert decoded(decoder, [plain_one, framed], **more, bare=True) == [{"a": 3}, {"a": 7}]
+
+
+def test_required_fields_in_messages_that_are_removed_or_replaced() -> None:
+    text = """syntax = "proto2"; message A { required int32 x = 1; optional B b = 2; oneof o { B c = 3; int32 d = 4; } repeated B e = 5;
+              map<int32, B> f = 6; } message B { required int32 y = 1; required K k = 2; } enum K { LOW = 1; HIGH = 2; }"""
+    whole, x = field(1, 1) + field(2, 2), field(1, 1)
+    values = [b"", x, x + field(2, b""), x + field(2, whole), x + field(2, field(1, 1)) + field(2, field(2, 1)),
+              x + field(3, b"") + field(4, 1), x + field(3, b""), x + field(5, whole) + field(5, b""), x + field(6, field(1, 3)) + field(6, field(1, 3) + field(2, whole)),
+              x + field(6, field(1, 3)), x + field(2, field(1, 1) + field(2, 9))]  # fmt: skip
+    rows = decoded(ProtobufDecoder(text, "A"), values)
+    assert [row is not None for row in rows] == [False, True, False, True, True, True, False, False, True, False, False]
+    assert rows[3] == {"x": 1, "b": {"y": 1, "k": "HIGH"}, "c": None, "d": None, "e": [], "f": {"map": {}}}
+
+
+def test_values_of_every_size_between_bad_ones() -> None:
+    """Columns grow, and what bad rows wrote leaves nothing."""
+    decoder = ProtobufDecoder('syntax = "proto3"; message A { string s = 1; repeated string t = 2; repeated int32 n = 3; }')
+    values, wanted = [], []
+    for k in range(300):
+        made = field(1, b"s" * (k * 37 % 500)) + field(2, b"t" * k) * (k % 5) + field(3, b"\x05" * (k % 90))
+        values += [made, made + b"\x0f", None]
+        wanted += [{"s": "s" * (k * 37 % 500), "t": ["t" * k] * (k % 5), "n": [5] * (k % 90)}, None, None]
+    assert decoded(decoder, values) == wanted
+
+
+def test_threads_share_a_decoder(order: ProtobufDecoder) -> None:
+    chunks = [[field(1, 1000 * chunk + k) + field(9, b"x" * (k % 50)) + field(4, field(2, k)) for k in range(200)] for chunk in range(8)]
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda chunk: decoded(order, chunk), chunks))
+    assert [[row["id"] for row in rows] for rows in found] == [[1000 * chunk + k for k in range(200)] for chunk in range(8)]
