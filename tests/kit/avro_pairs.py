@@ -11,6 +11,7 @@ from kit.avro_values import plain
 
 # Long to float is not among them: fastavro returns a float64 for it, which is rounded twice.
 _PROMOTIONS = {"int": ["long", "float", "double"], "long": ["double"], "float": ["double"], "string": ["bytes"], "bytes": ["string"]}
+_WIDER = {"int": ("float", "double"), "long": ("float", "double"), "string": ("bytes",), "bytes": ("string",)}
 _LONGS = {"type": "array", "items": "long"}
 _DEFAULTS: list[tuple[Schema, Any]] = [
     ("int", -7),
@@ -83,6 +84,21 @@ def _records(draw: st.DrawFn, schema: Schema, added: list[int]) -> Schema:
             kind, default = _DEFAULTS[number]
             fields.append({"name": f"d{number}", "type": kind, "default": default})
     return {**schema, "fields": draw(st.permutations(fields))}
+
+
+def is_ambiguous(schema: Schema) -> bool:
+    """Whether a union has a type that could be promoted to one before it.
+
+    Java takes the type that is the same, if there is one, and so does Kolumn; fastavro takes the first that matches.
+    """
+    if isinstance(schema, list):
+        kinds = [kind_of(one) for one in schema]
+        found = any(kinds[k] in _WIDER.get(kind, ()) for number, kind in enumerate(kinds) for k in range(number))
+        return found or any(map(is_ambiguous, schema))
+    if not isinstance(schema, dict):
+        return False
+    inner = [field["type"] for field in schema.get("fields", ())]
+    return any(map(is_ambiguous, [*inner, *(schema[key] for key in ("items", "values") if key in schema)]))
 
 
 def theirs(data: bytes, writer: Schema, reader: Schema) -> Any:

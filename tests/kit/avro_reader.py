@@ -1,6 +1,6 @@
 """Avro's binary encoding a second time, slowly and readably: what a value is by the specification, or why it is none.
 
-Values are as fastavro returns them without logical types, but a map is a list of pairs, since its keys can repeat. `as_column` makes of
+Values are as fastavro returns them without logical types, but a map is `Pairs`, since its keys can repeat. `as_column` makes of
 them what Kolumn's columns hold, `of_column` reads that from an Arrow array: dates, times and decimals as integers, floats as their bytes.
 """
 
@@ -15,6 +15,10 @@ Schema = Any
 ALLOWED_EMPTY = 65536
 DAYS = {("int", "time-millis"): 86_400_000, ("long", "time-micros"): 86_400_000_000}
 _EXACT = Context(prec=80)
+
+
+class Pairs(list[Any]):
+    """Keys and values of a map."""
 
 
 class NotAvroError(Exception):
@@ -80,7 +84,7 @@ class _Reader:
         if kind == "array":
             return self.blocks(lambda: self.value(schema["items"]), self.may_be_empty(schema["items"]))
         if kind == "map":
-            return self.blocks(lambda: (self.value("string"), self.value(schema["values"])), False)
+            return Pairs(self.blocks(lambda: (self.value("string"), self.value(schema["values"])), False))
         if kind == "enum":
             return schema["symbols"][self.index(len(schema["symbols"]))]
         if kind == "fixed":
@@ -165,7 +169,7 @@ def _is_of(schema: Schema, value: Any) -> bool:
     """Whether a Python value belongs to a type of a union. Unions have at most one type for each type of Python."""
     kinds = {
         type(None): ("null",), bool: ("boolean",), int: ("int", "long"), float: ("float", "double"), str: ("string", "enum"),
-        bytes: ("bytes", "fixed"), dict: ("record", "map"), list: ("array", "map"),
+        bytes: ("bytes", "fixed"), dict: ("record", "map"), list: ("array",), Pairs: ("map",),
     }  # fmt: skip
     return kind_of(schema) in kinds[type(value)]
 

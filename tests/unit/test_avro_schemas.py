@@ -213,6 +213,7 @@ def test_unions_on_either_side() -> None:
     ]  # fmt: skip
     # The same type comes before a promotion, as in Java.
     assert resolved("int", ["string", "long", "int"], 5) == [{"member0": None, "member1": None, "member2": 5}]
+    assert resolved(["bytes", "string"], ["bytes", "string"], "a") == [{"member0": None, "member1": "a"}]
     assert resolved(["int", "string"], ["null", "int"], 5, "x") == [5, "invalid"]
     records = [record("A", x="int"), record("B", y="int")]
     assert resolved(records[1], records, {"y": 4}) == [{"member0": None, "member1": {"y": 4}}]
