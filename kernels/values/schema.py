@@ -40,7 +40,7 @@ class Values:
     fields : tuple of (str, Any)
         Names of the columns, and what the format needs for each: a NumPy dtype, an Avro type, or the name of a type.
     skipped : int
-        Bytes in front of each value.
+        Bytes in front of each value of "avro"; -1: a recognised prefix is left out.
     separator : int
         The byte between fields of "csv".
     program : Program, optional
@@ -68,7 +68,7 @@ class Values:
             raise ArgumentError(f"value_skip={skipped!r}: expected 0 or more, and for value_format='avro' only")
         byte = check_separator(separator, format)
         if format == "avro":
-            return cls._avro(schema, skipped)
+            return cls._avro(schema, skipped or -1)
         if not isinstance(schema, Mapping) or not schema:
             raise ArgumentError(f"value_schema={schema!r}: expected a mapping of names to types")
         if format == "csv" and (wrong := sorted(name for name in NOT_OF_CSV if name in schema.values())):

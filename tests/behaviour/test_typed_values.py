@@ -274,7 +274,7 @@ class Collection:
         return None if self.alone is None else Schema("JSON", json.dumps(self.alone), id=1)
 
     def by_id(self, id: int) -> Schema | None:
-        return None
+        return Schema("JSON", json.dumps(of_schema()), id=1) if id == 1 else None
 
     def by_guid(self, guid: UUID) -> Schema | None:
         return None
@@ -292,8 +292,8 @@ def of_schema(**types: str) -> dict[str, Any]:
 
 @pytest.fixture
 def topics(tmp_path: Path) -> Path:
-    write(tmp_path / "a-0", [b'{"x": 1}'])
-    write(tmp_path / "b-0", [b'{"x": 2, "y": "t"}'])
+    write(tmp_path / "a-0", [b'\0\0\0\0\1{"x": 1}'])
+    write(tmp_path / "b-0", [b'\0\0\0\0\1{"x": 2, "y": "t"}'])
     return tmp_path
 
 

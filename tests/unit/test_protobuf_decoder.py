@@ -233,7 +233,8 @@ def test_required_fields_in_messages_that_are_removed_or_replaced() -> None:
               map<int32, B> f = 6; } message B { required int32 y = 1; required K k = 2; } enum K { LOW = 1; HIGH = 2; }"""
     whole, x = field(1, 1) + field(2, 2), field(1, 1)
     values = [b"", x, x + field(2, b""), x + field(2, whole), x + field(2, field(1, 1)) + field(2, field(2, 1)),
-              x + field(3, b"") + field(4, 1), x + field(3, b""), x + field(5, whole) + field(5, b""), x + field(6, field(1, 3)) + field(6, field(1, 3) + field(2, whole)),
+              x + field(3, b"") + field(4, 1), x + field(3, b""), x + field(5, whole) + field(5, b""),
+              x + field(6, field(1, 3)) + field(6, field(1, 3) + field(2, whole)),
               x + field(6, field(1, 3)), x + field(2, field(1, 1) + field(2, 9))]  # fmt: skip
     rows = decoded(ProtobufDecoder(text, "A"), values)
     assert [row is not None for row in rows] == [False, True, False, True, True, True, False, False, True, False, False]

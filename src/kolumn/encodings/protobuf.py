@@ -5,7 +5,7 @@ The tables have int64. Rows of fields and messages are named by their places in 
     messages | first field | fields | direct | numbers | all bits | fill | fills | level of a map's entries, and its column, else -1
     fields   | tag | other tag | kind | column | level | message | bit | ring | next | fill | fills | symbols | element | width | plain
     direct   | field of the numbers 0, 1, 2, ... of a message, -1 without one
-    symbols  | count | closed | numbers, ascending | index of each
+    symbols  | count | numbers, ascending | index of each
 
 A message that stands at two places of the schema is there twice, with other columns. Fields of a message are ordered by their numbers.
 
@@ -47,6 +47,7 @@ from kolumn.encodings.protobuf_wire import (
     VARINT8,
     after_field,
     length_at,
+    lowest_bit,
     number_at,
     symbol_of,
     tag_at,
@@ -126,15 +127,6 @@ def clear_others(t: Target, p: Program, field: int, row: int, seen: int) -> int:
             seen &= ~bit
         other = p.fields + load64(other + _RING)
     return seen
-
-
-def lowest_bit(bits: int) -> int:
-    """Number of the lowest bit that is set; there is one. A backend may have an instruction for it."""
-    number = 0
-    while bits & 1 == 0:
-        bits = bits >> 1
-        number += 1
-    return number
 
 
 def fill_missing(t: Target, p: Program, message: int, missing: int, row: int) -> None:
@@ -267,6 +259,28 @@ def put_string(t: Target, field: int, row: int, at: int, end: int) -> tuple[int,
     return put_bytes(t, column, target, at, end - at), end, 0
 
 
+def put_value(t: Target, p: Program, field: int, row: int, at: int, stop: int, end: int, seen: int) -> tuple[int, int, int, int]:
+    """Write what is neither a message nor plain: numbers at [at, end), of which the last one ends before ``stop``, or a string.
+
+    Returns
+    -------
+    code, next : int
+        As of `put_numbers`.
+    seen : int
+        With the field's bit.
+    strange : int
+        As of `put_numbers`.
+    """
+    kind = load64(field + _KIND)
+    if kind <= ENUM and load64(field + _CHILD) == 0:
+        at, seen, strange = put_number(t, p, field, row, at, stop, seen)
+        return (DONE if at >= 0 else INVALID), at, seen, strange
+    if load64(field + _RING) >= 0:
+        seen = clear_others(t, p, field, row, seen)
+    code, at, strange = put_numbers(t, p, field, row, at, stop, end) if kind <= ENUM else put_string(t, field, row, at, end)
+    return code, at, seen | load64(field + _BIT), strange
+
+
 def put_plain(t: Target, field: int, row: int, at: int, stop: int) -> tuple[int, int]:
     """Write the value of a plain field; returns a code as `write_message`, and the position after it."""
     column = load64(field + _COLUMN)
@@ -349,28 +363,22 @@ def write_message(t: Target, p: Program, row: int, at: int, stop: int) -> int:
                 return code
             seen |= bit
             continue
-        if kind <= ENUM and level == 0:
-            at, seen, odd = put_number(t, p, field, row, at, stop, seen)
-            strange |= odd
-            if at < 0:
-                return INVALID
-            continue
         end, bound = at + 1, stop
         if tag & 7 == LENGTH:
             length, at = length_at(at, stop)
             if at < 0:
                 return INVALID
             bound = end = at + length
-        if load64(field + _RING) >= 0:
-            seen = clear_others(t, p, field, row, seen)
-        inner = _ALL_SEEN if level == 0 and (bit == 0 or seen & bit != 0) else 0
-        seen |= bit
         if kind <= TEXT:
-            code, at, odd = put_numbers(t, p, field, row, at, bound, end) if kind <= ENUM else put_string(t, field, row, at, end)
+            code, at, seen, odd = put_value(t, p, field, row, at, bound, end, seen)
             strange |= odd
             if code != DONE:
                 return code
             continue
+        if load64(field + _RING) >= 0:
+            seen = clear_others(t, p, field, row, seen)
+        inner = _ALL_SEEN if level == 0 and (bit == 0 or seen & bit != 0) else 0
+        seen |= bit
         push(frame, stop, message, row, seen, group, strange, expected)
         frame += 64
         stop, group, strange = bound, (0 if kind == SINGLE_MESSAGE else tag >> 3), 0
