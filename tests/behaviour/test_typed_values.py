@@ -3,7 +3,9 @@
 import json
 import logging
 import random
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -12,9 +14,14 @@ import pytest
 
 import kolumn
 from kit.encoder import Record, batch, control_batch
+from kolumn.arrays import Flags
 from kolumn.formats.v2 import ABORT
 from kolumn.options import Options
 from kolumn.schemas.schema import Schema
+from kolumn.values.bare import BareFramer
+from kolumn.values.bodies import array_of, spread
+from kolumn.values.columns import typed
+from kolumn.values.decoder import Bodies
 
 SCHEMA = {"id": "int64", "customer": "string", "items": [{"sku": "string", "price": "float64"}], "at": "timestamp"}
 TYPE = pa.struct(
@@ -355,3 +362,83 @@ def test_what_makes_no_sense(log: Path, options: dict[str, Any], message: str) -
 def test_options_without_types_are_as_before() -> None:
     chosen = Options.of()
     assert (chosen.stored, chosen.watched) == (chosen, chosen)
+
+
+def test_copies_that_cut_records_differently(tmp_path: Path) -> None:
+    """The merge compares records of such entries, as they were stored."""
+    folders = []
+    for name, size in (("one", 500), ("other", 3000)):
+        table = pa.table({"value": pa.array(payloads(), pa.binary())})
+        kolumn.write(table, tmp_path / name / "orders-3", batch_bytes=size)
+        folders.append(tmp_path / name / "orders-3")
+    found = kolumn.read(folders, replicas="merge", value_format="json", value_schema=SCHEMA, columns=["value"])
+    assert found["value"].to_pylist() == [expected(i) for i in range(ROWS)]
+
+
+class InHeaders:
+    """A framer whose bodies are the values of headers."""
+
+    needs_headers = True
+
+    def bodies(self, payload: pa.BinaryArray, headers: pa.ListArray | None = None) -> tuple[Bodies, pa.Array]:
+        assert headers is not None
+        values = headers.flatten().field("value")
+        bodies, _ = BareFramer().bodies(values)
+        return bodies, pa.array([len(one) for one in payload.to_pylist()], pa.int64())
+
+
+@pytest.mark.parametrize("columns", [["value", "valueSchemaId"], ["valueSchemaId", "headers", "value"]])
+def test_a_framing_in_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: list[str]) -> None:
+    """Headers are read for it, and are a column only if they are asked for."""
+    monkeypatch.setattr(typed, "framer_of", lambda *_: InHeaders())
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array([[{"key": "h", "value": b'{"id": %d}' % i}] for i in range(50)], kind)
+    table = pa.table({"value": [b"x" * i for i in range(50)], "headers": headers})
+    kolumn.write(table, tmp_path / "t-0")
+    found = kolumn.read(tmp_path / "t-0", value_format="json", value_schema={"id": "int64"}, columns=columns, threads=1)
+    assert found.schema.names == columns
+    assert found["value"].to_pylist() == [{"id": i} for i in range(50)]
+    assert found["valueSchemaId"].to_pylist() == list(range(50))
+
+
+class AsText:
+    """A decoder of text, as one of Avro's decodes keys that are strings."""
+
+    def __init__(self, *given: Any) -> None:
+        self.given, self.type = given, pa.string()
+
+    def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
+        text = spread(array_of(bodies, bodies.length >= 0).cast(pa.string()), bodies.length >= 0)
+        return text, bodies.length >= 0
+
+
+@pytest.mark.parametrize("key_as", ["struct", "columns"])
+def test_a_type_that_is_no_struct_is_the_column(log: Path, monkeypatch: pytest.MonkeyPatch, key_as: Any) -> None:
+    made = []
+
+    def decoder(*given: Any) -> AsText:
+        made.append(given)
+        return AsText()
+
+    monkeypatch.setitem(sys.modules, "kolumn.values.avro.decoder", SimpleNamespace(AvroDecoder=decoder))
+    found = kolumn.read(log, key_format="avro", key_schema={"type": "string"}, key_as=key_as, columns=["key", "keyValid"])
+    assert made == [(Schema("AVRO", '{"type": "string"}'), None)]
+    assert found.schema.types == [pa.string(), pa.bool_()]
+    assert found["key"][7].as_py() == '{"k": 7}'
+
+
+@pytest.mark.parametrize(
+    ("schema", "reader"),
+    [('syntax = "proto3";', Schema("PROTOBUF", 'syntax = "proto3";')), (b"\n\0", b"\n\0"), (AsText, AsText)],
+    ids=["text", "set", "class"],
+)
+def test_what_a_decoder_of_protobuf_gets(log: Path, monkeypatch: pytest.MonkeyPatch, schema: Any, reader: Any) -> None:
+    made = []
+
+    def decoder(*given: Any) -> AsText:
+        made.append(given)
+        return AsText()
+
+    monkeypatch.setitem(sys.modules, "kolumn.values.protobuf.decoder", SimpleNamespace(ProtobufDecoder=decoder))
+    kolumn.scan(log, value_format="protobuf", value_schema=schema, value_message="a.B", value_columns="x")
+    assert made == [(reader, "a.B", ("x",))]
