@@ -8,13 +8,13 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import StructType
 
 from kolumn.errors import ArgumentError
-from kolumn.schema import BATCH_SCHEMA, REMARK_SCHEMA, record_schema
+from kolumn.schema import BATCH_SCHEMA, REMARK_SCHEMA
 from kolumn.spark_plugin.options.read import ReadOptions
 from kolumn.spark_plugin.options.write import WriteOptions
 from kolumn.spark_plugin.read.batches import BatchTableReader
 from kolumn.spark_plugin.read.remarks import RemarkReader
 from kolumn.spark_plugin.read.schema import arrow_schema, check_schema, conform, spark_schema
-from kolumn.spark_plugin.read.splits import Split, plan_splits
+from kolumn.spark_plugin.read.splits import Split, plan_splits, with_types_of
 from kolumn.spark_plugin.read.task import read_split, warn
 from kolumn.spark_plugin.stream.reader import RecordStream
 from kolumn.spark_plugin.write.writer import SegmentWriter
@@ -30,6 +30,11 @@ class RecordSource(DataSource):
         """The options of a read. Those of a write are `WriteOptions`."""
         return ReadOptions.of(self.options)
 
+    @cached_property
+    def typed_options(self) -> ReadOptions:
+        """The same with the types of values and keys, which are found out once, on the driver."""
+        return with_types_of(self.read_options)
+
     @classmethod
     def name(cls) -> str:
         """The name for ``format``."""
@@ -39,14 +44,14 @@ class RecordSource(DataSource):
         """The columns if the user gives no schema."""
         if self.read_options.table in _TABLES:
             return spark_schema(_TABLES[self.read_options.table])
-        return spark_schema(record_schema(self.read_options.decode.columns))
+        return spark_schema(self.typed_options.decode.schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of one DataFrame; Spark passes ``schema`` by name."""
         options = self.read_options.for_batch()
         if options.table == "batches":
             return BatchTableReader(options, schema)
-        return RemarkReader(options, schema) if options.table == "remarks" else RecordReader(options, schema)
+        return RemarkReader(options, schema) if options.table == "remarks" else RecordReader(self.typed_options.for_batch(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """The writer of one DataFrame."""
@@ -54,7 +59,7 @@ class RecordSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The stream of one query."""
-        return RecordStream(with_columns(self.read_options, schema), schema)
+        return RecordStream(with_columns(self.typed_options, schema), schema)
 
 
 class RecordReader(DataSourceReader):
@@ -82,7 +87,7 @@ class RecordReader(DataSourceReader):
 
 def with_columns(options: ReadOptions, schema: StructType) -> ReadOptions:
     """The options with the columns of a schema. If the options name columns too, both must be the same."""
-    columns = check_schema(schema)
+    columns = check_schema(schema, options.decode)
     if options.names_columns and columns != options.decode.columns:
         asked = ", ".join(options.decode.columns)
         raise ArgumentError(f"the schema has the columns {', '.join(columns)}, the options ask for {asked}: give one of the two")

@@ -32,7 +32,9 @@ GROUPS = {
         "check.select", "columns.columns", "machine.checksum", "columns.timestamps",
     ),
     "writing": ("encode.batches", "encode.messages", "encode.tagged", "encode.sets", "encode.restride"),
-    "values": ("values.protobuf",),
+    "typed values": ("values.framing",),
+    "Avro": ("values.avro",),
+    "Protobuf": ("values.protobuf",),
 }  # fmt: skip
 """Modules of `kolumn.cpu_fallback` with loops, by the task that needs them."""
 

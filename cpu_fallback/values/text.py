@@ -33,29 +33,41 @@ def _copy(target: int, source: int, size: int) -> None:
             store8(target + k, load8(source + k))
 
 
-@register_jitable
+@register_jitable(forceinline=True)
 def _copy_ascii(target: int, source: int, size: int) -> int:
     if size >= 8:
-        bits = load64(source + size - 8)
-        done = 0
-        while done < size - 8:
-            word = load64(source + done)
-            bits |= word
-            store64(target + done, word)
-            done += 8
-        store64(target + size - 8, load64(source + size - 8))
-        return 0x80 if bits & _HIGH != 0 else 0
+        if size <= 16:
+            low, high = load64(source), load64(source + size - 8)
+            store64(target, low)
+            store64(target + size - 8, high)
+            return 0x80 if (low | high) & _HIGH != 0 else 0
+        return _copy_long(target, source, size)
     if size >= 4:
         low, high = load32(source), load32(source + size - 4)
         store32(target, low)
         store32(target + size - 4, high)
         return 0x80 if (low | high) & 0x80808080 != 0 else 0
-    bits = 0
-    for k in range(size):
-        byte = load8(source + k)
-        bits |= byte
-        store8(target + k, byte)
-    return bits
+    if size == 0:
+        return 0
+    # One, two or three bytes: the first, the middle and the last one, which may be the same.
+    low, middle, high = load8(source), load8(source + (size >> 1)), load8(source + size - 1)
+    store8(target, low)
+    store8(target + (size >> 1), middle)
+    store8(target + size - 1, high)
+    return low | middle | high
+
+
+@register_jitable
+def _copy_long(target: int, source: int, size: int) -> int:
+    bits = load64(source + size - 8)
+    done = 0
+    while done < size - 8:
+        word = load64(source + done)
+        bits |= word
+        store64(target + done, word)
+        done += 8
+    store64(target + size - 8, load64(source + size - 8))
+    return 0x80 if bits & _HIGH != 0 else 0
 
 
 @overload(text.copy, target="cpu")

@@ -32,8 +32,12 @@ def type_ids() -> dict[str, Any]:
     from pylibcudf import TypeId
 
     numbers = {name: getattr(TypeId, name.upper()) for name in WIDTHS if name not in ("bool", "timestamp")}
-    others = {"string": TypeId.STRING, "bytes": TypeId.LIST, "list": TypeId.LIST, "struct": TypeId.STRUCT}
-    return {**numbers, **others, "bool": TypeId.BOOL8, "timestamp": TypeId.TIMESTAMP_MICROSECONDS}
+    others = {"string": TypeId.STRING, "bytes": TypeId.LIST, "list": TypeId.LIST, "struct": TypeId.STRUCT, "date32": TypeId.TIMESTAMP_DAYS}
+    units = {"s": "SECONDS", "ms": "MILLISECONDS", "us": "MICROSECONDS", "ns": "NANOSECONDS"}
+    moments = {f"timestamp_{unit}": getattr(TypeId, f"TIMESTAMP_{name}") for unit, name in units.items()}
+    spans = {f"duration_{unit}": getattr(TypeId, f"DURATION_{name}") for unit, name in units.items()}
+    own = {"bool": TypeId.BOOL8, "timestamp": TypeId.TIMESTAMP_MICROSECONDS, "decimal128": TypeId.DECIMAL128}
+    return {**numbers, **others, **moments, **spans, **own}
 
 
 def to_column(column: Column) -> Any:
@@ -41,12 +45,15 @@ def to_column(column: Column) -> Any:
 
     numbers      the same          bool      BOOL8       timestamp   TIMESTAMP_MICROSECONDS
     string       STRING with int32 offsets               bytes       LIST of UINT8
+    decimal128:2 DECIMAL128 of scale -2                  date32      TIMESTAMP_DAYS
     """
     import pylibcudf
 
+    name, _, scale = column.kind.partition(":")
+
     data, mask = (None if one is None else pylibcudf.gpumemoryview(one) for one in (column.data, column.bitmap))
     children = [to_column(child) for child in column.children]
-    return pylibcudf.Column(pylibcudf.DataType(type_ids()[column.kind]), column.rows, data, mask, column.nulls, 0, children)
+    return pylibcudf.Column(pylibcudf.DataType(type_ids()[name], -int(scale or 0)), column.rows, data, mask, column.nulls, 0, children)
 
 
 def concatenate(tables: list[DeviceTable], options: Any) -> Any:
@@ -58,8 +65,8 @@ def concatenate(tables: list[DeviceTable], options: Any) -> Any:
     import pylibcudf
 
     if not tables:
-        kinds = options.values.kinds() if options.values is not None else {}
-        tables.append(no_rows(runtime(), options.names, kinds, options.payload))
+        typed = options.typed_without_rows(runtime())
+        tables.append(no_rows(runtime(), options.names, typed, options.payload))
     for at, name in enumerate(options.names):
         _check_size(name, [table.columns[at] for table in tables if isinstance(table.columns[at], Column)])
     columns = []
@@ -111,12 +118,29 @@ def _known(column: pa.ChunkedArray, payload: str) -> pa.ChunkedArray:
         inner = pa.Array.from_buffers(pa.uint8(), data.size if data is not None else 0, [None, data])
         kind = pa.list_(pa.uint8())
         return pa.chunked_array([pa.Array.from_buffers(kind, len(whole), [mask, ends], whole.null_count, whole.offset, [inner])])
-    if pa.types.is_timestamp(column.type):
-        return column.cast(pa.timestamp("us"))
-    if pa.types.is_list(column.type):
-        whole = column.combine_chunks()
-        entries = whole.values
-        values = _known(pa.chunked_array([entries.field("value")]), payload).combine_chunks()
-        structs = pa.StructArray.from_arrays([entries.field("key"), values], ["key", "value"])
-        return pa.chunked_array([pa.ListArray.from_arrays(whole.offsets, structs)])
+    if column.type.num_fields or pa.types.is_temporal(column.type) or pa.types.is_dictionary(column.type):
+        return pa.chunked_array([_nested(column.combine_chunks(), payload)])
     return column
+
+
+def _nested(column: pa.Array, payload: str) -> pa.Array:
+    """Structs, lists and maps with members of known types; a map is a list of structs, labels are text, times of day are numbers."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        members = [_nested(column.field(i), payload) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(members, [one.name for one in kind], mask=column.is_null() if column.null_count else None)
+    if pa.types.is_map(kind):
+        column = column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+    if pa.types.is_list(column.type):
+        values = _nested(column.values, payload)
+        kind = pa.list_(pa.field(column.type.value_field.name, values.type))
+        return pa.ListArray.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, column.offset, [values])
+    if pa.types.is_dictionary(kind):
+        return column.cast(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return column.cast(pa.timestamp("us" if kind.tz is not None else kind.unit))
+    if pa.types.is_time(kind):
+        return column.cast(pa.int32() if pa.types.is_time32(kind) else pa.int64())
+    if pa.types.is_fixed_size_binary(kind):
+        column = column.cast(pa.binary())
+    return _known(pa.chunked_array([column]), payload).combine_chunks() if pa.types.is_binary(column.type) else column

@@ -18,7 +18,7 @@ def all_null(device: Runtime, kind: str, rows: int) -> Column:
     return Column(kind, rows, device.zeros(WIDTHS[kind] * rows), bitmap, rows)
 
 
-def no_rows(device: Runtime, names: list[str], kinds: dict[str, str], payload: str) -> DeviceTable:
+def no_rows(device: Runtime, names: list[str], typed: dict[str, Column], payload: str) -> DeviceTable:
     """A table without rows.
 
     Parameters
@@ -26,13 +26,13 @@ def no_rows(device: Runtime, names: list[str], kinds: dict[str, str], payload: s
     device : Runtime
     names : list of str
         Of all columns.
-    kinds : dict
-        Kinds of the columns that values are parsed into; the others are record columns.
+    typed : dict
+        The columns that values are parsed into, without rows; the others are record columns.
     payload : str
         "binary" or "string": what keys, values and headers' values are.
     """
-    known = record_schema([name for name in names if name not in kinds], "contiguous")
-    columns = [all_null(device, kinds[name], 0) if name in kinds else _record(device, known.field(name).type, payload) for name in names]
+    known = record_schema([name for name in names if name not in typed], "contiguous")
+    columns = [typed[name] if name in typed else _record(device, known.field(name).type, payload) for name in names]
     return DeviceTable(tuple(names), columns, 0)
 
 

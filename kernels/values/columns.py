@@ -15,6 +15,7 @@ from kolumn.kernels.values.numbers_of_text import to_floats
 from kolumn.kernels.values.parse import BYTES, FIRST, STRING, Avro, Fixed, avro, fixed
 from kolumn.kernels.values.schema import COLUMNS, VALID, Values
 from kolumn.kernels.values.separated_values import parse_fields
+from kolumn.kernels.values.typed import parse_records
 
 
 def parse_fixed(device: Runtime, values: Payloads, how: Values) -> dict[str, Column]:
@@ -51,6 +52,13 @@ def parse_avro(device: Runtime, values: Payloads, how: Values) -> dict[str, Colu
     return found
 
 
+def parse_nested(device: Runtime, values: Payloads, how: Values) -> dict[str, Column]:
+    """Columns of values that are Avro records with other records, lists, maps or unions in them."""
+    assert how.program is not None
+    record, valid = parse_records(device, values, how.program, how.skipped)
+    return {**{name: child for (name, _), child in zip(how.fields, record.children, strict=True)}, VALID: valid}
+
+
 def parse_separated(device: Runtime, values: Payloads, how: Values) -> dict[str, Any]:
     """Columns of values with separated fields; a field that is not a number is null in its own column only."""
     found, valid = parse_fields(device, values, how.fields, how.separator)
@@ -70,6 +78,8 @@ def _flags(device: Runtime, lengths: Memory, rows: int) -> Column:
 
 def parsed(device: Runtime, values: Payloads, how: Values) -> dict[str, Any]:
     """Columns of values by their names; of JSON they are pylibcudf's."""
+    if how.program is not None:
+        return parse_nested(device, values, how)
     if not values.count:
         # With no text cuDF's readers know no columns.
         return {name: all_null(device, kind, 0) for name, kind in how.kinds().items()}

@@ -5,11 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+import pyarrow as pa
 
 from kolumn.errors import ArgumentError
-from kolumn.kernels.columns.table import WIDTHS
 from kolumn.kernels.values.parse import BOOLEAN, BYTES, DOUBLE, FIRST, FLOAT, INT, LONG, NULL, SECOND, STRING
+from kolumn.kernels.values.typed import Program, kind_of
+from kolumn.schema import unknown
+from kolumn.schemas.schema import Schema
+from kolumn.values.avro.program import program
+from kolumn.values.avro.resolve import MismatchError, resolve
+from kolumn.values.avro.schema import Node, parse
+from kolumn.values.avro.types import ArrowTypes, readable
+from kolumn.values.layout import Layout
+from kolumn.values.types import NOT_OF_CSV, TYPES, check_separator, fixed_type
 
 VALID = "valueValid"
 """Name of the column that tells which values matched their schema."""
@@ -32,15 +40,18 @@ class Values:
     fields : tuple of (str, Any)
         Names of the columns, and what the format needs for each: a NumPy dtype, an Avro type, or the name of a type.
     skipped : int
-        Bytes in front of each value.
+        Bytes in front of each value of "avro"; -1: a recognised prefix is left out.
     separator : int
         The byte between fields of "csv".
+    program : Program, optional
+        Of "avro" whose fields are not all numbers, text or bytes.
     """
 
     format: str
     fields: tuple[tuple[str, Any], ...]
     skipped: int = 0
     separator: int = ord(",")
+    program: Program | None = None
 
     @classmethod
     def of(cls, format: str, schema: Any, skipped: int = 0, separator: str = ",") -> "Values":
@@ -55,18 +66,34 @@ class Values:
             raise ArgumentError(f"value_format={format!r}: expected one of {', '.join(FORMATS)}")
         if skipped < 0 or (skipped and format != "avro"):
             raise ArgumentError(f"value_skip={skipped!r}: expected 0 or more, and for value_format='avro' only")
-        if len(separator.encode()) != 1 or separator in '"\r\n' or (separator != "," and format != "csv"):
-            raise ArgumentError(
-                f"value_separator={separator!r}: expected one ASCII character but quotes and line ends, for value_format='csv' only"
-            )
+        byte = check_separator(separator, format)
         if format == "avro":
-            return cls(format, _avro_fields(schema), skipped)
+            return cls._avro(schema, skipped or -1)
         if not isinstance(schema, Mapping) or not schema:
             raise ArgumentError(f"value_schema={schema!r}: expected a mapping of names to types")
-        if format == "csv" and (wrong := sorted({"timestamp", "uint64"} & set(schema.values()))):
+        if format == "csv" and (wrong := sorted(name for name in NOT_OF_CSV if name in schema.values())):
             raise ArgumentError(f"value_schema: {', '.join(wrong)}: not of value_format='csv'; take int64 or string")
-        check = _dtype if format == "fixed" else _type_name
-        return cls(format, tuple((str(name), check(name, kind)) for name, kind in schema.items()), 0, ord(separator))
+        check = fixed_type if format == "fixed" else _type_name
+        return cls(format, tuple((str(name), check(name, kind)) for name, kind in schema.items()), 0, byte)
+
+    @classmethod
+    def _avro(cls, schema: Any, skipped: int) -> "Values":
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        try:
+            record = readable(parse(Schema("AVRO", text)), None)
+            if record.kind != "record":
+                raise ArgumentError(f"type {record.kind!r}: expected a record")
+            if all(_is_flat(one.type) for one in record.fields):
+                return cls("avro", tuple((one.name, _flat(one.type)) for one in record.fields), skipped)
+            types = ArrowTypes()
+            # Values that are not valid are null in every field, without a struct around them that could be null.
+            type = pa.struct([one.with_nullable(True) for one in types.of(record)])
+            layout = Layout.of(type, types.symbols)
+            made = program(resolve(record, record), layout.root)
+            found = Program(made.words, made.frames, layout)
+            return cls("avro", tuple((one.name, kind_of(one.type)) for one in layout.root.children), skipped, program=found)
+        except (ArgumentError, MismatchError) as error:
+            raise ArgumentError(f"value_schema: {error}") from None
 
     def kinds(self) -> dict[str, str]:
         """Names of the columns that values are parsed into, and their kinds (`kolumn.kernels.columns.table.Column`)."""
@@ -76,45 +103,28 @@ class Values:
         if self.format == "fixed":
             return str(kind.name)
         if self.format == "avro":
+            if self.program is not None:
+                return str(kind)
             return {BYTES: "bytes", STRING: "string", **COLUMNS}[kind & (FIRST - 1)]
         return str(kind)
 
 
-def _dtype(name: str, kind: Any) -> np.dtype[Any]:
-    try:
-        found = np.dtype(kind)
-    except TypeError as error:
-        raise ArgumentError(f"value_schema: field {name!r}: {error}") from error
-    if found.kind not in "iufb" or found.itemsize > 8 or found.name == "float16":
-        raise ArgumentError(f"value_schema: field {name!r}: no column for {found}; expected integers, float32, float64 or bool")
-    return found
-
-
 def _type_name(name: str, kind: Any) -> str:
-    if kind not in WIDTHS and kind != "string":
-        raise ArgumentError(f"value_schema: field {name!r}: unknown type {kind!r}; expected one of {', '.join([*WIDTHS, 'string'])}")
-    return str(kind)
+    if isinstance(kind, str) and kind in TYPES:
+        return kind
+    raise ArgumentError(f"value_schema: field {name!r}: {unknown('type', str(kind), TYPES)}")
 
 
-def _avro_fields(schema: Any) -> tuple[tuple[str, int], ...]:
-    try:
-        record = json.loads(schema) if isinstance(schema, str) else schema
-        if record["type"] != "record":
-            raise ArgumentError(f"value_schema: type {record['type']!r}: expected a record")
-        return tuple((field["name"], _avro_type(field["name"], field["type"])) for field in record["fields"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ArgumentError(f"value_schema: no Avro schema of a record: {error!r}") from error
+def _is_flat(node: Node) -> bool:
+    """Whether a type has a kernel of its own, which needs one pass."""
+    if node.kind == "union":
+        kinds = [one.kind for one in node.branches]
+        return len(kinds) == 2 and kinds.count("null") == 1 and all(map(_is_flat, node.branches))
+    return node.kind in _AVRO and node.logical is None
 
 
-def _avro_type(name: str, kind: Any) -> int:
-    if isinstance(kind, dict) and "logicalType" not in kind:
-        kind = kind.get("type")
-    if isinstance(kind, list) and len(kind) == 2 and "null" in kind:
-        other = kind[1 - kind.index("null")]
-        if other != "null":
-            return _avro_type(name, other) | (FIRST if kind[0] == "null" else SECOND)
-    if not isinstance(kind, str) or kind not in _AVRO:
-        raise ArgumentError(
-            f"value_schema: field {name!r}: no column for {kind!r}; expected {', '.join(_AVRO)}, or a union of one with null"
-        )
-    return _AVRO[kind]
+def _flat(node: Node) -> int:
+    if node.kind != "union":
+        return _AVRO[node.kind]
+    null = [one.kind for one in node.branches].index("null")
+    return _AVRO[node.branches[1 - null].kind] | (SECOND if null else FIRST)

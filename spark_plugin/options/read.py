@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -49,6 +49,24 @@ _DECODE: dict[str, Rule] = {
     "maxBatchBytes": ("max_batch_bytes", int, "an integer"),
     "maxRatio": ("max_ratio", float, "a number"),
     "trusted": ("trusted", flag, "true or false"),
+}
+_PAYLOAD: dict[str, Rule] = {
+    "Format": ("format", str, "the name of a format of values"),
+    "Schema": ("schema", str, "a schema as text"),
+    "Schemas": ("schemas", str, "a path or a URL"),
+    "Message": ("message", str, "the name of a message"),
+    "Columns": ("columns", column_list, "names of fields with commas between"),
+    "Framing": ("framing", str, "the name of a framing"),
+    "As": ("as", str, "struct or columns"),
+    "Errors": ("errors", str, "keep or raise"),
+    "Separator": ("separator", str, "a character"),
+    "Skip": ("skip", int, "an integer"),
+    "Sample": ("sample", int, "an integer"),
+}
+_DECODE |= {
+    f"{column}{name}": (f"{column}_{field}", read, expected)
+    for name, (field, read, expected) in _PAYLOAD.items()
+    for column in ("value", "key")
 }
 _OWN: dict[str, Rule] = {
     "path": ("path", str, "a path"),
@@ -160,7 +178,7 @@ class ReadOptions:
 
     def only(self, columns: tuple[str, ...]) -> "ReadOptions":
         """The same read with other columns."""
-        return replace(self, decode=Options.of(**(asdict(self.decode) | {"columns": columns, "include_headers": False})))
+        return replace(self, decode=self.decode.with_columns(columns))
 
     def for_batch(self) -> "ReadOptions":
         """The same options, after a check that the read neither starts at the end of the log nor ends at its beginning."""

@@ -3,8 +3,8 @@
 import os
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
-from typing import Any, Literal, get_args
+from dataclasses import replace
+from typing import Any, Literal, Unpack, get_args
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -17,6 +17,8 @@ from kolumn.commit.manifest import FOLDER, Manifest, Target
 from kolumn.errors import ArgumentError
 from kolumn.keywords import known_keywords
 from kolumn.options import Options
+from kolumn.reader_types import with_types
+from kolumn.source.segments import Range
 from kolumn.spark_plugin.options.read import NO_BINARY, SPLIT_BYTES, ReadOptions
 from kolumn.spark_plugin.parquet_export.jobs import GOES_ON, plan_jobs, plan_tasks
 from kolumn.spark_plugin.parquet_export.staged import Job, Layout, make_staging, write_job
@@ -74,6 +76,7 @@ def export(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    **payloads: Unpack[keywords.PayloadOptions],
 ) -> Manifest:
     """Write the records that the target does not have yet to Parquet, in the workers.
 
@@ -120,9 +123,10 @@ def export(
         end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control, check_crcs=check_crcs, errors=errors,
         replicas=replicas, backend=backend, chunk_bytes=chunk_bytes, threads=1, memory_bytes=memory_bytes, topic=topic,
         partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted, on_progress=on_progress,
+        **payloads,
     )  # fmt: skip
     asked = ReadOptions.given(source, split_bytes, slots(spark), columns is not None or include_headers, chosen)
-    decode = Options.of(**(asdict(asked.decode) | {"columns": _columns(asked.decode.columns, by_day), "include_headers": False}))
+    decode = asked.decode.with_columns(_columns(asked.decode.columns, by_day))
     place, run = _target(target, filesystem), uuid.uuid4().hex
     layout = Layout(place.files, place.staging(run), decode, by_day, row_group_rows, compression)
     with place.alone():
@@ -130,9 +134,10 @@ def export(
 
 
 def _run(spark: SparkSession, asked: ReadOptions, place: Target, layout: Layout, run: str) -> Manifest:
+    segments = live_segments(asked.paths, layout.options)
+    layout = replace(layout, options=with_types(layout.options, asked.paths, map(Range.whole, segments)))
     before = _continue(place.open(), place.root, layout.options, layout.by_day)
     place.sweep()
-    segments = live_segments(asked.paths, layout.options)
     target = even(sum(segment.size for segment in segments), asked.split_bytes, asked.slots)
     now = topic_ids(segments)
     for what in created_anew(before.topics, now):
@@ -179,10 +184,13 @@ def _continue(manifest: Manifest, root: str, decode: Options, by_day: bool) -> M
     """Check that this run has the settings of earlier runs: otherwise the offsets in the target would not tell which records are new."""
     names = ("columns", "start_offset", "start_timestamp", "end_timestamp", "isolation_level", "include_control", "topic", "partition")
     settings = {name: list(value) if isinstance(value := getattr(decode, name), tuple) else value for name in names} | {"by_day": by_day}
-    for name in manifest.settings:
-        if manifest.settings[name] != settings[name]:
+    if decode.typed or "types" in manifest.settings:
+        # Targets of reads without typed columns say nothing of types.
+        settings["types"] = {one.column: str(one.type) for one in decode.typed if one.column in decode.columns}
+    for name in (*manifest.settings, *({"types"} & set(settings) - set(manifest.settings))) if manifest.settings else ():
+        if manifest.settings.get(name) != settings.get(name):
             raise ArgumentError(
-                f"{root} was made with {name}={manifest.settings[name]!r}, now it is {settings[name]!r}: "
+                f"{root} was made with {name}={manifest.settings.get(name)!r}, now it is {settings.get(name)!r}: "
                 "give what it was made with, or another target"
             )
     manifest.settings = settings

@@ -1,7 +1,7 @@
 """Plan of an export: the new records of each partition are cut into jobs, and jobs are combined into tasks."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import replace
 from itertools import groupby
 
 from kolumn.commit.manifest import Manifest
@@ -44,7 +44,7 @@ def plan_jobs(
         start = manifest.next_offset(topic, partition)
         if start is not None:
             _compare(own, start, decode, fail_on_data_loss)
-        options = decode if start is None else Options.of(**(asdict(decode) | {"start_offset": start}))
+        options = decode if start is None else replace(decode, start_offset=start)
         for ranges in pack(wanted(own, options, split_bytes, run), split_bytes):
             yield Job(topic, partition, start, ranges)
 

@@ -15,7 +15,6 @@ from pyarrow import fs
 from kolumn import parquet
 from kolumn.commit.staged_file import StagedFile, make_folders, writing
 from kolumn.options import Options
-from kolumn.schema import record_schema
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.read.task import read_task, warn
 
@@ -87,7 +86,7 @@ class _File:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.name = f"{uuid.uuid4().hex}.parquet"
-        self.schema = record_schema(name for name in layout.options.columns if name not in IN_THE_FOLDER)
+        self.schema = pa.schema([field for field in layout.options.schema if field.name not in IN_THE_FOLDER])
         path = f"{layout.staging}/{self.name}"
         is_local = isinstance(layout.files, fs.LocalFileSystem)
         self.stream: Any = StagedFile(Path(path)) if is_local else layout.files.open_output_stream(path)

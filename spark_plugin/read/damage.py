@@ -44,7 +44,7 @@ class DamageReader(DataSourceReader):
     """Decodes like a read with the same options, and returns the damage instead of the records."""
 
     def __init__(self, options: ReadOptions) -> None:
-        self.options = replace(options, decode=replace(options.decode, errors="skip"))
+        self.options = replace(options, decode=replace(options.decode.untyped, errors="skip"))
 
     def partitions(self) -> Sequence[InputPartition]:
         """The same splits as a read."""

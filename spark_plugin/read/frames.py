@@ -5,7 +5,7 @@ under another type, and are cast to binary last. Headers leave it as a list of k
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,10 +18,9 @@ from kolumn.errors import ArgumentError
 from kolumn.gpu_api import resident_options
 from kolumn.keywords import known_keywords
 from kolumn.options import Options
-from kolumn.schema import RECORD_COLUMNS, record_schema
 from kolumn.spark_plugin.options.read import NO_BINARY, SPLIT_BYTES, ReadOptions
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
-from kolumn.spark_plugin.read.splits import plan_splits
+from kolumn.spark_plugin.read.splits import plan_splits, with_types_of
 from kolumn.spark_plugin.read.task import read_task, warn
 from kolumn.spark_plugin.session.gpu_task import use_gpu
 from kolumn.spark_plugin.session.session import by_job, slots
@@ -70,6 +69,7 @@ def read_segments(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    **payloads: Unpack[keywords.PayloadOptions],
 ) -> DataFrame:
     """Read Kafka log segments into a DataFrame whose rows can be moved to a GPU without conversion to JVM rows.
 
@@ -111,7 +111,7 @@ def read_segments(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, chunk_bytes=chunk_bytes, threads=1,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress,
+        on_progress=on_progress, **payloads,
     )  # fmt: skip
     named = columns is not None or include_headers
     asked = ReadOptions.given(source, _size(split_bytes, transform), slots(spark), named, decode)
@@ -122,7 +122,9 @@ def _frame(
     spark: SparkSession, asked: ReadOptions, payload: str, transform: Transform | None, schema: StructType | str | None, frame: str
 ) -> DataFrame:
     splits = [split.ranges for split in plan_splits(asked, by_job(spark))]
-    wire = crossing_schema(asked.decode.columns) if schema is None else _typed(schema)
+    asked = with_types_of(asked)
+    known = asked.decode.schema
+    wire = crossing_schema(known) if schema is None else _typed(schema)
 
     def work(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         expected = arrow_schema(wire)
@@ -133,7 +135,7 @@ def _frame(
                     yield from conform(part, expected)
 
     crossed = spark.range(0, len(splits), 1, len(splits)).mapInArrow(work, wire)
-    return crossed if transform is not None else crossed.select(*(_column(name, payload) for name in asked.decode.columns))
+    return crossed if transform is not None else crossed.select(*(_column(field, payload) for field in known))
 
 
 def _decoded_as(options: Options, frame: str) -> Options:
@@ -157,15 +159,14 @@ def _size(split_bytes: int | None, transform: Transform | None) -> int:
     return split_bytes if split_bytes is not None else SPLIT_BYTES if transform is None else 4 * SPLIT_BYTES
 
 
-def crossing_schema(columns: Iterable[str]) -> StructType:
-    """Spark types in which record columns leave a worker: no binary, no structs."""
-    known = spark_schema(record_schema(columns))
+def crossing_schema(known: pa.Schema) -> StructType:
+    """Spark types in which columns leave a worker: no binary, and no structs but typed values."""
     fields = []
-    for field in known:
+    for field, own in zip(spark_schema(known), known, strict=True):
         if field.name == "headers":
             fields += [StructField(name, ArrayType(StringType())) for name in (KEYS, VALUES)]
         else:
-            fields.append(StructField(field.name, StringType() if is_payload(field.name) else field.dataType))
+            fields.append(StructField(field.name, StringType() if is_payload(own) else field.dataType))
     return StructType(fields)
 
 
@@ -178,13 +179,13 @@ def crossing(batch: pa.RecordBatch) -> pa.RecordBatch:
             arrays[KEYS] = _member(column, "key")
             arrays[VALUES] = _member(column, "value").view(pa.list_(pa.string()))
         else:
-            arrays[name] = column.view(pa.string()) if is_payload(name) else column
+            arrays[name] = column.view(pa.string()) if is_payload(batch.schema.field(name)) else column
     return pa.RecordBatch.from_pydict(arrays)
 
 
-def is_payload(name: str) -> bool:
-    """Whether a record column contains a producer's bytes."""
-    return bool(RECORD_COLUMNS[name] == pa.binary())
+def is_payload(field: pa.Field) -> bool:
+    """Whether a column contains a producer's bytes, and not text."""
+    return bool(field.type == pa.binary())
 
 
 def _member(headers: pa.ListArray, name: str) -> pa.ListArray:
@@ -194,12 +195,13 @@ def _member(headers: pa.ListArray, name: str) -> pa.ListArray:
     return pa.ListArray.from_buffers(kind, len(headers), headers.buffers()[:2], headers.null_count, headers.offset, [values])
 
 
-def _column(name: str, payload: str) -> Column:
+def _column(field: pa.Field, payload: str) -> Column:
+    name = field.name
     if name == "headers":
         kafka = f"transform(arrays_zip({KEYS}, {VALUES}), x -> struct(x.{KEYS} AS key, CAST(x.{VALUES} AS BINARY) AS value))"
         return sql.expr(kafka).alias(name)
     column = sql.col(name)
-    return column.cast("binary").alias(name) if is_payload(name) and payload == "binary" else column
+    return column.cast("binary").alias(name) if is_payload(field) and payload == "binary" else column
 
 
 def _typed(schema: StructType | str) -> StructType:

@@ -7,7 +7,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from kolumn.errors import ArgumentError
-from kolumn.schema import record_schema, resolve_columns
+from kolumn.options import Options
+from kolumn.spark_plugin.read.types import in_spark, spark_type
 
 # Larger batches only make Spark slower: it converts each batch into rows before it requests the next.
 MAX_ROWS = 50_000
@@ -16,7 +17,8 @@ MAX_BYTES = 8 << 20
 
 def spark_schema(schema: pa.Schema) -> StructType:
     """The Spark types of Arrow columns, every one nullable at every level, as in Spark's Kafka source."""
-    return from_arrow_schema(schema, prefer_timestamp_ntz=False).toNullable()
+    known = pa.schema([pa.field(one.name, spark_type(one.type)) for one in schema])
+    return from_arrow_schema(known, prefer_timestamp_ntz=True).toNullable()
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -27,8 +29,14 @@ def arrow_schema(schema: StructType) -> pa.Schema:
         return to_arrow_schema(schema)
 
 
-def check_schema(schema: StructType) -> tuple[str, ...]:
+def check_schema(schema: StructType, decode: Options) -> tuple[str, ...]:
     """Compare the schema of a read, which may be the user's own, with the columns that exist.
+
+    Parameters
+    ----------
+    schema : StructType
+    decode : Options
+        With the types of its typed columns.
 
     Returns
     -------
@@ -40,18 +48,23 @@ def check_schema(schema: StructType) -> tuple[str, ...]:
     ArgumentError
         A column does not exist, has another type, or is declared NOT NULL.
     """
-    names = resolve_columns(schema.fieldNames(), include_headers=False)
-    for field, known in zip(schema, spark_schema(record_schema(names)), strict=True):
+    given = schema.fieldNames()
+    chosen = decode if given == decode.schema.names else decode.with_columns(given)
+    expected = spark_schema(chosen.schema)
+    if given != expected.fieldNames():
+        fields = ", ".join(expected.fieldNames())
+        raise ArgumentError(f"the schema has the columns {', '.join(given)}, the read has {fields}: leave the schema out, and select")
+    for field, known in zip(schema, expected, strict=True):
         if field.dataType != known.dataType:
             raise ArgumentError(f"column {field.name} is {known.dataType.simpleString()}, not {field.dataType.simpleString()}")
         if not field.nullable:
             raise ArgumentError(f"column {field.name} is nullable: leave out NOT NULL")
-    return names
+    return chosen.columns
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Slice a batch into sizes that suit Spark, in exactly the schema that Spark expects. Slices share the buffers."""
-    arrays = [batch.column(field.name).cast(field.type) for field in schema]
+    arrays = [in_spark(batch.column(field.name), field.type) for field in schema]
     whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
     rows = min(MAX_ROWS, max(1, whole.num_rows * MAX_BYTES // max(1, whole.nbytes)))
     for start in range(0, whole.num_rows, rows):

@@ -15,6 +15,7 @@ from kolumn.api import live_segments
 from kolumn.entries.headers import cut, headers
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
+from kolumn.reader_types import with_types
 from kolumn.replicas.copies import one_log
 from kolumn.replicas.ranges import log_ranges
 from kolumn.source.segments import Range, Segment
@@ -69,6 +70,14 @@ def segments_by_partition(options: ReadOptions) -> dict[Key, list[Segment]]:
     if options.decode.replicas == "merge":
         return groups
     return {key: one_log(segments, options.decode) for key, segments in groups.items()}
+
+
+def with_types_of(options: ReadOptions) -> ReadOptions:
+    """The options with the types of their typed columns, on the driver."""
+    if not options.decode.typed:
+        return options
+    ranges = [Range.whole(segment) for segments in segments_by_partition(options).values() for segment in segments]
+    return replace(options, decode=with_types(options.decode, options.paths, ranges))
 
 
 def even(size: int, split_bytes: int, slots: int | None) -> int:

@@ -3,8 +3,7 @@
 import gc
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
-from itertools import groupby
+from itertools import count, groupby
 from typing import Any
 
 import pyarrow as pa
@@ -23,15 +22,20 @@ from kolumn.spark_plugin.session.gpu_task import use_gpu
 logger = logging.getLogger(__name__)
 
 
-@cache
+_tasks = count(1)
+
+
 def settle_in() -> None:
     """Exclude the objects that exist after a worker's first task from garbage collection: they stay anyway.
 
     Spark's daemon collects garbage after every task, and visits all objects of Numba and Arrow each time, which takes tens of
-    milliseconds. Objects loaded after this call are still visited. It is therefore called after a task, not before it.
+    milliseconds. Objects loaded after this call are still visited. It is therefore called after a task, not before it, and works again
+    after the second, fourth, eighth … task: one of them may have loaded what those before did not need.
     """
-    gc.collect()
-    gc.freeze()
+    number = next(_tasks)
+    if number & (number - 1) == 0:
+        gc.collect()
+        gc.freeze()
 
 
 def read_task(

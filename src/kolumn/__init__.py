@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kolumn.errors import ArgumentError, CorruptBatchError, FormatError, KolumnError, LimitError, MissingError, NoMemoryError
+from kolumn.errors import ArgumentError, CorruptBatchError, FormatError, KolumnError, LimitError, MissingError, NoMemoryError, PayloadError
 
 if TYPE_CHECKING:
     from kolumn.accounting.formats import Space, space
@@ -33,6 +33,7 @@ __all__ = [
     "LimitError",
     "MissingError",
     "NoMemoryError",
+    "PayloadError",
     "Report",
     "Skipped",
     "Space",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Unpack
 
 import pyarrow as pa
 
@@ -15,11 +16,13 @@ from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import batch_tables
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
+from kolumn.reader_types import with_types
 from kolumn.replicas.copies import Overlap, one_log, overlaps
 from kolumn.replicas.ranges import log_ranges, whole_ranges
-from kolumn.schema import BATCH_SCHEMA, record_schema
+from kolumn.schema import BATCH_SCHEMA
 from kolumn.source.payloads import as_strings, check_payload, strings_of
 from kolumn.source.segments import Range, Segment, find_segments
+from kolumn.values.columns.stage import payload_names
 from kolumn.verification.report import Report, make_report
 
 
@@ -63,6 +66,7 @@ def scan(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    **payloads: Unpack[keywords.PayloadOptions],
 ) -> pa.RecordBatchReader:
     """Stream the records of Kafka log segments as Arrow record batches.
 
@@ -127,6 +131,35 @@ def scan(
         crafted bytes with a right checksum; with False the CPU's codecs decompress.
     on_progress : callable, optional
         Called with the bytes of the entries that were read since the last call, from any thread.
+    value_format, key_format : str, optional
+        What values, or keys, are: "avro", "protobuf", "json" (objects), "csv" (RFC 4180), "fixed" (numbers at fixed places), or
+        "registry", what the schemas of the topic say. ``value`` is then a struct, and ``valueValid`` (bool) and ``valueSchemaId``
+        (int64: the number in the prefix) come after the other columns, unless ``columns`` names the columns; ``valueRaw`` is the
+        payload. A value that is not valid is null, as a value that is absent is; of "csv" only its wrong fields are null.
+    value_schema, key_schema : object, optional
+        The type of the column. Avro: a schema as text or dict. Protobuf: .proto text, bytes of a FileDescriptorSet or a generated class.
+        JSON: a mapping of names to types, where a type is a name ("int64", "float64", "string", "bool", "timestamp", …), a mapping, or
+        a list of one type; also an Arrow schema. csv: names and names of types. fixed: names and NumPy dtypes (">i8"). None: of JSON
+        the type is inferred from the first values and logged (`kolumn.values`), else the newest schema of ``value_schemas`` decides.
+    value_schemas, key_schemas : object, optional
+        Where the schemas come from that values name: a path of a topic `_schemas`, a folder, a mapping or callable from ids to texts, a
+        registry's URL. None with "registry": the topic `_schemas` beside the source.
+    value_message, key_message : str, optional
+        Name of the Protobuf message.
+    value_columns, key_columns : str or iterable of str, optional
+        Fields to decode; a dotted name is a field of a struct. Default: all.
+    value_framing, key_framing : str
+        What stands in front of each value; "auto" recognises it.
+    value_as, key_as : str, optional
+        "struct": one column (default), "columns": the fields of the struct as columns, at its place. On a GPU the default is "columns".
+    value_errors, key_errors : str
+        "keep" a record whose value is not valid, or "raise" an error at it.
+    value_separator, key_separator : str
+        Between the fields of "csv".
+    value_skip, key_skip : int
+        Bytes in front of each value of "avro" that are left out.
+    value_sample, key_sample : int
+        How many values a type of "json" is inferred from.
 
     Returns
     -------
@@ -143,13 +176,15 @@ def scan(
         A GPU was requested, and there is none, or a package is missing. Raised by the call itself, before anything is read.
     CorruptBatchError, FormatError, LimitError
         Damage, with ``errors="raise"``; raised during the read. A truncated last entry and a zero-filled tail are not errors.
+    PayloadError
+        A value or key that is not valid, with ``value_errors="raise"`` or ``key_errors="raise"``; raised during the read.
     """
     chosen = Options.of(
         format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress,
+        on_progress=on_progress, **payloads,
     )  # fmt: skip
     return reader_of(source, chosen, on_damage, payload)
 
@@ -165,9 +200,10 @@ def _records(
     check_payload(payload)
     require(chosen.backend)
     ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
-    schema, found = record_schema(chosen.columns, chosen.binary), scan_ranges(ranges, chosen, on_damage)
+    chosen = with_types(chosen, source, ranges)
+    schema, found = chosen.schema, scan_ranges(ranges, chosen, on_damage)
     if payload == "string":
-        schema = as_strings(schema)
+        schema = as_strings(schema, payload_names(chosen.columns, chosen.typed))
         found = (strings_of(batch, schema) for batch in found)
     return schema, found
 
@@ -201,6 +237,7 @@ def read(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    **payloads: Unpack[keywords.PayloadOptions],
 ) -> pa.Table:
     """Read the records of Kafka log segments into one Arrow table; parameters, columns and errors as `scan`."""
     chosen = Options.of(
@@ -208,7 +245,7 @@ def read(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress,
+        on_progress=on_progress, **payloads,
     )  # fmt: skip
     # No RecordBatchReader is used: Arrow calls its generator from C++, where an interrupt could become another error.
     schema, found = _records(source, chosen, on_damage, payload)
@@ -243,6 +280,7 @@ def batches(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    **payloads: Unpack[keywords.PayloadOptions],
 ) -> pa.Table:
     """List the entries of Kafka log segments: one row for each batch, or outermost message of formats 0 and 1.
 
@@ -261,7 +299,7 @@ def batches(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress,
+        on_progress=on_progress, **payloads,
     )  # fmt: skip
     tables = [table for one in whole_ranges(live_segments(source, chosen), chosen) for table in batch_tables(one, chosen, on_damage)]
     return pa.concat_tables(tables) if tables else BATCH_SCHEMA.empty_table()
@@ -294,6 +332,7 @@ def verify(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    **payloads: Unpack[keywords.PayloadOptions],
 ) -> Report:
     """Check every checksum and every record of Kafka log segments, and report the damage. Damaged bytes never raise an error.
 
@@ -308,7 +347,7 @@ def verify(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress,
+        on_progress=on_progress, **payloads,
     )  # fmt: skip
     return _verified(source, asked)
 

@@ -188,6 +188,28 @@ class ArgumentError(KolumnError, ValueError):
     """An argument or option has an invalid value."""
 
 
+class PayloadError(KolumnError):
+    """A key or a value is not what its schema says, and ``value_errors`` or ``key_errors`` is "raise".
+
+    Attributes
+    ----------
+    segment : str
+    offset : int
+        Of the record.
+    column : str
+        "key" or "value".
+    reason : str
+        What is wrong with it.
+    """
+
+    def __init__(self, segment: str, offset: int, column: str, reason: str) -> None:
+        self.segment, self.offset, self.column, self.reason = segment, offset, column, reason
+        super().__init__(f"{segment}: offset {offset}: {column}: {reason}. Read with {column}_errors='keep' to have a null there.")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.segment, self.offset, self.column, self.reason)
+
+
 _KINDS = {
     Code.NOT_A_SEGMENT: FormatError,
     Code.BAD_MAGIC: FormatError,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from kolumn import keywords
 from kolumn.api import live_segments, reader_of
@@ -17,7 +17,9 @@ from kolumn.replicas.ranges import log_ranges
 from kolumn.source.payloads import check_payload
 from kolumn.transactions.states import matter
 
-_Parse = tuple[str | None, keywords.ValueSchema | None, int, str]
+_PARSED = ("json", "csv", "avro", "fixed")
+_PARSING = ("value_format", "value_schema", "value_skip", "value_separator")
+"""Formats that a GPU parses, and the options that say how."""
 
 
 @known_keywords()
@@ -25,10 +27,6 @@ def scan_pylibcudf(
     source: keywords.Source,
     *,
     payload: keywords.Payload = "binary",
-    value_format: keywords.ValueFormat | None = None,
-    value_schema: keywords.ValueSchema | None = None,
-    value_skip: int = 0,
-    value_separator: str = ",",
     format: keywords.Format = "kafka",
     columns: keywords.Columns | None = None,
     include_headers: bool = False,
@@ -52,6 +50,7 @@ def scan_pylibcudf(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    **payloads: Unpack[keywords.PayloadOptions],
 ) -> Iterator[tuple[Any, list[str]]]:
     """Stream the records of Kafka log segments as tables on the GPU: for topics that do not fit into its memory.
 
@@ -66,9 +65,13 @@ def scan_pylibcudf(
     payload : str
         "binary": keys, values and headers' values as lists of uint8, cuDF's only type for bytes. "string": as strings, whose bytes are
         not looked at: that they are text is the caller's word.
-    value_format : str, optional
-        Parse values on the GPU. In place of ``value`` come the columns of ``value_schema``, and ``valueValid``: false where a value is
-        not as the schema says; then its fields are null.
+    value_format, key_format, … : optional
+        As of `kolumn.scan`, but that fields are columns of their own unless ``value_as="struct"``. Values of flat schemas are parsed on the
+        GPU if no more than the next three options say how; ``valueValid`` is then the only column beside them. All others are decoded on
+        the host and copied to the GPU.
+
+        On the GPU, in place of ``value`` come the columns of ``value_schema``, and ``valueValid``: false where a value is not as the
+        schema says; then its fields are null.
         "json": objects, by cuDF's reader; "csv": separated fields (RFC 4180); "avro": the binary encoding of a record; "fixed": numbers
         at fixed places. A number of "csv" that is none leaves the other fields of its value as they are.
     value_schema
@@ -103,9 +106,9 @@ def scan_pylibcudf(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress,
+        on_progress=on_progress, **_for_host(payloads),
     )  # fmt: skip
-    return _scan(source, chosen, payload, (value_format, value_schema, value_skip, value_separator))
+    return _scan(source, chosen, payload, payloads)
 
 
 @known_keywords()
@@ -113,10 +116,6 @@ def scan_cudf(
     source: keywords.Source,
     *,
     payload: keywords.Payload = "binary",
-    value_format: keywords.ValueFormat | None = None,
-    value_schema: keywords.ValueSchema | None = None,
-    value_skip: int = 0,
-    value_separator: str = ",",
     format: keywords.Format = "kafka",
     columns: keywords.Columns | None = None,
     include_headers: bool = False,
@@ -140,6 +139,7 @@ def scan_cudf(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    **payloads: Unpack[keywords.PayloadOptions],
 ) -> Iterator[Any]:
     """Stream the records of Kafka log segments as cudf.DataFrames, over the tables of `scan_pylibcudf`; parameters and errors as there.
 
@@ -156,9 +156,9 @@ def scan_cudf(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress,
+        on_progress=on_progress, **_for_host(payloads),
     )  # fmt: skip
-    found = _scan(source, chosen, payload, (value_format, value_schema, value_skip, value_separator))
+    found = _scan(source, chosen, payload, payloads)
     return (from_pylibcudf(table, names) for table, names in found)
 
 
@@ -167,10 +167,6 @@ def read_pylibcudf(
     source: keywords.Source,
     *,
     payload: keywords.Payload = "binary",
-    value_format: keywords.ValueFormat | None = None,
-    value_schema: keywords.ValueSchema | None = None,
-    value_skip: int = 0,
-    value_separator: str = ",",
     format: keywords.Format = "kafka",
     columns: keywords.Columns | None = None,
     include_headers: bool = False,
@@ -194,6 +190,7 @@ def read_pylibcudf(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    **payloads: Unpack[keywords.PayloadOptions],
 ) -> tuple[Any, list[str]]:
     """Read the records of Kafka log segments into columns on the GPU; parameters and errors as `scan_pylibcudf`.
 
@@ -209,9 +206,9 @@ def read_pylibcudf(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress,
+        on_progress=on_progress, **_for_host(payloads),
     )  # fmt: skip
-    return _read(source, chosen, payload, (value_format, value_schema, value_skip, value_separator))
+    return _read(source, chosen, payload, payloads)
 
 
 @known_keywords()
@@ -219,10 +216,6 @@ def read_cudf(
     source: keywords.Source,
     *,
     payload: keywords.Payload = "binary",
-    value_format: keywords.ValueFormat | None = None,
-    value_schema: keywords.ValueSchema | None = None,
-    value_skip: int = 0,
-    value_separator: str = ",",
     format: keywords.Format = "kafka",
     columns: keywords.Columns | None = None,
     include_headers: bool = False,
@@ -246,6 +239,7 @@ def read_cudf(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    **payloads: Unpack[keywords.PayloadOptions],
 ) -> Any:
     """The same as a cudf.DataFrame over that table; parameters and errors as `scan_pylibcudf`."""
     from kolumn.kernels.columns.frame import from_pylibcudf, require_cudf
@@ -256,13 +250,13 @@ def read_cudf(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress,
+        on_progress=on_progress, **_for_host(payloads),
     )  # fmt: skip
-    return from_pylibcudf(*_read(source, chosen, payload, (value_format, value_schema, value_skip, value_separator)))
+    return from_pylibcudf(*_read(source, chosen, payload, payloads))
 
 
-def _scan(source: keywords.Source, chosen: Options, payload: str, parse: _Parse) -> Iterator[tuple[Any, list[str]]]:
-    asked = resident_options(chosen, payload, _values(*parse))
+def _scan(source: keywords.Source, chosen: Options, payload: str, payloads: keywords.PayloadOptions) -> Iterator[tuple[Any, list[str]]]:
+    asked = resident_options(chosen, payload, _values(payloads))
     from kolumn.kernels.columns.assemble import from_arrow, to_pylibcudf
 
     if asked is None:
@@ -271,8 +265,8 @@ def _scan(source: keywords.Source, chosen: Options, payload: str, parse: _Parse)
     return ((to_pylibcudf(table), asked.names) for table in _tables(source, chosen, asked))
 
 
-def _read(source: keywords.Source, chosen: Options, payload: str, parse: _Parse) -> tuple[Any, list[str]]:
-    asked = resident_options(chosen, payload, _values(*parse))
+def _read(source: keywords.Source, chosen: Options, payload: str, payloads: keywords.PayloadOptions) -> tuple[Any, list[str]]:
+    asked = resident_options(chosen, payload, _values(payloads))
     from kolumn.kernels.columns.assemble import concatenate, from_arrow
 
     if asked is None:
@@ -283,7 +277,7 @@ def _read(source: keywords.Source, chosen: Options, payload: str, parse: _Parse)
 
 
 def resident_options(chosen: Options, payload: str, values: Any = None) -> ResidentOptions | None:
-    """The options of a read whose columns stay on the GPU; None if the host has to settle what became of transactions.
+    """The options of a read whose columns stay on the GPU; None if the host decodes values, or settles what became of transactions.
 
     Raises
     ------
@@ -291,6 +285,8 @@ def resident_options(chosen: Options, payload: str, values: Any = None) -> Resid
         Columns of one name, or values to parse and transactions that are settled on the host.
     """
     check_payload(payload)
+    if chosen.typed:
+        return None
     resident = ResidentOptions(**{**vars(chosen), "backend": RESIDENT}, payload=payload, values=values)
     _ = resident.names
     if matter(chosen) and chosen.format == "kip98-draft":
@@ -311,11 +307,28 @@ def _on_host(source: keywords.Source, chosen: Options) -> Any:
     return reader_of(source, replace(chosen, binary="contiguous"), None, "binary")
 
 
-def _values(format: str | None, schema: keywords.ValueSchema | None, skip: int, separator: str) -> Any:
-    if format is None:
-        if schema is not None or skip or separator != ",":
-            raise ArgumentError("value_schema, value_skip and value_separator go with value_format")
+def _for_host(payloads: keywords.PayloadOptions) -> keywords.PayloadOptions:
+    """The options for values and keys, if the host decodes them; none if a GPU parses the values, or nothing does."""
+    flat: keywords.PayloadOptions = {"value_as": payloads.get("value_as") or "columns", "key_as": payloads.get("key_as") or "columns"}
+    if payloads.get("value_format") is None and payloads.get("key_format") is None:
+        # Options without a format are refused by name.
+        return payloads
+    return {} if _values(payloads) is not None else {**payloads, **flat}
+
+
+def _values(payloads: keywords.PayloadOptions) -> Any:
+    """How a GPU parses values; None if it does not, or can't."""
+    given = {name: value for name, value in payloads.items() if value != keywords.PAYLOAD_DEFAULTS[name]}
+    format, schema = given.get("value_format"), given.get("value_schema")
+    others = set(given) - {*_PARSING} - ({"value_as"} if given.get("value_as") == "columns" else set())
+    if format not in _PARSED or schema is None or others:
         return None
     from kolumn.kernels.values.schema import Values
 
-    return Values.of(format, schema, skip, separator)
+    try:
+        return Values.of(str(format), schema, payloads.get("value_skip", 0), payloads.get("value_separator", ","))
+    except ArgumentError:
+        if format in ("json", "avro"):
+            # With nested types, or with what the host refuses in its own words.
+            return None
+        raise

@@ -4,7 +4,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import wraps
-from typing import Literal, ParamSpec, Protocol, TypeVar
+from inspect import Parameter, signature
+from types import FunctionType
+from typing import Literal, ParamSpec, Protocol, TypedDict, TypeVar, cast, get_args
 
 from kolumn.errors import ArgumentError
 from kolumn.schema import unknown
@@ -26,10 +28,46 @@ Replicas = Literal["raise", "first", "merge"]
 Backend = Literal["auto", "cpu", "gpu"]
 Binary = Literal["contiguous", "view"]
 Payload = Literal["binary", "string"]
-ValueFormat = Literal["json", "csv", "avro", "fixed"]
-ValueSchema = str | Mapping[str, object]
-"""Types of the fields by their names, or an Avro schema."""
+PayloadFormat = Literal["avro", "protobuf", "json", "csv", "fixed", "registry"]
+PayloadSchema = object
+"""Types of the fields by their names, an Arrow schema, or a schema of Avro or Protobuf."""
+PayloadSchemas = object
+"""Where writers' schemas come from: a path, a folder, a URL, a mapping or a callable."""
+PayloadAs = Literal["struct", "columns"]
+PayloadErrors = Literal["keep", "raise"]
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
+
+
+class PayloadOptions(TypedDict, total=False):
+    """Options for what is in values and keys: one definition for all functions, which document them as `kolumn.scan` does."""
+
+    value_format: PayloadFormat | None
+    key_format: PayloadFormat | None
+    value_schema: PayloadSchema
+    key_schema: PayloadSchema
+    value_schemas: PayloadSchemas
+    key_schemas: PayloadSchemas
+    value_message: str | None
+    key_message: str | None
+    value_columns: Columns | None
+    key_columns: Columns | None
+    value_framing: str
+    key_framing: str
+    value_as: PayloadAs | None
+    key_as: PayloadAs | None
+    value_errors: PayloadErrors
+    key_errors: PayloadErrors
+    value_separator: str
+    key_separator: str
+    value_skip: int
+    key_skip: int
+    value_sample: int
+    key_sample: int
+
+
+_OF_ONE: dict[str, object] = {"framing": "auto", "errors": "keep", "separator": ",", "skip": 0, "sample": 1000}
+PAYLOAD_DEFAULTS: dict[str, object] = {name: _OF_ONE.get(name.partition("_")[2]) for name in PayloadOptions.__annotations__}
+"""Defaults of `PayloadOptions`."""
 
 
 class ArrowStream(Protocol):
@@ -57,9 +95,11 @@ def known_keywords(
     """
 
     def decorate(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-        code = function.__code__
+        code = cast(FunctionType, function).__code__
         every = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         accepted, options = frozenset(every), every[code.co_argcount :] or every
+        payloads = _payload_parameters(function)
+        accepted, options = accepted.union(payloads), (*options, *payloads)
 
         @wraps(function)
         def checked(*args: _Parameters.args, **given: _Parameters.kwargs) -> _Result:
@@ -68,6 +108,20 @@ def known_keywords(
                     raise ArgumentError((refused or {}).get(name) or unknown("option", name, options))
             return function(*args, **given)
 
+        if payloads:
+            own = signature(function)
+            named = [one for one in own.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+            cast(FunctionType, checked).__dict__["__signature__"] = own.replace(parameters=[*named, *payloads.values()])
         return checked
 
     return decorate
+
+
+def _payload_parameters(function: Callable[..., object]) -> dict[str, Parameter]:
+    """The parameters of a function that takes ``**payloads: Unpack[PayloadOptions]``, one by one."""
+    if get_args(function.__annotations__.get("payloads")) != (PayloadOptions,):
+        return {}
+    return {
+        name: Parameter(name, Parameter.KEYWORD_ONLY, default=PAYLOAD_DEFAULTS[name], annotation=kind)
+        for name, kind in PayloadOptions.__annotations__.items()
+    }

@@ -4,14 +4,18 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, get_args
+from typing import Any, Unpack, get_args
+
+import pyarrow as pa
 
 from kolumn import keywords
 from kolumn.backend import choose
 from kolumn.errors import ArgumentError
 from kolumn.formats import layouts
 from kolumn.keywords import known_keywords
-from kolumn.schema import resolve_columns
+from kolumn.schema import RECORD_COLUMNS, resolve_columns
+from kolumn.values.columns.stage import schema_of, stored_columns, watched_columns
+from kolumn.values.columns.typed import Typed, typed_of
 
 MIB = 1 << 20
 GPU_CHUNK_BYTES = 64 * MIB
@@ -40,7 +44,8 @@ class Options:
     """The options of a call, checked; `of` makes them from parameters.
 
     Attributes are the parameters of `kolumn.scan`, which documents them, with defaults filled in: ``columns`` are names, with
-    ``headers`` if ``include_headers`` is true, timestamps are ms since 1970, ``chunk_bytes`` and ``threads`` are numbers.
+    ``headers`` if ``include_headers`` is true, timestamps are ms since 1970, ``chunk_bytes`` and ``threads`` are numbers. ``typed`` is what
+    the parameters for values and keys ask for.
     """
 
     format: str = "kafka"
@@ -66,6 +71,32 @@ class Options:
     max_ratio: float = 1032.0
     trusted: bool = True
     on_progress: Callable[[int], None] | None = None
+    typed: tuple[Typed, ...] = ()
+
+    def with_columns(self, columns: Iterable[str]) -> "Options":
+        """The same read with other columns; raises `ArgumentError` for an unknown one."""
+        names = resolve_columns(columns, include_headers=False, typed=[one.column for one in self.typed])
+        return replace(self, columns=names, include_headers=False)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the record batches; types of values and keys are those of `kolumn.reader_types.with_types`."""
+        return schema_of(self.columns, self.binary, self.typed)
+
+    @property
+    def stored(self) -> "Options":
+        """Options for record batches with payloads as they were stored, which have all that the typed columns need."""
+        return self if not self.typed else replace(self, columns=stored_columns(self.columns, self.typed), typed=())
+
+    @property
+    def untyped(self) -> "Options":
+        """Options for a read that looks at no value: with the record columns alone."""
+        return replace(self, columns=tuple(name for name in self.columns if name in RECORD_COLUMNS), typed=())
+
+    @property
+    def watched(self) -> "Options":
+        """Options with the columns by which an invalid value is found, where it is an error."""
+        return self if not self.typed else replace(self, columns=watched_columns(self.columns, self.typed))
 
     def within(self, first: int | None, behind: int | None) -> "Options":
         """The options with their range of offsets narrowed to first <= offset < behind."""
@@ -107,20 +138,23 @@ class Options:
         max_ratio: float = 1032.0,
         trusted: bool = True,
         on_progress: keywords.Progress | None = None,
+        **payloads: Unpack[keywords.PayloadOptions],
     ) -> "Options":
         """Options from parameters of `kolumn.scan`; raises `ArgumentError` for an invalid one, with the nearest known name or value."""
         _check_choices(format=format, isolation_level=isolation_level, errors=errors, backend=backend, binary=binary, replicas=replicas)
         if not max_ratio > 0:
             raise ArgumentError(f"max_ratio={max_ratio!r}: expected a positive number")
         threads = _positive("threads", threads) or len(os.sched_getaffinity(0))
+        typed = typed_of(payloads)
+        named = [columns] if isinstance(columns, str) else columns
         return cls(
-            format, resolve_columns([columns] if isinstance(columns, str) else columns, bool(include_headers)), include_headers,
+            format, resolve_columns(named, bool(include_headers), [one.column for one in typed]), include_headers,
             _integer("start_offset", start_offset), _integer("end_offset", end_offset),
             _milliseconds("start_timestamp", start_timestamp), _milliseconds("end_timestamp", end_timestamp),
             isolation_level, include_control, check_crcs, errors, replicas, backend, binary,
             _positive("chunk_bytes", chunk_bytes) or _chunk_bytes(backend, threads), threads,
             _positive("memory_bytes", memory_bytes), topic, _integer("partition", partition),
-            _positive("max_batch_bytes", max_batch_bytes) or cls.max_batch_bytes, max_ratio, trusted, on_progress,
+            _positive("max_batch_bytes", max_batch_bytes) or cls.max_batch_bytes, max_ratio, trusted, on_progress, typed,
         )  # fmt: skip
 
     def progress(self, done: int) -> None:

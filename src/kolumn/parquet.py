@@ -17,11 +17,12 @@ from kolumn.encode.outgoing import name_of, refuse_data_folder
 from kolumn.errors import ArgumentError
 from kolumn.keywords import Compression
 from kolumn.options import Options
-from kolumn.schema import record_schema
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import base_name, is_url, parent
 
 _CODECS = get_args(Compression)
+_PAYLOADS = ("value", "valueRaw")
+"""Columns of bytes that hardly repeat."""
 
 
 def write_parquet(
@@ -96,7 +97,10 @@ def writer(where: Any, schema: pa.Schema, compression: str, **options: Any) -> p
     Offsets and times are written as differences. With zstd both together save a third of the time, and an eighth of the space.
     """
     deltas = [name for name in ("offset", "timestamp", "timestampMs", "position") if name in schema.names]
-    dictionaries = [name for name in schema.names if name not in (*deltas, "value", "headers")]
+    payloads = [field.name for field in schema if field.name == "headers" or (field.name in _PAYLOADS and field.type == pa.binary())]
+    # Of a struct each member has a dictionary of its own.
+    leaves = [f"{field.name}.{one.name}" for field in schema if pa.types.is_struct(field.type) for one in field.type]
+    dictionaries = [name for name in (*schema.names, *leaves) if name not in (*deltas, *payloads)]
     encodings = dict.fromkeys(deltas, "DELTA_BINARY_PACKED")
     return pq.ParquetWriter(where, schema, compression=compression, use_dictionary=dictionaries, column_encoding=encodings, **options)
 
@@ -119,7 +123,7 @@ def _write(
         for batch in scan_ranges(ranges, options, on_damage):
             if out is None or file_writer is None:
                 out = StagedFile(commit.place(file))
-                file_writer = writer(out, record_schema(options.columns), compression)
+                file_writer = writer(out, options.schema, compression)
             file_writer.write_batch(batch, row_group_size=row_group_rows)
             rows += batch.num_rows
         if out is not None and file_writer is not None:

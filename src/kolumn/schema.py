@@ -123,14 +123,35 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {kind} {name!r}{f', did you mean {near[0]!r}?' if near else ''}; {kind}s are {', '.join(names)}"
 
 
-def resolve_columns(columns: Iterable[str] | None, include_headers: bool) -> tuple[str, ...]:
-    """Names of the record columns to return, in order; raises `ArgumentError` for an unknown one."""
+PAYLOAD_COLUMNS: dict[str, pa.DataType] = {"Valid": pa.bool_(), "SchemaId": pa.int64(), "Raw": pa.binary()}
+"""Columns beside a typed ``value`` or ``key``, named ``valueValid`` and so on."""
+
+
+def beside(column: str) -> dict[str, pa.DataType]:
+    """Columns beside a typed column, by their names."""
+    return {f"{column}{suffix}": kind for suffix, kind in PAYLOAD_COLUMNS.items()}
+
+
+def resolve_columns(columns: Iterable[str] | None, include_headers: bool, typed: Iterable[str] = ()) -> tuple[str, ...]:
+    """Names of the record columns to return, in order, where ``typed`` columns are decoded.
+
+    Raises
+    ------
+    ArgumentError
+        A column is unknown, named twice, or goes with a typed column that is not typed.
+    """
+    typed = tuple(typed)
     if columns is None:
-        return (*DEFAULT_COLUMNS, "headers") if include_headers else DEFAULT_COLUMNS
+        added = (f"{one}{suffix}" for one in typed for suffix in ("Valid", "SchemaId"))
+        return (*DEFAULT_COLUMNS, "headers", *added) if include_headers else (*DEFAULT_COLUMNS, *added)
     names = tuple(columns)
+    known = {*RECORD_COLUMNS, *(name for one in typed for name in beside(one))}
     for name in names:
-        if name not in RECORD_COLUMNS:
-            raise ArgumentError(unknown("column", name, RECORD_COLUMNS))
+        if name not in known:
+            for one in ("key", "value"):
+                if name in beside(one):
+                    raise ArgumentError(f"column {name}: it goes with {one}_format")
+            raise ArgumentError(unknown("column", name, [*RECORD_COLUMNS, *sorted(known - {*RECORD_COLUMNS})]))
     if len(set(names)) < len(names):
         raise ArgumentError(f"a column is named twice: {', '.join(names)}")
     return (*names, "headers") if include_headers and "headers" not in names else names

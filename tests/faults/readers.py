@@ -18,7 +18,9 @@ from pyarrow import fs
 import kolumn
 from kolumn.api import live_segments
 from kolumn.commit.manifest import Manifest
+from kolumn.damage.findings import Skipped
 from kolumn.options import Options
+from kolumn.registry.topic import records_of
 from kolumn.schema import BATCH_SCHEMA, record_schema
 from kolumn.spark_plugin.options.read import ReadOptions
 from kolumn.spark_plugin.parquet_export.jobs import plan_jobs, plan_tasks
@@ -99,6 +101,11 @@ def spark_options(log: Path, **texts: str) -> ReadOptions:
     return ReadOptions.of(given | texts)
 
 
+def schemas_topic(_: Any, log: Path, scratch: Path) -> Rows:
+    """Keys and values as the schemas are made of; those of this log are none."""
+    return [value for _, value in records_of([str(log)], Skipped())]
+
+
 def record_reader(log: Path, **texts: str) -> RecordReader:
     schema = spark_schema(record_schema(COLUMNS))
     return RecordReader(spark_options(log, **texts), schema)
@@ -172,6 +179,7 @@ READERS = [
     Reader("space", space),
     Reader("convert", convert),
     Reader("compact", compact),
+    Reader("schemas-topic", schemas_topic),
     Reader("spark", spark_read, plan=spark_plan),
     Reader("spark-merge", partial(spark_read, replicas="merge"), plan=partial(spark_plan, replicas="merge")),
     Reader("spark-batches", spark_batches_read, plan=lambda _, log: sent(batch_reader(log).partitions())),

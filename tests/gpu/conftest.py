@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 WITHOUT = {
     # What the emulated device, or a test itself, cannot do without. A machine with a GPU may lack it.
     "cramjam": ("test_columns.py", "test_direct.py", "test_frames.py", "test_same.py", "test_values.py"),
-    "numba.cuda": ("test_compile.py", "test_simulated.py", "test_same.py", "test_columns.py", "test_values.py"),
+    "numba.cuda": ("test_compile.py", "test_same.py", "test_columns.py", "test_values.py"),
 }
 LACKING = {module: files for module, files in WITHOUT.items() if find_spec(module) is None}
 collect_ignore = sorted({name for files in LACKING.values() for name in files})

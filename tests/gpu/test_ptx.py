@@ -44,6 +44,14 @@ AVRO = {
     "name": "r",
     "fields": [{"name": "a", "type": ["null", "bytes"]}, {"name": "b", "type": "long"}, {"name": "c", "type": "boolean"}],
 }
+NESTED = {
+    "type": "record",
+    "name": "r",
+    "fields": [
+        {"name": "a", "type": {"type": "array", "items": ["null", "string"]}},
+        {"name": "b", "type": {"type": "fixed", "name": "f", "size": 3}},
+    ],
+}
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +121,7 @@ def values(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> int:
         {"columns": ["value"], "values": Values.of("fixed", {"a": ">i4"})},
         {"columns": ["value"], "values": Values.of("fixed", {"a": "u1", "b": ">f8", "c": "<i2"})},
         {"columns": ["value"], "values": Values.of("avro", AVRO)},
+        {"columns": ["value"], "values": Values.of("avro", NESTED)},
     ]
     for rows in (csv, [rng.randbytes(rng.choice([4, 11, 3, 0])) for _ in range(300)]):
         path = tmp_path_factory.mktemp("values") / "a.log"
@@ -181,7 +190,7 @@ def test_mutants_and_drafts(mutants: int) -> None:
 
 
 def test_resident_columns_and_values(values: int) -> None:
-    assert values == 10
+    assert values == 12
 
 
 def test_every_kernel_has_run(machine: Machine, mutants: int, values: int, tmp_path: Path) -> None:

@@ -36,7 +36,9 @@ def to_arrow(column: Column) -> pa.Array:
     if column.kind == "string":
         return pa.Array.from_buffers(pa.binary(), column.rows, [valid, children[0].buffers()[1], pa.py_buffer(data.bytes)], column.nulls)
     if column.kind == "struct":
-        return pa.StructArray.from_arrays(children, ["key", "value"])
+        names = ["key", "value"] if len(children) == 2 else map(str, range(len(children)))
+        fields = pa.struct([pa.field(name, child.type) for name, child in zip(names, children, strict=True)])
+        return pa.Array.from_buffers(fields, column.rows, [valid], column.nulls, children=children)
     return pa.Array.from_buffers(pa.list_(children[1].type), column.rows, [valid, children[0].buffers()[1]], column.nulls, 0, [children[1]])
 
 
@@ -46,3 +48,30 @@ def resident(source: Any, payload: str, values: Any = None, **options: Any) -> l
     ranges = with_transactions(select_ranges(segments_of(source, chosen), chosen), chosen)
     asked = ResidentOptions(**{**vars(chosen), "backend": RESIDENT}, payload=payload, values=values)
     return list(scan_ranges(ranges, asked))  # type: ignore[arg-type]
+
+
+def as_type(column: Column, kind: pa.DataType) -> pa.Array:
+    """The column of a typed value as Arrow's ``kind``, out of an emulated device's memory."""
+    mask: Any = column.bitmap
+    valid = None if mask is None else pa.py_buffer(mask.bytes)
+    if pa.types.is_struct(kind):
+        fields = [as_type(child, one.type) for child, one in zip(column.children, kind, strict=True)]
+        return pa.Array.from_buffers(kind, column.rows, [valid], column.nulls, children=fields)
+    if pa.types.is_map(kind) or pa.types.is_list(kind):
+        ends, items = column.children
+        inner = pa.struct([kind.key_field, kind.item_field]) if pa.types.is_map(kind) else kind.value_type
+        return pa.Array.from_buffers(
+            kind, column.rows, [valid, to_arrow(ends).buffers()[1]], column.nulls, children=[as_type(items, inner)]
+        )
+    if pa.types.is_dictionary(kind):
+        return as_type(column, kind.value_type).dictionary_encode().cast(kind)
+    if kind in (pa.string(), pa.binary()) or pa.types.is_fixed_size_binary(kind):
+        data: Any = column.data if kind == pa.string() else column.children[1].data
+        if pa.types.is_fixed_size_binary(kind) and not pa.types.is_decimal(kind):
+            return pa.Array.from_buffers(kind, column.rows, [valid, pa.py_buffer(data.bytes)], column.nulls)
+        buffers = [valid, to_arrow(column.children[0]).buffers()[1], pa.py_buffer(data.bytes)]
+        return pa.Array.from_buffers(kind, column.rows, buffers, column.nulls)
+    if kind == pa.bool_():
+        return to_arrow(column)
+    memory: Any = column.data
+    return pa.Array.from_buffers(kind, column.rows, [valid, pa.py_buffer(memory.bytes)], column.nulls)

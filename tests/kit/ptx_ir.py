@@ -309,7 +309,23 @@ class Translation:
             mask = ((1 << length) - 1) << place
             moved = self._emit(f"and {kind} {self._emit(f'shl {kind} {v[0]}, {place}')}, {mask}")
             return self._emit(f"or {kind} {moved}, {self._emit(f'and {kind} {v[1]}, {~mask}')}"), bits
+        if op == "prmt" and len(parts) == 2 and o[3].isdecimal():
+            return self._permuted(int(o[3]), *v), 32
         return self._funnel(parts, o) if op == "shf" else ("", 0)
+
+    def _permuted(self, selector: int, a: str, b: str) -> str:
+        """Four of the bytes of two words, by a nibble each; a nibble from 8 on stands for a byte's sign in all of its bits."""
+        low, high = (self._emit(f"zext i32 {one} to i64") for one in (a, b))
+        both = self._emit(f"or i64 {low}, {self._emit(f'shl i64 {high}, 32')}")
+        found = "0"
+        for k in range(4):
+            nibble = selector >> 4 * k & 0xF
+            byte = self._emit(f"trunc i64 {self._emit(f'lshr i64 {both}, {8 * (nibble & 7)}')} to i8")
+            if nibble & 8:
+                byte = self._emit(f"ashr i8 {byte}, 7")
+            moved = self._emit(f"shl i32 {self._emit(f'zext i8 {byte} to i32')}, {8 * k}")
+            found = self._emit(f"or i32 {found}, {moved}")
+        return found
 
     def _product(self, op: str, part: str, o: tuple[str, ...], bits: int, signed: bool) -> tuple[str, int]:
         a, b = (self._get(one, bits) for one in o[1:3])

@@ -25,7 +25,9 @@ LAYERS = (
         "cpu_fallback.values",
     ),
     ("kernels.check", "kernels.count", "kernels.fields", "cpu_fallback.columns", "cpu_fallback.stream", "values"),
-    ("kernels.columns", "kernels.decode", "options", "damage", "commit", "values.protobuf"),
+    ("values.text", "values.avro", "values.protobuf"),
+    ("values.columns",),
+    ("kernels.columns", "kernels.decode", "options", "damage", "commit"),
     ("kernels.values", "plan", "transactions", "encode"),
     # Chunks, the search after damage, and ranges.
     ("kernels.build", "decode.host"),
@@ -35,6 +37,9 @@ LAYERS = (
     # Operations on ranges.
     ("log", "verification", "parquet"),
     ("replicas",),
+    # Reads a topic, as `api` does.
+    ("registry",),
+    ("reader_types",),
     ("api",),
     ("gpu_api", "conversion"),
     ("accounting", "compaction"),

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import kolumn
-from kolumn.schema import RECORD_COLUMNS
+from kolumn.schema import RECORD_COLUMNS, record_schema
 from kolumn.spark_plugin import read_segments
 from kolumn.spark_plugin.read.frames import crossing, crossing_schema
 from kolumn.spark_plugin.read.schema import spark_schema
@@ -61,7 +61,7 @@ def test_what_workers_have_loaded_is_left_alone_after_their_first_task(spark: Sp
     def tracked(_: pa.RecordBatch) -> pa.RecordBatch:
         return pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()], "others": [len(gc.get_objects())]})
 
-    for _ in range(2):
+    for _ in range(4):
         rows = read_segments(spark, segment, split_bytes=50_000, transform=tracked, schema="frozen bigint, others bigint").collect()
     frozen, others = max(tuple(row) for row in rows)
     assert frozen > 50_000
@@ -95,7 +95,7 @@ def test_what_makes_no_sense_is_refused_on_the_driver(spark: SparkSession, segme
 def test_payloads_cross_without_a_copy_from_any_slice(segment: Path) -> None:
     batch = kolumn.read(segment, columns=["value", "headers"]).combine_chunks().to_batches()[0].slice(7, 100)
     crossed = crossing(batch)
-    assert crossed.schema.names == crossing_schema(["value", "headers"]).fieldNames()
+    assert crossed.schema.names == crossing_schema(record_schema(["value", "headers"])).fieldNames()
     assert [one.address for one in crossed["value"].buffers()[1:]] == [one.address for one in batch["value"].buffers()[1:]]
     headers = batch["headers"].to_pylist()
     assert crossed["headerKeys"].to_pylist() == [[header["key"] for header in one] for one in headers]

@@ -110,9 +110,15 @@ kolumn.compact(scratch / "enriched-gzip-0", scratch / "compacted-enriched", incl
 for plain, format in ((java, "v3-compact"), (scratch / "v3-compact-none-0", "kafka"), (scratch / "old-1-0", "enriched")):
     kolumn.convert(plain, scratch / f"converted-{format}", format=format, source_format="v3-compact" if format == "kafka" else "kafka")
 kolumn.space(java)
+from kolumn.schemas.given import given_schemas
+from kolumn.values.framing import Framer
+Framer("auto", given_schemas({1: '"int"'})).bodies(pa.array([bytes([0, 0, 0, 0, 1, 2])]))
 from kit.bodies import bodies
 from kolumn.values.protobuf.decoder import ProtobufDecoder
 ProtobufDecoder('syntax = "proto3"; message A { map<int32, int32> a = 1; }').decode(bodies([bytes([10, 2, 8, 1, 10, 0])]))
+from kolumn.schemas.schema import Schema
+from kolumn.values.avro.decoder import AvroDecoder
+AvroDecoder(Schema("AVRO", '"int"')).decode(bodies([bytes([2])]))
 called = {name: [str(found) for found in loop.overloads] for name, loop in LOOPS.items() if loop.overloads}
 wrong = {name: found for name, found in called.items() if found != [str(signature(LOOPS[name].py_func))]}
 print(json.dumps([sorted(called), wrong]))

@@ -43,6 +43,8 @@ WHOLE = {name: one for name, one in parameters(whole_options).items() if name !=
 WRITE = parameters(kolumn.write)
 # Filled in by `Options.of`: the default depends on the machine, the backend or other options.
 OPEN = {"columns", "chunk_bytes", "threads"}
+PAYLOADS = list(keywords.PAYLOAD_DEFAULTS)
+"""Options for values and keys, which functions take together."""
 READERS = [kolumn.read, kolumn.scan, kolumn.batches, kolumn.verify]
 GPU_READERS = [kolumn.read_pylibcudf, kolumn.read_cudf, kolumn.scan_pylibcudf, kolumn.scan_cudf]
 READERS += GPU_READERS
@@ -63,9 +65,11 @@ def label(function: Any) -> str | None:
 
 
 def test_options_of_takes_the_fields_of_options() -> None:
-    assert list(OPTIONS) == [field.name for field in fields(Options)]
-    assert {name: one.default for name, one in OPTIONS.items() if name not in OPEN} == {
-        field.name: field.default for field in fields(Options) if field.name not in OPEN
+    *plain, typed = fields(Options)
+    assert typed.name == "typed"
+    assert list(OPTIONS) == [*(field.name for field in plain), *PAYLOADS]
+    assert {name: one.default for name, one in OPTIONS.items() if name not in {*OPEN, *PAYLOADS}} == {
+        field.name: field.default for field in plain if field.name not in OPEN
     }
     assert {OPTIONS[name].default for name in OPEN} == {None}
 
@@ -91,6 +95,7 @@ def test_rewriting_takes_no_option_that_leaves_something_out() -> None:
     assert set(OPTIONS) - set(WHOLE) - {"format"} == {
         *("columns", "include_headers", "start_offset", "end_offset", "start_timestamp", "end_timestamp", "isolation_level"),
         *("include_control", "backend", "binary", "threads", "trusted"),
+        *PAYLOADS,
     }
 
 
@@ -124,6 +129,14 @@ def test_defaults_of_a_write_in_spark() -> None:
     assert (plain.segment_bytes, plain.index_interval_bytes) == (defaults["segment_bytes"], defaults["index_interval_bytes"])
 
 
+def test_options_of_values_and_of_keys_are_the_same() -> None:
+    kinds = keywords.PayloadOptions.__annotations__
+    for name in PAYLOADS:
+        column, _, own = name.partition("_")
+        other = f"{'key' if column == 'value' else 'value'}_{own}"
+        assert (kinds[name], keywords.PAYLOAD_DEFAULTS[name]) == (kinds[other], keywords.PAYLOAD_DEFAULTS[other])
+
+
 def test_choices() -> None:
     assert get_args(keywords.Format) == layouts.FORMAT_NAMES
     assert set(get_args(keywords.Codec)) == set(kolumn.codecs.known.NAMES)
@@ -142,6 +155,7 @@ def test_every_parameter_is_used(function: Callable[..., Any]) -> None:
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body
     assert isinstance(tree, ast.FunctionDef)
     loaded = {node.id for statement in tree.body for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    loaded |= {*PAYLOADS} if "payloads" in loaded else set()
     assert set(parameters(function)) - loaded == NO_EFFECT.get(function.__name__, set())
     # No option is passed on under the name of another one.
     renamed = {
@@ -199,6 +213,7 @@ RIGHT = """
 import kolumn
 from datetime import datetime
 from pathlib import Path
+kolumn.read("x", value_format="json", value_schema={"a": "int64"}, key_errors="raise")
 kolumn.read("x", threads=2, columns=["key"], start_timestamp=datetime(2026, 1, 31), errors="skip", on_damage=kolumn.Skipped())
 kolumn.scan([Path("x"), "y"], start_timestamp="2026-01-31", end_timestamp=5, payload="string", columns="key")
 kolumn.convert(Path("x"), Path("y"), format="kafka", magic=1, codec="gzip", errors="skip", on_progress=print)
@@ -207,6 +222,7 @@ done: kolumn.Compaction = kolumn.compact(iter(["x"]), "y", include_active=True)
 WRONG = {
     'kolumn.read("x", treads=2)': 'Unexpected keyword argument "treads"',
     'kolumn.read("x", threads="2")': '"threads".*has incompatible type "str"',
+    'kolumn.read("x", value_format="jsn")': '"value_format".*has incompatible type',
     'kolumn.scan("x", errors="ignore")': '"errors".*has incompatible type',
     "kolumn.batches(5)": 'has incompatible type "int"',
     'kolumn.convert("x", "y", columns=["key"])': 'Unexpected keyword argument "columns"',

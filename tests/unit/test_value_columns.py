@@ -30,9 +30,10 @@ TYPE = pa.struct(
 def test_layout() -> None:
     layout = Layout.of(TYPE, {("color",): ["red", "green"]})
     found = {one.name or str(one.type): (one.level, one.column, one.child_level) for one in nodes(layout.root) if one.name}
-    assert found == {"id": (0, 1, -1), "tags": (0, 2, 1), "color": (0, 4, -1), "at": (0, 5, -1), "x": (0, 6, -1), "on": (0, 7, -1),
-                     "counts": (0, 8, 2)}  # fmt: skip
-    assert layout.levels[1:] == [(2, 0), (8, 0), (10, 2)]
+    assert found == {"id": (0, 3, -1), "tags": (0, 4, 1), "color": (0, 5, -1), "at": (0, 6, -1), "x": (0, 7, -1), "on": (0, 8, -1),
+                     "counts": (0, 9, 2)}  # fmt: skip
+    assert layout.levels[1:] == [(4, 0), (9, 0), (10, 2)]
+    assert layout.bytes_columns == 2
     # Everything of the record is filled at level 0, and nothing of its elements.
     assert {layout.columns[column].level for _, column, _ in layout.fills[layout.root.first_fill :][: layout.root.fills]} == {0}
     assert layout.root.child("color").symbols == ("red", "green")
@@ -71,7 +72,7 @@ def test_rows_growth_and_what_is_taken_back() -> None:
     assert [None if one is None else (one["id"], one["tags"]) for one in made.to_pylist()] == [
         (0, ["a"]), None, (2, 4 * ["long text"]), (3, ["", ""]), None
     ]  # fmt: skip
-    assert {full_level(1), full_column(3)} == set(codes)
+    assert {full_level(1), full_column(0)} == set(codes)
 
 
 def _write_row(target: columns.Target, layout: Layout, row: int, tag: bytes, tags: int) -> int:
@@ -83,18 +84,18 @@ def _write_row(target: columns.Target, layout: Layout, row: int, tag: bytes, tag
 
 
 def _record(target: columns.Target, row: int, tag: bytes, tags: int) -> int:
-    columns.set_valid(target, 0, row, 1)
-    columns.put_word(target, 1, row, row, 8)
-    columns.begin_list(target, 2, row, 1)
+    columns.set_valid(target, 2, row, 1)
+    columns.put_word(target, 3, row, row, 8)
+    columns.begin_list(target, 4, row, 1)
     source = np.frombuffer(tag + b"\0", np.uint8)
     for _ in range(tags):
         element = columns.next_row(target, 1)
         if element < 0:
             return -element
-        code = columns.put_text(target, 3, element, source.ctypes.data, len(tag))
+        code = columns.put_text(target, 0, element, source.ctypes.data, len(tag))
         if code != DONE:
             return code
-    columns.end_list(target, 2, row, 1)
+    columns.end_list(target, 4, row, 1)
     return DONE
 
 

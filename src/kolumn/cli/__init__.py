@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from kolumn import __version__
-from kolumn.cli import cat, columns, compact, convert, doctor, inspect, space, stats, tidy, to_parquet, verify, warmup
+from kolumn.cli import cat, columns, compact, convert, doctor, inspect, schemas, space, stats, tidy, to_parquet, verify, warmup
 from kolumn.cli.ending import FAILED, OK, exit_code_of, prepare_process
 
 app = typer.Typer(
@@ -41,6 +41,7 @@ for _name, _function in {
     "clean": compact.clean,
     "space": space.space,
     "tidy": tidy.tidy,
+    "schemas": schemas.schemas,
     "columns": columns.columns,
     "doctor": doctor.doctor,
     "warmup": warmup.warmup,

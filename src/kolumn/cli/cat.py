@@ -34,6 +34,7 @@ from kolumn.cli.common import (
     size_of,
 )
 from kolumn.cli.left_out import say
+from kolumn.cli.payloads import payload_options, with_payloads
 from kolumn.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ _AHEAD = 2
 
 
 @command
+@with_payloads
 def cat(
     sources: Sources,
     json: Json = False,
@@ -64,11 +66,13 @@ def cat(
     format: Format = "kafka",
     topic: Topic = None,
     partition: Partition = None,
+    **payloads: Any,
 ) -> int:
     """Print records, as text or as JSON lines.
 
     Keys, values and header values are shown as UTF-8 if they are valid UTF-8, else as base64. The output shows which: JSON has
-    `valueEncoding` next to `value`, and base64 in text begins with `base64:`. A null stays a null.
+    `valueEncoding` next to `value`, and base64 in text begins with `base64:`. A null stays a null. With `--value-format` values are
+    decoded and shown as JSON; bytes in them are base64.
 
     Example: `kolumn cat --json --start-timestamp 2026-01-31T12:00 orders-3 | jq .value`
     """
@@ -85,6 +89,7 @@ def cat(
             include_control=include_control, start_offset=start_offset, end_offset=end_offset, start_timestamp=start_timestamp,
             end_timestamp=end_timestamp, isolation_level=isolation_level, errors=errors, replicas=replicas, check_crcs=check_crcs,
             format=format, topic=topic, partition=partition, on_damage=skipped, on_progress=advance, **limits(max_batch_bytes, max_ratio),
+            **payload_options(payloads),
         )  # fmt: skip
         for lines in _lines(reader if limit is None else _first(reader, limit), json_lines if json else text_lines):
             sys.stdout.buffer.write(lines)

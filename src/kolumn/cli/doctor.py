@@ -84,7 +84,7 @@ def _cpu() -> dict[str, Any]:
         "gzip": "ISA-L of the package isal" if libisal.available() else "package isal (its ISA-L can't be called directly: slower)",
         "zstd": libzstd.name() or "package zstandard (no libzstd that can be called directly: slower)",
         "machine code cache": str(place) if place else "none: no folder that only you can write to, set KOLUMN_CACHE_DIR",
-        "machine code": f"not there for {' and '.join(missing)}: compiled on first use, or by `kolumn warmup`" if missing else "there",
+        "machine code": f"not there for {', '.join(missing)}: compiled on first use, or by `kolumn warmup`" if missing else "there",
     }
 
 

@@ -5,11 +5,11 @@ Bytes are followed by their encoding: ``"value": "…", "valueEncoding": "utf-8"
 
 import json
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.cli.shown import TEXT, Part, bytes_as_text, bytes_of, constant, join_lists, joined, times_as_text, with_null
+from kolumn.cli.nested import is_typed, json_value
+from kolumn.cli.shown import TEXT, Part, bytes_as_text, constant, escaped, join_lists, joined, times_as_text, with_null
 
 
 def json_lines(batch: pa.RecordBatch) -> Part:
@@ -25,6 +25,8 @@ def _between(members: list[list[Part]]) -> list[Part]:
 def _member(name: str, column: pa.Array) -> list[Part]:
     """``"name": value`` of each row."""
     kind = column.type
+    if is_typed(kind):
+        return [f"{_text(name)}: ", json_value(column)]
     if pa.types.is_list(kind):
         return [f"{_text(name)}: [", _headers(column), "]"]
     if pa.types.is_binary(kind):
@@ -41,7 +43,7 @@ def _text(value: object) -> str:
 def _binary_parts(name: str, column: pa.Array) -> list[Part]:
     shown, other = bytes_as_text(column)
     encoding: Part = "utf-8" if other is None else pc.if_else(other, pa.scalar("base64", TEXT), pa.scalar("utf-8", TEXT))
-    return [f'{_text(name)}: "', _escaped(shown), f'", {_text(f"{name}Encoding")}: "', encoding, '"']
+    return [f'{_text(name)}: "', escaped(shown), f'", {_text(f"{name}Encoding")}: "', encoding, '"']
 
 
 def _binary(name: str, column: pa.Array) -> Part:
@@ -53,22 +55,10 @@ def _value(column: pa.Array) -> Part:
     if pa.types.is_timestamp(kind):
         found = times_as_text(column, '"')
     elif pa.types.is_string(kind):
-        found = joined(['"', _escaped(column.cast(TEXT)), '"'])
+        found = joined(['"', escaped(column.cast(TEXT)), '"'])
     else:
         found = column.cast(TEXT)
     return with_null(found, "null")
-
-
-def _escaped(text: pa.LargeStringArray) -> pa.LargeStringArray:
-    data = bytes_of(text)
-    # The backslash is replaced first, since the escapes of the others begin with one.
-    found = [byte for byte in (ord("\\"), ord('"')) if (data == byte).any()]
-    control = data < 0x20
-    if control.any():
-        found += np.unique(data[control]).tolist()
-    for byte in found:
-        text = pc.replace_substring(text, chr(byte), json.dumps(chr(byte))[1:-1])
-    return text
 
 
 def _headers(column: pa.ListArray) -> Part:

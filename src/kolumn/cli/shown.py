@@ -1,12 +1,15 @@
 """Record columns as text, column by column: a loop over records in Python takes ten times as long as decoding them."""
 
 import binascii
+import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from kolumn.arrow.text import is_utf8
 
 TEXT = pa.large_string()
 BLOCK_ROWS = 32768
@@ -17,12 +20,6 @@ Part: TypeAlias = str | pa.LargeStringArray
 """Text of the rows: the same for all, or one for each."""
 
 _YEAR_1, _YEAR_10000 = -62_135_596_800_000, 253_402_300_800_000
-
-# RE2 matches bytes in a column without an encoding. Unicode's table 3-7: no surrogates, no overlong forms, no code above U+10FFFF.
-_UTF8 = (
-    r"(?s)\A(?:[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}|\xed[\x80-\x9f][\x80-\xbf]"
-    r"|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2})*\z"
-)
 
 
 def blocks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -71,7 +68,7 @@ def bytes_as_text(column: pa.Array) -> tuple[pa.LargeStringArray, pa.BooleanArra
     except pa.ArrowInvalid:
         pass
     column = column.cast(pa.large_binary())
-    other = pc.fill_null(pc.invert(pc.match_substring_regex(column, _UTF8)), False)
+    other = pc.fill_null(pc.invert(is_utf8(column)), False)
     encoded = [binascii.b2a_base64(value, newline=False).decode("ascii") for value in column.filter(other).to_pylist()]
     text = pc.if_else(other, pa.scalar(None, pa.large_binary()), column).cast(TEXT)
     return pc.replace_with_mask(text, other, pa.array(encoded, TEXT)), other
@@ -86,6 +83,24 @@ def times_as_text(column: pa.Array, quote: str) -> Part:
     usual = pc.if_else(strange, pa.scalar(None, ms.type), ms) if has_strange else ms
     text = joined([quote, pc.binary_replace_slice(usual.cast(TEXT), 10, 11, "T"), f"Z{quote}"])
     return pc.if_else(strange, number.cast(TEXT), text) if has_strange else text
+
+
+def escaped(text: pa.LargeStringArray) -> pa.LargeStringArray:
+    """Text as it stands between quotes in JSON."""
+    data = bytes_of(text)
+    # The backslash is replaced first, since the escapes of the others begin with one.
+    found = [byte for byte in (ord("\\"), ord('"')) if (data == byte).any()]
+    control = data < 0x20
+    if control.any():
+        found += np.unique(data[control]).tolist()
+    for byte in found:
+        text = pc.replace_substring(text, chr(byte), json.dumps(chr(byte))[1:-1])
+    return text
+
+
+def base64_of(column: pa.Array) -> pa.LargeStringArray:
+    """Binary values as base64."""
+    return pa.array([None if one is None else binascii.b2a_base64(one, newline=False).decode("ascii") for one in column.to_pylist()], TEXT)
 
 
 def bytes_of(text: pa.LargeStringArray) -> Any:

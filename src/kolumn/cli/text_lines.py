@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kolumn.cli.nested import is_typed, json_value
 from kolumn.cli.shown import TEXT, Part, bytes_as_text, bytes_of, constant, join_lists, joined, rewritten, times_as_text, with_null
 
 _UNPRINTABLE = r"[^ -~]"
@@ -31,6 +32,8 @@ def _plain(value: pa.Array) -> str:
 
 def _cell(column: pa.Array) -> Part:
     kind = column.type
+    if is_typed(kind):
+        return json_value(column)
     if pa.types.is_list(kind):
         return joined(["[", _headers(column), "]"])
     if pa.types.is_binary(kind):

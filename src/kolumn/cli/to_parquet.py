@@ -1,6 +1,6 @@
 """``kolumn to-parquet``: segments become Parquet files."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,10 +30,12 @@ from kolumn.cli.common import (
     sources_and_target,
 )
 from kolumn.cli.left_out import say
+from kolumn.cli.payloads import payload_options, with_payloads
 from kolumn.cli.progress import progress
 
 
 @command
+@with_payloads
 def to_parquet(
     paths: Paths,
     output: Output = None,
@@ -56,6 +58,7 @@ def to_parquet(
     format: Format = "kafka",
     topic: Topic = None,
     partition: Partition = None,
+    **payloads: Any,
 ) -> int:
     """Write one Parquet file for each segment, below `topic=…/partition=…/` of the target folder.
 
@@ -69,6 +72,7 @@ def to_parquet(
     from kolumn.log.transactions import with_transactions
     from kolumn.options import Options, column_list
     from kolumn.parquet import write_parquet
+    from kolumn.reader_types import with_types
     from kolumn.replicas.ranges import log_ranges
 
     skipped = Skipped()
@@ -77,9 +81,10 @@ def to_parquet(
             columns=None if columns is None else column_list(columns), include_headers=include_headers, include_control=include_control,
             start_offset=start_offset, end_offset=end_offset, start_timestamp=start_timestamp, end_timestamp=end_timestamp,
             isolation_level=isolation_level, errors=errors, replicas=replicas, check_crcs=check_crcs, format=format, topic=topic,
-            partition=partition, on_progress=advance, **limits(max_batch_bytes, max_ratio),
+            partition=partition, on_progress=advance, **limits(max_batch_bytes, max_ratio), **payload_options(payloads),
         )  # fmt: skip
         ranges = with_transactions(log_ranges(live_segments(sources, options), options), options)
+        options = with_types(options, sources, ranges)
         written = [rows for _, rows in write_parquet(ranges, target, options, row_group_rows, compression, overwrite, skipped)]
     files = counted(sum(rows > 0 for rows in written), "file")
     typer.echo(f"{counted(sum(written), 'record')} in {files} below {target}", err=True)

@@ -18,6 +18,7 @@ from kolumn.options import Options
 from kolumn.plan.chunks import Chunk
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
+from kolumn.values.columns.stage import typed_batch
 
 _Make = Callable[[Any, Entries, Segment, Options], Any]
 
@@ -28,13 +29,13 @@ def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options, floor: int |
     ``floor`` is the last offset of the last intact entry before the chunk, -1 without one. Unless the chunk is ``alone``, an entry
     that needs more than its share of memory is left for later.
     """
-    backend = opened(options.backend)
-    streamed = backend.streamed(file, chunk, options, alone)
+    backend, stored = opened(options.backend), options.stored
+    streamed = backend.streamed(file, chunk, stored, alone)
     if streamed is not None and not streamed.is_wrong:
         return _of_streamed(file, chunk, streamed, options, backend.batch)
     if streamed is not None:
         chunk = chunk.reaching(streamed.entries)
-    with backend(file, chunk, options) as held:
+    with backend(file, chunk, stored) as held:
         return _by(held, file, chunk, options, floor, alone)
 
 
@@ -51,9 +52,9 @@ def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: O
 def _give(run: DecodedRun, entries: Entries, file: SegmentFile, options: Options, result: Decoded, make: _Make) -> None:
     result.records += run.rows
     if run.rows:
-        batch = make(run, entries, file.segment, options)
+        batch = make(run, entries, file.segment, options.stored)
         if batch.num_rows:
-            result.batches.append(batch)
+            result.batches.append(typed_batch(batch, options.columns, options.typed) if options.typed else batch)
 
 
 def _by(backend: ChunkDecoder, file: SegmentFile, chunk: Chunk, options: Options, floor: int | Floor, alone: bool) -> Decoded:

@@ -21,6 +21,7 @@ from kolumn.plan.chunks import Chunk, Stop, chunks
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
 from kolumn.transactions.states import Transactions, settle, to_decode
+from kolumn.values.columns.stage import finished
 
 OnDamage = Callable[[Damage], None]
 OnTally = Callable[[Range, Tally], None]
@@ -48,11 +49,16 @@ def scan_ranges(
         A GPU was requested, and there is none. Raised by the call itself.
     CorruptBatchError
         An entry is damaged, with ``errors="raise"``. All records before it have been yielded.
+    PayloadError
+        A value or key is not valid, with ``value_errors`` or ``key_errors`` "raise". All records before it have been yielded.
     NoMemoryError
         There is no memory for a chunk of entries. (If a single entry decompresses to too much, LimitError is reported.)
     """
     require(options.backend)
-    return _within_memory(_scan(iter(ranges), options, damage, tally))
+    if not options.typed:
+        return _within_memory(_scan(iter(ranges), options, damage, tally))
+    found = _within_memory(_scan(iter(ranges), options.watched, damage, tally))
+    return finished(found, options.columns, options.binary, options.typed)
 
 
 def _within_memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -166,7 +172,7 @@ def _until_trouble(
     """Decode up to the end or to the place where the chain of entries is lost."""
     floor = one.floor
     on_gpu = choose(options.backend) == "gpu"
-    streamed, ahead = on_gpu or "headers" not in options.columns, pool is not None or on_gpu
+    streamed, ahead = on_gpu or "headers" not in options.stored.columns, pool is not None or on_gpu
     plan = chunks(
         file, one.start, one.end, options.chunk_bytes, streamed=streamed, ahead=ahead, check_crcs=options.check_crcs, as_stored=on_gpu
     )

@@ -1,5 +1,6 @@
 """A schema of keys or values as text, with what identifies it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 from uuid import UUID
@@ -26,11 +27,16 @@ class Schema:
     kind : str
         "AVRO", "PROTOBUF" or "JSON".
     text : str
-        Avro's or JSON Schema's JSON, or .proto source.
+        Avro's or JSON Schema's JSON, or .proto source. Python's client of Confluent registers a ``FileDescriptorProto`` in base64 instead
+        of .proto source; most registries turn it into source.
     references : tuple of Reference
     id : int, optional
         The number that stands in front of values.
     guid : UUID, optional
+        Of Confluent's registry, or the schema version id of AWS Glue.
+    message_indexes : tuple of int
+        Path to the message of a Protobuf schema that the values have: its place in the file, then places of nested messages. Empty if
+        the values say it themselves, or if it is not known. Only a header of Confluent's serializers sets it.
     """
 
     kind: Kind
@@ -38,6 +44,27 @@ class Schema:
     references: tuple[Reference, ...] = ()
     id: int | None = None
     guid: UUID | None = None
+    message_indexes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A schema and where a collection has it.
+
+    Attributes
+    ----------
+    subject : str, optional
+        None for schemas that are known by id, GUID or file name alone.
+    version : int, optional
+    schema : Schema
+    is_deleted : bool
+        The version is deleted and is still found by its id, as in a registry.
+    """
+
+    subject: str | None
+    version: int | None
+    schema: Schema
+    is_deleted: bool = False
 
 
 class Schemas(Protocol):
@@ -64,3 +91,10 @@ class Schemas(Protocol):
 
     def only(self) -> Schema | None:
         """The schema with the highest id, of a collection without subjects; None if the collection has subjects or cannot be listed."""
+
+
+class Collection(Schemas, Protocol):
+    """Schemas that can be listed."""
+
+    def registered(self) -> Iterator[Registered]:
+        """All schemas, by subject and version; those without a subject by id."""

@@ -1,5 +1,7 @@
 """``payload="string"``: keys and values as strings over the same bytes, as in `read_cudf` and Spark's `read_segments`."""
 
+from collections.abc import Collection
+
 import pyarrow as pa
 
 from kolumn.errors import ArgumentError
@@ -13,14 +15,14 @@ def check_payload(payload: object) -> None:
         raise ArgumentError(f"payload={payload!r}: expected binary or string")
 
 
-def as_strings(schema: pa.Schema) -> pa.Schema:
-    """The schema with strings in place of bytes."""
-    return pa.schema([pa.field(one.name, _text(one.type)) for one in schema])
+def as_strings(schema: pa.Schema, payloads: Collection[str]) -> pa.Schema:
+    """The schema with strings in place of bytes, in the columns that hold payloads or headers."""
+    return pa.schema([pa.field(one.name, _text(one.type)) if one.name in payloads else one for one in schema])
 
 
 def strings_of(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch under that schema. Copies nothing and reads no byte."""
-    columns = [column.view(one.type) for column, one in zip(batch.columns, schema, strict=True)]
+    columns = [column if column.type == one.type else column.view(one.type) for column, one in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

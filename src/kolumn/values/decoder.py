@@ -21,17 +21,17 @@ class Bodies:
     length : int64 array of n
         Bytes of each body; -1 for a row without a value, or whose prefix is malformed or names no known schema.
     prefix : int64 array of n
-        Bytes of the recognised prefix in front of the body; 0 without one.
+        Bytes of the recognised prefix in front of the body, also of a body that was decompressed; 0 without one.
     framing : int64 array of n
         Which framing was recognised: constants of `kolumn.encodings.framing`. Bodies of Protobuf begin with message indexes after
-        Confluent's, with a `Ref` message after Apicurio's.
+        Confluent's prefixes (after its header they are in `Schema.message_indexes`), with a `Ref` message after Apicurio's.
     schema : int64 array of n
-        Index into ``schemas`` of the writer's schema; -1 without one.
+        Index into ``schemas`` of the writer's schema; -1 without one: a body then has the reader's schema.
     schemas : sequence of Schema
         Writers' schemas so far. Later bodies of the same read have the same schemas at the same places, and may have more.
     bare : bool
         Whether a row whose body is not valid may be a value without a prefix that only looks like one: it is decoded again from its
-        first byte.
+        first byte, ``prefix`` bytes before the body.
     held : object
         What keeps the memory alive.
     """

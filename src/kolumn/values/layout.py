@@ -1,12 +1,13 @@
 """Which columns and levels a type takes: structs are spread out, every list counts its elements at a level of its own.
 
     struct<id: int64, tags: list<string>>       node          level  valid  column  child level
-                                                 (root)        0      0      -1      -1
-                                                 id            0      -1      1      -1
-                                                 tags          0      2       2       1
-                                                   (element)   1      3       3      -1
+                                                 (root)        0      1      -1      -1
+                                                 id            0      -1      2      -1
+                                                 tags          0      3       3       1
+                                                   (element)   1      0       0      -1
 
 Each number of a column is a row of the table of columns (`kolumn.encodings.columns`); validity without data, of a struct, is a column too.
+Columns of bytes have the first numbers: a GPU keeps a cursor for each value in each of them, and in no other column.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -101,6 +102,8 @@ class Layout:
     root : Node
         The value of a record; it can be null.
     columns : list of ColumnSpec
+    bytes_columns : int
+        How many of them have `NULL_BYTES`: the first ones.
     levels : list of Level
         Level 0, of the records, is the first; its numbers mean nothing.
     fills : list of tuple
@@ -109,8 +112,10 @@ class Layout:
 
     root: Node = field(init=False)
     columns: list[ColumnSpec] = field(default_factory=list)
+    bytes_columns: int = 0
     levels: list[Level] = field(default_factory=lambda: [Level(0, 0)])
     fills: list[tuple[int, int, int]] = field(default_factory=list)
+    _first_other: int = 0
 
     @classmethod
     def of(cls, type: pa.DataType, symbols: Mapping[Path, Sequence[str]] | None = None) -> "Layout":
@@ -124,6 +129,7 @@ class Layout:
             Values of each dictionary type by its path: names of fields, "element" for those of lists, "key" and "value" of maps.
         """
         made = cls()
+        made._first_other = _count_bytes(type)
         made.root = made._node("", type, 0, True, (), symbols or {})
         return made
 
@@ -132,15 +138,15 @@ class Layout:
         return np.array([(*fill, 0) for fill in self.fills], np.int64).reshape(-1, 4)
 
     def _node(self, name: str, kind: pa.DataType, level: int, nullable: bool, path: Path, symbols: Mapping[Path, Sequence[str]]) -> Node:
-        column, width, child_level = -1, 0, -1
+        column, width, child_level, fill = -1, 0, -1, NULL_WORD
         children: tuple[Node, ...] = ()
         if pa.types.is_struct(kind):
             if nullable:
-                column = self._column(NULL_STRUCT, 0, level, True)
+                fill, column = NULL_STRUCT, self._column(NULL_STRUCT, 0, level, True)
             children = tuple(self._node(one.name, one.type, level, one.nullable, (*path, one.name), symbols) for one in kind)
         elif pa.types.is_list(kind) or pa.types.is_map(kind):
             child_level = len(self.levels)
-            column = self._column(NULL_LIST, child_level, level, nullable)
+            fill, column = NULL_LIST, self._column(NULL_LIST, child_level, level, nullable)
             self.levels.append(Level(column, level))
             parts = [kind.key_field, kind.item_field] if pa.types.is_map(kind) else [kind.value_field]
             names = ("key", "value") if pa.types.is_map(kind) else ("element",)
@@ -148,21 +154,34 @@ class Layout:
                 self._node("", one.type, child_level, one.nullable, (*path, step), symbols) for one, step in zip(parts, names, strict=True)
             )
         elif kind in (pa.string(), pa.binary()):
-            column = self._column(NULL_BYTES, 0, level, nullable)
+            fill, column = NULL_BYTES, self._column(NULL_BYTES, 0, level, nullable)
         else:
             width = word_width(kind)
             column = self._column(NULL_WORD, width, level, nullable)
         first = len(self.fills)
-        own = [] if column < 0 else [(self.columns[column].kind, column, self.columns[column].width)]
-        inner = [fill for one in children if child_level < 0 for fill in self.fills[one.first_fill : one.first_fill + one.fills]]
+        own = [] if column < 0 else [(fill, column, width if child_level < 0 else child_level)]
+        inner = [other for one in children if child_level < 0 for other in self.fills[one.first_fill : one.first_fill + one.fills]]
         self.fills += own + inner
         return Node(
             name, kind, level, column, width, nullable, child_level, children, tuple(symbols.get(path, ())), first, len(own + inner)
         )
 
     def _column(self, kind: int, width: int, level: int, nullable: bool) -> int:
-        self.columns.append(ColumnSpec(kind, width, level, nullable))
-        return len(self.columns) - 1
+        made = ColumnSpec(kind, width, level, nullable)
+        if kind != NULL_BYTES:
+            self.columns.append(made)
+            return self._first_other + len(self.columns) - self.bytes_columns - 1
+        self.columns.insert(self.bytes_columns, made)
+        self.bytes_columns += 1
+        return self.bytes_columns - 1
+
+
+def _count_bytes(kind: pa.DataType) -> int:
+    if pa.types.is_struct(kind):
+        return sum(_count_bytes(one.type) for one in kind)
+    if pa.types.is_map(kind):
+        return _count_bytes(kind.key_type) + _count_bytes(kind.item_type)
+    return _count_bytes(kind.value_type) if pa.types.is_list(kind) else int(kind in (pa.string(), pa.binary()))
 
 
 def word_width(kind: pa.DataType) -> int:

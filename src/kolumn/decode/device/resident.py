@@ -8,6 +8,8 @@ from kolumn.decode.device.chunk import DeviceChunk
 from kolumn.decode.device.part import Part
 from kolumn.errors import ArgumentError
 from kolumn.formats.entries import Entries
+from kolumn.kernels.fields.decoded import Payloads
+from kolumn.kernels.machine.runtime import Runtime
 from kolumn.options import Options
 from kolumn.source.segments import Segment
 from kolumn.source.storage import shown
@@ -51,6 +53,14 @@ class ResidentOptions(Options):
         if twice:
             raise ArgumentError(f"two columns would be called {', '.join(sorted(twice))}: name others in columns")
         return found
+
+    def typed_without_rows(self, device: Runtime) -> dict[str, Any]:
+        """Columns that values are parsed into, by their names, of no values."""
+        if self.values is None:
+            return {}
+        from kolumn.kernels.values.columns import parsed
+
+        return parsed(device, Payloads(device.empty(0), device.empty(0), 0), self.values)
 
 
 class ResidentChunk(DeviceChunk):

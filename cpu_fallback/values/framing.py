@@ -1,0 +1,106 @@
+"""Recognises the prefix of each payload, and looks up the schema that it names in a table of known keys."""
+
+from numba.extending import register_jitable
+
+import kolumn.encodings.compiled  # noqa: F401
+from kolumn.cpu_fallback.machine.address import load64
+from kolumn.cpu_fallback.machine.arrays import Int64s, Table
+from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.encodings import framing
+
+_NONE, _CONFLUENT, _APICURIO, _FIRST_HEADER = framing.NONE, framing.CONFLUENT, framing.APICURIO, framing.CONFLUENT_HEADER
+_FIVE, _NEVER = (1 << 40) - 1, -1
+NULL = -1
+"""Length of a row without a body."""
+NO_SCHEMA = -1
+"""Index of the schema of a row without one; in the table of known keys: nobody knows the key."""
+_FRAMING, _HIGH, _LOW, INDEX, _ID = range(5)
+WIDTH = 5
+"""Columns of the table of known keys: framing (`framing.NONE` for an empty row), two words of the key, index and id of the schema."""
+NO_ID = -1
+
+
+@register_jitable
+def _place(known: Table, kind: int, high: int, low: int) -> int:
+    """Row of a key in the table: the row that has it, or else the empty row where it belongs."""
+    last = known.shape[0] - 1
+    # Ids are small and dense, and GUIDs are random: a multiplication spreads the former and keeps the latter.
+    mixed = (low ^ (high << 1) ^ kind) * 0x2545F4914F6CDD1D
+    row = (mixed ^ (mixed >> 32)) & last
+    while known[row, _FRAMING] != _NONE:
+        if known[row, _FRAMING] == kind and known[row, _HIGH] == high and known[row, _LOW] == low:
+            return row
+        row = (row + 1) & last
+    return row
+
+
+@compiled
+def add_key(known: Table, kind: int, high: int, low: int, index: int, id: int) -> bool:
+    """Note index and id of the schema of a key; returns whether the key is new. The table must have an empty row after that."""
+    row = _place(known, kind, high, low)
+    new = known[row, _FRAMING] == _NONE
+    known[row, _FRAMING], known[row, _HIGH], known[row, _LOW], known[row, INDEX], known[row, _ID] = kind, high, low, index, id
+    return new
+
+
+@compiled
+def recognise_prefixes(
+    at: Int64s, length: Int64s, prefix: Int64s, kinds: Int64s, ids: Int64s, schema: Int64s,
+    start: int, wanted: int, without: int, fixed: bool, known: Table,
+) -> int:  # fmt: skip
+    """Recognise prefixes from row ``start`` on. A body begins after its prefix.
+
+    Parameters
+    ----------
+    at, length : int64 array of n
+        Address and bytes of each payload, -1 for null; set to those of the body. A row whose schema is not known becomes null.
+    prefix, kinds, ids, schema : int64 array of n
+        Bytes of the prefix, framing, number in the prefix or else the id of the schema (`NO_ID` without one), index of the schema. Set
+        for the rows that have a payload, and whose framing is not that of a header.
+    start : int
+    wanted : int
+        As for `framing.recognise`.
+    without : int
+        Index of the schema of a row without a prefix, or `NO_SCHEMA`.
+    fixed : bool
+        Every row with a prefix has the schema 0, and ``known`` is not used.
+    known : int64 array of shape (n, `WIDTH`)
+        Table of known keys; n is a power of two.
+
+    Returns
+    -------
+    int
+        The first row whose key is not in ``known``, with its payload, framing and prefix as they were; or n.
+    """
+    last_kind, last_high, last_low, last_index, last_id = _NONE, 0, 0, without, NO_ID
+    # The five bytes of the prefix of the row before: most rows have the same ones.
+    again = _NEVER
+    for row in range(start, at.shape[0]):
+        if kinds[row] >= _FIRST_HEADER or length[row] < 0:
+            continue
+        address, bytes = at[row], length[row]
+        if bytes >= 8 and load64(address) & _FIVE == again:
+            prefix[row], kinds[row], ids[row], schema[row] = 5, _CONFLUENT, last_id, last_index
+            at[row], length[row] = address + 5, bytes - 5
+            continue
+        kind, size, high, low = framing.recognise(address, 0, bytes, wanted)
+        if kind != last_kind or low != last_low or high != last_high:
+            index, id = without if kind == _NONE else 0, NO_ID
+            if kind != _NONE and not fixed:
+                found = _place(known, kind, high, low)
+                if known[found, _FRAMING] == _NONE:
+                    return row
+                index, id = known[found, INDEX], known[found, _ID]
+            if kind in (_CONFLUENT, _APICURIO):
+                id = low
+            last_kind, last_high, last_low, last_index, last_id = kind, high, low, index, id
+        prefix[row], kinds[row], ids[row], schema[row] = size, kind, last_id, last_index
+        again = _NEVER
+        if last_index == NO_SCHEMA:
+            length[row] = NULL
+        else:
+            at[row], length[row] = address + size, bytes - size
+            # With the id 0 the size decides between Confluent's framing and Apicurio's.
+            if kind == _CONFLUENT and low != 0 and bytes >= 8:
+                again = load64(address) & _FIVE
+    return at.shape[0]

@@ -1,0 +1,203 @@
+"""Columns of any layout on the device: memory for them, the two passes that write them, and the tree of columns that they are."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.arrays import Int64s
+from kolumn.encodings.columns import NULL_BYTES, NULL_LIST, NULL_WORD
+from kolumn.errors import ArgumentError, KolumnError
+from kolumn.kernels.columns.binary import number_of
+from kolumn.kernels.columns.flags import Label, label
+from kolumn.kernels.columns.table import Column, bytes_column
+from kolumn.kernels.fields.decoded import Payloads
+from kolumn.kernels.machine.runtime import Memory, Runtime
+from kolumn.kernels.values.records import (
+    FRAME,
+    EvenEnds,
+    FlagBits,
+    MeasureValues,
+    WriteValues,
+    even_ends,
+    flag_bits,
+    measure_values,
+    write_values,
+)
+from kolumn.values.layout import ColumnSpec, Layout, Node, nodes
+
+_KINDS = {
+    pa.bool_(): "bool", pa.int8(): "int8", pa.int16(): "int16", pa.int32(): "int32", pa.int64(): "int64", pa.uint8(): "uint8",
+    pa.uint16(): "uint16", pa.uint32(): "uint32", pa.uint64(): "uint64", pa.float32(): "float32", pa.float64(): "float64",
+    pa.date32(): "date32", pa.time32("ms"): "int32", pa.time64("us"): "int64", pa.time64("ns"): "int64", pa.null(): "int8",
+    pa.string(): "string", pa.binary(): "bytes",
+}  # fmt: skip
+_UNITS = {"s": "timestamp_s", "ms": "timestamp_ms", "us": "timestamp", "ns": "timestamp_ns"}
+_LENGTHS = {"s": "duration_s", "ms": "duration_ms", "us": "duration_us", "ns": "duration_ns"}
+_MOST = 2**31 - 1
+
+
+def kind_of(type: pa.DataType) -> str:
+    """Kind of the column of a type.
+
+    Times of day are their integers, enums strings, fixed sizes bytes, maps lists of key and value; timestamps have no zone.
+
+    Raises
+    ------
+    ArgumentError
+        cuDF has nothing for it.
+    """
+    if pa.types.is_timestamp(type):
+        return _UNITS[type.unit]
+    if pa.types.is_duration(type):
+        return _LENGTHS[type.unit]
+    if pa.types.is_decimal128(type):
+        return f"decimal128:{type.scale}"
+    if pa.types.is_dictionary(type):
+        return "string"
+    if pa.types.is_fixed_size_binary(type):
+        return "bytes"
+    if pa.types.is_struct(type):
+        return "struct"
+    if pa.types.is_list(type) or pa.types.is_map(type):
+        return "list"
+    if type not in _KINDS:
+        raise ArgumentError(f"{type}: cuDF has no such type; leave the field out by value_columns, or read it on the CPU")
+    return _KINDS[type]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled schema: ``words`` of the steps, the bytes of the stack of each value are those of ``frames`` frames."""
+
+    words: Int64s
+    frames: int
+    layout: Layout
+
+    def __post_init__(self) -> None:
+        for node in nodes(self.layout.root):
+            kind_of(node.type)
+
+
+@dataclass
+class _Memory:
+    """One column of the layout on the device."""
+
+    data: Memory | None
+    valid: Memory | None
+    ends: Memory | None
+
+
+def parse_records(device: Runtime, values: Payloads, program: Program, skipped: int) -> tuple[Column, Column]:
+    """The struct column of values and their flags of validity; two waits, for the sizes and for the numbers of nulls."""
+    n, layout = values.count, program.layout
+    rows_of_cells = len(layout.levels) + layout.bytes_columns
+    words, stack, front = device.upload(program.words), device.empty(FRAME * program.frames * n), device.empty(4 * n)
+    cells, valid = device.zeros(8 * (n + 2) * rows_of_cells), device.empty(n)
+    shared = MeasureValues(
+        values.at.address, values.length.address, skipped, front.address, words.address, stack.address, program.frames, cells.address, n,
+        len(layout.levels), layout.bytes_columns, valid.address,
+    )  # fmt: skip
+    device.launch(measure_values, n, shared)
+    rows, sizes = _totals(device, cells, layout, n)
+    made = [_allocate(device, spec, rows[spec.level], sizes[number]) for number, spec in enumerate(layout.columns)]
+    table = np.array([[0 if one is None else one.address for one in (c.data, c.valid, c.ends)] + [_MOST] for c in made], np.int64)
+    tables = [
+        device.upload(one) for one in (
+            table.reshape(-1, 4),
+            np.array([(room, *level, 0) for room, level in zip(rows, layout.levels, strict=True)], np.int64),
+            layout.fill_table(),
+        )
+    ]  # fmt: skip
+    root = layout.root
+    column_table, level_table, fill_table = (one.address for one in tables)
+    args = WriteValues(**shared._asdict(), column_table=column_table, level_table=level_table, fill_table=fill_table,
+                       first_fill=root.first_fill, fills=root.fills, ended=len(layout.columns))  # fmt: skip
+    device.launch(write_values, n, args)
+    column = _Tree(device, layout, made, rows).column()
+    return column, Column("bool", n, valid)
+
+
+def _totals(device: Runtime, cells: Memory, layout: Layout, n: int) -> tuple[list[int], list[int]]:
+    """Rows of each level, and bytes of each column; where each value begins takes the place of its sizes."""
+    levels, width = len(layout.levels), 8 * (n + 2)
+    device.running_sum(cells, (n + 2) * (levels + layout.bytes_columns), 8)
+    # All sums go on from row to row: the last cell of each is the first of the next.
+    ends = device.downloads([(cells, 8, width * (row + 1) - 8) for row in range(levels + layout.bytes_columns)])
+    totals = np.diff([0, *(int(one.view(np.int64)[0]) for one in ends)]).tolist()
+    for row, total in enumerate(totals):
+        if total > _MOST:
+            what = "elements" if row < levels else "bytes"
+            raise KolumnError(
+                f"values of one chunk have {total} {what} in one column, and cuDF counts to {_MOST}: take a smaller chunk_bytes"
+            )
+    return [n, *totals[1:levels]], [*totals[levels:], *[0] * (len(layout.columns) - layout.bytes_columns)]
+
+
+def _allocate(device: Runtime, spec: ColumnSpec, rows: int, size: int) -> _Memory:
+    data = device.empty(spec.width * rows if spec.kind == NULL_WORD else size) if spec.kind in (NULL_WORD, NULL_BYTES) else None
+    # Without any value no thread writes where the first one begins.
+    ends = (device.empty if rows else device.zeros)(4 * (rows + 1)) if spec.kind in (NULL_BYTES, NULL_LIST) else None
+    return _Memory(data, device.empty(rows) if spec.nullable else None, ends)
+
+
+class _Tree:
+    """Makes columns of the memory of a layout."""
+
+    def __init__(self, device: Runtime, layout: Layout, made: list[_Memory], rows: list[int]) -> None:
+        self.device, self.layout, self.made, self.rows = device, layout, made, rows
+        self.masks: dict[int, tuple[Memory, int]] = {}
+
+    def column(self) -> Column:
+        """The column of the root."""
+        begun = {}
+        for number, (spec, one) in enumerate(zip(self.layout.columns, self.made, strict=True)):
+            rows = self.rows[spec.level]
+            if one.valid is not None and rows:
+                words = -(-rows // 32)
+                bitmap, nulls = self.device.pieces([4 * words, 4 * words])
+                self.device.launch(flag_bits, words, FlagBits(one.valid.address, rows, bitmap.address, nulls.address))
+                self.device.running_sum(nulls, words, 4)
+                begun[number] = bitmap, (nulls, 4, 4 * (words - 1))
+        counts = self.device.downloads([wanted for _, wanted in begun.values()]) if begun else []
+        self.masks = {number: (bitmap, number_of(count)) for (number, (bitmap, _)), count in zip(begun.items(), counts, strict=True)}
+        return self._node(self.layout.root)
+
+    def _node(self, node: Node) -> Column:
+        rows, kind = self.rows[node.level], kind_of(node.type)
+        bitmap, nulls = self.masks.get(node.column, (None, 0))
+        mask = bitmap if nulls else None
+        if kind == "struct":
+            return Column(kind, rows, None, mask, nulls, tuple(map(self._node, node.children)))
+        one = self.made[node.column]
+        if node.child_level >= 0:
+            inner = [self._node(child) for child in node.children]
+            items = inner[0] if pa.types.is_list(node.type) else Column("struct", self.rows[node.child_level], children=tuple(inner))
+            return Column(kind, rows, None, mask, nulls, (Column("int32", rows + 1, one.ends), items))
+        if node.symbols:
+            return self._named(node, one, bitmap if nulls else None, nulls)
+        if self.layout.columns[node.column].kind == NULL_BYTES:
+            ends = Column("int32", rows + 1, one.ends)
+            assert one.data is not None
+            if kind == "string":
+                return Column(kind, rows, one.data, mask, nulls, (ends,))
+            return Column(kind, rows, None, mask, nulls, (ends, Column("uint8", one.data.size, one.data)))
+        if kind == "bytes":
+            even, assert_data = self.device.empty(4 * (rows + 1)), one.data
+            self.device.launch(even_ends, rows + 1, EvenEnds(even.address, node.width))
+            return Column(kind, rows, None, mask, nulls, (Column("int32", rows + 1, even), Column("uint8", node.width * rows, assert_data)))
+        return Column(kind, rows, one.data, mask, nulls)
+
+    def _named(self, node: Node, one: _Memory, mask: Memory | None, nulls: int) -> Column:
+        """Strings for the numbers of an enum; a null's number is that of no name."""
+        rows, device = self.rows[node.level], self.device
+        encoded = [name.encode() for name in node.symbols]
+        lengths = np.array([len(name) for name in encoded], np.int32)
+        text = device.upload(np.frombuffer(b"".join(encoded) or b" ", np.uint8))
+        begins = text.address + np.cumsum([0, *lengths[:-1]]).astype(np.int64)
+        where, sizes = device.upload(begins), device.upload(lengths)
+        payloads = Payloads(device.empty(8 * rows), device.empty(4 * rows), rows)
+        assert one.data is not None
+        device.launch(label, rows, Label(one.data.address, where.address, sizes.address, payloads.at.address, payloads.length.address))
+        made = bytes_column(device, payloads, True)
+        return Column("string", rows, made.data, mask, nulls, made.children)

@@ -1,0 +1,301 @@
+"""Avro's binary encoding: a program of steps, made from a writer's and a reader's schema, writes one value into columns.
+
+Source: the Avro specification 1.12, "Binary Encoding".
+"""
+
+from kolumn.encodings.avro_skip import block, branch_of, skip
+from kolumn.encodings.avro_steps import (
+    A_AT,
+    B_AT,
+    BOOLEAN,
+    BYTES,
+    CLOSE,
+    COLUMN_AT,
+    CONSTANT,
+    CONSTANT_FIXED,
+    DECIMAL,
+    DOUBLE,
+    DURATION,
+    END,
+    ENUM,
+    FILL_AT,
+    FILLS_AT,
+    FIXED,
+    FLOAT,
+    FLOAT_TO_DOUBLE,
+    FRAME,
+    FREE,
+    INT,
+    INT_TO_FLOAT,
+    INT_TO_LONG,
+    ITEM,
+    JUMP,
+    JUMP_AT,
+    LIMIT_AT,
+    LIST,
+    LONG,
+    NULL_AT,
+    NULLS,
+    OPEN,
+    OPTIONAL,
+    ROW_AT,
+    SKIP_JUMP,
+    STEP,
+    TEXT,
+    TIME,
+    UNION,
+    VALID,
+    WORD,
+)  # fmt: skip
+from kolumn.encodings.columns import (
+    DONE,
+    INVALID,
+    Target,
+    end_list,
+    next_row,
+    put_bytes,
+    put_nulls,
+    put_text,
+    put_word,
+    set_valid,
+    wide,
+)
+from kolumn.encodings.floats import double_of, double_of_float, float_of
+from kolumn.encodings.numbers import big_endian, little32, little64, long_at, size_at
+from kolumn.encodings.text import copy
+from kolumn.formats.memory import i8_at, load8
+from kolumn.machine_code.words import load64, store64
+
+_LEAST32, _MOST32 = -(2**31), 2**31 - 1
+_SIGN = -(2**63)
+_MILLISECOND = 1_000_000
+
+
+def decode(t: Target, program: int, stack: int, at: int, end: int, row: int) -> int:
+    """Write the value at [at, end) into a row of level 0.
+
+    Parameters
+    ----------
+    t : Target
+    program, stack, at, end : int
+        Addresses. ``stack`` has a frame for each list around a value, and one more.
+    row : int
+
+    Returns
+    -------
+    int
+        `DONE`, `INVALID`, or what has no room; after the latter two the caller calls `kolumn.encodings.columns.restore`.
+    """
+    pc, value, free = 0, 0, end - at + FREE
+    # Items that are left of the innermost list's block, and where the block has to end; those of the lists around it are on the stack.
+    left, limit = 0, 0
+    while True:
+        s = program + pc
+        pc += STEP
+        kind = load64(s)
+        if kind & (OPTIONAL - 1) <= SKIP_JUMP:
+            at, pc, free = skip(program, pc - STEP, stack, at, end, free)
+            if at < 0:
+                return INVALID
+            continue
+        if kind >= OPTIONAL:
+            kind -= OPTIONAL
+            value, at = size_at(at, end)
+            if value == load64(s + NULL_AT) and at >= 0:
+                put_nulls(t, load64(s + FILL_AT), load64(s + FILLS_AT), row)
+                pc = load64(s + JUMP_AT)
+                continue
+            if at < 0 or value < 0 or value > 1:
+                return INVALID
+        if kind < TEXT:
+            value, at = long_at(at, end)
+            if at >= 0:
+                at = _number(t, s, kind, value, at, row)
+        elif kind < UNION:
+            value, at = size_at(at, end)
+            if at >= 0:
+                at = _sized(t, program, s, kind, value, at, end, row)
+        elif kind == UNION:
+            at, pc = branch_of(s, pc, at, end)
+        elif kind <= DURATION:
+            at = _plain(t, program, s, kind, at, end, row)
+        elif kind <= LIST:
+            if kind == LIST:
+                _push(stack, left, limit, row)
+                stack, left, limit = stack + FRAME, 0, 0
+            if left == 0:
+                left, at, limit, free = block(s, at, end, limit, free)
+            left -= 1
+            if (left < 0) == (kind == LIST):
+                pc = load64(s + JUMP_AT)
+            if left >= 0:
+                row = next_row(t, load64(s + A_AT))
+                at = at if row >= 0 else row - 1
+            else:
+                stack -= FRAME
+                left, limit, row = load64(stack), load64(stack + LIMIT_AT), load64(stack + ROW_AT)
+                end_list(t, load64(s + COLUMN_AT), row, load64(s + A_AT))
+        elif kind == JUMP:
+            pc = load64(s + JUMP_AT)
+        elif kind == END:
+            return DONE if at == end else INVALID
+        elif kind <= CLOSE:
+            at, row, stack = _listed(t, s, kind, at, row, stack)
+        else:
+            at = _other(t, program, s, kind, at, row)
+        if at < 0:
+            return -1 - at if at < -1 else INVALID
+
+
+def _failed(code: int) -> int:
+    """What stands in place of an address after a failure: -1 for a value that is not valid, below that what has no room."""
+    return -1 if code == INVALID else -1 - code
+
+
+def _push(stack: int, left: int, limit: int, row: int) -> None:
+    store64(stack, left)
+    store64(stack + ROW_AT, row)
+    store64(stack + LIMIT_AT, limit)
+
+
+def _listed(t: Target, s: int, kind: int, at: int, row: int, stack: int) -> tuple[int, int, int]:
+    """A list of constants: address, row and stack after the step."""
+    if kind == OPEN:
+        store64(stack + ROW_AT, row)
+        return at, row, stack + FRAME
+    if kind == ITEM:
+        row = next_row(t, load64(s + A_AT))
+        return at if row >= 0 else row - 1, row, stack
+    if kind == CLOSE:
+        row = load64(stack - FRAME + ROW_AT)
+        end_list(t, load64(s + COLUMN_AT), row, load64(s + A_AT))
+        return at, row, stack - FRAME
+    return -1, row, stack
+
+
+def _number(t: Target, s: int, kind: int, value: int, at: int, row: int) -> int:
+    """Steps whose value is a number."""
+    column = load64(s + COLUMN_AT)
+    if kind == LONG:
+        put_word(t, column, row, value, 8)
+        return at
+    if kind <= INT_TO_LONG:
+        if value < _LEAST32 or value > _MOST32:
+            return -1
+        if kind == INT:
+            put_word(t, column, row, value, 4)
+        else:
+            put_word(t, column, row, value, 8)
+        return at
+    a = load64(s + A_AT)
+    if kind == TIME:
+        if value < 0 or value > a:
+            return -1
+        put_word(t, column, row, value, load64(s + B_AT))
+    elif a != 0 and (value < _LEAST32 or value > _MOST32):
+        return -1
+    elif kind == INT_TO_FLOAT:
+        put_word(t, column, row, float_of(value), 4)
+    else:
+        put_word(t, column, row, double_of(value), 8)
+    return at
+
+
+def _sized(t: Target, program: int, s: int, kind: int, size: int, at: int, end: int, row: int) -> int:
+    """Steps with as many bytes as a number says, and enums."""
+    column = load64(s + COLUMN_AT)
+    if kind <= BYTES:
+        if size < 0 or size > end - at:
+            return -1
+        code = put_text(t, column, row, at, size) if kind == TEXT else put_bytes(t, column, row, at, size)
+        return at + size if code == DONE else _failed(code)
+    if kind == ENUM:
+        if size < 0 or size >= load64(s + B_AT):
+            return -1
+        index = load64(program + load64(s + A_AT) + 8 * size)
+        if index < 0:
+            return -1
+        put_word(t, column, row, index, 4)
+        return at
+    return _decimal(t, program, s, at, size, row) if size >= 0 and size <= end - at else -1
+
+
+def _plain(t: Target, program: int, s: int, kind: int, at: int, end: int, row: int) -> int:
+    """Steps whose value has a known number of bytes."""
+    column, size = load64(s + COLUMN_AT), load64(s + B_AT)
+    if kind == DECIMAL:
+        size = load64(program + load64(s + A_AT) + 2 * size)
+    if size > end - at:
+        return -1
+    if kind == DOUBLE:
+        put_word(t, column, row, little64(at), 8)
+    elif kind == FLOAT:
+        put_word(t, column, row, little32(at), 4)
+    elif kind == BOOLEAN:
+        byte = load8(at, 0)
+        if byte > 1:
+            return -1
+        put_word(t, column, row, byte, 1)
+    elif kind == FLOAT_TO_DOUBLE:
+        put_word(t, column, row, double_of_float(little32(at)), 8)
+    elif kind == FIXED:
+        if t.columns != 0:
+            copy(wide(t, column, row, size), at, size)
+    elif kind == DECIMAL:
+        return _decimal(t, program, s, at, size, row)
+    else:
+        months, days = little32(at), little32(at + 4)
+        if months > _MOST32 or days > _MOST32:
+            return -1
+        if t.columns != 0:
+            place = wide(t, column, row, 16)
+            store64(place, months | (days << 32))
+            store64(place + 8, little32(at + 8) * _MILLISECOND)
+    return at + size
+
+
+def _decimal(t: Target, program: int, s: int, at: int, size: int, row: int) -> int:
+    """A decimal of ``size`` bytes; returns the address after it. It is not valid if it has more digits than its type."""
+    width, bounds = load64(s + B_AT), program + load64(s + A_AT)
+    if size == 0:
+        return -1
+    for k in range(width, size):
+        # Bytes beyond those of the column repeat the sign.
+        if load8(at, size - 1 - k) != i8_at(at, size - width) >> 7 & 0xFF:
+            return -1
+    above, below = 0, 0
+    for word in range(width // 8 - 1, -1, -1):
+        found, most, least = big_endian(at, size, word), load64(bounds + 8 * word), load64(bounds + width + 8 * word)
+        if word < width // 8 - 1:
+            found, most, least = found ^ _SIGN, most ^ _SIGN, least ^ _SIGN
+        if above == 0 and found != most:
+            above = 1 if found > most else -1
+        if below == 0 and found != least:
+            below = 1 if found > least else -1
+    if above > 0 or below < 0:
+        return -1
+    if t.columns != 0:
+        place = wide(t, load64(s + COLUMN_AT), row, width)
+        for word in range(width // 8):
+            store64(place + 8 * word, big_endian(at, size, word))
+    return at + size
+
+
+def _other(t: Target, program: int, s: int, kind: int, at: int, row: int) -> int:
+    """Nulls and constants."""
+    column, size = load64(s + COLUMN_AT), load64(s + B_AT)
+    if kind == VALID:
+        set_valid(t, column, row, 1)
+    elif kind == NULLS:
+        put_nulls(t, load64(s + FILL_AT), load64(s + FILLS_AT), row)
+    elif kind == WORD:
+        put_word(t, column, row, load64(s + A_AT), size)
+    elif kind == CONSTANT:
+        code = put_bytes(t, column, row, program + load64(s + A_AT), size)
+        return at if code == DONE else _failed(code)
+    elif kind == CONSTANT_FIXED:
+        if t.columns != 0:
+            copy(wide(t, column, row, size), program + load64(s + A_AT), size)
+    else:
+        return -1
+    return at

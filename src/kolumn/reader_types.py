@@ -1,0 +1,152 @@
+"""The types of typed columns, known before a read begins: given by the caller, said by schemas, or inferred from the first values."""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+import pyarrow as pa
+
+from kolumn.decode.pipeline import scan_ranges
+from kolumn.errors import ArgumentError
+from kolumn.keywords import Source
+from kolumn.options import Options
+from kolumn.registry.open import schemas_of
+from kolumn.schemas.schema import Kind, Schema, Schemas
+from kolumn.source.segments import Range
+from kolumn.values.columns.typed import Typed
+from kolumn.values.text.infer import inferred
+
+logger = logging.getLogger("kolumn.values")
+
+_KINDS: dict[str, Kind] = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
+
+
+def with_types(options: Options, source: Source, ranges: Iterable[Range]) -> Options:
+    """The options of a read with the types of its typed columns.
+
+    Parameters
+    ----------
+    options : Options
+    source : str, PathLike or iterable of those
+        What is read; schemas are looked for beside it.
+    ranges : iterable of Range
+        The ranges that are read. Only a type that has to be inferred reads them, up to ``value_sample`` values.
+
+    Raises
+    ------
+    ArgumentError
+        A schema makes no sense or is not there, topics of the read have different schemas, or no type can be inferred.
+    """
+    if not options.typed:
+        return options
+    some = list(ranges)
+    known = replace(options, typed=tuple(_known(one, options, source, some) for one in options.typed))
+    # Errors of schemas and names are raised here.
+    _ = known.schema, [one.framer for one in known.typed]
+    return known
+
+
+def _known(one: Typed, options: Options, source: Source, ranges: Sequence[Range]) -> Typed:
+    if one.reader is not None:
+        return one
+    opener = _opener(one, source)
+    if one.schema is not None and one.format != "registry":
+        return one.of(_given(one), opener)
+    if one.format == "json" and one.schemas is None:
+        return one.of(_inferred(one, options, ranges), opener)
+    if opener is None:
+        raise ArgumentError(f"{one.option('format')}={one.format!r} needs {one.option('schema')}, or {one.option('schemas')}")
+    found = one.of(None, opener)
+    newest = _newest(found, ranges)
+    if one.format in _KINDS and newest.kind != _KINDS[one.format]:
+        raise ArgumentError(f"{one.option('format')}={one.format!r}: the newest schema is of {newest.kind}; take 'registry'")
+    reader = newest if one.schema is None else _given(one, newest.kind)
+    # The collection that was opened stays with the read.
+    made = found.of(reader, opener)
+    made.__dict__["writers"] = found.writers
+    return made
+
+
+def _given(one: Typed, kind: Kind | None = None) -> Any:
+    """What the decoder is made of, from the caller's schema."""
+    schema = one.schema
+    if isinstance(schema, Schema):
+        return schema
+    kind = kind or _KINDS.get(one.format)
+    if kind == "AVRO":
+        return Schema("AVRO", schema if isinstance(schema, str) else json.dumps(schema))
+    if kind == "PROTOBUF":
+        return Schema("PROTOBUF", schema) if isinstance(schema, str) else schema
+    if kind == "JSON" and one.format == "registry":
+        return Schema("JSON", schema if isinstance(schema, str) else json.dumps(schema))
+    return _json_schema(schema) or schema
+
+
+def _json_schema(schema: object) -> Schema | None:
+    """A schema of "json" that is a JSON Schema, told by its properties."""
+    if isinstance(schema, str):
+        try:
+            schema = json.loads(schema)
+        except ValueError:
+            return None
+    if isinstance(schema, Mapping) and isinstance(schema.get("properties"), Mapping) and schema.get("type", "object") == "object":
+        return Schema("JSON", json.dumps(schema))
+    return None
+
+
+def _opener(one: Typed, source: Source) -> Callable[[], Schemas] | None:
+    """Opens the writers' schemas in any process; None without any."""
+    if one.schemas is None and one.format != "registry":
+        return None
+    return partial(_open, one.schemas, source if isinstance(source, str) or not isinstance(source, Iterable) else tuple(source))
+
+
+def _open(given: object, source: Source) -> Schemas:
+    if hasattr(given, "by_id"):
+        return cast(Schemas, given)
+    return schemas_of(cast(Any, given), source)
+
+
+def _newest(one: Typed, ranges: Iterable[Range]) -> Schema:
+    """The newest schema of the topics that are read."""
+    schemas = one.writers
+    assert schemas is not None
+    topics = sorted({each.segment.topic for each in ranges if each.segment.topic is not None})
+    found = {topic: newest for topic in topics if (newest := schemas.newest(f"{topic}-{one.column}")) is not None}
+    # Of a caller's schema only the kind is asked for.
+    if len({(newest.kind, newest.text if one.schema is None else "") for newest in found.values()}) > 1:
+        raise ArgumentError(
+            f"{one.column}: the newest schemas of the topics {', '.join(found)} differ: read one of them, or say by topic=… whose schema "
+            f"counts, or give {one.option('schema')}"
+        )
+    newest = next(iter(found.values()), None) or schemas.only()
+    if newest is None:
+        asked = " or ".join(f"{topic}-{one.column}" for topic in topics) or "a topic without a name"
+        raise ArgumentError(f"no schema of {asked} in {one.option('schemas')}: name one in {one.option('schema')}")
+    return newest
+
+
+def _inferred(one: Typed, options: Options, ranges: Sequence[Range]) -> pa.StructType:
+    # Decoded on the CPU: Spark's driver calls this too, and must not open a GPU.
+    walk = replace(options, columns=(one.column,), typed=(), threads=1, backend="cpu", on_progress=None, binary="contiguous")
+    values = list(_first(walk, one.column, one.sample, ranges))
+    found = inferred(values, one.option("schema"))
+    if found is None:
+        raise ArgumentError(
+            f"none of the first {len(values)} {one.column}s is a JSON object with members: say its type in {one.option('schema')}"
+        )
+    logger.info("%s: the type inferred from the first %d values is %s", one.column, len(values), found)
+    return found
+
+
+def _first(walk: Options, column: str, limit: int, ranges: Iterable[Range]) -> Iterator[bytes]:
+    """The first values that are not null."""
+    for batch in scan_ranges(ranges, walk):
+        for value in batch.column(column).drop_null().slice(0, limit).to_pylist():
+            yield value
+            limit -= 1
+        if not limit:
+            return

@@ -1,0 +1,132 @@
+"""Decodes Avro values: one program for each writer's schema, all of which fill the columns of one reader's schema."""
+
+import logging
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.arrays import Flags
+from kolumn.cpu_fallback.values.avro import decode_rows
+from kolumn.encodings.avro_steps import FRAME
+from kolumn.encodings.columns import DONE
+from kolumn.errors import ArgumentError
+from kolumn.machine_code.words import load64
+from kolumn.schemas.schema import Schema, Schemas
+from kolumn.values.avro.program import Program, program
+from kolumn.values.avro.resolve import MismatchError, resolve
+from kolumn.values.avro.schema import Node, parse, title
+from kolumn.values.avro.types import ArrowTypes, readable
+from kolumn.values.decoder import Bodies
+from kolumn.values.layout import Layout
+from kolumn.values.memory import LARGEST, Columns
+
+logger = logging.getLogger("kolumn")
+
+
+class AvroDecoder:
+    """A `kolumn.values.decoder.ValueDecoder` for Avro. Threads may share it.
+
+    Parameters
+    ----------
+    reader : Schema
+        The schema whose columns are made.
+    columns : tuple of str, optional
+        Dotted paths of the fields that are wanted; the others are skipped. Arrays, maps and unions with null have no step in a path.
+    schemas : Schemas, optional
+        Where schemas that others refer to are looked up.
+
+    Attributes
+    ----------
+    type : pa.DataType
+
+    Raises
+    ------
+    ArgumentError
+        The schema is not Avro, contains itself, or has no such columns.
+    """
+
+    type: pa.DataType
+
+    def __init__(self, reader: Schema, columns: Sequence[str] | None = None, schemas: Schemas | None = None) -> None:
+        self._reader, self._schemas = reader, schemas
+        own = parse(reader, self._referenced)
+        try:
+            self._node = readable(own, columns)
+            types = ArrowTypes()
+            self.type = types.of(self._node)
+            self._layout = Layout.of(self.type, types.symbols)
+            self._own = self._program(own)
+        except (ArgumentError, MismatchError) as error:
+            raise ArgumentError(f"{title(reader)}: {error}") from None
+        self._programs: dict[Schema, Program | None] = {}
+        self._lock = threading.Lock()
+        self._elements = 1.0
+
+    def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
+        """The column and which rows are valid.
+
+        Parameters
+        ----------
+        bodies : Bodies
+            A row without a writer's schema is read by the reader's own one.
+
+        Returns
+        -------
+        values : pa.Array
+            Of `type`, in host memory of its own. Rows that are not valid are null.
+        valid : bool array of n
+
+        Raises
+        ------
+        OverflowError
+            A column has more than 2**31 - 1 bytes or elements: decode fewer rows at a time.
+        """
+        rows = len(bodies)
+        programs = self._used(bodies)
+        addresses = np.array([0 if one is None else one.words.ctypes.data for one in programs], np.int64)
+        stack = np.empty(max(FRAME * one.frames for one in programs if one is not None) // 8, np.int64)
+        at, length, prefix, schema = (
+            np.ascontiguousarray(one, np.int64) for one in (bodies.at, bodies.length, bodies.prefix, bodies.schema)
+        )
+        # No column of bytes has more than all values together, but for defaults. Memory that is not written costs nothing.
+        size = min(int(np.maximum(length, 0).sum() + (prefix.sum() if bodies.bare else 0)), LARGEST)
+        memory = Columns(self._layout, rows, min(int(rows * self._elements), LARGEST) + 1, size)
+        root, valid = self._layout.root, np.zeros(rows, np.bool_)
+        row, code = 0, DONE
+        while True:
+            target = memory.target
+            row, code = decode_rows(
+                target, addresses, stack.ctypes.data, at, length, prefix, schema, bodies.bare, root.first_fill, root.fills, row, valid
+            )
+            if code == DONE:
+                break
+            memory.grow(code)
+        if rows:
+            counts = [load64(target.counts + target.stride * level) for level in range(1, target.level_count)]
+            self._elements = max([0.0, *(1.2 * count / rows for count in counts)])
+        return memory.array(rows), valid
+
+    def _used(self, bodies: Bodies) -> list[Program | None]:
+        """The reader's own program, then those of the schemas; None for schemas that no row has or that cannot be read."""
+        seen = np.bincount(bodies.schema + 1, minlength=len(bodies.schemas) + 1)
+        return [self._own, *(self._written(one) if count else None for one, count in zip(bodies.schemas, seen[1:], strict=True))]
+
+    def _written(self, writer: Schema) -> Program | None:
+        """The program of a writer's schema, made when it is first met."""
+        with self._lock:
+            if writer not in self._programs:
+                try:
+                    self._programs[writer] = self._program(parse(writer, self._referenced))
+                except (ArgumentError, MismatchError) as error:
+                    self._programs[writer] = None
+                    prefix = "" if isinstance(error, ArgumentError) else f"{title(writer)}: "
+                    logger.warning("values are null, because %s%s (read as %s)", prefix, error, title(self._reader))
+            return self._programs[writer]
+
+    def _program(self, writer: Node) -> Program:
+        return program(resolve(writer, self._node), self._layout.root)
+
+    def _referenced(self, subject: str, version: int) -> Schema | None:
+        return None if self._schemas is None else self._schemas.version(subject, version)

@@ -1,0 +1,284 @@
+"""Avro schemas as trees: JSON is read, names are replaced by what they stand for, invalid logical types are dropped.
+
+Source: the Avro specification 1.12; where it leaves something open, Java's `org.apache.avro.Schema.Parser`.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from kolumn.errors import ArgumentError
+from kolumn.schemas.schema import Schema
+
+PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+MAX_DEPTH = 100
+"""Deepest nesting of a schema. Programs are made by recursion, and no schema in use comes near."""
+Referenced = Callable[[str, int], Schema | None]
+"""Looks up the schema of a reference by subject and version."""
+
+
+@dataclass(frozen=True)
+class Logical:
+    """A logical type that is valid for the type that has it; precision and scale of "decimal"."""
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One type of a schema. Uses of a name share the node.
+
+    Attributes
+    ----------
+    kind : str
+        One of `PRIMITIVES`, "record", "enum", "fixed", "array", "map", "union".
+    name : str
+        Full name of a record, enum or fixed.
+    aliases : frozenset of str
+        Full names.
+    fields : tuple of Field
+    items : Node, optional
+        Of an array its items, of a map its values.
+    branches : tuple of Node
+    symbols : tuple of str
+    default : str, optional
+        An enum's symbol that a reader takes for symbols it does not know.
+    size : int
+        Bytes of a fixed.
+    logical : Logical, optional
+    """
+
+    kind: str
+    name: str = ""
+    aliases: frozenset[str] = frozenset()
+    fields: "tuple[Field, ...]" = ()
+    items: "Node | None" = None
+    branches: "tuple[Node, ...]" = ()
+    symbols: tuple[str, ...] = ()
+    default: str | None = None
+    size: int = 0
+    logical: Logical | None = None
+
+    @property
+    def inner(self) -> "Node":
+        """The items of an array, the values of a map."""
+        assert self.items is not None
+        return self.items
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}" if self.name else self.kind
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a record; ``default`` is JSON, and counts if ``has_default``."""
+
+    name: str
+    type: Node
+    aliases: tuple[str, ...] = ()
+    has_default: bool = False
+    default: Any = None
+
+
+def parse(schema: Schema, referenced: Referenced | None = None) -> Node:
+    """The tree of a schema.
+
+    Parameters
+    ----------
+    schema : Schema
+    referenced : callable, optional
+        Looks up the schemas that ``schema.references`` names.
+
+    Raises
+    ------
+    ArgumentError
+        The text is no Avro schema, a reference is not there, or a type contains itself.
+    """
+    parser = _Parser()
+    try:
+        parser.references(schema, referenced, set())
+        return parser.type(_json(schema), "", "", 0)
+    except RecursionError:
+        raise ArgumentError(f"{title(schema)}: types are nested too deeply") from None
+    except ArgumentError as error:
+        raise ArgumentError(f"{title(schema)}: {error}") from None
+
+
+def title(schema: Schema) -> str:
+    """What errors call a schema."""
+    if schema.id is not None:
+        return f"Avro schema {schema.id}"
+    if schema.guid is not None:
+        return f"Avro schema {schema.guid}"
+    text = " ".join(schema.text.split())
+    return f"Avro schema {text if len(text) <= 60 else text[:57] + '...'}"
+
+
+def _json(schema: Schema) -> Any:
+    if schema.kind != "AVRO":
+        raise ArgumentError(f"it is of type {schema.kind}")
+    try:
+        return json.loads(schema.text)
+    except ValueError as error:
+        raise ArgumentError(f"its text is not JSON: {error}") from None
+
+
+@dataclass
+class _Parser:
+    """Named types so far; those whose definition is not complete are in ``open``."""
+
+    named: dict[str, Node] = field(default_factory=dict)
+    open: set[str] = field(default_factory=set)
+
+    def references(self, schema: Schema, referenced: Referenced | None, above: set[tuple[str, int]]) -> None:
+        """Define the named types of all schemas that a schema refers to."""
+        for reference in schema.references:
+            place = reference.subject, reference.version
+            text = f"the reference {reference.name!r} (subject {reference.subject!r}, version {reference.version})"
+            if place in above:
+                raise ArgumentError(f"{text} leads back to itself")
+            if reference.name in self.named:
+                continue
+            found = referenced(*place) if referenced else None
+            if found is None:
+                raise ArgumentError(f"{text} is not among the schemas")
+            self.references(found, referenced, above | {place})
+            if reference.name not in self.named:
+                self.type(_json(found), "", "", 0)
+
+    def type(self, given: Any, space: str, path: str, depth: int) -> Node:
+        """The node of a type; ``space`` is the namespace around it, ``path`` the fields that lead to it."""
+        if depth > MAX_DEPTH:
+            raise ArgumentError(f"{_at(path)}: types are nested too deeply")
+        if isinstance(given, str):
+            return self._by_name(given, space, path)
+        if isinstance(given, list):
+            return self._union(given, space, path, depth)
+        if not isinstance(given, dict) or "type" not in given:
+            raise ArgumentError(f"{_at(path)}: {json.dumps(given)[:40]} is no type")
+        kind = given["type"]
+        if not isinstance(kind, str):
+            return self.type(kind, space, path, depth + 1)
+        if kind in PRIMITIVES:
+            return Node(kind, logical=_logical(given, kind, 0))
+        if kind == "array":
+            return Node(kind, items=self.type(given.get("items"), space, path, depth + 1))
+        if kind == "map":
+            return Node(kind, items=self.type(given.get("values"), space, path, depth + 1))
+        if kind in ("record", "error", "enum", "fixed"):
+            return self._definition(given, "record" if kind == "error" else kind, space, path, depth)
+        return self._by_name(kind, space, path)
+
+    def _by_name(self, name: str, space: str, path: str) -> Node:
+        if name in PRIMITIVES:
+            return Node(name)
+        for full in (_full(name, space), name):
+            if full in self.open:
+                raise ArgumentError(f"{_at(path)}: record {full} contains itself, and Arrow has no recursive types")
+            if full in self.named:
+                return self.named[full]
+        raise ArgumentError(f"{_at(path)}: {name!r} is not defined")
+
+    def _union(self, given: list[Any], space: str, path: str, depth: int) -> Node:
+        branches = tuple(self.type(one, space, path, depth + 1) for one in given)
+        if not branches:
+            raise ArgumentError(f"{_at(path)}: a union without types")
+        kinds = [one.name or one.kind for one in branches]
+        if len(set(kinds)) < len(kinds) or "union" in kinds:
+            raise ArgumentError(f"{_at(path)}: a union has each type once and no union: {', '.join(kinds)}")
+        return Node("union", branches=branches)
+
+    def _definition(self, given: dict[str, Any], kind: str, space: str, path: str, depth: int) -> Node:
+        name = given.get("name")
+        if not isinstance(name, str) or not name:
+            raise ArgumentError(f"{_at(path)}: a {kind} without a name")
+        outer = given.get("namespace")
+        full = _full(name, outer if isinstance(outer, str) else space)
+        if full in self.named or full in self.open:
+            raise ArgumentError(f"{_at(path)}: {full} is defined twice")
+        own = full.rpartition(".")[0]
+        aliases = frozenset(_full(one, own) for one in _texts(given, "aliases", path))
+        if kind == "record":
+            self.open.add(full)
+            node = Node(kind, full, aliases, fields=self._fields(given, own, path, depth))
+            self.open.remove(full)
+        elif kind == "enum":
+            symbols = _texts(given, "symbols", path)
+            default = given.get("default")
+            if len(set(symbols)) < len(symbols) or (default is not None and default not in symbols):
+                raise ArgumentError(f"{_at(path)}: the symbols of enum {full} repeat, or its default is none of them")
+            node = Node(kind, full, aliases, symbols=symbols, default=default)
+        else:
+            size = given.get("size")
+            if not _is_number(size) or not 0 <= cast(int, size) < 1 << 31:
+                raise ArgumentError(f"{_at(path)}: fixed {full} has no size")
+            node = Node(kind, full, aliases, size=cast(int, size), logical=_logical(given, kind, cast(int, size)))
+        self.named[full] = node
+        return node
+
+    def _fields(self, given: dict[str, Any], space: str, path: str, depth: int) -> tuple[Field, ...]:
+        fields = given.get("fields")
+        if not isinstance(fields, list):
+            raise ArgumentError(f"{_at(path)}: a record without fields")
+        done: dict[str, Field] = {}
+        for one in fields:
+            name = one.get("name") if isinstance(one, dict) else None
+            if not isinstance(name, str) or not name or name in done or "type" not in one:
+                raise ArgumentError(f"{_at(path)}: field {name!r} has no name or no type, or is there twice")
+            own = f"{path}.{name}" if path else name
+            aliases = _texts(one, "aliases", own)
+            done[name] = Field(name, self.type(one["type"], space, own, depth + 1), aliases, "default" in one, one.get("default"))
+        return tuple(done.values())
+
+
+def _at(path: str) -> str:
+    return f"field {path}" if path else "the outermost type"
+
+
+def _full(name: str, space: str) -> str:
+    return name if "." in name or not space else f"{space}.{name}"
+
+
+def _texts(given: dict[str, Any], key: str, path: str) -> tuple[str, ...]:
+    texts = given.get(key, [])
+    if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
+        raise ArgumentError(f"{_at(path)}: {key} is no list of names")
+    return tuple(texts)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_LOGICAL = {
+    "date": ("int",),
+    "time-millis": ("int",),
+    "time-micros": ("long",),
+    **{f"{local}timestamp-{unit}": ("long",) for local in ("", "local-") for unit in ("millis", "micros", "nanos")},
+    "uuid": ("string", "fixed"),
+    "duration": ("fixed",),
+    "decimal": ("bytes", "fixed"),
+}
+"""Logical types, and the types that they are valid for."""
+_SIZES = {"uuid": 16, "duration": 12}
+
+
+def _logical(given: dict[str, Any], kind: str, size: int) -> Logical | None:
+    """The logical type, or None for one that is unknown or not valid here: the specification says to ignore it."""
+    name = given.get("logicalType")
+    if not isinstance(name, str) or kind not in _LOGICAL.get(name, ()):
+        return None
+    if kind == "fixed" and name in _SIZES and size != _SIZES[name]:
+        return None
+    if name != "decimal":
+        return Logical(name)
+    precision, scale = given.get("precision"), given.get("scale", 0)
+    if not _is_number(precision) or not _is_number(scale):
+        return None
+    digits, after = cast(int, precision), cast(int, scale)
+    # The largest number of so many digits has to fit a fixed: 10**digits - 1 < 2**(8 * size - 1).
+    fits = kind == "bytes" or (size > 0 and 10 ** min(digits, 1000) <= 1 << (8 * min(size, 500) - 1))
+    return Logical(name, digits, after) if digits > 0 and 0 <= after <= digits and fits else None

@@ -1,0 +1,202 @@
+"""Which Arrow type each Avro type becomes. Unions are as in Spark, because Parquet and Spark have none."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+
+import pyarrow as pa
+
+from kolumn.errors import ArgumentError
+from kolumn.values.avro.schema import Node
+from kolumn.values.layout import Path
+
+MOST_NODES = 20_000
+"""Types in a schema after names are replaced by what they stand for: a short text can define more than memory holds."""
+_NUMBERS = ({"int", "long"}, {"float", "double"})
+"""Unions that Spark reads as the second type."""
+_PRIMITIVE = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_LOGICAL = {
+    "date": pa.date32(),
+    "time-millis": pa.time32("ms"),
+    "time-micros": pa.time64("us"),
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "timestamp-nanos": pa.timestamp("ns", "UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "local-timestamp-nanos": pa.timestamp("ns"),
+    "duration": pa.month_day_nano_interval(),
+}
+TIMES = {"time-millis": 86_400_000, "time-micros": 86_400_000_000}
+"""Numbers of a day. Arrow has no times after it, and neither fastavro nor Java returns one."""
+
+
+@dataclass
+class Selection:
+    """Names of fields that are wanted, with what is wanted of them; nothing below a name means all of it."""
+
+    names: "dict[str, Selection]" = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, columns: Sequence[str]) -> "Selection":
+        """From dotted paths."""
+        made = cls()
+        for path in columns:
+            at = made
+            whole = False
+            for step in path.split("."):
+                whole = step in at.names and not at.names[step].names
+                if whole:
+                    break
+                at = at.names.setdefault(step, cls())
+            if not whole:
+                at.names.clear()
+        return made
+
+
+def readable(node: Node, columns: Sequence[str] | None = None) -> Node:
+    """A reader's schema as it is read: unions as in Spark, and only the columns that are wanted.
+
+    Parameters
+    ----------
+    node : Node
+    columns : sequence of str, optional
+        Dotted paths of fields. Arrays, maps and unions with null have no step of their own in a path.
+
+    Raises
+    ------
+    ArgumentError
+        A column is not there.
+    """
+    reader = _Readable()
+    return reader.node(node, None if columns is None else Selection.of(columns), "")
+
+
+@dataclass
+class _Readable:
+    made: dict[Node, Node] = field(default_factory=dict)
+
+    def node(self, node: Node, wanted: Selection | None, path: str) -> Node:
+        if wanted is None and node in self.made:
+            return self.made[node]
+        made = self._rebuilt(node, wanted, path)
+        if wanted is None:
+            self.made[node] = made
+        return made
+
+    def _rebuilt(self, node: Node, wanted: Selection | None, path: str) -> Node:
+        if node.kind in ("array", "map"):
+            return replace(node, items=self.node(node.inner, wanted, path))
+        if node.kind == "union":
+            return self._union(node, wanted, path)
+        if node.kind != "record":
+            if wanted is not None:
+                raise ArgumentError(
+                    f"column {path + '.' if path else ''}{next(iter(wanted.names), '')}: {path or 'the value'} has no fields"
+                )
+            return node
+        fields = {one.name: one for one in node.fields}
+        names = wanted.names if wanted is not None else dict.fromkeys(fields)
+        for name in names:
+            if name not in fields:
+                near = get_close_matches(name, fields, 1)
+                hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(fields) or 'none'}"
+                raise ArgumentError(f"column {_below(path, name)} is not in the Avro schema{hint}")
+        kept = []
+        for one in node.fields:
+            if one.name in names:
+                below = names[one.name]
+                some = below if below is not None and below.names else None
+                kept.append(replace(one, type=self.node(one.type, some, _below(path, one.name))))
+        return replace(node, fields=tuple(kept))
+
+    def _union(self, node: Node, wanted: Selection | None, path: str) -> Node:
+        others = [one for one in node.branches if one.kind != "null"]
+        nulls = [one for one in node.branches if one.kind == "null"]
+        for numbers in _NUMBERS:
+            if {one.kind for one in others} == numbers:
+                others = [Node(max(numbers, key=("int", "float", "long", "double").index))]
+        if len(others) > 1 and wanted is not None:
+            raise ArgumentError(f"column {path}.{next(iter(wanted.names))}: {path} is a union of several types, which is read as a whole")
+        branches = tuple(nulls + [self.node(one, wanted, path) for one in others])
+        return branches[0] if len(branches) == 1 else replace(node, branches=branches)
+
+
+def members(union: Node) -> list[Node]:
+    """The types of a union but null."""
+    return [one for one in union.branches if one.kind != "null"]
+
+
+def is_nullable(node: Node) -> bool:
+    """Whether a value of this type can be null."""
+    return node.kind == "null" or (node.kind == "union" and len(members(node)) < len(node.branches))
+
+
+def decimal_bytes(node: Node) -> int:
+    """Bytes of Arrow's decimal for a type; 0 if the type is none, or has more digits than Arrow's decimals."""
+    if node.logical is None or node.logical.name != "decimal" or node.logical.precision > 76:
+        return 0
+    return 16 if node.logical.precision <= 38 else 32
+
+
+@dataclass
+class ArrowTypes:
+    """Arrow types of a schema that `readable` returned.
+
+    Attributes
+    ----------
+    symbols : dict
+        Symbols of each enum by its path, as `kolumn.values.layout.Layout.of` takes them.
+    """
+
+    symbols: dict[Path, tuple[str, ...]] = field(default_factory=dict)
+    _count: int = 0
+
+    def of(self, node: Node, path: Path = ()) -> pa.DataType:
+        """The type of a value; raises `ArgumentError` for one that is too large."""
+        self._count += 1
+        if self._count > MOST_NODES:
+            raise ArgumentError(f"the Avro schema has more than {MOST_NODES} types")
+        if node.kind == "array":
+            return pa.list_(self._field("item", node.inner, (*path, "element")))
+        if node.kind == "map":
+            return pa.map_(pa.string(), self._field("value", node.inner, (*path, "value")))
+        if node.kind == "record":
+            return pa.struct([self._field(one.name, one.type, (*path, one.name)) for one in node.fields])
+        if node.kind == "union":
+            others = members(node)
+            if len(others) == 1:
+                return self.of(others[0], path)
+            return pa.struct([pa.field(name, self.of(one, (*path, name))) for name, one in zip(member_names(node), others, strict=True)])
+        if node.kind == "enum":
+            self.symbols[path] = node.symbols
+            return pa.dictionary(pa.int32(), pa.string())
+        width = decimal_bytes(node)
+        if width:
+            logical = node.logical
+            assert logical is not None
+            return (pa.decimal128 if width == 16 else pa.decimal256)(logical.precision, logical.scale)
+        if node.logical is not None and node.logical.name in _LOGICAL:
+            return _LOGICAL[node.logical.name]
+        return pa.binary(node.size) if node.kind == "fixed" else _PRIMITIVE[node.kind]
+
+    def _field(self, name: str, node: Node, path: Path) -> pa.Field:
+        return pa.field(name, self.of(node, path), nullable=is_nullable(node))
+
+
+def member_names(union: Node) -> list[str]:
+    """Names of the fields that the types of a union have in a struct."""
+    return [f"member{number}" for number in range(len(members(union)))]
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,1 @@
+"""Payloads of record batches become typed columns: what a call asks for, what decodes it, and the stage that does it."""

@@ -1,0 +1,81 @@
+"""Which class decodes a format, and which one finds the bodies in payloads: the one place that knows all of them."""
+
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from kolumn.errors import ArgumentError
+from kolumn.schema import unknown
+from kolumn.schemas.schema import Schema, Schemas
+from kolumn.values.avro.decoder import AvroDecoder
+from kolumn.values.bare import BareFramer
+from kolumn.values.decoder import Bodies, ValueDecoder
+from kolumn.values.fixed import FixedDecoder
+from kolumn.values.framing import FRAMINGS, Framer
+from kolumn.values.protobuf.decoder import ProtobufDecoder
+from kolumn.values.text.json import JsonDecoder
+from kolumn.values.text.json_schema import type_of
+from kolumn.values.text.separated import SeparatedDecoder
+from kolumn.values.types import nested_type, only_fields
+
+_WITHOUT_PREFIX = ("csv", "fixed")
+"""Formats that no serialiser frames."""
+
+
+class PayloadFramer(Protocol):
+    """Finds bodies. Threads use one framer at the same time."""
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether `bodies` looks at the headers of the records."""
+
+    def bodies(self, payload: pa.BinaryArray, headers: pa.ListArray | None = None) -> tuple[Bodies, pa.Array]:
+        """Bodies of a column of payloads (pa.binary), and the schema id of each row (int64), null without one."""
+
+
+def framer_of(format: str, framing: str, column: str, skip: int, writers: Schemas | None) -> PayloadFramer:
+    """The framer of a column.
+
+    Raises
+    ------
+    ArgumentError
+        There is no framing of that name.
+    """
+    if framing not in FRAMINGS:
+        raise ArgumentError(unknown(f"{column}_framing", framing, FRAMINGS))
+    if format in _WITHOUT_PREFIX or skip:
+        if framing not in ("auto", "none"):
+            raise ArgumentError(f"{column}_framing={framing!r}: not for {f'{column}_skip' if skip else f'{column}_format={format!r}'}")
+        return BareFramer(skip)
+    return Framer(framing, writers, is_key=column == "key")
+
+
+def decoder_of(
+    format: str, reader: Any, columns: tuple[str, ...] | None, message: str | None, separator: str, column: str, writers: Schemas | None
+) -> ValueDecoder:
+    """The decoder of a column.
+
+    Parameters
+    ----------
+    reader : Schema, pa.StructType, mapping, str, bytes or type
+        A `Schema` of the format; of "json", "csv" and "fixed" what callers give as the schema; of "protobuf" also a descriptor set or a
+        generated class.
+    writers : Schemas, optional
+        Where schemas that others refer to are looked up.
+
+    Raises
+    ------
+    ArgumentError
+        The schema makes no sense, or ``columns`` has names that it does not have.
+    """
+    where = f"{column}_schema"
+    kind = reader.kind.lower() if isinstance(reader, Schema) else format
+    if kind == "avro":
+        return AvroDecoder(reader, columns, writers)
+    if kind == "protobuf":
+        return ProtobufDecoder(reader, message, columns, schemas=writers)
+    if kind == "json":
+        type = type_of(reader.text, where) if isinstance(reader, Schema) else nested_type(reader, where)
+        return JsonDecoder(type if columns is None else only_fields(type, columns, f"{column}_columns"))
+    made = SeparatedDecoder(reader, separator, where) if kind == "csv" else FixedDecoder(reader, where)
+    return made if columns is None else made.only(columns, f"{column}_columns")

@@ -1,0 +1,155 @@
+"""What a call asks for of the values, or of the keys, of its records: checked options, and what decodes them."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any, get_args
+
+import pyarrow as pa
+
+from kolumn.errors import ArgumentError
+from kolumn.keywords import PAYLOAD_DEFAULTS, PayloadAs, PayloadErrors, PayloadFormat, PayloadOptions
+from kolumn.schema import beside
+from kolumn.schemas.schema import Schema, Schemas
+from kolumn.values.columns.make import PayloadFramer, decoder_of, framer_of
+from kolumn.values.decoder import ValueDecoder
+from kolumn.values.types import check_separator
+
+_SCHEMALESS = ("csv", "fixed")
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "format": get_args(PayloadFormat), "as": get_args(PayloadAs), "errors": get_args(PayloadErrors),
+}  # fmt: skip
+_OWNERS: dict[str, tuple[str, ...]] = {
+    "schemas": ("avro", "protobuf", "json", "registry"),
+    "message": ("protobuf", "registry"),
+    "skip": ("avro",),
+    "separator": ("csv",),
+    "sample": ("json",),
+}
+"""Options that only some formats have."""
+
+
+@dataclass(frozen=True)
+class Typed:
+    """How the payloads of one column are decoded.
+
+    Attributes
+    ----------
+    column : str
+        "value" or "key".
+    format, schema, schemas, message, columns, framing, errors, separator, skip, sample
+        The parameters of `kolumn.scan` without their prefix; ``columns`` is a tuple or None.
+    flat : bool
+        Whether the fields of a struct are columns of their own.
+    reader : Schema, pa.StructType, bytes, type, str or mapping, optional
+        What the decoder is made of; known after `kolumn.reader_types.with_types`.
+    open_schemas : callable, optional
+        Opens the writers' schemas; a process calls it once.
+    """
+
+    column: str
+    format: str
+    schema: Any = None
+    schemas: Any = None
+    message: str | None = None
+    columns: tuple[str, ...] | None = None
+    framing: str = "auto"
+    errors: str = "keep"
+    separator: str = ","
+    skip: int = 0
+    sample: int = 1000
+    flat: bool = False
+    reader: Any = None
+    open_schemas: Callable[[], Schemas] | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without what is made of the others: a process that gets this one makes its own."""
+        return {name: value for name, value in self.__dict__.items() if name in self.__dataclass_fields__}
+
+    @cached_property
+    def decoder(self) -> ValueDecoder:
+        """The decoder of this read, which its threads share."""
+        return decoder_of(self.format, self.reader, self.columns, self.message, self.separator, self.column, self.writers)
+
+    @cached_property
+    def writers(self) -> Schemas | None:
+        """Writers' schemas, None without any."""
+        return None if self.open_schemas is None else self.open_schemas()
+
+    @cached_property
+    def framer(self) -> PayloadFramer:
+        """What finds the bodies in payloads."""
+        return framer_of(self.format, self.framing, self.column, self.skip, self.writers)
+
+    @property
+    def type(self) -> pa.DataType:
+        """Type of the column."""
+        return self.decoder.type
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns that this one is decoded for."""
+        return (self.column, *beside(self.column))
+
+    def option(self, name: str) -> str:
+        """The name of a parameter."""
+        return f"{self.column}_{name}"
+
+    def of(self, reader: Schema | object, open_schemas: Callable[[], Schemas] | None = None) -> "Typed":
+        """The same with what is known of the source."""
+        return replace(self, reader=reader, open_schemas=open_schemas)
+
+
+def typed_of(given: PayloadOptions) -> tuple[Typed, ...]:
+    """The typed columns that a call asks for, keys first.
+
+    Raises
+    ------
+    ArgumentError
+        A value is not allowed, or an option is given that its format does not have.
+    """
+    options: dict[str, Any] = PAYLOAD_DEFAULTS | dict(given)
+    found = []
+    for column in ("key", "value"):
+        own = {name.partition("_")[2]: value for name, value in options.items() if name.startswith(f"{column}_")}
+        if own["format"] is None:
+            named = [name for name, value in own.items() if value != PAYLOAD_DEFAULTS[f"{column}_{name}"]]
+            if named:
+                names = ", ".join(f"{column}_{name}" for name in named)
+                raise ArgumentError(f"options of {column}s, here {names}, go with {column}_format")
+            continue
+        found.append(_checked(column, own))
+    return tuple(found)
+
+
+def _checked(column: str, own: dict[str, Any]) -> Typed:
+    format, flat = own["format"], own.pop("as")
+    for name, value in (("format", format), ("as", "struct" if flat is None else flat), ("errors", own["errors"])):
+        if value not in _CHOICES[name]:
+            raise ArgumentError(f"{column}_{name}={value!r}: {_expected(value, _CHOICES[name])}")
+    for name, owners in _OWNERS.items():
+        if own[name] != PAYLOAD_DEFAULTS[f"{column}_{name}"] and format not in owners:
+            raise ArgumentError(f"{column}_{name}={own[name]!r}: for {column}_format={' or '.join(map(repr, owners))} only")
+    for name, least in (("skip", 0), ("sample", 1)):
+        if isinstance(own[name], bool) or not isinstance(own[name], int) or own[name] < least:
+            raise ArgumentError(f"{column}_{name}={own[name]!r}: expected an integer, at least {least}")
+    check_separator(own["separator"], format, column)
+    if format in _SCHEMALESS and own["schema"] is None:
+        raise ArgumentError(f"{column}_format={format!r} needs {column}_schema, a mapping of names to types")
+    names = own.pop("columns")
+    return Typed(column, columns=_names(names, f"{column}_columns"), flat=flat == "columns", **own)
+
+
+def _names(given: object, option: str) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else ()
+    if isinstance(given, Mapping) or not names or not all(isinstance(name, str) for name in names):
+        raise ArgumentError(f"{option}={given!r}: expected names of fields")
+    return names
+
+
+def _expected(value: object, choices: tuple[str, ...]) -> str:
+    near = get_close_matches(str(value), choices, 1)
+    return f"expected one of {', '.join(choices)}" + (f"; did you mean {near[0]!r}?" if near else "")

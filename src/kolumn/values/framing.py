@@ -1,0 +1,296 @@
+"""Takes apart a column of keys or values: which schema each row names, and where its body is."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.arrays import Int64s
+from kolumn.arrow.arrays import numbers
+from kolumn.arrow.recycle import take
+from kolumn.cpu_fallback.values.framing import INDEX, NO_ID, NO_SCHEMA, NULL, WIDTH, add_key, recognise_prefixes
+from kolumn.encodings import framing as kinds
+from kolumn.errors import ArgumentError
+from kolumn.schema import unknown
+from kolumn.schemas.schema import Schema, Schemas
+from kolumn.values.decoder import Bodies
+from kolumn.values.headers import HEADERS, Named, named_in_headers
+from kolumn.values.inflated import inflated
+from kolumn.values.payloads import payloads_of
+
+_BY_ID = kinds.CONFLUENT, kinds.APICURIO
+_PREFIXES = {
+    "auto": kinds.PREFIXES,
+    "none": 0,
+    "confluent": 1 << kinds.CONFLUENT | 1 << kinds.CONFLUENT_GUID,
+    "apicurio": 1 << kinds.CONFLUENT | 1 << kinds.APICURIO,
+    "apicurio-8": 1 << kinds.APICURIO,
+    "glue": 1 << kinds.GLUE | 1 << kinds.GLUE_ZLIB,
+    "single-object": 1 << kinds.SINGLE_OBJECT,
+    "confluent-header": 0,
+    "apicurio-header": 0,
+    "azure": 0,
+}
+_HEADERS = {
+    "auto": (kinds.CONFLUENT_HEADER, kinds.APICURIO_HEADER, kinds.AZURE),
+    "confluent-header": (kinds.CONFLUENT_HEADER,),
+    "apicurio-header": (kinds.APICURIO_HEADER,),
+    "azure": (kinds.AZURE,),
+}
+FRAMINGS = tuple(_PREFIXES)
+"""Names of framings that callers may choose."""
+MAX_VALUE_BYTES = 64 << 20
+_FORGOTTEN = 1 << 16
+"""Unknown keys that are remembered. Values that only look as if they had a prefix have any number of them."""
+_FIRST_ROWS = 64
+
+
+class Framer:
+    """Takes the bodies out of a column of keys or values, row by row. Several threads may use one at the same time.
+
+    With a collection of schemas a row has the schema that its prefix or header names; a row that names none, or an unknown one, has no
+    body. Without a collection every row has one schema, and a prefix is left out where it is recognised. With "auto" a row without a
+    prefix is a body then, and so may be one with a prefix (`Bodies.bare`); with the name of a prefix a row without it has no body.
+
+    Parameters
+    ----------
+    framing : str
+        One of `FRAMINGS`. "none": no prefix. "confluent": an id of four bytes, or a GUID. "apicurio": an id of four bytes or eight,
+        "apicurio-8": always eight. "glue": AWS Glue's version id, compressed or not. "single-object": Avro's fingerprint.
+        "confluent-header", "apicurio-header", "azure": headers. "auto": any of these in each row, headers first, as Confluent's
+        deserializers look for them.
+    schemas : Schemas, optional
+        The collection.
+    schema : Schema, optional
+        Without a collection: the schema of every row, with index 0. If it is None too, every row has the index -1: decoders take the
+        reader's schema.
+    is_key : bool
+        Whether the column has keys: their headers have other names.
+    max_value_bytes : int
+        Maximum bytes of one decompressed value; a larger one is no body.
+
+    Raises
+    ------
+    ArgumentError
+        ``framing`` is not one of `FRAMINGS`, or both ``schemas`` and ``schema`` are given.
+    """
+
+    def __init__(
+        self,
+        framing: str = "auto",
+        schemas: Schemas | None = None,
+        schema: Schema | None = None,
+        *,
+        is_key: bool = False,
+        max_value_bytes: int = MAX_VALUE_BYTES,
+    ) -> None:
+        if framing not in _PREFIXES:
+            raise ArgumentError(unknown("framing", framing, FRAMINGS))
+        if schemas is not None and schema is not None:
+            raise ArgumentError("framing: expected either a collection of schemas or one schema")
+        self._made_of = framing, schemas, schema, is_key, max_value_bytes
+        self._framing, self._is_key, self._max_value_bytes = framing, is_key, max_value_bytes
+        self._known = _Known(schemas, schema)
+        self._own = threading.local()
+
+    def __reduce__(self) -> tuple[Callable[..., "Framer"], tuple[object, ...]]:
+        return _framer, self._made_of
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether `bodies` looks into the column ``headers``.
+
+        With "auto" it can do without: then it looks at prefixes alone. That is so too where all rows have one schema: what headers
+        say of it would change nothing.
+        """
+        return self._framing in _HEADERS and not (self._framing == "auto" and self._known.is_fixed)
+
+    @property
+    def schemas(self) -> tuple[Schema, ...]:
+        """The schemas found so far, as in `Bodies.schemas`."""
+        return self._known.found
+
+    def bodies(self, column: pa.Array, headers: pa.Array | None = None) -> tuple[Bodies, pa.Array]:
+        """The bodies of a column, and the numbers of their schemas.
+
+        Parameters
+        ----------
+        column : pa.Array of n
+            Type binary, large_binary, binary_view, or strings likewise, in host memory; may be a slice, and may have nulls.
+        headers : pa.Array of n, optional
+            Column ``headers`` of the same rows, if `needs_headers` is true.
+
+        Returns
+        -------
+        bodies : Bodies
+            Point into the memory of ``column``, which they keep alive. Only values of AWS Glue that are compressed are copied.
+        ids : pa.Array of n
+            int64, ``valueSchemaId``: the number in the prefix or header, even if no schema has it; with a GUID or a fingerprint the
+            number of the schema, if it has one. Null where none is known.
+
+        Raises
+        ------
+        ArgumentError
+            The column has another type; headers are needed and missing; the collection of schemas cannot be read.
+        NoMemoryError
+            All decompressed values together take more than 1 GiB.
+        """
+        if headers is None and self.needs_headers and self._framing != "auto":
+            raise ArgumentError(f"framing={self._framing!r} needs the column headers")
+        rows = _Rows.of(column)
+        if headers is not None and self._framing in _HEADERS:
+            self._by_headers(rows, headers)
+        self._by_prefix(rows)
+        bare = self._framing == "auto" and self._known.is_fixed
+        held = inflated(rows.at, rows.length, rows.prefix, rows.framing, self._max_value_bytes, bare)
+        found = self._known.found
+        if not found and self._known.is_fixed:
+            rows.schema[:] = NO_SCHEMA
+        bodies = Bodies(rows.at, rows.length, rows.prefix, rows.framing, rows.schema, found, bare, (column, held))
+        return bodies, numbers(rows.ids, pa.int64(), rows.ids < 0)
+
+    def _by_headers(self, rows: "_Rows", headers: pa.Array) -> None:
+        """Set framing and schema of the rows whose headers name a schema."""
+        for framing in _HEADERS[self._framing]:
+            names = HEADERS[framing][self._is_key]
+            for row, which, named in named_in_headers(headers, names, framing):
+                indexes = [NO_SCHEMA if one is None else self._known.index_of_header(one) for one in named]
+                ids = [
+                    self._known.id_of(index) if one is None or one.id is None else one.id for index, one in zip(indexes, named, strict=True)
+                ]
+                means = np.array([one is not None for one in named], np.bool_)
+                free = (rows.framing[row] == kinds.NONE) & (rows.length[row] >= 0) & means[which]
+                row, which = row[free], which[free]
+                rows.framing[row] = framing
+                rows.schema[row], rows.ids[row] = np.array(indexes, np.int64)[which], np.array(ids, np.int64)[which]
+                rows.length[row[rows.schema[row] == NO_SCHEMA]] = NULL
+
+    def _by_prefix(self, rows: "_Rows") -> None:
+        """Set framing and schema of the other rows, and cut off their prefixes."""
+        prefixes = _PREFIXES[self._framing]
+        without = 0 if self._known.is_fixed and (self._framing == "auto" or not prefixes) else NO_SCHEMA
+        table: _Table = getattr(self._own, "table", None) or _Table()
+        self._own.table = table
+        row, fixed = 0, self._known.is_fixed
+        while True:
+            row = recognise_prefixes(
+                rows.at, rows.length, rows.prefix, rows.framing, rows.ids, rows.schema, row, prefixes, without, fixed, table.rows
+            )
+            if row == len(rows.at):
+                return
+            kind, _, high, low = kinds.recognise(int(rows.at[row]), 0, int(rows.length[row]), prefixes)
+            index = self._known.index_of_prefix(kind, high, low)
+            table.add(kind, high, low, index, self._known.id_of(index))
+
+
+def _framer(framing: str, schemas: Schemas | None, schema: Schema | None, is_key: bool, max_value_bytes: int) -> Framer:
+    return Framer(framing, schemas, schema, is_key=is_key, max_value_bytes=max_value_bytes)
+
+
+class _Memory:
+    """Words that are used again, for NumPy: its arrays keep this object alive, and with it the block."""
+
+    def __init__(self, words: int) -> None:
+        self._block, _ = take(max(8 * words, 1))
+        self.__array_interface__ = {
+            "version": 3, "shape": (words,), "typestr": np.dtype(np.int64).str, "data": (self._block.address, False),
+        }  # fmt: skip
+
+
+@dataclass
+class _Rows:
+    """What is known of each row: int64 arrays of one length."""
+
+    at: Int64s
+    length: Int64s
+    prefix: Int64s
+    framing: Int64s
+    ids: Int64s
+    schema: Int64s
+
+    @classmethod
+    def of(cls, column: pa.Array) -> "_Rows":
+        """Rows whose payloads are those of a column."""
+        n = len(column)
+        at, length, prefix, framing, schema = np.asarray(_Memory(5 * n)).reshape(5, n)
+        # The numbers become a column of the result, which must not keep the memory of the others.
+        rows = cls(at, length, prefix, framing, np.full(n, NO_ID), schema)
+        payloads_of(column, rows.at, rows.length)
+        rows.prefix[:], rows.framing[:], rows.schema[:] = 0, kinds.NONE, NO_SCHEMA
+        return rows
+
+
+class _Table:
+    """One thread's table of known keys, for `recognise_prefixes`."""
+
+    def __init__(self) -> None:
+        self.rows = np.zeros((_FIRST_ROWS, WIDTH), np.int64)
+        self._used = 0
+
+    def add(self, kind: int, high: int, low: int, index: int, id: int) -> None:
+        self._used += int(add_key(self.rows, kind, high, low, index, id))
+        if 2 * self._used > len(self.rows):
+            self._grow()
+
+    def _grow(self) -> None:
+        """Make room; keys that nobody knows are forgotten when there are too many of them."""
+        kept = self.rows[self.rows[:, 0] != kinds.NONE]
+        if len(kept) >= _FORGOTTEN:
+            kept = kept[kept[:, INDEX] != NO_SCHEMA]
+        self.rows = np.zeros((max(_FIRST_ROWS, 1 << (4 * len(kept)).bit_length()), WIDTH), np.int64)
+        self._used = len(kept)
+        for row in kept.tolist():
+            add_key(self.rows, *row)
+
+
+class _Known:
+    """The schemas of a read, and which of them keys name; shared by all threads."""
+
+    def __init__(self, schemas: Schemas | None, schema: Schema | None) -> None:
+        self._schemas, self.is_fixed = schemas, schemas is None
+        self._lock = threading.Lock()
+        self._indexes: dict[object, int] = {}
+        self._places: dict[Schema, int] = {}
+        self.found: tuple[Schema, ...] = () if schema is None else (schema,)
+
+    def index_of_prefix(self, kind: int, high: int, low: int) -> int:
+        """Index of the schema that a prefix names."""
+        all64 = (1 << 64) - 1
+        if kind in _BY_ID:
+            return self._index(low, lambda known: known.by_id(low))
+        if kind == kinds.SINGLE_OBJECT:
+            return self._index(("fingerprint", low), lambda known: known.by_fingerprint(low & all64))
+        guid = UUID(int=(high & all64) << 64 | (low & all64))
+        return self._index(guid, lambda known: known.by_guid(guid))
+
+    def index_of_header(self, named: Named) -> int:
+        """Index of the schema that a header names."""
+        if self.is_fixed:
+            return 0
+        if named.id is None and named.guid is None:
+            return NO_SCHEMA
+        return self._index(named, named.schema_of)
+
+    def id_of(self, index: int) -> int:
+        """Id of a schema of the collection."""
+        id = None if index == NO_SCHEMA or self.is_fixed else self.found[index].id
+        return NO_ID if id is None else id
+
+    def _index(self, key: object, look_up: Callable[[Schemas], Schema | None]) -> int:
+        with self._lock:
+            if key not in self._indexes:
+                assert self._schemas is not None
+                if len(self._indexes) > 2 * _FORGOTTEN:
+                    self._indexes = {key: index for key, index in self._indexes.items() if index != NO_SCHEMA}
+                schema = look_up(self._schemas)
+                self._indexes[key] = NO_SCHEMA if schema is None else self._place(schema)
+            return self._indexes[key]
+
+    def _place(self, schema: Schema) -> int:
+        if schema not in self._places:
+            self._places[schema] = len(self.found)
+            self.found = (*self.found, schema)
+        return self._places[schema]

@@ -1,0 +1,134 @@
+"""Schemas that are named by headers of records."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kolumn.arrays import AnyArray, Int64s
+from kolumn.arrow.arrays import strings
+from kolumn.encodings import framing as kinds
+from kolumn.formats.varint import MALFORMED, varint64
+from kolumn.schemas.schema import Schema, Schemas
+
+HEADERS = {
+    kinds.CONFLUENT_HEADER: (("__value_schema_id",), ("__key_schema_id",)),
+    kinds.APICURIO_HEADER: (
+        ("apicurio.value.contentId", "apicurio.value.globalId"),
+        ("apicurio.key.contentId", "apicurio.key.globalId"),
+    ),
+    kinds.AZURE: (("content-type",), ("content-type",)),
+}
+"""Names of headers by framing: for values and for keys, in the order in which they are looked for."""
+
+_CONFLUENT = 1 << kinds.CONFLUENT | 1 << kinds.CONFLUENT_GUID
+# A header that was sent by AMQP has that protocol's type and length in front.
+_AZURE = re.compile(rb"(?:\xa1.|\xb1....)?avro/binary\+([0-9a-fA-F]{32})", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Named:
+    """What the value of a header names.
+
+    Attributes
+    ----------
+    id : int, optional
+    guid : UUID, optional
+        Both are None if the value is malformed.
+    message_indexes : tuple of int
+        Path to the message of a Protobuf schema, or empty.
+    """
+
+    id: int | None = None
+    guid: UUID | None = None
+    message_indexes: tuple[int, ...] = ()
+
+    def schema_of(self, schemas: Schemas) -> Schema | None:
+        """The schema of that name."""
+        found = schemas.by_guid(self.guid) if self.guid is not None else None if self.id is None else schemas.by_id(self.id)
+        return replace(found, message_indexes=self.message_indexes) if found is not None and self.message_indexes else found
+
+
+def named_in_headers(headers: pa.Array, names: tuple[str, ...], framing: int) -> Iterator[tuple[Int64s, Int64s, list[Named | None]]]:
+    """What headers name, for each name of a header that is there.
+
+    Parameters
+    ----------
+    headers : pa.Array of n
+        Lists of structs with ``key`` and ``value``.
+    names : tuple of str
+        Names of headers. A row can be in the result for each of them; the first counts.
+    framing : int
+        Which framing the headers belong to.
+
+    Yields
+    ------
+    rows : int64 array of m
+        The rows that have such a header with a value.
+    which : int64 array of m
+        Index into ``named``.
+    named : list of Named
+        What each distinct value names; None for a header that has another purpose.
+    """
+    keys, values = headers.flatten().flatten()
+    keys, values = keys.cast(pa.string()), values.cast(pa.binary())
+    parents: Int64s | None = None
+    for name in names:
+        at = _numbers(pc.indices_nonzero(pc.equal(keys, strings([name])[0])))
+        if not len(at):
+            continue
+        if parents is None:
+            parents = _numbers(pc.list_parent_indices(headers))
+        rows = parents[at]
+        # Kafka's clients look at the last header of a name.
+        last = np.append(rows[1:] != rows[:-1], True)
+        own = values.take(pa.Array.from_buffers(pa.int64(), int(last.sum()), [None, pa.py_buffer(at[last])]))
+        rows = rows[last]
+        if own.null_count:
+            rows = rows[_numbers(pc.is_valid(own).cast(pa.uint8())) != 0]
+            own = own.drop_null()
+        found = own.dictionary_encode()
+        yield rows, _numbers(found.indices), [_named(one.as_py(), framing) for one in found.dictionary]
+
+
+def _numbers(array: pa.Array) -> AnyArray:
+    """Integers without nulls, as int64."""
+    data = array.buffers()[1]
+    width = array.type.bit_width // 8
+    kind = f"{'u' if pa.types.is_unsigned_integer(array.type) else 'i'}{width}"
+    found = np.frombuffer(b"" if data is None else data, kind, 0 if data is None else data.size // width)
+    return found[array.offset : array.offset + len(array)].astype(np.int64)
+
+
+def _named(value: bytes, framing: int) -> Named | None:
+    """What the value of a header names; None if the header has another purpose."""
+    if framing == kinds.AZURE:
+        match = _AZURE.fullmatch(value)
+        return None if match is None else Named(guid=UUID(match[1].decode()))
+    if framing == kinds.APICURIO_HEADER:
+        return Named(id=int.from_bytes(value, "big", signed=True)) if len(value) == 8 else Named()
+    kind, size, _, low = kinds.recognise(value, 0, len(value), _CONFLUENT)
+    message_indexes = _message_indexes(value, size) if size < len(value) else ()
+    if kind == kinds.NONE or message_indexes is None:
+        return Named()
+    if kind == kinds.CONFLUENT:
+        return Named(low, None, message_indexes)
+    return Named(None, UUID(bytes=value[1:17]), message_indexes)
+
+
+def _message_indexes(value: bytes, at: int) -> tuple[int, ...] | None:
+    """Zig-zag varints: how many, then so many; none stands for the first message. None if they don't end where the value does."""
+    count, at = varint64(value, at, len(value))
+    if at == MALFORMED or not 0 <= count <= len(value) - at:
+        return None
+    indexes = []
+    for _ in range(count):
+        index, at = varint64(value, at, len(value))
+        if at == MALFORMED:
+            return None
+        indexes.append(index)
+    return (tuple(indexes) or (0,)) if at == len(value) else None

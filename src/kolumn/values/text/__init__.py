@@ -1,0 +1,1 @@
+"""Values that are text: JSON, and separated fields."""

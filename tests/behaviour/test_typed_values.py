@@ -1,0 +1,444 @@
+"""What do `read` and `scan` return for values and keys with a format?"""
+
+import json
+import logging
+import random
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kit.encoder import Record, batch, control_batch
+from kolumn.arrays import Flags
+from kolumn.formats.v2 import ABORT
+from kolumn.options import Options
+from kolumn.schemas.schema import Schema
+from kolumn.values.bare import BareFramer
+from kolumn.values.bodies import array_of, spread
+from kolumn.values.columns import typed
+from kolumn.values.decoder import Bodies
+
+SCHEMA = {"id": "int64", "customer": "string", "items": [{"sku": "string", "price": "float64"}], "at": "timestamp"}
+TYPE = pa.struct(
+    [
+        ("id", pa.int64()),
+        ("customer", pa.string()),
+        ("items", pa.list_(pa.struct([("sku", pa.string()), ("price", pa.float64())]))),
+        ("at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+ROWS = 600
+TRANSACTIONAL = 16
+
+
+def row(i: int) -> dict[str, Any]:
+    items = [{"sku": f"s{i}", "price": i / 4}] * (i % 3)
+    return {"id": i, "customer": None if i % 7 == 0 else f"çustomer {i}", "items": items, "other": [i, {}]}
+
+
+def payloads() -> list[bytes | None]:
+    rng = random.Random(5)
+    values: list[bytes | None] = [json.dumps(row(i), indent=rng.choice([None, 1])).encode() for i in range(ROWS)]
+    return [None if i in ABSENT else BROKEN.get(i, value) for i, value in enumerate(values)]
+
+
+BROKEN = {5: b"", 40: b'{"id": 1.5}', 41: b"{", 300: b'{"id": 1}{"id": 2}', 301: b"[1]", 599: b'{"customer": "\xff"}'}
+ABSENT = {3, 302}
+INVALID = {*BROKEN, *ABSENT}
+
+
+def write(path: Path, values: list[bytes | None], keys: list[bytes | None] | None = None, **how: Any) -> Path:
+    table = pa.table({"key": pa.array(keys or [b"k"] * len(values), pa.binary()), "value": pa.array(values, pa.binary())})
+    kolumn.write(table, path, batch_bytes=2000, **how)
+    return path
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    keys: list[bytes | None] = [json.dumps({"k": i}).encode() for i in range(ROWS)]
+    return write(tmp_path_factory.mktemp("log") / "orders-3", payloads(), keys, codec="lz4")
+
+
+def expected(i: int) -> dict[str, Any] | None:
+    if i in INVALID:
+        return None
+    return {name: value for name, value in row(i).items() if name != "other"} | {"at": None}
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("chunk_bytes", [3000, 1 << 20])
+def test_values_are_a_struct_at_the_place_of_the_payloads(log: Path, threads: int, chunk_bytes: int) -> None:
+    found = kolumn.read(log, value_format="json", value_schema=SCHEMA, threads=threads, chunk_bytes=chunk_bytes)
+    plain = kolumn.read(log)
+    assert found.schema.names == [*plain.schema.names, "valueValid", "valueSchemaId"]
+    assert found.schema.field("value").type == TYPE
+    assert (found.schema.field("valueValid").type, found.schema.field("valueSchemaId").type) == (pa.bool_(), pa.int64())
+    assert found["value"].to_pylist() == [expected(i) for i in range(ROWS)]
+    assert [i for i, valid in enumerate(found["valueValid"].to_pylist()) if not valid] == sorted(INVALID)
+    assert found["valueSchemaId"].null_count == ROWS
+    assert found.drop_columns(["value", "valueValid", "valueSchemaId"]).equals(plain.drop_columns(["value"]))
+    found.validate(full=True)
+
+
+def test_a_stream_has_its_schema_before_anything_is_read(log: Path) -> None:
+    reader = kolumn.scan(log, value_format="json", value_schema=SCHEMA, chunk_bytes=3000)
+    assert reader.schema.field("value").type == TYPE
+    assert reader.read_all().equals(kolumn.read(log, value_format="json", value_schema=SCHEMA, threads=1))
+
+
+def test_keys(log: Path) -> None:
+    found = kolumn.read(log, key_format="json", key_schema={"k": "int32"})
+    assert found.schema.names[-2:] == ["keyValid", "keySchemaId"]
+    assert found["key"].to_pylist() == [{"k": i} for i in range(ROWS)]
+    assert found["value"].to_pylist() == payloads()
+    both = kolumn.read(log, key_format="json", key_schema={"k": "int32"}, value_format="json", value_schema=SCHEMA)
+    assert both.schema.names[-4:] == ["keyValid", "keySchemaId", "valueValid", "valueSchemaId"]
+    assert both["key"].equals(found["key"])
+
+
+def test_columns_beside_come_if_they_are_named(log: Path) -> None:
+    how: dict[str, Any] = {"value_format": "json", "value_schema": SCHEMA}
+    assert kolumn.read(log, columns=["offset", "value"], **how).schema.names == ["offset", "value"]
+    found = kolumn.read(log, columns=["valueRaw", "valueValid", "offset"], **how)
+    assert found.schema.names == ["valueRaw", "valueValid", "offset"]
+    assert found["valueRaw"].to_pylist() == payloads()
+    assert kolumn.read(log, columns=["offset"], **how).equals(kolumn.read(log, columns=["offset"]))
+    names = kolumn.read(log, include_headers=True, **how).schema.names
+    assert names[-3:] == ["headers", "valueValid", "valueSchemaId"]
+
+
+@pytest.mark.parametrize("binary", ["contiguous", "view"])
+def test_fields_as_columns(log: Path, binary: Any) -> None:
+    how: dict[str, Any] = {"value_format": "json", "value_schema": SCHEMA, "binary": binary}
+    found = kolumn.read(log, columns=["offset", "value", "valueRaw"], value_as="columns", **how)
+    assert found.schema.names == ["offset", "id", "customer", "items", "at", "valueRaw"]
+    whole = kolumn.read(log, columns=["value"], **how)["value"]
+    for name in ("id", "customer", "items", "at"):
+        assert found[name].to_pylist() == [None if one is None else one[name] for one in whole.to_pylist()]
+    assert found.schema.field("valueRaw").type == (pa.binary() if binary == "contiguous" else pa.binary_view())
+    assert found["valueRaw"].to_pylist() == payloads()
+
+
+def test_two_columns_of_one_name(log: Path) -> None:
+    with pytest.raises(kolumn.ArgumentError, match="two columns would be called offset"):
+        kolumn.read(log, value_format="json", value_schema={"offset": "int64"}, value_as="columns")
+    found = kolumn.read(log, value_format="json", value_schema={"offset": "int64"}, value_as="columns", columns=["value", "key"])
+    assert found.schema.names == ["offset", "key"]
+
+
+def test_payloads_as_strings(log: Path) -> None:
+    """They are the columns of bytes alone: a typed column has its own types."""
+    found = kolumn.read(log, value_format="json", value_schema=SCHEMA, payload="string", columns=["key", "value", "valueRaw"])
+    assert found.schema.types == [pa.string(), TYPE, pa.string()]
+    assert found["value"].to_pylist() == [expected(i) for i in range(ROWS)]
+
+
+def test_fields_of_a_read(log: Path) -> None:
+    how: dict[str, Any] = {"value_format": "json", "value_schema": SCHEMA, "columns": ["value"]}
+    found = kolumn.read(log, value_columns=["items.price", "id"], **how)["value"]
+    assert found.type == pa.struct([("id", pa.int64()), ("items", pa.list_(pa.struct([("price", pa.float64())])))])
+    assert found[1].as_py() == {"id": 1, "items": [{"price": 0.25}]}
+    with pytest.raises(kolumn.ArgumentError, match="value_columns: unknown field 'custmer', did you mean 'customer'"):
+        kolumn.read(log, value_columns="custmer", **how)
+    with pytest.raises(kolumn.ArgumentError, match="unknown field 'prize', did you mean 'price'"):
+        kolumn.read(log, value_columns="items.prize", **how)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_an_error_names_the_record(log: Path, threads: int) -> None:
+    seen = []
+    how: dict[str, Any] = {"value_format": "json", "value_schema": SCHEMA, "threads": threads, "chunk_bytes": 3000}
+    reader = kolumn.scan(log, value_errors="raise", **how)
+
+    def read_on() -> None:
+        for some in reader:
+            seen.extend(some["offset"].to_pylist())
+
+    with pytest.raises(kolumn.PayloadError, match=r"orders-3/0+\.log: offset 5: value: 0 bytes.*not json of the type struct") as caught:
+        read_on()
+    assert seen == [0, 1, 2, 3, 4]
+    error = caught.value
+    assert (error.offset, error.column, Path(error.segment).parent.name) == (5, "value", "orders-3")
+    # Records outside of the range are not looked at, and a value that is absent is no error.
+    kolumn.read(log, value_format="json", value_schema=SCHEMA, value_errors="raise", start_offset=6, end_offset=40)
+    with pytest.raises(kolumn.PayloadError, match=r"offset 40: value: 11 bytes, b'\{\"id\": 1\.5\}'"):
+        kolumn.read(log, value_format="json", value_schema=SCHEMA, value_errors="raise", start_offset=6, columns=["value"])
+
+
+def test_an_error_of_a_key(log: Path) -> None:
+    with pytest.raises(kolumn.PayloadError, match=r"offset 0: key: .*Read with key_errors='keep'"):
+        kolumn.read(log, key_format="json", key_schema={"k": "string"}, key_errors="raise")
+
+
+def test_ranges_of_a_read(log: Path) -> None:
+    found = kolumn.read(log, value_format="json", value_schema=SCHEMA, start_offset=299, end_offset=304, columns=["offset", "value"])
+    assert found.to_pylist() == [{"offset": i, "value": expected(i)} for i in range(299, 304)]
+
+
+def test_an_empty_log_has_its_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "t-0", [b"{}"])
+    found = kolumn.read(path, value_format="json", value_schema=SCHEMA, start_offset=5)
+    assert (found.num_rows, found.schema.field("value").type) == (0, TYPE)
+
+
+def test_aborted_records_are_no_errors(tmp_path: Path) -> None:
+    """A record that a committed reader does not get may have any value."""
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    aborted = batch([Record(0, value=b"{")], producer_id=7, producer_epoch=3, base_sequence=0, flags=TRANSACTIONAL)
+    marker = control_batch(1, ABORT)
+    good = batch([Record(2, value=b'{"id": 4}')])
+    (folder / f"{0:020d}.log").write_bytes(aborted + marker + good)
+    how: dict[str, Any] = {
+        "value_format": "json",
+        "value_schema": {"id": "int8"},
+        "value_errors": "raise",
+        "columns": ["value", "transaction"],
+    }
+    found = kolumn.read(folder, isolation_level="read_committed", **how)
+    assert found.to_pylist() == [{"value": {"id": 4}, "transaction": "none"}]
+    with pytest.raises(kolumn.PayloadError, match="offset 0"):
+        kolumn.read(folder, **how)
+
+
+def test_damage_is_left_out_as_without_types(log: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "orders-3"
+    folder.mkdir()
+    (source,) = log.glob("*.log")
+    data = bytearray(source.read_bytes())
+    data[len(data) // 2] ^= 4
+    (folder / source.name).write_bytes(data)
+    plain = kolumn.read(folder, errors="skip")
+    assert 0 < plain.num_rows < ROWS
+    skipped = kolumn.Skipped()
+    found = kolumn.read(folder, errors="skip", on_damage=skipped, value_format="json", value_schema=SCHEMA)
+    assert found["offset"].equals(plain["offset"])
+    assert found["value"].to_pylist() == [expected(i) for i in plain["offset"].to_pylist()]
+    assert len(skipped.damage) == 1
+
+
+def test_an_inferred_type(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    values: list[bytes | None] = [
+        b'{"a": 1, "b": [{"c": null}]}',
+        None,
+        b"broken",
+        b'{"a": 2.5, "b": [{"c": true}], "d": null}',
+        b'{"e": 1}',
+    ]
+    path = write(tmp_path / "t-0", values)
+    with caplog.at_level(logging.INFO, "kolumn.values"):
+        found = kolumn.read(path, value_format="json")
+    kind = pa.struct([("a", pa.float64()), ("b", pa.list_(pa.struct([("c", pa.bool_())]))), ("d", pa.string()), ("e", pa.int64())])
+    assert found.schema.field("value").type == kind
+    assert f"inferred from the first 4 values is {kind}" in caplog.text
+    assert found["value"][0].as_py() == {"a": 1.0, "b": [{"c": None}], "d": None, "e": None}
+    # The first two values that are there: the second is broken.
+    assert kolumn.read(path, value_format="json", value_sample=2).schema.field("value").type.get_field_index("d") < 0
+    with pytest.raises(kolumn.ArgumentError, match="none of the first 1 values is a JSON object"):
+        kolumn.read(path, value_format="json", start_offset=1, end_offset=3)
+
+
+def test_values_that_no_type_fits(tmp_path: Path) -> None:
+    path = write(tmp_path / "t-0", [b'{"a": {"b": 1}}', b'{"a": {"b": "x"}}'])
+    with pytest.raises(kolumn.ArgumentError, match=r"a\.b: int64 in one value and string in another: say its type in value_schema"):
+        kolumn.read(path, value_format="json")
+
+
+def test_separated_fields(tmp_path: Path) -> None:
+    values: list[bytes | None] = [b'1;"a;b"', b"x;y", b"3", None]
+    path = write(tmp_path / "t-0", values)
+    how: dict[str, Any] = {"value_format": "csv", "value_schema": {"n": "int32", "t": "string"}, "value_separator": ";"}
+    found = kolumn.read(path, columns=["value", "valueValid"], **how)
+    assert found["value"].to_pylist() == [{"n": 1, "t": "a;b"}, {"n": None, "t": "y"}, None, None]
+    assert found["valueValid"].to_pylist() == [True, False, False, False]
+    assert kolumn.read(path, columns=["value"], value_columns="t", **how)["value"].to_pylist()[0] == {"t": "a;b"}
+
+
+def test_fixed_places(tmp_path: Path) -> None:
+    values: list[bytes | None] = [b"\0\0\0\7\1", b"\0\0\0\7", None]
+    path = write(tmp_path / "t-0", values)
+    found = kolumn.read(path, columns=["value", "valueValid"], value_format="fixed", value_schema={"a": ">i4", "b": "bool"})
+    assert found["value"].to_pylist() == [{"a": 7, "b": True}, None, None]
+    assert found["valueValid"].to_pylist() == [True, False, False]
+
+
+class Collection:
+    """Schemas by subject, as `kolumn.schemas.schema.Schemas`."""
+
+    def __init__(self, subjects: dict[str, dict[str, Any]], alone: dict[str, Any] | None = None) -> None:
+        self.subjects, self.alone = subjects, alone
+
+    def newest(self, subject: str) -> Schema | None:
+        found = self.subjects.get(subject)
+        return None if found is None else Schema("JSON", json.dumps(found), id=1)
+
+    def only(self) -> Schema | None:
+        return None if self.alone is None else Schema("JSON", json.dumps(self.alone), id=1)
+
+    def by_id(self, id: int) -> Schema | None:
+        return Schema("JSON", json.dumps(of_schema()), id=1) if id == 1 else None
+
+    def by_guid(self, guid: UUID) -> Schema | None:
+        return None
+
+    def by_fingerprint(self, fingerprint: int) -> Schema | None:
+        return None
+
+    def version(self, subject: str, version: int) -> Schema | None:
+        return None
+
+
+def of_schema(**types: str) -> dict[str, Any]:
+    return {"type": "object", "properties": {name: {"type": kind} for name, kind in types.items()}}
+
+
+@pytest.fixture
+def topics(tmp_path: Path) -> Path:
+    write(tmp_path / "a-0", [b'\0\0\0\0\1{"x": 1}'])
+    write(tmp_path / "b-0", [b'\0\0\0\0\1{"x": 2, "y": "t"}'])
+    return tmp_path
+
+
+def test_the_newest_schema_of_the_topic(topics: Path) -> None:
+    schemas = Collection({"a-value": of_schema(x="integer"), "b-value": of_schema(y="string")})
+    for topic, kind, value in (("a", pa.struct([("x", pa.int64())]), {"x": 1}), ("b", pa.struct([("y", pa.string())]), {"y": "t"})):
+        found = kolumn.read(topics / f"{topic}-0", value_format="registry", value_schemas=schemas)
+        assert (found.schema.field("value").type, found["value"].to_pylist()) == (kind, [value])
+        assert kolumn.scan(topics / f"{topic}-0", value_format="json", value_schemas=schemas).schema.field("value").type == kind
+    with pytest.raises(kolumn.ArgumentError, match=r"the newest schemas of the topics a, b differ: read one .* topic="):
+        kolumn.read(topics, value_format="registry", value_schemas=schemas)
+    own = json.dumps(of_schema(x="number"))
+    found = kolumn.read(topics, value_format="registry", value_schemas=schemas, value_schema=own)
+    assert found["value"].to_pylist() == [{"x": 1.0}, {"x": 2.0}]
+
+
+def test_a_collection_without_subjects(topics: Path) -> None:
+    found = kolumn.read(topics, value_format="registry", value_schemas=Collection({}, of_schema(x="integer")))
+    assert found["value"].to_pylist() == [{"x": 1}, {"x": 2}]
+    with pytest.raises(kolumn.ArgumentError, match="no schema of a-value or b-value in value_schemas"):
+        kolumn.read(topics, value_format="registry", value_schemas=Collection({}))
+    with pytest.raises(kolumn.ArgumentError, match="the newest schema is of JSON; take 'registry'"):
+        kolumn.read(topics, value_format="avro", value_schemas=Collection({}, of_schema(x="integer")))
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"value_format": "jsn"}, "value_format='jsn': expected one of avro, .*; did you mean 'json'"),
+    ({"value_format": "json", "value_as": "colums"}, "value_as='colums': .*did you mean 'columns'"),
+    ({"value_format": "json", "value_errors": "rise"}, "value_errors='rise': .*did you mean 'raise'"),
+    ({"key_format": "json", "key_framing": "nnone"}, "unknown key_framing 'nnone', did you mean 'none'"),
+    ({"value_format": "json", "value_schema": {"a": "int46"}}, "field 'a': unknown type 'int46', did you mean 'int64'"),
+    ({"value_format": "json", "value_schema": {}}, "expected a mapping of names to types"),
+    ({"value_format": "json", "value_schema": "{"}, "value_schema: no JSON text"),
+    ({"value_format": "json", "value_schema": {"a": ["int8", "int8"]}}, "expected a list of one type"),
+    ({"value_format": "json", "value_schema": {"a": pa.binary()}}, "JSON has no values of binary"),
+    ({"value_format": "json", "value_sample": 0}, "value_sample=0: expected an integer, at least 1"),
+    ({"value_format": "csv"}, "value_format='csv' needs value_schema"),
+    ({"value_format": "csv", "value_schema": {"a": "uint64"}}, "take int64 or string"),
+    ({"value_format": "csv", "value_schema": {"a": "int8"}, "value_separator": "ab"}, "expected one ASCII character"),
+    ({"value_format": "json", "value_separator": ";"}, "value_separator=';': for value_format='csv' only"),
+    ({"value_format": "json", "value_message": "M"}, "for value_format='protobuf' or 'registry' only"),
+    ({"value_format": "fixed", "value_schema": {"a": "f2"}}, "no column for float16"),
+    ({"value_format": "avro"}, "value_format='avro' needs value_schema, or value_schemas"),
+    ({"value_schema": {"a": "int8"}}, "options of values, here value_schema, go with value_format"),
+    ({"key_errors": "raise", "value_format": "json"}, "options of keys, here key_errors, go with key_format"),
+    ({"columns": ["valueValid"]}, "column valueValid: it goes with value_format"),
+    ({"columns": ["keyRaw"], "value_format": "json"}, "column keyRaw: it goes with key_format"),
+    ({"columns": ["valueValidd"], "value_format": "json"}, "unknown column 'valueValidd', did you mean 'valueValid'"),
+    ({"value_format": "json", "value_columns": [1]}, "expected names of fields"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG, ids=[text for _, text in WRONG])
+def test_what_makes_no_sense(log: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(kolumn.ArgumentError, match=message):
+        kolumn.scan(log, **options)
+
+
+def test_options_without_types_are_as_before() -> None:
+    chosen = Options.of()
+    assert (chosen.stored, chosen.watched) == (chosen, chosen)
+
+
+def test_copies_that_cut_records_differently(tmp_path: Path) -> None:
+    """The merge compares records of such entries, as they were stored."""
+    folders = []
+    for name, size in (("one", 500), ("other", 3000)):
+        table = pa.table({"value": pa.array(payloads(), pa.binary())})
+        kolumn.write(table, tmp_path / name / "orders-3", batch_bytes=size)
+        folders.append(tmp_path / name / "orders-3")
+    found = kolumn.read(folders, replicas="merge", value_format="json", value_schema=SCHEMA, columns=["value"])
+    assert found["value"].to_pylist() == [expected(i) for i in range(ROWS)]
+
+
+class InHeaders:
+    """A framer whose bodies are the values of headers."""
+
+    needs_headers = True
+
+    def bodies(self, payload: pa.BinaryArray, headers: pa.ListArray | None = None) -> tuple[Bodies, pa.Array]:
+        assert headers is not None
+        values = headers.flatten().field("value")
+        bodies, _ = BareFramer().bodies(values)
+        return bodies, pa.array([len(one) for one in payload.to_pylist()], pa.int64())
+
+
+@pytest.mark.parametrize("columns", [["value", "valueSchemaId"], ["valueSchemaId", "headers", "value"]])
+def test_a_framing_in_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: list[str]) -> None:
+    """Headers are read for it, and are a column only if they are asked for."""
+    monkeypatch.setattr(typed, "framer_of", lambda *_: InHeaders())
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array([[{"key": "h", "value": b'{"id": %d}' % i}] for i in range(50)], kind)
+    table = pa.table({"value": [b"x" * i for i in range(50)], "headers": headers})
+    kolumn.write(table, tmp_path / "t-0")
+    found = kolumn.read(tmp_path / "t-0", value_format="json", value_schema={"id": "int64"}, columns=columns, threads=1)
+    assert found.schema.names == columns
+    assert found["value"].to_pylist() == [{"id": i} for i in range(50)]
+    assert found["valueSchemaId"].to_pylist() == list(range(50))
+
+
+class AsText:
+    """A decoder of text, as one of Avro's decodes keys that are strings."""
+
+    def __init__(self, *given: Any) -> None:
+        self.given, self.type = given, pa.string()
+
+    def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
+        text = spread(array_of(bodies, bodies.length >= 0).cast(pa.string()), bodies.length >= 0)
+        return text, bodies.length >= 0
+
+
+@pytest.mark.parametrize("key_as", ["struct", "columns"])
+def test_a_type_that_is_no_struct_is_the_column(log: Path, monkeypatch: pytest.MonkeyPatch, key_as: Any) -> None:
+    made = []
+
+    def decoder(*given: Any) -> AsText:
+        made.append(given)
+        return AsText()
+
+    monkeypatch.setitem(sys.modules, "kolumn.values.avro.decoder", SimpleNamespace(AvroDecoder=decoder))
+    found = kolumn.read(log, key_format="avro", key_schema={"type": "string"}, key_as=key_as, columns=["key", "keyValid"])
+    assert made == [(Schema("AVRO", '{"type": "string"}'), None)]
+    assert found.schema.types == [pa.string(), pa.bool_()]
+    assert found["key"][7].as_py() == '{"k": 7}'
+
+
+@pytest.mark.parametrize(
+    ("schema", "reader"),
+    [('syntax = "proto3";', Schema("PROTOBUF", 'syntax = "proto3";')), (b"\n\0", b"\n\0"), (AsText, AsText)],
+    ids=["text", "set", "class"],
+)
+def test_what_a_decoder_of_protobuf_gets(log: Path, monkeypatch: pytest.MonkeyPatch, schema: Any, reader: Any) -> None:
+    made = []
+
+    def decoder(*given: Any) -> AsText:
+        made.append(given)
+        return AsText()
+
+    monkeypatch.setitem(sys.modules, "kolumn.values.protobuf.decoder", SimpleNamespace(ProtobufDecoder=decoder))
+    kolumn.scan(log, value_format="protobuf", value_schema=schema, value_message="a.B", value_columns="x")
+    assert made == [(reader, "a.B", ("x",))]

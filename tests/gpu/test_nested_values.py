@@ -1,0 +1,166 @@
+"""Avro values with records, lists, maps and unions in them, on the device: the columns that the CPU decodes."""
+
+import io
+import json
+import random
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kit.device_columns import as_type, resident, to_arrow
+from kit.emulated import Emulated, HostMemory, run_loops
+from kit.ptx import Machine
+from kolumn.errors import ArgumentError
+from kolumn.kernels.machine import device
+from kolumn.kernels.values.schema import Values
+from kolumn.schemas.schema import Schema
+from kolumn.values.avro.decoder import AvroDecoder
+from kolumn.values.bare import BareFramer
+from kolumn.values.framing import Framer
+
+ITEM = {
+    "type": "record",
+    "name": "Item",
+    "fields": [
+        {"name": "sku", "type": "string"},
+        {"name": "qty", "type": ["null", "int"]},
+        {"name": "parts", "type": {"type": "array", "items": "bytes"}},
+    ],
+}
+SCHEMA = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "customer", "type": ["null", "string"]},
+        {"name": "paid", "type": "boolean"},
+        {"name": "color", "type": {"type": "enum", "name": "Color", "symbols": ["RED", "GREEN"]}},
+        {"name": "hash", "type": {"type": "fixed", "name": "Hash", "size": 5}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "items", "type": {"type": "array", "items": ITEM}},
+        {"name": "first", "type": ["null", "Item"]},
+        {"name": "tags", "type": {"type": "map", "values": "double"}},
+        {"name": "what", "type": ["int", "string", {"type": "array", "items": "int"}]},
+    ],
+}
+ROWS = 300
+
+
+def order(rng: random.Random) -> dict[str, Any]:
+    def item() -> dict[str, Any]:
+        parts = [rng.randbytes(rng.randrange(4)) for _ in range(rng.randrange(3))]
+        return {"sku": rng.choice(["", "s1", "naïve"]), "qty": rng.choice([None, 7, -1]), "parts": parts}
+
+    return {
+        "id": rng.choice([0, -1, 2**63 - 1, -(2**63), rng.getrandbits(40)]),
+        "customer": rng.choice([None, "", "a customer with a long name"]),
+        "paid": rng.random() < 0.5,
+        "color": rng.choice(["RED", "GREEN"]),
+        "hash": rng.randbytes(5),
+        "day": rng.randrange(20_000),
+        "at": rng.getrandbits(40),
+        "price": Decimal(rng.randrange(-(10**9) + 1, 10**9)).scaleb(-2),
+        "items": [item() for _ in range(rng.choice([0, 0, 1, 2, 5]))],
+        "first": rng.choice([None, item()]),
+        "tags": {f"t{k}": rng.random() for k in range(rng.randrange(3))},
+        "what": rng.choice([3, "text", [1, 2, 3]]),
+    }
+
+
+def values(rng: random.Random, skipped: int) -> list[bytes | None]:
+    """Orders; some are cut, changed or missing."""
+    parsed, made = fastavro.parse_schema(json.loads(json.dumps(SCHEMA))), []
+    for row in range(ROWS):
+        out = io.BytesIO(bytes(skipped))
+        out.seek(skipped)
+        fastavro.schemaless_writer(out, parsed, order(rng))
+        value: bytes | None = out.getvalue()
+        assert value is not None
+        if not skipped:
+            value = rng.choice([b"", b"\0\0\0\0\7", b"\1" + bytes(range(16)), b"\xc3\1" + bytes(8)]) + value
+        if row % 5 == 1:
+            at = rng.randrange(len(value))
+            value = rng.choice([None, b"", value[:at], value + b"\0", value[:at] + rng.randbytes(1) + value[at + 1 :]])
+        made.append(value)
+    return made
+
+
+def by_cpu(given: list[bytes | None], skipped: int) -> tuple[pa.StructArray, list[bool]]:
+    framer = BareFramer(skipped) if skipped else Framer("auto")
+    bodies, _ = framer.bodies(pa.array(given, pa.binary()))
+    found, valid = AvroDecoder(Schema("AVRO", json.dumps(SCHEMA))).decode(bodies)
+    return found, valid.tolist()
+
+
+@pytest.fixture(params=["loops", "ptx"])
+def emulated(request: pytest.FixtureRequest) -> Iterator[Emulated]:
+    HostMemory.overrun.clear()
+    if request.param == "loops":
+        with device.using(Emulated(run_loops)):
+            yield Emulated(run_loops)
+    else:
+        pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
+        with Machine(races=True).watching() as machine, device.using(Emulated(machine.run)):
+            yield Emulated(machine.run)
+    assert not HostMemory.overrun
+
+
+@pytest.mark.parametrize("skipped", [0, 5])
+def test_the_same_columns_as_on_the_cpu(emulated: Emulated, skipped: int, tmp_path: Path) -> None:
+    given = values(random.Random(skipped), skipped)
+    expected, valid = by_cpu(given, skipped)
+    assert {*valid} == {True, False}
+    schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])
+    kolumn.write(pa.table({"key": [b"k"] * ROWS, "value": given}, schema=schema), tmp_path / "a.log", codec="lz4")
+    how = Values.of("avro", SCHEMA, skipped)
+    tables = resident(tmp_path / "a.log", "string", columns=["offset", "value"], values=how)
+    (table,) = tables
+    columns = dict(zip(table.names, table.columns, strict=True))
+    assert to_arrow(columns["valueValid"]).to_pylist() == valid
+    for field, child in zip(expected.type, expected.flatten(), strict=True):
+        found = as_type(columns[field.name], field.type)
+        found.validate(full=True)
+        assert found.to_pylist() == child.to_pylist(), field.name
+
+
+def test_flat_values_with_prefixes(emulated: Emulated, tmp_path: Path) -> None:
+    """They have a kernel of their own."""
+    flat = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"]}]}
+    rng, parsed, given = random.Random(4), fastavro.parse_schema(json.loads(json.dumps(flat))), []
+    for _ in range(ROWS):
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, parsed, {"a": rng.choice([0, 0, 7]), "b": rng.choice([None, "", "text"])})
+        given.append(rng.choice([b"", b"\0\0\0\0\7"]) + out.getvalue() + rng.choice([b"", b"", b"\0"]))
+    bodies, _ = Framer("auto").bodies(pa.array(given, pa.binary()))
+    expected, valid = AvroDecoder(Schema("AVRO", json.dumps(flat))).decode(bodies)
+    kolumn.write(pa.table({"value": pa.array(given, pa.binary())}), tmp_path / "a.log")
+    (table,) = resident(tmp_path / "a.log", "string", columns=["value"], values=Values.of("avro", flat))
+    columns = dict(zip(table.names, table.columns, strict=True))
+    assert to_arrow(columns["valueValid"]).to_pylist() == valid.tolist()
+    assert {*valid.tolist()} == {True, False}
+    for field, child in zip(expected.type, expected.flatten(), strict=True):
+        assert as_type(columns[field.name], field.type).to_pylist() == child.to_pylist(), field.name
+
+
+def test_no_values(emulated: Emulated, tmp_path: Path) -> None:
+    from kolumn.kernels.fields.decoded import Payloads
+    from kolumn.kernels.machine.device import runtime
+    from kolumn.kernels.values.columns import parsed
+
+    one = runtime()
+    found = parsed(one, Payloads(one.empty(0), one.empty(0), 0), Values.of("avro", SCHEMA))
+    assert [column.rows for column in found.values()] == [0] * (len(SCHEMA["fields"]) + 1)
+
+
+def test_types_that_cudf_has_not() -> None:
+    with pytest.raises(ArgumentError, match="cuDF has no such type"):
+        Values.of("avro", {"type": "record", "name": "r", "fields": [
+            {"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 60, "scale": 2}}]})  # fmt: skip

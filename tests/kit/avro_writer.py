@@ -1,0 +1,156 @@
+"""Random Avro values, written with every variation that the format allows, and damage to them."""
+
+import random
+import struct
+from typing import Any
+
+from kit.avro_reader import DAYS, Schema, is_decimal, kind_of
+
+HOSTILE = (0, 1, -1, 2, 63, 64, -64, 127, 128, 65535, 65536, 70000, 2**31 - 1, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63))
+
+_PLACE: Schema = {
+    "type": "record", "name": "Place", "fields": [
+        {"name": "x", "type": "double"},
+        {"name": "name", "type": "string"},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+    ],
+}  # fmt: skip
+_ITEM: Schema = {
+    "type": "record", "name": "Item", "fields": [
+        {"name": "sku", "type": "string"},
+        {"name": "qty", "type": "int"},
+        {"name": "parts", "type": {"type": "array", "items": "long"}},
+    ],
+}  # fmt: skip
+_PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 3}
+_HUGE = {"type": "fixed", "name": "Huge", "size": 20, "logicalType": "decimal", "precision": 45, "scale": 0}
+EVERYTHING: Schema = {
+    "type": "record", "name": "Everything", "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "small", "type": "int"},
+        {"name": "flag", "type": "boolean"},
+        {"name": "f", "type": "float"},
+        {"name": "d", "type": "double"},
+        {"name": "text", "type": "string"},
+        {"name": "raw", "type": "bytes"},
+        {"name": "note", "type": ["null", "string"]},
+        {"name": "count", "type": ["long", "null"]},
+        {"name": "nothing", "type": "null"},
+        {"name": "color", "type": {"type": "enum", "name": "Color", "symbols": ["RED", "GREEN", "BLUE"]}},
+        {"name": "fixed", "type": {"type": "fixed", "name": "Five", "size": 5}},
+        {"name": "price", "type": _PRICE},
+        {"name": "huge", "type": ["null", _HUGE]},
+        {"name": "span", "type": {"type": "fixed", "name": "Span", "size": 12, "logicalType": "duration"}},
+        {"name": "time", "type": {"type": "int", "logicalType": "time-millis"}},
+        {"name": "any", "type": ["null", "boolean", "string", "double", {"type": "array", "items": "int"}]},
+        {"name": "place", "type": ["null", _PLACE]},
+        {"name": "items", "type": {"type": "array", "items": _ITEM}},
+        {"name": "attributes", "type": {"type": "map", "values": ["null", {"type": "map", "values": "string"}]}},
+        {"name": "nulls", "type": {"type": "array", "items": "null"}},
+        {"name": "empty", "type": {"type": "array", "items": {"type": "record", "name": "Empty", "fields": []}}},
+    ],
+}  # fmt: skip
+"""A record with every kind of field."""
+
+
+def random_value(rng: random.Random, schema: Schema) -> Any:
+    """A value; a union's is a pair of branch and value, a map's a list of pairs."""
+    kind = kind_of(schema)
+    if kind == "union":
+        branch = rng.randrange(len(schema))
+        return branch, random_value(rng, schema[branch])
+    if kind == "record":
+        return [random_value(rng, field["type"]) for field in schema["fields"]]
+    if kind == "array":
+        return [random_value(rng, schema["items"]) for _ in range(rng.choice((0, 1, 2, 3, 9)))]
+    if kind == "map":
+        return [(random_value(rng, "string"), random_value(rng, schema["values"])) for _ in range(rng.choice((0, 1, 2)))]
+    if kind == "enum":
+        return rng.randrange(len(schema["symbols"]))
+    if is_decimal(schema):
+        most = 10 ** schema["precision"] - 1
+        number = rng.choice((0, -1, most, -most, rng.randint(-most, most), rng.randint(-200, 200)))
+        return number.to_bytes(schema.get("size") or number.bit_length() // 8 + rng.choice((1, 1, 9, 30)), "big", signed=True)
+    if kind == "fixed":
+        return struct.pack("<III", *(rng.getrandbits(31) for _ in range(3))) if "logicalType" in schema else rng.randbytes(schema["size"])
+    logical = schema.get("logicalType") if isinstance(schema, dict) else None
+    if (kind, logical) in DAYS:
+        return rng.randrange(DAYS[kind, logical])
+    number = rng.choice((0, 1, -1, rng.getrandbits(6), rng.getrandbits(20), -rng.getrandbits(31), rng.getrandbits(31)))
+    return {
+        "null": None, "boolean": rng.random() < 0.5, "int": number, "float": struct.unpack("<f", struct.pack("<f", rng.random()))[0],
+        "long": number if rng.random() < 0.6 else rng.getrandbits(64) - 2**63, "double": rng.random(),
+        "bytes": rng.randbytes(rng.choice((0, 1, 3, 8, 17, 40))),
+        "string": "".join(rng.choice("abcdefgh é€😀") for _ in range(rng.choice((0, 1, 4, 8, 12, 33)))),
+    }[kind]  # fmt: skip
+
+
+def varint(value: int, longer: int = 0) -> bytes:
+    """Zig-zag varint with ``longer`` bytes more than needed, as far as ten allow."""
+    raw = ((value << 1) ^ (value >> 63)) & ((1 << 64) - 1)
+    out = bytearray()
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
+    for _ in range(min(longer, 10 - len(out))):
+        out[-1] |= 0x80
+        out.append(0)
+    return bytes(out)
+
+
+class Writer:
+    """Writes values of `random_value` as the format allows: overlong numbers, blocks of any length, with and without sizes."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+
+    def number(self, value: int) -> bytes:
+        return varint(value, self.rng.choice((1, 2, 9)) if self.rng.random() < 0.03 else 0)
+
+    def blocks(self, items: list[bytes]) -> bytes:
+        out = b""
+        while items:
+            count = self.rng.randint(1, len(items))
+            body, items = b"".join(items[:count]), items[count:]
+            out += self.number(-count) + self.number(len(body)) + body if self.rng.random() < 0.4 else self.number(count) + body
+        return out + self.number(0)
+
+    def write(self, schema: Schema, value: Any) -> bytes:
+        """Bytes of a value."""
+        kind = kind_of(schema)
+        if kind == "union":
+            return self.number(value[0]) + self.write(schema[value[0]], value[1])
+        if kind == "record":
+            return b"".join(self.write(field["type"], one) for field, one in zip(schema["fields"], value, strict=True))
+        if kind == "array":
+            return self.blocks([self.write(schema["items"], one) for one in value])
+        if kind == "map":
+            return self.blocks([self.write("string", key) + self.write(schema["values"], one) for key, one in value])
+        if kind in ("int", "long", "enum"):
+            return self.number(value)
+        if kind in ("null", "boolean"):
+            return b"" if kind == "null" else bytes([value])
+        if kind in ("float", "double"):
+            return struct.pack("<f" if kind == "float" else "<d", value)
+        data = value.encode() if kind == "string" else value
+        return data if kind == "fixed" else self.number(len(data)) + bytes(data)
+
+
+def damaged(rng: random.Random, data: bytes, other: bytes) -> bytes:
+    """Bytes flipped, cut, repeated, or replaced by those of another value or by hostile numbers."""
+    kind = rng.randrange(7)
+    at = rng.randrange(len(data) + 1)
+    size = rng.randrange(6)
+    if kind == 0 and data:
+        at = rng.randrange(len(data))
+        return data[:at] + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :]
+    if kind == 1:
+        return data[:at]
+    if kind == 2:
+        return data[:at] + rng.randbytes(size) + data[at:]
+    if kind == 3:
+        return data[:at] + data[at + size :]
+    if kind == 4:
+        return data[:at] + other[rng.randrange(len(other) + 1) :]
+    return data[:at] + varint(rng.choice(HOSTILE), rng.choice((0, 0, 1, 9))) + data[at + (kind == 5) :]

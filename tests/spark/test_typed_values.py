@@ -1,0 +1,154 @@
+"""Values and keys with a format in Spark: the rows of `kolumn.read`, in Spark's types, with a schema that is known at planning."""
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import kolumn
+from kolumn.spark_plugin import export, read_segments
+from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
+
+pytestmark = pytest.mark.spark
+ROWS = 500
+SCHEMA = json.dumps({"customer": "string", "amount": "float64", "count": "uint64", "at": [{"t": "timestamp"}]})
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = [{"customer": f"c{i % 3}", "amount": i / 2, "count": 2**64 - 1 - i, "at": [{"t": "2026-01-31T12:00:00Z"}]} for i in range(ROWS)]
+    values: list[bytes | None] = [json.dumps(row).encode() for row in rows]
+    values[3], values[400] = None, b'{"customer": 5}'
+    path = tmp_path_factory.mktemp("log") / "orders-0"
+    kolumn.write(pa.table({"key": pa.array([b'{"k":1}'] * ROWS), "value": pa.array(values, pa.binary())}), path, batch_bytes=2000)
+    return path
+
+
+def reader(spark: SparkSession, **options: Any) -> Any:
+    return spark.read.format("kolumn").options(valueFormat="json", valueSchema=SCHEMA, **options)
+
+
+def test_fields_of_values_are_grouped(spark: SparkSession, log: Path) -> None:
+    frame = reader(spark).load(str(log))
+    assert frame.schema["value"].dataType.simpleString() == (
+        "struct<customer:string,amount:double,count:decimal(20,0),at:array<struct<t:timestamp>>>"
+    )
+    found = {
+        row["customer"]: row["total"]
+        for row in frame.groupBy("value.customer").agg({"value.amount": "sum"}).toDF("customer", "total").collect()
+    }
+    expected: dict[str | None, float | None] = {None: None, "c0": 0.0, "c1": 0.0, "c2": 0.0}
+    for i in set(range(ROWS)) - {3, 400}:
+        expected[f"c{i % 3}"] += i / 2  # type: ignore[operator]
+    assert found == expected
+
+
+def test_rows_are_those_of_a_read(spark: SparkSession, log: Path) -> None:
+    frame = reader(spark, splitBytes=3000, keyFormat="json", keySchema='{"k": "int32"}').load(str(log))
+    assert frame.rdd.getNumPartitions() > 3
+    table = kolumn.read(log, value_format="json", value_schema=SCHEMA, key_format="json", key_schema={"k": "int32"})
+    assert frame.columns == table.schema.names
+    rows = frame.toArrow()
+    for name in ("key", "offset", "valueValid", "keyValid", "valueSchemaId"):
+        assert rows[name].to_pylist() == table[name].to_pylist()
+    wanted = [None if one is None else one | {"count": Decimal(one["count"])} for one in table["value"].to_pylist()]
+    assert rows["value"].to_pylist() == wanted
+    assert [row["offset"] for row in frame.filter("NOT valueValid").select("offset").collect()] == [3, 400]
+
+
+def test_fields_as_columns(spark: SparkSession, log: Path) -> None:
+    options = {"valueAs": "columns", "valueColumns": "amount,customer", "columns": "offset,value,valueRaw"}
+    frame = reader(spark, **options).load(str(log))
+    assert frame.columns == ["offset", "customer", "amount", "valueRaw"]
+    assert frame.orderBy("offset").collect()[2].asDict() | {"valueRaw": None} == {
+        "offset": 2,
+        "customer": "c2",
+        "amount": 1.0,
+        "valueRaw": None,
+    }
+
+
+def test_an_inferred_type_is_known_at_planning(spark: SparkSession, log: Path) -> None:
+    frame = spark.read.format("kolumn").option("valueFormat", "json").option("columns", "value").option("endOffset", 300).load(str(log))
+    assert frame.schema["value"].dataType.simpleString() == "struct<customer:string,amount:double,count:double,at:array<struct<t:string>>>"
+    assert frame.count() == 300
+
+
+def test_a_stream(spark: SparkSession, log: Path, tmp_path: Path) -> None:
+    stream = spark.readStream.format("kolumn").options(valueFormat="json", valueSchema=SCHEMA, startingOffsets="earliest").load(str(log))
+    query = stream.select("value.customer", "offset").writeStream.format("memory").queryName("typed").trigger(availableNow=True)
+    query.option("checkpointLocation", str(tmp_path)).start().awaitTermination(60)
+    assert spark.sql("SELECT count(*) FROM typed WHERE customer IS NOT NULL").collect()[0][0] == ROWS - 2
+
+
+def test_segments_by_frames(spark: SparkSession, log: Path) -> None:
+    frame = read_segments(spark, log, value_format="json", value_schema=SCHEMA, columns=["offset", "key", "value"])
+    assert frame.schema["value"].dataType == reader(spark).load(str(log)).schema["value"].dataType
+    assert frame.filter("value.customer = 'c1'").count() == len([i for i in range(ROWS) if i % 3 == 1 and i not in (3, 400)])
+    assert bytes(frame.first()["key"]) == b'{"k":1}'
+
+
+def test_an_export(spark: SparkSession, log: Path, tmp_path: Path) -> None:
+    how: dict[str, Any] = {"columns": ["offset", "value", "valueValid"], "value_format": "json"}
+    export(spark, log, str(tmp_path / "out"), value_schema=SCHEMA, **how)
+    found = pq.ParquetFile(next((tmp_path / "out").rglob("*.parquet"))).read()
+    table = kolumn.read(log, value_schema=SCHEMA, **how)
+    assert found.to_pylist() == table.to_pylist()
+    with pytest.raises(kolumn.ArgumentError, match="was made with types="):
+        export(spark, log, str(tmp_path / "out"), value_schema={"customer": "string"}, **how)
+    export(spark, log, str(tmp_path / "plain"), columns=["offset", "value"])
+    with pytest.raises(kolumn.ArgumentError, match="was made with types=None"):
+        export(spark, log, str(tmp_path / "plain"), columns=["offset", "value"], value_format="json", value_schema=SCHEMA)
+
+
+def test_errors_of_options(spark: SparkSession, log: Path) -> None:
+    for options, message in (
+        ({"valueFromat": "json"}, "did you mean 'valueFormat'"),
+        ({"valueFormat": "jsonn"}, "did you mean 'json'"),
+        ({"valueFormat": "json", "valueSchema": '{"a": "int46"}'}, "did you mean 'int64'"),
+        ({"valueSchema": "{}"}, "go with value_format"),
+        ({"columns": "valueValid"}, "goes with value_format"),
+    ):
+        with pytest.raises(PySparkException, match=message):
+            spark.read.format("kolumn").options(**options).load(str(log)).schema  # noqa: B018
+    with pytest.raises(PySparkException, match="offset 400: value: 15 bytes"):
+        reader(spark, valueErrors="raise").load(str(log)).collect()
+
+
+def test_types_that_spark_has_not() -> None:
+    moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    members: dict[str, tuple[pa.Array, Any]] = {
+        "label": (pa.array(["a", None, "b"]).dictionary_encode(), ["a", None, "b"]),
+        "u8": (pa.array([255, None, 0], pa.uint8()), [255, None, 0]),
+        "u64": (pa.array([2**64 - 1, None, 0], pa.uint64()), [Decimal(2**64 - 1), None, Decimal(0)]),
+        "ms": (pa.array([moment, None, moment], pa.timestamp("ms", "UTC")), [moment, None, moment]),
+        "ns": (pa.array([1001, None, 0], pa.timestamp("ns")), [datetime(1970, 1, 1, 0, 0, 0, 1), None, datetime(1970, 1, 1)]),
+        "time": (pa.array([7, None, 0], pa.time32("ms")), [7, None, 0]),
+        "micros": (pa.array([7, None, 0], pa.time64("us")), [7, None, 0]),
+        "fixed": (pa.array([b"ab", None, b"cd"], pa.binary(2)), [b"ab", None, b"cd"]),
+        "interval": (
+            pa.array([pa.MonthDayNano([1, 2, 3]), None, pa.MonthDayNano([0, 0, 0])]),
+            [{"months": 1, "days": 2, "nanoseconds": 3}, None, {"months": 0, "days": 0, "nanoseconds": 0}],
+        ),
+        "map": (pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.uint8())), [[("k", 1)], None, []]),
+    }
+    kinds = [pa.field(name, array.type) for name, (array, _) in members.items()]
+    struct = pa.StructArray.from_arrays(
+        [array for array, _ in members.values()], fields=kinds, mask=pa.array(np.array([False, False, True]))
+    )
+    batch = pa.RecordBatch.from_arrays([struct, pa.array([[struct[0].as_py()], None, []], pa.list_(struct.type))], ["value", "list"])
+    schema = spark_schema(batch.schema)
+    (found,) = conform(batch, arrow_schema(schema))
+    found.validate(full=True)
+    assert found["value"].to_pylist() == [{name: wanted[i] for name, (_, wanted) in members.items()} for i in range(2)] + [None]
+    assert found["list"].to_pylist() == [[{name: wanted[0] for name, (_, wanted) in members.items()}], None, []]
+    (sliced,) = conform(batch.slice(1), arrow_schema(schema))
+    assert sliced.to_pylist() == found.slice(1).to_pylist()
