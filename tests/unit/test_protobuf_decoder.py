@@ -92,6 +92,8 @@ def test_an_empty_value_has_defaults(order: ProtobufDecoder) -> None:
              "card": None, "gift": None, "big": 0}  # fmt: skip
     assert decoded(order, [b"", None, b""]) == [empty, None, empty]
     assert decoded(order, []) == []
+    # Number 0 is no field's.
+    assert decoded(order, [b"\0\1", b"\2\0"]) == [None, None]
 
 
 def test_enums(order: ProtobufDecoder) -> None:
@@ -262,6 +264,23 @@ def test_values_of_every_size_between_bad_ones() -> None:
         values += [made, made + b"\x0f", None]
         wanted += [{"s": "s" * (k * 37 % 500), "t": ["t" * k] * (k % 5), "n": [5] * (k % 90)}, None, None]
     assert decoded(decoder, values) == wanted
+
+
+def test_tags_of_more_bytes() -> None:
+    """The first byte of a longer tag may be equal to the number that is the tag of another field."""
+    decoder = ProtobufDecoder(
+        'syntax = "proto3"; message A { int32 a = 16; string b = 17; repeated int32 c = 18; int32 d = 5000; bytes e = 1; }'
+    )
+    value = field(16, 3) + field(17, b"text") + field(18, b"\x01\x02") + field(5000, 4) + field(1, b"x")
+    row = {"a": 3, "b": "text", "c": [1, 2], "d": 4, "e": b"x"}
+    assert decoded(decoder, [value, b"", value]) == [row, {"a": 0, "b": "", "c": [], "d": 0, "e": b""}, row]
+
+
+def test_groups_end_with_their_own_number() -> None:
+    decoder = ProtobufDecoder('syntax = "proto2"; message A { optional group G = 3 { optional int32 x = 1; } optional int32 y = 4; }')
+    whole, wrong, open_one, nested = b"\x1b\x08\x05\x1c\x20\x02", b"\x1b\x08\x05\x24", b"\x1b\x08\x05", b"\x1b\x7b\x7c\x08\x05\x1c"
+    rows = decoded(decoder, [whole, wrong, open_one, nested, b"\x1c", field(3, b"\x08\x05") + field(4, 2)])
+    assert rows == [{"g": {"x": 5}, "y": 2}, None, None, {"g": {"x": 5}, "y": None}, None, {"g": None, "y": 2}]
 
 
 def test_threads_share_a_decoder(order: ProtobufDecoder) -> None:

@@ -117,16 +117,14 @@ def clear(t: Target, field: int, row: int) -> None:
             drop_elements(t, load64(place + 16))
 
 
-def clear_others(t: Target, p: Program, field: int, row: int, seen: int) -> int:
-    """Remove the other members of a oneof; returns ``seen`` without them."""
+def clear_others(t: Target, p: Program, field: int, row: int, seen: int) -> None:
+    """Remove the other members of a oneof. Their bits stay in ``seen``: what is removed is written, with nothing in it."""
     other = p.fields + load64(field + _RING)
     while other != field:
         bit = load64(other + _BIT)
         if bit == 0 or seen & bit != 0:
             clear(t, other, row)
-            seen &= ~bit
         other = p.fields + load64(other + _RING)
-    return seen
 
 
 def fill_missing(t: Target, p: Program, message: int, missing: int, row: int) -> None:
@@ -201,7 +199,7 @@ def put_number(t: Target, p: Program, field: int, row: int, at: int, stop: int, 
         if value < 0:
             return at, seen, 1
     if load64(field + _RING) >= 0:
-        seen = clear_others(t, p, field, row, seen)
+        clear_others(t, p, field, row, seen)
     put_word(t, load64(field + _COLUMN), row, value, load64(field + _WIDTH))
     return at, seen | load64(field + _BIT), 0
 
@@ -276,7 +274,7 @@ def put_value(t: Target, p: Program, field: int, row: int, at: int, stop: int, e
         at, seen, strange = put_number(t, p, field, row, at, stop, seen)
         return (DONE if at >= 0 else INVALID), at, seen, strange
     if load64(field + _RING) >= 0:
-        seen = clear_others(t, p, field, row, seen)
+        clear_others(t, p, field, row, seen)
     code, at, strange = put_numbers(t, p, field, row, at, stop, end) if kind <= ENUM else put_string(t, field, row, at, end)
     return code, at, seen | load64(field + _BIT), strange
 
@@ -376,7 +374,7 @@ def write_message(t: Target, p: Program, row: int, at: int, stop: int) -> int:
                 return code
             continue
         if load64(field + _RING) >= 0:
-            seen = clear_others(t, p, field, row, seen)
+            clear_others(t, p, field, row, seen)
         inner = _ALL_SEEN if level == 0 and (bit == 0 or seen & bit != 0) else 0
         seen |= bit
         push(frame, stop, message, row, seen, group, strange, expected)
