@@ -138,6 +138,15 @@ def test_a_member_of_a_oneof_removes_the_others(order: ProtobufDecoder) -> None:
     assert [row["gift"] for row in rows] == [None, full, {"sku": "", "count": 6, "seen": [], "more": {"map": {}}}, None]
 
 
+def test_lists_of_lists_in_a_removed_message_leave_nothing() -> None:
+    text = """syntax = "proto3"; message A { oneof o { B b = 1; int32 x = 2; } } message B { repeated C c = 1; }
+              message C { repeated int32 n = 1; repeated string s = 2; }"""
+    first, second = (field(1, field(1, field(1, number) + field(2, b"ab"))) for number in (1, 7))
+    rows = decoded(ProtobufDecoder(text, "A"), [first + first + field(2, 5) + second, first + field(2, 6), second])
+    one = {"n": [7], "s": ["ab"]}
+    assert rows == [{"b": {"c": [one]}, "x": None}, {"b": None, "x": 6}, {"b": {"c": [one]}, "x": None}]
+
+
 @pytest.mark.parametrize("count", [2, 16, 17, 3000])
 @pytest.mark.parametrize("kind", ["string", "int32", "bool", "fixed64"])
 def test_the_last_of_equal_keys_counts(count: int, kind: str) -> None:
