@@ -76,9 +76,9 @@ def scan_pylibcudf(
         at fixed places. A number of "csv" that is none leaves the other fields of its value as they are.
     value_schema
         Of "json" and "csv" a mapping of names to types ("int64", "float64", "string", "bool", …); of "fixed" one of names to NumPy dtypes,
-        in order and with their byte order (">i8"); of "avro" the schema of a record, as text or dict. Lists, maps and records in it become
-        cuDF's lists and structs, enums strings, fixed sizes lists of uint8, times of day integers. cuDF has no type for decimals of more than
-        38 digits and for durations: leave them out by ``value_columns``.
+        in order and with their byte order (">i8"); of "avro" the schema of a record, as text or dict. Lists, maps and records in it
+        become cuDF's lists and structs, enums strings, fixed sizes lists of uint8, times of day integers. cuDF has no type for decimals of
+        more than 38 digits and for durations: leave them out by ``value_columns``.
     value_skip : int
         Bytes in front of each value of "avro". Without it a prefix that is recognised is left out, as in `kolumn.scan`; compressed values
         of AWS Glue are not valid on the GPU: take ``value_framing="glue"``.
