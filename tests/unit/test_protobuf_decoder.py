@@ -138,13 +138,13 @@ def test_a_member_of_a_oneof_removes_the_others(order: ProtobufDecoder) -> None:
     assert [row["gift"] for row in rows] == [None, full, {"sku": "", "count": 6, "seen": [], "more": {"map": {}}}, None]
 
 
-def test_lists_of_lists_in_a_removed_message_leave_nothing() -> None:
+def test_lists_of_lists_in_a_removed_message_or_a_bad_row_leave_nothing() -> None:
     text = """syntax = "proto3"; message A { oneof o { B b = 1; int32 x = 2; } } message B { repeated C c = 1; }
               message C { repeated int32 n = 1; repeated string s = 2; }"""
     first, second = (field(1, field(1, field(1, number) + field(2, b"ab"))) for number in (1, 7))
-    rows = decoded(ProtobufDecoder(text, "A"), [first + first + field(2, 5) + second, first + field(2, 6), second])
+    rows = decoded(ProtobufDecoder(text, "A"), [first + first + field(2, 5) + second, first + field(2, 6), first + b"\x0f", second])
     one = {"n": [7], "s": ["ab"]}
-    assert rows == [{"b": {"c": [one]}, "x": None}, {"b": None, "x": 6}, {"b": {"c": [one]}, "x": None}]
+    assert rows == [{"b": {"c": [one]}, "x": None}, {"b": None, "x": 6}, None, {"b": {"c": [one]}, "x": None}]
 
 
 @pytest.mark.parametrize("count", [2, 16, 17, 3000])
@@ -225,8 +225,11 @@ def test_apicurios_and_glues_messages() -> None:
     assert [places[f"shop.{name}"].number for name in ("Order", "Order.Item", "Other")] == [0, 1, 5]
     rows = decoded(decoder, [bytes(18) + head + field(1, 4) for head in (b"\0", b"\1", b"")], prefix=18, framing=framing.GLUE)
     assert [row and row["id"] for row in rows] == [4, None, None]
-    # A header names the schema: nothing stands in front.
+    # A header names the schema: nothing stands in front, and its message indexes are with the schema.
     assert decoded(decoder, [field(1, 4)], framing=framing.CONFLUENT_HEADER)[0]["id"] == 4
+    schemas = [Schema("PROTOBUF", ORDER, message_indexes=indexes) for indexes in ((0,), (1,), (), (0, 0))]
+    rows = decoded(decoder, [field(1, 4)] * 4, framing=framing.CONFLUENT_HEADER, schema=range(4), schemas=schemas)
+    assert [row and row["id"] for row in rows] == [4, None, 4, None]
 
 
 def test_values_without_a_prefix_that_seem_to_have_one() -> None:

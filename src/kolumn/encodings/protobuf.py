@@ -2,7 +2,7 @@
 
 The tables have int64. Rows of fields and messages are named by their places in bytes. Other fields are unknown ones, and are passed over:
 
-    messages | first field | fields | direct | numbers | all bits | fill | fills | level of a map's entries, and its column, else -1
+    messages | first field | fields | direct | numbers | all bits | fill | fills | level of a map's entries | its column | own column
     fields   | tag | other tag | kind | column | level | message | bit | ring | next | fill | fills | symbols | element | width | plain
     direct   | field of the numbers 0, 1, 2, ... of a message, -1 without one
     symbols  | count | numbers, ascending | index of each
@@ -56,13 +56,13 @@ from kolumn.encodings.protobuf_wire import (
 from kolumn.formats.memory import load8
 from kolumn.machine_code.words import load32, load64, store64
 
-MESSAGE, FIELD = 72, 120
+MESSAGE, FIELD = 80, 120
 """Bytes of a row of the tables."""
 BITS = 62
 """Fields of a message that can have a bit in ``seen``."""
 FRAMES = 8 * 8 * (MOST_NESTED + 1) + 8 * MOST_NESTED
 """Bytes of memory for frames and numbers of groups."""
-_FIRST, _COUNT, _DIRECT, _NUMBERS, _ALL, _FILL, _FILLS, _LEVEL, _LIST = range(0, 72, 8)
+_FIRST, _COUNT, _DIRECT, _NUMBERS, _ALL, _FILL, _FILLS, _LEVEL, _LIST, _OWN = range(0, 80, 8)
 _TAG, _OTHER, _KIND, _COLUMN, _CHILD, _MESSAGE, _BIT, _RING, _NEXT, _F_FILL, _F_FILLS, _SYMBOLS, _ELEMENT, _WIDTH, _PLAIN = range(0, 120, 8)
 _ALL_SEEN = -1
 
@@ -335,7 +335,7 @@ def write_message(t: Target, p: Program, row: int, at: int, stop: int) -> int:
     message, frame, group, strange = p.messages, p.frames, 0, 0
     expected = p.fields + load64(message + _FIRST)
     seen = begin_message(t, message, row, 0)
-    set_valid(t, 0, row, 1)
+    set_valid(t, load64(message + _OWN), row, 1)
     while True:
         field, tag, at, odd = next_field(p, message, expected, at, stop, (frame - p.frames) >> 6)
         strange |= odd

@@ -4,6 +4,7 @@
 """
 
 import base64
+import os
 import re
 import subprocess
 import sys
@@ -203,8 +204,10 @@ def _protoc(folder: Path, name: str, which: str) -> None:
     known = Path(protoc.__file__).parent / "_proto"
     command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{folder / 'proto'}", f"-I{known}", "--include_imports",
                f"--descriptor_set_out={folder / 'set'}", name]  # fmt: skip
+    # grpcio-tools may have been found by sys.path alone.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
         raise ArgumentError(f"schema{which}: protoc took longer than {_SECONDS} s") from error
     if done.returncode:
