@@ -54,7 +54,7 @@ class Values:
     program: Program | None = None
 
     @classmethod
-    def of(cls, format: str, schema: Any, skipped: int = 0, separator: str = ",") -> "Values":
+    def of(cls, format: str, schema: object, skipped: int = 0, separator: str = ",") -> "Values":
         """Check the caller's arguments.
 
         Raises
@@ -77,7 +77,7 @@ class Values:
         return cls(format, tuple((str(name), check(name, kind)) for name, kind in schema.items()), 0, byte)
 
     @classmethod
-    def _avro(cls, schema: Any, skipped: int) -> "Values":
+    def _avro(cls, schema: object, skipped: int) -> "Values":
         text = schema if isinstance(schema, str) else json.dumps(schema)
         try:
             record = readable(parse(Schema("AVRO", text)), None)
@@ -109,7 +109,7 @@ class Values:
         return str(kind)
 
 
-def _type_name(name: str, kind: Any) -> str:
+def _type_name(name: str, kind: object) -> str:
     if isinstance(kind, str) and kind in TYPES:
         return kind
     raise ArgumentError(f"value_schema: field {name!r}: {unknown('type', str(kind), TYPES)}")

@@ -229,6 +229,7 @@ def test_names_of_records_count_among_the_types_of_a_union_only() -> None:
 def test_names_of_fields_come_before_aliases() -> None:
     writer = record("R", a="int", b="int")
     assert resolved(writer, record("R", c={"of": "int", "aliases": ["a"]}, a="int"), {"a": 1, "b": 2}) == ["invalid"]
+    assert resolved(writer, record("R", a={"of": "int", "aliases": ["b"]}), {"a": 1, "b": 2}) == [{"a": 1}]
     assert resolved(writer, record("R", c={"of": "int", "aliases": ["x", "b"]}, a="int"), {"a": 1, "b": 2}) == [{"c": 2, "a": 1}]
 
 

@@ -39,7 +39,7 @@ from kolumn.encodings.avro_steps import (
     OPEN,
     OPTIONAL,
     ROW_AT,
-    SKIP_JUMP,
+    SKIP_LENGTH,
     STEP,
     TEXT,
     TIME,
@@ -93,12 +93,12 @@ def decode(t: Target, program: int, stack: int, at: int, end: int, row: int) -> 
         s = program + pc
         pc += STEP
         kind = load64(s)
-        if kind & (OPTIONAL - 1) <= SKIP_JUMP:
-            at, pc, free = skip(program, pc - STEP, stack, at, end, free)
-            if at < 0:
-                return INVALID
-            continue
-        if kind >= OPTIONAL:
+        if kind >= SKIP_LENGTH:
+            if kind & (OPTIONAL - 1) >= SKIP_LENGTH:
+                at, pc, free = skip(program, pc - STEP, stack, at, end, free)
+                if at < 0:
+                    return INVALID
+                continue
             kind -= OPTIONAL
             value, at = size_at(at, end)
             if value == load64(s + NULL_AT) and at >= 0:

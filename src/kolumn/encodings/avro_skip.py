@@ -49,10 +49,12 @@ def skip_steps(program: int, pc: int, stack: int, at: int, end: int, free: int) 
     while at >= 0:
         s = program + pc
         kind = load64(s)
-        if kind > SKIP_JUMP:
-            if kind < OPTIONAL or kind > OPTIONAL + SKIP_JUMP:
-                break
+        if kind < SKIP_LENGTH:
+            break
+        if kind >= OPTIONAL:
             kind -= OPTIONAL
+            if kind < SKIP_LENGTH:
+                break
             value, at = size_at(at, end)
             if at < 0 or value < 0 or value > 1:
                 return -1, pc, free

@@ -17,13 +17,13 @@ FREE = 65536
 """So many items without bytes a value may have beyond its own bytes."""
 OPTIONAL = 64
 
-SKIP_LENGTH, SKIP_NUMBER, SKIP_NEXT, SKIP_LIST, SKIP_BYTES, SKIP_BOOLEAN, SKIP_UNION, SKIP_JUMP = range(8)
-LONG, INT, INT_TO_LONG, TIME, INT_TO_FLOAT, INT_TO_DOUBLE = range(8, 14)
-TEXT, BYTES, DECIMAL_BYTES, ENUM, UNION = range(14, 19)
-DOUBLE, FLOAT, BOOLEAN, FLOAT_TO_DOUBLE, FIXED, DECIMAL, DURATION = range(19, 26)
-NEXT, LIST, JUMP, END, FAIL, OPEN, ITEM, CLOSE = range(26, 34)
-VALID, NULLS, WORD, CONSTANT, CONSTANT_FIXED = range(34, 39)
-"""Kinds of steps. Those of the first line write nothing. LONG to UNION begin with a number. What their words mean:
+LONG, INT, INT_TO_LONG, TIME, INT_TO_FLOAT, INT_TO_DOUBLE = range(6)
+TEXT, BYTES, DECIMAL_BYTES, ENUM, UNION = range(6, 11)
+DOUBLE, FLOAT, BOOLEAN, FLOAT_TO_DOUBLE, FIXED, DECIMAL, DURATION = range(11, 18)
+NEXT, LIST, JUMP, END, FAIL, OPEN, ITEM, CLOSE = range(18, 26)
+VALID, NULLS, WORD, CONSTANT, CONSTANT_FIXED = range(26, 31)
+SKIP_LENGTH, SKIP_NUMBER, SKIP_NEXT, SKIP_LIST, SKIP_BYTES, SKIP_BOOLEAN, SKIP_UNION, SKIP_JUMP = range(32, 40)
+"""Kinds of steps. Those of the last line write nothing. LONG to UNION begin with a number. What their words mean:
 
 LONG, INT, INT_TO_LONG, FLOAT, DOUBLE, BOOLEAN, FLOAT_TO_DOUBLE, DURATION, TEXT, BYTES: ``column``.
 TIME: a: the most that the number can be, the least is 0; b: bytes to write.

@@ -54,14 +54,12 @@ def program(plan: Plan, root: Place) -> Program:
 class _Steps:
     """Steps so far. Words that count steps, or are places of constants, are made bytes at the end.
 
-    ``label`` is the last step that something jumps to: it begins a step of its own. ``optional`` is what the next step
-    takes along: the fills of what becomes null, and the branch of null.
+    ``optional`` is what the next step takes along: the fills of what becomes null, and the branch of null.
     """
 
     rows: list[list[int]] = field(default_factory=list)
     constants: bytearray = field(default_factory=bytearray)
     placed: list[int] = field(default_factory=list)
-    label: int = 0
     depth: int = 0
     frames: int = 1
     optional: list[int] | None = None
@@ -80,11 +78,6 @@ class _Steps:
         if len(self.rows) > MOST_STEPS:
             raise MismatchError("the schemas are too large")
         return len(self.rows) - 1
-
-    def here(self) -> int:
-        """The next step, as a target of jumps."""
-        self.label = len(self.rows)
-        return self.label
 
     def made(self) -> Program:
         """All words."""
@@ -151,7 +144,6 @@ class _Steps:
 
     def _begin_list(self, column: int, level: int, empties: bool) -> int:
         begin = self.add(avro.LIST if level >= 0 else avro.SKIP_LIST, column, level, int(empties))
-        self.here()
         self.depth += 1
         self.frames = max(self.frames, self.depth)
         return begin
@@ -159,7 +151,7 @@ class _Steps:
     def _end_list(self, begin: int) -> None:
         _, column, level, _, empties = self.rows[begin][:5]
         self.add(avro.NEXT if level >= 0 else avro.SKIP_NEXT, column, level, empties, begin + 1)
-        self.rows[begin][3] = self.here()
+        self.rows[begin][3] = len(self.rows)
         self.depth -= 1
 
     def _branches(self, plan: Branches, place: Place) -> None:
@@ -178,7 +170,7 @@ class _Steps:
         begin = len(self.rows)
         value()
         if self.rows[begin][0] - avro.OPTIONAL not in (avro.LIST, avro.SKIP_LIST):
-            self.rows[begin][3] = self.here()
+            self.rows[begin][3] = len(self.rows)
 
     def _union(self, branches: Sequence[Callable[[], None] | None], skips: bool = False) -> None:
         jump = avro.SKIP_JUMP if skips else avro.JUMP
@@ -187,14 +179,14 @@ class _Steps:
             self.add(jump)
         ends = []
         for number, branch in enumerate(branches):
-            self.rows[begin + 1 + number][3] = self.here()
+            self.rows[begin + 1 + number][3] = len(self.rows)
             if branch is None:
                 self.add(avro.FAIL)
             else:
                 branch()
                 ends.append(self.add(jump))
         for end in ends:
-            self.rows[end][3] = self.here()
+            self.rows[end][3] = len(self.rows)
 
     def _member(self, plan: Member, place: Place) -> None:
         if plan.number < 0:
@@ -263,8 +255,8 @@ class _Steps:
             self._skip_bytes(node.size if node.kind == "fixed" else _SIZES[node.kind])
 
     def _skip_bytes(self, size: int) -> None:
-        """Bytes are skipped together with what is skipped before them, unless a jump comes in between."""
-        before = self.rows[-1][0] if self.rows and self.optional is None and self.label < len(self.rows) else -1
+        """Bytes are skipped together with the length or the bytes before them. Nothing jumps in between: such steps are of other kinds."""
+        before = self.rows[-1][0] if self.rows and self.optional is None else -1
         if before == avro.SKIP_LENGTH:
             self.rows[-1][2] += size
         elif before == avro.SKIP_BYTES:
