@@ -3,23 +3,20 @@
 import json
 import logging
 import random
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 import kolumn
 from kit.encoder import Record, batch, control_batch
-from kolumn.arrays import Flags
 from kolumn.formats.v2 import ABORT
 from kolumn.options import Options
 from kolumn.schemas.schema import Schema
 from kolumn.values.bare import BareFramer
-from kolumn.values.bodies import array_of, spread
 from kolumn.values.columns import typed
 from kolumn.values.decoder import Bodies
 
@@ -401,44 +398,41 @@ def test_a_framing_in_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert found["valueSchemaId"].to_pylist() == list(range(50))
 
 
-class AsText:
-    """A decoder of text, as one of Avro's decodes keys that are strings."""
-
-    def __init__(self, *given: Any) -> None:
-        self.given, self.type = given, pa.string()
-
-    def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
-        text = spread(array_of(bodies, bodies.length >= 0).cast(pa.string()), bodies.length >= 0)
-        return text, bodies.length >= 0
-
-
 @pytest.mark.parametrize("key_as", ["struct", "columns"])
-def test_a_type_that_is_no_struct_is_the_column(log: Path, monkeypatch: pytest.MonkeyPatch, key_as: Any) -> None:
-    made = []
-
-    def decoder(*given: Any) -> AsText:
-        made.append(given)
-        return AsText()
-
-    monkeypatch.setitem(sys.modules, "kolumn.values.avro.decoder", SimpleNamespace(AvroDecoder=decoder))
-    found = kolumn.read(log, key_format="avro", key_schema={"type": "string"}, key_as=key_as, columns=["key", "keyValid"])
-    assert made == [(Schema("AVRO", '{"type": "string"}'), None)]
-    assert found.schema.types == [pa.string(), pa.bool_()]
-    assert found["key"][7].as_py() == '{"k": 7}'
+def test_a_type_that_is_no_struct_is_the_column(tmp_path: Path, key_as: Any) -> None:
+    keys: list[bytes | None] = [bytes([2 * len(name)]) + name for name in (b"ada", b"", b"grace")]
+    write(tmp_path / "t-0", [None] * 4, [*keys, b"\2"])
+    for schema in ('"string"', {"type": "string"}):
+        found = kolumn.read(tmp_path / "t-0", key_format="avro", key_schema=schema, key_as=key_as, columns=["key", "keyValid"])
+        assert found.schema.types == [pa.string(), pa.bool_()]
+        assert found["key"].to_pylist() == ["ada", "", "grace", None]
 
 
-@pytest.mark.parametrize(
-    ("schema", "reader"),
-    [('syntax = "proto3";', Schema("PROTOBUF", 'syntax = "proto3";')), (b"\n\0", b"\n\0"), (AsText, AsText)],
-    ids=["text", "set", "class"],
-)
-def test_what_a_decoder_of_protobuf_gets(log: Path, monkeypatch: pytest.MonkeyPatch, schema: Any, reader: Any) -> None:
-    made = []
+PROTO = 'syntax = "proto3"; package a; message A { bool no = 1; } message B { int32 x = 1; string y = 2; }'
 
-    def decoder(*given: Any) -> AsText:
-        made.append(given)
-        return AsText()
 
-    monkeypatch.setitem(sys.modules, "kolumn.values.protobuf.decoder", SimpleNamespace(ProtobufDecoder=decoder))
-    kolumn.scan(log, value_format="protobuf", value_schema=schema, value_message="a.B", value_columns="x")
-    assert made == [(reader, "a.B", ("x",))]
+def _files() -> Any:
+    files = descriptor_pb2.FileDescriptorSet()
+    file = files.file.add(name="b.proto", package="a", syntax="proto3")
+    file.message_type.add(name="A")
+    one = file.message_type.add(name="B")
+    one.field.add(name="x", number=1, type=5, label=1)
+    one.field.add(name="y", number=2, type=9, label=1)
+    return files
+
+
+def _class() -> Any:
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(_files().file[0])
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("a.B"))
+
+
+@pytest.mark.parametrize("schema", [PROTO, _files().SerializeToString(), _class()], ids=["text", "set", "class"])
+def test_what_may_describe_protobuf(tmp_path: Path, schema: Any) -> None:
+    write(tmp_path / "t-0", [b"\x08\5\x12\1t", b"", b"\x08"])
+    found = kolumn.read(
+        tmp_path / "t-0", value_format="protobuf", value_schema=schema, value_message="a.B", columns=["value", "valueValid"]
+    )
+    assert found["value"].to_pylist() == [{"x": 5, "y": "t"}, {"x": 0, "y": ""}, None]
+    found = kolumn.read(tmp_path / "t-0", value_format="protobuf", value_schema=schema, value_message="a.B", value_columns="x")
+    assert found.schema.field("value").type == pa.struct([pa.field("x", pa.int32(), nullable=False)])
