@@ -38,12 +38,12 @@ TARGETS = {"avro": ("pyruhvro", 1.5), "protobuf": ("ptars", 2.0), "json": ("Duck
 _Way = Callable[[], Any]
 
 
-def bodies(values: pa.BinaryArray, schema: Schema) -> Bodies:
-    """All values of an array, as a read hands them over that found no prefix."""
+def bodies(values: pa.BinaryArray) -> Bodies:
+    """All values of an array, as a read hands them over that found no prefix: their schema is the reader's."""
     ends = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1).astype(np.int64)
     none = np.zeros(len(values), np.int64)
     at = values.buffers()[2].address + ends[:-1]
-    return Bodies(at, np.diff(ends), none, np.full(len(values), framing.NONE, np.int64), none, [schema], held=values)
+    return Bodies(at, np.diff(ends), none, np.full(len(values), framing.NONE, np.int64), none - 1, [], held=values)
 
 
 def avro(rows: list[dict[str, Any]]) -> tuple[dict[str, _Way], dict[str, _Way]]:
@@ -53,7 +53,7 @@ def avro(rows: list[dict[str, Any]]) -> tuple[dict[str, _Way], dict[str, _Way]]:
     block = io.BytesIO()
     fastavro.writer(block, parsed, rows)
     every, one = AvroDecoder(schema), AvroDecoder(schema, ("id",))
-    given = bodies(array, schema)
+    given = bodies(array)
     return {
         "Kolumn": lambda: every.decode(given)[0],
         "pyruhvro": lambda: pyruhvro.deserialize_array(values, text),
@@ -66,10 +66,10 @@ def protobuf(rows: list[dict[str, Any]]) -> tuple[dict[str, _Way], dict[str, _Wa
     """As `avro`."""
     values = value_data.as_protobuf(rows)
     message, files = value_data.message()
-    array, schema = pa.array(values, pa.binary()), Schema("PROTOBUF", "")
+    array = pa.array(values, pa.binary())
     handler = ptars.HandlerPool([message.DESCRIPTOR.file]).get_for_message(message.DESCRIPTOR)
     every, one = (ProtobufDecoder(files.SerializeToString(), "bench.Order", columns=names) for names in (None, ("id",)))
-    given = bodies(array, schema)
+    given = bodies(array)
     return {
         "Kolumn": lambda: every.decode(given)[0],
         "ptars": lambda: handler.array_to_record_batch(array),
@@ -88,7 +88,7 @@ def by_duckdb(array: pa.Array) -> Any:
         connection.execute("SET threads = 1")
         connection.register("t", text)
         query = f"SELECT CASE WHEN json_valid(v) THEN from_json(v, '{shape}') END AS v FROM t"
-        return connection.execute(query).to_arrow_table().column("v").combine_chunks()
+        return connection.sql(query).to_arrow_table().column("v").combine_chunks()
 
 
 def by_polars(array: pa.Array) -> Any:
@@ -107,7 +107,7 @@ def json_(rows: list[dict[str, Any]]) -> tuple[dict[str, _Way], dict[str, _Way]]
     values = value_data.as_json(rows)
     array, lines = pa.array(values, pa.binary()), b"\n".join(values)
     every, one = JsonDecoder(value_data.ARROW), JsonDecoder(pa.struct([value_data.ARROW.field("id")]))
-    given = bodies(array, Schema("JSON", ""))
+    given = bodies(array)
     options = pyarrow.json.ParseOptions(explicit_schema=pa.schema(list(value_data.ARROW)))
     return {
         "Kolumn": lambda: every.decode(given)[0],

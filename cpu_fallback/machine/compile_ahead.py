@@ -32,7 +32,7 @@ GROUPS = {
         "check.select", "columns.columns", "machine.checksum", "columns.timestamps",
     ),
     "writing": ("encode.batches", "encode.messages", "encode.tagged", "encode.sets", "encode.restride"),
-    "typed values": ("values.framing",),
+    "typed values": ("values.framing", "values.lines"),
     "Avro": ("values.avro",),
     "Protobuf": ("values.protobuf",),
 }  # fmt: skip

@@ -7,7 +7,7 @@ from numba import types
 from numba.extending import intrinsic, overload, register_jitable
 
 from kolumn.cpu_fallback.machine.address import load8, load64
-from kolumn.encodings import protobuf, protobuf_wire
+from kolumn.encodings import protobuf_wire
 
 _MORE = -0x7F7F7F7F7F7F7F80
 """The highest bit of each of eight bytes, which says that there is another byte."""
@@ -63,6 +63,6 @@ def _of_words(at, stop):  # type: ignore[no-untyped-def]
     return lambda at, stop: _uvarint(at, stop)
 
 
-@overload(protobuf.lowest_bit, target="cpu")
+@overload(protobuf_wire.lowest_bit, target="cpu")
 def _lowest_bit(bits):  # type: ignore[no-untyped-def]
     return lambda bits: _trailing_zeros(bits)

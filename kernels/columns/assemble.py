@@ -138,7 +138,7 @@ def _nested(column: pa.Array, payload: str) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return column.cast(kind.value_type)
     if pa.types.is_timestamp(kind):
-        return column.cast(pa.timestamp("us" if kind.tz is not None else kind.unit))
+        return column.cast(pa.timestamp(kind.unit))
     if pa.types.is_time(kind):
         return column.cast(pa.int32() if pa.types.is_time32(kind) else pa.int64())
     if pa.types.is_fixed_size_binary(kind):

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from numba.extending import register_jitable
 
+import kolumn.encodings.compiled  # noqa: F401 (framings as compiled functions first)
+from kolumn.encodings.framing import PREFIXES, recognise
 from kolumn.formats import memory, varint
 from kolumn.kernels.columns.steps import store_word
 from kolumn.kernels.machine.kernel import thread_per_item
@@ -22,7 +24,7 @@ BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING, NULL = range(8)
 FIRST, SECOND = 16, 32
 """Added to a type: a union with null, which is its first or its second branch."""
 _BOOLEAN, _INT, _LONG, _FLOAT, _DOUBLE, _NULL = BOOLEAN, INT, LONG, FLOAT, DOUBLE, NULL
-_FIRST, _SECOND, _TYPE = FIRST, SECOND, 15
+_FIRST, _SECOND, _TYPE, _PREFIXES = FIRST, SECOND, 15, PREFIXES
 
 
 class Fixed(NamedTuple):
@@ -69,7 +71,8 @@ class Avro(NamedTuple):
     valid : int
         uint8: 1 if the value matches its schema.
     fields, skipped : int
-        How many fields there are, and bytes in front of the value: 5 in the wire format of schema registries.
+        How many fields there are, and bytes in front of the value: 5 in the wire format of schema registries; -1: a prefix that is
+        recognised is left out, unless the value is valid only as a whole.
     """
 
     at: int
@@ -86,7 +89,22 @@ class Avro(NamedTuple):
 def avro(i: int, a: Avro) -> None:
     """Write all fields of value ``i``."""
     buf, end = load64(a.at + 8 * i), load32(a.length + 4 * i)
-    at = a.skipped
+    front = a.skipped
+    if front < 0:
+        _, front, _, _ = recognise(buf, 0, max(end, 0), _PREFIXES)
+    fine = _fields(i, a, buf, front, end)
+    if not fine and a.skipped < 0 and front > 0:
+        # A value may only look as if there were a prefix.
+        fine = _fields(i, a, buf, 0, end)
+    store8(a.valid + i, 1 if fine else 0)
+    if not fine:
+        for k in range(a.fields):
+            store32(load64(a.lengths + 8 * k) + 4 * i, -1)
+
+
+@register_jitable
+def _fields(i: int, a: Avro, buf: int, at: int, end: int) -> bool:
+    """Write the fields of the value at [at, end) of ``buf``; whether it is valid."""
     fine = end >= at
     for k in range(a.fields):
         cell, length = 0, -1
@@ -95,11 +113,7 @@ def avro(i: int, a: Avro) -> None:
             fine = at >= 0
         store64(load64(a.cells + 8 * k) + 8 * i, cell)
         store32(load64(a.lengths + 8 * k) + 4 * i, length)
-    fine = fine and at == end
-    store8(a.valid + i, 1 if fine else 0)
-    if not fine:
-        for k in range(a.fields):
-            store32(load64(a.lengths + 8 * k) + 4 * i, -1)
+    return fine and at == end
 
 
 @register_jitable

@@ -15,13 +15,14 @@ from typing import NamedTuple
 import kolumn.encodings.compiled  # noqa: F401 (the decoders as compiled functions first)
 from kolumn.encodings.avro import decode
 from kolumn.encodings.columns import COLUMN, DONE, Target, put_nulls
+from kolumn.encodings.framing import PREFIXES, recognise
 from kolumn.formats.memory import load8
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
 FRAME = 24
 """Bytes of a frame of a value's stack."""
-_FRAME, _COLUMN, _DONE, _ENDS = FRAME, COLUMN, DONE, 16
+_FRAME, _COLUMN, _DONE, _ENDS, _PREFIXES = FRAME, COLUMN, DONE, 16, PREFIXES
 
 
 class MeasureValues(NamedTuple):
@@ -32,7 +33,9 @@ class MeasureValues(NamedTuple):
     at, length : int
         int64 and int32: where values are; a length of -1 for null.
     skipped : int
-        Bytes in front of each value.
+        Bytes in front of each value, or -1: a prefix that is recognised is left out, unless the value is valid only as a whole.
+    front : int
+        int32: bytes that the first pass left out, -1 for a value that is not valid.
     program, stack, frames : int
         The steps; memory for ``frames`` frames of each value.
     cells : int
@@ -46,6 +49,7 @@ class MeasureValues(NamedTuple):
     at: int
     length: int
     skipped: int
+    front: int
     program: int
     stack: int
     frames: int
@@ -98,6 +102,7 @@ class WriteValues(NamedTuple):
     at: int
     length: int
     skipped: int
+    front: int
     program: int
     stack: int
     frames: int
@@ -118,14 +123,21 @@ class WriteValues(NamedTuple):
 def measure_values(i: int, a: MeasureValues) -> None:
     """Write what value ``i`` takes in each level and column, and whether it is valid."""
     stride, own = 8 * (a.rows + 2), a.cells + 8 * (i + 2)
-    length, code = load32(a.length + 4 * i), -1
-    if length >= a.skipped:
-        begin = load64(a.at + 8 * i)
+    begin, length = load64(a.at + 8 * i), load32(a.length + 4 * i)
+    front = a.skipped
+    if front < 0:
+        _, front, _, _ = recognise(begin, 0, max(length, 0), _PREFIXES)
+    code, attempt = -1, 0
+    while code != _DONE and attempt < 2 and length >= front:
         t = Target(0, 0, own, 0, own + stride * a.levels, stride, a.levels)
-        code = decode(t, a.program, a.stack + _FRAME * a.frames * i, begin + a.skipped, begin + length, i)
-    if code != _DONE:
-        for k in range(a.levels + a.columns):
-            store64(own + stride * k, 0)
+        code = decode(t, a.program, a.stack + _FRAME * a.frames * i, begin + front, begin + length, i)
+        if code != _DONE:
+            for k in range(a.levels + a.columns):
+                store64(own + stride * k, 0)
+            # A value may only look as if there were a prefix.
+            attempt = attempt + 1 if a.skipped < 0 and front > 0 else 2
+            front = 0 if attempt == 1 else front
+    store32(a.front + 4 * i, front if code == _DONE else -1)
     store8(a.valid + i, 1 if code == _DONE else 0)
 
 
@@ -141,7 +153,7 @@ def write_values(i: int, a: WriteValues) -> None:
     for k in range(a.levels + a.columns):
         store64(own + stride * k, load64(own + stride * k) - load64(a.cells + stride * k))
     t = Target(a.column_table, a.level_table, own, a.fill_table, own + stride * a.levels, stride, a.levels)
-    begin, length = load64(a.at + 8 * i), load32(a.length + 4 * i)
+    front, begin, length = load32(a.front + 4 * i), load64(a.at + 8 * i), load32(a.length + 4 * i)
     stack = a.stack + _FRAME * a.frames * i
-    if load8(a.valid, i) == 0 or decode(t, a.program, stack, begin + a.skipped, begin + length, i) != _DONE:
+    if front < 0 or decode(t, a.program, stack, begin + front, begin + length, i) != _DONE:
         put_nulls(t, a.first_fill, a.fills, i)

@@ -40,7 +40,7 @@ class Values:
     fields : tuple of (str, Any)
         Names of the columns, and what the format needs for each: a NumPy dtype, an Avro type, or the name of a type.
     skipped : int
-        Bytes in front of each value.
+        Bytes in front of each value of "avro"; -1: a recognised prefix is left out.
     separator : int
         The byte between fields of "csv".
     program : Program, optional
@@ -54,7 +54,7 @@ class Values:
     program: Program | None = None
 
     @classmethod
-    def of(cls, format: str, schema: Any, skipped: int = 0, separator: str = ",") -> "Values":
+    def of(cls, format: str, schema: object, skipped: int = 0, separator: str = ",") -> "Values":
         """Check the caller's arguments.
 
         Raises
@@ -68,7 +68,7 @@ class Values:
             raise ArgumentError(f"value_skip={skipped!r}: expected 0 or more, and for value_format='avro' only")
         byte = check_separator(separator, format)
         if format == "avro":
-            return cls._avro(schema, skipped)
+            return cls._avro(schema, skipped or -1)
         if not isinstance(schema, Mapping) or not schema:
             raise ArgumentError(f"value_schema={schema!r}: expected a mapping of names to types")
         if format == "csv" and (wrong := sorted(name for name in NOT_OF_CSV if name in schema.values())):
@@ -77,7 +77,7 @@ class Values:
         return cls(format, tuple((str(name), check(name, kind)) for name, kind in schema.items()), 0, byte)
 
     @classmethod
-    def _avro(cls, schema: Any, skipped: int) -> "Values":
+    def _avro(cls, schema: object, skipped: int) -> "Values":
         text = schema if isinstance(schema, str) else json.dumps(schema)
         try:
             record = readable(parse(Schema("AVRO", text)), None)
@@ -109,7 +109,7 @@ class Values:
         return str(kind)
 
 
-def _type_name(name: str, kind: Any) -> str:
+def _type_name(name: str, kind: object) -> str:
     if isinstance(kind, str) and kind in TYPES:
         return kind
     raise ArgumentError(f"value_schema: field {name!r}: {unknown('type', str(kind), TYPES)}")

@@ -92,10 +92,10 @@ def parse_records(device: Runtime, values: Payloads, program: Program, skipped: 
     """The struct column of values and their flags of validity; two waits, for the sizes and for the numbers of nulls."""
     n, layout = values.count, program.layout
     rows_of_cells = len(layout.levels) + layout.bytes_columns
-    words, stack = device.upload(program.words), device.empty(FRAME * program.frames * n)
+    words, stack, front = device.upload(program.words), device.empty(FRAME * program.frames * n), device.empty(4 * n)
     cells, valid = device.zeros(8 * (n + 2) * rows_of_cells), device.empty(n)
     shared = MeasureValues(
-        values.at.address, values.length.address, skipped, words.address, stack.address, program.frames, cells.address, n,
+        values.at.address, values.length.address, skipped, front.address, words.address, stack.address, program.frames, cells.address, n,
         len(layout.levels), layout.bytes_columns, valid.address,
     )  # fmt: skip
     device.launch(measure_values, n, shared)

@@ -128,7 +128,7 @@ class Position:
 
 def first_offset_from(segments: list[Segment], time: int, decode: Options) -> int | None:
     """Offset of the first record of a partition, in log order, whose timestamp is at or after ``time`` (ms)."""
-    narrow = replace(decode, columns=("offset",), start_timestamp=time, end_timestamp=None, start_offset=None, end_offset=None)
+    narrow = replace(decode, columns=("offset",), typed=(), start_timestamp=time, end_timestamp=None, start_offset=None, end_offset=None)
     # The driver plans, and must not open a GPU for that, even if the tasks use one.
     narrow = replace(narrow, include_control=True, isolation_level="read_uncommitted", backend="cpu")
     for batch in scan_ranges(log_ranges(segments, narrow), narrow):

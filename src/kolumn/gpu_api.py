@@ -66,9 +66,9 @@ def scan_pylibcudf(
         "binary": keys, values and headers' values as lists of uint8, cuDF's only type for bytes. "string": as strings, whose bytes are
         not looked at: that they are text is the caller's word.
     value_format, key_format, … : optional
-        As of `kolumn.scan`, but that fields are columns of their own unless ``value_as="struct"``. Values of flat schemas are parsed on the
-        GPU if no more than the next three options say how; ``valueValid`` is then the only column beside them. All others are decoded on
-        the host and copied to the GPU.
+        As of `kolumn.scan`, but that fields are columns of their own unless ``value_as="struct"``. Values of Avro records, and of flat
+        schemas of other formats, are parsed on the GPU if no more than the next three options say how; ``valueValid`` is then the only
+        column beside them. All others are decoded on the host and copied to the GPU.
 
         On the GPU, in place of ``value`` come the columns of ``value_schema``, and ``valueValid``: false where a value is not as the
         schema says; then its fields are null.
@@ -76,10 +76,12 @@ def scan_pylibcudf(
         at fixed places. A number of "csv" that is none leaves the other fields of its value as they are.
     value_schema
         Of "json" and "csv" a mapping of names to types ("int64", "float64", "string", "bool", …); of "fixed" one of names to NumPy dtypes,
-        in order and with their byte order (">i8"); of "avro" the schema of a record of primitive types and unions of one with null, as
-        text or dict.
+        in order and with their byte order (">i8"); of "avro" the schema of a record, as text or dict. Lists, maps and records in it
+        become cuDF's lists and structs, enums strings, fixed sizes lists of uint8, times of day integers. cuDF has no type for decimals of
+        more than 38 digits and for durations: leave them out by ``value_columns``.
     value_skip : int
-        Bytes in front of each value of "avro": 5 in the wire format of schema registries.
+        Bytes in front of each value of "avro". Without it a prefix that is recognised is left out, as in `kolumn.scan`; compressed values
+        of AWS Glue are not valid on the GPU: take ``value_framing="glue"``.
     value_separator : str
         Between the fields of "csv".
     columns, start_offset, …

@@ -125,10 +125,10 @@ def test_as_karapace_writes(tmp_path: Path) -> None:
 
 
 def test_as_redpanda_writes(tmp_path: Path) -> None:
-    """Keys have a sequence and a node; a deletion of a subject has no version, and concerns those before it."""
+    """A deletion of a subject has no version, and concerns those before it. Of two records for the same offset the first one counts."""
 
-    def key(sequence: int, **more: Any) -> bytes:
-        return packed(more | {"magic": 1, "seq": sequence, "node": 0})
+    def key(sequence: int, node: int = 0, **more: Any) -> bytes:
+        return packed(more | {"magic": 1, "seq": sequence, "node": node})
 
     one, two, three = (version("r", number, number, f'"{name}"') for number, name in enumerate(("int", "long", "float"), 1))
     found = topic(
@@ -137,10 +137,14 @@ def test_as_redpanda_writes(tmp_path: Path) -> None:
         (key(1, keytype="SCHEMA", subject="r", version=2), two[1]),
         (key(2, keytype="DELETE_SUBJECT", subject="r"), packed({"subject": "r"})),
         (key(3, keytype="SCHEMA", subject="r", version=3), three[1]),
+        (key(3, 1, keytype="SCHEMA", subject="r", version=3), version("r", 3, 3, '"bytes"')[1]),
+        (key(3, 1, keytype="DELETE_SUBJECT", subject="r"), packed({"subject": "r"})),
+        (key(5, keytype="SCHEMA", subject="r", version=4), version("r", 4, 4, '"bytes"')[1]),
+        (key(5, keytype="SCHEMA", subject="r", version=4), None),
     )
     assert found.malformed == 0
     assert [one.is_deleted for one in found.registered()] == [True, True, False]
-    assert id_of(found.newest("r")) == 3
+    assert found.newest("r") == Schema("AVRO", '"float"', (), 3, UUID(bytes=hashlib.md5(b'"float"').digest()))
 
 
 def test_deleted_versions_are_found_by_id(tmp_path: Path) -> None:

@@ -9,12 +9,16 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 import kolumn
 from kit.encoder import Record, batch, control_batch
 from kolumn.formats.v2 import ABORT
 from kolumn.options import Options
 from kolumn.schemas.schema import Schema
+from kolumn.values.bare import BareFramer
+from kolumn.values.columns import typed
+from kolumn.values.decoder import Bodies
 
 SCHEMA = {"id": "int64", "customer": "string", "items": [{"sku": "string", "price": "float64"}], "at": "timestamp"}
 TYPE = pa.struct(
@@ -274,7 +278,7 @@ class Collection:
         return None if self.alone is None else Schema("JSON", json.dumps(self.alone), id=1)
 
     def by_id(self, id: int) -> Schema | None:
-        return None
+        return Schema("JSON", json.dumps(of_schema()), id=1) if id == 1 else None
 
     def by_guid(self, guid: UUID) -> Schema | None:
         return None
@@ -292,8 +296,8 @@ def of_schema(**types: str) -> dict[str, Any]:
 
 @pytest.fixture
 def topics(tmp_path: Path) -> Path:
-    write(tmp_path / "a-0", [b'{"x": 1}'])
-    write(tmp_path / "b-0", [b'{"x": 2, "y": "t"}'])
+    write(tmp_path / "a-0", [b'\0\0\0\0\1{"x": 1}'])
+    write(tmp_path / "b-0", [b'\0\0\0\0\1{"x": 2, "y": "t"}'])
     return tmp_path
 
 
@@ -355,3 +359,80 @@ def test_what_makes_no_sense(log: Path, options: dict[str, Any], message: str) -
 def test_options_without_types_are_as_before() -> None:
     chosen = Options.of()
     assert (chosen.stored, chosen.watched) == (chosen, chosen)
+
+
+def test_copies_that_cut_records_differently(tmp_path: Path) -> None:
+    """The merge compares records of such entries, as they were stored."""
+    folders = []
+    for name, size in (("one", 500), ("other", 3000)):
+        table = pa.table({"value": pa.array(payloads(), pa.binary())})
+        kolumn.write(table, tmp_path / name / "orders-3", batch_bytes=size)
+        folders.append(tmp_path / name / "orders-3")
+    found = kolumn.read(folders, replicas="merge", value_format="json", value_schema=SCHEMA, columns=["value"])
+    assert found["value"].to_pylist() == [expected(i) for i in range(ROWS)]
+
+
+class InHeaders:
+    """A framer whose bodies are the values of headers."""
+
+    needs_headers = True
+
+    def bodies(self, payload: pa.BinaryArray, headers: pa.ListArray | None = None) -> tuple[Bodies, pa.Array]:
+        assert headers is not None
+        values = headers.flatten().field("value")
+        bodies, _ = BareFramer().bodies(values)
+        return bodies, pa.array([len(one) for one in payload.to_pylist()], pa.int64())
+
+
+@pytest.mark.parametrize("columns", [["value", "valueSchemaId"], ["valueSchemaId", "headers", "value"]])
+def test_a_framing_in_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: list[str]) -> None:
+    """Headers are read for it, and are a column only if they are asked for."""
+    monkeypatch.setattr(typed, "framer_of", lambda *_: InHeaders())
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array([[{"key": "h", "value": b'{"id": %d}' % i}] for i in range(50)], kind)
+    table = pa.table({"value": [b"x" * i for i in range(50)], "headers": headers})
+    kolumn.write(table, tmp_path / "t-0")
+    found = kolumn.read(tmp_path / "t-0", value_format="json", value_schema={"id": "int64"}, columns=columns, threads=1)
+    assert found.schema.names == columns
+    assert found["value"].to_pylist() == [{"id": i} for i in range(50)]
+    assert found["valueSchemaId"].to_pylist() == list(range(50))
+
+
+@pytest.mark.parametrize("key_as", ["struct", "columns"])
+def test_a_type_that_is_no_struct_is_the_column(tmp_path: Path, key_as: Any) -> None:
+    keys: list[bytes | None] = [bytes([2 * len(name)]) + name for name in (b"ada", b"", b"grace")]
+    write(tmp_path / "t-0", [None] * 4, [*keys, b"\2"])
+    for schema in ('"string"', {"type": "string"}):
+        found = kolumn.read(tmp_path / "t-0", key_format="avro", key_schema=schema, key_as=key_as, columns=["key", "keyValid"])
+        assert found.schema.types == [pa.string(), pa.bool_()]
+        assert found["key"].to_pylist() == ["ada", "", "grace", None]
+
+
+PROTO = 'syntax = "proto3"; package a; message A { bool no = 1; } message B { int32 x = 1; string y = 2; }'
+
+
+def _files() -> Any:
+    files = descriptor_pb2.FileDescriptorSet()
+    file = files.file.add(name="b.proto", package="a", syntax="proto3")
+    file.message_type.add(name="A")
+    one = file.message_type.add(name="B")
+    one.field.add(name="x", number=1, type=5, label=1)
+    one.field.add(name="y", number=2, type=9, label=1)
+    return files
+
+
+def _class() -> Any:
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(_files().file[0])
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("a.B"))
+
+
+@pytest.mark.parametrize("schema", [PROTO, _files().SerializeToString(), _class()], ids=["text", "set", "class"])
+def test_what_may_describe_protobuf(tmp_path: Path, schema: Any) -> None:
+    write(tmp_path / "t-0", [b"\x08\5\x12\1t", b"", b"\x08"])
+    found = kolumn.read(
+        tmp_path / "t-0", value_format="protobuf", value_schema=schema, value_message="a.B", columns=["value", "valueValid"]
+    )
+    assert found["value"].to_pylist() == [{"x": 5, "y": "t"}, {"x": 0, "y": ""}, None]
+    found = kolumn.read(tmp_path / "t-0", value_format="protobuf", value_schema=schema, value_message="a.B", value_columns="x")
+    assert found.schema.field("value").type == pa.struct([pa.field("x", pa.int32(), nullable=False)])

@@ -19,7 +19,10 @@ TEXT = """
 syntax = "proto3";
 package shop;
 import "google/protobuf/timestamp.proto";
-message Order { int64 id = 1; string name = 2; google.protobuf.Timestamp at = 3; repeated Line lines = 4; message Line { double price = 1; } }
+message Order {
+  int64 id = 1; string name = 2; google.protobuf.Timestamp at = 3; repeated Line lines = 4;
+  message Line { double price = 1; }
+}
 message Refund { int64 id = 1; message Why { string text = 1; } Why why = 2; }
 """
 

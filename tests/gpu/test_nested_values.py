@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -22,7 +21,8 @@ from kolumn.kernels.machine import device
 from kolumn.kernels.values.schema import Values
 from kolumn.schemas.schema import Schema
 from kolumn.values.avro.decoder import AvroDecoder
-from kolumn.values.decoder import Bodies
+from kolumn.values.bare import BareFramer
+from kolumn.values.framing import Framer
 
 ITEM = {
     "type": "record",
@@ -84,6 +84,8 @@ def values(rng: random.Random, skipped: int) -> list[bytes | None]:
         fastavro.schemaless_writer(out, parsed, order(rng))
         value: bytes | None = out.getvalue()
         assert value is not None
+        if not skipped:
+            value = rng.choice([b"", b"\0\0\0\0\7", b"\1" + bytes(range(16)), b"\xc3\1" + bytes(8)]) + value
         if row % 5 == 1:
             at = rng.randrange(len(value))
             value = rng.choice([None, b"", value[:at], value + b"\0", value[:at] + rng.randbytes(1) + value[at + 1 :]])
@@ -92,12 +94,9 @@ def values(rng: random.Random, skipped: int) -> list[bytes | None]:
 
 
 def by_cpu(given: list[bytes | None], skipped: int) -> tuple[pa.StructArray, list[bool]]:
-    array = pa.array(given, pa.binary())
-    ends = np.frombuffer(array.buffers()[1], np.int32, len(given) + 1).astype(np.int64)
-    length = np.array([-1 if one is None or len(one) < skipped else len(one) - skipped for one in given], np.int64)
-    none = np.zeros(len(given), np.int64)
-    schema = Schema("AVRO", json.dumps(SCHEMA))
-    found, valid = AvroDecoder(schema).decode(Bodies(array.buffers()[2].address + ends[:-1] + skipped, length, none, none, none, [schema]))
+    framer = BareFramer(skipped) if skipped else Framer("auto")
+    bodies, _ = framer.bodies(pa.array(given, pa.binary()))
+    found, valid = AvroDecoder(Schema("AVRO", json.dumps(SCHEMA))).decode(bodies)
     return found, valid.tolist()
 
 
@@ -105,8 +104,8 @@ def by_cpu(given: list[bytes | None], skipped: int) -> tuple[pa.StructArray, lis
 def emulated(request: pytest.FixtureRequest) -> Iterator[Emulated]:
     HostMemory.overrun.clear()
     if request.param == "loops":
-        with device.using(Emulated(run_loops)) as one:
-            yield Emulated(run_loops) if one is None else one
+        with device.using(Emulated(run_loops)):
+            yield Emulated(run_loops)
     else:
         pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
         with Machine(races=True).watching() as machine, device.using(Emulated(machine.run)):
@@ -126,12 +125,29 @@ def test_the_same_columns_as_on_the_cpu(emulated: Emulated, skipped: int, tmp_pa
     (table,) = tables
     columns = dict(zip(table.names, table.columns, strict=True))
     assert to_arrow(columns["valueValid"]).to_pylist() == valid
-    for child in expected.flatten():
-        assert child.type is not None
     for field, child in zip(expected.type, expected.flatten(), strict=True):
         found = as_type(columns[field.name], field.type)
         found.validate(full=True)
         assert found.to_pylist() == child.to_pylist(), field.name
+
+
+def test_flat_values_with_prefixes(emulated: Emulated, tmp_path: Path) -> None:
+    """They have a kernel of their own."""
+    flat = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"]}]}
+    rng, parsed, given = random.Random(4), fastavro.parse_schema(json.loads(json.dumps(flat))), []
+    for _ in range(ROWS):
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, parsed, {"a": rng.choice([0, 0, 7]), "b": rng.choice([None, "", "text"])})
+        given.append(rng.choice([b"", b"\0\0\0\0\7"]) + out.getvalue() + rng.choice([b"", b"", b"\0"]))
+    bodies, _ = Framer("auto").bodies(pa.array(given, pa.binary()))
+    expected, valid = AvroDecoder(Schema("AVRO", json.dumps(flat))).decode(bodies)
+    kolumn.write(pa.table({"value": pa.array(given, pa.binary())}), tmp_path / "a.log")
+    (table,) = resident(tmp_path / "a.log", "string", columns=["value"], values=Values.of("avro", flat))
+    columns = dict(zip(table.names, table.columns, strict=True))
+    assert to_arrow(columns["valueValid"]).to_pylist() == valid.tolist()
+    assert {*valid.tolist()} == {True, False}
+    for field, child in zip(expected.type, expected.flatten(), strict=True):
+        assert as_type(columns[field.name], field.type).to_pylist() == child.to_pylist(), field.name
 
 
 def test_no_values(emulated: Emulated, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ class HostMemory:
 
     def __del__(self) -> None:
         if any((side != _FILL).any() for side in self._around):
-            HostMemory.overrun.append(f"memory of {self.size} bytes")
+            type(self).overrun.append(f"memory of {self.size} bytes")
 
 
 @dataclass

@@ -1,17 +1,20 @@
 """Values and keys with a format in Spark: the rows of `kolumn.read`, in Spark's types, with a schema that is known at planning."""
 
+import io
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sql
 
 import kolumn
 from kolumn.spark_plugin import export, read_segments
@@ -152,3 +155,33 @@ def test_types_that_spark_has_not() -> None:
     assert found["list"].to_pylist() == [[{name: wanted[0] for name, (_, wanted) in members.items()}], None, []]
     (sliced,) = conform(batch.slice(1), arrow_schema(schema))
     assert sliced.to_pylist() == found.slice(1).to_pylist()
+
+
+def test_a_dead_cluster_without_a_registry(spark: SparkSession, tmp_path: Path) -> None:
+    """Schemas are found beside the topic when the query is planned, and again in the workers."""
+    schema = {"type": "record", "name": "Order", "fields": [
+        {"name": "id", "type": "long"}, {"name": "customer", "type": "string"},
+        {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}},
+        {"name": "items", "type": {"type": "array", "items": "int"}},
+    ]}  # fmt: skip
+    key = {"keytype": "SCHEMA", "subject": "orders-value", "version": 1, "magic": 1}
+    registered = {"subject": "orders-value", "version": 1, "id": 7, "schema": json.dumps(schema), "deleted": False}
+    kolumn.write(pa.table({"key": [json.dumps(key).encode()], "value": [json.dumps(registered).encode()]}), tmp_path / "_schemas-0")
+    parsed, values = fastavro.parse_schema(schema), []
+    for i in range(500):
+        out = io.BytesIO()
+        row = {"id": i, "customer": f"c{i % 3}", "state": ("NEW", "PAID")[i % 2], "items": [i] * (i % 3)}
+        fastavro.schemaless_writer(out, parsed, row)
+        values.append(b"\0\0\0\0\7" + out.getvalue() if i % 100 else b"bad")
+    kolumn.write(pa.table({"value": values}), tmp_path / "orders-0", batch_bytes=2000)
+    frame = spark.read.format("kolumn").option("valueFormat", "registry").load(str(tmp_path / "orders-0"))
+    assert frame.schema["value"].dataType.simpleString() == "struct<id:bigint,customer:string,state:string,items:array<int>>"
+    found = {row["customer"]: row["sum"] for row in frame.groupBy("value.customer").agg(sql.sum("value.id").alias("sum")).collect()}
+    good = [i for i in range(500) if i % 100]
+    assert found == {None: None, **{f"c{k}": sum(i for i in good if i % 3 == k) for k in range(3)}}
+    assert frame.where("valueValid").groupBy("valueSchemaId").count().collect() == [(7, 495)]
+    assert frame.select(sql.explode("value.items").alias("item")).count() == sum(i % 3 for i in good)
+    stream = spark.readStream.format("kolumn").option("valueFormat", "registry").load(str(tmp_path / "orders-0"))
+    assert stream.schema["value"] == frame.schema["value"]
+    frames = read_segments(spark, str(tmp_path / "orders-0"), columns=["value"], value_format="registry")
+    assert frames.groupBy("value.state").count().orderBy("state").collect() == [(None, 5), ("NEW", 245), ("PAID", 250)]

@@ -92,6 +92,8 @@ def test_an_empty_value_has_defaults(order: ProtobufDecoder) -> None:
              "card": None, "gift": None, "big": 0}  # fmt: skip
     assert decoded(order, [b"", None, b""]) == [empty, None, empty]
     assert decoded(order, []) == []
+    # Number 0 is no field's.
+    assert decoded(order, [b"\0\1", b"\2\0"]) == [None, None]
 
 
 def test_enums(order: ProtobufDecoder) -> None:
@@ -136,6 +138,15 @@ def test_a_member_of_a_oneof_removes_the_others(order: ProtobufDecoder) -> None:
     full = {"sku": "s", "count": 0, "seen": [4 * 10**9], "more": {"map": {2: {"on": True}}}}
     assert [row["card"] for row in rows] == ["c", None, None, None]
     assert [row["gift"] for row in rows] == [None, full, {"sku": "", "count": 6, "seen": [], "more": {"map": {}}}, None]
+
+
+def test_lists_of_lists_in_a_removed_message_or_a_bad_row_leave_nothing() -> None:
+    text = """syntax = "proto3"; message A { oneof o { B b = 1; int32 x = 2; } } message B { repeated C c = 1; }
+              message C { repeated int32 n = 1; repeated string s = 2; }"""
+    first, second = (field(1, field(1, field(1, number) + field(2, b"ab"))) for number in (1, 7))
+    rows = decoded(ProtobufDecoder(text, "A"), [first + first + field(2, 5) + second, first + field(2, 6), first + b"\x0f", second])
+    one = {"n": [7], "s": ["ab"]}
+    assert rows == [{"b": {"c": [one]}, "x": None}, {"b": None, "x": 6}, None, {"b": {"c": [one]}, "x": None}]
 
 
 @pytest.mark.parametrize("count", [2, 16, 17, 3000])
@@ -216,8 +227,11 @@ def test_apicurios_and_glues_messages() -> None:
     assert [places[f"shop.{name}"].number for name in ("Order", "Order.Item", "Other")] == [0, 1, 5]
     rows = decoded(decoder, [bytes(18) + head + field(1, 4) for head in (b"\0", b"\1", b"")], prefix=18, framing=framing.GLUE)
     assert [row and row["id"] for row in rows] == [4, None, None]
-    # A header names the schema: nothing stands in front.
+    # A header names the schema: nothing stands in front, and its message indexes are with the schema.
     assert decoded(decoder, [field(1, 4)], framing=framing.CONFLUENT_HEADER)[0]["id"] == 4
+    schemas = [Schema("PROTOBUF", ORDER, message_indexes=indexes) for indexes in ((0,), (1,), (), (0, 0))]
+    rows = decoded(decoder, [field(1, 4)] * 4, framing=framing.CONFLUENT_HEADER, schema=range(4), schemas=schemas)
+    assert [row and row["id"] for row in rows] == [4, None, 4, None]
 
 
 def test_values_without_a_prefix_that_seem_to_have_one() -> None:
@@ -233,7 +247,8 @@ def test_required_fields_in_messages_that_are_removed_or_replaced() -> None:
               map<int32, B> f = 6; } message B { required int32 y = 1; required K k = 2; } enum K { LOW = 1; HIGH = 2; }"""
     whole, x = field(1, 1) + field(2, 2), field(1, 1)
     values = [b"", x, x + field(2, b""), x + field(2, whole), x + field(2, field(1, 1)) + field(2, field(2, 1)),
-              x + field(3, b"") + field(4, 1), x + field(3, b""), x + field(5, whole) + field(5, b""), x + field(6, field(1, 3)) + field(6, field(1, 3) + field(2, whole)),
+              x + field(3, b"") + field(4, 1), x + field(3, b""), x + field(5, whole) + field(5, b""),
+              x + field(6, field(1, 3)) + field(6, field(1, 3) + field(2, whole)),
               x + field(6, field(1, 3)), x + field(2, field(1, 1) + field(2, 9))]  # fmt: skip
     rows = decoded(ProtobufDecoder(text, "A"), values)
     assert [row is not None for row in rows] == [False, True, False, True, True, True, False, False, True, False, False]
@@ -249,6 +264,23 @@ def test_values_of_every_size_between_bad_ones() -> None:
         values += [made, made + b"\x0f", None]
         wanted += [{"s": "s" * (k * 37 % 500), "t": ["t" * k] * (k % 5), "n": [5] * (k % 90)}, None, None]
     assert decoded(decoder, values) == wanted
+
+
+def test_tags_of_more_bytes() -> None:
+    """The first byte of a longer tag may be equal to the number that is the tag of another field."""
+    decoder = ProtobufDecoder(
+        'syntax = "proto3"; message A { int32 a = 16; string b = 17; repeated int32 c = 18; int32 d = 5000; bytes e = 1; }'
+    )
+    value = field(16, 3) + field(17, b"text") + field(18, b"\x01\x02") + field(5000, 4) + field(1, b"x")
+    row = {"a": 3, "b": "text", "c": [1, 2], "d": 4, "e": b"x"}
+    assert decoded(decoder, [value, b"", value]) == [row, {"a": 0, "b": "", "c": [], "d": 0, "e": b""}, row]
+
+
+def test_groups_end_with_their_own_number() -> None:
+    decoder = ProtobufDecoder('syntax = "proto2"; message A { optional group G = 3 { optional int32 x = 1; } optional int32 y = 4; }')
+    whole, wrong, open_one, nested = b"\x1b\x08\x05\x1c\x20\x02", b"\x1b\x08\x05\x24", b"\x1b\x08\x05", b"\x1b\x7b\x7c\x08\x05\x1c"
+    rows = decoded(decoder, [whole, wrong, open_one, nested, b"\x1c", field(3, b"\x08\x05") + field(4, 2)])
+    assert rows == [{"g": {"x": 5}, "y": 2}, None, None, {"g": {"x": 5}, "y": None}, None, {"g": None, "y": 2}]
 
 
 def test_threads_share_a_decoder(order: ProtobufDecoder) -> None:

@@ -149,3 +149,9 @@ def test_protoc_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SECONDS", 0.001)
     with pytest.raises(ArgumentError, match="protoc took longer"):
         file_of(TEXT)
+
+
+def test_modules_of_the_callers_path_do_not_replace_protocs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "importlib.py").write_text("raise SystemExit(3)")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert file_of(TEXT).message("Z").name == "Z"

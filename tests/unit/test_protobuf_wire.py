@@ -50,7 +50,7 @@ def _compiled_after(at: int, stop: int, tag: int, depth: int, numbers: int) -> A
 
 @njit
 def _compiled_lowest(bits: int) -> Any:
-    return protobuf.lowest_bit(bits)
+    return wire.lowest_bit(bits)
 
 
 def both(plain_one: Callable[..., Any], compiled: Callable[..., Any], value: bytes, *more: int) -> Any:
@@ -103,7 +103,7 @@ def test_numbers(kind: int, value: bytes, bits: int) -> None:
 
 @pytest.mark.parametrize("bit", [0, 1, 5, 61])
 def test_lowest_bit(bit: int) -> None:
-    assert protobuf.lowest_bit(1 << bit) == protobuf.lowest_bit(1 << bit | 1 << 61) == bit == _compiled_lowest(1 << bit)
+    assert wire.lowest_bit(1 << bit) == wire.lowest_bit(1 << bit | 1 << 61) == bit == _compiled_lowest(1 << bit)
 
 
 def test_unknown_fields_end_where_upb_ends_them() -> None:

@@ -1,6 +1,6 @@
 """Makes the scalar functions of all encodings callable from compiled code. Modules with loops or kernels over values import this one."""
 
-from kolumn.encodings import avro, avro_skip, columns, floats, numbers, protobuf, protobuf_wire, text
+from kolumn.encodings import avro, avro_skip, columns, floats, framing, numbers, protobuf, protobuf_wire, text
 from kolumn.machine_code.scalar import scalar
 
-scalar(text, columns, numbers, floats, avro_skip, avro, protobuf_wire, protobuf)
+scalar(text, framing, columns, numbers, floats, avro_skip, avro, protobuf_wire, protobuf)

@@ -2,10 +2,10 @@
 
 The tables have int64. Rows of fields and messages are named by their places in bytes. Other fields are unknown ones, and are passed over:
 
-    messages | first field | fields | direct | numbers | all bits | fill | fills | level of a map's entries, and its column, else -1
+    messages | first field | fields | direct | numbers | all bits | fill | fills | level of a map's entries | its column | own column
     fields   | tag | other tag | kind | column | level | message | bit | ring | next | fill | fills | symbols | element | width | plain
     direct   | field of the numbers 0, 1, 2, ... of a message, -1 without one
-    symbols  | count | closed | numbers, ascending | index of each
+    symbols  | count | numbers, ascending | index of each
 
 A message that stands at two places of the schema is there twice, with other columns. Fields of a message are ordered by their numbers.
 
@@ -47,6 +47,7 @@ from kolumn.encodings.protobuf_wire import (
     VARINT8,
     after_field,
     length_at,
+    lowest_bit,
     number_at,
     symbol_of,
     tag_at,
@@ -55,13 +56,13 @@ from kolumn.encodings.protobuf_wire import (
 from kolumn.formats.memory import load8
 from kolumn.machine_code.words import load32, load64, store64
 
-MESSAGE, FIELD = 72, 120
+MESSAGE, FIELD = 80, 120
 """Bytes of a row of the tables."""
 BITS = 62
 """Fields of a message that can have a bit in ``seen``."""
 FRAMES = 8 * 8 * (MOST_NESTED + 1) + 8 * MOST_NESTED
 """Bytes of memory for frames and numbers of groups."""
-_FIRST, _COUNT, _DIRECT, _NUMBERS, _ALL, _FILL, _FILLS, _LEVEL, _LIST = range(0, 72, 8)
+_FIRST, _COUNT, _DIRECT, _NUMBERS, _ALL, _FILL, _FILLS, _LEVEL, _LIST, _OWN = range(0, 80, 8)
 _TAG, _OTHER, _KIND, _COLUMN, _CHILD, _MESSAGE, _BIT, _RING, _NEXT, _F_FILL, _F_FILLS, _SYMBOLS, _ELEMENT, _WIDTH, _PLAIN = range(0, 120, 8)
 _ALL_SEEN = -1
 
@@ -116,25 +117,14 @@ def clear(t: Target, field: int, row: int) -> None:
             drop_elements(t, load64(place + 16))
 
 
-def clear_others(t: Target, p: Program, field: int, row: int, seen: int) -> int:
-    """Remove the other members of a oneof; returns ``seen`` without them."""
+def clear_others(t: Target, p: Program, field: int, row: int, seen: int) -> None:
+    """Remove the other members of a oneof. Their bits stay in ``seen``: what is removed is written, with nothing in it."""
     other = p.fields + load64(field + _RING)
     while other != field:
         bit = load64(other + _BIT)
         if bit == 0 or seen & bit != 0:
             clear(t, other, row)
-            seen &= ~bit
         other = p.fields + load64(other + _RING)
-    return seen
-
-
-def lowest_bit(bits: int) -> int:
-    """Number of the lowest bit that is set; there is one. A backend may have an instruction for it."""
-    number = 0
-    while bits & 1 == 0:
-        bits = bits >> 1
-        number += 1
-    return number
 
 
 def fill_missing(t: Target, p: Program, message: int, missing: int, row: int) -> None:
@@ -209,7 +199,7 @@ def put_number(t: Target, p: Program, field: int, row: int, at: int, stop: int, 
         if value < 0:
             return at, seen, 1
     if load64(field + _RING) >= 0:
-        seen = clear_others(t, p, field, row, seen)
+        clear_others(t, p, field, row, seen)
     put_word(t, load64(field + _COLUMN), row, value, load64(field + _WIDTH))
     return at, seen | load64(field + _BIT), 0
 
@@ -267,6 +257,28 @@ def put_string(t: Target, field: int, row: int, at: int, end: int) -> tuple[int,
     return put_bytes(t, column, target, at, end - at), end, 0
 
 
+def put_value(t: Target, p: Program, field: int, row: int, at: int, stop: int, end: int, seen: int) -> tuple[int, int, int, int]:
+    """Write what is neither a message nor plain: numbers at [at, end), of which the last one ends before ``stop``, or a string.
+
+    Returns
+    -------
+    code, next : int
+        As of `put_numbers`.
+    seen : int
+        With the field's bit.
+    strange : int
+        As of `put_numbers`.
+    """
+    kind = load64(field + _KIND)
+    if kind <= ENUM and load64(field + _CHILD) == 0:
+        at, seen, strange = put_number(t, p, field, row, at, stop, seen)
+        return (DONE if at >= 0 else INVALID), at, seen, strange
+    if load64(field + _RING) >= 0:
+        clear_others(t, p, field, row, seen)
+    code, at, strange = put_numbers(t, p, field, row, at, stop, end) if kind <= ENUM else put_string(t, field, row, at, end)
+    return code, at, seen | load64(field + _BIT), strange
+
+
 def put_plain(t: Target, field: int, row: int, at: int, stop: int) -> tuple[int, int]:
     """Write the value of a plain field; returns a code as `write_message`, and the position after it."""
     column = load64(field + _COLUMN)
@@ -321,7 +333,7 @@ def write_message(t: Target, p: Program, row: int, at: int, stop: int) -> int:
     message, frame, group, strange = p.messages, p.frames, 0, 0
     expected = p.fields + load64(message + _FIRST)
     seen = begin_message(t, message, row, 0)
-    set_valid(t, 0, row, 1)
+    set_valid(t, load64(message + _OWN), row, 1)
     while True:
         field, tag, at, odd = next_field(p, message, expected, at, stop, (frame - p.frames) >> 6)
         strange |= odd
@@ -349,28 +361,22 @@ def write_message(t: Target, p: Program, row: int, at: int, stop: int) -> int:
                 return code
             seen |= bit
             continue
-        if kind <= ENUM and level == 0:
-            at, seen, odd = put_number(t, p, field, row, at, stop, seen)
-            strange |= odd
-            if at < 0:
-                return INVALID
-            continue
         end, bound = at + 1, stop
         if tag & 7 == LENGTH:
             length, at = length_at(at, stop)
             if at < 0:
                 return INVALID
             bound = end = at + length
-        if load64(field + _RING) >= 0:
-            seen = clear_others(t, p, field, row, seen)
-        inner = _ALL_SEEN if level == 0 and (bit == 0 or seen & bit != 0) else 0
-        seen |= bit
         if kind <= TEXT:
-            code, at, odd = put_numbers(t, p, field, row, at, bound, end) if kind <= ENUM else put_string(t, field, row, at, end)
+            code, at, seen, odd = put_value(t, p, field, row, at, bound, end, seen)
             strange |= odd
             if code != DONE:
                 return code
             continue
+        if load64(field + _RING) >= 0:
+            clear_others(t, p, field, row, seen)
+        inner = _ALL_SEEN if level == 0 and (bit == 0 or seen & bit != 0) else 0
+        seen |= bit
         push(frame, stop, message, row, seen, group, strange, expected)
         frame += 64
         stop, group, strange = bound, (0 if kind == SINGLE_MESSAGE else tag >> 3), 0

@@ -162,6 +162,15 @@ def after_field(at: int, stop: int, tag: int, depth: int, numbers: int) -> int:
     return at
 
 
+def lowest_bit(bits: int) -> int:
+    """Number of the lowest bit that is set; there is one. A backend may have an instruction for it."""
+    number = 0
+    while bits & 1 == 0:
+        bits = bits >> 1
+        number += 1
+    return number
+
+
 def after_indexes(at: int, stop: int, path: int, count: int) -> int:
     """Position after Confluent's message indexes, or `MALFORMED` if they do not choose a certain message.
 

@@ -4,9 +4,12 @@
     value  {"subject":…,"version":1,"id":1,"md5":"…","schemaType":"AVRO","references":[…],"metadata":{…},"ruleSet":{…},"schema":"…",
             "deleted":false}
 
-Keys and values are JSON; the order of their fields differs. A later record of the same key replaces an earlier one, and a null value
-deletes. Other keys: DELETE_SUBJECT marks all versions, or those up to one, as deleted, CLEAR_SUBJECT removes those that are; NOOP, CONFIG, MODE and so
-on concern no schema.
+Keys and values are JSON; the order of their fields differs. A later record of a version replaces an earlier one, and a null value deletes
+it. Other keys: DELETE_SUBJECT marks all versions, or those up to one, as deleted, CLEAR_SUBJECT removes those that are; NOOP, CONFIG, MODE
+and so on concern no schema.
+
+Redpanda's keys have ``seq``, the offset at which the writer expected the record, and ``node``. Of two writers that expected the same offset
+the first one wins, and the other one writes again. Redpanda's own segments are not Kafka's, but copies of its topic are.
 
 Sources: ``SchemaKey``, ``SchemaValue``, ``KafkaStoreMessageHandler`` and ``InMemoryCache`` of confluentinc/schema-registry; Redpanda's
 ``schema_registry/storage.h``.
@@ -100,6 +103,7 @@ class _State:
     _versions: dict[tuple[str, int], Registered] = field(default_factory=dict)
     _owners: dict[tuple[str, int], set[tuple[str, int]]] = field(default_factory=dict)
     """Which versions have an id of a context."""
+    _sequences: set[int] = field(default_factory=set)
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
         """Take in one record."""
@@ -114,7 +118,11 @@ class _State:
         return list(self._versions.values())
 
     def _add(self, key: dict[str, Any], value: dict[str, Any] | None) -> None:
-        keytype = key["keytype"]
+        keytype, sequence = key["keytype"], key.get("seq")
+        if value is not None and sequence is not None:
+            if sequence in self._sequences:
+                return
+            self._sequences.add(_number(sequence))
         if keytype == "SCHEMA":
             self._put((_text(key["subject"]), _number(key["version"])), value)
         elif keytype in ("DELETE_SUBJECT", "CLEAR_SUBJECT"):

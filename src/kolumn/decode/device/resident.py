@@ -2,18 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kolumn.decode.device.chunk import DeviceChunk
 from kolumn.decode.device.part import Part
 from kolumn.errors import ArgumentError
 from kolumn.formats.entries import Entries
-from kolumn.kernels.fields.decoded import Payloads
-from kolumn.kernels.machine.runtime import Runtime
 from kolumn.options import Options
 from kolumn.source.segments import Segment
 from kolumn.source.storage import shown
 from kolumn.transactions.states import ABORTED, STATES, Transactions, end_of, states_of
+
+if TYPE_CHECKING:
+    from kolumn.kernels.machine.runtime import Runtime
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,11 @@ class ResidentOptions(Options):
             raise ArgumentError(f"two columns would be called {', '.join(sorted(twice))}: name others in columns")
         return found
 
-    def typed_without_rows(self, device: Runtime) -> dict[str, Any]:
+    def typed_without_rows(self, device: "Runtime") -> dict[str, Any]:
         """Columns that values are parsed into, by their names, of no values."""
         if self.values is None:
             return {}
+        from kolumn.kernels.fields.decoded import Payloads
         from kolumn.kernels.values.columns import parsed
 
         return parsed(device, Payloads(device.empty(0), device.empty(0), 0), self.values)

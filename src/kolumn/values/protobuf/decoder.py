@@ -146,9 +146,11 @@ class ProtobufDecoder:
         return table, [simple, full]
 
     def _place(self, schema: Schema) -> Place | None:
-        """Where the message is in a writer's schema; None if it is not there."""
-        if schema.kind != "PROTOBUF":
-            return None
+        """Where the message is in a writer's schema; None if it is not there, or a header of the values chose another one."""
+        place = self._known_place(schema) if schema.kind == "PROTOBUF" else None
+        return place if place is None or schema.message_indexes in ((), place.path) else None
+
+    def _known_place(self, schema: Schema) -> Place | None:
         if self._reader is not None and (schema.text, schema.references) == (self._reader.text, self._reader.references):
             return self._own
         key = (schema.text, schema.references)

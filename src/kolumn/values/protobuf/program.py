@@ -60,7 +60,7 @@ class _Writer:
 
     def message(self, shape: Shape, nodes: tuple[Node, ...], fill: tuple[int, int], entries: tuple[int, int]) -> int:
         """Place of a new message, whose fields are at ``nodes``; they are written later."""
-        self.messages.append([0, 0, 0, 0, 0, *fill, *entries])
+        self.messages.append([0, 0, 0, 0, 0, *fill, *entries, 0])
         self.todo.append((len(self.messages) - 1, shape, nodes))
         return MESSAGE * (len(self.messages) - 1)
 
@@ -133,6 +133,7 @@ def tables(shape: Shape, layout: Layout) -> Tables:
     made = _Writer()
     root = layout.root
     made.message(shape, root.children, (root.first_fill, root.fills), (-1, -1))
+    made.messages[0][-1] = root.column
     while made.todo:
         made.fill_message(*made.todo.popleft())
     # A message without fields expects the row after the last field, which no tag matches.

@@ -4,6 +4,7 @@
 """
 
 import base64
+import json
 import re
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 from kolumn.errors import ArgumentError, MissingError
 from kolumn.schemas.schema import Schema, Schemas
 
+# grpcio-tools may be found by sys.path alone. What the process itself finds comes first.
+_PROGRAM = "import json, sys; sys.path += json.loads(sys.argv[1]); from grpc_tools import protoc; sys.exit(protoc.main(sys.argv[1:]))"
 _SECONDS = 60
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}")
 _GROUP = 10
@@ -201,7 +204,8 @@ def _protoc(folder: Path, name: str, which: str) -> None:
             f".proto text needs grpcio-tools, a FileDescriptorSet does not ({error}): pip install 'kolumn[protobuf]'"
         ) from error
     known = Path(protoc.__file__).parent / "_proto"
-    command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{folder / 'proto'}", f"-I{known}", "--include_imports",
+    paths = json.dumps([place for place in sys.path if place])
+    command = [sys.executable, "-P", "-c", _PROGRAM, paths, f"-I{folder / 'proto'}", f"-I{known}", "--include_imports",
                f"--descriptor_set_out={folder / 'set'}", name]  # fmt: skip
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False)

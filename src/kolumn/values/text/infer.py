@@ -79,7 +79,7 @@ def _merged(one: Any, other: Any, at: str, where: str) -> Any:
     raise ArgumentError(f"{at.removeprefix('.')}: {_name(one)} in one value and {_name(other)} in another: say its type in {where}")
 
 
-def _name(kind: Any) -> str:
+def _name(kind: object) -> str:
     return "an object" if isinstance(kind, dict) else "a list" if isinstance(kind, list) else str(kind)
 
 

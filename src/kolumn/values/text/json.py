@@ -8,22 +8,20 @@ without a value. A row is valid exactly if Arrow can read its value alone, whate
 
 import re
 import secrets
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from kolumn.arrays import Flags
-from kolumn.values.bodies import array_of, spread, within
+from kolumn.arrays import Bytes, Flags, Int64s
+from kolumn.cpu_fallback.values.lines import write_lines
+from kolumn.values.bodies import spread
 from kolumn.values.decoder import Bodies
 from kolumn.values.text.moments import in_types, readable
 
 _BLOCK = 64 << 20
 """Bytes of text that are read at a time: Arrow's reader counts them in 32 bits."""
-_OPENING = '{"'
-_SPACED = r'\A[ \t\r\n]*\{[ \t\r\n]*"'
-_EMPTY = r"\A[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*\z"
 _ROW = re.compile(r"in row (\d+)\Z")
 
 
@@ -43,72 +41,70 @@ class JsonDecoder:
     def __init__(self, type: pa.StructType) -> None:
         self.type: pa.DataType = type
         # A value can't contain the name unless it is known.
-        self._marker = f"kolumn.{secrets.token_hex(8)}"
-        parts = (f'{{"{self._marker}":1,'.encode(), b"\n", b"")
-        self._begin, self._end, self._nothing = (pa.scalar(part, pa.large_binary()) for part in parts)
+        self._marker = secrets.token_hex(6)
+        self._head = np.frombuffer(f'{{"{self._marker}":1'.encode(), np.uint8)
         wanted = pa.schema([*(pa.field(one.name, readable(one.type)) for one in type), (self._marker, pa.int8())])
         self._options = pj.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore")
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
         """As `kolumn.values.decoder.ValueDecoder.decode`."""
-        there = bodies.length >= 0
-        text, objects = _objects(array_of(bodies, there))
-        whole = text.filter(pa.array(objects))
-        pieces, fine = self._read(whole)
-        valid = within(there, within(objects, fine))
+        lines = _Lines.of(bodies, self._head)
+        pieces, fine = self._read(lines)
+        valid = np.zeros(len(bodies), bool)
+        valid[lines.rows[fine]] = True
         return spread(pa.concat_arrays([*pieces, pa.array([], self.type)]), valid), valid
 
-    def _read(self, text: pa.LargeBinaryArray) -> tuple[list[pa.StructArray], Flags]:
-        """The values of the readable objects, in order, and which objects they are."""
-        fine = np.zeros(len(text), bool)
-        found, waiting = [], _blocks(text)
+    def _read(self, lines: "_Lines") -> tuple[list[pa.StructArray], Flags]:
+        """The values of the readable lines, in order, and which lines they are."""
+        fine = np.zeros(len(lines.rows), bool)
+        found, waiting = [], lines.blocks()
         while waiting:
             start, rows = waiting.pop()
-            some = text.slice(start, rows)
             try:
-                found.append(self._parsed(some))
+                found.append(self._parsed(lines, start, rows))
                 fine[start : start + rows] = True
             except pa.ArrowInvalid as error:
                 waiting += reversed([(start + first, size) for first, size in _halves(rows, str(error)) if size])
         return found, fine
 
-    def _parsed(self, text: pa.LargeBinaryArray) -> pa.StructArray:
-        """The values of some objects; ArrowInvalid if any of them can't be read."""
-        lines = pc.binary_join_element_wise(self._begin, pc.binary_slice(text, 1), self._end, self._nothing)
-        # This compares the bytes with UTF-8.
-        lines.cast(pa.large_string())
-        data = lines.buffers()[2]
-        how = pj.ReadOptions(use_threads=False, block_size=data.size + 1)
-        table = pj.read_json(pa.BufferReader(data), how, self._options)
+    def _parsed(self, lines: "_Lines", start: int, rows: int) -> pa.StructArray:
+        """The values of some lines; ArrowInvalid if any of them can't be read."""
+        begin, end = int(lines.begins[start]), int(lines.begins[start + rows])
+        how = pj.ReadOptions(use_threads=False, block_size=end - begin + 1)
+        table = pj.read_json(pa.BufferReader(pa.py_buffer(lines.text)[begin:end]), how, self._options)
         marks = table[self._marker]
-        if len(marks) != len(text) or marks.null_count:
+        if len(marks) != rows or marks.null_count:
             # A value had several objects, or did not end.
             raise pa.ArrowInvalid("lines and rows differ")
         columns = [in_types(table[field.name].combine_chunks(), field.type) for field in self.type]
         return pa.StructArray.from_arrays(columns, fields=list(self.type))
 
 
-def _objects(text: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Flags]:
-    """The text of each row with the first name right after the brace, and whether it begins as an object."""
-    begins = pc.starts_with(text, pattern=_OPENING)
-    if pc.all(begins, min_count=0).as_py():
-        return text, np.ones(len(text), bool)
-    unspaced = pc.replace_substring_regex(text, pattern=_SPACED, replacement=_OPENING, max_replacements=1)
-    empty = pc.match_substring_regex(text, pattern=_EMPTY)
-    some = pa.scalar(b'{"":0}', pa.large_binary())
-    text = pc.if_else(begins, text, pc.if_else(empty, some, unspaced))
-    return text, pc.starts_with(text, pattern=_OPENING).to_numpy(zero_copy_only=False)
+@dataclass(frozen=True)
+class _Lines:
+    """Lines of the values that begin as objects: their text, where each begins and the last one ends, and the rows that they are of."""
 
+    text: Bytes
+    begins: Int64s
+    rows: Int64s
 
-def _blocks(text: pa.LargeBinaryArray) -> list[tuple[int, int]]:
-    """First row and number of rows of parts that are not too large; the first part is the last in the list."""
-    if not len(text):
-        return []
-    ends = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
-    block = (ends[:-1] - ends[0]) // _BLOCK
-    starts = np.flatnonzero(np.diff(block, prepend=-1))
-    sizes = np.diff(starts, append=len(text))
-    return list(zip(starts.tolist(), sizes.tolist(), strict=True))[::-1]
+    @classmethod
+    def of(cls, bodies: Bodies, head: Bytes) -> "_Lines":
+        """The lines of bodies, copied; ``head`` is the brace and the marker."""
+        n = len(bodies)
+        length = np.ascontiguousarray(bodies.length, np.int64)
+        text = np.empty(int(np.maximum(length, 0).sum()) + n * (len(head) + 2), np.uint8)
+        begins, rows = np.empty(n + 1, np.int64), np.empty(n, np.int64)
+        at = np.ascontiguousarray(bodies.at, np.int64)
+        count = write_lines(at, length, head.ctypes.data, len(head), text.ctypes.data, begins, rows)
+        return cls(text, begins[: count + 1], rows[:count])
+
+    def blocks(self) -> list[tuple[int, int]]:
+        """First line and number of lines of parts that are not too large; the first part is the last in the list."""
+        block = self.begins[:-1] // _BLOCK
+        starts = np.flatnonzero(np.diff(block, prepend=-1))
+        sizes = np.diff(starts, append=len(self.rows))
+        return list(zip(starts.tolist(), sizes.tolist(), strict=True))[::-1]
 
 
 def _halves(rows: int, error: str) -> list[tuple[int, int]]:

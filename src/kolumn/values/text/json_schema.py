@@ -38,7 +38,7 @@ def type_of(text: str, where: str = "value_schema") -> pa.StructType:
 
 
 class _Mapper:
-    def __init__(self, root: Any, where: str) -> None:
+    def __init__(self, root: object, where: str) -> None:
         self.root, self.where = root, where
 
     def type(self, one: Any, at: str, within: tuple[str, ...]) -> pa.DataType:

@@ -1,0 +1,81 @@
+"""Which values does a GPU parse itself, and what does cuDF get of those that the host decodes?"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kolumn.gpu_api import _for_host, _values
+from kolumn.kernels.columns.assemble import in_known_types
+
+RECORD = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]}'
+NESTED = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "array", "items": "long"}}]}'
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"value_format": "json", "value_schema": {"a": "int64"}},
+        {"value_format": "json", "value_schema": {"a": "int64"}, "value_as": "columns", "value_framing": "auto"},
+        {"value_format": "csv", "value_schema": {"a": "int64"}, "value_separator": ";"},
+        {"value_format": "fixed", "value_schema": {"a": ">i8"}},
+        {"value_format": "avro", "value_schema": RECORD, "value_skip": 5},
+    ],
+    ids=str,
+)
+def test_flat_values_are_parsed_on_the_gpu(options: Any) -> None:
+    assert _for_host(options) == {}
+    assert [name for name, _ in _values(options).fields] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"value_format": "json", "value_schema": {"a": ["int64"]}},
+        {"value_format": "json"},
+        {"value_format": "json", "value_schema": {"a": "int64"}, "value_as": "struct"},
+        {"value_format": "json", "value_schema": {"a": "int64"}, "value_errors": "raise"},
+        {"value_format": "json", "value_schema": {"a": "int64"}, "key_format": "json"},
+        {"value_format": "avro", "value_schema": NESTED},
+        {"value_format": "avro", "value_schema": RECORD, "value_schemas": {1: RECORD}},
+        {"value_format": "protobuf", "value_schema": "message M {}"},
+        {"key_format": "csv", "key_schema": {"a": "int8"}},
+    ],
+    ids=str,
+)
+def test_others_are_decoded_on_the_host(options: Any) -> None:
+    assert _values(options) is None
+    assert _for_host(options) == {"value_as": "columns", "key_as": "columns"} | options
+
+
+def test_typed_columns_in_types_of_cudf() -> None:
+    moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    rows = [{"label": "x", "at": moment, "raw": b"\xff\0", "more": [{"ms": moment, "code": b"ab"}]}, None, {"more": []}]
+    kind = pa.struct(
+        [
+            ("label", pa.string()),
+            ("at", pa.timestamp("us", "UTC")),
+            ("raw", pa.binary()),
+            ("more", pa.list_(pa.struct([("ms", pa.timestamp("ms", "UTC")), ("code", pa.binary(2))]))),
+        ]
+    )
+    columns = {
+        "value": pa.array(rows, kind),
+        "dictionary": pa.array(["a", None, "a"]).dictionary_encode(),
+        "map": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int8())),
+        "time": pa.array([1, None, 2], pa.time64("us")),
+    }
+    table = in_known_types(pa.table(columns), "binary")
+    naive = moment.replace(tzinfo=None)
+    assert table["value"].to_pylist() == [
+        {"label": "x", "at": naive, "raw": [255, 0], "more": [{"ms": naive, "code": [97, 98]}]},
+        None,
+        {"label": None, "at": None, "raw": None, "more": []},
+    ]
+    assert table["dictionary"].type == pa.string()
+    assert table["map"].to_pylist() == [[{"key": "k", "value": 1}], None, []]
+    assert table["time"].to_pylist() == [1, None, 2]
+    sliced = in_known_types(pa.table(columns).slice(1), "binary")
+    assert sliced.to_pylist() == table.slice(1).to_pylist()
+    table.validate(full=True)
