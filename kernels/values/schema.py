@@ -80,16 +80,16 @@ class Values:
     def _avro(cls, schema: object, skipped: int) -> "Values":
         text = schema if isinstance(schema, str) else json.dumps(schema)
         try:
-            record = readable(parse(Schema("AVRO", text)), None)
-            if record.kind != "record":
-                raise ArgumentError(f"type {record.kind!r}: expected a record")
-            if all(_is_flat(one.type) for one in record.fields):
-                return cls("avro", tuple((one.name, _flat(one.type)) for one in record.fields), skipped)
-            types = ArrowTypes()
+            written = parse(Schema("AVRO", text))
+            if written.kind != "record":
+                raise ArgumentError(f"type {written.kind!r}: expected a record")
+            if all(_is_flat(one.type) for one in written.fields):
+                return cls("avro", tuple((one.name, _flat(one.type)) for one in written.fields), skipped)
+            record, types = readable(written, None), ArrowTypes()
             # Values that are not valid are null in every field, without a struct around them that could be null.
             type = pa.struct([one.with_nullable(True) for one in types.of(record)])
             layout = Layout.of(type, types.symbols)
-            made = program(resolve(record, record), layout.root)
+            made = program(resolve(written, record), layout.root)
             found = Program(made.words, made.frames, layout)
             return cls("avro", tuple((one.name, kind_of(one.type)) for one in layout.root.children), skipped, program=found)
         except (ArgumentError, MismatchError) as error:

@@ -29,7 +29,7 @@ ITEM = {
     "name": "Item",
     "fields": [
         {"name": "sku", "type": "string"},
-        {"name": "qty", "type": ["null", "int"]},
+        {"name": "qty", "type": ["int", "null"]},
         {"name": "parts", "type": {"type": "array", "items": "bytes"}},
     ],
 }

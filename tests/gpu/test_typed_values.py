@@ -21,10 +21,11 @@ NESTED = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": {"typ
         {"value_format": "csv", "value_schema": {"a": "int64"}, "value_separator": ";"},
         {"value_format": "fixed", "value_schema": {"a": ">i8"}},
         {"value_format": "avro", "value_schema": RECORD, "value_skip": 5},
+        {"value_format": "avro", "value_schema": NESTED},
     ],
     ids=str,
 )
-def test_flat_values_are_parsed_on_the_gpu(options: Any) -> None:
+def test_values_are_parsed_on_the_gpu(options: Any) -> None:
     assert _for_host(options) == {}
     assert [name for name, _ in _values(options).fields] == ["a"]
 
@@ -37,7 +38,7 @@ def test_flat_values_are_parsed_on_the_gpu(options: Any) -> None:
         {"value_format": "json", "value_schema": {"a": "int64"}, "value_as": "struct"},
         {"value_format": "json", "value_schema": {"a": "int64"}, "value_errors": "raise"},
         {"value_format": "json", "value_schema": {"a": "int64"}, "key_format": "json"},
-        {"value_format": "avro", "value_schema": NESTED},
+        {"value_format": "avro", "value_schema": NESTED, "value_as": "struct"},
         {"value_format": "avro", "value_schema": RECORD, "value_schemas": {1: RECORD}},
         {"value_format": "protobuf", "value_schema": "message M {}"},
         {"key_format": "csv", "key_schema": {"a": "int8"}},
