@@ -19,7 +19,7 @@ TESTS ?= not slow and not gpu
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench kernels gpu-packages gpu-check clean
+.PHONY: help demo test lint format docs bench kernels gpu-packages gpu-check release clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 21
@@ -39,6 +39,9 @@ format: $(READY)  ## let ruff lay out the code
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 
+docs: $(READY)  ## the site of docs/, in build/docs; a broken link or reference is an error
+	$(RUN) -m sphinx -q -W --keep-going -n -b html docs build/docs
+
 bench: $(READY)  ## measure; results go to bench/results
 	$(RUN) -m bench
 
@@ -53,6 +56,15 @@ GPU_PYTHON ?= python3
 GPU_OUT    ?= build/gpu-check
 gpu-check:  ## on a machine with a GPU: its tests and its bench; results in build/gpu-check
 	PYTHONPATH=src:$$PYTHONPATH $(GPU_PYTHON) -m bench.gpu_check $(GPU_OUT)
+
+# Publishing is a person's decision: `twine upload build/release/*` after this.
+release: $(READY)  ## wheel and sdist in build/release, checked in an environment of their own; nothing is published
+	rm -rf build/release
+	$(RUN) -m build --installer pip --outdir build/release .
+	$(PYTHON) -m venv build/release/try
+	build/release/try/bin/python -m pip install --quiet --disable-pip-version-check build/release/*.whl
+	cd build/release && try/bin/kolumn doctor && try/bin/kolumn verify ../../tests/data/corpus/v2-java/java-zstd-0
+	rm -rf build/release/try
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) build dist kernels/compiled spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -21,4 +21,4 @@ def test_files_and_tests_are_there() -> None:
 def test_readme_leads_there() -> None:
     readme = (ROOT / "README.md").read_text()
     assert "docs/security.md" in readme
-    assert "docs/spark-issue-threads.md" in readme
+    assert "docs/howto/spark-issue-threads.md" in readme

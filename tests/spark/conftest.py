@@ -1,18 +1,12 @@
 """One real Spark session for all tests of this folder."""
 
-import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from kolumn.spark_plugin import register
-from kolumn.spark_plugin.session.java import use_java
+from kit.spark_session import spark
 
-# Every Java of the tests runs for seconds or minutes, in which the optimizing compiler costs more time than it saves.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+__all__ = ["spark"]
 
 CORPUS = Path(__file__).resolve().parents[1] / "data" / "corpus"
 
@@ -27,25 +21,3 @@ def segment() -> Path:
 def small_segments() -> Path:
     """A directory of segments of some 20 KB each."""
     return CORPUS / "v2-many-segments" / "many-segments-0"
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    use_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("kolumn tests")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", "1g")
-        .config("spark.log.level", "OFF")
-        .config("spark.sql.execution.arrow.pyspark.validateSchema.enabled", "true")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    register(session)
-    yield session
-    session.stop()

@@ -1,4 +1,4 @@
-"""Spark looks up the format of a write in the session that is active in the thread: see `docs/spark-issue-threads.md`."""
+"""Spark looks up the format of a write in the session that is active in the thread: see `docs/howto/spark-issue-threads.md`."""
 
 import threading
 from collections.abc import Callable
