@@ -118,11 +118,11 @@ def rewritten(shown: pa.LargeStringArray, text: pa.LargeStringArray, pattern: st
     return pc.replace_with_mask(shown, chosen, pa.array([rewrite(value) for value in text.filter(chosen).to_pylist()], TEXT))
 
 
-def join_lists(column: pa.ListArray, elements: Part, separator: str) -> pa.LargeStringArray:
-    """The text of each list, from the text of the elements of all lists."""
+def join_lists(column: pa.ListArray, elements: Any, separator: str | bytes) -> Any:
+    """The text of each list, from the text of the elements of all lists; bytes if the elements are bytes."""
     counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(column) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
     if isinstance(elements, str):
         elements = pa.array([elements] * int(offsets[-1]), TEXT)
-    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), elements), pa.scalar(separator, TEXT))
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), elements), pa.scalar(separator, elements.type))
