@@ -43,6 +43,7 @@ LAYERS = (
     ("api",),
     ("gpu_api", "conversion"),
     ("accounting", "compaction"),
+    ("report",),
     # Spark, the command line, and the public functions.
     ("spark_plugin.session", "spark_plugin.options"),
     ("spark_plugin.read", "spark_plugin.rapids"),

@@ -55,7 +55,7 @@ def test_the_steps_that_it_names_run(tmp_path: Path) -> None:
     steps = [line.split("#")[0].split() for line in said(MANY)[1].splitlines() if line.startswith("  kolumn ")]
     assert len(steps) >= 3
     for step in steps:
-        words = [str(tmp_path / "parquet") if word == "parquet" else word for word in step[1:]]
+        words = [str(tmp_path / word) if word in ("parquet", "report.html") else word for word in step[1:]]
         assert CliRunner().invoke(app, words).exit_code == 0, words
 
 

@@ -2,12 +2,12 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from kolumn import keywords
 from kolumn.api import live_segments
+from kolumn.arrays import Int64s
 from kolumn.codecs.known import NAMES
 from kolumn.damage.findings import Damage
 from kolumn.damage.remarks import Remark
@@ -144,7 +144,7 @@ def _walked(segment: Segment, options: Options, own: Seen) -> Tally:
     return found
 
 
-def _widened(low: int | None, high: int | None, lows: Any, highs: Any) -> tuple[int | None, int | None]:
+def _widened(low: int | None, high: int | None, lows: Int64s, highs: Int64s) -> tuple[int | None, int | None]:
     found = [int(lows.min())] if len(lows) else []
     return min(found if low is None else [low, *found], default=None), max(
         ([int(highs.max())] if len(highs) else []) + ([] if high is None else [high]), default=None

@@ -9,7 +9,23 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from kolumn import __version__
-from kolumn.cli import cat, columns, compact, convert, doctor, inspect, overview, schemas, space, stats, tidy, to_parquet, verify, warmup
+from kolumn.cli import (
+    cat,
+    columns,
+    compact,
+    convert,
+    doctor,
+    inspect,
+    overview,
+    report,
+    schemas,
+    space,
+    stats,
+    tidy,
+    to_parquet,
+    verify,
+    warmup,
+)
 from kolumn.cli.ending import FAILED, OK, exit_code_of, prepare_process
 
 
@@ -58,6 +74,7 @@ for _name, _function in {
     "compact": compact.compact,
     "clean": compact.clean,
     "space": space.space,
+    "report": report.report,
     "tidy": tidy.tidy,
     "schemas": schemas.schemas,
     "columns": columns.columns,

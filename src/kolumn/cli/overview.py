@@ -89,7 +89,8 @@ def _health(found: "Overview") -> list[str]:
 
 
 def _damage(one: "Damage") -> str:
-    offsets = "" if one.base_offset is None else f", offsets {one.base_offset}..{'?' if one.last_offset is None else one.last_offset}"
+    # Without the last one the first one is a guess.
+    offsets = "" if one.last_offset is None else f", offsets {one.base_offset}..{one.last_offset}"
     return f"{short_name(one.segment)} at {one.position}, {counted(one.size, 'byte')}{offsets}: {one.reason}"
 
 
@@ -156,7 +157,7 @@ def _next(found: "Overview", sources: Iterable[str]) -> list[tuple[str, str]]:
     if any(one.topic == "_schemas" for one in seen):
         steps.append((f"kolumn schemas {source}", "the schemas of this cluster"))
     steps.append((f"kolumn to-parquet{skip}{committed} {source} -o parquet", "Parquet by topic and partition"))
-    return steps
+    return [*steps, (f"kolumn report {source} -o report.html", "pictures, in a page")]
 
 
 def _as_json(found: "Overview") -> dict[str, Any]:

@@ -118,7 +118,7 @@ def rewritten(shown: pa.LargeStringArray, text: pa.LargeStringArray, pattern: st
     return pc.replace_with_mask(shown, chosen, pa.array([rewrite(value) for value in text.filter(chosen).to_pylist()], TEXT))
 
 
-def join_lists(column: pa.ListArray, elements: Any, separator: str | bytes) -> Any:
+def join_lists(column: pa.ListArray, elements: pa.Array | str, separator: str | bytes) -> Any:
     """The text of each list, from the text of the elements of all lists; bytes if the elements are bytes."""
     counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(column) + 1, np.int32)
