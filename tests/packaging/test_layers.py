@@ -41,7 +41,7 @@ LAYERS = (
     ("registry",),
     ("reader_types",),
     ("api",),
-    ("gpu_api", "conversion"),
+    ("gpu_api", "conversion", "frames"),
     ("accounting", "compaction"),
     ("report",),
     # Spark, the command line, and the public functions.
