@@ -101,10 +101,14 @@ def _table(seen: "list[Seen]") -> None:
         topics.setdefault(one.topic, []).append(one)
     alone = len(topics) == 1
     rows = [_row(name, own) for name, own in ((None, [one]) for one in seen)] if alone else [_row(*item) for item in topics.items()]
-    names = ["partition" if alone else "topic", "partitions", "records", "size", "first", "last", "codecs", "formats", "offsets"]
-    chosen = [i for i, name in enumerate(names) if not (alone and name == "partitions")]
+    names = ["partition" if alone else "topic", "parts", "records", "size", "first", "last", "codecs", "formats", "offsets"]
+    has_parts = not alone and any(row[1] > 1 for row in rows)
+    chosen = [i for i, name in enumerate(names) if name != "parts" or has_parts]
     shown, width = rows[:_MOST_ROWS], terminal_width()
-    while len(chosen) > 4 and not fits([names[i] for i in chosen], [[row[i] for i in chosen] for row in shown], width):
+    # Where not all fits, days are enough of a time, and the last columns are left out.
+    if not _fits(names, chosen, shown, width):
+        shown = [[cell[:10] if names[i] in ("first", "last") else cell for i, cell in enumerate(row)] for row in shown]
+    while len(chosen) > 4 and not _fits(names, chosen, shown, width):
         chosen.pop()
     if alone:
         title = "topic ?" if seen[0].topic is None else f"topic {printable(seen[0].topic)}"
@@ -114,6 +118,10 @@ def _table(seen: "list[Seen]") -> None:
     print_table(title, [names[i] for i in chosen], [[row[i] for i in chosen] for row in shown])
     if len(rows) > _MOST_ROWS:
         print(f"and {counted(len(rows) - _MOST_ROWS, 'more partition' if alone else 'more topic')}")
+
+
+def _fits(names: list[str], chosen: list[int], rows: list[list[Any]], width: int | None) -> bool:
+    return fits([names[i] for i in chosen], [[row[i] for i in chosen] for row in rows], width)
 
 
 def _row(topic: str | None, own: "list[Seen]") -> list[Any]:
