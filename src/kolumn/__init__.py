@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kolumn.cpu_fallback.machine.compile_ahead import Warmup, warmup
     from kolumn.damage.findings import Damage, Skipped
     from kolumn.encode.write import write
+    from kolumn.frames.polars_scan import scan_polars
     from kolumn.gpu_api import read_cudf, read_pylibcudf, scan_cudf, scan_pylibcudf
     from kolumn.verification.report import Report
 
@@ -51,6 +52,7 @@ __all__ = [
     "read_pylibcudf",
     "scan",
     "scan_cudf",
+    "scan_polars",
     "scan_pylibcudf",
     "space",
     "tidy",
@@ -81,6 +83,7 @@ _LAZY = {
     "read_pylibcudf": "kolumn.gpu_api",
     "scan_cudf": "kolumn.gpu_api",
     "scan_pylibcudf": "kolumn.gpu_api",
+    "scan_polars": "kolumn.frames.polars_scan",
     "Report": "kolumn.verification.report",
     "tidy": "kolumn.commit.leftovers",
     "Leftover": "kolumn.commit.leftovers",

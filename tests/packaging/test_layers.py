@@ -41,8 +41,9 @@ LAYERS = (
     ("registry",),
     ("reader_types",),
     ("api",),
-    ("gpu_api", "conversion"),
+    ("gpu_api", "conversion", "frames"),
     ("accounting", "compaction"),
+    ("report",),
     # Spark, the command line, and the public functions.
     ("spark_plugin.session", "spark_plugin.options"),
     ("spark_plugin.read", "spark_plugin.rapids"),

@@ -17,7 +17,8 @@ from kolumn.replicas.ranges import whole_ranges
 from kolumn.source.segments import Range
 from kolumn.source.storage import shown
 
-_COLUMNS = ("offset", "timestampMs", "key", "value", "magic", "codec", "producerId")
+STATISTICS = ("offset", "timestampMs", "key", "value", "magic", "codec", "producerId")
+"""The record columns that `Totals` needs."""
 
 
 @dataclass
@@ -84,7 +85,7 @@ def collect(
     source: Any, topic: str | None = None, partition: int | None = None, on_damage: OnDamage | None = None, **options: Any
 ) -> list[dict[str, Any]]:
     """Totals of each partition of ``source``, in its order; options and ``on_damage`` as in `kolumn.scan`."""
-    chosen = Options.of(columns=list(_COLUMNS), topic=topic, partition=partition, **options)
+    chosen = Options.of(columns=list(STATISTICS), topic=topic, partition=partition, **options)
     require(chosen.backend)
     totals: dict[tuple[str | None, int | None], Totals] = {}
     seen: set[str] = set()

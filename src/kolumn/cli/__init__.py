@@ -1,23 +1,57 @@
 """The command line. Every command imports its modules when it runs, so that help is printed at once."""
 
+import os
 import re
 import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from kolumn import __version__
-from kolumn.cli import cat, columns, compact, convert, doctor, inspect, schemas, space, stats, tidy, to_parquet, verify, warmup
+from kolumn.cli import (
+    cat,
+    columns,
+    compact,
+    convert,
+    doctor,
+    inspect,
+    overview,
+    report,
+    schemas,
+    space,
+    sql,
+    stats,
+    tidy,
+    to_parquet,
+    verify,
+    warmup,
+)
 from kolumn.cli.ending import FAILED, OK, exit_code_of, prepare_process
+
+
+class _Group(TyperGroup):
+    """Commands; a path in place of a command means `overview`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in self.commands and _is_source(args[0]):
+            return super().resolve_command(ctx, ["overview", *args])
+        return super().resolve_command(ctx, args)
+
+
+def _is_source(name: str) -> bool:
+    """Whether a word is a path, a pattern or a URL. Other words are misspelt commands."""
+    return any(mark in name for mark in "/*?[") or name in (".", "..") or os.path.lexists(name)
+
 
 app = typer.Typer(
     name="kolumn",
+    cls=_Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Raw Apache Kafka log segments in, columns out: no broker, no consumer, in spite of damage.",
+    help="Raw Apache Kafka log segments in, columns out: no broker, no consumer, in spite of damage. `kolumn PATH` shows what is there.",
     epilog="Exit codes: 0 all is well, 1 damage was found, 2 wrong arguments, 3 it could not be done (something can't be read or "
     "written), 130 interrupted, 143 terminated. Whatever ends a command, no half file has its final name.",
 )
@@ -31,6 +65,7 @@ class _Command(TyperCommand):
 
 
 for _name, _function in {
+    "overview": overview.overview,
     "verify": verify.verify,
     "inspect": inspect.inspect,
     "cat": cat.cat,
@@ -40,6 +75,8 @@ for _name, _function in {
     "compact": compact.compact,
     "clean": compact.clean,
     "space": space.space,
+    "report": report.report,
+    "sql": sql.sql,
     "tidy": tidy.tidy,
     "schemas": schemas.schemas,
     "columns": columns.columns,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kolumn.cli.chosen import Chosen
 from kolumn.cli.common import (
     CheckCrcs,
     Columns,
@@ -50,6 +51,11 @@ def cat(
     sources: Sources,
     json: Json = False,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Stop after so many records.")] = None,
+    key: Annotated[str | None, typer.Option(help="Only records with this key: text, or `base64:` and base64.")] = None,
+    grep: Annotated[str | None, typer.Option(help="Only records with this regular expression (RE2) in key or value.")] = None,
+    template: Annotated[
+        str | None, typer.Option("--template", "-f", help="As kcat's -f: %t %p %o %k %s %T %h %K %S, with \\n, \\t, \\xHH.")
+    ] = None,
     columns: Columns = None,
     include_headers: IncludeHeaders = False,
     include_control: IncludeControl = False,
@@ -74,26 +80,49 @@ def cat(
     `valueEncoding` next to `value`, and base64 in text begins with `base64:`. A null stays a null. With `--value-format` values are
     decoded and shown as JSON; bytes in them are base64.
 
-    Example: `kolumn cat --json --start-timestamp 2026-01-31T12:00 orders-3 | jq .value`
+    Example: `kolumn cat --since 2026-01-31T12:00 --key customer-7 --json orders-3 | jq .value`
     """
     import kolumn
-    from kolumn.cli.json_lines import json_lines
-    from kolumn.cli.text_lines import text_lines
-    from kolumn.options import column_list
 
+    options = payload_options(payloads)
+    chosen = Chosen(key, grep, [name for name in ("key", "value") if f"{name}_format" in options])
+    lines_of, printed = _form(json, template, columns, include_headers, chosen, options)
+    read = None if printed is None else [*printed, *(name for name in chosen.columns if name not in printed)]
     skipped = kolumn.Skipped()
     # On a terminal a bar would overwrite the records.
     with progress("printing", lambda: size_of(sources)) if not sys.stdout.isatty() else nullcontext() as advance:
         reader = kolumn.scan(
-            sources, columns=None if columns is None else column_list(columns), include_headers=include_headers,
-            include_control=include_control, start_offset=start_offset, end_offset=end_offset, start_timestamp=start_timestamp,
-            end_timestamp=end_timestamp, isolation_level=isolation_level, errors=errors, replicas=replicas, check_crcs=check_crcs,
-            format=format, topic=topic, partition=partition, on_damage=skipped, on_progress=advance, **limits(max_batch_bytes, max_ratio),
-            **payload_options(payloads),
+            sources, columns=read, include_headers=include_headers and template is None, include_control=include_control,
+            start_offset=start_offset, end_offset=end_offset, start_timestamp=start_timestamp, end_timestamp=end_timestamp,
+            isolation_level=isolation_level, errors=errors, replicas=replicas, check_crcs=check_crcs, format=format, topic=topic,
+            partition=partition, on_damage=skipped, on_progress=advance, **limits(max_batch_bytes, max_ratio), **options,
         )  # fmt: skip
-        for lines in _lines(reader if limit is None else _first(reader, limit), json_lines if json else text_lines):
+        records = chosen.of(reader, printed)
+        for lines in _lines(records if limit is None else _first(records, limit), lines_of):
             sys.stdout.buffer.write(lines)
     return say(skipped)
+
+
+def _form(
+    json: bool, template: str | None, columns: str | None, include_headers: bool, chosen: Chosen, options: dict[str, Any]
+) -> tuple[Callable[..., Any], list[str] | None]:
+    """What makes lines of records, and the columns that it prints; None for the default ones."""
+    from kolumn.cli.json_lines import json_lines
+    from kolumn.cli.templates import Template
+    from kolumn.cli.text_lines import text_lines
+    from kolumn.errors import ArgumentError
+    from kolumn.options import Options, column_list
+
+    if template is not None:
+        if json or columns is not None:
+            raise ArgumentError("--template says what is printed: it does not go with --json or --columns")
+        made = Template(template)
+        return made, made.columns or ["offset"]
+    printed = None if columns is None else column_list(columns)
+    if chosen.columns:
+        # With a typed key or value, its stored bytes are no default column.
+        printed = list(Options.of(columns=printed, include_headers=include_headers, **options).columns)
+    return json_lines if json else text_lines, printed
 
 
 def _first(batches: "Iterable[pa.RecordBatch]", limit: int) -> "Iterator[pa.RecordBatch]":

@@ -46,8 +46,11 @@ Replicas = Annotated[
 Columns = Annotated[str | None, typer.Option(help="Record columns, comma-separated; `kolumn columns` lists them.")]
 StartOffset = Annotated[int | None, typer.Option(help="First offset.")]
 EndOffset = Annotated[int | None, typer.Option(help="Offset to stop before.")]
-StartTimestamp = Annotated[str | None, typer.Option(help="First timestamp: ms since 1970, or ISO 8601 (UTC unless it has a time zone).")]
-EndTimestamp = Annotated[str | None, typer.Option(help="Timestamp to stop before, likewise.")]
+StartTimestamp = Annotated[
+    str | None,
+    typer.Option("--start-timestamp", "--since", help="First timestamp: ms since 1970, or ISO 8601 (UTC unless it has a time zone)."),
+]
+EndTimestamp = Annotated[str | None, typer.Option("--end-timestamp", "--until", help="Timestamp to stop before, likewise.")]
 IsolationLevel = Annotated[
     IsolationName, typer.Option(help="'read_committed' leaves out aborted transactions, and all from the first open one on.")
 ]

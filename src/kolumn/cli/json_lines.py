@@ -33,7 +33,8 @@ def _member(name: str, column: pa.Array) -> list[Part]:
         return [_binary(name, column)] if column.null_count else _binary_parts(name, column)
     if (value := constant(column)) is not None and not pa.types.is_timestamp(kind):
         return [f"{_text(name)}: {_text(value.as_py())}"]
-    return [f"{_text(name)}: ", _value(column)]
+    parts = _value(column)
+    return [f"{_text(name)}: ", *([with_null(joined(parts), "null")] if column.null_count else parts)]
 
 
 def _text(value: object) -> str:
@@ -50,15 +51,13 @@ def _binary(name: str, column: pa.Array) -> Part:
     return with_null(joined(_binary_parts(name, column)), f"{_text(name)}: null")
 
 
-def _value(column: pa.Array) -> Part:
+def _value(column: pa.Array) -> list[Part]:
     kind = column.type
     if pa.types.is_timestamp(kind):
-        found = times_as_text(column, '"')
-    elif pa.types.is_string(kind):
-        found = joined(['"', escaped(column.cast(TEXT)), '"'])
-    else:
-        found = column.cast(TEXT)
-    return with_null(found, "null")
+        return times_as_text(column, '"')
+    if pa.types.is_string(kind):
+        return ['"', escaped(column.cast(TEXT)), '"']
+    return [column.cast(TEXT)]
 
 
 def _headers(column: pa.ListArray) -> Part:

@@ -74,15 +74,15 @@ def bytes_as_text(column: pa.Array) -> tuple[pa.LargeStringArray, pa.BooleanArra
     return pc.replace_with_mask(text, other, pa.array(encoded, TEXT)), other
 
 
-def times_as_text(column: pa.Array, quote: str) -> Part:
-    """Timestamps as ``2026-01-31T12:00:00.000Z`` between quotes; as a number of ms if the year does not have four digits."""
+def times_as_text(column: pa.Array, quote: str) -> list[Part]:
+    """Timestamps as ``2026-01-31T12:00:00.000Z`` between quotes, in parts; as a number of ms if the year does not have four digits."""
     ms = column.cast(pa.timestamp("ms"), safe=False)
     number = ms.cast(pa.int64())
     strange = pc.or_(pc.less(number, _YEAR_1), pc.greater_equal(number, _YEAR_10000))
     has_strange = pc.any(strange).as_py()
     usual = pc.if_else(strange, pa.scalar(None, ms.type), ms) if has_strange else ms
-    text = joined([quote, pc.binary_replace_slice(usual.cast(TEXT), 10, 11, "T"), f"Z{quote}"])
-    return pc.if_else(strange, number.cast(TEXT), text) if has_strange else text
+    parts: list[Part] = [quote, pc.binary_replace_slice(usual.cast(TEXT), 10, 11, "T"), f"Z{quote}"]
+    return [pc.if_else(strange, number.cast(TEXT), joined(parts))] if has_strange else parts
 
 
 def escaped(text: pa.LargeStringArray) -> pa.LargeStringArray:
@@ -118,11 +118,11 @@ def rewritten(shown: pa.LargeStringArray, text: pa.LargeStringArray, pattern: st
     return pc.replace_with_mask(shown, chosen, pa.array([rewrite(value) for value in text.filter(chosen).to_pylist()], TEXT))
 
 
-def join_lists(column: pa.ListArray, elements: Part, separator: str) -> pa.LargeStringArray:
-    """The text of each list, from the text of the elements of all lists."""
+def join_lists(column: pa.ListArray, elements: pa.Array | str, separator: str | bytes) -> Any:
+    """The text of each list, from the text of the elements of all lists; bytes if the elements are bytes."""
     counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(column) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
     if isinstance(elements, str):
         elements = pa.array([elements] * int(offsets[-1]), TEXT)
-    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), elements), pa.scalar(separator, TEXT))
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), elements), pa.scalar(separator, elements.type))

@@ -17,7 +17,7 @@ def text_lines(batch: pa.RecordBatch) -> Part:
     """The lines of some records."""
     parts: list[Part] = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        parts += [f"{'  ' if parts else ''}{name}=", _cell(column)]
+        parts += [f"{'  ' if parts else ''}{name}=", *_cell(column)]
     return joined([*parts, "\n"])
 
 
@@ -30,21 +30,26 @@ def _plain(value: pa.Array) -> str:
     return "null" if value is None else name(value) if isinstance(value, str) else str(value)
 
 
-def _cell(column: pa.Array) -> Part:
+def _cell(column: pa.Array) -> list[Part]:
+    """Parts of a cell. Only where there are nulls they are joined here: joining twice copies all text twice."""
     kind = column.type
     if is_typed(kind):
-        return json_value(column)
+        return [json_value(column)]
     if pa.types.is_list(kind):
-        return joined(["[", _headers(column), "]"])
+        return ["[", _headers(column), "]"]
     if pa.types.is_binary(kind):
-        return with_null(_binary(column), "null")
+        return _or_null(column, _binary(column))
     if pa.types.is_timestamp(kind):
-        return with_null(times_as_text(column, ""), "null")
+        return _or_null(column, times_as_text(column, ""))
     if (value := constant(column)) is not None:
-        return _plain(value.as_py())
+        return [_plain(value.as_py())]
     if pa.types.is_boolean(kind):
-        return with_null(pc.if_else(column, pa.scalar("True", TEXT), pa.scalar("False", TEXT)), "null")
-    return with_null(_names(column) if pa.types.is_string(kind) else column.cast(TEXT), "null")
+        return _or_null(column, [pc.if_else(column, pa.scalar("True", TEXT), pa.scalar("False", TEXT))])
+    return _or_null(column, [_names(column) if pa.types.is_string(kind) else column.cast(TEXT)])
+
+
+def _or_null(column: pa.Array, parts: list[Part]) -> list[Part]:
+    return [with_null(joined(parts), "null")] if column.null_count else parts
 
 
 def _names(column: pa.StringArray) -> pa.LargeStringArray:
@@ -57,18 +62,18 @@ def _printable(data: Any) -> bool:
     return not len(data) or bool(data.min() >= 0x20 and data.max() < 0x7F)
 
 
-def _binary(column: pa.BinaryArray) -> Part:
+def _binary(column: pa.BinaryArray) -> list[Part]:
     text, other = bytes_as_text(column)
-    quoted = joined(["'", text, "'"])
+    quoted: list[Part] = ["'", text, "'"]
     data = bytes_of(text)
     if not _printable(data) or (data == ord("'")).any() or (data == ord("\\")).any():
-        quoted = rewritten(quoted, text, _NOT_PLAIN, repr)
-    return quoted if other is None else pc.if_else(other, joined(["base64:", text]), quoted)
+        quoted = [rewritten(joined(quoted), text, _NOT_PLAIN, repr)]
+    return quoted if other is None else [pc.if_else(other, joined(["base64:", text]), joined(quoted))]
 
 
 def _headers(column: pa.ListArray) -> Part:
     headers = column.flatten()
     if not len(headers):
         return ""
-    key, value = _names(headers.field("key")), with_null(_binary(headers.field("value")), "null")
-    return join_lists(column, joined([key, ": ", value]), ", ")
+    values = headers.field("value")
+    return join_lists(column, joined([_names(headers.field("key")), ": ", *_or_null(values, _binary(values))]), ", ")

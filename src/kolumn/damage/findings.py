@@ -1,11 +1,16 @@
 """Damage found in segments, and the trouble that interrupts a read."""
 
 from dataclasses import dataclass, field
+from html import escape
 
+from kolumn.damage.html import MOST_ROWS, html_table
 from kolumn.errors import Code, CorruptBatchError
 from kolumn.formats import table
 from kolumn.formats.entries import Entry
 from kolumn.source.segments import Range
+from kolumn.source.storage import shown
+
+_NAMES = ("segment", "position", "size", "baseOffset", "lastOffset", "recordsLost", "reason")
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,13 @@ class Damage:
     reason: str
     records_lost: int | None
     error: CorruptBatchError | None = field(default=None, compare=False, repr=False)
+
+    def _row(self) -> tuple[object, ...]:
+        return shown(self.segment), self.position, self.size, self.base_offset, self.last_offset, self.records_lost, self.reason
+
+    def _repr_html_(self) -> str:
+        """The damage as a table, for notebooks."""
+        return html_table(_NAMES, [self._row()])
 
 
 @dataclass
@@ -76,6 +88,11 @@ class Skipped:
     def uncounted(self) -> int:
         """Stretches whose number of records is not known."""
         return sum(piece.records_lost is None for piece in self.damage)
+
+    def _repr_html_(self) -> str:
+        """The damage as a table, for notebooks."""
+        rows = [piece._row() for piece in self.damage[:MOST_ROWS]]
+        return f"<p>{escape(str(self))}</p>" + (html_table(_NAMES, rows, self.stretches) if rows else "")
 
     def __str__(self) -> str:
         if not self.damage:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from kolumn.damage.findings import Damage
+from kolumn.damage.html import MOST_ROWS, html_table
 from kolumn.damage.remarks import remark_table
 from kolumn.decode.result import Tally
 from kolumn.schema import DAMAGE_SCHEMA, SEGMENT_SCHEMA
@@ -43,6 +44,17 @@ class Report:
     def ok(self) -> bool:
         """Whether nothing is damaged. A truncated last entry and a zero-filled tail of an active segment are not damage."""
         return self.damage.num_rows == 0
+
+    def _repr_html_(self) -> str:
+        """The verdict, the damage and the remarks as tables, for notebooks."""
+        segments = f"{self.segments.num_rows} segments, {self.batches} intact batches, {self.records} records, {self.bytes} bytes"
+        verdict = "OK" if self.ok else f"{self.damage.num_rows} damaged stretches"
+        made = [f"<p><b>{verdict}</b>: {segments}</p>"]
+        for found in (self.damage, self.remarks):
+            if found.num_rows:
+                rows = found.slice(0, MOST_ROWS).to_pylist()
+                made.append(html_table(found.schema.names, [list(row.values()) for row in rows], found.num_rows))
+        return "".join(made)
 
 
 def damage_table(pieces: Iterable[Damage]) -> pa.Table:

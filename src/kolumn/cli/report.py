@@ -1,0 +1,55 @@
+"""``kolumn report``: a page about a log."""
+
+from typing import Annotated
+
+import typer
+
+from kolumn.cli.common import (
+    CheckCrcs,
+    Format,
+    MaxBatchBytes,
+    MaxRatio,
+    Partition,
+    Replicas,
+    Sources,
+    Topic,
+    command,
+    limits,
+    size_of,
+)
+from kolumn.cli.left_out import say, short_name
+from kolumn.cli.progress import progress
+from kolumn.cli.tables import printable
+
+
+@command
+def report(
+    sources: Sources,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="The page; a file of that name is replaced.")
+    ] = "report.html",
+    replicas: Replicas = "raise",
+    check_crcs: CheckCrcs = True,
+    max_batch_bytes: MaxBatchBytes = None,
+    max_ratio: MaxRatio = None,
+    format: Format = "kafka",
+    topic: Topic = None,
+    partition: Partition = None,
+) -> int:
+    """Write a page with pictures: what is in here, is it healthy, where does the space go (kolumn[report]).
+
+    The page is one file that loads nothing, for a browser, a phone or a screen reader: damage, records over time, batches, codecs and
+    what others would save, keys, order of timestamps, absent offsets, transactions, producers. Memory does not depend on the size
+    of the source. The exit code is 1 if anything is damaged.
+
+    Example: `kolumn report /mnt/dead-broker -o report.html`
+    """
+    from kolumn.report.write import write_report
+
+    with progress("reading", lambda: size_of(sources)) as advance:
+        found = write_report(
+            sources, output, ", ".join(printable(short_name(source)) for source in sources), format=format, replicas=replicas,
+            check_crcs=check_crcs, topic=topic, partition=partition, on_progress=advance, **limits(max_batch_bytes, max_ratio),
+        )  # fmt: skip
+    typer.echo(f"report: {output}", err=True)
+    return say(found.skipped)

@@ -1,0 +1,106 @@
+"""``kolumn sql``: a query over topics."""
+
+import base64
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kolumn.cli.common import (
+    CheckCrcs,
+    Errors,
+    Format,
+    IncludeHeaders,
+    IsolationLevel,
+    Json,
+    Partition,
+    Replicas,
+    Sources,
+    Topic,
+    command,
+    print_table,
+)
+from kolumn.cli.left_out import say
+from kolumn.cli.payloads import payload_options, with_payloads
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS = 1000
+
+
+@command
+@with_payloads
+def sql(
+    sources: Sources,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="A query in DuckDB's SQL; each topic is a table of its name.")],
+    json: Json = False,
+    columns: Annotated[str | None, typer.Option(help="Columns of the tables, comma-separated; `kolumn columns` lists them.")] = None,
+    include_headers: IncludeHeaders = False,
+    isolation_level: IsolationLevel = "read_uncommitted",
+    errors: Errors = "raise",
+    replicas: Replicas = "raise",
+    check_crcs: CheckCrcs = True,
+    format: Format = "kafka",
+    topic: Topic = None,
+    partition: Partition = None,
+    **payloads: Any,
+) -> int:
+    """Ask topics in SQL, by DuckDB (kolumn[sql]). Each topic is a table; only the columns and ranges that a query names are read.
+
+    Keys and values are BLOBs: `decode(key)` is text, and with `--value-format json` or another format values are structs. On a terminal
+    the result is a table, elsewhere it is JSON lines as of `kolumn cat --json`.
+
+    Example: `kolumn sql /mnt/dead-broker "select decode(key) k, count(*) n from orders group by k order by n desc limit 5"`
+    """
+    from kolumn.damage.findings import Skipped
+    from kolumn.frames.sql import Topics
+    from kolumn.options import Options, column_list
+
+    options = Options.of(
+        columns=None if columns is None else column_list(columns), include_headers=include_headers, isolation_level=isolation_level,
+        errors=errors, replicas=replicas, check_crcs=check_crcs, format=format, topic=topic, partition=partition,
+        **payload_options(payloads),
+    )  # fmt: skip
+    skipped = Skipped()
+    topics = Topics(sources, options, skipped)
+    try:
+        _print(topics.ask(query), json)
+    finally:
+        topics.close()
+    return say(skipped)
+
+
+def _print(found: "Iterator[pa.RecordBatch]", as_json: bool) -> None:
+    from kolumn.cli.json_lines import json_lines
+    from kolumn.cli.shown import blocks, data_of
+
+    if as_json or not sys.stdout.isatty():
+        for batch in found:
+            for block in blocks(batch):
+                sys.stdout.buffer.write(data_of(json_lines(block), block.num_rows))
+        return
+    rows: list[list[object]] = []
+    names: list[str] = []
+    for batch in found:
+        names = batch.schema.names
+        rows += [list(map(_cell, row)) for row in zip(*(column.to_pylist() for column in batch.slice(0, _ROWS - len(rows))), strict=True)]
+        if len(rows) >= _ROWS:
+            break
+    print_table("", names, rows)
+    if len(rows) >= _ROWS:
+        print(f"the first {_ROWS} rows; with --json or in a pipe all are printed")
+
+
+def _cell(value: object) -> object:
+    """Bytes as `kolumn cat` shows them; times in ISO 8601."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return f"base64:{base64.b64encode(value).decode('ascii')}"
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return value if isinstance(value, int | float | None) else str(value)

@@ -1,0 +1,1 @@
+"""Topics in the libraries for data frames and SQL."""

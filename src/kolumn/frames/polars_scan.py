@@ -1,0 +1,108 @@
+"""`scan_polars`: a source of Polars, with columns, predicates and numbers of rows pushed down."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Unpack
+
+import pyarrow as pa
+
+from kolumn import keywords
+from kolumn.decode.pipeline import OnDamage
+from kolumn.errors import MissingError
+from kolumn.frames.predicates import bounds_of
+from kolumn.frames.source import Bounds, Source
+from kolumn.keywords import known_keywords
+from kolumn.options import Options
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@known_keywords()
+def scan_polars(
+    source: keywords.Source,
+    *,
+    on_damage: OnDamage | None = None,
+    payload: keywords.Payload = "binary",
+    format: keywords.Format = "kafka",
+    columns: keywords.Columns | None = None,
+    include_headers: bool = False,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    start_timestamp: keywords.Time | None = None,
+    end_timestamp: keywords.Time | None = None,
+    isolation_level: keywords.IsolationLevel = "read_uncommitted",
+    include_control: bool = False,
+    check_crcs: bool = True,
+    errors: keywords.Errors = "raise",
+    replicas: keywords.Replicas = "raise",
+    backend: keywords.Backend = "auto",
+    binary: keywords.Binary = "contiguous",
+    chunk_bytes: int | None = None,
+    threads: int | None = None,
+    memory_bytes: int | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    trusted: bool = True,
+    on_progress: keywords.Progress | None = None,
+    **payloads: Unpack[keywords.PayloadOptions],
+) -> "pl.LazyFrame":
+    """The records of Kafka log segments as a LazyFrame of Polars; parameters, columns and errors as `scan`.
+
+    A query reads the columns that it names, and of predicates on ``offset``, ``timestamp``, ``topic`` and ``partition`` only the range of
+    offsets, times and directories that they let through; Polars applies the predicate itself to what is read. ``head(n)`` reads the
+    first chunks alone. Every ``collect`` reads the source anew; with the streaming engine in bounded memory.
+
+    Returns
+    -------
+    polars.LazyFrame
+        Its schema is known at once, from the directories and, for typed values, their schemas.
+
+    Raises
+    ------
+    MissingError
+        Polars is not installed.
+    """
+    chosen = Options.of(
+        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
+        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
+        check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
+        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
+        on_progress=on_progress, **payloads,
+    )  # fmt: skip
+    return lazy_frame(Source(source, chosen, on_damage, payload))
+
+
+def lazy_frame(source: Source) -> "pl.LazyFrame":
+    """A LazyFrame over a source."""
+    try:
+        from polars.io.plugins import register_io_source
+    except ImportError as error:
+        raise MissingError("this needs Polars: pip install 'kolumn[polars]'") from error
+
+    def frames(
+        columns: list[str] | None, predicate: "pl.Expr | None", rows: int | None, batch_rows: int | None
+    ) -> "Iterator[pl.DataFrame]":
+        # A number of rows counts rows before the predicate is applied, so that the predicate must not hold back any.
+        bounds = Bounds() if predicate is None or rows is not None else bounds_of(predicate)
+        wanted = None if columns is None else list(dict.fromkeys([*columns, *(() if predicate is None else predicate.meta.root_names())]))
+        left = rows
+        for batch in source.read(wanted, bounds, rows):
+            frame = _frame(batch if left is None else batch.slice(0, left))
+            if left is not None:
+                left -= len(frame)
+            if predicate is not None:
+                frame = frame.filter(predicate)
+            yield frame if columns is None else frame.select(columns)
+            if left == 0:
+                return
+
+    schema = _frame(pa.RecordBatch.from_pylist([], source.schema)).schema
+    return register_io_source(frames, schema=schema, explain_name="kolumn")
+
+
+def _frame(batch: pa.RecordBatch) -> "pl.DataFrame":
+    import polars as pl
+
+    return pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch])))

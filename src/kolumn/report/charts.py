@@ -1,0 +1,163 @@
+"""The charts of a report."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kolumn.arrays import Int64s
+from kolumn.damage.findings import Damage
+from kolumn.report import words
+from kolumn.report.gather import Findings
+from kolumn.report.histograms import Drawn, Powers
+from kolumn.report.sample import BATCHES
+from kolumn.report.svg import BAD, FIRST, INK, MUTED, SECOND, THIRD, Chart
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_BINS = 90
+_LONGEST_MS = 253_402_300_799_000
+
+
+def over_time(name: str, title: str, drawn: Drawn, values: Int64s, unit: Callable[[float], str], colour: str = FIRST) -> Chart:
+    """Bars over time."""
+    peak = int(np.argmax(values))
+    description = (
+        f"{len(values)} bars of {words.duration(drawn.width_ms)} from {words.moment(drawn.start_ms)}. Highest: {unit(float(values[peak]))} "
+        f"from {words.moment(drawn.start_ms + peak * drawn.width_ms)}."
+    )
+    chart = Chart(name, title, description)
+    with chart as axes:
+        starts = drawn.start_ms + np.arange(len(values) + 1, dtype=np.int64) * drawn.width_ms
+        axes.stairs(values, starts, fill=True, color=colour)
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(starts[0], starts[-1])
+        _time_axis(axes, int(starts[0]), int(starts[-1]))
+        axes.yaxis.set_major_formatter(lambda value, _: unit(value))
+        axes.grid(visible=False, axis="x")
+    return chart
+
+
+def _time_axis(axes: "Axes", start: int, end: int) -> None:
+    """Four times under an axis of ms since 1970."""
+    span = end - start
+    form = "%Y-%m-%d" if span > 4 * 86_400_000 else "%m-%d %H:%M" if span > 20 * 3_600_000 else "%H:%M" if span > 240_000 else "%H:%M:%S"
+    places = [start + span * (1 + 2 * i) // 8 for i in range(4)]
+    if start >= 0 and end < _LONGEST_MS:
+        axes.set_xticks(places, [datetime.fromtimestamp(place / 1000, UTC).strftime(form) for place in places])
+        first = datetime.fromtimestamp(start / 1000, UTC)
+        axes.set_xlabel("UTC" if span > 4 * 86_400_000 else f"UTC, from {first:%Y-%m-%d}", fontsize=9)
+    else:
+        axes.set_xticks(places, [words.short(place) for place in places])
+        axes.set_xlabel("ms since 1970", fontsize=9)
+
+
+def powers(name: str, title: str, found: Powers, label: str, unit: Callable[[float], str], name_of: Callable[[int], str]) -> Chart:
+    """Bars by powers of two: the share of each in the weights, or in the counts if nothing has a weight."""
+    values = found.weights if found.weights.any() else found.counts
+    places = found.span
+    top = max(places, key=lambda place: values[place])
+    chart = Chart(name, title, f"{len(places)} bars by powers of two. Most, {unit(float(values[top]))}, are below {name_of(top)}.")
+    with chart as axes:
+        axes.bar([name_of(place) for place in places], [int(values[place]) for place in places], color=SECOND, width=0.8)
+        axes.yaxis.set_major_formatter(lambda value, _: unit(value))
+        axes.set_xlabel(label, fontsize=9)
+        axes.grid(visible=False, axis="x")
+        if len(places) > 7:
+            axes.tick_params(axis="x", labelrotation=60, labelsize=8)
+    return chart
+
+
+def bars(name: str, title: str, rows: list[tuple[str, float]], unit: Callable[[float], str], colours: list[str] | None = None) -> Chart:
+    """Horizontal bars with their numbers."""
+    text = "; ".join(f"{label}: {unit(value)}" for label, value in rows)
+    chart = Chart(name, title, text, 0.7 + 0.27 * len(rows))
+    with chart as axes:
+        labels = [_shortened(label) for label, _ in rows]
+        drawn = axes.barh(range(len(rows)), [value for _, value in rows], color=colours or FIRST, height=0.72)
+        axes.set_yticks(range(len(rows)), labels)
+        axes.bar_label(drawn, [unit(value) for _, value in rows], padding=3, color=INK, fontsize=9)
+        axes.invert_yaxis()
+        axes.margins(x=0.24)
+        axes.set_xlim(left=0)
+        axes.tick_params(axis="x", labelbottom=False, length=0)
+        axes.grid(visible=False)
+        axes.spines["bottom"].set_visible(False)
+    return chart
+
+
+def _shortened(text: str) -> str:
+    text = text if len(text) <= 24 else f"{text[:14]}…{text[-9:]}"
+    # A dollar sign begins a formula.
+    return text.replace("$", r"\$")
+
+
+def damage(name: str, pieces: list[Damage], sizes: dict[str, int], name_of: Callable[[str], str]) -> Chart:
+    """Where in the damaged segments the damage is: at most 12 of them, those with most damaged bytes."""
+    lost: dict[str, int] = dict.fromkeys(sizes, 0)
+    for one in pieces:
+        lost[one.segment] += one.size
+    chosen = sorted(lost, key=lambda path: -lost[path])[:12]
+    text = "; ".join(f"{name_of(path)}: {words.size(lost[path])} of {words.size(sizes[path])}" for path in chosen)
+    chart = Chart(name, "Where the damage is in its segments", text, 0.9 + 0.3 * len(chosen))
+    with chart as axes:
+        axes.barh(range(len(chosen)), [sizes[path] for path in chosen], color=MUTED, alpha=0.35, height=0.6)
+        # A stretch is at least as wide as can be seen.
+        least = max(map(sizes.__getitem__, chosen)) / 200
+        for row, path in enumerate(chosen):
+            own = [(one.position, max(one.size, least)) for one in pieces if one.segment == path]
+            axes.broken_barh(own[:1000], (row - 0.3, 0.6), color=BAD)
+        axes.set_yticks(range(len(chosen)), [_shortened(name_of(path)) for path in chosen])
+        axes.invert_yaxis()
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_formatter(lambda value, _: words.size(value))
+        axes.locator_params(axis="x", nbins=4)
+        axes.set_xlabel("position in the segment", fontsize=9)
+        axes.grid(visible=False)
+    return chart
+
+
+def savings(name: str, written: list[tuple[str, int, int]]) -> Chart:
+    """The sample with each codec and batch size."""
+    codecs = list(dict.fromkeys(codec for codec, _, _ in written))
+    sizes = {(codec, batch): size for codec, batch, size in written}
+    text = "; ".join(f"{codec} in batches of {batch >> 10} KiB: {words.size(size)}" for codec, batch, size in written)
+    chart = Chart(name, "The sample with other codecs and batch sizes", text, 3.2)
+    with chart as axes:
+        for number, (batch, colour) in enumerate(zip(BATCHES, (FIRST, SECOND, THIRD), strict=True)):
+            places = [i + (number - 1) * 0.27 for i, codec in enumerate(codecs) if (codec, batch) in sizes]
+            values = [sizes[codec, batch] for codec in codecs if (codec, batch) in sizes]
+            axes.bar(places, values, width=0.25, color=colour, label=f"{batch >> 10} KiB" if batch < 1 << 20 else "1 MiB")
+        axes.set_xticks(range(len(codecs)), codecs)
+        axes.yaxis.set_major_formatter(lambda value, _: words.size(value))
+        axes.legend(title="batches of", ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=9, title_fontsize=9)
+        axes.grid(visible=False, axis="x")
+    return chart
+
+
+def transactions(name: str, found: Findings) -> Chart:
+    """A line for each transaction, by producer."""
+    shown = sorted(found.transactions.found, key=lambda one: one.start_ms)[:400]
+    producers = {number: row for row, number in enumerate(dict.fromkeys(one.producer for one in shown))}
+    chart = Chart(
+        name, "Transactions by producer over time", f"{len(shown)} transactions of {len(producers)} producers: see the table.",
+        min(1.3 + 0.2 * len(producers), 6),
+    )  # fmt: skip
+    low, high = min(one.start_ms for one in shown), max(one.end_ms for one in shown)
+    least = max((high - low) // 150, 1)
+    with chart as axes:
+        for outcome, colour in (("committed", FIRST), ("aborted", BAD), ("open", MUTED)):
+            own = [one for one in shown if one.outcome == outcome]
+            if own:
+                rows = [producers[one.producer] for one in own]
+                ends = [max(one.end_ms, one.start_ms + least) for one in own]
+                axes.hlines(rows, [one.start_ms for one in own], ends, colors=colour, linewidth=5, label=outcome)
+        axes.set_yticks(range(len(producers)), list(map(str, producers)) if len(producers) <= 25 else [""] * len(producers))
+        axes.set_ylim(len(producers) - 0.4, -0.6)
+        axes.set_xlim(low - least, high + least)
+        _time_axis(axes, low - least, high + least)
+        axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=9)
+        axes.grid(visible=False, axis="y")
+    return chart

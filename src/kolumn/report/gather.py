@@ -1,0 +1,209 @@
+"""One pass over the records of a source, and one over its headers: everything that a report shows, in bounded memory."""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kolumn import keywords
+from kolumn.accounting.statistics import STATISTICS, Totals
+from kolumn.api import live_segments
+from kolumn.backend import require
+from kolumn.damage.findings import Skipped
+from kolumn.damage.remarks import Remark
+from kolumn.decode.pipeline import scan_ranges
+from kolumn.decode.result import Tally
+from kolumn.log.transactions import with_transactions
+from kolumn.options import Options
+from kolumn.replicas.ranges import whole_ranges
+from kolumn.report.headers import Headers, Offsets, walk
+from kolumn.report.histograms import Powers, Timeline
+from kolumn.report.keys import Keys
+from kolumn.report.sample import Sample
+from kolumn.report.transactions import Transactions
+from kolumn.source.segments import Range
+from kolumn.source.storage import shown
+from kolumn.transactions.states import Transactions as States
+
+_COLUMNS = (*STATISTICS, "headers", "isTransactional", "isControl", "controlType")
+_MOST_REMARKS = 1000
+
+
+@dataclass
+class Findings:
+    """What a report shows.
+
+    Attributes
+    ----------
+    totals : dict
+        `Totals` by topic and partition, as `kolumn stats`.
+    segments : int
+    skipped : Skipped
+        The damage.
+    damaged_sizes : dict
+        Sizes of the segments with damage, by path.
+    remarks : list of Remark
+        At most 1000.
+    tails : Counter
+        Active segments that end with "zeros" or are "truncated", which is normal.
+    headers : Headers
+    offsets : dict
+        `Offsets` by topic and partition.
+    timeline : Timeline
+    lateness : Powers
+        How many ms the timestamp of a record is before the latest one before it in its partition; 0: in order.
+    untimed : int
+        Records without a timestamp.
+    keys : Keys
+    transactions : Transactions
+    states : Counter
+        Records by the state of their transaction.
+    controls : Counter
+        Control records by topic and partition.
+    sample : Sample
+    """
+
+    totals: dict[tuple[str | None, int | None], Totals] = field(default_factory=dict)
+    segments: int = 0
+    skipped: Skipped = field(default_factory=Skipped)
+    damaged_sizes: dict[str, int] = field(default_factory=dict)
+    remarks: list[Remark] = field(default_factory=list)
+    tails: Counter[str] = field(default_factory=Counter)
+    headers: Headers = field(default_factory=Headers)
+    offsets: dict[tuple[str | None, int | None], Offsets] = field(default_factory=dict)
+    timeline: Timeline = field(default_factory=Timeline)
+    lateness: Powers = field(default_factory=Powers)
+    untimed: int = 0
+    keys: Keys = field(default_factory=Keys)
+    transactions: Transactions = field(default_factory=Transactions)
+    states: Counter[str] = field(default_factory=Counter)
+    controls: Counter[tuple[str | None, int | None]] = field(default_factory=Counter)
+    sample: Sample = field(default_factory=Sample)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of `kolumn stats`."""
+        return [total.row(*name) for name, total in self.totals.items()]
+
+
+def gather(
+    source: keywords.Source,
+    *,
+    format: keywords.Format = "kafka",
+    replicas: keywords.Replicas = "raise",
+    check_crcs: bool = True,
+    topic: str | None = None,
+    partition: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    on_progress: keywords.Progress | None = None,
+) -> Findings:
+    """Read a source once, and its headers once more; options as `kolumn.scan`. Damage is left out and noted.
+
+    Memory does not depend on the size of the source: sums, sketches, 32,768 bins of time, and a sample of 16 MiB.
+    """
+    options = Options.of(
+        columns=_COLUMNS, include_control=True, errors="skip", format=format, replicas=replicas, check_crcs=check_crcs, topic=topic,
+        partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
+    )  # fmt: skip
+    require(options.backend)
+    found = Findings()
+    parts: dict[tuple[str | None, int | None], _Part] = {}
+    segments: set[str] = set()
+    quiet = Options.of(columns=_COLUMNS, errors="skip", format=format, check_crcs=False)
+    for one in whole_ranges(live_segments(source, options), options):
+        name = one.segment.topic, one.segment.partition
+        part = parts.get(name) or parts.setdefault(name, _Part(found, name))
+        before = found.headers.has_transactions
+        found.headers.has_transactions = False
+        walk(one, quiet, found.headers, part.offsets)
+        part.read(one, one.segment.path not in segments, options)
+        found.headers.has_transactions |= before
+        segments.add(one.segment.path)
+    for part in parts.values():
+        part.close()
+    found.segments = len(segments)
+    return found
+
+
+class _Part:
+    """One partition, while it is read."""
+
+    def __init__(self, found: Findings, name: tuple[str | None, int | None]) -> None:
+        self._found, self._name = found, name
+        self._total = found.totals.setdefault(name, Totals())
+        self.offsets = found.offsets.setdefault(name, Offsets())
+        self._latest = -1
+        self._sampled = 0
+        self._known: States | None = None
+        self._transactions = Transactions(found.transactions.counts, found.transactions.found)
+
+    def read(self, one: Range, is_new: bool, options: Options) -> None:
+        """Read a range, of whose headers it is known whether there are transactions."""
+        total, found = self._total, self._found
+        total.segments += is_new
+        total.bytes += one.end - one.start
+        ranges = [one]
+        if found.headers.has_transactions:
+            options = options.with_columns((*_COLUMNS, "transaction"))
+            if self._known is not None and one.transactions is None:
+                ranges = [replace(one, transactions=self._known)]
+            ranges = with_transactions(ranges, options)
+            self._known = ranges[0].transactions
+        for batch in scan_ranges(ranges, options, found.skipped, tally=self._tally):
+            self._add(batch)
+
+    def close(self) -> None:
+        """The end of the partition."""
+        self._transactions.close(self._label)
+        own, records = self.offsets, self._total.offsets
+        if own.first is not None and own.last is not None and records:
+            # Headers of formats 0 and 1 do not have the offset of the first record.
+            own.first, own.last = min(own.first, records[0]), max(own.last, records[1])
+
+    @property
+    def _label(self) -> str:
+        topic, partition = self._name
+        return "?" if topic is None else f"{shown(topic)}-{partition}"
+
+    def _tally(self, one: Range, tally: Tally) -> None:
+        self._total.batches += tally.batches
+        for piece in tally.damage:
+            self._total.skipped(piece)
+            self._found.damaged_sizes[piece.segment] = one.segment.size
+        room = _MOST_REMARKS - len(self._found.remarks)
+        self._found.remarks += tally.remarks[: max(room, 0)]
+        if tally.tail:
+            self._found.tails[tally.tail] += 1
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        found = self._found
+        if "transaction" in batch.schema.names or batch["isControl"].true_count:
+            self._transactions.add(batch, self._label)
+            data = batch.filter(pc.invert(batch["isControl"]))
+            found.controls[self._name] += batch.num_rows - data.num_rows
+            batch = data
+        if "transaction" in batch.schema.names:
+            found.states.update({one["values"]: one["counts"] for one in pc.value_counts(batch["transaction"]).to_pylist()})
+        self._total.add(batch)
+        found.keys.add(batch["key"])
+        self._sampled = found.sample.add(batch, self._sampled)
+        self._add_times(batch)
+
+    def _add_times(self, batch: pa.RecordBatch) -> None:
+        found, times = self._found, batch["timestampMs"].to_numpy(zero_copy_only=False)
+        sizes = sum(
+            pc.fill_null(pc.binary_length(batch[name]), 0).to_numpy(zero_copy_only=False).astype(np.int64) for name in ("key", "value")
+        )
+        timed = times >= 0
+        found.untimed += int((~timed).sum())
+        if not timed.all():
+            times, sizes = times[timed], sizes[timed]
+        if not len(times):
+            return
+        found.timeline.add(times, sizes)
+        latest = np.maximum.accumulate(np.concatenate([[self._latest], times]))
+        found.lateness.add(np.maximum(latest[:-1] - times, 0), np.zeros(len(times), np.int64))
+        self._latest = int(latest[-1])

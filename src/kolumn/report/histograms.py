@@ -1,0 +1,102 @@
+"""Counts over time, and by powers of two, in bounded memory."""
+
+from typing import Any
+
+import numpy as np
+
+from kolumn.arrays import Int64s
+
+MOST_BINS = 1 << 15
+_FIRST_WIDTH_MS = 1000
+
+
+class Timeline:
+    """Records and bytes by time. Only times that occur have a bin; where there are too many bins, each becomes twice as wide.
+
+    Attributes
+    ----------
+    width_ms : int
+        Width of a bin: bin ``i`` begins at ``i * width_ms``.
+    numbers : int64 array of n
+        The bins that have records, in ascending order.
+    sums : int64 array of shape (2, n)
+        Their records, and the bytes of these.
+    """
+
+    def __init__(self) -> None:
+        self.width_ms = _FIRST_WIDTH_MS
+        self.numbers: Any = np.zeros(0, np.int64)
+        self.sums: Any = np.zeros((2, 0), np.int64)
+
+    def add(self, times_ms: Int64s, sizes: Int64s) -> None:
+        """Add records by their times in ms since 1970, and their sizes in bytes."""
+        self._group(
+            np.concatenate([self.numbers, times_ms // self.width_ms]),
+            np.concatenate([self.sums, np.stack([np.ones(len(sizes), np.int64), sizes])], axis=1),
+        )
+        while len(self.numbers) > MOST_BINS:
+            self.width_ms *= 2
+            self._group(self.numbers // 2, self.sums)
+
+    def _group(self, numbers: Int64s, sums: Int64s) -> None:
+        self.numbers, places = np.unique(numbers, return_inverse=True)
+        # Sums in float64 are exact up to 2**53.
+        self.sums = np.stack([np.bincount(places, weights=row, minlength=len(self.numbers)).astype(np.int64) for row in sums])
+
+    def drawn(self, most: int) -> "Drawn":
+        """At most ``most`` bins of equal width over the times of nearly all records: a few strange times would hide all others."""
+        sums = self.sums[0].cumsum()
+        edge = sums[-1] // 100
+        low = int(self.numbers[np.searchsorted(sums, edge, "right")])
+        high = int(self.numbers[np.searchsorted(sums, sums[-1] - edge, "left")])
+        # Times near the others are drawn too.
+        reach = max(high - low, 1) // 20
+        low, high = max(int(self.numbers[0]), low - reach), min(int(self.numbers[-1]), high + reach)
+        step = -(-(high - low + 1) // most)
+        within = (self.numbers >= low) & (self.numbers <= high)
+        places = (self.numbers[within] - low) // step
+        count = -(-(high - low + 1) // step)
+        made = [np.bincount(places, weights=row[within], minlength=count).astype(np.int64) for row in self.sums]
+        return Drawn(low * self.width_ms, step * self.width_ms, made[0], made[1], int(self.sums[0][~within].sum()))
+
+
+class Drawn:
+    """Bins of equal width.
+
+    Attributes
+    ----------
+    start_ms, width_ms : int
+    records, bytes : int64 array
+    outside : int
+        Records whose times are before or after the bins.
+    """
+
+    def __init__(self, start_ms: int, width_ms: int, records: Int64s, size: Int64s, outside: int) -> None:
+        self.start_ms, self.width_ms, self.records, self.bytes, self.outside = start_ms, width_ms, records, size, outside
+
+
+class Powers:
+    """How many numbers lie in each power of two, and the sum of a weight of them.
+
+    Attributes
+    ----------
+    counts, weights : int64 array of 64
+        Place ``i`` is for numbers from ``2**(i-1)`` on below ``2**i``; place 0 for 0.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Any = np.zeros(64, np.int64)
+        self.weights: Any = np.zeros(64, np.int64)
+
+    def add(self, numbers: Int64s, weights: Int64s) -> None:
+        """Add numbers that are not negative."""
+        # frexp is exact below 2**53; the numbers are sizes and counts.
+        places = np.frexp(numbers.astype(np.float64))[1]
+        self.counts += np.bincount(places, minlength=64)
+        self.weights += np.bincount(places, weights=weights, minlength=64).astype(np.int64)
+
+    @property
+    def span(self) -> range:
+        """The places from the first number on to the last."""
+        found = np.flatnonzero(self.counts)
+        return range(int(found[0]), int(found[-1]) + 1) if len(found) else range(0)

@@ -1,0 +1,231 @@
+"""`kolumn.scan_polars` and `kolumn sql`: the rows of `kolumn.read`, with less read where a query needs less."""
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import kolumn
+from kolumn.cli import app
+
+pl = pytest.importorskip("polars", reason="kolumn[polars] has it")
+
+from kolumn.frames.predicates import bounds_of  # noqa: E402
+from kolumn.frames.source import Bounds  # noqa: E402
+
+CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
+START = datetime(2026, 1, 31, 12, tzinfo=UTC)
+ROWS = 60_000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three partitions of two topics, in several segments each."""
+    root = tmp_path_factory.mktemp("broker")
+    for number, name in enumerate(("orders-0", "orders-1", "clicks-0")):
+        times = [None if i % 977 == 5 else START + timedelta(milliseconds=i * 7 + number) for i in range(ROWS)]
+        table = pa.table(
+            {
+                "key": pa.array([None if i % 50 == 3 else b"k%d" % (i % 100) for i in range(ROWS)], pa.binary()),
+                "value": pa.array([b'{"n": %d, "pad": "%s"}' % (i, b"x" * (i % 40)) for i in range(ROWS)], pa.binary()),
+                "timestamp": pa.array(times, pa.timestamp("us", "UTC")),
+            }
+        )
+        kolumn.write(table, root / name, codec="zstd" if number else "none", segment_bytes=1 << 20)
+    return root
+
+
+def at(ms: int) -> datetime:
+    return START + timedelta(milliseconds=ms)
+
+
+def predicate(rng: random.Random, depth: int = 2) -> Any:
+    """Some predicate of comparisons of all kinds."""
+    if depth and rng.random() < 0.6:
+        left, right = predicate(rng, depth - 1), predicate(rng, depth - 1)
+        return rng.choice([lambda: left & right, lambda: left & right, lambda: left | right, lambda: ~left])()
+    low, high = sorted(rng.randrange(ROWS) for _ in range(2))
+    offset, time = pl.col("offset"), pl.col("timestamp")
+    return rng.choice(
+        [
+            offset >= low, offset > low, offset < high, offset <= high, offset == low, offset != low, pl.lit(low) < offset,
+            offset.is_between(low, high, closed=rng.choice(["both", "left", "right", "none"])), offset.is_in([low, high, None]),
+            offset + 1 > low, time >= at(low * 7), time > at(low * 7) + timedelta(microseconds=1), time < at(high * 7),
+            time <= at(high * 7), time == at(low * 7), time.is_null(), time.is_between(at(low * 7), at(high * 7)),
+            pl.col("topic") == "orders", pl.col("topic").is_in(["clicks", "x"]), pl.col("topic") != "orders", pl.col("partition") == 1,
+            pl.col("partition").is_in([0, 7]), pl.col("key") == b"k7", pl.col("key").is_null(), pl.lit(True), offset.cast(pl.Int32) > low,
+        ]
+    )  # fmt: skip
+
+
+def test_every_predicate_is_exact(broker: Path) -> None:
+    whole = pl.DataFrame(pl.from_arrow(kolumn.read(broker)))
+    lazy = kolumn.scan_polars(broker)
+    assert lazy.collect_schema() == whole.schema
+    rng = random.Random(4)
+    for _ in range(25):
+        chosen, columns = predicate(rng), rng.sample(whole.columns, rng.randint(1, 7))
+        assert lazy.filter(chosen).select(columns).collect().equals(whole.filter(chosen).select(columns)), str(chosen)
+
+
+def test_rows_and_predicates_in_any_order(broker: Path) -> None:
+    whole = pl.DataFrame(pl.from_arrow(kolumn.read(broker)))
+    lazy = kolumn.scan_polars(broker)
+    after = pl.col("offset") > 59_990
+    for query in (
+        lambda one: one.head(3), lambda one: one.head(0), lambda one: one.head(5).filter(pl.col("offset") > 2), lambda one: one.slice(5, 3),
+        lambda one: one.filter(after).head(2), lambda one: one.filter(after).tail(1), lambda one: one.head(70_000).filter(after),
+        lambda one: one.select(pl.len()), lambda one: one.filter(after).group_by("topic").len().sort("topic"),
+        lambda one: one.join(one.head(10).select("offset"), on="offset").select(pl.len()),
+    ):  # fmt: skip
+        assert query(lazy).collect().equals(query(whole.lazy()).collect())
+    assert (
+        lazy.filter(after)
+        .collect(engine="streaming")
+        .sort("topic", "partition", "offset")
+        .equals(whole.filter(after).sort("topic", "partition", "offset"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("chosen", "bounds"),
+    [
+        (lambda c: (c("offset") >= 5) & (c("offset") < 9), Bounds(5, 9)),
+        (lambda c: (c("offset") > 5) & (c("offset") <= 9), Bounds(6, 10)),
+        (lambda c: c("offset").is_between(5, 9, closed="left"), Bounds(5, 9)),
+        (lambda c: c("offset").is_in([9, 5]), Bounds(5, 10)),
+        (lambda c: c("timestamp") >= datetime(1970, 1, 1, 0, 0, 1, 500, tzinfo=UTC), Bounds(start_ms=1001)),
+        (lambda c: c("timestamp") <= datetime(1970, 1, 1, 0, 0, 1, 500, tzinfo=UTC), Bounds(end_ms=1001)),
+        (lambda c: c("timestamp") < datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), Bounds(end_ms=1000)),
+        (lambda c: c("timestamp") > datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), Bounds(start_ms=1001)),
+        (lambda c: (c("topic") == "a") & (c("partition") == 3), Bounds(topics=frozenset(["a"]), partitions=frozenset([3]))),
+        (lambda c: c("topic").is_in(["a", "b"]) & (c("topic") == "b"), Bounds(topics=frozenset(["b"]))),
+        (lambda c: (c("offset") >= 5) | (c("topic") == "a"), Bounds()),
+        (lambda c: (c("offset") >= 5) & (c("key") == b"a"), Bounds(5)),
+        (lambda c: c("offset") > 5.5, Bounds()),
+    ],
+)
+def test_what_is_pushed_down(chosen: Any, bounds: Bounds) -> None:
+    """As Polars hands it over: after its optimiser."""
+    found = []
+
+    def read(columns: Any, predicate: Any, rows: Any, batch: Any) -> Any:
+        found.append(bounds_of(predicate))
+        yield pl.DataFrame(schema=schema)
+
+    schema = {"offset": pl.Int64, "timestamp": pl.Datetime("us", "UTC"), "topic": pl.String, "partition": pl.Int32, "key": pl.Binary}
+    pl.io.plugins.register_io_source(read, schema=schema).filter(chosen(pl.col)).collect()
+    assert found == [bounds]
+
+
+def test_what_cannot_be_understood_restricts_nothing() -> None:
+    class Odd:
+        class meta:  # noqa: N801
+            @staticmethod
+            def serialize(format: str) -> str:
+                return '{"BinaryExpr": {"left": 1}}'
+
+    assert bounds_of(Odd()) == Bounds()  # type: ignore[arg-type]
+
+
+def test_less_is_read(broker: Path) -> None:
+    read = [0]
+
+    def count(size: int) -> None:
+        read[0] += size
+
+    def bytes_of(query: Any) -> int:
+        read[0] = 0
+        query(kolumn.scan_polars(broker, on_progress=count)).collect()
+        return read[0]
+
+    whole = bytes_of(lambda one: one.select("offset"))
+    assert whole == sum(path.stat().st_size for path in broker.glob("*/*.log"))
+    assert bytes_of(lambda one: one.head(1)) <= 1 << 16
+    assert bytes_of(lambda one: one.filter(pl.col("offset") >= ROWS - 100)) < whole / 10
+    assert bytes_of(lambda one: one.filter(pl.col("topic") == "clicks")) < whole / 2
+    assert bytes_of(lambda one: one.filter(pl.col("topic") == "nothing")) == 0
+    # One chunk, and no thread reads ahead of it.
+    first = kolumn.scan_polars(broker).head(1).collect()
+    assert first["offset"].to_list() == [0]
+
+
+def test_options_and_typed_values(broker: Path) -> None:
+    schema = {"n": "int64"}
+    lazy = kolumn.scan_polars(broker / "orders-0", start_offset=10, end_offset=30, value_format="json", value_schema=schema)
+    found = lazy.filter(pl.col("offset") < 20).select(pl.col("value").struct.field("n")).collect()
+    assert found["n"].to_list() == list(range(10, 20))
+    flat = kolumn.scan_polars(broker / "orders-0", end_offset=5, value_format="json", value_schema=schema, value_as="columns")
+    assert flat.select("n", "valueValid").collect().rows() == [(i, True) for i in range(5)]
+    text = kolumn.scan_polars(broker / "orders-0", end_offset=3, payload="string", columns=["key", "offset"])
+    assert text.collect()["key"].to_list() == ["k0", "k1", "k2"]
+    assert text.select("key").collect().schema == {"key": pl.String}
+
+
+def test_damage_is_an_error_with_its_place(tmp_path: Path, broker: Path) -> None:
+    (path,) = [path for path in (broker / "orders-1").glob("*.log") if path.name == f"{0:020}.log"]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 + 40] ^= 1
+    (tmp_path / "orders-1").mkdir()
+    (tmp_path / "orders-1" / path.name).write_bytes(data)
+    lazy = kolumn.scan_polars(tmp_path)
+    with pytest.raises(Exception, match=r"orders-1/0+\.log: position \d+"):
+        lazy.collect()
+    skipped = kolumn.Skipped()
+    assert 0 < kolumn.scan_polars(tmp_path, errors="skip", on_damage=skipped).collect().height < ROWS
+    assert skipped.stretches == 1
+    pytest.importorskip("duckdb")
+    out = CliRunner().invoke(app, ["sql", str(tmp_path), "select count(*) from orders"])
+    assert out.exit_code == 1
+    assert "--errors skip" in out.stderr
+    out = CliRunner().invoke(app, ["sql", str(tmp_path), "select count(*) n from orders", "--errors", "skip"])
+    assert out.exit_code == 1
+    assert "1 damaged stretch left out" in out.stderr
+    assert 0 < json.loads(out.stdout)["n"] < ROWS
+
+
+def test_wrong_sources_and_options_are_errors_at_once() -> None:
+    with pytest.raises(kolumn.ArgumentError, match="no such file"):
+        kolumn.scan_polars("/no/such/place")
+    with pytest.raises(kolumn.ArgumentError, match="did you mean 'columns'"):
+        kolumn.scan_polars(CORPUS / "v2-java", colums="key")  # type: ignore[call-arg]
+
+
+def sql(*args: object) -> list[dict[str, Any]]:
+    out = CliRunner().invoke(app, ["sql", *map(str, args)])
+    assert out.exit_code == 0, out.stderr
+    return [json.loads(line) for line in out.stdout.splitlines()]
+
+
+def test_sql(broker: Path) -> None:
+    pytest.importorskip("duckdb", reason="kolumn[sql] has it")
+    assert sql(broker, 'select count(*) n, max("offset") o from orders') == [{"n": 2 * ROWS, "o": ROWS - 1}]
+    found = sql(broker, "select key, count(*) n from clicks where key is not null group by key order by n desc, key limit 2")
+    assert found == [{"key": "k0", "keyEncoding": "utf-8", "n": 600}, {"key": "k1", "keyEncoding": "utf-8", "n": 600}]
+    # A view is read as often as a query names it.
+    both = 'select count(*) n from orders a join clicks b using ("offset") where a.partition = 1 and a."offset" < 100'
+    assert sql(broker, both) == [{"n": 100}]
+    assert sql(broker, 'select timestamp from clicks where "offset" = 6') == [{"timestamp": "2026-01-31T12:00:00.044Z"}]
+    typed = ("--value-format", "json", "--value-schema", '{"n": "int64"}')
+    assert sql(broker, "select sum(value.n)::bigint s from clicks", *typed) == [{"s": ROWS * (ROWS - 1) // 2}]
+    assert sql(broker, "select 1 a where false") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("select * from order_", "tables: clicks, orders"),
+        ("selec 1", "syntax error"),
+        ("select cast(decode(key) as int) from orders", "Could not convert"),
+    ],
+)
+def test_wrong_queries(broker: Path, query: str, said: str) -> None:
+    pytest.importorskip("duckdb", reason="kolumn[sql] has it")
+    out = CliRunner().invoke(app, ["sql", str(broker), query])
+    assert (out.exit_code, out.stdout) == (2, "")
+    assert said in out.stderr

@@ -1,0 +1,336 @@
+"""`kolumn report`: are its numbers those of `stats` and `verify`, does the page stand alone, and does a browser show it?"""
+
+import json
+import re
+import shutil
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from html import escape
+from html.parser import HTMLParser
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import kolumn
+from kit.encoder import Record, batch
+from kolumn.cli import app
+from kolumn.report.gather import gather
+from kolumn.report.histograms import MOST_BINS, Powers, Timeline
+
+pytest.importorskip("matplotlib", reason="reports need matplotlib")
+
+CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+NASTY = b"</script><img src=http://report.test/x.png onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Partitions with damage, transactions, compaction, an old format, and a key that is HTML."""
+    root = tmp_path_factory.mktemp("broker")
+    for name in (
+        "transactional/txn-lz4-0",
+        "transactional/txn-open-0",
+        "compacted/compact-zstd-0",
+        "v1/v1-lz4-0",
+        "upgraded/upgraded-gzip-0",
+    ):
+        shutil.copytree(CORPUS / name, root / name.split("/")[1])
+    (root / "nasty-0").mkdir()
+    records = [[Record(10 * i + j, NASTY, b"v", 1_700_000_000_000 + 1000 * i - 5000 * (j == 3)) for j in range(10)] for i in range(40)]
+    data = bytearray(b"".join(map(batch, records)))
+    data[len(data) // 2 + 40] ^= 1
+    (root / "nasty-0" / f"{0:020}.log").write_bytes(data)
+    return root
+
+
+@pytest.fixture(scope="module")
+def page(broker: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    target = tmp_path_factory.mktemp("report") / "report.html"
+    out = CliRunner().invoke(app, ["report", str(broker), "-o", str(target)])
+    assert out.exit_code == 1, out.stderr
+    assert "1 damaged stretch left out" in out.stderr
+    return target.read_text()
+
+
+class Parsed(HTMLParser):
+    """Elements, ids, tables and charts of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.starts: list[tuple[str, dict[str, str | None]]] = []
+        self.tables: dict[str, list[list[str]]] = {}
+        self._caption = ""
+        self._into: list[str] | None = None
+        self._rows: list[list[str]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.starts.append((tag, found))
+        if found.get("id"):
+            self.ids.append(str(found["id"]))
+        if tag == "table":
+            self._rows = []
+        elif tag == "tr":
+            self._rows.append([])
+        elif tag in ("td", "th"):
+            self._rows[-1].append("")
+            self._into = self._rows[-1]
+        elif tag == "caption":
+            self._caption = ""
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th"):
+            self._into = None
+        elif tag == "table":
+            self.tables[self._caption] = self._rows
+
+    def handle_data(self, data: str) -> None:
+        if self._into is not None:
+            self._into[-1] += data
+        elif self.starts and self.starts[-1][0] == "caption":
+            self._caption += data
+
+
+def test_the_numbers_are_those_of_stats(page: str, broker: Path) -> None:
+    rows = [json.loads(line) for line in CliRunner().invoke(app, ["stats", "--json", str(broker)]).stdout.splitlines()]
+    assert json.loads(page.partition('id="stats">')[2].partition("</script>")[0]) == rows
+    parsed = Parsed(page)
+    head, *lines = parsed.tables["The numbers of `kolumn stats`"]
+    for name in (
+        "topic",
+        "partition",
+        "records",
+        "bytes",
+        "batches",
+        "firstOffset",
+        "lastOffset",
+        "damagedStretches",
+        "recordsLost",
+        "nullKeys",
+    ):
+        shown = [line[head.index(name)].replace("\u202f", "") for line in lines]
+        assert shown == ["–" if row[name] is None else str(row[name]) for row in rows], name
+
+
+def test_the_damage_is_that_of_verify(page: str, broker: Path) -> None:
+    found = kolumn.verify(broker).damage.to_pylist()
+    _, *lines = Parsed(page).tables["Damage"]
+    assert [(line[1].replace("\u202f", ""), line[5], line[6]) for line in lines] == [
+        (str(one["position"]), str(one["recordsLost"]), one["reason"]) for one in found
+    ]
+
+
+def test_the_page_stands_alone(page: str) -> None:
+    parsed = Parsed(page)
+    assert [name for name, count in Counter(parsed.ids).items() if count > 1] == []
+    links = [value for tag, found in parsed.starts for name, value in found.items() if name in ("href", "src", "xlink:href", "srcset")]
+    assert links
+    assert [link for link in links if link is None or not (link.startswith("#") or link == "data:,")] == []
+    assert [link[1:] for link in links if link is not None and link.startswith("#") and link[1:] not in parsed.ids] == []
+    assert [found for tag, found in parsed.starts if tag == "script"] == [{"type": "application/json", "id": "stats"}]
+    assert "url(" not in page.replace("url(#", "")
+    # The key is text in the page, and is nowhere an element.
+    assert NASTY.decode() not in page
+    assert escape(NASTY.decode()) in page or not gather(CORPUS / "v2-empty").keys.available
+
+
+def test_charts_have_words(page: str) -> None:
+    parsed = Parsed(page)
+    charts = [found for tag, found in parsed.starts if tag == "svg"]
+    assert len(charts) >= 8
+    for one in charts:
+        assert one["role"] == "img"
+        assert all(name in parsed.ids for name in str(one["aria-labelledby"]).split())
+    assert all(
+        text.strip()
+        for text in re.findall(r"<title id=[^>]*>([^<]*)</title>|<desc id=[^>]*>([^<]*)</desc>", page)
+        for text in ["".join(text)]
+    )
+    # Every colour is one of the page's, so that charts are readable in the dark.
+    assert re.findall(r"#[0-9a-f]{6}", page.partition("<main>")[2]) == []
+
+
+def test_what_became_of_the_offsets(broker: Path) -> None:
+    found = gather(broker)
+    for name, total in found.totals.items():
+        own = found.offsets[name]
+        if own.first is None or own.last is None:
+            continue
+        topic, partition = name
+        rows = kolumn.read(broker / f"{topic}-{partition}", include_control=True, errors="skip", columns=["offset", "isControl"])
+        assert found.controls[name] == rows["isControl"].to_pylist().count(True)
+        assert total.records + found.controls[name] == rows.num_rows
+        assert own.first <= min(rows["offset"].to_pylist())
+        assert own.last >= max(rows["offset"].to_pylist())
+
+
+def test_compaction_is_seen() -> None:
+    """What a batch claims and does not have was removed by the cleaner."""
+    found = gather(CORPUS / "compacted" / "compact-zstd-0")
+    heads = kolumn.batches(CORPUS / "compacted" / "compact-zstd-0").to_pylist()
+    claimed = sum(one["lastOffset"] - one["baseOffset"] + 1 - one["count"] for one in heads)
+    assert claimed > 0
+    assert [one.inside for one in found.offsets.values()] == [claimed]
+
+
+def test_transactions(broker: Path) -> None:
+    found = gather(broker)
+    names = [f"{row['topic']}-{row['partition']}" for row in found.rows()]
+    columns = ["producerId", "controlType", "isTransactional", "isControl", "offset", "transaction"]
+    rows = [row for name in names for row in kolumn.read(broker / name, include_control=True, errors="skip", columns=columns).to_pylist()]
+    ends = Counter(row["controlType"] for row in rows if row["controlType"] in ("COMMIT", "ABORT"))
+    counts = found.transactions.counts
+    assert counts["committed"] + counts["aborted"] + counts.get("empty", 0) == sum(ends.values())
+    assert ends["ABORT"] >= counts["aborted"] > 0
+    assert counts["open"] > 0
+    states = Counter(row["transaction"] for row in rows if not row["isControl"])
+    assert {state: found.states[state] for state in ("committed", "aborted", "open")} == {
+        state: states[state] for state in ("committed", "aborted", "open")
+    }
+
+
+def test_lateness() -> None:
+    found = Powers()
+    found.add(np.array([0, 1, 2, 3, 4, 1023, 1024], np.int64), np.arange(7))
+    assert found.counts[:12].tolist() == [1, 1, 2, 1, 0, 0, 0, 0, 0, 0, 1, 1]
+    assert found.weights[2] == 2 + 3
+
+
+def test_late_records_of_a_partition(broker: Path) -> None:
+    found = gather(broker / "nasty-0")
+    times = kolumn.read(broker / "nasty-0", errors="skip", columns=["timestampMs"])["timestampMs"].to_numpy()
+    latest = np.maximum.accumulate(times)
+    assert int(found.lateness.counts.sum()) == len(times)
+    assert int(found.lateness.counts[1:].sum()) == int((times < latest).sum()) > 0
+
+
+def test_times_are_counted_in_bounded_memory() -> None:
+    found = Timeline()
+    rng = np.random.default_rng(5)
+    for _ in range(4):
+        times = rng.integers(0, 2**44, 50_000)
+        found.add(times, np.full(len(times), 3))
+    assert len(found.numbers) <= MOST_BINS
+    assert found.sums.sum(axis=1).tolist() == [200_000, 600_000]
+    drawn = found.drawn(90)
+    assert len(drawn.records) <= 90
+    assert int(drawn.records.sum()) + drawn.outside == 200_000
+
+
+def test_strange_times_do_not_hide_the_others() -> None:
+    found = Timeline()
+    found.add(np.array([0] * 3 + list(range(1_700_000_000_000, 1_700_003_600_000, 1000)), np.int64), np.zeros(3603, np.int64))
+    drawn = found.drawn(90)
+    assert drawn.outside == 3
+    assert 1_699_990_000_000 < drawn.start_ms <= 1_700_000_000_000
+    assert int((drawn.records > 0).sum()) > 50
+
+
+def test_keys_by_sketches(tmp_path: Path) -> None:
+    pytest.importorskip("datasketches", reason="kolumn[report] has it")
+    keys = [b"hot"] * 5000 + [b"%d" % (i % 20_000) for i in range(60_000)] + [None] * 7 + [b"\xff\x00"] * 900
+    kolumn.write(pa.table({"key": pa.array(keys, pa.binary())}), tmp_path / "keys-0")
+    found = gather(tmp_path / "keys-0").keys
+    estimate, low, high = found.distinct()
+    assert low <= 20_002 <= high
+    assert abs(estimate / 20_002 - 1) < 0.03
+    hot, other = found.frequent()[:2]
+    assert (hot.key, other.key) == (b"hot", b"\xff\x00")
+    assert hot.least <= 5000 <= hot.most
+    assert other.least <= 900 <= other.most
+
+
+def test_a_source_without_records(tmp_path: Path) -> None:
+    out = CliRunner().invoke(app, ["report", str(CORPUS / "v2-empty"), "-o", str(tmp_path / "empty.html")])
+    assert out.exit_code == 0, out.stderr
+    assert "No damage." in (tmp_path / "empty.html").read_text()
+
+
+MEASURE = """<!DOCTYPE html><link rel="icon" href="data:,"><body><iframe id="wide" src="/" style="width:1280px;height:900px"></iframe>
+<iframe id="phone" src="/" style="width:390px;height:800px"></iframe><pre id="out"></pre><script>
+addEventListener("load", () => { const out = {};
+for (const name of ["wide", "phone"]) { const page = document.getElementById(name).contentDocument, root = page.documentElement;
+  const charts = [...page.querySelectorAll("figure svg")].map(one => one.getBoundingClientRect());
+  const style = getComputedStyle(page.body), text = [...page.querySelectorAll("figure svg text")]
+    .map(one => one.getBoundingClientRect().height);
+  out[name] = {scroll: root.scrollWidth, client: root.clientWidth, charts: charts.map(one => [one.left, one.right, one.height]),
+    ink: style.color, paper: style.backgroundColor, least: Math.min(...text), headings: page.querySelectorAll("h2").length,
+    label: getComputedStyle(page.querySelector("figure svg text")).fill}; }
+document.getElementById("out").textContent = JSON.stringify(out); });</script></body>"""
+
+
+@pytest.fixture(scope="module")
+def server(page: str) -> Iterator[tuple[int, list[str]]]:
+    """A proxy that answers every request, and notes it."""
+    asked: list[str] = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            body = {"http://report.test/": page, "http://report.test/measure": MEASURE}.get(self.path, "").encode()
+            self.send_response(200 if body else 404)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_CONNECT(self) -> None:
+            self.send_error(403)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as found:
+        threading.Thread(target=found.serve_forever, daemon=True).start()
+        yield found.server_address[1], asked
+        found.shutdown()
+
+
+def contrast(one: str, other: str) -> float:
+    def light(colour: str) -> float:
+        parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+        r, g, b = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+    low, high = sorted((light(one), light(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_browser_shows_it(server: tuple[int, list[str]], scheme: str, tmp_path: Path) -> None:
+    port, asked = server
+    asked.clear()
+    command = [
+        str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+        "--disable-sync", "--no-first-run", f"--user-data-dir={tmp_path}",
+        f"--proxy-server=http://127.0.0.1:{port}", "--enable-logging=stderr",
+        *(["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []), "--window-size=1800,1000", "--virtual-time-budget=3000",
+        "--dump-dom", "http://report.test/measure",
+    ]  # fmt: skip
+    out = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ":CONSOLE" not in out.stderr, out.stderr
+    # Chromium has requests of its own.
+    assert {path for path in asked if "report.test" in path} == {"http://report.test/measure", "http://report.test/"}
+    found = json.loads(re.search(r'<pre id="out">(.*?)</pre>', out.stdout, re.DOTALL)[1])  # type: ignore[index]
+    for name in ("wide", "phone"):
+        one = found[name]
+        assert one["scroll"] <= one["client"], name
+        assert len(one["charts"]) >= 8
+        assert all(left >= 0 and right <= one["client"] and height > 40 for left, right, height in one["charts"])
+        assert one["least"] >= 8
+        assert contrast(one["ink"], one["paper"]) > 7
+        assert one["label"] == one["ink"]
+        assert one["headings"] >= 8
+    dark = contrast(found["wide"]["paper"], "rgb(255,255,255)") > 10
+    assert dark == (scheme == "dark")
