@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Flags, Int64s
+from kolumn.arrow.arrays import bools, int64s, numbers, strings
 from kolumn.arrow.filter import keep
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
@@ -104,9 +105,9 @@ def settle(batch: pa.RecordBatch, options: Options, transactions: Transactions |
     """The requested columns of a batch that was decoded with `to_decode`, without aborted records if ``options`` exclude them."""
     if transactions is None:
         return batch
-    producer, offset = (batch.column(name).to_numpy() for name in ("producerId", "offset"))
-    states = transactions.states(producer, offset, batch.column("isTransactional").to_numpy(zero_copy_only=False))
-    names = pa.DictionaryArray.from_arrays(pa.array(states, pa.int8()), list(STATES)).cast(pa.string())
+    producer, offset = (int64s(batch.column(name)) for name in ("producerId", "offset"))
+    states = transactions.states(producer, offset, bools(batch.column("isTransactional")))
+    names = pa.DictionaryArray.from_arrays(numbers(states, pa.int8()), strings(STATES)).cast(pa.string())
     found = pa.RecordBatch.from_arrays(
         [names if name == COLUMN else batch.column(name) for name in options.columns], names=list(options.columns)
     )

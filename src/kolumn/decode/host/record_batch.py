@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Int64s
-from kolumn.arrow.arrays import constant, flags, numbers, strings
+from kolumn.arrow.arrays import constant, flags, numbers, optional_strings, strings
 from kolumn.arrow.filter import keep
 from kolumn.arrow.recycle import take
 from kolumn.codecs.known import NAMES
@@ -125,7 +125,7 @@ class _Builder:
             keys = self.run.columns.key_array(kind, self.run.at, self.run.sources)
             for row in control.tolist():
                 names[row] = self.messages.control_type(row, keys[row].as_py())
-            return pa.array(names, pa.string())
+            return optional_strings(names)
         return pa.nulls(self.run.rows, pa.string())
 
 
