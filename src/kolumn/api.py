@@ -28,7 +28,8 @@ from kolumn.verification.report import Report, make_report
 def live_segments(source: keywords.Source, options: Options) -> list[Segment]:
     """Live segments of a source, including those of all copies of a topic-partition."""
     found = find_segments(source, options.topic, options.partition)
-    return with_twins(without_replaced([replace(segment, format=options.format) for segment in found]))
+    named = [segment if segment.format == options.format else replace(segment, format=options.format) for segment in found]
+    return with_twins(without_replaced(named))
 
 
 def segments_of(source: keywords.Source, options: Options) -> list[Segment]:

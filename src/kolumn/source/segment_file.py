@@ -126,7 +126,7 @@ class SegmentFile:
     def _identity(self) -> Identity | None:
         if self._remote is not None:
             return storage.current(self.path)
-        return of_file(self.path, os.fstat(self._file), self._file)
+        return of_file(self.path, None, self._file)
 
     def _has_room(self, end: int) -> bool:
         """Whether the file ends with zeros: a preallocated file has its size from the beginning, and is filled later."""
