@@ -1,5 +1,6 @@
 """What a read of headers costs: bytes, system calls and calls of Python are counted, not time."""
 
+import os
 import struct
 import sys
 from collections.abc import Callable
@@ -14,6 +15,9 @@ import kolumn
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kolumn.damage.findings import Damage
 from kolumn.errors import CorruptBatchError
+from kolumn.options import Options
+from kolumn.plan.seek import select_ranges
+from kolumn.source.segments import find_segments
 
 ABORT, COMMIT = 0, 1
 BATCHES, EACH = 200, 4
@@ -111,6 +115,36 @@ def test_a_small_range_reads_headers_of_the_rest(segment: Path, start: int | Non
     low, high = start or 0, 10**9 if end is None else end
     assert found.equals(everything.filter([low <= offset < high for offset in everything["offset"].to_pylist()]))
     assert size < 0.15 * segment.stat().st_size
+
+
+@pytest.mark.parametrize(("start", "end"), [(1000, None), (None, 1000), (1000, 1010), (800, 2400), (EACH * BATCHES * 20, None)])
+def test_segments_outside_of_a_range_are_not_opened(
+    entries: list[bytes], start: int | None, end: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names tell which ones those are. Headers are walked only where the range begins or ends; the last segment may be growing."""
+    folder, each = tmp_path / "t-0", EACH * BATCHES
+    whole = written(folder, entries)
+    for i in range(1, 4):
+        written(folder, [with_base(entry, i * each + EACH * k) for k, entry in enumerate(entries)], i * each)
+    for i in range(4, 20):
+        # Nobody looks into these.
+        (folder / f"{i * each:020}.log").hardlink_to(whole)
+    opened: dict[str, int] = {}
+    really = os.open
+
+    def note(path: Any, *args: Any, **named: Any) -> int:
+        opened[str(path)] = opened.get(str(path), 0) + 1
+        return really(path, *args, **named)
+
+    monkeypatch.setattr(os, "open", note)
+    segments = find_segments(folder)
+    ranges = select_ranges(segments, Options(start_offset=start, end_offset=end))
+    low, high = start or 0, end or 10**9
+    bases = [i * each for i in range(len(segments))]
+    bounds = {low // each, high // each}
+    last = bases[-1]
+    assert [one.segment.base_offset for one in ranges] == [base for base in bases if base < high and (base + each > low or base == last)]
+    assert set(opened) <= {segments[i].path for i in bounds if i < len(segments)} | {segments[-1].path}
 
 
 def test_a_large_range_is_read_without_looking_at_headers_first(segment: Path) -> None:

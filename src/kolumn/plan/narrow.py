@@ -15,7 +15,7 @@ from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.plan.chunks import HEADER_WINDOW, chunks
 from kolumn.source.segment_file import SegmentFile
-from kolumn.source.segments import Range
+from kolumn.source.segments import Range, Segment
 
 SMALLEST = 1 << 20
 """Bytes of a range that is read as it is: its headers cost as much as the rest of it."""
@@ -25,12 +25,23 @@ _WORTH = 0.5
 
 def narrowed(one: Range, options: Options) -> Range:
     """The part of a range that has all records within the options' offsets; the range itself if that is not known, or not much less."""
-    if (options.start_offset is None and options.end_offset is None) or one.end - one.start < SMALLEST or one.segment.is_swap:
+    low, high = _inside(one.segment, options)
+    if (low is None and high is None) or one.end - one.start < SMALLEST or one.segment.is_swap:
         return one
     with SegmentFile(one.segment) as file:
         if not file.is_local or file.format != layouts.KAFKA:
             return one
-        return _narrowed(file, one, options.start_offset, options.end_offset)
+        return _narrowed(file, one, low, high)
+
+
+def _inside(segment: Segment, options: Options) -> tuple[int | None, int | None]:
+    """The offsets of the options that can lie inside of a segment, from the names of segments; None for the others."""
+    low, high, base, following = options.start_offset, options.end_offset, segment.base_offset, segment.following
+    if low is not None and base is not None and low <= base:
+        low = None
+    if high is not None and following is not None and high >= following:
+        high = None
+    return low, high
 
 
 def _narrowed(file: SegmentFile, one: Range, low: int | None, high: int | None) -> Range:
