@@ -12,7 +12,6 @@ chunks with an error and explains it.
 
 from typing import NamedTuple
 
-from numba import types
 from numba.extending import register_jitable
 
 from kolumn.codecs import GZIP, NONE, ZSTD
@@ -24,8 +23,9 @@ from kolumn.cpu_fallback.fields.target import KEY, POSITIONS, ROWS, VALUE, Targe
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR
 from kolumn.cpu_fallback.inflate.decoders import Decoders
 from kolumn.cpu_fallback.inflate.unpack import unpack
-from kolumn.cpu_fallback.machine.address import borrowed
+from kolumn.cpu_fallback.machine.address import PAD, borrowed
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
+from kolumn.cpu_fallback.machine.fetch import fetch
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.errors import Code
 from kolumn.formats import crc, table, v2
@@ -47,10 +47,7 @@ _POSITION, _SIZE, _CRC, _COUNT = table.POSITION, table.SIZE, table.CRC, table.CO
 _CODE, _CODEC = table.CODE, table.CODEC
 _NONE, _GZIP, _ZSTD = NONE, GZIP, ZSTD
 _BLOCK, _LARGEST = BLOCK, LARGEST
-_SMALLEST_RECORD, _RATIO_FLOOR = v2.SMALLEST_RECORD, RATIO_FLOOR
-
-_pread = types.ExternalFunction("pread", types.int64(types.int32, types.int64, types.int64, types.int64))
-"""``ssize_t pread(int, void *, size_t, off_t)`` of the C library."""
+_SMALLEST_RECORD, _RATIO_FLOOR, _PAD = v2.SMALLEST_RECORD, RATIO_FLOOR, PAD
 
 
 class Room(NamedTuple):
@@ -87,7 +84,9 @@ class Source(NamedTuple):
     Attributes
     ----------
     file : int
-        File descriptor.
+        As for `fetch`. Batches of a segment in memory are decoded where they are, except at its end, where no `PAD` follows.
+    views : int
+        Address that positions of uncompressed payloads are counted from: where the chunk begins in a segment in memory, else ``window``.
     window, arena : int
         Addresses of the memory for bytes that are read, and for bytes that are decompressed. Both are padded.
     room : int
@@ -99,6 +98,7 @@ class Source(NamedTuple):
     """
 
     file: int
+    views: int
     window: int
     arena: int
     room: int
@@ -138,7 +138,7 @@ def hop(file: int, pos: int, span: Span, buf: int, rows: Table) -> tuple[int, in
     """
     count, weight = 0, span.weight
     while pos < span.stop and weight > 0 and count < rows.shape[0] and pos + _HEADER <= span.end:
-        if _pread(file, buf, _HEADER, pos) != _HEADER:
+        if fetch(file, buf, _HEADER, pos) != _HEADER:
             break
         size = _row(buf, pos, span.end, rows[count])
         if size == 0:
@@ -188,14 +188,19 @@ def stream(
             return b, DONE, 0, known
         if not new and needs_library(rows[b, _CODEC], source.libraries):
             return b, LIBRARY, 0, known
-        if position + size - (origin if source.whole else position) > source.room:
+        mapped = source.file < 0 and position + size + _PAD <= span.end
+        if not mapped and position + size - (origin if source.whole else position) > source.room:
             return b, DONE, 0, b
-        if position + size > loaded:
+        if not mapped and source.whole and source.views != source.window:
+            return b, DONE, 0, b
+        if mapped and position + size > loaded:
+            window, loaded = -source.file, span.end - _PAD
+        elif position + size > loaded:
             if not source.whole:
                 window = source.window - position
             most = source.window + source.room - (window + position)
             loaded = min(position + min(max(_BLOCK, size), most), span.end)
-            if _pread(source.file, window + position, loaded - position, position) != loaded - position:
+            if fetch(source.file, window + position, loaded - position, position) != loaded - position:
                 return b, DONE if new else WRONG, 0, known
         if new:
             size = _row(window + position, position, span.end, rows[b])
@@ -236,7 +241,7 @@ def _batch(
         return DONE, 0
     payload, length = batch + _HEADER, size - _HEADER
     if codec == _NONE:
-        return _append(row, payload, length, 0, payload - source.window, records, b, to, at, room), length
+        return _append(row, payload, length, 0, payload - source.views, records, b, to, at, room), length
     used = at[ARENA] if source.keep else 0
     # `max_ratio` can apply to larger payloads, and only `arena.inflate` compares it.
     stop = min(room.arena, used + _RATIO_FLOOR)
@@ -253,7 +258,7 @@ def _batch(
 def load(file: int, rows: Table, window: int, check_crcs: bool) -> bool:
     """Read the entries of ``rows`` to address ``window`` and compare their checksums; False if the read or a checksum fails."""
     origin, end = rows[0, _POSITION], rows[-1, _POSITION] + rows[-1, _SIZE]
-    if _pread(file, window, end - origin, origin) != end - origin:
+    if fetch(file, window, end - origin, origin) != end - origin:
         return False
     for b in range(rows.shape[0]):
         if check_crcs and crc.crc32c(window + rows[b, _POSITION] - origin, _CRC_FROM, rows[b, _SIZE]) != rows[b, _CRC]:

@@ -29,7 +29,7 @@ logger = logging.getLogger("kolumn")
 GROUPS = {
     "reading": (
         "stream", "fields.records", "check.walk", "check.checksums", "inflate.blocks", "count", "check.search", "inflate.locate",
-        "check.select", "columns.columns", "machine.checksum", "columns.timestamps",
+        "check.select", "check.gather", "columns.columns", "machine.checksum", "columns.timestamps",
     ),
     "writing": ("encode.batches", "encode.messages", "encode.tagged", "encode.sets", "encode.restride"),
     "typed values": ("values.framing", "values.lines"),

@@ -9,6 +9,7 @@ from typing import Any
 from kolumn.errors import ArgumentError
 from kolumn.keywords import Source
 from kolumn.options import Options
+from kolumn.source.memory import named_parts
 from kolumn.spark_plugin.options.kafka import (
     BROKERS,
     KAFKA,
@@ -171,9 +172,12 @@ class ReadOptions:
     @classmethod
     def given(cls, source: Source, split_bytes: int, slots: int | None, names_columns: bool, decode: Options) -> "ReadOptions":
         """Options for a source as `kolumn.read` takes it. ``decode`` uses one thread, since a task is one of many on its machine."""
-        paths = (source,) if isinstance(source, str | os.PathLike) else source
         return cls(
-            tuple(local(os.fspath(path)) for path in paths), _positive("splitBytes", split_bytes), names_columns, decode, slots=slots
+            tuple(local(os.fspath(path)) for path in named_parts(source)),
+            _positive("splitBytes", split_bytes),
+            names_columns,
+            decode,
+            slots=slots,
         )
 
     def only(self, columns: tuple[str, ...]) -> "ReadOptions":

@@ -13,13 +13,12 @@ from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.decode.result import Tally
 from kolumn.entries.replaced import with_twins, without_replaced
 from kolumn.keywords import known_keywords
-from kolumn.log.batch_table import batch_tables
+from kolumn.log.batch_table import batch_table
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.reader_types import with_types
 from kolumn.replicas.copies import Overlap, one_log, overlaps
 from kolumn.replicas.ranges import log_ranges, whole_ranges
-from kolumn.schema import BATCH_SCHEMA
 from kolumn.source.payloads import as_strings, check_payload, strings_of
 from kolumn.source.segments import Range, Segment, find_segments
 from kolumn.values.columns.stage import payload_names
@@ -29,7 +28,8 @@ from kolumn.verification.report import Report, make_report
 def live_segments(source: keywords.Source, options: Options) -> list[Segment]:
     """Live segments of a source, including those of all copies of a topic-partition."""
     found = find_segments(source, options.topic, options.partition)
-    return with_twins(without_replaced([replace(segment, format=options.format) for segment in found]))
+    named = [segment if segment.format == options.format else replace(segment, format=options.format) for segment in found]
+    return with_twins(without_replaced(named))
 
 
 def segments_of(source: keywords.Source, options: Options) -> list[Segment]:
@@ -75,9 +75,13 @@ def scan(
 
     Parameters
     ----------
-    source : str, PathLike or iterable of those
+    source : str, PathLike or iterable of those, buffer, or binary file object
         A segment file, a ``topic-partition`` directory, a log directory of many, a glob, or a list of those. Several directories of
-        one topic-partition are one log if their offsets do not overlap; otherwise ``replicas`` decides what is read.
+        one topic-partition are one log if their offsets do not overlap; otherwise ``replicas`` decides what is read. Or one segment in
+        memory, of no topic and partition unless they are given: ``bytes``, ``bytearray``, ``memoryview``, ``mmap``, ``pyarrow.Buffer``
+        and arrays of bytes are decoded where they are, and must not change while data that were read from them are in use. A file
+        object is read into memory, from its position to its end. The column ``segment`` and errors name it ``<memory>``, or by the
+        name of the file object. There are no index files then, and no neighbours.
     on_damage : callable, optional
         Called with a `kolumn.Damage` for each damaged stretch that ``errors="skip"`` leaves out; `kolumn.Skipped` collects them.
     payload : str
@@ -165,7 +169,8 @@ def scan(
     -------
     pyarrow.RecordBatchReader
         Columns of `kolumn.schema.RECORD_COLUMNS` in host memory, records in file order. Keys and values are copied out of the
-        segment; with ``binary="view"`` they point into its bytes, which stay in memory as long as a batch does.
+        segment; with ``binary="view"`` they point into its bytes, which stay in memory as long as a batch does. In a segment in
+        memory they point into the caller's buffer, except in its last batch.
 
     Raises
     ------
@@ -301,8 +306,7 @@ def batches(
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
         on_progress=on_progress, **payloads,
     )  # fmt: skip
-    tables = [table for one in whole_ranges(live_segments(source, chosen), chosen) for table in batch_tables(one, chosen, on_damage)]
-    return pa.concat_tables(tables) if tables else BATCH_SCHEMA.empty_table()
+    return batch_table(whole_ranges(live_segments(source, chosen), chosen), chosen, on_damage)
 
 
 @known_keywords()

@@ -6,14 +6,22 @@ from datetime import datetime
 from functools import wraps
 from inspect import Parameter, signature
 from types import FunctionType
-from typing import Literal, ParamSpec, Protocol, TypedDict, TypeVar, cast, get_args
+from typing import BinaryIO, Literal, ParamSpec, Protocol, TypedDict, TypeVar, cast, get_args
 
 from kolumn.errors import ArgumentError
 from kolumn.schema import unknown
 
 Path = str | os.PathLike[str]
-Source = Path | Iterable[Path]
-"""Segments: a file, a ``topic-partition`` directory, a log directory, a glob, a URL, or several of those."""
+
+
+class Buffer(Protocol):
+    """Python's buffer protocol: bytes, bytearray, memoryview, mmap, pyarrow.Buffer, arrays of bytes."""
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+
+Source = Path | Iterable[Path] | Buffer | BinaryIO
+"""Segments: a file, a ``topic-partition`` directory, a log directory, a glob, a URL, or several of those; or one segment in memory."""
 Columns = str | Iterable[str]
 Time = int | datetime | str
 """Milliseconds since 1970, a datetime, or ISO 8601 text; UTC if it has no time zone."""

@@ -15,6 +15,7 @@ from kolumn.keywords import Source
 from kolumn.options import Options
 from kolumn.registry.open import schemas_of
 from kolumn.schemas.schema import Kind, Schema, Schemas
+from kolumn.source.memory import named_parts
 from kolumn.source.segments import Range
 from kolumn.values.columns.typed import Typed
 from kolumn.values.text.infer import inferred
@@ -101,7 +102,7 @@ def _opener(one: Typed, source: Source) -> Callable[[], Schemas] | None:
     """Opens the writers' schemas in any process; None without any."""
     if one.schemas is None and one.format != "registry":
         return None
-    return partial(_open, one.schemas, source if isinstance(source, str) or not isinstance(source, Iterable) else tuple(source))
+    return partial(_open, one.schemas, tuple(named_parts(source)))
 
 
 def _open(given: object, source: Source) -> Schemas:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -159,6 +160,11 @@ def resolve_columns(columns: Iterable[str] | None, include_headers: bool, typed:
 
 def record_schema(columns: Iterable[str], binary: str = "contiguous") -> pa.Schema:
     """Arrow schema of the record columns; ``binary="view"`` makes key and value binary_view."""
+    return _record_schema(tuple(columns), binary)
+
+
+@lru_cache(maxsize=64)
+def _record_schema(columns: tuple[str, ...], binary: str) -> pa.Schema:
     kinds = dict(RECORD_COLUMNS)
     if binary == "view":
         kinds["key"] = kinds["value"] = pa.binary_view()

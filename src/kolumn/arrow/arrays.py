@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Flags
+from kolumn.arrays import Flags, Int64s
 
 
 def numbers(values: np.ndarray[Any, Any], kind: pa.DataType, nulls: Flags | None = None) -> pa.Array:
@@ -23,6 +23,30 @@ def numbers(values: np.ndarray[Any, Any], kind: pa.DataType, nulls: Flags | None
 def flags(values: Flags) -> pa.Array:
     """Flags as an array of booleans, none of them null."""
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(np.packbits(values, bitorder="little"))])
+
+
+def optional_strings(values: Sequence[str | None]) -> pa.Array:
+    """An array of strings; None becomes null."""
+    column = strings([value or "" for value in values])
+    return with_nulls(column, np.array([value is None for value in values], bool))
+
+
+def with_nulls(column: pa.Array, nulls: Flags) -> pa.Array:
+    """A column without nulls and offset, in which those of ``nulls`` are null."""
+    valid = pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+    return pa.Array.from_buffers(column.type, len(column), [valid, *column.buffers()[1:]])
+
+
+def int64s(column: pa.Array) -> Int64s:
+    """The numbers of an int64 column without nulls, in its memory: `pyarrow.Array.to_numpy` loads pandas too."""
+    buffer = column.buffers()[1]
+    return np.frombuffer(buffer, np.int64, len(column), 8 * column.offset) if len(column) else np.empty(0, np.int64)
+
+
+def bools(column: pa.Array) -> Flags:
+    """The flags of a boolean column without nulls: a bool array."""
+    bits = np.frombuffer(column.buffers()[1] or b"", np.uint8)
+    return np.unpackbits(bits, bitorder="little")[column.offset : column.offset + len(column)].view(np.bool_)
 
 
 def strings(values: Sequence[str]) -> pa.Array:

@@ -192,7 +192,8 @@ def targets(segments: list[Segment], target: keywords.Path) -> Iterator[tuple[Se
     Raises
     ------
     ArgumentError
-        Two segments would get the same place, several would go into one file, or the target is the folder of another topic-partition.
+        Two segments would get the same place, several would go into one file, one in memory into a folder, or the target is the folder
+        of another topic-partition.
     """
     target = name_of(target)
     if target.endswith(".log"):
@@ -202,6 +203,8 @@ def targets(segments: list[Segment], target: keywords.Path) -> Iterator[tuple[Se
         return
     seen: dict[str, str] = {}
     for segment in segments:
+        if segment.memory is not None:
+            raise ArgumentError(f"{target}: a segment in memory has no name for its file in a folder: name a file that ends with .log")
         folder = within(target, f"{segment.topic}-{segment.partition}") if segment.topic is not None else target
         place = within(folder, f"{base_name(segment.path).removesuffix('.swap').removesuffix('.log')}.log")
         if place in seen:

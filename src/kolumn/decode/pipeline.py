@@ -1,8 +1,11 @@
 """The pipeline: ranges of segments in, Arrow record batches out, in order, with a bounded number of chunks in progress."""
 
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from itertools import islice
 
 import pyarrow as pa
@@ -25,7 +28,10 @@ from kolumn.values.columns.stage import finished
 
 OnDamage = Callable[[Damage], None]
 OnTally = Callable[[Range, Tally], None]
-_Begun = tuple[list[pa.RecordBatch], Iterator[pa.RecordBatch]]
+
+TINY = 1 << 18
+"""Bytes of a segment that is decoded together with its neighbours, by one thread: it takes less time in loops than in Python."""
+MOST_TINY = 256
 
 
 def scan_ranges(
@@ -36,7 +42,7 @@ def scan_ranges(
     Parameters
     ----------
     ranges : iterable of Range
-        Small ranges are decoded in parallel, large ones chunk by chunk.
+        Small ranges are decoded in parallel, large ones chunk by chunk, and tiny ones some together by one thread.
     options : Options
     damage : callable, optional
         Called with every damaged part that ``errors="skip"`` leaves out.
@@ -76,44 +82,105 @@ def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, ta
         for one in source:
             yield from _finish(one, Tally(), options, None, damage, tally)
         return
+    tasks = _tasks(source, options.chunk_bytes)
     with ThreadPoolExecutor(options.threads, thread_name_prefix="kolumn") as pool:
-        pending: deque[tuple[Range, Tally, Future[_Begun] | None]] = deque()
+        pending: deque[tuple[list[Range], Future[tuple[list[_Part], BaseException | None]] | None]] = deque()
+        turn = threading.Lock()
 
-        def submit(one: Range) -> None:
-            found = Tally()
-            small = one.end - one.start <= options.chunk_bytes
-            pending.append((one, found, pool.submit(_begin, one, found, options) if small else None))
+        def submit(task: list[Range]) -> None:
+            small = task[0].end - task[0].start <= options.chunk_bytes
+            pending.append((task, pool.submit(_begin, task, options, turn) if small else None))
 
         try:
-            for one in islice(source, AHEAD * options.threads):
-                submit(one)
+            for task in islice(tasks, AHEAD * options.threads):
+                submit(task)
             while pending:
-                one, found, future = pending.popleft()
+                task, future = pending.popleft()
                 if future is None:
-                    yield from _finish(one, found, options, pool, damage, tally)
+                    yield from _finish(task[0], Tally(), options, pool, damage, tally)
                 else:
-                    for batches in future.result():
-                        yield from batches
-                    _report(one, found, damage, tally)
-                for one in islice(source, 1):
-                    submit(one)
+                    yield from _parts(task, future.result(), options, damage, tally)
+                for following in islice(tasks, 1):
+                    submit(following)
         finally:
-            for _, _, future in pending:
+            for _, future in pending:
                 if future is not None:
                     future.cancel()
 
 
-def _begin(one: Range, found: Tally, options: Options) -> _Begun:
-    """Decode a range up to its share of memory. Returns its batches, and an iterator that decodes the rest later."""
-    source = _range(one, options, None, found)
-    batches, size = [], 0
-    for batch in source:
-        batches.append(batch)
-        # Batches on a GPU take memory there.
-        size += batch.nbytes
-        if size >= options.inflated_bytes:
-            return batches, source
-    return batches, iter(())
+def _tasks(source: Iterator[Range], chunk_bytes: int) -> Iterator[list[Range]]:
+    """Ranges for a thread each: one, or several very small ones, whose time is that of Python."""
+    held: list[Range] = []
+    size = 0
+    for one in source:
+        own = one.end - one.start
+        if held and (own > TINY or size + own > chunk_bytes or len(held) == MOST_TINY):
+            yield held
+            held, size = [], 0
+        if own > TINY:
+            yield [one]
+        else:
+            held, size = [*held, one], size + own
+    if held:
+        yield held
+
+
+@dataclass
+class _Part:
+    """A range as far as a thread has decoded it: batches, and an iterator that decodes the rest later."""
+
+    found: Tally
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    rest: Iterator[pa.RecordBatch] = field(default_factory=lambda: iter(()))
+
+
+def _begin(task: list[Range], options: Options, turn: threading.Lock) -> tuple[list[_Part], BaseException | None]:
+    """Decode ranges up to a chunk's share of memory, or up to an error.
+
+    Returns the ranges that were begun, of which the last one can be unfinished, and the error that ended it.
+    """
+    parts, size, failed = list[_Part](), 0, None
+    # Threads that decode tiny segments take turns: nearly all is Python, for which they would wait for each other at every call.
+    with turn if len(task) > 1 else nullcontext():
+        try:
+            for one in task:
+                part = _Part(Tally())
+                parts.append(part)
+                part.rest = _range(one, options, None, part.found)
+                for batch in part.rest:
+                    part.batches.append(batch)
+                    # Batches on a GPU take memory there.
+                    size += batch.nbytes
+                    if size >= options.inflated_bytes:
+                        return parts, None
+        except BaseException as error:
+            failed = error
+        try:
+            return parts, failed
+        finally:
+            # The error's traceback references this frame, which would keep the data read in memory until a garbage collection.
+            del parts, failed
+
+
+def _parts(
+    task: list[Range], begun: tuple[list[_Part], BaseException | None], options: Options, damage: OnDamage | None, tally: OnTally | None
+) -> Iterator[pa.RecordBatch]:
+    parts, failed = begun
+    del begun
+    parts.reverse()
+    for one in task:
+        if not parts:
+            yield from _finish(one, Tally(), options, None, damage, tally)
+            continue
+        part = parts.pop()
+        yield from part.batches
+        if failed is not None and not parts:
+            try:
+                raise failed
+            finally:
+                del failed, part
+        yield from part.rest
+        _report(one, part.found, damage, tally)
 
 
 def _finish(

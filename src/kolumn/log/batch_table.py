@@ -1,8 +1,9 @@
 """The batch table of a segment as an Arrow table."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 
 from kolumn.arrow.arrays import constant, flags, numbers, strings
@@ -46,32 +47,47 @@ _COLUMNS = {
 
 def batch_tables(one: Range, options: Options, on_damage: OnDamage | None = None) -> Iterator[pa.Table]:
     """Entries of a range in file order, some thousands at a time; ``on_damage`` is called with damage that ``errors="skip"`` leaves out."""
-    if one.fault is not None and options.errors == "raise":
-        raise one.fault
-    found = Tally()
-    with SegmentFile(one.segment) as file:
-        for entries in _together(_rows(file, options, found, one)):
-            yield _arrow(entries, file.path, options.check_crcs)
-    if on_damage is not None:
-        for piece in found.damage:
-            on_damage(piece)
+    for parts in _together(_named_rows([one], options, on_damage)):
+        yield _arrow(parts, options.check_crcs)
 
 
-def _together(parts: Iterator[Entries]) -> Iterator[Entries]:
+def batch_table(ranges: Iterable[Range], options: Options, on_damage: OnDamage | None = None) -> pa.Table:
+    """Entries of some ranges, as `batch_tables`; small segments share chunks of the table."""
+    tables = [_arrow(parts, options.check_crcs) for parts in _together(_named_rows(ranges, options, on_damage))]
+    return pa.concat_tables(tables) if tables else BATCH_SCHEMA.empty_table()
+
+
+def _named_rows(ranges: Iterable[Range], options: Options, on_damage: OnDamage | None) -> Iterator[tuple[str, Entries]]:
+    """Path and entries of segments, some entries at a time."""
+    for one in ranges:
+        if one.fault is not None and options.errors == "raise":
+            raise one.fault
+        found = Tally()
+        with SegmentFile(one.segment) as file:
+            for entries in _rows(file, options, found, one):
+                yield file.path, entries
+        if on_damage is not None:
+            for piece in found.damage:
+                on_damage(piece)
+
+
+def _together(parts: Iterator[tuple[str, Entries]]) -> Iterator[list[tuple[str, Entries]]]:
     """The same entries, some thousands at a time; those before an error are yielded before it is raised."""
-    held: list[Entries] = []
+    held: list[tuple[str, Entries]] = []
+    count = 0
     try:
         for part in parts:
             held.append(part)
-            if sum(map(len, held)) >= MOST_ENTRIES:
-                yield Entries.joined(held)
-                held = []
+            count += len(part[1])
+            if count >= MOST_ENTRIES:
+                yield held
+                held, count = [], 0
     except KolumnError:
         if held:
-            yield Entries.joined(held)
+            yield held
         raise
     if held:
-        yield Entries.joined(held)
+        yield held
 
 
 def entry_rows(file: SegmentFile, options: Options, part: Range | None = None) -> Iterator[Entries]:
@@ -141,14 +157,24 @@ def _until_trouble(file: SegmentFile, one: Range, options: Options, tally: Tally
         floor = entries.intact().last_known_offset(floor)
 
 
-def _arrow(entries: Entries, path: str, checked: bool) -> pa.Table:
+def _arrow(parts: list[tuple[str, Entries]], checked: bool) -> pa.Table:
+    entries = Entries.joined([part for _, part in parts])
     arrays = {name: _column(entries, column, BATCH_SCHEMA.field(name).type) for name, column in _COLUMNS.items()}
-    arrays["segment"] = constant(shown(path), pa.string(), len(entries))
+    arrays["segment"] = _paths(parts, len(entries))
     codec = pa.DictionaryArray.from_arrays(numbers(entries.codec, pa.int8(), entries.codec >= len(NAMES)), strings(NAMES))
     arrays["codec"] = codec.cast(pa.string())
     arrays["crcValid"] = flags(entries.is_intact) if checked else pa.nulls(len(entries), pa.bool_())
     arrays["deleteHorizonMs"] = numbers(entries.base_timestamp, pa.int64(), entries.delete_horizon == 0)
     return pa.table([arrays[field.name] for field in BATCH_SCHEMA], schema=BATCH_SCHEMA)
+
+
+def _paths(parts: list[tuple[str, Entries]], rows: int) -> pa.Array:
+    names = list(dict.fromkeys(path for path, _ in parts))
+    if len(names) == 1:
+        return constant(shown(names[0]), pa.string(), rows)
+    number = {path: i for i, path in enumerate(names)}
+    which = np.repeat([number[path] for path, _ in parts], [len(part) for _, part in parts])
+    return pa.DictionaryArray.from_arrays(numbers(which, pa.int32()), strings([shown(name) for name in names])).cast(pa.string())
 
 
 def _column(entries: Entries, column: int, kind: pa.DataType) -> pa.Array:

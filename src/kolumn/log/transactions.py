@@ -5,28 +5,27 @@ With side files (`side_files`) only the end of the log has to be walked: ``.txni
 In both cases the log decides: an index entry is used only if the log has its marker at the given offset.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
-from kolumn.codecs import NONE
-from kolumn.cpu_fallback.check.checksums import check
-from kolumn.decode.host.run import decode_run
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.entries.replaced import without_replaced
 from kolumn.formats import layouts, v2
-from kolumn.formats.entries import Entry
+from kolumn.formats.entries import Entries
 from kolumn.log.batch_table import entry_rows
+from kolumn.log.markers import intact_positions, marker_types
 from kolumn.options import Options
-from kolumn.plan.chunks import HEADER_WINDOW, chunks
+from kolumn.plan.chunks import HEADER_WINDOW, MOST_ENTRIES, chunks
 from kolumn.plan.seek import select_ranges
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment, find_segments
 from kolumn.source.side_files import read_snapshot, read_txnindex
 from kolumn.source.storage import base_name, beside, listing, parent, with_suffix
 from kolumn.transactions.states import Transactions, matter
+
+_SOUGHT = 16
+"""For more aborted transactions of a segment all its headers are walked once, instead of a part of them for each transaction."""
 
 
 def with_transactions(ranges: list[Range], options: Options) -> list[Range]:
@@ -63,7 +62,8 @@ def transactions_of(segments: list[Segment], options: Options) -> Transactions:
     """Transactions of a partition's segments, in order of base offset."""
     if layouts.format_of(segments[0].format).transactions_in_sets:
         return from_records(map(Range.whole, segments), options)
-    return from_side_files(segments, options) or from_headers(segments, options)
+    from_files = from_side_files(segments, options) if segments[0].memory is None else None
+    return from_files or from_headers(segments, options)
 
 
 def of_ranges(ranges: list[Range], options: Options) -> Transactions:
@@ -89,25 +89,49 @@ def from_headers(segments: list[Segment], options: Options, start: int = 0) -> T
         beginning, where a snapshot may contain transactions that were open in deleted segments.
     """
     first = start or (segments[0].base_offset or 0)
-    begun = read_snapshot(_snapshot(segments[0], first)) or {}
-    return _from_headers(map(Range.whole, _behind(segments, start)), options, begun, start)
+    begun = read_snapshot(_snapshot(segments[0], first)) if segments[0].memory is None else None
+    return _from_headers(map(Range.whole, _behind(segments, start)), options, begun or {}, start)
 
 
 def _from_headers(ranges: Iterable[Range], options: Options, begun: dict[int, int], start: int = 0) -> Transactions:
-    aborted = []
-    for file, row in _transactional(ranges, options):
-        producer, offset = row.producer_id, row.base_offset
-        if offset < start:
-            continue
-        if row.control:
-            kind = _marker(file, row)
+    aborted: list[tuple[int, int, int]] = []
+    for file, entries in _transactional(ranges, options):
+        entries = entries[entries.base_offset >= start]
+        control = entries.control != 0
+        kinds = iter(marker_types(file, entries[control]))
+        # Batches that can be the first one of a producer's transaction, by producer.
+        waiting: dict[int, list[int]] = {}
+        ended: list[tuple[int, int | Sequence[int], int]] = []
+        columns = (column.tolist() for column in (entries.producer_id, entries.base_offset, control))
+        for i, (producer, offset, is_marker) in enumerate(zip(*columns, strict=True)):
+            if not is_marker:
+                if producer not in begun:
+                    waiting.setdefault(producer, []).append(i)
+                continue
+            kind = next(kinds)
             if kind in (v2.ABORT, v2.COMMIT):
-                begin = begun.pop(producer, None)
-                if kind == v2.ABORT and begin is not None:
-                    aborted.append((producer, begin, offset))
-        elif producer not in begun and _entry(file, row) is not None:
-            begun[producer] = offset
+                begin, rows = begun.pop(producer, None), waiting.pop(producer, ())
+                # What a committed transaction began with need not be known, so its bytes are not read.
+                if kind == v2.ABORT:
+                    ended.append((producer, rows if begin is None else begin, offset))
+        firsts = [rows[0] for _, rows, _ in ended if not isinstance(rows, int) and rows] + [rows[0] for rows in waiting.values()]
+        intact = intact_positions(file, entries[firsts]) if firsts else set()
+        for producer, known, offset in ended:
+            first = known if isinstance(known, int) else _first_intact(file, entries, known, intact)
+            if first is not None:
+                aborted.append((producer, first, offset))
+        for producer, rows in waiting.items():
+            if (first := _first_intact(file, entries, rows, intact)) is not None:
+                begun[producer] = first
     return Transactions(tuple(aborted), tuple(begun.items()))
+
+
+def _first_intact(file: SegmentFile, entries: Entries, rows: Sequence[int], intact: set[int]) -> int | None:
+    """Offset of the first of some batches whose checksum is right: a damaged header must not open a transaction."""
+    for i in rows:
+        if entries[i].position in intact or (i != rows[0] and intact_positions(file, entries[i : i + 1])):
+            return entries[i].base_offset
+    return None
 
 
 def from_records(ranges: Iterable[Range], options: Options) -> Transactions:
@@ -140,7 +164,7 @@ def from_side_files(segments: list[Segment], options: Options) -> Transactions |
     aborted = []
     for segment in segments:
         entries = read_txnindex(with_suffix(segment.path, ".txnindex"))
-        if entries is None or not all(_has_abort(segment, producer, last) for producer, _, last in entries):
+        if entries is None or not _has_aborts(segment, entries):
             return None
         aborted += entries
     newest = max((offset for offset in _snapshots(segments) if offset > (segments[0].base_offset or 0)), default=None)
@@ -168,40 +192,36 @@ def _behind(segments: list[Segment], offset: int) -> list[Segment]:
     return [one for one, end in zip(segments, [*ends, offset + 1], strict=True) if end > offset]
 
 
-def _transactional(ranges: Iterable[Range], options: Options) -> Iterator[tuple[SegmentFile, Any]]:
-    """Transactional batches, including markers, as rows of the batch table."""
+def _transactional(ranges: Iterable[Range], options: Options) -> Iterator[tuple[SegmentFile, Entries]]:
+    """Transactional batches, including markers, some thousands at a time."""
     walk = Options(errors="skip", check_crcs=options.check_crcs and options.errors == "skip")
     for one in ranges:
         with SegmentFile(one.segment) as file:
+            held, count = list[Entries](), 0
             for entries in entry_rows(file, walk, one):
-                for row in entries[entries.transactional == 1]:
-                    yield file, row
+                some = entries[entries.transactional == 1]
+                if not len(some):
+                    continue
+                held, count = [*held, some], count + len(some)
+                if count >= MOST_ENTRIES:
+                    yield file, Entries.joined(held)
+                    held, count = [], 0
+            if held:
+                yield file, Entries.joined(held)
 
 
-def _entry(file: SegmentFile, row: Entry) -> Any:
-    """The bytes of a batch, or None if its checksum is wrong: a damaged header must not open or end a transaction."""
-    position, size = row.position, row.size
-    if position + size > file.size:
-        return None
-    source = file.read(position, position + size)
-    return None if check(source.ctypes.data, position, row.alone().array) else source
-
-
-def _marker(file: SegmentFile, row: Entry) -> int | None:
-    """Type of the control record in a batch; None if it has no control record, or is damaged."""
-    source = _entry(file, row)
-    if source is None:
-        return None
-    if row.codec == NONE:
-        entry = bytes(source[: row.size])
-        skip = layouts.attribute_bytes(row.layout)
-        record = v2.fields(entry, row.payload, len(entry), skip)
-        return v2.control_type(entry[record.key : record.key + max(record.key_length, 0)]) if record.code == 0 else None
-    # No broker compresses markers, but it is allowed.
-    options = Options(columns=("key",), include_control=True, errors="skip", format=file.segment.format)
-    run = decode_run(source, row.position, row.alone(), options, True)
-    keys = run.columns.key_array(pa.binary(), run.at, run.sources) if run.rows else []
-    return v2.control_type(keys[0].as_py() or b"") if run.rows else None
+def _has_aborts(segment: Segment, aborted: list[tuple[int, int, int]]) -> bool:
+    """Whether the log has the ABORT markers of transactions, which are producer, first offset, and offset of the marker."""
+    if len(aborted) <= _SOUGHT:
+        return all(_has_abort(segment, producer, last) for producer, _, last in aborted)
+    found = set[tuple[int, int]]()
+    with SegmentFile(segment) as file:
+        for chunk in chunks(file, 0, file.size, HEADER_WINDOW, payloads=False):
+            markers = chunk.entries[chunk.entries.control == 1]
+            for marker, kind in zip(markers, marker_types(file, markers), strict=True):
+                if kind == v2.ABORT:
+                    found.add((marker.producer_id, marker.base_offset))
+    return all((producer, last) in found for producer, _, last in aborted)
 
 
 def _has_abort(segment: Segment, producer: int, offset: int) -> bool:
@@ -211,5 +231,5 @@ def _has_abort(segment: Segment, producer: int, offset: int) -> bool:
             for chunk in chunks(file, one.start, file.size, HEADER_WINDOW, payloads=False):
                 for row in chunk.entries[chunk.entries.base_offset >= offset]:
                     same = row.base_offset == offset and row.producer_id == producer and row.control == 1
-                    return bool(same) and _marker(file, row) == v2.ABORT
+                    return bool(same) and marker_types(file, Entries(row.array.reshape(1, -1))) == [v2.ABORT]
     return False

@@ -30,7 +30,9 @@ FIRST_HEADERS = 64
 """Headers that are read at first if only headers are wanted: the walk may be for one of the next entries. Each chunk has twice as many."""
 
 HEADER_WINDOW = 1 << 16
-"""Bytes read at a time if only headers are needed."""
+"""Bytes read at first if only headers are needed, and are close together. Each window is twice as large, up to `LARGEST_WINDOW`."""
+
+LARGEST_WINDOW = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,7 @@ def chunks(
                 break
         if code not in (Code.OK, MORE):
             return Stop(position, Code(code), size)
+        step = step if payloads else min(2 * step, max(LARGEST_WINDOW, chunk_bytes))
         pays = streamed and (payloads or position - origin >= SMALL_ENTRY * found)
     return Stop(position, Code.OK, 0)
 

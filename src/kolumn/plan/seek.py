@@ -2,7 +2,7 @@
 
 Index files are hints. An index entry is used only if the log confirms it: the log's entry at its position has the offsets (and the
 largest timestamp) of the index entry, its checksum is right, and following the lengths from there leads to the position of
-the next index entry. Without such an index entry, headers are walked from the start of the segment.
+the next index entry. Without such an index entry, headers are walked from the start of the segment (`narrow.py`).
 
     .index      i32 offset - base | i32 position                     ends at the first zero offset after the first entry
     .timeindex  i64 largest timestamp so far | i32 offset - base     likewise
@@ -23,6 +23,7 @@ from kolumn.errors import Code
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
+from kolumn.plan.narrow import narrowed
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import parent, read_bytes, with_suffix
@@ -41,7 +42,7 @@ def select_ranges(segments: list[Segment], options: Options) -> list[Range]:
         # A rolled segment should not be empty, so it is kept for the reader to report it.
         if (not segment.size and segment.state != "rolled" and not segment.orphans) or _outside(segment, following, options):
             continue
-        ranges.append(_from_index(segment, options))
+        ranges.append(narrowed(_from_index(segment, options), options))
     return ranges
 
 

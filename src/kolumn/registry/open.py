@@ -13,6 +13,7 @@ from kolumn.schemas.listed import ListedSchemas
 from kolumn.schemas.schema import Collection, Kind
 from kolumn.schemas.service import Client, ServiceSchemas
 from kolumn.source import storage
+from kolumn.source.memory import named_parts
 from kolumn.source.segments import LOG
 
 Given = str | os.PathLike[str] | Mapping[Any, Any] | Callable[[Any], Text | None] | Collection | Client
@@ -70,7 +71,7 @@ def schemas_of(given: Given | None, source: keywords.Source | None = None, kind:
 def _beside(source: keywords.Source | None) -> Collection:
     """The topic `_schemas` in or beside the directories of a source."""
     looked_at: dict[str, bool] = {}
-    for part in [source] if isinstance(source, str | os.PathLike) else list(source or ()):
+    for part in named_parts(source):
         for place in _places(storage.plain(os.fspath(part))):
             if place not in looked_at:
                 found = storage.look(place)

@@ -79,13 +79,14 @@ class Identity:
         return self.size == now.size and None not in (self.modified, now.modified) and self.modified != now.modified
 
 
-def of_file(path: str, found: os.stat_result, descriptor: int | None = None) -> Identity:
-    """Identity of a file of this machine, from its `os.stat`; with ``descriptor``, of the open file.
+def of_file(path: str, found: os.stat_result | None, descriptor: int | None = None) -> Identity:
+    """Identity of a file of this machine, from its `os.stat` if that is known; with ``descriptor``, of the open file.
 
     If the system has one call that returns everything, only that is used: between two calls another file may get the name.
     """
     buffer = _look(path, descriptor)
     if buffer is None:
+        found = found or os.stat(path if descriptor is None else descriptor)
         return Identity(found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev)
     mask, inode, size, made, made_ns, modified, modified_ns, major, minor = _STATX.unpack_from(buffer)
     born = made * _NS + made_ns if mask & _STATX_BTIME else None
@@ -99,10 +100,10 @@ def of_growing(path: str) -> Identity | None:
     except OSError:
         return None
     try:
-        before = of_file(path, os.fstat(file), file)
+        before = of_file(path, None, file)
         for _ in range(_LOOKS):
             tail = os.pread(file, _TAIL, max(before.size - _TAIL, 0))
-            now = of_file(path, os.fstat(file), file)
+            now = of_file(path, None, file)
             if now == before:
                 return replace(before, tail=tail.rstrip(b"\0"))
             before = now

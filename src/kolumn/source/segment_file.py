@@ -52,14 +52,21 @@ class SegmentFile:
     inflates, density, key_share : float
         Estimates: decompressed bytes for each compressed byte, records for each decompressed byte (0 if not known), and the share of
         keys in the decompressed bytes. Decoders update them; they determine the sizes of chunks and columns.
+    memory : pa.Buffer, optional
+        The segment itself, if it is in memory and not in a file.
     """
 
     def __init__(self, segment: Segment) -> None:
         self.segment, self.path, self.size = segment, segment.path, segment.size
         self.format = layouts.FORMAT_NAMES.index(segment.format)
         self.inflates, self.density, self.key_share = 4.0, 0.0, 1.0
-        self._remote = self._opened_remote() if storage.is_url(segment.path) else None
+        self.memory = segment.memory
+        self._remote: Any = None
         self._ahead: tuple[int, bytes] = (0, b"")
+        if self.memory is not None:
+            self._file = -self.memory.address
+            return
+        self._remote = self._opened_remote() if storage.is_url(segment.path) else None
         try:
             self._file = -1 if self._remote is not None else os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
@@ -94,7 +101,7 @@ class SegmentFile:
     def _compare(self) -> None:
         """Check that the open file is the one that was found, and that it was not overwritten."""
         before = self.segment.identity
-        if before is None:
+        if before is None or self.memory is not None:
             return
         now = self._identity()
         if now is None:
@@ -119,7 +126,7 @@ class SegmentFile:
     def _identity(self) -> Identity | None:
         if self._remote is not None:
             return storage.current(self.path)
-        return of_file(self.path, os.fstat(self._file), self._file)
+        return of_file(self.path, None, self._file)
 
     def _has_room(self, end: int) -> bool:
         """Whether the file ends with zeros: a preallocated file has its size from the beginning, and is filled later."""
@@ -133,13 +140,18 @@ class SegmentFile:
     def _close(self) -> None:
         if self._remote is not None:
             self._remote.close()
-        else:
+        elif self.memory is None:
             os.close(self._file)
 
     @property
     def is_local(self) -> bool:
-        """Whether compiled code can read the file by its `descriptor`."""
+        """Whether compiled code can read the bytes by the `descriptor`."""
         return self._remote is None
+
+    @property
+    def has_path(self) -> bool:
+        """Whether it is a file of this machine, with an `opened_path`."""
+        return self._remote is None and self.memory is None
 
     @property
     def opened_path(self) -> str:
@@ -148,17 +160,24 @@ class SegmentFile:
 
     @property
     def descriptor(self) -> int:
-        """File descriptor for compiled code that reads the file itself."""
+        """File descriptor for compiled code that reads the file itself; minus the address of a segment in memory."""
         return self._file
 
     def read(self, start: int, end: int, locked: bool = False) -> Any:
         """Bytes [start, end) as a read-only uint8 array with `PAD` zero bytes after them; ``locked``: for a copy to a GPU.
 
         Releases the GIL. Raises KolumnError if the file has fewer bytes than it had when it was found.
+
+        A segment in memory is not copied if `PAD` bytes of it follow; they are then not zeros.
         """
         size = end - start
+        if self.memory is not None and end + PAD <= self.size:
+            return np.frombuffer(self.memory, np.uint8, size + PAD, start)
         buffer, view = (take_locked if locked else take)(size + PAD)
         done = self._read_remote(view, start, end) if self._remote is not None else 0
+        if self.memory is not None:
+            view[:size] = memoryview(self.memory).cast("B")[start:end]
+            done = size
         while done < size:
             try:
                 got = os.preadv(self._file, [view[done:size]], start + done)

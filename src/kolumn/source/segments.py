@@ -19,6 +19,7 @@ from typing import Any
 from kolumn.arrays import Int64s
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.source import storage
+from kolumn.source.memory import in_memory
 from kolumn.source.storage import Entry, Identity
 
 LOG = ".log"
@@ -61,6 +62,8 @@ class Segment:
         Another segment of its directory that has some of the same offsets.
     identity : Identity, optional
         Identity of the file when it was found: `kolumn.source.segment_file` reads no other file.
+    memory : pa.Buffer, optional
+        The bytes of a segment that is in memory; its path is a name for messages then.
     """
 
     path: str
@@ -74,6 +77,7 @@ class Segment:
     orphans: tuple[str, ...] = field(default=(), compare=False)
     twin: str | None = field(default=None, compare=False)
     identity: Identity | None = field(default=None, compare=False)
+    memory: Any = field(default=None, compare=False, repr=False)
 
     @property
     def state(self) -> str:
@@ -130,9 +134,9 @@ def find_segments(source: Any, topic: str | None = None, partition: int | None =
 
     Parameters
     ----------
-    source : str, PathLike or iterable of those
+    source : str, PathLike, iterable of those, or bytes in memory
         A segment file of any name, a topic-partition directory, a log directory of many, or a glob of such; on this machine or at a
-        URL, which may be a bucket's prefix.
+        URL, which may be a bucket's prefix. What `in_memory` takes is one segment without topic, partition and base offset.
     topic, partition
         Topic and partition, instead of those in directory names.
 
@@ -143,9 +147,10 @@ def find_segments(source: Any, topic: str | None = None, partition: int | None =
     """
     segments: list[Segment] = []
     places = Places()
-    for part in _names(source):
+    held = in_memory(source)
+    for part in _names(source) if held is None else ():
         segments += _find(part, places)
-    unique = _unique(segments)
+    unique = _unique(segments) if held is None else [Segment(held.name, None, None, None, held.memory.size, memory=held.memory)]
     if topic is not None:
         unique = [replace(segment, topic=topic) for segment in unique]
     if partition is not None:

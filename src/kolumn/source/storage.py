@@ -27,6 +27,8 @@ _ONE_CALL = 100
 _LISTINGS = 20
 _TICK = 1_000_000_000
 """ns: longer than the resolution of a file system's times; some have whole seconds."""
+_NAMES = 1024
+"""Names of which the parts are remembered: each segment's name is taken apart again and again."""
 _URL = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<host>[^/]*))(?P<path>.*)", re.DOTALL)
 _WILD = re.compile(r"[*?\[]")
 
@@ -44,6 +46,7 @@ class Entry:
     """Identity of a file, to detect later whether it is still the same file."""
 
 
+@lru_cache(maxsize=_NAMES)
 def is_url(name: str) -> bool:
     """Whether a name is not one of this machine's files."""
     return _URL.match(name) is not None
@@ -54,6 +57,7 @@ def plain(name: str) -> str:
     return re.sub(r"^file:(//)?(?=/)", "", name)
 
 
+@lru_cache(maxsize=_NAMES)
 def parent(name: str) -> str:
     """Name of the parent folder."""
     return name.rpartition("/")[0] if is_url(name) else os.path.dirname(name)

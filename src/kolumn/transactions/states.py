@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Flags, Int64s
+from kolumn.arrow.arrays import bools, int64s, numbers, strings
 from kolumn.arrow.filter import keep
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
@@ -57,6 +58,21 @@ class Transactions:
         producer, offset : int64 array of n
         transactional : bool array of n
         """
+        starts = self._starts(producer, offset, transactional)
+        if starts is None:
+            return self._each(producer, offset, transactional)
+        return np.repeat(self._each(producer[starts], offset[starts], transactional[starts]), np.diff(starts, append=len(offset)))
+
+    def _starts(self, producer: Int64s, offset: Int64s, transactional: Flags) -> Any:
+        """Rows at which the state can change; None if offsets do not grow."""
+        if not len(offset) or (offset[1:] <= offset[:-1]).any():
+            return None
+        changes = np.flatnonzero((producer[1:] != producer[:-1]) | (transactional[1:] != transactional[:-1])) + 1
+        edges = np.concatenate([self._ranges[:, 1], self._ranges[:, 2] + (self._ranges[:, 3] == ABORTED)])
+        near = edges[(edges > offset[0]) & (edges <= offset[-1])]
+        return np.unique(np.concatenate([[0], changes, np.searchsorted(offset, near)]))
+
+    def _each(self, producer: Int64s, offset: Int64s, transactional: Flags) -> Any:
         states = np.where(transactional, COMMITTED, NONE)
         for mine in np.unique(producer[transactional]):
             ranges = self._ranges[self._ranges[:, 0] == mine]
@@ -87,6 +103,8 @@ def to_decode(options: Options, transactions: Transactions | None) -> Options:
     """Options for decoding all records and columns that `settle` needs to return what ``options`` request."""
     if transactions is None:
         return options
+    if _is_settled(options, transactions):
+        return replace(options, end_offset=end_of(options, transactions))
     columns = [name for name in options.columns if name != COLUMN]
     columns += [name for name in _NEEDED if name not in columns]
     return replace(options, columns=tuple(columns), end_offset=end_of(options, transactions))
@@ -100,16 +118,25 @@ def end_of(options: Options, transactions: Transactions) -> int | None:
     return end
 
 
+def _is_settled(options: Options, transactions: Transactions) -> bool:
+    """Whether no record has to be looked at: none is of an aborted transaction, or the options keep all, and no column shows the state."""
+    kept = options.isolation_level != "read_committed" or not transactions.aborted
+    return kept and COLUMN not in options.columns
+
+
 def settle(batch: pa.RecordBatch, options: Options, transactions: Transactions | None) -> pa.RecordBatch:
     """The requested columns of a batch that was decoded with `to_decode`, without aborted records if ``options`` exclude them."""
-    if transactions is None:
+    if transactions is None or _is_settled(options, transactions):
         return batch
-    producer, offset = (batch.column(name).to_numpy() for name in ("producerId", "offset"))
-    states = transactions.states(producer, offset, batch.column("isTransactional").to_numpy(zero_copy_only=False))
-    names = pa.DictionaryArray.from_arrays(pa.array(states, pa.int8()), list(STATES)).cast(pa.string())
+    producer, offset = (int64s(batch.column(name)) for name in ("producerId", "offset"))
+    states = transactions.states(producer, offset, bools(batch.column("isTransactional")))
     found = pa.RecordBatch.from_arrays(
-        [names if name == COLUMN else batch.column(name) for name in options.columns], names=list(options.columns)
+        [_names(states) if name == COLUMN else batch.column(name) for name in options.columns], names=list(options.columns)
     )
     if options.isolation_level != "read_committed" or not (states == ABORTED).any():
         return found
     return keep(found, states != ABORTED)
+
+
+def _names(states: Any) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(numbers(states, pa.int8()), strings(STATES)).cast(pa.string())

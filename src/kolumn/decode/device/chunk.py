@@ -73,7 +73,7 @@ class DeviceChunk:
         self.drafts = not layouts.FORMATS[self.format].as_shipped
 
     def __enter__(self) -> Self:
-        directly = self.device.reads_files and self.chunk.is_unread and not self.chunk.entries.codec.any()
+        directly = self.device.reads_files and self.file.has_path and self.chunk.is_unread and not self.chunk.entries.codec.any()
         with ExitStack() as held:
             held.enter_context(_loaded)
             if not directly:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Int64s
-from kolumn.arrow.arrays import constant, flags, numbers, strings
+from kolumn.arrow.arrays import constant, flags, numbers, optional_strings, strings
 from kolumn.arrow.filter import keep
 from kolumn.arrow.recycle import take
 from kolumn.codecs.known import NAMES
@@ -57,28 +57,14 @@ class _Builder:
         self.messages = MessageFlags(run, entries)
 
     def column(self, field: pa.Field) -> pa.Array:
-        run, name = self.run, field.name
+        name = field.name
         if name in _REPEATED and not (name == "isControl" and self.messages.some_control):
             return self._repeated(self.entries.array[:, _REPEATED[name]], field.type)
-        direct: dict[str, Callable[[], pa.Array]] = {
-            "key": lambda: run.columns.key_array(field.type, run.at, run.sources),
-            "value": lambda: run.columns.value_array(field.type, run.at, run.sources),
-            "headers": lambda: run.columns.headers_array(field.type, run.at),
-            "offset": lambda: pa.Array.from_buffers(field.type, run.rows, [None, used(run.columns.offset, 8 * run.rows)], 0),
-            "timestampMs": lambda: pa.Array.from_buffers(field.type, run.rows, [None, used(run.columns.timestamp, 8 * run.rows)], 0),
-            "timestamp": lambda: self._microseconds(field.type),
-            "topic": lambda: constant(None if self.segment.topic is None else shown(self.segment.topic), field.type, run.rows),
-            "partition": lambda: constant(self.segment.partition, field.type, run.rows),
-            "segment": lambda: constant(shown(self.segment.path), field.type, run.rows),
-            "codec": lambda: self._codec(field.type),
-            "sequence": lambda: numbers(self._sequence(), field.type),
-            "isControl": lambda: flags(self.messages.control),
-            "tombstone": lambda: flags(self.messages.tombstone),
-            "controlType": self._control_type,
-            "timestampSeconds": lambda: self.messages.seconds(field.type),
-            "brokerTimestampMs": lambda: self.messages.broker_timestamp(self.timestamp),
-        }
-        return direct[name]()
+        return _BUILT[name](self, field.type)
+
+    def int64s(self, values: pa.Buffer, kind: pa.DataType) -> pa.Array:
+        """A column of numbers as they were decoded."""
+        return pa.Array.from_buffers(kind, self.run.rows, [None, used(values, 8 * self.run.rows)], 0)
 
     def repeat(self, values: Int64s) -> Int64s:
         """A column of the entries, with each entry's value repeated for each of its records."""
@@ -90,13 +76,15 @@ class _Builder:
         repeated = self.repeat(values)
         return flags(repeated != 0) if pa.types.is_boolean(kind) else numbers(repeated, kind)
 
-    def _codec(self, kind: pa.DataType) -> pa.Array:
+    def codec(self, kind: pa.DataType) -> pa.Array:
+        """Name of the codec of each record's entry."""
         codecs = self.entries.codec
         if (codecs == codecs[0]).all() and codecs[0] < len(NAMES):
             return constant(NAMES[codecs[0]], kind, self.run.rows)
         return pa.DictionaryArray.from_arrays(numbers(self.repeat(codecs), pa.int8()), strings(NAMES)).cast(kind)
 
-    def _microseconds(self, kind: pa.DataType) -> pa.Array:
+    def microseconds(self, kind: pa.DataType) -> pa.Array:
+        """Timestamps in us; null where a record has none."""
         rows = self.run.rows
         (values, target), valid = take(8 * rows + PAD), ones(rows)
         source = self.timestamp.view()
@@ -105,7 +93,7 @@ class _Builder:
         mask = bitmap(valid, rows)[0] if nulls else None
         return pa.Array.from_buffers(kind, rows, [mask, used(values, 8 * rows)], nulls)
 
-    def _sequence(self) -> Any:
+    def sequence(self) -> Any:
         """Base sequence + offset delta, wrapping from 2^31 - 1 to 0 (``DefaultRecordBatch.incrementSequence``).
 
         Java computes in 32 bits, where the test for the wrap overflows for a negative delta, so that a negative delta wraps too.
@@ -117,7 +105,8 @@ class _Builder:
         sequence[base < 0] = -1
         return sequence.astype(np.int32)
 
-    def _control_type(self) -> pa.Array:
+    def control_type(self) -> pa.Array:
+        """Type of each control record; null for other records."""
         control = np.flatnonzero(self.messages.control)
         if len(control):
             names: list[str | None] = [None] * self.run.rows
@@ -125,8 +114,28 @@ class _Builder:
             keys = self.run.columns.key_array(kind, self.run.at, self.run.sources)
             for row in control.tolist():
                 names[row] = self.messages.control_type(row, keys[row].as_py())
-            return pa.array(names, pa.string())
+            return optional_strings(names)
         return pa.nulls(self.run.rows, pa.string())
+
+
+_BUILT: dict[str, Callable[[_Builder, pa.DataType], pa.Array]] = {
+    "key": lambda made, kind: made.run.columns.key_array(kind, made.run.at, made.run.sources),
+    "value": lambda made, kind: made.run.columns.value_array(kind, made.run.at, made.run.sources),
+    "headers": lambda made, kind: made.run.columns.headers_array(kind, made.run.at),
+    "offset": lambda made, kind: made.int64s(made.run.columns.offset, kind),
+    "timestampMs": lambda made, kind: made.int64s(made.run.columns.timestamp, kind),
+    "timestamp": lambda made, kind: made.microseconds(kind),
+    "topic": lambda made, kind: constant(None if made.segment.topic is None else shown(made.segment.topic), kind, made.run.rows),
+    "partition": lambda made, kind: constant(made.segment.partition, kind, made.run.rows),
+    "segment": lambda made, kind: constant(shown(made.segment.path), kind, made.run.rows),
+    "codec": lambda made, kind: made.codec(kind),
+    "sequence": lambda made, kind: numbers(made.sequence(), kind),
+    "isControl": lambda made, kind: flags(made.messages.control),
+    "tombstone": lambda made, kind: flags(made.messages.tombstone),
+    "controlType": lambda made, kind: made.control_type(),
+    "timestampSeconds": lambda made, kind: made.messages.seconds(kind),
+    "brokerTimestampMs": lambda made, kind: made.messages.broker_timestamp(made.timestamp),
+}
 
 
 def _in_range(offset: Int64s, timestamp: Int64s, options: Options) -> Any:

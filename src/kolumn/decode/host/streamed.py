@@ -136,7 +136,9 @@ class _Chunk:
         sizes = entries.size[:known]
         self.whole = self.keep and bool((entries.codec[:known] == NONE).any())
         largest = max(BLOCK, int(sizes.max()))
-        self.room = max(int(span.weight), int(sizes.sum())) + largest if self.whole else largest
+        # Of a segment in memory only its end is copied, an entry at a time.
+        copies = self.whole and file.memory is None
+        self.room = max(int(span.weight), int(sizes.sum())) + largest if copies else largest
         self.window, _ = take(self.room + PAD)
 
     def parts(self) -> Iterator[Part]:
@@ -172,12 +174,23 @@ class _Chunk:
         self.at, self.inflated = np.zeros(POSITIONS + 1, np.int64), 0
         self.limit = Room(records, key_bytes, payload_bytes, 0)
         self.arena, _ = take(PAD)
-        self.sources: list[pa.Buffer] = [self.window, self.arena] if self.keep else []
+        plain = self._plain(first) if self.keep else self.window
+        self.views = plain.address
+        self.sources: list[pa.Buffer] = [plain, self.arena] if self.keep else []
+
+    def _plain(self, first: int) -> pa.Buffer:
+        """What views of uncompressed payloads point into, in the entries from row ``first`` on."""
+        memory, chunk = self.file.memory, self.entries[0].position
+        if memory is None or not self.whole or self.entries[min(first, self.known - 1)].end + PAD > self.file.size:
+            return self.window
+        return memory.slice(chunk)
 
     def _fill(self, row: int) -> int:
         """Decode until the columns are full; returns the next row."""
         while True:
-            source = Source(self.file.descriptor, self.window.address, self.arena.address, self.room, self.whole, self.keep, self.libraries)
+            source = Source(
+                self.file.descriptor, self.views, self.window.address, self.arena.address, self.room, self.whole, self.keep, self.libraries
+            )
             row, self.state, self.need, self.known = stream(
                 source, self.span, self.limits, self.entries.array, self.known, row, self.records, self.target, self.at, self.limit
             )

@@ -1,0 +1,100 @@
+"""Which bytes of a segment a small range of offsets needs, by the headers of format 2 batches: payloads outside of it are not read.
+
+No checksum covers a base offset or a length. So headers count only as long as their offsets grow, and the entry before the first one
+that is read must be intact: with a wrong length it could hide entries of the range.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from kolumn.cpu_fallback.check.checksums import check
+from kolumn.formats import layouts, v2
+from kolumn.formats.entries import Entries
+from kolumn.options import Options
+from kolumn.plan.chunks import HEADER_WINDOW, chunks
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import Range, Segment
+
+SMALLEST = 1 << 20
+"""Bytes of a range that is read as it is: its headers cost as much as the rest of it."""
+_WORTH = 0.5
+"""Largest share of its bytes that a narrowed range may have."""
+
+
+def narrowed(one: Range, options: Options) -> Range:
+    """The part of a range that has all records within the options' offsets; the range itself if that is not known, or not much less."""
+    low, high = _inside(one.segment, options)
+    if (low is None and high is None) or one.end - one.start < SMALLEST or one.segment.is_swap:
+        return one
+    with SegmentFile(one.segment) as file:
+        if not file.is_local or file.format != layouts.KAFKA:
+            return one
+        return _narrowed(file, one, low, high)
+
+
+def _inside(segment: Segment, options: Options) -> tuple[int | None, int | None]:
+    """The offsets of the options that can lie inside of a segment, from the names of segments; None for the others."""
+    low, high, base, following = options.start_offset, options.end_offset, segment.base_offset, segment.following
+    if low is not None and base is not None and low <= base:
+        low = None
+    if high is not None and following is not None and high >= following:
+        high = None
+    return low, high
+
+
+def _narrowed(file: SegmentFile, one: Range, low: int | None, high: int | None) -> Range:
+    begun: Range | None = None
+    entries: Entries | None = None
+    for entries in _walk(file, one):
+        if (entries.position[0] == one.start and not _is_worth(entries, one, low, high)) or not _grow(entries):
+            return one
+        if begun is None:
+            i = 0 if low is None else int(np.searchsorted(entries.last_offset, low))
+            begun = _from(file, one, entries, i) if i < len(entries) else None
+        if begun is not None:
+            # The base offset that ends the range is believed if the one after it is larger too.
+            i = len(entries) if high is None else int(np.searchsorted(entries.base_offset, high))
+            if high is None or i + 1 < len(entries):
+                return begun if high is None else replace(begun, end=int(max(entries.position[i], begun.start)))
+    # Without an entry in the range the last one is read, so that the end of the segment is judged as by a read of all.
+    return begun or (one if entries is None else _from(file, one, entries, len(entries) - 1))
+
+
+def _walk(file: SegmentFile, one: Range) -> Iterator[Entries]:
+    """Headers of the range, some at a time; each part but the first begins with the last entry of the one before it."""
+    last: Entries | None = None
+    for chunk in chunks(file, one.start, one.end, HEADER_WINDOW, payloads=False):
+        entries = chunk.entries
+        yield entries if last is None else Entries.joined([last, entries])
+        last = entries[-1:]
+
+
+def _is_worth(entries: Entries, one: Range, low: int | None, high: int | None) -> bool:
+    """Whether the first headers let expect that much less is to be read."""
+    first, last = entries[0], entries[-1]
+    if len(entries) == 1 or last.last_offset <= first.base_offset:
+        return False
+    for_each = (last.end - first.position) / (last.last_offset - first.base_offset + 1)
+    from_ = 0.0 if low is None else (low - first.base_offset) * for_each
+    to = float(one.end - one.start) if high is None else (high - first.base_offset) * for_each
+    return min(to, one.end - one.start) - max(from_, 0) < _WORTH * (one.end - one.start)
+
+
+def _grow(entries: Entries) -> bool:
+    """Whether all entries are batches of format 2 whose offsets grow."""
+    if entries.code.any() or (entries.layout != v2.LAYOUT.number).any() or (entries.last_offset < entries.base_offset).any():
+        return False
+    return bool((entries.base_offset[1:] > entries.last_offset[:-1]).all())
+
+
+def _from(file: SegmentFile, one: Range, entries: Entries, i: int) -> Range:
+    """The range from entry ``i`` on, if the entry before that is intact."""
+    if i == 0:
+        return one
+    before = entries[i - 1]
+    source = file.read(before.position, before.end)
+    if check(source.ctypes.data, before.position, before.alone().array):
+        return one
+    return replace(one, start=entries[i].position, floor=before.last_offset)
