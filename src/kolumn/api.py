@@ -17,8 +17,9 @@ from kolumn.log.batch_table import batch_tables
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.reader_types import with_types
-from kolumn.replicas.copies import Overlap, one_log, overlaps
+from kolumn.replicas.copies import Overlap, overlaps
 from kolumn.replicas.ranges import log_ranges, whole_ranges
+from kolumn.replicas.tiers import linked_as_log, log_of, whole_segments
 from kolumn.schema import BATCH_SCHEMA
 from kolumn.source.payloads import as_strings, check_payload, strings_of
 from kolumn.source.segments import Range, Segment, find_segments
@@ -34,7 +35,7 @@ def live_segments(source: keywords.Source, options: Options) -> list[Segment]:
 
 def segments_of(source: keywords.Source, options: Options) -> list[Segment]:
     """Live segments of a source, without duplicate offsets of a topic-partition; errors as `kolumn.replicas.copies.one_log`."""
-    return one_log(live_segments(source, options), options)
+    return whole_segments(log_of(live_segments(source, options), options))
 
 
 @known_keywords()
@@ -368,7 +369,7 @@ def _verified(source: keywords.Source, asked: Options) -> Report:
         on_progress=asked.on_progress,
     )
     found: list[tuple[Segment, Tally]] = []
-    segments = live_segments(source, asked)
+    segments = linked_as_log(live_segments(source, asked), asked)
     remarked = [remark_table(map(_copies, overlaps(segments)))]
     for batch in scan_ranges(map(Range.whole, segments), chosen, tally=lambda one, tally: found.append((one.segment, tally))):
         if columns is REMARKED and (made := null_values(batch)).num_rows:

@@ -2,6 +2,7 @@
 
     <log directory>/<topic>-<partition>/<20-digit base offset>.log
 
+`tier_names` has the names in tiers, where segments have ids too.
 ``.deleted`` and ``.cleaned`` files are not live data; a ``.swap`` file is the finished replacement of segments that a crash
 left in place (`kolumn.entries.replaced` finds out which). Directories named ``…-delete``, ``…-stray`` and ``…-future`` are left
 out of a log directory.
@@ -18,7 +19,7 @@ from typing import Any
 
 from kolumn.arrays import Int64s
 from kolumn.errors import ArgumentError, KolumnError
-from kolumn.source import storage
+from kolumn.source import storage, tier_names
 from kolumn.source.storage import Entry, Identity
 
 LOG = ".log"
@@ -32,6 +33,7 @@ _LOOKED_AT = 100
 """Directories on each level that are searched for segments to name in an error message."""
 
 _BASE_OFFSET = re.compile(r"[0-9]{20}")
+HIGHEST = 2**63 - 1
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[0-9a-f]{32}-(?P<state>delete|future|stray))?", re.DOTALL)
 
 
@@ -61,6 +63,10 @@ class Segment:
         Another segment of its directory that has some of the same offsets.
     identity : Identity, optional
         Identity of the file when it was found: `kolumn.source.segment_file` reads no other file.
+    copy_id : str, optional
+        Id in the name of a segment of a tier. A tier may have several copies of the same offsets, in one directory.
+    first, behind : int, optional
+        Offsets of a tier's copy that belong to the log and are read from it (first <= offset < behind); None for no bound.
     """
 
     path: str
@@ -74,6 +80,19 @@ class Segment:
     orphans: tuple[str, ...] = field(default=(), compare=False)
     twin: str | None = field(default=None, compare=False)
     identity: Identity | None = field(default=None, compare=False)
+    copy_id: str | None = None
+    first: int | None = field(default=None, compare=False)
+    behind: int | None = field(default=None, compare=False)
+
+    @property
+    def lowest(self) -> int | None:
+        """The lowest offset that is read from it, as far as names tell."""
+        return self.base_offset if self.first is None else self.first
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether only some of its offsets are read."""
+        return self.first is not None or self.behind is not None
 
     @property
     def state(self) -> str:
@@ -105,6 +124,11 @@ class Range:
     behind: int | None = None
     fault: Any = field(default=None, compare=False)
 
+    def __post_init__(self) -> None:
+        if not self.is_bounded and self.segment.is_bounded:
+            object.__setattr__(self, "first", self.segment.first)
+            object.__setattr__(self, "behind", self.segment.behind)
+
     @property
     def is_bounded(self) -> bool:
         """Whether only some of its offsets are read."""
@@ -117,7 +141,7 @@ class Range:
 
     def counts(self, base: Int64s, last: Int64s) -> Any:
         """Whether entries with these base and last offsets can have records that are read; takes numbers and arrays."""
-        return (last >= (-1 if self.first is None else self.first)) & (base < (2**63 - 1 if self.behind is None else self.behind))
+        return (last >= (-1 if self.first is None else self.first)) & (base < (HIGHEST if self.behind is None else self.behind))
 
     @classmethod
     def whole(cls, segment: Segment) -> "Range":
@@ -265,12 +289,17 @@ def _in_directory(folder: str, above: tuple[Any, ...] = ()) -> list[Segment]:
     if real is not None and real in above:
         return []
     entries = storage.listing(folder)
-    below = [
-        one for one in entries if one.is_folder and (match := _PARTITION.fullmatch(storage.base_name(one.name))) and not match["state"]
-    ]
-    order = sorted(below, key=lambda child: _topic_partition(storage.base_name(child.name)))
     own = [_as_it_is(one) for one in _segments_here(entries)]
-    return own + [segment for child in order for segment in _in_directory(child.name, (*above, real))]
+    below: list[tuple[tuple[str, int], str, bool]] = []
+    for name in (one.name for one in entries if one.is_folder):
+        last = storage.base_name(name)
+        if (match := _PARTITION.fullmatch(last)) is not None and not match["state"]:
+            below.append((_topic_partition(last), name, False))
+        elif (found := tier_names.partition_of(last)) is not None:
+            below.append((found, name, True))
+    for _, name, tiered in sorted(below):
+        own += [one for one in _in_directory(name, (*above, real)) if one.copy_id is not None or not tiered]
+    return own
 
 
 def _segments_here(entries: list[Entry]) -> list[Segment]:
@@ -299,6 +328,9 @@ def with_neighbours(segments: list[Segment], orphans: Iterable[str] = ()) -> lis
             lost.setdefault(bases[max(0, bisect_right(bases, base) - 1)], []).append(name)
 
     def placed(one: Segment, base: int) -> Segment:
+        if one.copy_id is not None:
+            # The next name may be that of another copy of the same offsets: `kolumn.replicas.tiers` finds out which follows which.
+            return one
         return replace(one, following=after.get(base), preceding=before.get(base), orphans=tuple(lost.get(base, ())))
 
     return [one if one.base_offset is None else placed(one, one.base_offset) for one in segments]
@@ -314,8 +346,9 @@ def _live(segments: list[Segment], files: list[Entry]) -> list[Segment]:
 
 def _segment(file: Entry) -> Segment:
     name = file.name if storage.is_url(file.name) else os.path.abspath(file.name)
-    topic, partition = _topic_partition(storage.base_name(storage.parent(name)))
-    return Segment(file.name, topic or None, partition if topic else None, _base_offset(name), file.size, identity=file.identity)
+    folder, (base, copy) = storage.base_name(storage.parent(name)), _base_and_copy(name)
+    topic, partition = (tier_names.partition_of(folder) if copy is not None else None) or _topic_partition(folder)
+    return Segment(file.name, topic or None, partition if topic else None, base, file.size, identity=file.identity, copy_id=copy)
 
 
 def _topic_partition(name: str) -> tuple[str, int]:
@@ -329,6 +362,11 @@ def is_partition_folder(name: str) -> bool:
 
 
 def _base_offset(name: str) -> int | None:
-    """Base offset from a name of a segment; None for other files: the offset in a snapshot's name is its end."""
-    digits, _, suffix = storage.base_name(name).partition(".")
-    return int(digits) if suffix.startswith("log") and _BASE_OFFSET.fullmatch(digits) else None
+    return _base_and_copy(name)[0]
+
+
+def _base_and_copy(name: str) -> tuple[int | None, str | None]:
+    """Base offset and id from a name of a segment; None for other files: the offset in a snapshot's name is its end."""
+    last = storage.base_name(name)
+    found = tier_names.stem(last) if last.partition(".")[2].startswith("log") else None
+    return (None, None) if found is None else found
