@@ -21,7 +21,9 @@ from kolumn.replicas.copies import Overlap, overlaps
 from kolumn.replicas.ranges import log_ranges, whole_ranges
 from kolumn.replicas.tiers import linked_as_log, log_of, whole_segments
 from kolumn.schema import BATCH_SCHEMA
+from kolumn.source.aiven_file import Access
 from kolumn.source.payloads import as_strings, check_payload, strings_of
+from kolumn.source.read_ahead import AHEAD_BYTES
 from kolumn.source.segments import Range, Segment, find_segments
 from kolumn.values.columns.stage import payload_names
 from kolumn.verification.report import Report, make_report
@@ -30,7 +32,8 @@ from kolumn.verification.report import Report, make_report
 def live_segments(source: keywords.Source, options: Options) -> list[Segment]:
     """Live segments of a source, including those of all copies of a topic-partition."""
     found = find_segments(source, options.topic, options.partition)
-    return with_twins(without_replaced([replace(segment, format=options.format) for segment in found]))
+    access = Access(options.keys, options.errors == "skip", min(AHEAD_BYTES, options.memory_bytes or AHEAD_BYTES))
+    return with_twins(without_replaced([replace(segment, format=options.format, access=access) for segment in found]))
 
 
 def segments_of(source: keywords.Source, options: Options) -> list[Segment]:
@@ -67,6 +70,7 @@ def scan(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    keys: keywords.Keys | None = None,
     **payloads: Unpack[keywords.PayloadOptions],
 ) -> pa.RecordBatchReader:
     """Stream the records of Kafka log segments as Arrow record batches.
@@ -132,6 +136,8 @@ def scan(
         crafted bytes with a right checksum; with False the CPU's codecs decompress.
     on_progress : callable, optional
         Called with the bytes of the entries that were read since the last call, from any thread.
+    keys : mapping, optional
+        Of encrypted segments in a tier: for each name of a key the file of its private RSA key, PEM or DER.
     value_format, key_format : str, optional
         What values, or keys, are: "avro", "protobuf", "json" (objects), "csv" (RFC 4180), "fixed" (numbers at fixed places), or
         "registry", what the schemas of the topic say. ``value`` is then a struct, and ``valueValid`` (bool) and ``valueSchemaId``
@@ -185,7 +191,7 @@ def scan(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, **payloads,
+        on_progress=on_progress, keys=keys, **payloads,
     )  # fmt: skip
     return reader_of(source, chosen, on_damage, payload)
 
@@ -238,6 +244,7 @@ def read(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    keys: keywords.Keys | None = None,
     **payloads: Unpack[keywords.PayloadOptions],
 ) -> pa.Table:
     """Read the records of Kafka log segments into one Arrow table; parameters, columns and errors as `scan`."""
@@ -246,7 +253,7 @@ def read(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, **payloads,
+        on_progress=on_progress, keys=keys, **payloads,
     )  # fmt: skip
     # No RecordBatchReader is used: Arrow calls its generator from C++, where an interrupt could become another error.
     schema, found = _records(source, chosen, on_damage, payload)
@@ -281,6 +288,7 @@ def batches(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    keys: keywords.Keys | None = None,
     **payloads: Unpack[keywords.PayloadOptions],
 ) -> pa.Table:
     """List the entries of Kafka log segments: one row for each batch, or outermost message of formats 0 and 1.
@@ -300,7 +308,7 @@ def batches(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, **payloads,
+        on_progress=on_progress, keys=keys, **payloads,
     )  # fmt: skip
     tables = [table for one in whole_ranges(live_segments(source, chosen), chosen) for table in batch_tables(one, chosen, on_damage)]
     return pa.concat_tables(tables) if tables else BATCH_SCHEMA.empty_table()
@@ -333,6 +341,7 @@ def verify(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    keys: keywords.Keys | None = None,
     **payloads: Unpack[keywords.PayloadOptions],
 ) -> Report:
     """Check every checksum and every record of Kafka log segments, and report the damage. Damaged bytes never raise an error.
@@ -348,7 +357,7 @@ def verify(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, **payloads,
+        on_progress=on_progress, keys=keys, **payloads,
     )  # fmt: skip
     return _verified(source, asked)
 
@@ -369,7 +378,7 @@ def _verified(source: keywords.Source, asked: Options) -> Report:
         on_progress=asked.on_progress,
     )
     found: list[tuple[Segment, Tally]] = []
-    segments = linked_as_log(live_segments(source, asked), asked)
+    segments = linked_as_log(live_segments(source, replace(asked, errors="skip")), asked)
     remarked = [remark_table(map(_copies, overlaps(segments)))]
     for batch in scan_ranges(map(Range.whole, segments), chosen, tally=lambda one, tally: found.append((one.segment, tally))):
         if columns is REMARKED and (made := null_values(batch)).num_rows:

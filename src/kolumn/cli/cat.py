@@ -21,6 +21,7 @@ from kolumn.cli.common import (
     IncludeHeaders,
     IsolationLevel,
     Json,
+    KeyFile,
     MaxBatchBytes,
     MaxRatio,
     Partition,
@@ -30,6 +31,7 @@ from kolumn.cli.common import (
     StartTimestamp,
     Topic,
     command,
+    key_files,
     limits,
     size_of,
 )
@@ -66,6 +68,7 @@ def cat(
     format: Format = "kafka",
     topic: Topic = None,
     partition: Partition = None,
+    key_file: KeyFile = None,
     **payloads: Any,
 ) -> int:
     """Print records, as text or as JSON lines.
@@ -88,7 +91,8 @@ def cat(
             sources, columns=None if columns is None else column_list(columns), include_headers=include_headers,
             include_control=include_control, start_offset=start_offset, end_offset=end_offset, start_timestamp=start_timestamp,
             end_timestamp=end_timestamp, isolation_level=isolation_level, errors=errors, replicas=replicas, check_crcs=check_crcs,
-            format=format, topic=topic, partition=partition, on_damage=skipped, on_progress=advance, **limits(max_batch_bytes, max_ratio),
+            format=format, topic=topic, partition=partition, on_damage=skipped, on_progress=advance,
+            keys=key_files(key_file), **limits(max_batch_bytes, max_ratio),
             **payload_options(payloads),
         )  # fmt: skip
         for lines in _lines(reader if limit is None else _first(reader, limit), json_lines if json else text_lines):

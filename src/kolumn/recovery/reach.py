@@ -64,7 +64,8 @@ def first_epoch(segment: Segment) -> int | None:
     A version, a number of lines, and a line ``epoch start-offset`` for each (``LeaderEpochCheckpointFile``). A tier has one per segment.
     """
     if segment.copy_id is not None:
-        epochs = read_epochs(storage.with_suffix(segment.path, TIER_CHECKPOINT))
+        beside = storage.with_suffix(segment.path, TIER_CHECKPOINT)
+        epochs = read_epochs(beside) if segment.manifest is None else segment.manifest.epochs
         return epochs[0][1] if epochs else None
     raw = storage.read_bytes(storage.beside(segment.path, "leader-epoch-checkpoint"))
     words = (raw or b"").split()

@@ -95,6 +95,8 @@ def _looked_at(segments: list[Segment]) -> list[_Copy]:
 
 
 def _look(segment: Segment) -> _Copy:
+    if segment.manifest is not None:
+        return _Copy(segment, segment.manifest.last, segment.manifest.epochs)
     epochs = None if segment.copy_id is None else read_epochs(with_suffix(segment.path, TIER_CHECKPOINT))
     if segment.following is not None:
         return _Copy(segment, segment.following - 1, epochs)
@@ -224,9 +226,13 @@ def whole_segments(segments: list[Segment]) -> list[Segment]:
     Raises
     ------
     ArgumentError
-        Only some offsets of a segment belong to the log.
+        Only some offsets of a segment belong to the log, or its bytes are not a file.
     """
     for one in segments:
+        if one.manifest is not None:
+            raise ArgumentError(
+                f"{one.path}: its bytes are in the chunks of a tier. Read it, and write it by kolumn.write(kolumn.scan(...), target)"
+            )
         if one.is_bounded:
             raise ArgumentError(
                 f"{one.path}: only some of its offsets belong to the log, other copies have the others. Read the log, and write it by "

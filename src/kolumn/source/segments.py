@@ -20,7 +20,10 @@ from typing import Any
 from kolumn.arrays import Int64s
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.source import storage, tier_names
+from kolumn.source.aiven_file import Access
+from kolumn.source.aiven_manifest import Manifest, manifest_of, read_manifests
 from kolumn.source.storage import Entry, Identity
+from kolumn.source.tier_names import MANIFEST
 
 LOG = ".log"
 SWAP = ".log.swap"
@@ -67,6 +70,10 @@ class Segment:
         Id in the name of a segment of a tier. A tier may have several copies of the same offsets, in one directory.
     first, behind : int, optional
         Offsets of a tier's copy that belong to the log and are read from it (first <= offset < behind); None for no bound.
+    manifest : Manifest, optional
+        Of a segment in Aiven's tier, where ``path`` is the manifest: bytes by position are those of the segment, not of the object.
+    access : Access
+        How a segment of a tier is opened.
     """
 
     path: str
@@ -83,6 +90,8 @@ class Segment:
     copy_id: str | None = None
     first: int | None = field(default=None, compare=False)
     behind: int | None = field(default=None, compare=False)
+    manifest: Manifest | None = field(default=None, compare=False, repr=False)
+    access: Access = field(default=Access(), compare=False)
 
     @property
     def lowest(self) -> int | None:
@@ -179,7 +188,7 @@ def find_segments(source: Any, topic: str | None = None, partition: int | None =
 
 def _as_it_is(segment: Segment) -> Segment:
     """A segment that may be being written, with size, identity and tail taken at the same moment."""
-    if segment.following is not None or storage.is_url(segment.path):
+    if segment.following is not None or segment.manifest is not None or storage.is_url(segment.path):
         return segment
     now = storage.growing(segment.path)
     return segment if now is None else replace(segment, size=now.size, identity=now)
@@ -246,6 +255,8 @@ def _find(name: str, places: Places) -> list[Segment]:
         if not caught:
             raise ArgumentError(f"{name}: no such file or directory")
         return [segment for one in caught for segment in _matched(one, places)]
+    if not found.is_folder and (manifest := manifest_of(found)) is not None:
+        return _of_manifests([manifest])
     if not found.is_folder:
         return [_as_it_is(places.of(_segment(_checked(found))))]
     segments = _in_directory(found.name)
@@ -280,6 +291,8 @@ def _matched(found: Entry, places: Places) -> list[Segment]:
     """Segments for a glob's match. A glob often matches index files and checkpoints too, so only directories and segments are used."""
     if found.is_folder:
         return _in_directory(found.name)
+    if found.name.endswith(MANIFEST):
+        return _of_manifests([found])
     return [_as_it_is(places.of(_segment(found)))] if found.is_regular and found.name.endswith((LOG, SWAP, ".checkpoint")) else []
 
 
@@ -291,11 +304,12 @@ def _in_directory(folder: str, above: tuple[Any, ...] = ()) -> list[Segment]:
     entries = storage.listing(folder)
     own = [_as_it_is(one) for one in _segments_here(entries)]
     below: list[tuple[tuple[str, int], str, bool]] = []
+    above_them = storage.base_name(folder)
     for name in (one.name for one in entries if one.is_folder):
         last = storage.base_name(name)
         if (match := _PARTITION.fullmatch(last)) is not None and not match["state"]:
             below.append((_topic_partition(last), name, False))
-        elif (found := tier_names.partition_of(last)) is not None:
+        elif (found := tier_names.place_of(last, above_them)) is not None:
             below.append((found, name, True))
     for _, name, tiered in sorted(below):
         own += [one for one in _in_directory(name, (*above, real)) if one.copy_id is not None or not tiered]
@@ -304,8 +318,20 @@ def _in_directory(folder: str, above: tuple[Any, ...] = ()) -> list[Segment]:
 
 def _segments_here(entries: list[Entry]) -> list[Segment]:
     files = [one for one in entries if not one.is_folder]
+    manifests = [one for one in files if one.name.endswith(MANIFEST)]
+    if manifests:
+        # What has no manifest yet has not been copied completely.
+        return _of_manifests(manifests)
     segments = _live([_segment(file) for file in files if file.name.endswith((LOG, SWAP))], files)
     return with_neighbours(segments, _orphans(files))
+
+
+def _of_manifests(files: list[Entry]) -> list[Segment]:
+    found = zip(files, read_manifests([file.name for file in files]), strict=True)
+    return [
+        Segment(file.name, one.topic, one.partition, one.first, one.size, identity=file.identity, copy_id=one.segment_id, manifest=one)
+        for file, one in found
+    ]
 
 
 def _orphans(files: list[Entry]) -> list[str]:

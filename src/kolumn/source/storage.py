@@ -294,9 +294,9 @@ def holds_nothing(name: str) -> bool:
 
 
 def open_input(url: str) -> Any:
-    """Open a file at a URL for random access; a ``pyarrow.NativeFile``."""
+    """Open a file, at a URL or of this machine, for random access; a ``pyarrow.NativeFile``."""
     try:
-        system, path, _, _ = _at(url)
+        system, path = file_system(url)
         return system.open_input_file(path)
     except (OSError, ArrowException) as error:
         raise KolumnError(f"{url}: cannot be opened: {error}") from error

@@ -30,7 +30,13 @@ def partition_of(folder: str) -> tuple[str, int] | None:
     return None if match is None else (match["topic"], int(match["partition"]))
 
 
-def topic_of(folder: str) -> str | None:
-    """Topic, from the last part of the name of a topic's folder in Aiven's layout; None for other names."""
+def place_of(folder: str, above: str) -> tuple[str, int] | None:
+    """Topic and partition, from the last part of a folder's name and that of the folder above; partition -1 for a topic's folder.
+
+    None if the names are not those of a tier.
+    """
+    topic = _TOPIC.fullmatch(above)
+    if topic is not None and folder.isdecimal():
+        return topic["topic"], int(folder)
     match = _TOPIC.fullmatch(folder)
-    return None if match is None else match["topic"]
+    return partition_of(folder) or (None if match is None else (match["topic"], -1))
