@@ -16,7 +16,7 @@ from kolumn.errors import KolumnError, MissingError
 from kolumn.source import storage
 from kolumn.source.aiven_manifest import Manifest
 from kolumn.source.data_keys import KeyFiles, unwrap
-from kolumn.source.read_ahead import AHEAD_BYTES, fetched
+from kolumn.source.read_ahead import AHEAD_BYTES, fetched, open_ranges
 
 logger = logging.getLogger(__name__)
 _IV, _TAG = 12, 16
@@ -78,7 +78,7 @@ class AivenFile:
             logger.warning("%s: all %d bytes of the segment are left out", text, manifest.size)
             self._reported.update(range(len(manifest.borders)))
         elif manifest.size:
-            self._object = storage.open_input(manifest.object_name)
+            self._object = open_ranges(manifest.object_name)
 
     def _unwrapped(self) -> Any:
         try:

@@ -14,7 +14,7 @@ from kolumn.formats import layouts
 from kolumn.source import storage
 from kolumn.source.aiven_file import AivenFile
 from kolumn.source.identity import Identity, has_tail, of_file
-from kolumn.source.read_ahead import BLOCK, ReadAhead
+from kolumn.source.read_ahead import BLOCK, ReadAhead, open_ranges
 from kolumn.source.segments import Segment
 
 PAD = 64
@@ -85,7 +85,7 @@ class SegmentFile:
         try:
             manifest, access = self.segment.manifest, self.segment.access
             if manifest is None:
-                return ReadAhead(storage.open_input(self.path), self.size, access.ahead_bytes)
+                return ReadAhead(open_ranges(self.path), self.size, access.ahead_bytes)
             block = manifest.chunk_size * max(BLOCK // manifest.chunk_size, 1)
             return ReadAhead(AivenFile(manifest, access), self.size, access.ahead_bytes, block, aligned=True)
         except KolumnError as error:
@@ -176,13 +176,12 @@ class SegmentFile:
         """Read over a network; small reads, like those of headers, are served from larger ones."""
         assert self._remote is not None
         try:
-            data = self._remote.read_at(end - start, start)
+            done = self._remote.read_into(view[: end - start], start)
         except (OSError, ArrowException) as error:
             raise KolumnError(f"{self.path}: cannot be read at position {start}: {error}") from error
-        if len(data) < end - start:
-            raise self._cut(start + len(data))
-        view[: end - start] = data
-        return end - start
+        if done < end - start:
+            raise self._cut(start + done)
+        return int(done)
 
     def _cut(self, position: int) -> KolumnError:
         return KolumnError(f"{self.path}: ends at position {position} and had {self.size} bytes when it was found: it was cut. {_AGAIN}")
