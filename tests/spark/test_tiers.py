@@ -1,5 +1,6 @@
 """Spark reads tiers as `kolumn.read` does, in splits of any size, and streams them."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,19 @@ def test_encrypted_chunks(spark: SparkSession, small_segments: Path, tmp_path: P
         made.put(log.read_bytes(), topic, 0, int(log.stem), following - 1)
     reader = spark.read.format("kolumn").option("columns", ",".join(COLUMNS)).option("keys", f"key1={made.key_file()}")
     assert reader.option("splitBytes", "3000").load(str(tmp_path)).toArrow().equals(rows)
+
+
+def test_a_stream_reads_a_tier_and_its_broker_once(spark: SparkSession, small_segments: Path, tmp_path: Path) -> None:
+    tier = tier_of(small_segments, tmp_path / "tier")
+    stream = (
+        spark.readStream.format("kolumn")
+        .option("paths", json.dumps([str(tier.parent), str(small_segments)]))
+        .option("columns", "offset")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", "300")
+        .load()
+    )
+    query = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "state")).outputMode("append")
+    query.trigger(availableNow=True).start(str(tmp_path / "found")).awaitTermination()
+    found = spark.read.parquet(str(tmp_path / "found")).toArrow()["offset"].to_pylist()
+    assert sorted(found) == kolumn.read(small_segments, columns=["offset"])["offset"].to_pylist()

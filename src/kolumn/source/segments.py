@@ -312,7 +312,7 @@ def _in_directory(folder: str, above: tuple[Any, ...] = ()) -> list[Segment]:
         elif (found := tier_names.place_of(last, above_them)) is not None:
             below.append((found, name, True))
     for _, name, tiered in sorted(below):
-        own += [one for one in _in_directory(name, (*above, real)) if one.copy_id is not None or not tiered]
+        own += [one for one in _in_directory(name, (*above, real)) if not tiered or (one.copy_id is not None and one.topic is not None)]
     return own
 
 
