@@ -22,7 +22,7 @@ from kolumn.spark_plugin.options.kafka import (
     wanted,
 )
 from kolumn.spark_plugin.options.positions import EARLIEST, LATEST, Position, Wanted
-from kolumn.spark_plugin.options.values import Rule, column_list, flag, instant, local, paths, refuse_table
+from kolumn.spark_plugin.options.values import Rule, column_list, flag, instant, local, named_paths, paths, refuse_table
 
 NO_BINARY = {"binary": "option 'binary' is about Arrow tables in Python: Spark has one binary type; leave it out"}
 """Message for the one option of `kolumn.read` that the functions for Spark do not have."""
@@ -50,6 +50,7 @@ _DECODE: dict[str, Rule] = {
     "maxBatchBytes": ("max_batch_bytes", int, "an integer"),
     "maxRatio": ("max_ratio", float, "a number"),
     "trusted": ("trusted", flag, "true or false"),
+    "keys": ("keys", named_paths, "names of keys and paths, key1=/path, with commas between"),
 }
 _PAYLOAD: dict[str, Rule] = {
     "Format": ("format", str, "the name of a format of values"),

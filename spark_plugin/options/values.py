@@ -72,6 +72,14 @@ def paths(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))
 
 
+def named_paths(text: str) -> dict[str, str]:
+    """Paths by name, from ``name=path`` with commas between."""
+    parts = [one.strip().partition("=") for one in text.split(",")]
+    if not all(name and path for name, _, path in parts):
+        raise ValueError(text)
+    return {name: path for name, _, path in parts}
+
+
 def pattern(text: str) -> str:
     """A regular expression that must match the whole name of a topic."""
     try:

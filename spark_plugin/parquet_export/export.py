@@ -76,6 +76,7 @@ def export(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    keys: keywords.Keys | None = None,
     **payloads: Unpack[keywords.PayloadOptions],
 ) -> Manifest:
     """Write the records that the target does not have yet to Parquet, in the workers.
@@ -122,7 +123,7 @@ def export(
         columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset, start_timestamp=start_timestamp,
         end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control, check_crcs=check_crcs, errors=errors,
         replicas=replicas, backend=backend, chunk_bytes=chunk_bytes, threads=1, memory_bytes=memory_bytes, topic=topic,
-        partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted, on_progress=on_progress,
+        partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted, on_progress=on_progress, keys=keys,
         **payloads,
     )  # fmt: skip
     asked = ReadOptions.given(source, split_bytes, slots(spark), columns is not None or include_headers, chosen)

@@ -69,6 +69,7 @@ def read_segments(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    keys: keywords.Keys | None = None,
     **payloads: Unpack[keywords.PayloadOptions],
 ) -> DataFrame:
     """Read Kafka log segments into a DataFrame whose rows can be moved to a GPU without conversion to JVM rows.
@@ -111,7 +112,7 @@ def read_segments(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, chunk_bytes=chunk_bytes, threads=1,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, **payloads,
+        on_progress=on_progress, keys=keys, **payloads,
     )  # fmt: skip
     named = columns is not None or include_headers
     asked = ReadOptions.given(source, _size(split_bytes, transform), slots(spark), named, decode)

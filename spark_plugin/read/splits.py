@@ -16,8 +16,8 @@ from kolumn.entries.headers import cut, headers
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.reader_types import with_types
-from kolumn.replicas.copies import one_log
 from kolumn.replicas.ranges import log_ranges
+from kolumn.replicas.tiers import log_of
 from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin.options.positions import Key
 from kolumn.spark_plugin.options.read import ReadOptions
@@ -69,7 +69,7 @@ def segments_by_partition(options: ReadOptions) -> dict[Key, list[Segment]]:
     groups = options.wanted.choose(live_segments(options.paths, options.decode))
     if options.decode.replicas == "merge":
         return groups
-    return {key: one_log(segments, options.decode) for key, segments in groups.items()}
+    return {key: log_of(segments, options.decode) for key, segments in groups.items()}
 
 
 def with_types_of(options: ReadOptions) -> ReadOptions:

@@ -17,9 +17,12 @@ from kolumn.log.batch_table import batch_table
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.reader_types import with_types
-from kolumn.replicas.copies import Overlap, one_log, overlaps
+from kolumn.replicas.copies import Overlap, overlaps
 from kolumn.replicas.ranges import log_ranges, whole_ranges
+from kolumn.replicas.tiers import linked_as_log, log_of, whole_segments
+from kolumn.source.aiven_file import Access
 from kolumn.source.payloads import as_strings, check_payload, strings_of
+from kolumn.source.read_ahead import AHEAD_BYTES
 from kolumn.source.segments import Range, Segment, find_segments
 from kolumn.values.columns.stage import payload_names
 from kolumn.verification.report import Report, make_report
@@ -28,13 +31,15 @@ from kolumn.verification.report import Report, make_report
 def live_segments(source: keywords.Source, options: Options) -> list[Segment]:
     """Live segments of a source, including those of all copies of a topic-partition."""
     found = find_segments(source, options.topic, options.partition)
-    named = [segment if segment.format == options.format else replace(segment, format=options.format) for segment in found]
+    access = Access(options.keys, options.errors == "skip", min(AHEAD_BYTES, options.memory_bytes or AHEAD_BYTES))
+    wanted = (options.format, access)
+    named = [one if (one.format, one.access) == wanted else replace(one, format=options.format, access=access) for one in found]
     return with_twins(without_replaced(named))
 
 
 def segments_of(source: keywords.Source, options: Options) -> list[Segment]:
     """Live segments of a source, without duplicate offsets of a topic-partition; errors as `kolumn.replicas.copies.one_log`."""
-    return one_log(live_segments(source, options), options)
+    return whole_segments(log_of(live_segments(source, options), options))
 
 
 @known_keywords()
@@ -66,6 +71,7 @@ def scan(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    keys: keywords.Keys | None = None,
     **payloads: Unpack[keywords.PayloadOptions],
 ) -> pa.RecordBatchReader:
     """Stream the records of Kafka log segments as Arrow record batches.
@@ -135,6 +141,8 @@ def scan(
         crafted bytes with a right checksum; with False the CPU's codecs decompress.
     on_progress : callable, optional
         Called with the bytes of the entries that were read since the last call, from any thread.
+    keys : mapping, optional
+        Of encrypted segments in a tier: for each name of a key the file of its private RSA key, PEM or DER.
     value_format, key_format : str, optional
         What values, or keys, are: "avro", "protobuf", "json" (objects), "csv" (RFC 4180), "fixed" (numbers at fixed places), or
         "registry", what the schemas of the topic say. ``value`` is then a struct, and ``valueValid`` (bool) and ``valueSchemaId``
@@ -189,7 +197,7 @@ def scan(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, **payloads,
+        on_progress=on_progress, keys=keys, **payloads,
     )  # fmt: skip
     return reader_of(source, chosen, on_damage, payload)
 
@@ -242,6 +250,7 @@ def read(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    keys: keywords.Keys | None = None,
     **payloads: Unpack[keywords.PayloadOptions],
 ) -> pa.Table:
     """Read the records of Kafka log segments into one Arrow table; parameters, columns and errors as `scan`."""
@@ -250,7 +259,7 @@ def read(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, **payloads,
+        on_progress=on_progress, keys=keys, **payloads,
     )  # fmt: skip
     # No RecordBatchReader is used: Arrow calls its generator from C++, where an interrupt could become another error.
     schema, found = _records(source, chosen, on_damage, payload)
@@ -285,6 +294,7 @@ def batches(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    keys: keywords.Keys | None = None,
     **payloads: Unpack[keywords.PayloadOptions],
 ) -> pa.Table:
     """List the entries of Kafka log segments: one row for each batch, or outermost message of formats 0 and 1.
@@ -304,7 +314,7 @@ def batches(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, **payloads,
+        on_progress=on_progress, keys=keys, **payloads,
     )  # fmt: skip
     return batch_table(whole_ranges(live_segments(source, chosen), chosen), chosen, on_damage)
 
@@ -336,6 +346,7 @@ def verify(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    keys: keywords.Keys | None = None,
     **payloads: Unpack[keywords.PayloadOptions],
 ) -> Report:
     """Check every checksum and every record of Kafka log segments, and report the damage. Damaged bytes never raise an error.
@@ -351,7 +362,7 @@ def verify(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, **payloads,
+        on_progress=on_progress, keys=keys, **payloads,
     )  # fmt: skip
     return _verified(source, asked)
 
@@ -372,7 +383,7 @@ def _verified(source: keywords.Source, asked: Options) -> Report:
         on_progress=asked.on_progress,
     )
     found: list[tuple[Segment, Tally]] = []
-    segments = live_segments(source, asked)
+    segments = linked_as_log(live_segments(source, replace(asked, errors="skip")), asked)
     remarked = [remark_table(map(_copies, overlaps(segments)))]
     for batch in scan_ranges(map(Range.whole, segments), chosen, tally=lambda one, tally: found.append((one.segment, tally))):
         if columns is REMARKED and (made := null_values(batch)).num_rows:

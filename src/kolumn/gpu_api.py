@@ -50,6 +50,7 @@ def scan_pylibcudf(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    keys: keywords.Keys | None = None,
     **payloads: Unpack[keywords.PayloadOptions],
 ) -> Iterator[tuple[Any, list[str]]]:
     """Stream the records of Kafka log segments as tables on the GPU: for topics that do not fit into its memory.
@@ -108,7 +109,7 @@ def scan_pylibcudf(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, **_for_host(payloads),
+        on_progress=on_progress, keys=keys, **_for_host(payloads),
     )  # fmt: skip
     return _scan(source, chosen, payload, payloads)
 
@@ -141,6 +142,7 @@ def scan_cudf(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    keys: keywords.Keys | None = None,
     **payloads: Unpack[keywords.PayloadOptions],
 ) -> Iterator[Any]:
     """Stream the records of Kafka log segments as cudf.DataFrames, over the tables of `scan_pylibcudf`; parameters and errors as there.
@@ -158,7 +160,7 @@ def scan_cudf(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, **_for_host(payloads),
+        on_progress=on_progress, keys=keys, **_for_host(payloads),
     )  # fmt: skip
     found = _scan(source, chosen, payload, payloads)
     return (from_pylibcudf(table, names) for table, names in found)
@@ -192,6 +194,7 @@ def read_pylibcudf(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    keys: keywords.Keys | None = None,
     **payloads: Unpack[keywords.PayloadOptions],
 ) -> tuple[Any, list[str]]:
     """Read the records of Kafka log segments into columns on the GPU; parameters and errors as `scan_pylibcudf`.
@@ -208,7 +211,7 @@ def read_pylibcudf(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, **_for_host(payloads),
+        on_progress=on_progress, keys=keys, **_for_host(payloads),
     )  # fmt: skip
     return _read(source, chosen, payload, payloads)
 
@@ -241,6 +244,7 @@ def read_cudf(
     max_ratio: float = 1032.0,
     trusted: bool = True,
     on_progress: keywords.Progress | None = None,
+    keys: keywords.Keys | None = None,
     **payloads: Unpack[keywords.PayloadOptions],
 ) -> Any:
     """The same as a cudf.DataFrame over that table; parameters and errors as `scan_pylibcudf`."""
@@ -252,7 +256,7 @@ def read_cudf(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, **_for_host(payloads),
+        on_progress=on_progress, keys=keys, **_for_host(payloads),
     )  # fmt: skip
     return from_pylibcudf(*_read(source, chosen, payload, payloads))
 

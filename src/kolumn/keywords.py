@@ -26,6 +26,8 @@ Columns = str | Iterable[str]
 Time = int | datetime | str
 """Milliseconds since 1970, a datetime, or ISO 8601 text; UTC if it has no time zone."""
 Progress = Callable[[int], None]
+Keys = Mapping[str, Path]
+"""Files of private keys by the names of the keys."""
 
 # The allowed values. `kolumn.options` checks calls against the same lists.
 Format = Literal["kafka", "enriched", "kip98-draft", "v3-compact", "kip87"]

@@ -14,6 +14,7 @@ from kolumn.errors import ArgumentError
 from kolumn.formats import layouts
 from kolumn.keywords import known_keywords
 from kolumn.schema import RECORD_COLUMNS, resolve_columns
+from kolumn.source.data_keys import KeyFiles, key_files
 from kolumn.values.columns.stage import schema_of, stored_columns, watched_columns
 from kolumn.values.columns.typed import Typed, typed_of
 
@@ -71,6 +72,7 @@ class Options:
     max_ratio: float = 1032.0
     trusted: bool = True
     on_progress: Callable[[int], None] | None = None
+    keys: KeyFiles | None = None
     typed: tuple[Typed, ...] = ()
 
     def with_columns(self, columns: Iterable[str]) -> "Options":
@@ -138,6 +140,7 @@ class Options:
         max_ratio: float = 1032.0,
         trusted: bool = True,
         on_progress: keywords.Progress | None = None,
+        keys: keywords.Keys | None = None,
         **payloads: Unpack[keywords.PayloadOptions],
     ) -> "Options":
         """Options from parameters of `kolumn.scan`; raises `ArgumentError` for an invalid one, with the nearest known name or value."""
@@ -154,7 +157,7 @@ class Options:
             isolation_level, include_control, check_crcs, errors, replicas, backend, binary,
             _positive("chunk_bytes", chunk_bytes) or _chunk_bytes(backend, threads), threads,
             _positive("memory_bytes", memory_bytes), topic, _integer("partition", partition),
-            _positive("max_batch_bytes", max_batch_bytes) or cls.max_batch_bytes, max_ratio, trusted, on_progress, typed,
+            _positive("max_batch_bytes", max_batch_bytes) or cls.max_batch_bytes, max_ratio, trusted, on_progress, key_files(keys), typed,
         )  # fmt: skip
 
     def progress(self, done: int) -> None:

@@ -19,6 +19,7 @@ from kolumn.keywords import Compression
 from kolumn.options import Options
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import base_name, is_url, parent
+from kolumn.source.tier_names import MANIFEST
 
 _CODECS = get_args(Compression)
 _PAYLOADS = ("value", "valueRaw")
@@ -111,7 +112,7 @@ def file_of(one: Range, target: Path) -> Path:
     folder = target
     if segment.topic is not None:
         folder = folder / f"topic={quote(segment.topic, safe=' ', errors='surrogateescape')}" / f"partition={segment.partition}"
-    name = base_name(segment.path).removesuffix(".swap").removesuffix(".log")
+    name = base_name(segment.path).removesuffix(".swap").removesuffix(".log").removesuffix(MANIFEST)
     return folder / f"{name}.parquet"
 
 

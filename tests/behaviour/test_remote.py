@@ -9,7 +9,7 @@ import pytest
 
 import kolumn
 from kolumn.errors import ArgumentError, KolumnError
-from kolumn.source import storage
+from kolumn.source import segment_file, storage
 from kolumn.source.segments import find_segments
 
 fsspec = pytest.importorskip("fsspec")
@@ -127,7 +127,7 @@ def test_damage_is_found_in_the_same_places(memory: str, tmp_path: Path) -> None
 def test_large_files_come_in_blocks(monkeypatch: pytest.MonkeyPatch, memory: str) -> None:
     """Headers of many batches are read by few requests."""
     calls = []
-    real = storage.open_input
+    real = segment_file.open_ranges
 
     class Counting:
         def __init__(self, url: str) -> None:
@@ -140,7 +140,7 @@ def test_large_files_come_in_blocks(monkeypatch: pytest.MonkeyPatch, memory: str
         def close(self) -> None:
             self.file.close()
 
-    monkeypatch.setattr(storage, "open_input", Counting)
+    monkeypatch.setattr(segment_file, "open_ranges", Counting)
     segments = find_segments(f"{memory}/v2-java")
     kolumn.batches(segments[0].path, check_crcs=False)
     assert calls == [(0, segments[0].size)]

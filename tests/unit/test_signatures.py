@@ -94,7 +94,7 @@ def test_rewriting_takes_no_option_that_leaves_something_out() -> None:
     assert {name: one for name, one in OPTIONS.items() if name in WHOLE} == WHOLE
     assert set(OPTIONS) - set(WHOLE) - {"format"} == {
         *("columns", "include_headers", "start_offset", "end_offset", "start_timestamp", "end_timestamp", "isolation_level"),
-        *("include_control", "backend", "binary", "threads", "trusted"),
+        *("include_control", "backend", "binary", "threads", "trusted", "keys"),
         *PAYLOADS,
     }
 

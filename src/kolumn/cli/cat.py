@@ -22,6 +22,7 @@ from kolumn.cli.common import (
     IncludeHeaders,
     IsolationLevel,
     Json,
+    KeyFile,
     MaxBatchBytes,
     MaxRatio,
     Partition,
@@ -31,6 +32,7 @@ from kolumn.cli.common import (
     StartTimestamp,
     Topic,
     command,
+    key_files,
     limits,
     size_of,
 )
@@ -72,6 +74,7 @@ def cat(
     format: Format = "kafka",
     topic: Topic = None,
     partition: Partition = None,
+    key_file: KeyFile = None,
     **payloads: Any,
 ) -> int:
     """Print records, as text or as JSON lines.
@@ -95,7 +98,8 @@ def cat(
             sources, columns=read, include_headers=include_headers and template is None, include_control=include_control,
             start_offset=start_offset, end_offset=end_offset, start_timestamp=start_timestamp, end_timestamp=end_timestamp,
             isolation_level=isolation_level, errors=errors, replicas=replicas, check_crcs=check_crcs, format=format, topic=topic,
-            partition=partition, on_damage=skipped, on_progress=advance, **limits(max_batch_bytes, max_ratio), **options,
+            partition=partition, on_damage=skipped, on_progress=advance, keys=key_files(key_file),
+            **limits(max_batch_bytes, max_ratio), **options,
         )  # fmt: skip
         records = chosen.of(reader, printed)
         for lines in _lines(records if limit is None else _first(records, limit), lines_of):

@@ -59,6 +59,10 @@ MaxBatchBytes = Annotated[int | None, typer.Option(min=1, help="Largest decompre
 MaxRatio = Annotated[
     float | None, typer.Option(help="Largest ratio of decompressed to compressed size of a batch above 64 MiB; by default 1032.")
 ]
+KeyFile = Annotated[
+    list[str] | None,
+    typer.Option("--key-file", metavar="NAME=PATH", help="Private RSA key of an encrypted tier; may be repeated."),
+]
 IncludeControl = Annotated[bool, typer.Option("--include-control", help="Records of control batches too.")]
 
 
@@ -85,6 +89,15 @@ def _plain(value: object) -> Any:
 def counted(number: int, name: str) -> str:
     """A number with a noun: ``1 segment``, ``2 segments``, ``2 batches``."""
     return f"{number} {name}{'' if number == 1 else 'es' if name.endswith('ch') else 's'}"
+
+
+def key_files(given: list[str] | None) -> dict[str, str] | None:
+    """Files of keys by the names of the keys."""
+    named = [one.partition("=") for one in given or ()]
+    for name, equals, path in named:
+        if not (name and equals and path):
+            raise typer.BadParameter(f"--key-file {name}{equals}{path}: expected NAME=PATH")
+    return {name: path for name, _, path in named} or None
 
 
 def limits(max_batch_bytes: int | None, max_ratio: float | None) -> dict[str, Any]:

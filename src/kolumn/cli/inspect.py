@@ -12,11 +12,13 @@ from kolumn.cli.common import (
     Errors,
     Format,
     Json,
+    KeyFile,
     Partition,
     Replicas,
     Sources,
     Topic,
     command,
+    key_files,
     print_json,
     print_table,
     size_of,
@@ -43,6 +45,7 @@ def inspect(
     format: Format = "kafka",
     topic: Topic = None,
     partition: Partition = None,
+    key_file: KeyFile = None,
 ) -> int:
     """List the batches (formats 0 and 1: the outermost messages) without decoding their records.
 
@@ -58,7 +61,7 @@ def inspect(
     with progress("reading", lambda: size_of(sources)) as advance:
         table = kolumn.batches(
             sources, check_crcs=check_crcs, errors=errors, replicas=replicas, format=format, topic=topic, partition=partition,
-            on_damage=skipped, on_progress=advance,
+            on_damage=skipped, on_progress=advance, keys=key_files(key_file),
         )  # fmt: skip
     found = table.to_pylist()
     wrong = any(row["crcValid"] is False for row in found)

@@ -15,6 +15,9 @@ _BEFORE, _AFTER = r"(?<![\w/.-])", r"(?![\w/=])"
 
 def in_shell_words(text: str, parameters: Iterable[str]) -> str:
     """The text with parameters replaced by the options of a command."""
+    parameters = list(parameters)
+    if "key_file" in parameters:
+        text = re.sub(r"keys=\{'([^']*)': path\}", r"--key-file \1=path", text)
     for parameter in parameters:
         name, option = _IN_THE_LIBRARY.get(parameter, parameter), f"--{parameter.replace('_', '-')}"
         text = re.sub(rf"{_BEFORE}{name}=({_VALUE}){_AFTER}", lambda match, option=option: _given(option, match[1]), text)  # type: ignore[misc]

@@ -7,6 +7,7 @@ from kolumn.cli.common import (
     Errors,
     Format,
     Json,
+    KeyFile,
     MaxBatchBytes,
     MaxRatio,
     Partition,
@@ -14,6 +15,7 @@ from kolumn.cli.common import (
     Sources,
     Topic,
     command,
+    key_files,
     limits,
     print_json,
     print_table,
@@ -37,6 +39,7 @@ def stats(
     format: Format = "kafka",
     topic: Topic = None,
     partition: Partition = None,
+    key_file: KeyFile = None,
 ) -> int:
     """Report the totals of each partition: records, offsets, times, sizes, codecs, formats, producers.
 
@@ -51,6 +54,7 @@ def stats(
     with progress("decoding", lambda: size_of(sources)) as advance:
         rows = collect(
             sources, topic, partition, skipped, errors=errors, replicas=replicas, check_crcs=check_crcs, format=format, on_progress=advance,
+            keys=key_files(key_file),
             **limits(max_batch_bytes, max_ratio),
         )  # fmt: skip
     if json:

@@ -14,6 +14,7 @@ from kolumn.cli.common import (
     IncludeControl,
     IncludeHeaders,
     IsolationLevel,
+    KeyFile,
     MaxBatchBytes,
     MaxRatio,
     Output,
@@ -25,6 +26,7 @@ from kolumn.cli.common import (
     Topic,
     command,
     counted,
+    key_files,
     limits,
     size_of,
     sources_and_target,
@@ -58,6 +60,7 @@ def to_parquet(
     format: Format = "kafka",
     topic: Topic = None,
     partition: Partition = None,
+    key_file: KeyFile = None,
     **payloads: Any,
 ) -> int:
     """Write one Parquet file for each segment, below `topic=…/partition=…/` of the target folder.
@@ -81,7 +84,8 @@ def to_parquet(
             columns=None if columns is None else column_list(columns), include_headers=include_headers, include_control=include_control,
             start_offset=start_offset, end_offset=end_offset, start_timestamp=start_timestamp, end_timestamp=end_timestamp,
             isolation_level=isolation_level, errors=errors, replicas=replicas, check_crcs=check_crcs, format=format, topic=topic,
-            partition=partition, on_progress=advance, **limits(max_batch_bytes, max_ratio), **payload_options(payloads),
+            partition=partition, on_progress=advance,
+            keys=key_files(key_file), **limits(max_batch_bytes, max_ratio), **payload_options(payloads),
         )  # fmt: skip
         ranges = with_transactions(log_ranges(live_segments(sources, options), options), options)
         options = with_types(options, sources, ranges)

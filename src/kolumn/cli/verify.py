@@ -8,6 +8,7 @@ from kolumn.cli.common import (
     CheckCrcs,
     Format,
     Json,
+    KeyFile,
     MaxBatchBytes,
     MaxRatio,
     Partition,
@@ -15,6 +16,7 @@ from kolumn.cli.common import (
     Topic,
     command,
     counted,
+    key_files,
     limits,
     print_json,
     print_table,
@@ -36,6 +38,7 @@ def verify(
     max_ratio: MaxRatio = None,
     topic: Topic = None,
     partition: Partition = None,
+    key_file: KeyFile = None,
 ) -> int:
     """Check every checksum and every record, and list the damage.
 
@@ -50,6 +53,7 @@ def verify(
     with progress("verifying", lambda: size_of(sources)) as advance:
         report = kolumn.verify(
             sources, check_crcs=check_crcs, format=format, topic=topic, partition=partition, on_progress=advance,
+            keys=key_files(key_file),
             **limits(max_batch_bytes, max_ratio),
         )  # fmt: skip
     segments, damage, remarks = (found.to_pylist() for found in (report.segments, report.damage, report.remarks))

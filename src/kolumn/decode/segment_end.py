@@ -22,6 +22,7 @@ from kolumn.recovery.resync import Search
 from kolumn.source import storage
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
+from kolumn.source.tier_names import MANIFEST
 
 
 def at_stop(file: SegmentFile, stop: Stop, floor: int, found: Tally) -> Trouble | None:
@@ -248,6 +249,8 @@ def _is_rolled(segment: Segment) -> bool:
 
 def _has_grown(segment: Segment) -> bool:
     """Whether a broker has appended to a segment since it was listed: then index entries are newer than the bytes that were read."""
+    if segment.manifest is not None:
+        return False
     now = storage.look(segment.path)
     return now is None or now.size != segment.size
 
@@ -309,7 +312,7 @@ def _at_start(file: SegmentFile, row: Entry, found: Tally) -> CorruptBatchError 
         return CorruptBatchError(
             file.path, 0, Code.OFFSET_ORDER, base_offset=lowest, expected=expected, found=f"{lowest}: {twin} has offsets of this file too"
         )
-    if named is None or not layouts.FORMATS[file.format].as_shipped or not segment.path.endswith((".log", ".swap")):
+    if named is None or not layouts.FORMATS[file.format].as_shipped or not segment.path.endswith((".log", ".swap", MANIFEST)):
         return None
     if lowest < named:
         expected = f"offsets from {named} on, according to the name of the file"

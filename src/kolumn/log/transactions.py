@@ -7,6 +7,7 @@ In both cases the log decides: an index entry is used only if the log has its ma
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from kolumn.decode.pipeline import scan_ranges
@@ -19,7 +20,7 @@ from kolumn.options import Options
 from kolumn.plan.chunks import HEADER_WINDOW, MOST_ENTRIES, chunks
 from kolumn.plan.seek import select_ranges
 from kolumn.source.segment_file import SegmentFile
-from kolumn.source.segments import Range, Segment, find_segments
+from kolumn.source.segments import HIGHEST, Range, Segment, find_segments
 from kolumn.source.side_files import read_snapshot, read_txnindex
 from kolumn.source.storage import base_name, beside, listing, parent, with_suffix
 from kolumn.transactions.states import Transactions, matter
@@ -49,7 +50,7 @@ def neighbours(segment: Segment) -> list[Segment]:
     """All segments of a segment's log in its directory: a transaction may begin and end in them."""
     if segment.base_offset is None:
         return [segment]
-    found = [replace(one, format=segment.format) for one in find_segments(parent(segment.path) or ".")]
+    found = [replace(one, format=segment.format, access=segment.access) for one in find_segments(parent(segment.path) or ".")]
     return [one for one in without_replaced(found) if one.base_offset is not None]
 
 
@@ -89,7 +90,7 @@ def from_headers(segments: list[Segment], options: Options, start: int = 0) -> T
         beginning, where a snapshot may contain transactions that were open in deleted segments.
     """
     first = start or (segments[0].base_offset or 0)
-    begun = read_snapshot(_snapshot(segments[0], first)) if segments[0].memory is None else None
+    begun = read_snapshot(dict(_snapshots(segments)).get(first) or _snapshot(segments[0], first)) if segments[0].memory is None else None
     return _from_headers(map(Range.whole, _behind(segments, start)), options, begun or {}, start)
 
 
@@ -163,11 +164,12 @@ def from_side_files(segments: list[Segment], options: Options) -> Transactions |
     """From ``.txnindex`` files and the newest snapshot; None if one is missing or the log contradicts it."""
     aborted = []
     for segment in segments:
-        entries = read_txnindex(with_suffix(segment.path, ".txnindex"))
+        entries = _aborted(segment)
         if entries is None or not _has_aborts(segment, entries):
             return None
         aborted += entries
-    newest = max((offset for offset in _snapshots(segments) if offset > (segments[0].base_offset or 0)), default=None)
+    later = sorted((one for one in _snapshots(segments) if one[0] > (segments[0].base_offset or 0)), reverse=True)
+    newest = next((offset for offset, name in later if read_snapshot(name) is not None), None)
     if newest is None:
         return None
     rest = from_headers(segments, options, newest)
@@ -175,11 +177,26 @@ def from_side_files(segments: list[Segment], options: Options) -> Transactions |
     return Transactions((*aborted, *(one for one in rest.aborted if one[2] not in known)), rest.open)
 
 
-def _snapshots(segments: list[Segment]) -> Iterator[int]:
-    for entry in listing(parent(segments[0].path) or "."):
-        stem, _, suffix = base_name(entry.name).partition(".")
-        if suffix == "snapshot" and stem.isdigit() and read_snapshot(entry.name) is not None:
-            yield int(stem)
+def _aborted(segment: Segment) -> list[tuple[int, int, int]] | None:
+    """Aborted transactions whose markers are among the offsets that are read from a segment; None if that is not known."""
+    entries = read_txnindex(with_suffix(segment.path, ".txnindex"))
+    if entries is None and segment.copy_id is not None and read_snapshot(with_suffix(segment.path, ".snapshot")) is not None:
+        # A tier gets an index only if there is an entry in it, and before the snapshot.
+        return []
+    low, behind = segment.first or 0, HIGHEST if segment.behind is None else segment.behind
+    return entries if entries is None else [one for one in entries if low <= one[2] < behind]
+
+
+def _snapshots(segments: list[Segment]) -> Iterator[tuple[int, str]]:
+    """Offsets and names of snapshots. The name of one in a tier is that of its segment, and its offset is that of the next one."""
+    for one, after in pairwise(segments):
+        if one.copy_id is not None and one.behind is None and after.lowest is not None:
+            yield after.lowest, with_suffix(one.path, ".snapshot")
+    for folder in dict.fromkeys(parent(one.path) or "." for one in segments if one.copy_id is None):
+        for entry in listing(folder):
+            stem, _, suffix = base_name(entry.name).partition(".")
+            if suffix == "snapshot" and stem.isdigit():
+                yield int(stem), entry.name
 
 
 def _snapshot(segment: Segment, offset: int) -> str:
@@ -188,7 +205,7 @@ def _snapshot(segment: Segment, offset: int) -> str:
 
 def _behind(segments: list[Segment], offset: int) -> list[Segment]:
     """The segments that can have batches from an offset on."""
-    ends = [one.base_offset or 0 for one in segments[1:]]
+    ends = [one.lowest or 0 for one in segments[1:]]
     return [one for one, end in zip(segments, [*ends, offset + 1], strict=True) if end > offset]
 
 

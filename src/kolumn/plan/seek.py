@@ -52,7 +52,7 @@ def _outside(segment: Segment, following: Segment | None, options: Options) -> b
         return False
     if options.end_offset is not None and base >= options.end_offset:
         return True
-    next_base = following.base_offset if following is not None and parent(following.path) == parent(segment.path) else None
+    next_base = following.lowest if following is not None and parent(following.path) == parent(segment.path) else None
     return options.start_offset is not None and next_base is not None and base < next_base <= options.start_offset
 
 

@@ -8,6 +8,7 @@ from kolumn.formats import layouts
 from kolumn.plan.seek import ENRICHED_INDEX, OFFSET_INDEX, TIME_INDEX, read_index
 from kolumn.source import storage
 from kolumn.source.segments import Segment
+from kolumn.source.side_files import TIER_CHECKPOINT, read_epochs
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,12 @@ def orphan_of(segment: Segment, floor: int) -> tuple[Segment, Reach] | None:
 def first_epoch(segment: Segment) -> int | None:
     """Start offset of the first leader epoch that ``leader-epoch-checkpoint`` lists; Kafka raises it when it deletes segments.
 
-    A version, a number of lines, and a line ``epoch start-offset`` for each (``LeaderEpochCheckpointFile``).
+    A version, a number of lines, and a line ``epoch start-offset`` for each (``LeaderEpochCheckpointFile``). A tier has one per segment.
     """
+    if segment.copy_id is not None:
+        beside = storage.with_suffix(segment.path, TIER_CHECKPOINT)
+        epochs = read_epochs(beside) if segment.manifest is None else segment.manifest.epochs
+        return epochs[0][1] if epochs else None
     raw = storage.read_bytes(storage.beside(segment.path, "leader-epoch-checkpoint"))
     words = (raw or b"").split()
     if len(words) < 4 or words[0] != b"0" or not words[3].isdigit():

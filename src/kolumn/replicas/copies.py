@@ -50,12 +50,16 @@ class Overlap:
 def copies(segments: list[Segment]) -> dict[Key, Copies]:
     """The topic-partitions that are in more than one directory.
 
-    Segments without a topic or a partition are ignored, and so are snapshots (``.checkpoint``), which are not part of a log.
+    Segments without a topic or a partition are ignored, and so are snapshots (``.checkpoint``), which are not part of a log. Partitions
+    with segments in a tier are left to `kolumn.replicas.tiers`.
     """
     found: dict[Key, dict[str, tuple[str, list[Segment]]]] = {}
     real: dict[str, str] = {}
+    tiers = {(one.topic, one.partition) for one in segments if one.copy_id is not None}
     for segment in segments:
         if segment.topic is None or segment.partition is None or segment.path.endswith(".checkpoint"):
+            continue
+        if (segment.topic, segment.partition) in tiers:
             continue
         name = storage.parent(segment.path)
         if name not in real:
@@ -86,7 +90,7 @@ def one_log(segments: list[Segment], options: Options) -> list[Segment]:
         return segments
     if options.replicas != "first":
         for key, folders in found.items():
-            _refuse(key, folders, options)
+            overlapping(key, folders, options)
     joined: list[Segment] = []
     done: set[Key] = set()
     for segment in segments:
@@ -141,7 +145,8 @@ def _base(segment: Segment) -> int:
     return -1 if segment.base_offset is None else segment.base_offset
 
 
-def _refuse(key: Key, folders: Copies, options: Options) -> None:
+def overlapping(key: Key, folders: Copies, options: Options) -> None:
+    """Raise `ArgumentError`, with what to do, if directories of a partition overlap."""
     for overlap in _overlaps(*key, folders):
         first = next(iter(folders))
         if options.replicas == "merge":
@@ -178,12 +183,12 @@ def _spans(folders: Copies) -> dict[str, list[tuple[int, int]]]:
         limit = limits[segment]
         if base >= 0 and limit is not None and after is not None and after[2] == folder and after[0] > base:
             found[folder].append((base, limit))
-        elif (span := _span(segment, limit)) is not None:
-            found[folder].append(span)
+        elif (own := span(segment, limit)) is not None:
+            found[folder].append(own)
     return found
 
 
-def _span(segment: Segment, limit: int | None) -> tuple[int, int] | None:
+def span(segment: Segment, limit: int | None) -> tuple[int, int] | None:
     """First and last offset of a segment from its headers; None if it has no entry."""
     base = segment.base_offset
     highest = limit if limit is not None else (base or 0) + LARGEST_SPAN if base is not None else 2**63 - 1

@@ -9,6 +9,7 @@ from kolumn.options import Options
 from kolumn.plan.seek import select_ranges
 from kolumn.replicas.copies import Copies, Key, copies, in_order, linked, one_log
 from kolumn.replicas.merge import Merged, merge, trimmed
+from kolumn.replicas.tiers import apart, stitched, tiered
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import base_name
 from kolumn.transactions.states import Transactions, matter
@@ -37,12 +38,17 @@ def whole_ranges(segments: list[Segment], options: Options) -> list[Range]:
 
 
 def _ranges(segments: list[Segment], options: Options, select: Select) -> list[Range]:
-    found = copies(segments)
-    if not found or options.replicas == "first":
+    found, tiers = copies(segments), tiered(segments)
+    if not tiers and (not found or options.replicas == "first"):
         return select(one_log(segments, options), options)
     ranges: list[Range] = []
-    for key, own in _units(segments if options.replicas == "merge" else one_log(segments, options), found):
-        if key is not None:
+    split = tiers if options.replicas == "first" else found | tiers
+    for key, own in _units(segments if options.replicas == "merge" else one_log(segments, options), split):
+        if key in tiers and options.replicas != "merge":
+            ranges += _of_tiers(key, tiers[key], options, select)
+        elif key in tiers:
+            ranges += _of_copies(apart(tiers[key]), options, select)
+        elif key is not None:
             ranges += _of_copies(found[key], options, select)
         elif own:
             ranges += select(own, options)
@@ -78,13 +84,28 @@ def _of_copies(folders: Copies, options: Options, select: Select) -> list[Range]
     return [replace(one, transactions=transactions) for one in ranges]
 
 
+def _of_tiers(key: Key, folders: Copies, options: Options, select: Select) -> list[Range]:
+    segments = stitched(key, folders, options)
+    ranges = select(segments, options)
+    if not matter(options) or not ranges:
+        return ranges
+    whole = {folder: [replace(one, first=None, behind=None) for one in own] for folder, own in folders.items()}
+    every = {folder: _with_neighbours(own) for folder, own in whole.items()}
+    more = any(len(every[folder]) > len(own) for folder, own in folders.items())
+    transactions = transactions_of(stitched(key, every, options) if more else segments, options)
+    return [replace(one, transactions=transactions) for one in ranges]
+
+
+def _with_neighbours(own: list[Segment]) -> list[Segment]:
+    """The segments of a directory, and the others that are in it."""
+    names = {base_name(one.path) for one in own}
+    beside = [replace(one, topic=own[0].topic, partition=own[0].partition) for one in neighbours(own[0])]
+    return [*own, *(one for one in beside if base_name(one.path) not in names)]
+
+
 def _transactions(folders: Copies, merged: Merged | None, options: Options) -> Transactions:
     """Transactions of all directories together; a transaction may begin or end in segments that are not read."""
-    every: Copies = {}
-    for folder, own in folders.items():
-        names = {base_name(one.path) for one in own}
-        beside = [replace(one, topic=own[0].topic, partition=own[0].partition) for one in neighbours(own[0])]
-        every[folder] = [*own, *(one for one in beside if base_name(one.path) not in names)]
+    every = {folder: _with_neighbours(own) for folder, own in folders.items()}
     more = any(len(every[folder]) > len(own) for folder, own in folders.items())
     if merged is None and not more:
         return transactions_of(in_order(folders), options)

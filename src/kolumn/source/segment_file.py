@@ -12,14 +12,13 @@ from kolumn.arrow.recycle import take, take_locked
 from kolumn.errors import KolumnError
 from kolumn.formats import layouts
 from kolumn.source import storage
+from kolumn.source.aiven_file import AivenFile
 from kolumn.source.identity import Identity, has_tail, of_file
+from kolumn.source.read_ahead import BLOCK, ReadAhead, open_ranges
 from kolumn.source.segments import Segment
 
 PAD = 64
 _BLOCK = 1 << 20
-REMOTE_BLOCK = 4 << 20
-"""Minimum bytes that are fetched at a time over a network."""
-
 
 _AGAIN = "Run again: the read is then planned for the present files"
 _ROOM = 64
@@ -66,7 +65,7 @@ class SegmentFile:
         if self.memory is not None:
             self._file = -self.memory.address
             return
-        self._remote = self._opened_remote() if storage.is_url(segment.path) else None
+        self._remote = self._opened_remote() if segment.manifest is not None or storage.is_url(segment.path) else None
         try:
             self._file = -1 if self._remote is not None else os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
@@ -92,9 +91,13 @@ class SegmentFile:
 
     def _opened_remote(self) -> Any:
         try:
-            return storage.open_input(self.path)
+            manifest, access = self.segment.manifest, self.segment.access
+            if manifest is None:
+                return ReadAhead(open_ranges(self.path), self.size, access.ahead_bytes)
+            block = manifest.chunk_size * max(BLOCK // manifest.chunk_size, 1)
+            return ReadAhead(AivenFile(manifest, access), self.size, access.ahead_bytes, block, aligned=True)
         except KolumnError as error:
-            if self.segment.identity is not None and storage.current(self.path) is None:
+            if self.segment.identity is not None and self.segment.manifest is None and storage.current(self.path) is None:
                 raise self._gone() from error
             raise
 
@@ -190,20 +193,15 @@ class SegmentFile:
         return np.frombuffer(buffer, np.uint8)
 
     def _read_remote(self, view: Any, start: int, end: int) -> int:
-        """Read over a network: small reads, like those of headers, are served from larger ones."""
+        """Read over a network; small reads, like those of headers, are served from larger ones."""
         assert self._remote is not None
-        first, data = self._ahead
-        if not first <= start <= end <= first + len(data):
-            first, stop = start, min(max(end, start + REMOTE_BLOCK), self.size)
-            try:
-                data = self._remote.read_at(stop - start, start)
-            except (OSError, ArrowException) as error:
-                raise KolumnError(f"{self.path}: cannot be read at position {start}: {error}") from error
-            if len(data) < end - start:
-                raise self._cut(start + len(data))
-            self._ahead = first, data if len(data) <= REMOTE_BLOCK else b""
-        view[: end - start] = data[start - first : end - first]
-        return end - start
+        try:
+            done = self._remote.read_into(view[: end - start], start)
+        except (OSError, ArrowException) as error:
+            raise KolumnError(f"{self.path}: cannot be read at position {start}: {error}") from error
+        if done < end - start:
+            raise self._cut(start + done)
+        return int(done)
 
     def _cut(self, position: int) -> KolumnError:
         return KolumnError(f"{self.path}: ends at position {position} and had {self.size} bytes when it was found: it was cut. {_AGAIN}")

@@ -2,6 +2,7 @@
 
     <log directory>/<topic>-<partition>/<20-digit base offset>.log
 
+`tier_names` has the names in tiers, where segments have ids too.
 ``.deleted`` and ``.cleaned`` files are not live data; a ``.swap`` file is the finished replacement of segments that a crash
 left in place (`kolumn.entries.replaced` finds out which). Directories named ``…-delete``, ``…-stray`` and ``…-future`` are left
 out of a log directory.
@@ -18,9 +19,12 @@ from typing import Any
 
 from kolumn.arrays import Int64s
 from kolumn.errors import ArgumentError, KolumnError
-from kolumn.source import storage
+from kolumn.source import storage, tier_names
+from kolumn.source.aiven_file import Access
+from kolumn.source.aiven_manifest import Manifest, manifest_of, read_manifests
 from kolumn.source.memory import in_memory
 from kolumn.source.storage import Entry, Identity
+from kolumn.source.tier_names import MANIFEST
 
 LOG = ".log"
 SWAP = ".log.swap"
@@ -33,6 +37,7 @@ _LOOKED_AT = 100
 """Directories on each level that are searched for segments to name in an error message."""
 
 _BASE_OFFSET = re.compile(r"[0-9]{20}")
+HIGHEST = 2**63 - 1
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[0-9a-f]{32}-(?P<state>delete|future|stray))?", re.DOTALL)
 
 
@@ -52,18 +57,25 @@ class Segment:
     format : str
         The format that the caller named; carried along, not used here.
     following : int, optional
-        Base offset of the next segment of its directory. If it is set, this segment is rolled, and nothing is appended to it any
-        more. None for the last one, the active segment, and if names contain no offsets.
+        Base offset of the next segment of its directory: this one is rolled then. None: it is active, or names contain no offsets.
     preceding : int, optional
         Base offset of the segment before it.
     orphans : tuple of str
-        Index files without a log, of segments that would lie between this one and the next (of the first segment: or before it).
+        Index files without a log, of segments between this one and the next (of the first segment: or before it).
     twin : str, optional
         Another segment of its directory that has some of the same offsets.
     identity : Identity, optional
         Identity of the file when it was found: `kolumn.source.segment_file` reads no other file.
     memory : pa.Buffer, optional
         The bytes of a segment that is in memory; its path is a name for messages then.
+    copy_id : str, optional
+        Id in the name of a segment of a tier. A tier may have several copies of the same offsets, in one directory.
+    first, behind : int, optional
+        Offsets of a tier's copy that belong to the log and are read from it (first <= offset < behind); None for no bound.
+    manifest : Manifest, optional
+        Of a segment in Aiven's tier, where ``path`` is the manifest; positions are those in the segment.
+    access : Access
+        How a segment of a tier is opened.
     """
 
     path: str
@@ -78,6 +90,21 @@ class Segment:
     twin: str | None = field(default=None, compare=False)
     identity: Identity | None = field(default=None, compare=False)
     memory: Any = field(default=None, compare=False, repr=False)
+    copy_id: str | None = None
+    first: int | None = field(default=None, compare=False)
+    behind: int | None = field(default=None, compare=False)
+    manifest: Manifest | None = field(default=None, compare=False, repr=False)
+    access: Access = field(default=Access(), compare=False)
+
+    @property
+    def lowest(self) -> int | None:
+        """The lowest offset that is read from it, as far as names tell."""
+        return self.base_offset if self.first is None else self.first
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether only some of its offsets are read."""
+        return (self.first, self.behind) != (None, None)
 
     @property
     def state(self) -> str:
@@ -94,10 +121,9 @@ class Segment:
 class Range:
     """Bytes [start, end) of a segment, cut at entries. Tasks get ranges, not the bytes themselves.
 
-    ``floor`` is the last offset before ``start``, -1 if there is none: after damage it helps to recognise entries. ``transactions``
-    are the transactions of the log, if their outcome is needed. If a log is read from several copies, ``first`` and ``behind`` limit
-    the offsets of the range that are read (first <= offset < behind, None for no bound; if they are equal, the range is read only to
-    report its damage), and ``fault`` is an error that replaces the whole range.
+    ``floor`` is the last offset before ``start``, or -1: after damage it helps to recognise entries. ``transactions`` are those of the
+    log, if their outcome is needed. Of a log in several copies, the offsets first <= offset < behind of the range are read (None for no
+    bound; if equal, it is read only to report its damage), and ``fault`` is an error that replaces the whole range.
     """
 
     segment: Segment
@@ -108,6 +134,11 @@ class Range:
     first: int | None = None
     behind: int | None = None
     fault: Any = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.is_bounded and self.segment.is_bounded:
+            object.__setattr__(self, "first", self.segment.first)
+            object.__setattr__(self, "behind", self.segment.behind)
 
     @property
     def is_bounded(self) -> bool:
@@ -121,7 +152,7 @@ class Range:
 
     def counts(self, base: Int64s, last: Int64s) -> Any:
         """Whether entries with these base and last offsets can have records that are read; takes numbers and arrays."""
-        return (last >= (-1 if self.first is None else self.first)) & (base < (2**63 - 1 if self.behind is None else self.behind))
+        return (last >= (-1 if self.first is None else self.first)) & (base < (HIGHEST if self.behind is None else self.behind))
 
     @classmethod
     def whole(cls, segment: Segment) -> "Range":
@@ -160,7 +191,7 @@ def find_segments(source: Any, topic: str | None = None, partition: int | None =
 
 def _as_it_is(segment: Segment) -> Segment:
     """A segment that may be being written, with size, identity and tail taken at the same moment."""
-    if segment.following is not None or storage.is_url(segment.path):
+    if segment.following is not None or segment.manifest is not None or storage.is_url(segment.path):
         return segment
     now = storage.growing(segment.path)
     return segment if now is None else replace(segment, size=now.size, identity=now)
@@ -227,6 +258,8 @@ def _find(name: str, places: Places) -> list[Segment]:
         if not caught:
             raise ArgumentError(f"{name}: no such file or directory")
         return [segment for one in caught for segment in _matched(one, places)]
+    if not found.is_folder and (manifest := manifest_of(found)) is not None:
+        return _of_manifests([manifest])
     if not found.is_folder:
         return [_as_it_is(places.of(_segment(_checked(found))))]
     segments = _in_directory(found.name)
@@ -261,6 +294,8 @@ def _matched(found: Entry, places: Places) -> list[Segment]:
     """Segments for a glob's match. A glob often matches index files and checkpoints too, so only directories and segments are used."""
     if found.is_folder:
         return _in_directory(found.name)
+    if found.name.endswith(MANIFEST):
+        return _of_manifests([found])
     return [_as_it_is(places.of(_segment(found)))] if found.is_regular and found.name.endswith((LOG, SWAP, ".checkpoint")) else []
 
 
@@ -270,18 +305,36 @@ def _in_directory(folder: str, above: tuple[Any, ...] = ()) -> list[Segment]:
     if real is not None and real in above:
         return []
     entries = storage.listing(folder)
-    below = [
-        one for one in entries if one.is_folder and (match := _PARTITION.fullmatch(storage.base_name(one.name))) and not match["state"]
-    ]
-    order = sorted(below, key=lambda child: _topic_partition(storage.base_name(child.name)))
     own = [_as_it_is(one) for one in _segments_here(entries)]
-    return own + [segment for child in order for segment in _in_directory(child.name, (*above, real))]
+    below: list[tuple[tuple[str, int], str, bool]] = []
+    above_them = storage.base_name(folder)
+    for name in (one.name for one in entries if one.is_folder):
+        last = storage.base_name(name)
+        if (match := _PARTITION.fullmatch(last)) is not None and not match["state"]:
+            below.append((_topic_partition(last), name, False))
+        elif (found := tier_names.place_of(last, above_them)) is not None:
+            below.append((found, name, True))
+    for _, name, tiered in sorted(below):
+        own += [one for one in _in_directory(name, (*above, real)) if not tiered or (one.copy_id is not None and one.topic is not None)]
+    return own
 
 
 def _segments_here(entries: list[Entry]) -> list[Segment]:
     files = [one for one in entries if not one.is_folder]
+    manifests = [one for one in files if one.name.endswith(MANIFEST)]
+    if manifests:
+        # What has no manifest yet has not been copied completely.
+        return _of_manifests(manifests)
     segments = _live([_segment(file) for file in files if file.name.endswith((LOG, SWAP))], files)
     return with_neighbours(segments, _orphans(files))
+
+
+def _of_manifests(files: list[Entry]) -> list[Segment]:
+    found = zip(files, read_manifests([file.name for file in files]), strict=True)
+    return [
+        Segment(file.name, one.topic, one.partition, one.first, one.size, identity=file.identity, copy_id=one.segment_id, manifest=one)
+        for file, one in found
+    ]
 
 
 def _orphans(files: list[Entry]) -> list[str]:
@@ -304,6 +357,9 @@ def with_neighbours(segments: list[Segment], orphans: Iterable[str] = ()) -> lis
             lost.setdefault(bases[max(0, bisect_right(bases, base) - 1)], []).append(name)
 
     def placed(one: Segment, base: int) -> Segment:
+        if one.copy_id is not None:
+            # The next name may be that of another copy of the same offsets: `kolumn.replicas.tiers` finds out which follows which.
+            return one
         return replace(one, following=after.get(base), preceding=before.get(base), orphans=tuple(lost.get(base, ())))
 
     return [one if one.base_offset is None else placed(one, one.base_offset) for one in segments]
@@ -319,8 +375,9 @@ def _live(segments: list[Segment], files: list[Entry]) -> list[Segment]:
 
 def _segment(file: Entry) -> Segment:
     name = file.name if storage.is_url(file.name) else os.path.abspath(file.name)
-    topic, partition = _topic_partition(storage.base_name(storage.parent(name)))
-    return Segment(file.name, topic or None, partition if topic else None, _base_offset(name), file.size, identity=file.identity)
+    folder, (base, copy) = storage.base_name(storage.parent(name)), _base_and_copy(name)
+    topic, partition = (tier_names.partition_of(folder) if copy is not None else None) or _topic_partition(folder)
+    return Segment(file.name, topic or None, partition if topic else None, base, file.size, identity=file.identity, copy_id=copy)
 
 
 def _topic_partition(name: str) -> tuple[str, int]:
@@ -334,6 +391,11 @@ def is_partition_folder(name: str) -> bool:
 
 
 def _base_offset(name: str) -> int | None:
-    """Base offset from a name of a segment; None for other files: the offset in a snapshot's name is its end."""
-    digits, _, suffix = storage.base_name(name).partition(".")
-    return int(digits) if suffix.startswith("log") and _BASE_OFFSET.fullmatch(digits) else None
+    return _base_and_copy(name)[0]
+
+
+def _base_and_copy(name: str) -> tuple[int | None, str | None]:
+    """Base offset and id from a name of a segment; None for other files: the offset in a snapshot's name is its end."""
+    last = storage.base_name(name)
+    found = tier_names.stem(last) if last.partition(".")[2].startswith("log") else None
+    return (None, None) if found is None else found

@@ -4,16 +4,23 @@
             one entry of 34 bytes for each aborted transaction whose marker is in the segment (``AbortedTxn``)
 .snapshot   version i16 | CRC-32C u32 over what follows | count i32 | count times 46 bytes of one producer each, of which these count:
             producer id i64 @0, first offset of its open transaction i64 @38, -1 for none (``ProducerStateManager``)
+leader-epoch-checkpoint, in a tier .leader_epoch_checkpoint: lines ``0``, the number of epochs, and ``epoch start-offset`` for each
+            (``LeaderEpochCheckpointFile``); in a tier those of the log up to the segment's end
 partition.metadata  lines ``version: 0`` and ``topic_id: `` with 22 characters of base64 (``PartitionMetadataFile``)
 """
 
 import re
+from itertools import pairwise
 
 import numpy as np
 
 from kolumn.cpu_fallback.machine.checksum import crc32c
 from kolumn.source.storage import read_bytes
 
+Epochs = tuple[tuple[int, int], ...]
+"""Leader epochs, each with the offset at which it begins."""
+CHECKPOINT, TIER_CHECKPOINT = "leader-epoch-checkpoint", ".leader_epoch_checkpoint"
+"""Name of the file of a broker's log, and suffix of that of a segment in a tier."""
 _ABORTED = np.dtype([("version", ">i2"), ("producer", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")])
 _PRODUCER = np.dtype(
     [("producer", ">i8"), ("epoch", ">i2"), ("sequence", ">i4"), ("last", ">i8"), ("delta", ">i4"), ("timestamp", ">i8"),
@@ -52,6 +59,16 @@ def read_snapshot(name: str) -> dict[int, int] | None:
         return None
     producers = np.frombuffer(raw, _PRODUCER, count, _HEAD)
     return {int(one["producer"]): int(one["open"]) for one in producers if one["open"] >= 0}
+
+
+def read_epochs(name: str) -> Epochs | None:
+    """Leader epochs with their start offsets, both increasing; None if the file is missing or not valid."""
+    words = (read_bytes(name) or b"").split()
+    if len(words) < 2 or words[0] != b"0" or not all(word.isdigit() for word in words) or len(words) != 2 + 2 * int(words[1]):
+        return None
+    numbers = [int(word) for word in words[2:]]
+    found = tuple(zip(numbers[::2], numbers[1::2], strict=True))
+    return found if all(one[0] < other[0] and one[1] <= other[1] for one, other in pairwise(found)) else None
 
 
 def read_topic_id(name: str) -> str | None:

@@ -1,7 +1,6 @@
 """Files by name: on this machine, or at a URL on a file system that pyarrow or fsspec supports (s3://, gs://, hdfs://, memory://, …).
 
-Names are strings with ``/`` between folders, and a URL stays a URL: files found below ``s3://bucket/data`` have names
-``s3://bucket/data/…``. Nothing here depends on the contents of a file.
+Names are strings with ``/`` between folders. A URL stays one: files below ``s3://bucket/data`` have names ``s3://bucket/data/…``.
 """
 
 import glob
@@ -30,6 +29,8 @@ _TICK = 1_000_000_000
 _NAMES = 1024
 """Names of which the parts are remembered: each segment's name is taken apart again and again."""
 _URL = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<host>[^/]*))(?P<path>.*)", re.DOTALL)
+_QUERY = re.compile(r"(?P<root>[a-z][a-z0-9+.-]+://[^/?]*)(?P<path>/.*)?\?(?P<query>\w+=[^?&/]*(&\w+=[^?&/]*)*)", re.DOTALL)
+"""A URL with a query; in a glob a question mark stands for a character."""
 _WILD = re.compile(r"[*?\[]")
 
 
@@ -53,7 +54,13 @@ def is_url(name: str) -> bool:
 
 
 def plain(name: str) -> str:
-    """A name without ``file:``, which is one of this machine's files."""
+    """A name without ``file:``, which is one of this machine's files, and with a URL's query after its host.
+
+    Names of files below a URL begin with the URL: ``s3://bucket/data?region=eu-north-1`` becomes ``s3://bucket?region=eu-north-1/data``.
+    """
+    match = _QUERY.fullmatch(name)
+    if match is not None:
+        return f"{match['root']}?{match['query']}{match['path'] or ''}"
     return re.sub(r"^file:(//)?(?=/)", "", name)
 
 
@@ -96,8 +103,9 @@ def with_suffix(name: str, suffix: str) -> str:
 @lru_cache(maxsize=32)
 def _file_system(root: str) -> tuple[fs.FileSystem, str]:
     """File system of a URL's beginning, and the path of that beginning there."""
+    host, mark, query = root.partition("?")
     try:
-        return fs.FileSystem.from_uri(f"{root}/")
+        return fs.FileSystem.from_uri(f"{host}/{mark}{query}")
     except (ArrowException, OSError, ValueError) as error:
         reason = f"pyarrow: {error}"
     try:
@@ -149,16 +157,15 @@ def fsspec_of(system: fs.FileSystem) -> Any:
     return getattr(getattr(system, "handler", None), "fs", None)
 
 
-def _details(system: fs.FileSystem, path: str, folder: bool) -> dict[str, dict[str, Any]]:
-    """Properties from fsspec that pyarrow does not pass on, for a file or all files in a folder, by path."""
+def _details(system: fs.FileSystem, path: str) -> dict[str, dict[str, Any]]:
+    """Properties from fsspec that pyarrow does not pass on, for all files in a folder, by path."""
     inner = fsspec_of(system)
     if inner is None:
         return {}
     try:
-        found = inner.ls(path, detail=True) if folder else [inner.info(path)]
+        return {one["name"].strip("/"): one for one in inner.ls(path, detail=True)}
     except (OSError, ValueError, NotImplementedError):
         return {}
-    return {one["name"].strip("/"): one for one in found}
 
 
 def look(name: str) -> Entry | None:
@@ -169,11 +176,14 @@ def look(name: str) -> Entry | None:
             now = identity.of_file(name, found)
             return Entry(name, now.size, stat.S_ISDIR(found.st_mode), stat.S_ISREG(found.st_mode), now)
         system, path, root, top = _at(name)
-        info = system.get_file_info(path)
-        if info.type == fs.FileType.NotFound:
-            return None
-        details = _details(system, path, folder=False) if info.type == fs.FileType.File else {}
-        return _entry(info, system, root, top, details.get(path.strip("/"), {}))
+        if (inner := fsspec_of(system)) is None:
+            info = system.get_file_info(path)
+            return None if info.type == fs.FileType.NotFound else _entry(info, system, root, top, {})
+        # One request; pyarrow would make another one, and not pass on what tells objects apart.
+        details = inner.info(path)
+        is_folder = details["type"] == "directory"
+        kind, size = (fs.FileType.Directory, None) if is_folder else (fs.FileType.File, details["size"])
+        return _entry(fs.FileInfo(path, kind, size=size, mtime=details.get("mtime")), system, root, top, {} if is_folder else details)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ArrowException) as error:
@@ -188,7 +198,7 @@ def listing(folder: str) -> list[Entry]:
             return sorted((_scanned(one) for one in _scan(folder) if one.is_file() or one.is_dir()), key=_name)
         system, path, root, top = _at(folder)
         infos = system.get_file_info(fs.FileSelector(path))
-        details = _details(system, path, folder=True)
+        details = _details(system, path)
         return sorted((_entry(info, system, root, top, details.get(info.path.strip("/"), {})) for info in infos), key=_name)
     except (OSError, ArrowException) as error:
         raise KolumnError(f"{folder}: cannot be listed: {error}") from error
@@ -298,9 +308,9 @@ def holds_nothing(name: str) -> bool:
 
 
 def open_input(url: str) -> Any:
-    """Open a file at a URL for random access; a ``pyarrow.NativeFile``."""
+    """Open a file, at a URL or of this machine, for random access; a ``pyarrow.NativeFile``."""
     try:
-        system, path, _, _ = _at(url)
+        system, path = file_system(url)
         return system.open_input_file(path)
     except (OSError, ArrowException) as error:
         raise KolumnError(f"{url}: cannot be opened: {error}") from error

@@ -1,0 +1,238 @@
+"""Manifests of Aiven's tiered-storage for Apache Kafka: what is in a segment's object, and where.
+
+    {"version": "1",
+     "chunkIndex": {"type": "fixed", "originalChunkSize", "originalFileSize", "transformedChunkSize", "finalTransformedChunkSize"}
+                or {"type": "variable", "originalChunkSize", "originalFileSize", "transformedChunks": base64 of a zstd frame},
+     "compression": bool,
+     "encryption": {"dataKey": "<key id>:<base64>", "aad": base64},           absent if it is not encrypted
+     "remoteLogSegmentMetadata": {"remoteLogSegmentId": {"topicIdPartition": {"topicPartition": {"topic", "partition"}}, "id"},
+                                  "startOffset", "endOffset", "segmentLeaderEpochs": {"<epoch>": offset}}}
+
+A segment is cut into chunks of originalChunkSize bytes, the last one may be short. Each is compressed (one zstd frame) if "compression"
+is set, then encrypted, and they stand back to back in the object. Unknown fields are ignored.
+"""
+
+import binascii
+import json
+from base64 import b64decode
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+import zstandard
+
+from kolumn.errors import KolumnError
+from kolumn.source import storage
+from kolumn.source.side_files import Epochs
+from kolumn.source.tier_names import MANIFEST, stem
+
+_MOST_BYTES = 16 << 20
+"""Of a manifest, and of an index of chunks."""
+_AT_A_TIME = 16
+"""Manifests that are read at a time: at a URL most of that is waiting."""
+
+
+@dataclass(frozen=True)
+class Encryption:
+    """Name of the key that wraps a segment's data key, the wrapped key, and the data that is authenticated with each chunk."""
+
+    key_id: str
+    wrapped: bytes
+    aad: bytes
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a manifest says.
+
+    Attributes
+    ----------
+    name : str
+        Name of the manifest.
+    topic : str
+    partition, first, last : int
+        Partition, and offsets of the segment.
+    segment_id : str
+    epochs : Epochs
+    size, chunk_size : int
+        Bytes of the segment, and of all its chunks but the last.
+    borders : tuple of int
+        Positions in the object at which chunks begin, and the end of the last.
+    compressed : bool
+    encryption : Encryption, optional
+    """
+
+    name: str
+    topic: str
+    partition: int
+    first: int
+    last: int
+    segment_id: str
+    epochs: Epochs
+    size: int
+    chunk_size: int
+    borders: tuple[int, ...]
+    compressed: bool
+    encryption: Encryption | None
+
+    @property
+    def object_name(self) -> str:
+        """Name of the object that has the segment's bytes."""
+        return storage.with_suffix(self.name, ".log")
+
+    def span(self, chunk: int) -> tuple[int, int]:
+        """Bytes [start, end) of the segment that a chunk has."""
+        return chunk * self.chunk_size, min((chunk + 1) * self.chunk_size, self.size)
+
+
+def read_manifest(name: str) -> Manifest:
+    """Read a manifest; KolumnError, with the field, if it is missing or malformed."""
+    entry = storage.look(name)
+    if entry is not None and entry.size > _MOST_BYTES:
+        raise KolumnError(f"{name}: {entry.size} bytes are too many for a manifest of a tier's segment")
+    data = storage.read_bytes(name)
+    if data is None:
+        raise KolumnError(f"{name}: the manifest of a tier's segment cannot be read")
+    return parse(name, data)
+
+
+def read_manifests(names: Sequence[str]) -> list[Manifest]:
+    """Read manifests, some at a time."""
+    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="kolumn-tier") as pool:
+        return list(pool.map(read_manifest, names))
+
+
+def manifest_of(file: storage.Entry) -> storage.Entry | None:
+    """The manifest of a file that is one, or that is the object beside one; None of other files."""
+    if file.name.endswith(MANIFEST):
+        return file
+    found = stem(storage.base_name(file.name))
+    return None if found is None or found[1] is None else storage.look(storage.with_suffix(file.name, MANIFEST))
+
+
+def parse(name: str, data: bytes) -> Manifest:
+    """Parse a manifest; errors as `read_manifest`."""
+    try:
+        top = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise KolumnError(f"{name}: expected a manifest of Aiven's tiered-storage, a JSON object: {error}") from error
+    one = _Reader(name, top, "")
+    if str(one.raw("version")) != "1":
+        one.refuse("version", "1")
+    chunks, metadata = one.member("chunkIndex"), one.member("remoteLogSegmentMetadata")
+    segment = metadata.member("remoteLogSegmentId")
+    place = segment.member("topicIdPartition").member("topicPartition")
+    size, chunk_size = chunks.number("originalFileSize", 0), chunks.number("originalChunkSize", 1)
+    compressed = one.raw("compression")
+    if not isinstance(compressed, bool):
+        one.refuse("compression", "true or false")
+    return Manifest(
+        name,
+        place.text("topic"),
+        place.number("partition", 0),
+        metadata.number("startOffset", 0, 2**63 - 1),
+        metadata.number("endOffset", 0, 2**63 - 1),
+        segment.text("id"),
+        _epochs(metadata),
+        size,
+        chunk_size,
+        _borders(chunks, -(-size // chunk_size)),
+        compressed,
+        _encryption(one) if one.fields.get("encryption") is not None else None,
+    )
+
+
+class _Reader:
+    """Members of a JSON object, checked; ``path`` is its place in the manifest."""
+
+    def __init__(self, name: str, fields: object, path: str) -> None:
+        self.name, self.path = name, path
+        if not isinstance(fields, dict):
+            self.refuse("", "a JSON object", fields)
+        self.fields: dict[str, Any] = fields
+
+    def refuse(self, field: str, expected: str, *found: object) -> NoReturn:
+        value = found[0] if found else self.fields.get(field)
+        where = ".".join(filter(None, (self.path, field))) or "the whole"
+        raise KolumnError(f"{self.name}: manifest of a tier's segment, {where}: expected {expected}, found {str(value)[:80]!r}")
+
+    def raw(self, field: str) -> Any:
+        return self.fields.get(field)
+
+    def member(self, field: str) -> "_Reader":
+        return _Reader(self.name, self.raw(field), ".".join(filter(None, (self.path, field))))
+
+    def number(self, field: str, least: int, most: int = 2**31 - 1) -> int:
+        value = self.raw(field)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            self.refuse(field, f"an integer from {least} to {most}")
+        return value
+
+    def text(self, field: str) -> str:
+        value = self.raw(field)
+        if not isinstance(value, str) or not value:
+            self.refuse(field, "text")
+        return value
+
+    def data(self, field: str, text: str | None = None) -> bytes:
+        try:
+            return b64decode(self.text(field) if text is None else text, validate=True)
+        except (binascii.Error, ValueError):
+            self.refuse(field, "base64")
+
+
+def _epochs(metadata: _Reader) -> Epochs:
+    found = metadata.raw("segmentLeaderEpochs") or {}
+    try:
+        return tuple(sorted((int(epoch), int(start)) for epoch, start in found.items()))
+    except (AttributeError, TypeError, ValueError):
+        metadata.refuse("segmentLeaderEpochs", "offsets by leader epoch")
+
+
+def _encryption(one: _Reader) -> Encryption:
+    found = one.member("encryption")
+    key_id, colon, wrapped = found.text("dataKey").rpartition(":")
+    if not colon:
+        found.refuse("dataKey", "the name of a key, a colon and base64", "no colon")
+    return Encryption(key_id, found.data("dataKey", wrapped), found.data("aad"))
+
+
+def _borders(chunks: _Reader, count: int) -> tuple[int, ...]:
+    kind = chunks.raw("type")
+    if kind == "variable":
+        sizes = _variable(chunks, count)
+    elif kind == "fixed":
+        if count > _MOST_BYTES:
+            chunks.refuse("originalChunkSize", f"at most {_MOST_BYTES} chunks")
+        size, last = chunks.number("transformedChunkSize", 0), chunks.number("finalTransformedChunkSize", 0)
+        sizes = np.full(count, size, np.int64)
+        sizes[-1:] = last
+    else:
+        chunks.refuse("type", "fixed or variable")
+    return (0, *np.cumsum(sizes).tolist())
+
+
+def _variable(chunks: _Reader, count: int) -> Any:
+    """Sizes of chunks: i32 count | 0: end; 1: i32 size; else i32 base | i8 width | (count - 1) times width bytes | i32 last size."""
+    frame = chunks.data("transformedChunks")
+    try:
+        if not 0 < zstandard.frame_content_size(frame) <= _MOST_BYTES:
+            chunks.refuse("transformedChunks", f"a zstd frame with a size of at most {_MOST_BYTES} bytes")
+        raw = zstandard.ZstdDecompressor().decompress(frame)
+    except zstandard.ZstdError as error:
+        chunks.refuse("transformedChunks", "a zstd frame", error)
+    stored = int.from_bytes(raw[:4], "big", signed=True)
+    width = raw[8] if stored > 1 and len(raw) > 8 else 0
+    length = 4 if stored == 0 else 8 if stored == 1 else 13 + (stored - 1) * width
+    if stored != count or len(raw) != length or (stored > 1 and not 1 <= width <= 4):
+        chunks.refuse("transformedChunks", f"sizes of {count} chunks", f"{stored} sizes in {len(raw)} bytes")
+    if count < 2:
+        return np.frombuffer(raw, ">i4", count, 4).astype(np.int64)
+    bytes_of = np.frombuffer(raw, np.uint8, (count - 1) * width, 9).reshape(-1, width).astype(np.int64)
+    sizes = bytes_of @ (256 ** np.arange(width - 1, -1, -1, dtype=np.int64)) + int.from_bytes(raw[4:8], "big", signed=True)
+    sizes = np.append(sizes, int.from_bytes(raw[-4:], "big", signed=True))
+    if (sizes < 0).any():
+        chunks.refuse("transformedChunks", "sizes of 0 and more", int(sizes.min()))
+    return sizes

@@ -1,0 +1,98 @@
+"""Data keys of encrypted segments in a tier: unwrapped by a private RSA key, from files that the caller names.
+
+Aiven's tiered-storage wraps with BouncyCastle's RSA/NONE/OAEPWithSHA3-512AndMGF1Padding: OAEP (RFC 8017, 7.1.2) with SHA3-512 for the
+empty label and for MGF1. The package cryptography reads key files and has AES-GCM, but refuses SHA3 in OAEP; that is here.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+
+from kolumn.errors import ArgumentError, KolumnError, MissingError
+
+KeyFiles = tuple[tuple[str, str], ...]
+"""Names of keys, and files with private RSA keys, as PEM or DER."""
+_HASH = 64
+_KEY_BYTES = (16, 24, 32)
+
+
+def key_files(keys: Mapping[str, str | os.PathLike[str]] | None) -> KeyFiles | None:
+    """The caller's option, checked: names of keys and paths."""
+    if keys is None:
+        return None
+    if not isinstance(keys, Mapping) or not all(
+        isinstance(name, str) and isinstance(path, str | os.PathLike) for name, path in keys.items()
+    ):
+        raise ArgumentError("keys: expected a mapping of names of keys to files of private RSA keys, such as {'key1': 'private.pem'}")
+    return tuple((name, os.fspath(path)) for name, path in keys.items())
+
+
+def unwrap(key_id: str, wrapped: bytes, files: KeyFiles | None, name: str) -> bytes:
+    """The data key of the segment ``name``.
+
+    Raises
+    ------
+    ArgumentError
+        No file is named for the key, or it has no private RSA key.
+    KolumnError
+        The key is not the one that wrapped this data key, or that was changed; one error for all reasons.
+    """
+    paths = dict(files or ())
+    if key_id not in paths:
+        given = f"found those of {', '.join(map(repr, paths))}" if paths else "found none"
+        raise ArgumentError(f"{name}: encrypted with key {key_id!r}: expected its private key in keys={{{key_id!r}: path}}, {given}")
+    modulus, exponent = _private_key(key_id, paths[key_id])
+    key = _oaep(wrapped, modulus, exponent)
+    if key is None or len(key) not in _KEY_BYTES:
+        raise KolumnError(
+            f"{name}: the data key cannot be unwrapped with key {key_id!r} of {paths[key_id]}: it was wrapped with another key, or the "
+            "manifest was changed"
+        )
+    return key
+
+
+@lru_cache(maxsize=32)
+def _private_key(key_id: str, path: str) -> tuple[int, int]:
+    """Modulus and private exponent."""
+    try:
+        from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+        from cryptography.hazmat.primitives.serialization import load_der_private_key, load_pem_private_key
+    except ImportError as error:
+        raise MissingError(f"encrypted segments: {error}: pip install 'kolumn[tiered]'") from error
+    try:
+        with open(path, "rb") as file:
+            data = file.read(1 << 20)
+        key = load_pem_private_key(data, None) if b"-----BEGIN" in data else load_der_private_key(data, None)
+    except OSError as error:
+        raise ArgumentError(f"keys: {path}, of key {key_id!r}, cannot be read: {error.strerror}") from error
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"keys: {path}, of key {key_id!r}, is no private key as PEM or DER without a password: {error}") from error
+    if not isinstance(key, RSAPrivateKey):
+        raise ArgumentError(f"keys: {path}, of key {key_id!r}, is no private RSA key")
+    numbers = key.private_numbers()
+    return numbers.public_numbers.n, numbers.d
+
+
+def _oaep(cipher: bytes, modulus: int, exponent: int) -> bytes | None:
+    """The message, None if anything about it is wrong."""
+    size = (modulus.bit_length() + 7) // 8
+    number = int.from_bytes(cipher, "big")
+    if len(cipher) != size or number >= modulus or size < 2 * _HASH + 2:
+        return None
+    block = pow(number, exponent, modulus).to_bytes(size, "big")
+    seed = _xor(block[1 : 1 + _HASH], _mask(block[1 + _HASH :], _HASH))
+    data = _xor(block[1 + _HASH :], _mask(seed, size - _HASH - 1))
+    padding, one, message = data[_HASH:].partition(b"\1")
+    right = block[0] == 0 and data[:_HASH] == hashlib.sha3_512(b"").digest() and one == b"\1" and not any(padding)
+    return message if right else None
+
+
+def _mask(seed: bytes, size: int) -> bytes:
+    """MGF1."""
+    blocks = (hashlib.sha3_512(seed + number.to_bytes(4, "big")).digest() for number in range(-(-size // _HASH)))
+    return b"".join(blocks)[:size]
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))

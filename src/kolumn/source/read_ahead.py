@@ -1,0 +1,178 @@
+"""Bytes of a file far away: read in order, the next ranges are fetched by other threads while the first are decoded.
+
+A read somewhere in a file fetches its own range, and at least a block. One of more than a block, and each one that goes on where the last
+ended, multiplies the bytes that are fetched ahead, up to a bound, in several requests. A range whose request fails is requested again,
+each time after a longer pause.
+"""
+
+import time
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from os import getpid
+from threading import Lock
+from typing import Any, Protocol
+
+from pyarrow import ArrowException
+
+from kolumn.source import storage
+
+BLOCK = 4 << 20
+"""Minimum bytes of a request."""
+AHEAD_BYTES = 128 << 20
+"""Bytes that are fetched ahead of one file, unless ``memory_bytes`` is smaller. At 50 ms that is up to 2.5 GiB/s."""
+REQUESTS = 16
+"""Requests at a time, of all files together."""
+_OF_ONE, _LARGEST = 8, 4
+"""Requests at a time for one file, and blocks of the largest."""
+_PAUSES = (0.1, 0.4, 1.6, 6.4)
+"""Seconds before a request is repeated; the file systems have repeated it by then as they do."""
+_FINAL = (FileNotFoundError, PermissionError)
+
+
+class Readable(Protocol):
+    """A file that is read by range."""
+
+    def read_at(self, size: int, start: int, /) -> bytes:
+        """Bytes [start, start + size)."""
+
+    def close(self) -> None:
+        """Release the file."""
+
+
+class _Window:
+    """Bytes [start, end) that are being fetched or are there."""
+
+    def __init__(self, start: int, end: int, data: "Future[bytes]") -> None:
+        self.start, self.end, self.data = start, end, data
+
+
+class ReadAhead:
+    """A file that is read ahead. Threads may share it.
+
+    Parameters
+    ----------
+    file : Readable
+    size : int
+        Bytes that are read ahead at most.
+    most : int
+        Bytes that may be held in addition to those of the read under way; below a block nothing is read ahead.
+    block : int
+        Bytes of a request.
+    aligned : bool
+        Whether ranges should end at multiples of ``block``: where bytes are stored in chunks, none is then fetched twice.
+    """
+
+    def __init__(self, file: Readable, size: int, most: int, block: int = BLOCK, aligned: bool = False) -> None:
+        self.file, self.size, self.block, self.aligned = file, size, block, aligned
+        self._most = most // block * block
+        self._ahead = 0
+        self._windows: deque[_Window] = deque()
+        self._lock = Lock()
+
+    def close(self) -> None:
+        """Close the file, after requests that have begun."""
+        with self._lock:
+            for one in self._windows:
+                if not one.data.cancel():
+                    one.data.exception()
+            self._windows.clear()
+        self.file.close()
+
+    def read_at(self, size: int, start: int) -> bytes:
+        """Bytes [start, start + size); fewer if the file ends before. Errors are those of the file."""
+        if start + size > self.size:
+            return bytes(fetched(self.file, start, start + size))
+        return b"".join(self._parts(start, start + size))
+
+    def read_into(self, view: memoryview, start: int) -> int:
+        """Fill ``view`` with the bytes from ``start`` on; returns how many there are."""
+        done = 0
+        for part in self._parts(start, min(start + len(view), self.size)):
+            view[done : done + len(part)] = part
+            done += len(part)
+        return done
+
+    def _parts(self, start: int, end: int) -> list[memoryview]:
+        with self._lock:
+            used = self._used(start, end)
+        return [memoryview(one.data.result())[max(start - one.start, 0) : end - one.start] for one in used]
+
+    def _used(self, start: int, end: int) -> list[_Window]:
+        """Windows that cover a range; the next ones are begun, and those before it are dropped."""
+        known = self._windows
+        if not known or not known[0].start <= start <= known[-1].end:
+            self._forget()
+            known, self._ahead = self._windows, 0
+            if end - start > self.block:
+                self._ahead = min(_OF_ONE * self.block, self._most)
+        elif start >= known[0].end or end > known[-1].end:
+            self._ahead = min(max(self.block, self._ahead * 4), self._most)
+        while len(known) > 1 and known[1].start <= start:
+            known.popleft().data.cancel()
+        reach = known[-1].end if known else start
+        while reach < end:
+            reach = self._begin(reach, end if self._ahead == 0 else reach + self._request())
+        while reach < min(end + self._ahead, self.size):
+            reach = self._begin(reach, reach + self._request())
+        return [one for one in known if one.start < end and one.end > start]
+
+    def _request(self) -> int:
+        """Bytes of one request."""
+        return min(max(self._ahead // _OF_ONE // self.block, 1), _LARGEST) * self.block
+
+    def _begin(self, start: int, end: int) -> int:
+        least = (start // self.block + 1) * self.block if self.aligned else start + self.block
+        end = min(max(end, least), self.size)
+        if self.aligned:
+            end = min(-(-end // self.block) * self.block, self.size)
+        self._windows.append(_Window(start, end, _pool(getpid()).submit(fetched, self.file, start, end)))
+        return end
+
+    def _forget(self) -> None:
+        for one in self._windows:
+            one.data.cancel()
+        self._windows = deque()
+
+
+class _ByRequests:
+    """A file of an fsspec file system, whose ranges threads can request at the same time; an opened file serves one thread at a time."""
+
+    def __init__(self, system: Any, path: str) -> None:
+        self.system, self.path = system, path
+
+    def read_at(self, size: int, start: int, /) -> bytes:
+        found = self.system.cat_file(self.path, start=start, end=start + size)
+        return found if isinstance(found, bytes) else bytes(found)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def open_ranges(url: str) -> Readable:
+    """Open a file at a URL for reads by range from several threads.
+
+    Errors as `kolumn.source.storage.open_input`; with fsspec a file that does not exist is only found to be missing when it is read.
+    """
+    system, path = storage.file_system(url)
+    inner = storage.fsspec_of(system)
+    opened: Readable = storage.open_input(url) if inner is None else _ByRequests(inner, path)
+    return opened
+
+
+def fetched(file: Readable, start: int, end: int) -> bytes:
+    """Bytes of a file, requested again if that fails."""
+    for pause in _PAUSES:
+        try:
+            return file.read_at(end - start, start)
+        except _FINAL:
+            raise
+        except (OSError, ArrowException):
+            time.sleep(pause)
+    return file.read_at(end - start, start)
+
+
+@cache
+def _pool(process: int) -> ThreadPoolExecutor:
+    """Threads of this process: those of the one that it was forked from are not there."""
+    return ThreadPoolExecutor(REQUESTS, thread_name_prefix="kolumn-fetch")

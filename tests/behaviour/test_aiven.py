@@ -1,0 +1,234 @@
+"""Segments that Aiven's tiered-storage wrote: compressed, encrypted, damaged."""
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kolumn
+from kit.corpus import HERE as CORPUS
+from kit.encoder import Record, batch
+from kit.tiers import Aiven
+from kolumn.cli import main
+from kolumn.source.aiven_file import Access, AivenFile
+from kolumn.source.aiven_manifest import parse, read_manifest
+from kolumn.source.data_keys import key_files
+from kolumn.source.segments import find_segments
+
+GOLDEN = CORPUS.parent / "aiven"
+FIRST_CHUNK = "9d596667e889bb68c7d8cac5e6b1aa27b4b3b081f9e5103d61b773e7b4f4d9a0"
+"""SHA-256 of the first 100000 bytes of the segment from which Aiven's classes made all four."""
+LOG = CORPUS / "transactional" / "txn-zstd-0"
+COLUMNS = ["topic", "partition", "offset", "key", "value"]
+MODES = pytest.mark.parametrize(
+    ("zstd", "key", "chunk"),
+    [(False, None, 10_000), (True, None, 5000), (False, "k:1", 777), (True, "main", 7001), (True, "main", 1 << 20)],
+)
+
+
+def tier(root: Path, chunk: int, key: str | None = None, **how: Any) -> tuple[Aiven, dict[str, Path] | None]:
+    """A log of a broker, in this layout."""
+    root.mkdir(exist_ok=True)
+    made = Aiven(root, chunk, key=key, **how)
+    logs = sorted(LOG.glob("*.log"))
+    ends = [*(int(log.stem) - 1 for log in logs[1:]), kolumn.batches(LOG)["lastOffset"][-1].as_py()]
+    for log, last in zip(logs, ends, strict=True):
+        made.put(log.read_bytes(), "txn-zstd", 0, int(log.stem), last)
+    return made, None if key is None else {key: made.key_file()}
+
+
+def plain(first: int, last: int) -> list[bytes]:
+    return [batch([Record(at, value=os.urandom(300))]) for at in range(first, last + 1)]
+
+
+@MODES
+def test_the_rows_are_those_of_the_broker(tmp_path: Path, zstd: bool, key: str | None, chunk: int) -> None:
+    _, keys = tier(tmp_path / "tier", chunk, key, zstd=zstd)
+    for level in ("read_uncommitted", "read_committed"):
+        expected = kolumn.read(LOG, columns=COLUMNS, isolation_level=level)  # type: ignore[arg-type]
+        assert kolumn.read(tmp_path / "tier", columns=COLUMNS, keys=keys, isolation_level=level).equals(expected)  # type: ignore[arg-type]
+    assert kolumn.read([tmp_path / "tier", LOG], columns=COLUMNS, keys=keys).equals(kolumn.read(LOG, columns=COLUMNS))
+    report = kolumn.verify(tmp_path / "tier", keys=keys)
+    assert (report.ok, report.remarks.num_rows) == (True, 0)
+    found = kolumn.read(tmp_path / "tier", columns=COLUMNS, keys=keys, start_offset=500, end_offset=600)
+    assert found.equals(kolumn.read(LOG, columns=COLUMNS, start_offset=500, end_offset=600))
+
+
+def test_every_name_of_it_is_a_source(tmp_path: Path) -> None:
+    made, keys = tier(tmp_path / "tier", 5000, "a", zstd=True)
+    folder = next(made.root.glob("*/0"))
+    expected = kolumn.read(LOG, columns=COLUMNS)
+    for source in (made.root, folder.parent, folder, f"{folder}/*.rsm-manifest", f"local://{made.root}", sorted(folder.glob("*.log"))):
+        assert kolumn.read(source, columns=COLUMNS, keys=keys).equals(expected)  # type: ignore[arg-type]
+    (folder / f"{5000:020d}-{'A' * 22}.log").write_bytes(b"not whole yet")
+    assert kolumn.read(made.root, columns=COLUMNS, keys=keys).equals(expected)
+
+
+def test_golden_chunk() -> None:
+    """Aiven's classes encrypted and compressed this."""
+    manifest = read_manifest(str(GOLDEN / "zstdaes.rsm-manifest"))
+    assert (manifest.topic, manifest.partition, manifest.first, manifest.last, manifest.size) == ("orders", 0, 0, 2001, 825_590)
+    assert manifest.borders[-1] == 825_948
+    golden = AivenFile(manifest, Access(key_files({"key1": GOLDEN / "priv.der"})))
+    assert hashlib.sha256(golden.read_at(100_000, 0)).hexdigest() == FIRST_CHUNK
+    with pytest.raises(kolumn.KolumnError, match=r"chunk 1, bytes 100040 to 200080 \(bytes 100000 to 200000 of the segment\).*was cut"):
+        golden.read_at(1, 100_000)
+    golden.close()
+
+
+@pytest.mark.parametrize(("mode", "borders"), [("plain", 825_590), ("zstd", 825_696), ("aes", 825_842), ("zstdaes", 825_948)])
+def test_golden_manifests(mode: str, borders: int) -> None:
+    manifest = read_manifest(str(GOLDEN / f"{mode}.rsm-manifest"))
+    assert (len(manifest.borders), manifest.borders[-1]) == (10, borders)
+    assert (manifest.compressed, manifest.encryption is not None) == ("zstd" in mode, "aes" in mode)
+
+
+@pytest.mark.skipif("KOLUMN_CORPUS" not in os.environ, reason="needs KOLUMN_CORPUS")
+@pytest.mark.parametrize("mode", ["plain", "zstd", "aes", "zstdaes"])
+def test_what_aivens_classes_wrote(tmp_path: Path, mode: str) -> None:
+    folder = Path(os.environ["KOLUMN_CORPUS"]) / "tiered" / "aiven"
+    if not folder.exists():
+        pytest.skip("this corpus has no tier")
+    for suffix in (".log", ".rsm-manifest"):
+        shutil.copyfile(folder / f"{mode}{suffix}", tmp_path / f"x{suffix}")
+    found = kolumn.read(tmp_path / "x.rsm-manifest", keys={"key1": folder / "priv.der"}, columns=["offset", "value"])
+    assert found.num_rows == 2000
+    assert found.equals(kolumn.read(folder / "plain.log", columns=["offset", "value"]))
+
+
+# What is wrong
+
+
+def broken(tmp_path: Path, key: str | None = "k", zstd: bool = True) -> tuple[Path, Path, dict[str, Path] | None]:
+    """A segment of 200 batches in chunks of 5000 bytes: its manifest, its object, and the keys."""
+    (tmp_path / "tier").mkdir()
+    made = Aiven(tmp_path / "tier", 5000, zstd=zstd, key=key)
+    manifest = made.put(b"".join(plain(0, 199)), "t", 0, 0, 199)
+    return manifest, manifest.with_suffix(".log"), None if key is None else {key: made.key_file()}
+
+
+@pytest.mark.parametrize(("key", "zstd", "reason"), [("k", True, "the tag of AES-GCM is wrong"), (None, True, "zstd")])
+def test_a_changed_byte_names_the_chunk_and_is_a_hole(tmp_path: Path, key: str | None, zstd: bool, reason: str) -> None:
+    _, log, keys = broken(tmp_path, key, zstd)
+    chunk = read_manifest(str(log.with_suffix(".rsm-manifest"))).borders[3]
+    data = bytearray(log.read_bytes())
+    data[chunk + 2] ^= 255
+    log.write_bytes(data)
+    with pytest.raises(
+        kolumn.KolumnError, match=rf"\.log: chunk 3, bytes {chunk} to \d+ \(bytes 15000 to 20000 of the segment\): .*{reason}"
+    ):
+        kolumn.read(log.parent, keys=keys)
+    skipped = kolumn.Skipped()
+    found = kolumn.read(log.parent, keys=keys, errors="skip", on_damage=skipped, columns=["offset"])["offset"].to_pylist()
+    lost = sorted(set(range(200)) - set(found))
+    assert 10 < len(lost) < 20
+    assert lost == list(range(lost[0], lost[-1] + 1))
+    assert skipped.stretches > 0
+    assert not kolumn.verify(log.parent, keys=keys).ok
+
+
+def test_an_object_that_is_missing_or_cut(tmp_path: Path) -> None:
+    manifest, log, keys = broken(tmp_path)
+    whole = log.read_bytes()
+    log.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(kolumn.KolumnError, match=r"expected \d+ bytes, found \d+: the object is missing or was cut"):
+        kolumn.read(manifest, keys=keys)
+    found = kolumn.read(manifest, keys=keys, errors="skip", columns=["offset"])["offset"].to_pylist()
+    assert 80 < len(found) < 100
+    assert found == list(range(len(found)))
+    log.unlink()
+    with pytest.raises(kolumn.KolumnError, match=rf"{log.name}: missing: .*{manifest.name} says that it has {len(whole)} bytes"):
+        kolumn.read(manifest, keys=keys)
+    skipped = kolumn.Skipped()
+    assert kolumn.read(manifest, keys=keys, errors="skip", on_damage=skipped).num_rows == 0
+    assert skipped.stretches == 1
+
+
+def test_keys_that_do_not_fit(tmp_path: Path) -> None:
+    manifest, _, keys = broken(tmp_path)
+    assert keys is not None
+    (tmp_path / "other").mkdir()
+    other = Aiven(tmp_path / "other", 100, key="k").key_file()
+    text = tmp_path / "text"
+    text.write_text("none")
+    for given, error, words in (
+        (None, kolumn.ArgumentError, "encrypted with key 'k': expected its private key in keys={'k': path}, found none"),
+        ({"x": other}, kolumn.ArgumentError, "found those of 'x'"),
+        ({"k": other}, kolumn.KolumnError, "cannot be unwrapped with key 'k'"),
+        ({"k": text}, kolumn.ArgumentError, "is no private key as PEM or DER"),
+        ({"k": tmp_path / "no"}, kolumn.ArgumentError, "cannot be read: No such file"),
+        ("k=no", kolumn.ArgumentError, "expected a mapping"),
+    ):
+        for errors in ("raise", "skip"):
+            with pytest.raises(error) as caught:
+                kolumn.read(manifest, keys=given, errors=errors)  # type: ignore[arg-type]
+            assert words in str(caught.value)
+
+
+def test_every_member_of_a_manifest_is_checked(tmp_path: Path) -> None:
+    manifest, _, _ = broken(tmp_path)
+    good = json.loads(manifest.read_text())
+    for path, value in (
+        ("version", "2"), ("chunkIndex", None), ("chunkIndex.type", "other"), ("chunkIndex.originalChunkSize", 0),
+        ("chunkIndex.originalChunkSize", True), ("chunkIndex.originalFileSize", 2**31), ("chunkIndex.originalFileSize", "1"),
+        ("chunkIndex.transformedChunks", "?"), ("chunkIndex.transformedChunks", "AAAA"),
+        ("compression", "yes"), ("encryption", []), ("encryption.dataKey", "k"), ("encryption.dataKey", "k:?"), ("encryption.aad", 5),
+        ("remoteLogSegmentMetadata.startOffset", -1), ("remoteLogSegmentMetadata.endOffset", None),
+        ("remoteLogSegmentMetadata.segmentLeaderEpochs", [1]), ("remoteLogSegmentMetadata.remoteLogSegmentId.id", ""),
+    ):  # fmt: skip
+        bad = json.loads(json.dumps(good))
+        *above, last = path.split(".")
+        place = bad
+        for name in above:
+            place = place[name]
+        place[last] = value
+        with pytest.raises(kolumn.KolumnError, match=rf"^m: manifest of a tier's segment, .*{last}: expected "):
+            parse("m", json.dumps(bad).encode())
+    for text in (b"", b"[1]", b"{", b"\xff", b"[" * 100_000):
+        with pytest.raises(kolumn.KolumnError, match=r"^m: "):
+            parse("m", text)
+
+
+def test_neighbouring_chunks_are_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest, _, keys = broken(tmp_path)
+    (segment,) = find_segments(manifest)
+    assert segment.manifest is not None
+    file, calls = AivenFile(segment.manifest, Access(key_files(keys))), []
+    real = file._object
+
+    class Counting:
+        def read_at(self, size: int, start: int) -> bytes:
+            calls.append((start, start + size))
+            return bytes(real.read_at(size, start))
+
+    file._object = Counting()
+    borders = segment.manifest.borders
+    assert len(file.read_at(20_000, 7000)) == 20_000
+    assert calls == [(borders[1], borders[6])]
+    assert len(file.read_at(5000, 26_000)) == 5000
+    assert calls[1:] == [(borders[6], borders[7])]
+    real.close()
+
+
+def test_whole_segments_are_asked_for(tmp_path: Path) -> None:
+    _, log, _ = broken(tmp_path)
+    with pytest.raises(kolumn.ArgumentError, match=r"its bytes are in the chunks of a tier"):
+        kolumn.compact(log.parent, tmp_path / "made")
+
+
+def test_commands_take_key_files(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest, _, keys = broken(tmp_path)
+    assert keys is not None
+    for command in ("verify", "cat", "stats", "inspect"):
+        monkeypatch.setattr("sys.argv", ["kolumn", command, str(manifest), "--key-file", f"k={keys['k']}"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code in (0, None)
+    monkeypatch.setattr("sys.argv", ["kolumn", "verify", str(manifest)])
+    with pytest.raises(SystemExit):
+        main()
+    assert "--key-file k=path" in capsys.readouterr().err

@@ -1,0 +1,212 @@
+"""Segments in a server of S3: the same rows as on this machine, whatever happens to requests."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from fsspec.implementations import memory
+from pyarrow import fs
+
+import kolumn
+from kit.corpus import HERE as CORPUS
+from kit.encoder import Record, batch
+from kit.s3 import CREDENTIALS, Proxy, server
+from kit.tiers import Aiven, tier_of
+from kolumn.source.read_ahead import ReadAhead
+from kolumn.source.segments import find_segments
+
+COLUMNS = ["topic", "partition", "offset", "key", "value"]
+LOG = CORPUS / "transactional" / "txn-zstd-0"
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """Address of a server with a bucket that has logs, and credentials in the environment."""
+    with pytest.MonkeyPatch.context() as patch, server() as address:
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
+        store = fs.S3FileSystem(endpoint_override=address, scheme="http", allow_bucket_creation=True)
+        store.create_dir("bucket")
+        for case in ("transactional", "upgraded"):
+            fs.copy_files(str(CORPUS / case), f"bucket/{case}", destination_filesystem=store)
+        yield address
+
+
+def url(path: str, address: str) -> str:
+    return f"s3://bucket/{path}?endpoint_override={address}&scheme=http"
+
+
+@pytest.mark.parametrize("case", ["transactional"])
+@pytest.mark.parametrize("options", [{}, {"threads": 1}, {"start_offset": 100, "end_offset": 300}])
+def test_the_same_rows(s3: str, case: str, options: dict[str, Any]) -> None:
+    assert kolumn.read(url(case, s3), columns=COLUMNS, **options).equals(kolumn.read(CORPUS / case, columns=COLUMNS, **options))
+
+
+def test_the_environment_names_the_server(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{s3}")
+    script = "import kolumn; print(kolumn.read('s3://bucket/transactional/txn-zstd-*', columns=['offset']).num_rows)"
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert int(printed) == kolumn.read(LOG, columns=["offset"]).num_rows
+
+
+def test_a_wrong_place_is_an_error_in_words(s3: str) -> None:
+    with pytest.raises(kolumn.ArgumentError, match="no such file or directory"):
+        kolumn.read(url("nothing", s3))
+    with pytest.raises(kolumn.KolumnError, match="no-bucket"):
+        kolumn.read(url("x", s3).replace("bucket", "no-bucket"))
+
+
+def test_tiers_in_a_bucket(s3: str, tmp_path: Path) -> None:
+    tier = tier_of(LOG, tmp_path / "kafka")
+    made = Aiven(tmp_path / "aiven", 4000, zstd=True, key="k")
+    made.root.mkdir()
+    logs = sorted(LOG.glob("*.log"))
+    for log, following in pairwise(logs):
+        made.put(log.read_bytes(), "txn-zstd", 0, int(log.stem), int(following.stem) - 1)
+    store = fs.S3FileSystem(endpoint_override=s3, scheme="http")
+    fs.copy_files(str(tmp_path), "bucket/tiers", destination_filesystem=store)
+    for level in ("read_uncommitted", "read_committed"):
+        expected = kolumn.read(LOG, columns=COLUMNS, isolation_level=level)  # type: ignore[arg-type]
+        for name, keys in (("kafka", None), ("aiven", {"k": made.key_file()})):
+            source = [url(f"tiers/{name}", s3), LOG]
+            assert kolumn.read(source, columns=COLUMNS, keys=keys, isolation_level=level).equals(expected)  # type: ignore[arg-type]
+    assert tier.name in find_segments(url("tiers/kafka", s3))[0].path
+
+
+def test_requests_that_fail_are_repeated(s3: str) -> None:
+    """Every tenth answer is an error or ends too early."""
+    with Proxy(s3, fails=10) as proxy:
+        for case in ("transactional", "upgraded"):
+            assert kolumn.read(url(case, proxy.address), columns=COLUMNS).equals(kolumn.read(CORPUS / case, columns=COLUMNS))
+        assert proxy.failed > 5
+
+
+@pytest.mark.slow
+def test_written_by_multipart_through_failures(s3: str) -> None:
+    table = pa.table({"value": pa.array([os.urandom(1 << 16) for _ in range(400)], pa.binary())})
+    with Proxy(s3, fails=10) as proxy:
+        kolumn.write(table, url("made/t-0", proxy.address), segment_bytes=16 << 20)
+        uploads = [path for command, path in proxy.requests if command == "POST" and "uploads" in path]
+        assert uploads
+        assert kolumn.read(url("made/t-0", proxy.address), columns=["value"])["value"].combine_chunks() == table["value"].combine_chunks()
+
+
+_WRITER = """
+import os, sys, pyarrow as pa, kolumn
+table = pa.table({"value": pa.array([b"%07d" % i + bytes(1 << 15) for i in range(800)], pa.binary())})
+print("begins", flush=True)
+kolumn.write(table, sys.argv[1], segment_bytes=4 << 20)
+"""
+
+
+@pytest.mark.slow
+def test_a_writer_that_is_killed_leaves_nothing(s3: str) -> None:
+    """Whatever it had sent is removed or completed by the next run, and the rows are there once."""
+    target = url("killed/t-0", s3)
+    with Proxy(s3, delay=0.02) as proxy:
+        slow = url("killed/t-0", proxy.address)
+        writer = subprocess.Popen([sys.executable, "-c", _WRITER, slow], stdout=subprocess.PIPE, text=True)
+        while sum(command == "PUT" for command, _ in proxy.requests) < 3 and writer.poll() is None:
+            time.sleep(0.02)
+        assert writer.poll() is None
+        writer.send_signal(signal.SIGKILL)
+        writer.communicate()
+    subprocess.run([sys.executable, "-c", _WRITER, target], check=True, capture_output=True)
+    values = kolumn.read(target, columns=["value"])["value"]
+    assert [value.as_py()[:7] for value in values] == [b"%07d" % i for i in range(800)]
+    kolumn.tidy(target, older_than_hours=0)
+    store = fs.S3FileSystem(endpoint_override=s3, scheme="http")
+    left = [info.path for info in store.get_file_info(fs.FileSelector("bucket/killed", recursive=True)) if info.type == fs.FileType.File]
+    assert [path for path in left if "/t-0/0000000" not in path] == []
+
+
+# Reading ahead
+
+
+class Slow:
+    """A file of numbered bytes; notes what is requested."""
+
+    def __init__(self, size: int, wait: float = 0, fails: int = 0) -> None:
+        self.data, self.wait, self.fails = os.urandom(size), wait, fails
+        self.calls: list[tuple[int, int]] = []
+        self.under_way = self.most = 0
+
+    def read_at(self, size: int, start: int, /) -> bytes:
+        self.calls.append((start, size))
+        if self.fails and len(self.calls) % self.fails == 0:
+            raise OSError("the connection was reset")
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        time.sleep(self.wait)
+        self.under_way -= 1
+        return self.data[start : start + size]
+
+    def close(self) -> None:
+        self.calls.append((-1, 0))
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+def test_a_read_in_order_is_fetched_ahead_within_bounds(aligned: bool) -> None:
+    slow = Slow(100_000, 0.002)
+    file = ReadAhead(slow, 100_000, 8000, block=1000, aligned=aligned)
+    found, held = [], 0
+    for at in range(0, 100_000, 700):
+        found.append(file.read_at(min(700, 100_000 - at), at))
+        held = max(held, sum(one.end - one.start for one in file._windows))
+    assert b"".join(found) == slow.data
+    assert held <= 8000 + 2 * 1000
+    assert slow.most >= 4
+    assert len({start for start, _ in slow.calls}) == len(slow.calls) <= 102
+    file.close()
+    assert slow.calls[-1] == (-1, 0)
+
+
+def test_reads_here_and_there_fetch_nothing_ahead() -> None:
+    slow = Slow(100_000)
+    file = ReadAhead(slow, 100_000, 8000, block=1000)
+    for at in (50_000, 10_000, 90_000, 10_500, 99_990):
+        size = min(800, 100_000 - at)
+        assert file.read_at(size, at) == slow.data[at : at + size]
+    assert sum(size for _, size in slow.calls) < 9000
+
+
+def test_without_room_nothing_is_fetched_ahead() -> None:
+    slow = Slow(10_000)
+    file = ReadAhead(slow, 10_000, 999, block=1000)
+    assert b"".join(file.read_at(500, at) for at in range(0, 10_000, 500)) == slow.data
+    assert slow.calls == [(at, 1000) for at in range(0, 10_000, 1000)]
+
+
+def test_a_request_that_fails_is_repeated_and_then_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("kolumn.source.read_ahead.time.sleep", pauses.append)
+    slow = Slow(10_000, fails=3)
+    file = ReadAhead(slow, 10_000, 0, block=1000)
+    assert b"".join(file.read_at(1000, at) for at in range(0, 10_000, 1000)) == slow.data
+    assert 0.1 in pauses
+    never = ReadAhead(Slow(100, fails=1), 100, 0)
+    with pytest.raises(OSError, match="was reset"):
+        never.read_at(10, 0)
+    assert pauses[-4:] == sorted(pauses[-4:])
+
+
+@pytest.mark.slow
+def test_listings_of_100_000_objects() -> None:
+    store = memory.MemoryFileSystem()
+    one = batch([Record(0, value=b"x")])
+    store.store |= {name: memory.MemoryFile(store, name, one) for number in range(100_000) if (name := f"/many/t-0/{number:020d}.log")}
+    try:
+        found = find_segments("memory://many")
+        assert len(found) == 100_000
+        assert sum(segment.size for segment in found) == 100_000 * len(one)
+    finally:
+        for number in range(100_000):
+            del store.store[f"/many/t-0/{number:020d}.log"]

@@ -1,0 +1,215 @@
+"""Segments in a tier are read as a broker's: by name, each offset once, together with the folder of the broker."""
+
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kolumn
+from kit.corpus import HERE as CORPUS
+from kit.encoder import Record, batch
+from kit.tiers import checkpoint, put, tier_of, uuid_of
+from kolumn.cli import main
+from kolumn.log import transactions
+
+LOG = CORPUS / "transactional" / "txn-zstd-0"
+BASES = [int(path.stem) for path in sorted(LOG.glob("*.log"))]
+COLUMNS = ["topic", "partition", "offset", "key", "value", "timestampMs"]
+LEVELS = pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+T = f"t-0-{uuid_of('t')}"
+
+
+def rows(*source: Path, **options: Any) -> Any:
+    return kolumn.read(list(source), columns=COLUMNS, **options)
+
+
+def values(*source: Path, **options: Any) -> list[tuple[int, str]]:
+    found = kolumn.read(list(source), columns=["offset", "value"], payload="string", **options)
+    return list(zip(found["offset"].to_pylist(), found["value"].to_pylist(), strict=True))
+
+
+def numbered(first: int, last: int, word: str = "x", epoch: int = 0, step: int = 10) -> list[bytes]:
+    return [
+        batch([Record(offset, value=f"{word}{offset}".encode()) for offset in range(at, min(at + step, last + 1))], leader_epoch=epoch)
+        for at in range(first, last + 1, step)
+    ]
+
+
+def expected(first: int, last: int, word: str = "x") -> list[tuple[int, str]]:
+    return [(offset, f"{word}{offset}") for offset in range(first, last + 1)]
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> Path:
+    """All closed segments."""
+    return tier_of(LOG, tmp_path / "tier")
+
+
+@LEVELS
+def test_a_tier_has_the_rows_of_the_closed_segments(tier: Path, level: str) -> None:
+    closed = rows(LOG, isolation_level=level, end_offset=BASES[-1])
+    assert closed.num_rows > 300
+    for source in (tier, tier.parent, Path(f"{tier.parent}/*")):
+        assert rows(source, isolation_level="read_uncommitted").num_rows == rows(LOG, end_offset=BASES[-1]).num_rows
+        if level == "read_uncommitted":
+            assert rows(source).equals(closed)
+    assert kolumn.verify(tier.parent).ok
+    assert kolumn.verify(tier.parent).remarks.num_rows == 0
+
+
+@LEVELS
+@pytest.mark.parametrize("replicas", ["raise", "first", "merge"])
+def test_a_tier_and_the_folder_of_the_broker_are_one_log(tmp_path: Path, tier: Path, level: str, replicas: Any) -> None:
+    """The broker has only its last segments, some of them are in the tier too."""
+    whole = rows(LOG, isolation_level=level)
+    for kept in (1, 2, 3):
+        local = tmp_path / f"b{kept}" / LOG.name
+        shutil.copytree(LOG, local)
+        for base in BASES[:-kept]:
+            for path in local.glob(f"{base:020d}.*"):
+                path.unlink()
+        for source in ([tier, local], [local, tier.parent], [local.parent, tier.parent]):
+            assert rows(*source, isolation_level=level, replicas=replicas).equals(whole)
+    assert [row for row in kolumn.verify([tier, local]).remarks.to_pylist() if row["kind"] != "offset-gap"] == []
+
+
+def test_indexes_of_transactions_and_snapshots_are_used(tier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    real = transactions.from_side_files
+    monkeypatch.setattr(transactions, "from_side_files", lambda *given: found.append(real(*given)) or found[-1])
+    with_files = rows(tier, isolation_level="read_committed")
+    assert found[0] is not None
+    assert found[0].aborted
+    for path in (*tier.glob("*.snapshot"), *tier.glob("*.txnindex")):
+        path.unlink()
+    assert rows(tier, isolation_level="read_committed").equals(with_files)
+    assert found[1] is None
+
+
+def test_one_file_of_a_tier_knows_the_transactions_of_the_others(tier: Path) -> None:
+    whole = rows(tier, isolation_level="read_committed")
+    found = [row for path in sorted(tier.glob("*.log")) for row in rows(path, isolation_level="read_committed")["offset"].to_pylist()]
+    assert found == whole["offset"].to_pylist()
+
+
+def test_a_try_that_failed_is_not_read(tmp_path: Path, tier: Path) -> None:
+    whole = rows(tier)
+    for number, (log, size) in enumerate(zip(sorted(tier.glob("*.log")), (3000, 0, 5000, 7000), strict=False)):
+        Path(f"{tier}/{log.name[:20]}-{uuid_of(str(number))}.log").write_bytes(log.read_bytes()[:size])
+    assert rows(tier).equals(whole)
+    assert rows(tier, replicas="merge").equals(whole)
+
+
+def test_copies_that_overlap_are_read_once(tmp_path: Path) -> None:
+    folder = tmp_path / T
+    put(folder, 0, numbered(0, 99), [(0, 0)])
+    put(folder, 50, numbered(50, 149), [(0, 0)])
+    put(folder, 50, numbered(50, 119), [(0, 0)], "first try")
+    put(folder, 150, numbered(150, 199), [(0, 0)])
+    assert values(folder) == expected(0, 199)
+    assert values(folder, replicas="merge") == expected(0, 199)
+    assert values(folder, start_offset=70, end_offset=160) == expected(70, 159)
+    assert kolumn.batches(folder).num_rows == 20
+    assert kolumn.verify(folder).ok
+
+
+def test_a_leader_that_was_given_up_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A leader of epoch 0 copied offsets up to 149; the leader of epoch 2 began with offset 100."""
+    folder = tmp_path / T
+    put(folder, 0, numbered(0, 49), [(0, 0)])
+    put(folder, 50, numbered(50, 149, "lost"), [(0, 0)], "old leader")
+    put(folder, 50, [*numbered(50, 99), *numbered(100, 129, "new", 2)], [(0, 0), (2, 100)])
+    put(folder, 120, numbered(120, 149, "lost"), [(0, 0)], "old leader")
+    put(folder, 130, numbered(130, 199, "new", 2), [(0, 0), (2, 100)])
+    with caplog.at_level(logging.WARNING, "kolumn"):
+        found = values(folder)
+    assert found[:50] == expected(0, 49)
+    assert [offset for offset, _ in found] == list(range(200))
+    assert found[100:] == expected(100, 199, "new")
+    assert "offsets 120 to 149 are of a leader whose log was given up" in caplog.text
+    local = tmp_path / "b" / "t-0"
+    local.mkdir(parents=True)
+    (local / f"{180:020d}.log").write_bytes(b"".join([*numbered(180, 189, "new", 2), *numbered(190, 229, "last", 5)]))
+    (local / "leader-epoch-checkpoint").write_text(checkpoint([(2, 170), (5, 190)]))
+    assert values(folder, local)[100:] == [*expected(100, 189, "new"), *expected(190, 229, "last")]
+
+
+def test_copies_that_cannot_be_the_same_are_an_error(tmp_path: Path) -> None:
+    folder = tmp_path / T
+    one = put(folder, 0, numbered(0, 49), [(0, 0)])
+    other = put(folder, 0, numbered(0, 49, "longer"), [(0, 0)], "other")
+    with pytest.raises(kolumn.ArgumentError) as caught:
+        values(folder)
+    assert all(word in str(caught.value) for word in (one.name, other.name, "offsets 0 to 49", "replicas='merge'"))
+    assert values(one) == expected(0, 49)
+
+
+def test_damage_in_one_copy_is_filled_by_a_merge(tmp_path: Path) -> None:
+    folder, batches = tmp_path / T, numbered(0, 99)
+    put(folder, 0, batches, [(0, 0)])
+    damaged = bytearray(b"".join(batches))
+    damaged[150] ^= 1
+    log = put(folder, 0, [bytes(damaged)], [(0, 0)], "damaged")
+    assert values(folder, replicas="merge") == expected(0, 99)
+    assert not kolumn.verify(folder).ok
+    with pytest.raises(kolumn.CorruptBatchError):
+        values(log)
+
+
+def test_whole_segments_are_asked_for(tmp_path: Path) -> None:
+    folder = tmp_path / T
+    put(folder, 0, numbered(0, 99), [(0, 0)])
+    put(folder, 50, numbered(50, 149), [(0, 0)])
+    with pytest.raises(kolumn.ArgumentError, match=r"only some of its offsets belong to the log"):
+        kolumn.convert(folder, tmp_path / "made", format="kafka", magic=2)
+
+
+def test_folders_under_prefixes_are_one_log(tmp_path: Path) -> None:
+    """Plain copies with prefixes that spread the load of a bucket."""
+    for number, log in enumerate(sorted(LOG.glob("*.log"))):
+        folder = tmp_path / f"{number * 7 % 4:02x}" / "cluster" / LOG.name
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in LOG.glob(f"{log.stem}.*"):
+            shutil.copy(path, folder)
+    for level in ("read_uncommitted", "read_committed"):
+        assert rows(Path(f"{tmp_path}/*/cluster"), isolation_level=level).equals(rows(LOG, isolation_level=level))
+
+
+@pytest.mark.parametrize("name", [f"t-{uuid_of('t')}", "t-0-short", f"t-x-{uuid_of('t')}", f"t-0-{uuid_of('t')[:-1]}_"])
+def test_other_names_are_no_tier(tmp_path: Path, name: str) -> None:
+    put(tmp_path / name, 0, numbered(0, 9))
+    with pytest.raises(kolumn.ArgumentError, match="no segment"):
+        rows(tmp_path)
+
+
+def test_a_topic_whose_name_looks_like_one_with_an_id(tmp_path: Path) -> None:
+    """Its segments have no ids."""
+    folder = tmp_path / f"{T}-5"
+    folder.mkdir()
+    (folder / f"{0:020d}.log").write_bytes(b"".join(numbered(0, 9)))
+    found = kolumn.read(tmp_path, columns=["topic", "partition"])
+    assert (found["topic"][0].as_py(), found["partition"][0].as_py()) == (T, 5)
+
+
+def test_commands_read_a_tier(tier: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for command, printed in (("verify", "OK: 4 segments"), ("stats", "txn-zstd")):
+        monkeypatch.setattr("sys.argv", ["kolumn", command, os.fspath(tier.parent)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code in (0, None)
+        assert printed in capsys.readouterr().out
+
+
+@pytest.mark.skipif("KOLUMN_CORPUS" not in os.environ, reason="needs KOLUMN_CORPUS")
+def test_a_tier_that_a_broker_wrote() -> None:
+    """12 transactions, each third of them aborted: 7 of 10 thousand rows are committed."""
+    folder = Path(os.environ["KOLUMN_CORPUS"]) / "tiered" / "kafka-4.3.0-local-tiered"
+    if not folder.exists():
+        pytest.skip("this corpus has no tier")
+    found = rows(folder, isolation_level="read_committed")
+    assert found.num_rows == 7000
+    assert set(found["topic"].to_pylist()) == {"orders"}
+    assert kolumn.verify(folder).ok

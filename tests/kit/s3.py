@@ -1,0 +1,120 @@
+"""A server of S3 on this machine, and a proxy to it that fails, or waits, as networks do."""
+
+import http.client
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from threading import Thread
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
+"""The environment that the ecosystem's clients look at."""
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """Start moto's server; the value is its address, ``127.0.0.1:<port>``."""
+    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = next(line for line in process.stdout if "Running on" in line)
+            # Its log of requests would fill the pipe.
+            Thread(target=lambda: [None for _ in process.stdout or ()], daemon=True).start()
+            yield f"127.0.0.1:{line.strip().rpartition(':')[2]}"
+        finally:
+            process.terminate()
+
+
+class Proxy(ThreadingHTTPServer):
+    """Passes requests on.
+
+    Parameters
+    ----------
+    to : str
+        Address.
+    fails : int
+        Every so many-th request fails: in turns by status 503 and by a connection that ends within the answer. 0: none.
+    delay : float
+        Seconds that each request waits.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, to: str, fails: int = 0, delay: float = 0) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.to, self.fails, self.delay = to, fails, delay
+        self.numbers, self.failed, self.under_way, self.most = count(1), 0, 0, 0
+        self.requests: list[tuple[str, str]] = []
+        Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_port}"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that was killed."""
+
+    def __exit__(self, *error: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Proxy
+
+    def handle_any(self) -> None:
+        proxy = self.server
+        number = next(proxy.numbers)
+        proxy.requests.append((self.command, self.path))
+        body = self._body()
+        proxy.under_way += 1
+        proxy.most = max(proxy.most, proxy.under_way)
+        time.sleep(proxy.delay)
+        proxy.under_way -= 1
+        fails = bool(proxy.fails) and number % proxy.fails == 0
+        proxy.failed += fails
+        if fails and number // proxy.fails % 2:
+            self.close_connection = True
+            self.send_response(503)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        connection = http.client.HTTPConnection(proxy.to)
+        given = {
+            name: value for name, value in self.headers.items() if name.lower() not in ("content-length", "expect", "transfer-encoding")
+        }
+        connection.request(self.command, self.path, body, given)
+        answer = connection.getresponse()
+        data = answer.read()
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("connection", "content-length", "date", "server", "transfer-encoding"):
+                self.send_header(name, value)
+        length = answer.getheader("Content-Length", "0") if self.command == "HEAD" else str(len(data))
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        if fails:
+            self.close_connection = True
+            data = data[: len(data) // 2]
+        self.wfile.write(data)
+        connection.close()
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
+            parts = []
+            while size := int(self.rfile.readline().split(b";")[0], 16):
+                parts.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(parts)
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_any  # noqa: N815
+
+    def log_message(self, *args: object) -> None:
+        """Nothing is printed."""

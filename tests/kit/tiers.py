@@ -1,0 +1,131 @@
+"""Tiers as Kafka's LocalTieredStorage and Aiven's tiered-storage write them, from the folder of a broker's log or from batches."""
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import zstandard
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+
+def uuid_of(text: str) -> str:
+    """A made-up id with Kafka's spelling."""
+    return base64.urlsafe_b64encode(hashlib.md5(text.encode()).digest()).decode().rstrip("=")
+
+
+def tier_of(folder: Path, root: Path, bases: Sequence[int] | None = None) -> Path:
+    """Copy closed segments of a broker's folder, all or those with these base offsets. The copy's snapshot is that of its end."""
+    topic, _, partition = folder.name.rpartition("-")
+    target = root / f"{topic}-{partition}-{uuid_of(topic)}"
+    target.mkdir(parents=True, exist_ok=True)
+    logs = sorted(folder.glob("*.log"))
+    for log, following in pairwise(logs):
+        if bases is not None and int(log.stem) not in bases:
+            continue
+        stem = target / f"{log.stem}-{uuid_of(log.stem)}"
+        for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+            if (side := log.with_suffix(suffix)).exists() and (suffix != ".txnindex" or side.stat().st_size):
+                shutil.copy(side, f"{stem}{suffix}")
+        if (snapshot := following.with_suffix(".snapshot")).exists():
+            shutil.copy(snapshot, f"{stem}.snapshot")
+        if (epochs := folder / "leader-epoch-checkpoint").exists():
+            shutil.copy(epochs, f"{stem}.leader_epoch_checkpoint")
+    return target
+
+
+def put(folder: Path, base: int, batches: Sequence[bytes], epochs: Sequence[tuple[int, int]] = (), name: str = "") -> Path:
+    """Write a segment of a tier; ``name`` tells its id from those of other copies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = folder / f"{base:020d}-{uuid_of(f'{base}{name}')}"
+    Path(f"{stem}.log").write_bytes(b"".join(batches))
+    if epochs:
+        Path(f"{stem}.leader_epoch_checkpoint").write_text(checkpoint(epochs))
+    return Path(f"{stem}.log")
+
+
+def checkpoint(epochs: Sequence[tuple[int, int]]) -> str:
+    """Text of a file of leader epochs."""
+    return f"0\n{len(epochs)}\n" + "".join(f"{epoch} {start}\n" for epoch, start in epochs)
+
+
+class Aiven:
+    """A writer of Aiven's layout: chunks of any size, with or without compression and encryption by a new key of its own.
+
+    Wrapping is the reverse of what `kolumn.source.data_keys` does; only Aiven's own files prove that both are right.
+    """
+
+    def __init__(self, root: Path, chunk: int, *, zstd: bool = False, key: str | None = None, variable: bool | None = None) -> None:
+        self.root, self.chunk, self.zstd, self.key = root, chunk, zstd, key
+        self.variable = zstd if variable is None else variable
+        self.private = None if key is None else rsa.generate_private_key(65537, 2048)
+
+    def key_file(self) -> Path:
+        assert self.private is not None
+        path = self.root / "private.pem"
+        form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        path.write_bytes(self.private.private_bytes(*form))
+        return path
+
+    def put(self, data: bytes, topic: str, partition: int, first: int, last: int, epochs: dict[str, int] | None = None) -> Path:
+        """Write a segment; returns its manifest."""
+        data_key, aad = os.urandom(32), os.urandom(32)
+        parts = [data[at : at + self.chunk] for at in range(0, len(data), self.chunk)]
+        if self.zstd:
+            parts = [zstandard.ZstdCompressor().compress(part) for part in parts]
+        if self.key is not None:
+            parts = [(iv := os.urandom(12)) + AESGCM(data_key).encrypt(iv, part, aad) for part in parts]
+        folder = self.root / f"{topic}-{uuid_of(topic)}" / str(partition)
+        folder.mkdir(parents=True, exist_ok=True)
+        stem = folder / f"{first:020d}-{uuid_of(f'{topic}{partition}{first}')}"
+        Path(f"{stem}.log").write_bytes(b"".join(parts))
+        index: dict[str, Any] = {"type": "fixed", "originalChunkSize": self.chunk, "originalFileSize": len(data)}
+        if self.variable:
+            index |= {"type": "variable", "transformedChunks": b64(zstandard.ZstdCompressor().compress(_sizes(list(map(len, parts)))))}
+        else:
+            index |= {"transformedChunkSize": len(parts[0]) if parts else 0, "finalTransformedChunkSize": len(parts[-1]) if parts else 0}
+        place = {"topicId": uuid_of(topic), "topicPartition": {"topic": topic, "partition": partition}}
+        ids = {"topicIdPartition": place, "id": stem.name[21:]}
+        metadata = {"remoteLogSegmentId": ids, "startOffset": first, "endOffset": last, "segmentLeaderEpochs": epochs or {"0": 0}}
+        manifest: dict[str, Any] = {"version": "1", "chunkIndex": index, "segmentIndexes": {}, "compression": self.zstd}
+        if self.private is not None:
+            manifest["encryption"] = {"dataKey": f"{self.key}:{b64(_wrapped(data_key, self.private))}", "aad": b64(aad)}
+        path = Path(f"{stem}.rsm-manifest")
+        path.write_text(json.dumps({**manifest, "remoteLogSegmentMetadata": metadata, "unknown": 1}))
+        return path
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _sizes(sizes: list[int]) -> bytes:
+    head = len(sizes).to_bytes(4, "big")
+    if len(sizes) < 2:
+        return head + b"".join(size.to_bytes(4, "big") for size in sizes)
+    base, spread = min(sizes[:-1]), max(sizes[:-1]) - min(sizes[:-1])
+    width = max(1, (spread.bit_length() + 7) // 8)
+    rest = b"".join((size - base).to_bytes(width, "big") for size in sizes[:-1])
+    return head + base.to_bytes(4, "big") + bytes([width]) + rest + sizes[-1].to_bytes(4, "big")
+
+
+def _wrapped(message: bytes, private: Any) -> bytes:
+    """OAEP with SHA3-512 and MGF1 of SHA3-512."""
+    numbers = private.public_key().public_numbers()
+    size, hashed = (numbers.n.bit_length() + 7) // 8, hashlib.sha3_512
+    data = hashed(b"").digest() + bytes(size - len(message) - 2 * 64 - 2) + b"\1" + message
+    seed = os.urandom(64)
+
+    def mask(of: bytes, length: int) -> bytes:
+        return b"".join(hashed(of + i.to_bytes(4, "big")).digest() for i in range(length // 64 + 1))[:length]
+
+    masked = bytes(a ^ b for a, b in zip(data, mask(seed, len(data)), strict=True))
+    hidden = bytes(a ^ b for a, b in zip(seed, mask(masked, 64), strict=True))
+    return pow(int.from_bytes(b"\0" + hidden + masked, "big"), numbers.e, numbers.n).to_bytes(size, "big")
