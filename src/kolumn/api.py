@@ -12,6 +12,7 @@ from kolumn.damage.remarks import REMARKED, Kind, Remark, null_values, remark_ta
 from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.decode.result import Tally
 from kolumn.entries.replaced import with_twins, without_replaced
+from kolumn.entries.snapshots import snapshots_of, with_snapshots
 from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import batch_tables
 from kolumn.log.transactions import with_transactions
@@ -22,6 +23,7 @@ from kolumn.replicas.ranges import log_ranges, whole_ranges
 from kolumn.schema import BATCH_SCHEMA
 from kolumn.source.payloads import as_strings, check_payload, strings_of
 from kolumn.source.segments import Range, Segment, find_segments
+from kolumn.source.storage import base_name
 from kolumn.values.columns.stage import payload_names
 from kolumn.verification.report import Report, make_report
 
@@ -29,7 +31,8 @@ from kolumn.verification.report import Report, make_report
 def live_segments(source: keywords.Source, options: Options) -> list[Segment]:
     """Live segments of a source, including those of all copies of a topic-partition."""
     found = find_segments(source, options.topic, options.partition)
-    return with_twins(without_replaced([replace(segment, format=options.format) for segment in found]))
+    live = with_twins(without_replaced([replace(segment, format=options.format) for segment in found]))
+    return with_snapshots(live) if options.include_snapshots else live
 
 
 def segments_of(source: keywords.Source, options: Options) -> list[Segment]:
@@ -160,6 +163,12 @@ def scan(
         Bytes in front of each value of "avro" that are left out.
     value_sample, key_sample : int
         How many values a type of "json" is inferred from.
+    decode : str, optional
+        "internal": ``key`` and ``value`` of the topics that a cluster keeps for itself, and of control records, as structs: ``type`` names
+        the message, ``version`` its version, a struct of that name has its fields, and ``bytes`` keeps what is not known
+        (`kolumn.values.internal.decoder`). ``keyValid`` and ``valueValid`` come after the other columns.
+    include_snapshots : bool
+        Also read the KRaft snapshots (``.checkpoint``) in the folders of the source, before the log.
 
     Returns
     -------
@@ -370,10 +379,17 @@ def _verified(source: keywords.Source, asked: Options) -> Report:
     found: list[tuple[Segment, Tally]] = []
     segments = live_segments(source, asked)
     remarked = [remark_table(map(_copies, overlaps(segments)))]
+    if not asked.include_snapshots:
+        remarked.append(remark_table(_left_out(folder, names) for folder, names in snapshots_of(segments).items()))
     for batch in scan_ranges(map(Range.whole, segments), chosen, tally=lambda one, tally: found.append((one.segment, tally))):
         if columns is REMARKED and (made := null_values(batch)).num_rows:
             remarked.append(made)
     return make_report(found, remarked)
+
+
+def _left_out(folder: str, names: list[str]) -> Remark:
+    text = f"{len(names)} snapshot{'s' if len(names) > 1 else ''} of the metadata beside the log, which a read leaves out"
+    return Remark(folder, 0, Kind.SNAPSHOTS, None, None, text, f"include_snapshots reads them; the newest is {base_name(names[-1])}")
 
 
 def _copies(overlap: Overlap) -> Remark:

@@ -35,6 +35,7 @@ PayloadSchemas = object
 """Where writers' schemas come from: a path, a folder, a URL, a mapping or a callable."""
 PayloadAs = Literal["struct", "columns"]
 PayloadErrors = Literal["keep", "raise"]
+Decode = Literal["internal"]
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
 
 
@@ -63,9 +64,11 @@ class PayloadOptions(TypedDict, total=False):
     key_skip: int
     value_sample: int
     key_sample: int
+    decode: Decode | None
+    include_snapshots: bool
 
 
-_OF_ONE: dict[str, object] = {"framing": "auto", "errors": "keep", "separator": ",", "skip": 0, "sample": 1000}
+_OF_ONE: dict[str, object] = {"framing": "auto", "errors": "keep", "separator": ",", "skip": 0, "sample": 1000, "snapshots": False}
 PAYLOAD_DEFAULTS: dict[str, object] = {name: _OF_ONE.get(name.partition("_")[2]) for name in PayloadOptions.__annotations__}
 """Defaults of `PayloadOptions`."""
 

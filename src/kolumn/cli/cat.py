@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
@@ -33,12 +33,17 @@ from kolumn.cli.common import (
     limits,
     size_of,
 )
-from kolumn.cli.left_out import say
+from kolumn.cli.left_out import say, say_unknown
 from kolumn.cli.payloads import payload_options, with_payloads
 from kolumn.cli.progress import progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kolumn.keywords import Decode as DecodeName
+else:
+    # The library checks the choice, as in `kolumn.cli.common`.
+    DecodeName = str
 
 _AHEAD = 2
 """Blocks that are queued for each thread."""
@@ -66,13 +71,17 @@ def cat(
     format: Format = "kafka",
     topic: Topic = None,
     partition: Partition = None,
+    decode: Annotated[
+        DecodeName | None, typer.Option(help="'internal': keys and values of internal topics and control records, as JSON.")
+    ] = None,
+    include_snapshots: Annotated[bool, typer.Option("--include-snapshots", help="KRaft snapshots beside the log too.")] = False,
     **payloads: Any,
 ) -> int:
     """Print records, as text or as JSON lines.
 
     Keys, values and header values are shown as UTF-8 if they are valid UTF-8, else as base64. The output shows which: JSON has
     `valueEncoding` next to `value`, and base64 in text begins with `base64:`. A null stays a null. With `--value-format` values are
-    decoded and shown as JSON; bytes in them are base64.
+    decoded and shown as JSON; bytes in them are base64. With `--decode internal` they are the messages of a cluster's own topics.
 
     Example: `kolumn cat --json --start-timestamp 2026-01-31T12:00 orders-3 | jq .value`
     """
@@ -89,11 +98,23 @@ def cat(
             include_control=include_control, start_offset=start_offset, end_offset=end_offset, start_timestamp=start_timestamp,
             end_timestamp=end_timestamp, isolation_level=isolation_level, errors=errors, replicas=replicas, check_crcs=check_crcs,
             format=format, topic=topic, partition=partition, on_damage=skipped, on_progress=advance, **limits(max_batch_bytes, max_ratio),
-            **payload_options(payloads),
+            decode=decode, include_snapshots=include_snapshots, **payload_options(payloads),
         )  # fmt: skip
-        for lines in _lines(reader if limit is None else _first(reader, limit), json_lines if json else text_lines):
+        unknown: Counter[str] = Counter()
+        batches = reader if limit is None else _first(reader, limit)
+        for lines in _lines(batches if decode is None else _decoded(batches, unknown), json_lines if json else text_lines):
             sys.stdout.buffer.write(lines)
+    say_unknown(unknown)
     return say(skipped)
+
+
+def _decoded(batches: "Iterable[pa.RecordBatch]", unknown: "Counter[str]") -> "Iterator[pa.RecordBatch]":
+    """The same batches; counts the messages that are not known."""
+    from kolumn.values.internal.decoder import unknown_messages
+
+    for batch in batches:
+        unknown.update(unknown_messages(batch))
+        yield batch
 
 
 def _first(batches: "Iterable[pa.RecordBatch]", limit: int) -> "Iterator[pa.RecordBatch]":
