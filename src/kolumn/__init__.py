@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kolumn.damage.findings import Damage, Skipped
     from kolumn.encode.write import write
     from kolumn.gpu_api import read_cudf, read_pylibcudf, scan_cudf, scan_pylibcudf
+    from kolumn.internal_topics.groups import groups
+    from kolumn.internal_topics.transactions import open_transactions
     from kolumn.verification.report import Report
 
 __version__ = "0.1.0"
@@ -44,8 +46,10 @@ __all__ = [
     "compact",
     "convert",
     "for_fetch",
+    "groups",
     "losses",
     "mirror",
+    "open_transactions",
     "read",
     "read_cudf",
     "read_pylibcudf",
@@ -77,6 +81,8 @@ _LAZY = {
     "convert": "kolumn.conversion.convert",
     "losses": "kolumn.conversion.convert",
     "Conversion": "kolumn.conversion.convert",
+    "groups": "kolumn.internal_topics.groups",
+    "open_transactions": "kolumn.internal_topics.transactions",
     "read_cudf": "kolumn.gpu_api",
     "read_pylibcudf": "kolumn.gpu_api",
     "scan_cudf": "kolumn.gpu_api",

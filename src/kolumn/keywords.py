@@ -40,7 +40,10 @@ Compression = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
 
 
 class PayloadOptions(TypedDict, total=False):
-    """Options for what is in values and keys: one definition for all functions, which document them as `kolumn.scan` does."""
+    """Options for what is in values and keys: one definition for all functions, which document them as `kolumn.scan` does.
+
+    ``decode`` is about both, and ``include_snapshots`` about the files that have messages of internal topics.
+    """
 
     value_format: PayloadFormat | None
     key_format: PayloadFormat | None

@@ -38,7 +38,7 @@ LAYERS = (
     ("log", "verification", "parquet"),
     ("replicas",),
     # Reads a topic, as `api` does.
-    ("registry",),
+    ("registry", "internal_topics"),
     ("reader_types",),
     ("api",),
     ("gpu_api", "conversion"),

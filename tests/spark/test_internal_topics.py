@@ -14,9 +14,9 @@ INTERNAL = HERE / "internal"
 def test_rows_are_those_of_a_read(spark: SparkSession) -> None:
     source = str(INTERNAL / "__consumer_offsets-0")
     frame = spark.read.format("kolumn").option("decode", "internal").load(source)
-    rows = kolumn.read(source, decode="internal").to_pylist()
-    found = [row.asDict(recursive=True) for row in frame.orderBy("offset").collect()]
-    assert [(row["key"], row["value"], row["valueValid"]) for row in found] == [(row["key"], row["value"], row["valueValid"]) for row in rows]
+    names = ("key", "value", "valueValid")
+    rows = kolumn.read(source, decode="internal").select(names).to_pylist()
+    assert [row.asDict(recursive=True) for row in frame.orderBy("offset").select(*names).collect()] == rows
     newest = frame.where("value.type = 'OffsetCommit'").groupBy("key.OffsetCommit.group").agg({"value.OffsetCommit.offset": "max"})
     assert "readers-0" in {row[0] for row in newest.collect()}
 

@@ -8,7 +8,23 @@ import typer
 from typer.core import TyperCommand
 
 from kolumn import __version__
-from kolumn.cli import cat, columns, compact, convert, doctor, inspect, schemas, space, stats, tidy, to_parquet, verify, warmup
+from kolumn.cli import (
+    cat,
+    columns,
+    compact,
+    convert,
+    doctor,
+    groups,
+    inspect,
+    schemas,
+    space,
+    stats,
+    tidy,
+    to_parquet,
+    transactions,
+    verify,
+    warmup,
+)
 from kolumn.cli.ending import FAILED, OK, exit_code_of, prepare_process
 
 app = typer.Typer(
@@ -42,6 +58,8 @@ for _name, _function in {
     "space": space.space,
     "tidy": tidy.tidy,
     "schemas": schemas.schemas,
+    "groups": groups.groups,
+    "transactions": transactions.transactions,
     "columns": columns.columns,
     "doctor": doctor.doctor,
     "warmup": warmup.warmup,
