@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kolumn.damage.findings import Damage, Skipped
     from kolumn.encode.write import write
     from kolumn.gpu_api import read_cudf, read_pylibcudf, scan_cudf, scan_pylibcudf
+    from kolumn.index_files.rebuild import Rebuilt, rebuild_index
+    from kolumn.index_files.tables import side_files
     from kolumn.internal_topics.groups import groups
     from kolumn.internal_topics.transactions import open_transactions
     from kolumn.verification.report import Report
@@ -36,6 +38,7 @@ __all__ = [
     "MissingError",
     "NoMemoryError",
     "PayloadError",
+    "Rebuilt",
     "Report",
     "Skipped",
     "Space",
@@ -53,9 +56,11 @@ __all__ = [
     "read",
     "read_cudf",
     "read_pylibcudf",
+    "rebuild_index",
     "scan",
     "scan_cudf",
     "scan_pylibcudf",
+    "side_files",
     "space",
     "tidy",
     "verify",
@@ -82,6 +87,9 @@ _LAZY = {
     "losses": "kolumn.conversion.convert",
     "Conversion": "kolumn.conversion.convert",
     "groups": "kolumn.internal_topics.groups",
+    "rebuild_index": "kolumn.index_files.rebuild",
+    "Rebuilt": "kolumn.index_files.rebuild",
+    "side_files": "kolumn.index_files.tables",
     "open_transactions": "kolumn.internal_topics.transactions",
     "read_cudf": "kolumn.gpu_api",
     "read_pylibcudf": "kolumn.gpu_api",

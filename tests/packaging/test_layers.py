@@ -36,7 +36,7 @@ LAYERS = (
     ("decode",),
     # Operations on ranges.
     ("log", "verification", "parquet"),
-    ("replicas",),
+    ("replicas", "index_files"),
     # Reads a topic, as `api` does.
     ("registry", "internal_topics"),
     ("reader_types",),

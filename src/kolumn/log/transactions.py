@@ -100,7 +100,7 @@ def _from_headers(ranges: Iterable[Range], options: Options, begun: dict[int, in
         if offset < start:
             continue
         if row.control:
-            kind = _marker(file, row)
+            kind = marker_of(file, row)
             if kind in (v2.ABORT, v2.COMMIT):
                 begin = begun.pop(producer, None)
                 if kind == v2.ABORT and begin is not None:
@@ -187,7 +187,12 @@ def _entry(file: SegmentFile, row: Entry) -> Any:
     return None if check(source.ctypes.data, position, row.alone().array) else source
 
 
-def _marker(file: SegmentFile, row: Entry) -> int | None:
+def begun_at(segment: Segment) -> dict[int, int]:
+    """First offsets of the transactions that were open where a segment begins, by producer, as its snapshot says."""
+    return dict(read_snapshot(_snapshot(segment, segment.base_offset or 0)) or {})
+
+
+def marker_of(file: SegmentFile, row: Entry) -> int | None:
     """Type of the control record in a batch; None if it has no control record, or is damaged."""
     source = _entry(file, row)
     if source is None:
@@ -211,5 +216,5 @@ def _has_abort(segment: Segment, producer: int, offset: int) -> bool:
             for chunk in chunks(file, one.start, file.size, HEADER_WINDOW, payloads=False):
                 for row in chunk.entries[chunk.entries.base_offset >= offset]:
                     same = row.base_offset == offset and row.producer_id == producer and row.control == 1
-                    return bool(same) and _marker(file, row) == v2.ABORT
+                    return bool(same) and marker_of(file, row) == v2.ABORT
     return False
