@@ -13,6 +13,7 @@ from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.decode.result import Tally
 from kolumn.entries.replaced import with_twins, without_replaced
 from kolumn.entries.snapshots import snapshots_of, with_snapshots
+from kolumn.index_files.check import side_file_remarks
 from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import batch_tables
 from kolumn.log.transactions import with_transactions
@@ -378,7 +379,7 @@ def _verified(source: keywords.Source, asked: Options) -> Report:
     )
     found: list[tuple[Segment, Tally]] = []
     segments = live_segments(source, asked)
-    remarked = [remark_table(map(_copies, overlaps(segments)))]
+    remarked = [remark_table(map(_copies, overlaps(segments))), remark_table(side_file_remarks(segments))]
     if not asked.include_snapshots:
         remarked.append(remark_table(_left_out(folder, names) for folder, names in snapshots_of(segments).items()))
     for batch in scan_ranges(map(Range.whole, segments), chosen, tally=lambda one, tally: found.append((one.segment, tally))):

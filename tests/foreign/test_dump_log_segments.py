@@ -71,7 +71,7 @@ def test_converted(broker: str, tmp_path: Path, magic: int) -> None:
     check(broker, tmp_path / source.name, done.records)
 
 
-@pytest.mark.parametrize("case", ["compacted/compact-zstd-0", "v0/v0-none-0", "v1/v1-lz4-0", "transactional/txn-open-0"])
+@pytest.mark.parametrize("case", ["compacted/compact-lz4-0", "v0/v0-lz4-0", "v1/v1-lz4-0", "transactional/txn-open-0"])
 def test_rebuilt_indexes(broker: str, tmp_path: Path, case: str) -> None:
     folder = tmp_path / Path(case).name
     folder.mkdir()
