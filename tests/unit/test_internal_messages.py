@@ -31,6 +31,20 @@ FIXED = PARTITION_CHANGE[:23]
 """Without the tagged fields."""
 
 
+REMOTE = {
+    "RemoteLogSegmentMetadataRecord": (
+        "010000076f7264657273000000000000000100000000000000020000000300000000000000000300000000000000040000000000000000"
+        "0a0000000000000063000000010000018bcfe568000000018bcfe568010300000000000000000000000a00000000020000000000000032"
+        "00000010000301020001000101"
+    ),
+    "RemoteLogSegmentMetadataUpdateRecord": (
+        "010100076f72646572730000000000000001000000000000000200000003000000000000000003000000000000000400000000010000018bcfe56802000100"
+    ),
+    "RemotePartitionDeleteMetadataRecord": "010200076f7264657273000000000000000100000000000000020000000300000000020000018bcfe568030000",
+}
+"""Bytes that RemoteLogMetadataSerde of Kafka 4.3.0 made, as hexadecimal digits."""
+
+
 def test_every_definition_has_a_type_and_a_reader() -> None:
     found = [one for module in MODULES for one in definitions(module).values()]
     assert len(found) > 80
@@ -52,6 +66,21 @@ def test_tagged_fields_have_values_or_defaults() -> None:
         "partitionId": 9, "topicId": "AAECAwQFBgcICQoLDA0ODw", "isr": [7], "leader": -1, "replicas": None, "removingReplicas": None,
         "addingReplicas": None, "leaderRecoveryState": -1, "directories": None, "eligibleLeaderReplicas": None, "lastKnownElr": None,
     }  # fmt: skip
+
+
+def test_metadata_of_remote_segments() -> None:
+    found = {name: decode_value("__remote_log_metadata", False, None, bytes.fromhex(text)) for name, text in REMOTE.items()}
+    assert {name: (one.type, one.version) for name, one in found.items()} == {name: (name, 0) for name in REMOTE}
+    begun, done, deleted = (dict(one.fields or {}) for one in found.values())
+    topic = {"name": "orders", "id": "AAAAAAAAAAEAAAAAAAAAAg", "partition": 3}
+    assert begun.pop("segmentLeaderEpochs") == [{"leaderEpoch": 0, "offset": 10}, {"leaderEpoch": 2, "offset": 50}]
+    assert begun == {
+        "remoteLogSegmentId": {"topicIdPartition": topic, "id": "AAAAAAAAAAMAAAAAAAAABA"}, "startOffset": 10, "endOffset": 99, "brokerId": 1,
+        "maxTimestampMs": 1_700_000_000_000, "eventTimestampMs": 1_700_000_000_001, "segmentSizeInBytes": 4096,
+        "customMetadata": b"\1\2", "remoteLogSegmentState": 0, "txnIndexEmpty": True,
+    }  # fmt: skip
+    assert (done["remoteLogSegmentState"], done["customMetadata"]) == (1, None)
+    assert (deleted["topicIdPartition"], deleted["remotePartitionDeleteState"], deleted["brokerId"]) == (topic, 0, 2)
 
 
 def test_fields_of_other_versions_are_absent() -> None:
