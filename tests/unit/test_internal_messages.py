@@ -75,8 +75,8 @@ def test_metadata_of_remote_segments() -> None:
     topic = {"name": "orders", "id": "AAAAAAAAAAEAAAAAAAAAAg", "partition": 3}
     assert begun.pop("segmentLeaderEpochs") == [{"leaderEpoch": 0, "offset": 10}, {"leaderEpoch": 2, "offset": 50}]
     assert begun == {
-        "remoteLogSegmentId": {"topicIdPartition": topic, "id": "AAAAAAAAAAMAAAAAAAAABA"}, "startOffset": 10, "endOffset": 99, "brokerId": 1,
-        "maxTimestampMs": 1_700_000_000_000, "eventTimestampMs": 1_700_000_000_001, "segmentSizeInBytes": 4096,
+        "remoteLogSegmentId": {"topicIdPartition": topic, "id": "AAAAAAAAAAMAAAAAAAAABA"}, "startOffset": 10, "endOffset": 99,
+        "brokerId": 1, "maxTimestampMs": 1_700_000_000_000, "eventTimestampMs": 1_700_000_000_001, "segmentSizeInBytes": 4096,
         "customMetadata": b"\1\2", "remoteLogSegmentState": 0, "txnIndexEmpty": True,
     }  # fmt: skip
     assert (done["remoteLogSegmentState"], done["customMetadata"]) == (1, None)
