@@ -79,9 +79,10 @@ def test_rebuilt_indexes(broker: str, tmp_path: Path, case: str) -> None:
         (folder / path.name).write_bytes(path.read_bytes())
     kolumn.rebuild_index(folder, index_interval_bytes=512)
     lines = dump(broker, folder, "--deep-iteration")
-    # Compaction makes holes.
+    # Compaction makes holes and empty batches, which the tool reports for the broker's own indexes too.
     wrong = [line for line in lines if any(word in line for word in COMPLAINTS) and "isvalid: true" not in line]
-    assert [line for line in wrong if "onsecutive" not in line] == []
+    assert [line for line in wrong if "onsecutive" not in line and "timestamp mismatch" not in line] == []
+    assert [line for line in lines if "log timestamp:" in line and not line.endswith("log timestamp: -1")] == []
     assert not [line for line in dump(broker, folder, "--index-sanity-check") if any(word in line for word in COMPLAINTS)]
     assert any(line.startswith("offset: ") and "position: " in line for line in lines), "no index entry was looked at"
 
