@@ -131,6 +131,19 @@ def test_huge_counts_cost_nothing() -> None:
     tracemalloc.stop()
 
 
+def test_elements_of_a_message_are_bounded() -> None:
+    """Each of these elements has as many bytes as it needs, and there are too many of them."""
+
+    def assigned(partitions: int) -> bytes:
+        head = struct.pack(">hi", 3, 1) + b"\0\1t" + struct.pack(">i", partitions)
+        return head + bytes(4 * partitions) + struct.pack(">i", -1)
+
+    message = definitions("clients")["ConsumerProtocolAssignment"]
+    assert len(reader(message, 3)(Input(assigned(1000), 2))["assignedPartitions"][0]["partitions"]) == 1000
+    with pytest.raises(MalformedMessageError, match="more than 1048576 elements"):
+        reader(message, 3)(Input(assigned(1 << 20), 2))
+
+
 def mutant(value: bytes, seed: int) -> bytes:
     """A value with some bytes changed."""
     rng, changed = random.Random(seed), bytearray(value)

@@ -27,6 +27,8 @@ _NUMBERS = {
 }  # fmt: skip
 _VARIABLE = {"string": pa.string(), "uuid": pa.string(), "bytes": pa.binary()}
 _ZERO_UUID = "A" * 22
+MOST_ELEMENTS = 1 << 20
+"""Elements of arrays in one message: a byte can be an element, which takes hundreds of bytes in Python."""
 
 
 class MalformedMessageError(ValueError):
@@ -34,10 +36,10 @@ class MalformedMessageError(ValueError):
 
 
 class Input:
-    """Bytes of a message, and how far they were read."""
+    """Bytes of a message, how far they were read, and how many more elements of arrays are taken."""
 
-    def __init__(self, data: bytes, at: int = 0) -> None:
-        self.data, self.at = data, at
+    def __init__(self, data: bytes, at: int = 0, elements: int = MOST_ELEMENTS) -> None:
+        self.data, self.at, self.elements = data, at, elements
 
     @property
     def left(self) -> int:
@@ -128,10 +130,11 @@ def _struct(fields: tuple[FieldDefinition, ...], version: int, flexible: bool) -
 def _tagged(source: Input, known: dict[int, _Step], found: dict[str, Any]) -> None:
     for _ in range(_count(source, source.uvarint())):
         tag, size = source.uvarint(), source.uvarint()
-        part = Input(source.take(size))
+        part = Input(source.take(size), elements=source.elements)
         if tag in known:
             name, read = known[tag]
             found[name] = read(part)
+            source.elements = part.elements
             if part.left:
                 raise MalformedMessageError(f"{part.left} bytes are left of the tagged field {name}")
 
@@ -196,6 +199,9 @@ def _count(source: Input, count: int) -> int:
     """A count of things of which each has a byte or more."""
     if count > source.left:
         raise MalformedMessageError(f"{count} elements are said to be in the {source.left} bytes from byte {source.at} on")
+    source.elements -= count
+    if source.elements < 0:
+        raise MalformedMessageError(f"more than {MOST_ELEMENTS} elements")
     return count
 
 
