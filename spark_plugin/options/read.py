@@ -70,6 +70,10 @@ _DECODE |= {
     for name, (field, read, expected) in _PAYLOAD.items()
     for column in ("value", "key")
 }
+_DECODE |= {
+    "decode": ("decode", str, "internal"),
+    "includeSnapshots": ("include_snapshots", flag, "true or false"),
+}
 _OWN: dict[str, Rule] = {
     "path": ("path", str, "a path"),
     "paths": ("paths", paths, "a JSON array of paths"),

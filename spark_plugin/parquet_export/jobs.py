@@ -10,9 +10,10 @@ from kolumn.errors import ArgumentError
 from kolumn.options import Options
 from kolumn.plan.seek import select_ranges
 from kolumn.replicas.copies import copies, overlaps
+from kolumn.replicas.ends import log_end
 from kolumn.source.segments import Segment
 from kolumn.spark_plugin.parquet_export.staged import Job
-from kolumn.spark_plugin.read.bounds import log_end, log_start, lost
+from kolumn.spark_plugin.read.bounds import log_start, lost
 from kolumn.spark_plugin.read.splits import pack, wanted
 from kolumn.spark_plugin.session.session import Run, by_threads
 

@@ -2,12 +2,9 @@
 
 import logging
 
-from kolumn.cpu_fallback.check.checksums import check
-from kolumn.entries.headers import headers
 from kolumn.errors import KolumnError
 from kolumn.options import Options
-from kolumn.replicas.copies import copies
-from kolumn.source.segment_file import SegmentFile
+from kolumn.replicas.ends import log_end
 from kolumn.source.segments import Segment
 from kolumn.spark_plugin.options.positions import EARLIEST, LATEST, Key, Position
 
@@ -25,33 +22,6 @@ def resolve(position: Position | None, groups: dict[Key, list[Segment]], decode:
 def log_start(segments: list[Segment]) -> int | None:
     """The earliest offset, from the first segment's name; None if that is not a base offset."""
     return min((s.base_offset for s in segments if s.base_offset is not None), default=None)
-
-
-def log_end(segments: list[Segment]) -> int:
-    """The offset after the last complete entry of a partition. Reads the headers of the last segment, or that of each copy.
-
-    An entry whose checksum is wrong at the very end counts as half written: a file that was allocated in advance has room for
-    all of it before it has the bytes. For a partition without entries the result is the base offset of its last segment.
-    """
-    for folders in copies(segments).values():
-        return max(log_end(own) for own in folders.values())
-    for segment in reversed(segments):
-        last = _last_offset(segment)
-        if last is not None:
-            return last + 1
-    return segments[-1].base_offset or 0
-
-
-def _last_offset(segment: Segment) -> int | None:
-    last = [entries[i : i + 1] for entries in headers(segment) for i in range(max(len(entries) - 2, 0), len(entries))]
-    with SegmentFile(segment) as file:
-        for entry in reversed(last[-2:]):
-            checked, start = entry.copy(), entry[0].position
-            check(file.read(start, entry[0].end).ctypes.data, start, checked.array)
-            if checked[0].is_intact:
-                return checked[0].last_offset
-    # Two damaged entries in a row are damage, not a write in progress: the read reports them.
-    return last[-1][0].last_offset if last else None
 
 
 def bounds(starts: dict[Key, int], ends: dict[Key, int], groups: dict[Key, list[Segment]], fail: bool) -> dict[Key, Bounds]:

@@ -12,10 +12,11 @@ from pyspark.sql.types import StructType
 
 from kolumn.errors import ArgumentError
 from kolumn.log.transactions import transactions_of
+from kolumn.replicas.ends import log_end
 from kolumn.source.segments import Segment
 from kolumn.spark_plugin.options.positions import EARLIEST, LATEST, Key, Position
 from kolumn.spark_plugin.options.read import ReadOptions
-from kolumn.spark_plugin.read.bounds import Bounds, log_end, log_start, lost
+from kolumn.spark_plugin.read.bounds import Bounds, log_start, lost
 from kolumn.spark_plugin.read.schema import arrow_schema, conform
 from kolumn.spark_plugin.read.splits import Split, segments_by_partition, share
 from kolumn.spark_plugin.read.task import read_split, warn

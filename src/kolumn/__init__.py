@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from kolumn.encode.write import write
     from kolumn.frames.polars_scan import scan_polars
     from kolumn.gpu_api import read_cudf, read_pylibcudf, scan_cudf, scan_pylibcudf
+    from kolumn.index_files.rebuild import Rebuilt, rebuild_index
+    from kolumn.index_files.tables import side_files
+    from kolumn.internal_topics.groups import groups
+    from kolumn.internal_topics.transactions import open_transactions
     from kolumn.verification.report import Report
 
 __version__ = "0.1.0"
@@ -35,6 +39,7 @@ __all__ = [
     "MissingError",
     "NoMemoryError",
     "PayloadError",
+    "Rebuilt",
     "Report",
     "Skipped",
     "Space",
@@ -45,15 +50,19 @@ __all__ = [
     "compact",
     "convert",
     "for_fetch",
+    "groups",
     "losses",
     "mirror",
+    "open_transactions",
     "read",
     "read_cudf",
     "read_pylibcudf",
+    "rebuild_index",
     "scan",
     "scan_cudf",
     "scan_polars",
     "scan_pylibcudf",
+    "side_files",
     "space",
     "tidy",
     "verify",
@@ -79,6 +88,11 @@ _LAZY = {
     "convert": "kolumn.conversion.convert",
     "losses": "kolumn.conversion.convert",
     "Conversion": "kolumn.conversion.convert",
+    "groups": "kolumn.internal_topics.groups",
+    "rebuild_index": "kolumn.index_files.rebuild",
+    "Rebuilt": "kolumn.index_files.rebuild",
+    "side_files": "kolumn.index_files.tables",
+    "open_transactions": "kolumn.internal_topics.transactions",
     "read_cudf": "kolumn.gpu_api",
     "read_pylibcudf": "kolumn.gpu_api",
     "scan_cudf": "kolumn.gpu_api",

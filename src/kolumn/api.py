@@ -8,24 +8,23 @@ import pyarrow as pa
 
 from kolumn import keywords
 from kolumn.backend import require
-from kolumn.damage.remarks import REMARKED, Kind, Remark, null_values, remark_table
 from kolumn.decode.pipeline import OnDamage, scan_ranges
-from kolumn.decode.result import Tally
 from kolumn.entries.replaced import with_twins, without_replaced
+from kolumn.entries.snapshots import with_snapshots
 from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import batch_table
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.reader_types import with_types
-from kolumn.replicas.copies import Overlap, overlaps
 from kolumn.replicas.ranges import log_ranges, whole_ranges
 from kolumn.replicas.tiers import linked_as_log, log_of, whole_segments
 from kolumn.source.aiven_file import Access
 from kolumn.source.payloads import as_strings, check_payload, strings_of
 from kolumn.source.read_ahead import AHEAD_BYTES
-from kolumn.source.segments import Range, Segment, find_segments
+from kolumn.source.segments import Segment, find_segments
 from kolumn.values.columns.stage import payload_names
-from kolumn.verification.report import Report, make_report
+from kolumn.verification.report import Report
+from kolumn.verification.verified import verified
 
 
 def live_segments(source: keywords.Source, options: Options) -> list[Segment]:
@@ -34,7 +33,8 @@ def live_segments(source: keywords.Source, options: Options) -> list[Segment]:
     access = Access(options.keys, options.errors == "skip", min(AHEAD_BYTES, options.memory_bytes or AHEAD_BYTES))
     wanted = (options.format, access)
     named = [one if (one.format, one.access) == wanted else replace(one, format=options.format, access=access) for one in found]
-    return with_twins(without_replaced(named))
+    live = with_twins(without_replaced(named))
+    return with_snapshots(live) if options.include_snapshots else live
 
 
 def segments_of(source: keywords.Source, options: Options) -> list[Segment]:
@@ -172,6 +172,12 @@ def scan(
         Bytes in front of each value of "avro" that are left out.
     value_sample, key_sample : int
         How many values a type of "json" is inferred from.
+    decode : str, optional
+        "internal": ``key`` and ``value`` of the topics that a cluster keeps for itself, and of control records, as structs: ``type`` names
+        the message, ``version`` its version, a struct of that name has its fields, and ``bytes`` keeps what is not known
+        (`kolumn.values.internal.decoder`). ``keyValid`` and ``valueValid`` come after the other columns.
+    include_snapshots : bool
+        Also read the KRaft snapshots (``.checkpoint``) in the folders of the source, before the log.
 
     Returns
     -------
@@ -364,35 +370,5 @@ def verify(
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
         on_progress=on_progress, keys=keys, **payloads,
     )  # fmt: skip
-    return _verified(source, asked)
-
-
-def _verified(source: keywords.Source, asked: Options) -> Report:
     require(asked.backend)
-    columns = REMARKED if asked.format == "kip87" else ("offset",)
-    everything = Options(columns=columns, include_control=True, errors="skip", binary="view", format=asked.format)
-    chosen = replace(
-        everything,
-        check_crcs=asked.check_crcs,
-        chunk_bytes=asked.chunk_bytes,
-        threads=asked.threads,
-        backend=asked.backend,
-        max_batch_bytes=asked.max_batch_bytes,
-        max_ratio=asked.max_ratio,
-        trusted=asked.trusted,
-        on_progress=asked.on_progress,
-    )
-    found: list[tuple[Segment, Tally]] = []
-    segments = linked_as_log(live_segments(source, replace(asked, errors="skip")), asked)
-    remarked = [remark_table(map(_copies, overlaps(segments)))]
-    for batch in scan_ranges(map(Range.whole, segments), chosen, tally=lambda one, tally: found.append((one.segment, tally))):
-        if columns is REMARKED and (made := null_values(batch)).num_rows:
-            remarked.append(made)
-    return make_report(found, remarked)
-
-
-def _copies(overlap: Overlap) -> Remark:
-    one, other = overlap.folders
-    text = f"{overlap.topic}-{overlap.partition}: {one} and {other} both have offsets from {overlap.first} to {overlap.last}"
-    evidence = "a read of both needs replicas='merge' or replicas='first'; here each is verified by itself"
-    return Remark(one, 0, Kind.COPIES, overlap.first, overlap.last, text, evidence)
+    return verified(linked_as_log(live_segments(source, replace(asked, errors="skip")), asked), asked)

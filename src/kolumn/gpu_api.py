@@ -316,7 +316,7 @@ def _on_host(source: keywords.Source, chosen: Options) -> Any:
 def _for_host(payloads: keywords.PayloadOptions) -> keywords.PayloadOptions:
     """The options for values and keys, if the host decodes them; none if a GPU parses the values, or nothing does."""
     flat: keywords.PayloadOptions = {"value_as": payloads.get("value_as") or "columns", "key_as": payloads.get("key_as") or "columns"}
-    if payloads.get("value_format") is None and payloads.get("key_format") is None:
+    if payloads.get("decode") is not None or (payloads.get("value_format") is None and payloads.get("key_format") is None):
         # Options without a format are refused by name.
         return payloads
     return {} if _values(payloads) is not None else {**payloads, **flat}

@@ -45,11 +45,15 @@ PayloadSchemas = object
 """Where writers' schemas come from: a path, a folder, a URL, a mapping or a callable."""
 PayloadAs = Literal["struct", "columns"]
 PayloadErrors = Literal["keep", "raise"]
+Decode = Literal["internal"]
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
 
 
 class PayloadOptions(TypedDict, total=False):
-    """Options for what is in values and keys: one definition for all functions, which document them as `kolumn.scan` does."""
+    """Options for what is in values and keys: one definition for all functions, which document them as `kolumn.scan` does.
+
+    ``decode`` is about both, and ``include_snapshots`` about the files that have messages of internal topics.
+    """
 
     value_format: PayloadFormat | None
     key_format: PayloadFormat | None
@@ -73,9 +77,11 @@ class PayloadOptions(TypedDict, total=False):
     key_skip: int
     value_sample: int
     key_sample: int
+    decode: Decode | None
+    include_snapshots: bool
 
 
-_OF_ONE: dict[str, object] = {"framing": "auto", "errors": "keep", "separator": ",", "skip": 0, "sample": 1000}
+_OF_ONE: dict[str, object] = {"framing": "auto", "errors": "keep", "separator": ",", "skip": 0, "sample": 1000, "snapshots": False}
 PAYLOAD_DEFAULTS: dict[str, object] = {name: _OF_ONE.get(name.partition("_")[2]) for name in PayloadOptions.__annotations__}
 """Defaults of `PayloadOptions`."""
 

@@ -13,10 +13,10 @@ from kolumn.backend import choose
 from kolumn.errors import ArgumentError
 from kolumn.formats import layouts
 from kolumn.keywords import known_keywords
-from kolumn.schema import RECORD_COLUMNS, resolve_columns
+from kolumn.schema import DEFAULT_COLUMNS, RECORD_COLUMNS, resolve_columns
 from kolumn.source.data_keys import KeyFiles, key_files
 from kolumn.values.columns.stage import schema_of, stored_columns, watched_columns
-from kolumn.values.columns.typed import Typed, typed_of
+from kolumn.values.columns.typed import INTERNAL, Typed, typed_of
 
 MIB = 1 << 20
 GPU_CHUNK_BYTES = 64 * MIB
@@ -74,6 +74,7 @@ class Options:
     on_progress: Callable[[int], None] | None = None
     keys: KeyFiles | None = None
     typed: tuple[Typed, ...] = ()
+    include_snapshots: bool = False
 
     def with_columns(self, columns: Iterable[str]) -> "Options":
         """The same read with other columns; raises `ArgumentError` for an unknown one."""
@@ -150,6 +151,9 @@ class Options:
         threads = _positive("threads", threads) or len(os.sched_getaffinity(0))
         typed = typed_of(payloads)
         named = [columns] if isinstance(columns, str) else columns
+        if named is None and any(one.format == INTERNAL for one in typed):
+            # Messages have no schema ids.
+            named = (*DEFAULT_COLUMNS, "keyValid", "valueValid")
         return cls(
             format, resolve_columns(named, bool(include_headers), [one.column for one in typed]), include_headers,
             _integer("start_offset", start_offset), _integer("end_offset", end_offset),
@@ -158,6 +162,7 @@ class Options:
             _positive("chunk_bytes", chunk_bytes) or _chunk_bytes(backend, threads), threads,
             _positive("memory_bytes", memory_bytes), topic, _integer("partition", partition),
             _positive("max_batch_bytes", max_batch_bytes) or cls.max_batch_bytes, max_ratio, trusted, on_progress, key_files(keys), typed,
+            bool(payloads.get("include_snapshots")),
         )  # fmt: skip
 
     def progress(self, done: int) -> None:

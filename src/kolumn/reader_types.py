@@ -17,7 +17,9 @@ from kolumn.registry.open import schemas_of
 from kolumn.schemas.schema import Kind, Schema, Schemas
 from kolumn.source.memory import named_parts
 from kolumn.source.segments import Range
-from kolumn.values.columns.typed import Typed
+from kolumn.values.columns.typed import INTERNAL, Typed
+from kolumn.values.internal.decoder import Reading
+from kolumn.values.internal.topics import CLUSTER_METADATA, INTERNAL_TOPICS
 from kolumn.values.text.infer import inferred
 
 logger = logging.getLogger("kolumn.values")
@@ -46,13 +48,15 @@ def with_types(options: Options, source: Source, ranges: Iterable[Range]) -> Opt
     some = list(ranges)
     known = replace(options, typed=tuple(_known(one, options, source, some) for one in options.typed))
     # Errors of schemas and names are raised here.
-    _ = known.schema, [one.framer for one in known.typed]
+    _ = known.schema, [one.looks_at for one in known.typed]
     return known
 
 
 def _known(one: Typed, options: Options, source: Source, ranges: Sequence[Range]) -> Typed:
     if one.reader is not None:
         return one
+    if one.format == INTERNAL:
+        return one.of(_reading(options, ranges))
     opener = _opener(one, source)
     if one.schema is not None and one.format != "registry":
         return one.of(_given(one), opener)
@@ -69,6 +73,18 @@ def _known(one: Typed, options: Options, source: Source, ranges: Sequence[Range]
     made = found.of(reader, opener)
     made.__dict__["writers"] = found.writers
     return made
+
+
+def _reading(options: Options, ranges: Sequence[Range]) -> Reading:
+    topics = sorted({each.segment.topic for each in ranges if each.segment.topic is not None})
+    nameless = {each.segment.path.endswith(".checkpoint") for each in ranges if each.segment.topic is None} == {True}
+    if not options.include_control and not nameless and not set(topics) & set(INTERNAL_TOPICS):
+        found = f"the topics {', '.join(topics)}" if topics else "no topic" if ranges else "no segment"
+        raise ArgumentError(
+            f"decode={INTERNAL!r}: found {found}, expected one of {', '.join(INTERNAL_TOPICS)}: name it by topic=…, or take "
+            "include_control=True for the control records of any topic"
+        )
+    return Reading(tuple(topics), options.include_control, CLUSTER_METADATA if nameless else None)
 
 
 def _given(one: Typed, kind: Kind | None = None) -> Any:

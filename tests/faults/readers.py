@@ -180,6 +180,7 @@ READERS = [
     Reader("convert", convert),
     Reader("compact", compact),
     Reader("schemas-topic", schemas_topic),
+    Reader("open-transactions", lambda _, log, scratch: kolumn.open_transactions(log, now=0).to_pylist()),
     Reader("spark", spark_read, plan=spark_plan),
     Reader("spark-merge", partial(spark_read, replicas="merge"), plan=partial(spark_plan, replicas="merge")),
     Reader("spark-batches", spark_batches_read, plan=lambda _, log: sent(batch_reader(log).partitions())),

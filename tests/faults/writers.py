@@ -78,6 +78,20 @@ def older_logs(source: Path, target: Path) -> None:
     (target / "notes.txt").write_text("mine")
 
 
+def stale_indexes(source: Path, target: Path) -> None:
+    """The logs of the source, with index files that say something else."""
+    for one in sorted(source.rglob("*.log")):
+        folder = target / one.parent.name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / one.name).write_bytes(one.read_bytes())
+        for suffix in (".index", ".timeindex", ".txnindex"):
+            (folder / one.name).with_suffix(suffix).write_bytes(b"stale")
+
+
+def rebuild(source: Path, target: Path) -> None:
+    kolumn.rebuild_index(target, index_interval_bytes=1000)
+
+
 PARQUET = ("to-parquet", "{source}", "{target}")
 WRITERS = [
     Writer("write", function=write_folder),
@@ -89,6 +103,7 @@ WRITERS = [
     Writer("clean", ("clean", "{source}", "{target}", "--retention-ms", "0", "--now", YOUNG)),
     Writer("spark-append", function=append, before=one_is_there, refuses="were to be appended"),
     Writer("spark-overwrite", function=overwrite, before=older_logs, replaces=True),
+    Writer("rebuild-index", function=rebuild, before=stale_indexes, replaces=True),
     Writer("to-parquet", PARQUET),
     Writer("to-parquet-overwrite", (*PARQUET, "--overwrite"), before=older_parquet, replaces=True),
 ]

@@ -25,7 +25,7 @@ LAYERS = (
         "cpu_fallback.values",
     ),
     ("kernels.check", "kernels.count", "kernels.fields", "cpu_fallback.columns", "cpu_fallback.stream", "values"),
-    ("values.text", "values.avro", "values.protobuf"),
+    ("values.text", "values.avro", "values.protobuf", "values.internal"),
     ("values.columns",),
     ("kernels.columns", "kernels.decode", "options", "damage", "commit"),
     ("kernels.values", "plan", "transactions", "encode"),
@@ -35,10 +35,10 @@ LAYERS = (
     ("recovery",),
     ("decode",),
     # Operations on ranges.
-    ("log", "verification", "parquet"),
-    ("replicas",),
+    ("log", "parquet"),
+    ("replicas", "index_files"),
     # Reads a topic, as `api` does.
-    ("registry",),
+    ("registry", "internal_topics", "verification"),
     ("reader_types",),
     ("api",),
     ("gpu_api", "conversion", "frames"),

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
@@ -36,12 +36,17 @@ from kolumn.cli.common import (
     limits,
     size_of,
 )
-from kolumn.cli.left_out import say
+from kolumn.cli.left_out import say, say_unknown
 from kolumn.cli.payloads import payload_options, with_payloads
 from kolumn.cli.progress import progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kolumn.keywords import Decode as DecodeName
+else:
+    # The library checks the choice, as in `kolumn.cli.common`.
+    DecodeName = str
 
 _AHEAD = 2
 """Blocks that are queued for each thread."""
@@ -75,13 +80,17 @@ def cat(
     topic: Topic = None,
     partition: Partition = None,
     key_file: KeyFile = None,
+    decode: Annotated[
+        DecodeName | None, typer.Option(help="'internal': keys and values of internal topics and control records, as JSON.")
+    ] = None,
+    include_snapshots: Annotated[bool, typer.Option("--include-snapshots", help="KRaft snapshots beside the log too.")] = False,
     **payloads: Any,
 ) -> int:
     """Print records, as text or as JSON lines.
 
     Keys, values and header values are shown as UTF-8 if they are valid UTF-8, else as base64. The output shows which: JSON has
     `valueEncoding` next to `value`, and base64 in text begins with `base64:`. A null stays a null. With `--value-format` values are
-    decoded and shown as JSON; bytes in them are base64.
+    decoded and shown as JSON; bytes in them are base64. With `--decode internal` they are the messages of a cluster's own topics.
 
     Example: `kolumn cat --since 2026-01-31T12:00 --key customer-7 --json orders-3 | jq .value`
     """
@@ -99,11 +108,15 @@ def cat(
             start_offset=start_offset, end_offset=end_offset, start_timestamp=start_timestamp, end_timestamp=end_timestamp,
             isolation_level=isolation_level, errors=errors, replicas=replicas, check_crcs=check_crcs, format=format, topic=topic,
             partition=partition, on_damage=skipped, on_progress=advance, keys=key_files(key_file),
-            **limits(max_batch_bytes, max_ratio), **options,
+            decode=decode, include_snapshots=include_snapshots, **limits(max_batch_bytes, max_ratio), **options,
         )  # fmt: skip
+        unknown: Counter[str] = Counter()
         records = chosen.of(reader, printed)
+        if decode is not None:
+            records = _decoded(records, unknown)
         for lines in _lines(records if limit is None else _first(records, limit), lines_of):
             sys.stdout.buffer.write(lines)
+    say_unknown(unknown)
     return say(skipped)
 
 
@@ -127,6 +140,15 @@ def _form(
         # With a typed key or value, its stored bytes are no default column.
         printed = list(Options.of(columns=printed, include_headers=include_headers, **options).columns)
     return json_lines if json else text_lines, printed
+
+
+def _decoded(batches: "Iterable[pa.RecordBatch]", unknown: "Counter[str]") -> "Iterator[pa.RecordBatch]":
+    """The same batches; counts the messages that are not known."""
+    from kolumn.values.internal.decoder import unknown_messages
+
+    for batch in batches:
+        unknown.update(unknown_messages(batch))
+        yield batch
 
 
 def _first(batches: "Iterable[pa.RecordBatch]", limit: int) -> "Iterator[pa.RecordBatch]":

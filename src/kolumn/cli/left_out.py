@@ -1,5 +1,6 @@
 """Reports of commands about damage that they left out."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -18,6 +19,12 @@ def say(skipped: "Skipped") -> int:
         return OK
     typer.echo(f"{skipped} ({_places(skipped)}); `kolumn verify` lists {'it' if skipped.stretches == 1 else 'them'}", err=True)
     return DAMAGE
+
+
+def say_unknown(unknown: Mapping[str, int]) -> None:
+    """Print one line on standard error for each kind of message that was not decoded."""
+    for name, count in sorted(unknown.items()):
+        typer.echo(f"not decoded, kept as bytes: {count} of {name}", err=True)
 
 
 def counts(skipped: "Skipped") -> dict[str, int]:

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 
 from kolumn.cli.shown import TEXT, Part, base64_of, escaped, join_lists, joined, with_null
 from kolumn.schema import HEADERS
+from kolumn.values.internal.decoder import is_message
 
 _NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 """As Python's json writes them."""
@@ -35,6 +36,8 @@ def json_value(column: pa.Array) -> Part:
 
 def _nested(column: pa.Array) -> Part:
     kind = column.type
+    if is_message(kind):
+        return _message(column)
     if pa.types.is_struct(kind):
         members = column.flatten()
         named = [(f"{', ' if i else ''}{_name(one.name)}: ", json_value(members[i])) for i, one in enumerate(kind)]
@@ -45,6 +48,16 @@ def _nested(column: pa.Array) -> Part:
         text = names if pa.types.is_string(names.type) else pa.array([str(name) for name in names.to_pylist()], pa.string())
         return _between("{", pairs, joined([json_value(text), ": ", json_value(values)]), "}")
     return _between("[", column, json_value(column.flatten()), "]")
+
+
+def _message(column: pa.StructArray) -> Part:
+    """A message of an internal topic as Kafka's tools print it: what it is, and its own fields alone."""
+    type, version, *fields, kept = column.flatten()
+    found: list[pa.Array] = [pc.if_else(kept.is_valid(), joined([', "bytes": ', json_value(kept)]), pa.scalar(None, TEXT))]
+    for one in fields:
+        if one.null_count < len(one):
+            found.append(pc.if_else(one.is_valid(), joined([', "data": ', json_value(one)]), pa.scalar(None, TEXT)))
+    return joined(['{"type": ', json_value(type), ', "version": ', json_value(version), pc.coalesce(*found, pa.scalar("", TEXT)), "}"])
 
 
 def _between(opening: str, column: pa.ListArray, elements: Part, closing: str) -> Part:

@@ -30,6 +30,10 @@ class Kind(StrEnum):
     """Directories of one topic-partition have the same offsets: replicas. Each is verified by itself."""
     NULL_VALUE = "null-value"
     """KIP-87: a record without a value has no tombstone bit."""
+    SIDE_FILE = "side-file"
+    """A file next to a segment contradicts the log: an index, a snapshot of producers, or the leader epochs."""
+    SNAPSHOTS = "snapshots"
+    """KRaft snapshots are beside the log. A read leaves them out unless it is told to include them."""
 
 
 @dataclass(frozen=True)

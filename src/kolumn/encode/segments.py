@@ -15,7 +15,7 @@ entry. A segment's last timestamp is added when it is closed.
 import struct
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from kolumn.arrays import Bytes
 from kolumn.commit.staged_file import StagedFile, final_name, make_folders, writing
@@ -117,24 +117,28 @@ class SegmentFiles:
         self.paths.append(folder / f"{name}.log")
 
 
-class _Segment:
-    """One segment that is being written, and its indexes.
+class Sink(Protocol):
+    """Where entries of an index are written."""
 
-    Index entries are relative to ``base``; a batch too far from it for 32 bits gets no entry. ``first`` is the first offset.
+    def write(self, data: bytes, /) -> int:
+        """Write bytes."""
+
+
+class IndexEntries:
+    """The entries of the offset index and of the time index of a segment.
+
+    Parameters
+    ----------
+    base : int
+        Entries are relative to it; a batch too far from it for 32 bits gets no entry.
+    index, times : Sink
+        Where the entries of the two indexes are written.
     """
 
-    suffixes: tuple[str, ...] = (".log", ".index", ".timeindex")
-
-    def __init__(self, stem: Path, base: int, first: int) -> None:
-        self.first = first
+    def __init__(self, base: int, index: Sink, times: Sink) -> None:
         self.base, self.size, self.since, self.last = base, 0, 0, base
         self.time, self.time_offset, self.time_noted = -1, base, -1
-        self.files = [StagedFile(Path(f"{stem}{suffix}")) for suffix in self.suffixes]
-        self.log, self.index = self.files[:2]
-
-    def full(self, size: int, last: int, segment_bytes: int) -> bool:
-        """Whether a batch has to go into the next segment."""
-        return self.size > 0 and (self.size + size > segment_bytes or last - self.first > _LARGEST_RELATIVE)
+        self.index, self.times = index, times
 
     def note(self, size: int, base: int, last: int, time: int, interval: int) -> None:
         """Add index entries for a batch, before it is written."""
@@ -143,21 +147,38 @@ class _Segment:
         if self.since > interval:
             if last - self.base <= _LARGEST_RELATIVE:
                 self.index.write(struct.pack(">ii", last - self.base, self.size))
-            self._note_time()
+            self.note_time()
             self.since = 0
         self.size, self.since, self.last = self.size + size, self.since + size, last
 
-    def _note_time(self) -> None:
+    def note_time(self) -> None:
+        """Add the largest timestamp so far; called when a segment is closed too."""
         if self.time > self.time_noted and self.time_offset - self.base <= _LARGEST_RELATIVE:
-            self.files[2].write(struct.pack(">qi", self.time, self.time_offset - self.base))
+            self.times.write(struct.pack(">qi", self.time, self.time_offset - self.base))
             self.time_noted = self.time
+
+
+class _Segment(IndexEntries):
+    """One segment that is being written, and its indexes. ``first`` is the first offset."""
+
+    suffixes: tuple[str, ...] = (".log", ".index", ".timeindex")
+
+    def __init__(self, stem: Path, base: int, first: int) -> None:
+        self.first = first
+        self.files = [StagedFile(Path(f"{stem}{suffix}")) for suffix in self.suffixes]
+        self.log = self.files[0]
+        super().__init__(base, self.files[1], self.files[-1])
+
+    def full(self, size: int, last: int, segment_bytes: int) -> bool:
+        """Whether a batch has to go into the next segment."""
+        return self.size > 0 and (self.size + size > segment_bytes or last - self.first > _LARGEST_RELATIVE)
 
     def write(self, data: Any) -> None:
         self.log.write(data)
 
     def complete(self) -> None:
         """Write the last index entries, and flush all files to disk, the log last."""
-        self._note_time()
+        self.note_time()
         for file in reversed(self.files):
             file.complete()
 
@@ -195,8 +216,8 @@ class _EnrichedSegment(_Segment):
         self._write_newest()
         super().complete()
 
-    def _note_time(self) -> None:
-        pass
+    def note_time(self) -> None:
+        """Times are in the one index."""
 
 
 def _kind(enriched: bool) -> type[_Segment]:

@@ -1,7 +1,7 @@
 """A source that can be read again and again, each time with other columns and ranges."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.reader_types import with_types
 from kolumn.replicas.ranges import log_ranges
+from kolumn.source.memory import in_memory, named_parts
 from kolumn.source.payloads import as_strings, check_payload, strings_of
 from kolumn.source.segments import Segment
 from kolumn.values.columns.stage import payload_names
@@ -81,8 +82,7 @@ class Source:
     def __init__(self, source: keywords.Source, options: Options, on_damage: OnDamage | None, payload: str) -> None:
         check_payload(payload)
         require(options.backend)
-        # An iterator could be read only once.
-        self._source: keywords.Source = source if isinstance(source, str | os.PathLike) else _listed(source)
+        self._source = _kept(source)
         self._on_damage, self._payload = on_damage, payload
         ranges = log_ranges(live_segments(self._source, options), options)
         self._options = with_types(options, self._source, ranges)
@@ -129,8 +129,12 @@ class Source:
             return narrow
 
 
-def _listed(source: Iterable[keywords.Path]) -> keywords.Source:
-    return list(source) if isinstance(source, Iterable) else source
+def _kept(source: keywords.Source) -> keywords.Source:
+    """A source that can be read more than once, which an iterator and a file object cannot."""
+    held = in_memory(source)
+    if held is not None:
+        return held.memory
+    return source if isinstance(source, str | os.PathLike) else named_parts(source)
 
 
 _LEAST, _RECORD = 1 << 16, 1 << 10

@@ -13,7 +13,7 @@ from typing import Any
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.entries.replaced import without_replaced
 from kolumn.formats import layouts, v2
-from kolumn.formats.entries import Entries
+from kolumn.formats.entries import Entries, Entry
 from kolumn.log.batch_table import entry_rows
 from kolumn.log.markers import intact_positions, marker_types
 from kolumn.options import Options
@@ -241,6 +241,16 @@ def _has_aborts(segment: Segment, aborted: list[tuple[int, int, int]]) -> bool:
     return all((producer, last) in found for producer, _, last in aborted)
 
 
+def begun_at(segment: Segment) -> dict[int, int]:
+    """First offsets of the transactions that were open where a segment begins, by producer, as its snapshot says."""
+    return dict(read_snapshot(_snapshot(segment, segment.base_offset or 0)) or {})
+
+
+def marker_of(file: SegmentFile, row: Entry) -> int | None:
+    """Type of the control record in a batch; None if it has no control record, or is damaged."""
+    return marker_types(file, Entries(row.array.reshape(1, -1)))[0]
+
+
 def _has_abort(segment: Segment, producer: int, offset: int) -> bool:
     """Whether the log has an ABORT marker of a producer at an offset."""
     for one in select_ranges([segment], Options(start_offset=offset)):
@@ -248,5 +258,5 @@ def _has_abort(segment: Segment, producer: int, offset: int) -> bool:
             for chunk in chunks(file, one.start, file.size, HEADER_WINDOW, payloads=False):
                 for row in chunk.entries[chunk.entries.base_offset >= offset]:
                     same = row.base_offset == offset and row.producer_id == producer and row.control == 1
-                    return bool(same) and marker_types(file, Entries(row.array.reshape(1, -1))) == [v2.ABORT]
+                    return bool(same) and marker_of(file, row) == v2.ABORT
     return False

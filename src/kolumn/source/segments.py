@@ -2,10 +2,8 @@
 
     <log directory>/<topic>-<partition>/<20-digit base offset>.log
 
-`tier_names` has the names in tiers, where segments have ids too.
-``.deleted`` and ``.cleaned`` files are not live data; a ``.swap`` file is the finished replacement of segments that a crash
-left in place (`kolumn.entries.replaced` finds out which). Directories named ``…-delete``, ``…-stray`` and ``…-future`` are left
-out of a log directory.
+`tier_names` has the names in tiers, where segments have ids too. ``.cleaned`` files are not live data; a ``.swap`` file is the finished replacement of segments that a crash left in place
+(`kolumn.entries.replaced` finds out which). Directories named ``…-delete``, ``…-stray`` and ``…-future`` are left out of a log directory.
 """
 
 import os
@@ -61,15 +59,15 @@ class Segment:
     preceding : int, optional
         Base offset of the segment before it.
     orphans : tuple of str
-        Index files without a log, of segments between this one and the next (of the first segment: or before it).
+        Index files without a log between this segment and the next, and before the first one.
     twin : str, optional
         Another segment of its directory that has some of the same offsets.
     identity : Identity, optional
         Identity of the file when it was found: `kolumn.source.segment_file` reads no other file.
     memory : pa.Buffer, optional
-        The bytes of a segment that is in memory; its path is a name for messages then.
+        The bytes of a segment that is in memory; its path is a name for messages.
     copy_id : str, optional
-        Id in the name of a segment of a tier. A tier may have several copies of the same offsets, in one directory.
+        Id in the name of a segment of a tier, which may have several copies of the same offsets in one directory.
     first, behind : int, optional
         Offsets of a tier's copy that belong to the log and are read from it (first <= offset < behind); None for no bound.
     manifest : Manifest, optional

@@ -21,8 +21,8 @@ Epochs = tuple[tuple[int, int], ...]
 """Leader epochs, each with the offset at which it begins."""
 CHECKPOINT, TIER_CHECKPOINT = "leader-epoch-checkpoint", ".leader_epoch_checkpoint"
 """Name of the file of a broker's log, and suffix of that of a segment in a tier."""
-_ABORTED = np.dtype([("version", ">i2"), ("producer", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")])
-_PRODUCER = np.dtype(
+ABORTED = np.dtype([("version", ">i2"), ("producer", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")])
+PRODUCER = np.dtype(
     [("producer", ">i8"), ("epoch", ">i2"), ("sequence", ">i4"), ("last", ">i8"), ("delta", ">i4"), ("timestamp", ">i8"),
      ("coordinator", ">i4"), ("open", ">i8")]
 )  # fmt: skip
@@ -39,7 +39,7 @@ def read_txnindex(name: str) -> list[tuple[int, int, int]] | None:
     raw = read_bytes(name)
     if raw is None:
         return None
-    entries = np.frombuffer(raw, _ABORTED, len(raw) // _ABORTED.itemsize)
+    entries = np.frombuffer(raw, ABORTED, len(raw) // ABORTED.itemsize)
     last = entries["last"].astype(np.int64)
     sane = (entries["version"] == 0).all() and (entries["first"] <= entries["last"]).all() and (np.diff(last) >= 0).all()
     if not sane or (entries["first"] < 0).any():
@@ -55,9 +55,9 @@ def read_snapshot(name: str) -> dict[int, int] | None:
     if len(raw) < _HEAD or int.from_bytes(raw[:2], "big") != 1:
         return None
     count = int.from_bytes(raw[6:_HEAD], "big", signed=True)
-    if count * _PRODUCER.itemsize != len(raw) - _HEAD or int.from_bytes(raw[2:6], "big") != crc32c(raw, 6):
+    if count * PRODUCER.itemsize != len(raw) - _HEAD or int.from_bytes(raw[2:6], "big") != crc32c(raw, 6):
         return None
-    producers = np.frombuffer(raw, _PRODUCER, count, _HEAD)
+    producers = np.frombuffer(raw, PRODUCER, count, _HEAD)
     return {int(one["producer"]): int(one["open"]) for one in producers if one["open"] >= 0}
 
 

@@ -1,6 +1,6 @@
 """The stage that turns payloads of record batches into typed columns, in the thread that made the batch."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import pyarrow as pa
 from kolumn.arrays import Flags
 from kolumn.errors import ArgumentError, PayloadError
 from kolumn.schema import RECORD_COLUMNS, beside, record_schema
-from kolumn.values.columns.typed import Typed
+from kolumn.values.columns.typed import INTERNAL, Typed
 from kolumn.values.decoder import Bodies
 
 _WHERE = ("offset", "segment")
@@ -24,8 +24,8 @@ def stored_columns(columns: Iterable[str], typed: Sequence[Typed]) -> tuple[str,
     for name in columns:
         owner = next((one for one in typed if name in one.names or name == _reason(one)), None)
         found[name if owner is None else owner.column] = None
-        if owner is not None and owner.framer.needs_headers:
-            found["headers"] = None
+        if owner is not None:
+            found |= dict.fromkeys(owner.looks_at)
     return tuple(found)
 
 
@@ -55,10 +55,10 @@ def schema_of(columns: Iterable[str], binary: str, typed: Sequence[Typed]) -> pa
 def typed_batch(batch: pa.RecordBatch, columns: Sequence[str], typed: Sequence[Typed]) -> pa.RecordBatch:
     """The columns of a batch with `stored_columns`; a typed column is one struct, whatever the options say."""
     found = {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
-    headers = found.get("headers")
+    stored = dict(found)
     for one in typed:
         if any(name in columns for name in (*one.names, _reason(one))):
-            found |= _decoded(one, found[one.column], headers, columns)
+            found |= _internal(one, stored) if one.format == INTERNAL else _decoded(one, stored[one.column], stored.get("headers"), columns)
     return pa.RecordBatch.from_arrays([found[name] for name in columns], names=list(columns))
 
 
@@ -94,8 +94,19 @@ def _fields(name: str, binary: str, typed: Sequence[Typed]) -> list[pa.Field]:
     return list(record_schema([name], binary))
 
 
+def _internal(one: Typed, stored: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    plain = {name: stored[name] if name not in ("key", "value") else _plain(stored[name]) for name in one.looks_at}
+    values, valid = one.of_internal.decode(plain)
+    valid_name, id_name, raw_name = beside(one.column)
+    return {one.column: values, valid_name: pa.array(valid), id_name: pa.nulls(len(values), pa.int64()), raw_name: stored[one.column]}
+
+
+def _plain(payload: pa.Array) -> pa.BinaryArray:
+    return payload if payload.type == pa.binary() else payload.cast(pa.binary())
+
+
 def _decoded(one: Typed, payload: pa.Array, headers: pa.ListArray | None, columns: Sequence[str]) -> dict[str, pa.Array]:
-    plain = payload if payload.type == pa.binary() else payload.cast(pa.binary())
+    plain = _plain(payload)
     bodies, schema_id = one.framer.bodies(plain, headers)
     valid_name, id_name, raw_name = beside(one.column)
     found: dict[str, pa.Array] = {id_name: schema_id, raw_name: payload}

@@ -9,14 +9,17 @@ from typing import Any, get_args
 import pyarrow as pa
 
 from kolumn.errors import ArgumentError
-from kolumn.keywords import PAYLOAD_DEFAULTS, PayloadAs, PayloadErrors, PayloadFormat, PayloadOptions
+from kolumn.keywords import PAYLOAD_DEFAULTS, Decode, PayloadAs, PayloadErrors, PayloadFormat, PayloadOptions
 from kolumn.schema import beside
 from kolumn.schemas.schema import Schema, Schemas
 from kolumn.values.columns.make import PayloadFramer, decoder_of, framer_of
 from kolumn.values.decoder import ValueDecoder
+from kolumn.values.internal.decoder import LOOKS_AT, InternalDecoder
 from kolumn.values.types import check_separator
 
 _SCHEMALESS = ("csv", "fixed")
+INTERNAL = "internal"
+"""The format of keys and values with ``decode="internal"``."""
 _CHOICES: dict[str, tuple[str, ...]] = {
     "format": get_args(PayloadFormat), "as": get_args(PayloadAs), "errors": get_args(PayloadErrors),
 }  # fmt: skip
@@ -73,6 +76,18 @@ class Typed:
         return decoder_of(self.format, self.reader, self.columns, self.message, self.separator, self.column, self.writers)
 
     @cached_property
+    def of_internal(self) -> InternalDecoder:
+        """The decoder of the format `INTERNAL`, to which keys and values belong together."""
+        return InternalDecoder(self.column, self.reader)
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """Record columns that are needed beside the own one."""
+        if self.format == INTERNAL:
+            return LOOKS_AT
+        return ("headers",) if self.framer.needs_headers else ()
+
+    @cached_property
     def writers(self) -> Schemas | None:
         """Writers' schemas, None without any."""
         return None if self.open_schemas is None else self.open_schemas()
@@ -85,7 +100,7 @@ class Typed:
     @property
     def type(self) -> pa.DataType:
         """Type of the column."""
-        return self.decoder.type
+        return self.of_internal.type if self.format == INTERNAL else self.decoder.type
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -110,6 +125,8 @@ def typed_of(given: PayloadOptions) -> tuple[Typed, ...]:
         A value is not allowed, or an option is given that its format does not have.
     """
     options: dict[str, Any] = PAYLOAD_DEFAULTS | dict(given)
+    if options["decode"] is not None:
+        return _of_internal(options)
     found = []
     for column in ("key", "value"):
         own = {name.partition("_")[2]: value for name, value in options.items() if name.startswith(f"{column}_")}
@@ -121,6 +138,15 @@ def typed_of(given: PayloadOptions) -> tuple[Typed, ...]:
             continue
         found.append(_checked(column, own))
     return tuple(found)
+
+
+def _of_internal(options: dict[str, Any]) -> tuple[Typed, ...]:
+    if options["decode"] not in get_args(Decode):
+        raise ArgumentError(f"decode={options['decode']!r}: {_expected(options['decode'], get_args(Decode))}")
+    named = [name for name, value in options.items() if name.partition("_")[0] in ("key", "value") and value != PAYLOAD_DEFAULTS[name]]
+    if named:
+        raise ArgumentError(f"decode={INTERNAL!r} decodes keys and values: leave out {', '.join(named)}")
+    return Typed("key", INTERNAL), Typed("value", INTERNAL)
 
 
 def _checked(column: str, own: dict[str, Any]) -> Typed:

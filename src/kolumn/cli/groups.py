@@ -1,0 +1,34 @@
+"""``kolumn groups``: committed offsets and lag of consumer groups."""
+
+from typing import Any
+
+from kolumn.cli.common import Json, Sources, command, print_json, print_table
+from kolumn.cli.left_out import say
+
+_SHOWN = ("group", "kind", "state", "topic", "partition", "committedOffset", "logEndOffset", "lag", "commitTimestamp", "metadata")
+
+
+@command
+def groups(sources: Sources, json: Json = False) -> int:
+    """List groups: the last committed offset of each partition, and the lag against the log beside it.
+
+    The sources are log directories of brokers, with partitions of `__consumer_offsets` and of the topics that are consumed. Several
+    brokers' directories can be named: copies of a partition are merged. Where a partition's log is not there, its lag is empty. Damage
+    of `__consumer_offsets` is left out, and is counted on standard error. With --json members and their partitions are printed too.
+
+    Example: `kolumn groups /mnt/broker-1/data /mnt/broker-2/data`
+    """
+    import kolumn
+
+    skipped = kolumn.Skipped()
+    found = kolumn.groups(sources, errors="skip", on_damage=skipped).to_pylist()
+    if json:
+        for row in found:
+            print_json(row)
+    else:
+        print_table("", list(_SHOWN), [[_cell(row[name]) for name in _SHOWN] for row in found])
+    return say(skipped)
+
+
+def _cell(value: Any) -> Any:
+    return value.isoformat(sep=" ", timespec="milliseconds")[:23] if hasattr(value, "isoformat") else value

@@ -1,0 +1,1 @@
+"""What a cluster's own topics say about its groups and its transactions, read from disk."""

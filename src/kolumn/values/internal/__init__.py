@@ -1,0 +1,1 @@
+"""Records of the topics that a cluster keeps for itself, and control records: Kafka's definitions of messages, read at run time."""
