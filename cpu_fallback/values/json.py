@@ -28,8 +28,8 @@ def _escape_of(at: int, end: int) -> tuple[int, int]:
 
 
 @register_jitable
-def _passed_over(numbers: int, at: int, end: int) -> int:
-    return json_text.passed_over(numbers, at, end)
+def _passed_over(at: int, end: int) -> int:
+    return json_text.passed_over(at, end)
 
 
 @register_jitable
@@ -48,8 +48,8 @@ def _escape_at(at, end):  # type: ignore[no-untyped-def]
 
 
 @overload(json_text.after_value, target="cpu")
-def _after_value(numbers, at, end):  # type: ignore[no-untyped-def]
-    return lambda numbers, at, end: _passed_over(numbers, at, end)
+def _after_value(at, end):  # type: ignore[no-untyped-def]
+    return lambda at, end: _passed_over(at, end)
 
 
 @overload(json.field_of, target="cpu")

@@ -9,8 +9,8 @@ A row of the table has int64. Rows are named by their places in bytes. Row 0 is 
     kind | column | width | least | most | fill | fills | level | first | count | next | stamp | length | word | mask | name
 
 ``least`` and ``most`` are the range of an integer. ``level`` is that of a list's elements, ``first`` its element or an object's first
-field. ``next`` is the field that is expected after this one. ``length``, ``word``, ``mask`` and ``name`` are of the field's name with the
-quote after it: bytes, the first eight of them, which of these count, and where all are.
+field. ``next`` is the field that is expected after this one. ``length``, ``word``, ``mask`` and ``name`` are of the field's name with a
+quote and a colon after it: bytes, the first eight of them, which of these count, and where all are.
 
 ``stamps`` tell which members have come: every object that begins has a new number, which its members' stamps are set to.
 """
@@ -35,6 +35,7 @@ from kolumn.encodings.json_text import (
     string_end,
 )
 from kolumn.encodings.json_words import load_word, word_at
+from kolumn.formats.memory import load8
 from kolumn.machine_code.words import load64, store64
 
 UNDECIDED = INVALID
@@ -65,7 +66,7 @@ class Program(NamedTuple):
 
 
 def is_name(p: Program, field: int, at: int, end: int) -> bool:
-    """Whether the bytes from ``at`` on are a field's name and a quote."""
+    """Whether the bytes from ``at`` on are a field's name, a quote and a colon."""
     length = load64(field + _LENGTH)
     if length > end - at or (word_at(at, end) ^ load64(field + _WORD)) & load64(field + _MASK) != 0:
         return False
@@ -80,7 +81,7 @@ def is_name(p: Program, field: int, at: int, end: int) -> bool:
 
 
 def field_at(p: Program, inside: int, expected: int, at: int, end: int) -> tuple[int, int]:
-    """The field of an object, 0 for none, whose name is at ``at``, and the address after the quote that ends it; -1 if not decided."""
+    """The field of an object, 0 for none, whose name is at ``at``, and the address after the colon that follows; -1 if not decided."""
     if is_name(p, expected, at, end):
         return expected, at + load64(expected + _LENGTH)
     return field_of(p, inside, at, end)
@@ -93,15 +94,26 @@ def field_of(p: Program, inside: int, at: int, end: int) -> tuple[int, int]:
 
 def searched(p: Program, inside: int, at: int, end: int) -> tuple[int, int]:
     """As `field_at`, where none is expected."""
-    after = string_end(at, end, 0) + 1
-    if after == 0:
+    quote = string_end(at, end, 0)
+    if quote < 0:
         return 0, -1
-    field = p.fields + load64(inside + _FIRST)
+    after, byte = next_byte(quote + 1, end)
+    if byte != COLON:
+        return 0, -1
+    field, length = p.fields + load64(inside + _FIRST), quote - at
     for _ in range(load64(inside + _COUNT)):
-        if load64(field + _LENGTH) == after - at and is_name(p, field, at, end):
-            return field, after
+        if load64(field + _LENGTH) == length + 2 and same_bytes(p.names + load64(field + _NAME), at, length):
+            return field, after + 1
         field += FIELD
-    return 0, after
+    return 0, after + 1
+
+
+def same_bytes(one: int, other: int, size: int) -> bool:
+    """Whether bytes at two addresses are the same."""
+    k = 0
+    while k < size and load8(one, k) == load8(other, k):
+        k += 1
+    return k == size
 
 
 def fill_missing(t: Target, p: Program, inside: int, stamp: int, row: int) -> None:
@@ -217,12 +229,10 @@ def decode(t: Target, p: Program, at: int, end: int, row: int) -> int:
             if at < 0:
                 return UNDECIDED
             at, byte = next_byte(at, end)
-            if byte != COLON:
-                return UNDECIDED
-            at, byte = next_byte(at + 1, end)
             if field == 0:
-                at = after_value(p.numbers, at, end)
-                if at < 0:
+                # Strings, and what is long, have a way of their own.
+                at = string_end(at + 1, end, 1) + 1 if byte == QUOTE else after_value(at, end)
+                if at <= 0:
                     return UNDECIDED
                 continue
             place = p.stamps + load64(field + _STAMP)

@@ -6,7 +6,7 @@ The digits of a number without its point have to be less than 2**63. Decimal num
 gigabyte per second" (2021), section 5: the digits times a power of five of 128 bits. Everything that this does not decide is left to
 others: more digits, numbers that overflow or are not normal.
 
-``numbers`` is the address of a table of int64: for each count of digits from 0 to 8 the largest number after which as many digits fit,
+``numbers`` is the address of a table of int64: for each count of digits from 0 to 8 the largest number after which as many digits may fit,
 and the power of ten; then powers of five from `LEAST` to `MOST`, two words each, the high one first.
 """
 
@@ -20,6 +20,8 @@ POWERS = 144
 """Where the powers of five begin in the table, in bytes."""
 MOST_EXPONENT = 308
 """Largest exponent that is read."""
+MOST_DIGITS = 40
+"""Most digits before and after the point of a number that is passed over; its exponent has at most two."""
 _TENS = 72
 _ZERO, _MINUS, _PLUS, _POINT, _E = (ord(one) for one in "0-+.e")
 _ZEROS, _ABOVE_NINE, _HIGH = 0x3030303030303030, 0x7676767676767676, -0x7F7F7F7F7F7F7F80
@@ -43,10 +45,44 @@ def digits_at(numbers: int, value: int, at: int, end: int) -> tuple[int, int]:
         if count > 0:
             if value > load64(numbers + 8 * count):
                 return 0, -1
-            value = value * load64(numbers + _TENS + 8 * count) + eight_digits(wrapped(word << (64 - 8 * count)))
+            value = wrapped(value * load64(numbers + _TENS + 8 * count) + eight_digits(wrapped(word << (64 - 8 * count))))
+            if value < 0:
+                return 0, -1
             at += count
         if count < 8:
             return value, at
+
+
+def digits_end(at: int, end: int) -> int:
+    """Address after digits."""
+    while True:
+        word = word_at(at, end) ^ _ZEROS
+        stop = ((word + _ABOVE_NINE) | word) & _HIGH
+        if stop != 0:
+            return at + first_byte(stop)
+        at += 8
+
+
+def after_number(at: int, end: int) -> int:
+    """Address after a number without a sign whose value does not matter; -1 if it is none, or so long that a reader could refuse it."""
+    begin = at
+    at = digits_end(at, end)
+    if at == begin or at - begin > MOST_DIGITS or (at - begin > 1 and load8(begin, 0) == _ZERO):
+        return -1
+    if at < end and load8(at, 0) == _POINT:
+        begin = at + 1
+        at = digits_end(begin, end)
+        if at == begin or at - begin > MOST_DIGITS:
+            return -1
+    if at < end and load8(at, 0) | 0x20 == _E:
+        begin = at + 1
+        sign = load8(begin, 0) if begin < end else 0
+        if (sign == _PLUS) | (sign == _MINUS):
+            begin += 1
+        at = digits_end(begin, end)
+        if at == begin or at - begin > 2:
+            return -1
+    return at
 
 
 def integer_at(numbers: int, at: int, end: int) -> tuple[int, int]:

@@ -5,7 +5,7 @@ no escape may mean U+0000. Addresses of results are -1 if something is not accep
 """
 
 from kolumn.encodings.columns import Target, begin_of, end_bytes, full_column, space_from
-from kolumn.encodings.json_numbers import decimal_at
+from kolumn.encodings.json_numbers import after_number
 from kolumn.encodings.json_words import first_byte, put_word8, word_at
 from kolumn.encodings.text import is_utf8
 from kolumn.formats.memory import load8, store8
@@ -190,12 +190,12 @@ def after_literal(at: int, end: int, byte: int) -> int:
     return at + 5 if byte == _F and word & _BITS40 == FALSE else -1
 
 
-def after_value(numbers: int, at: int, end: int) -> int:
+def after_value(at: int, end: int) -> int:
     """As `passed_over`. A backend may make it a function of its own."""
-    return passed_over(numbers, at, end)
+    return passed_over(at, end)
 
 
-def passed_over(numbers: int, at: int, end: int) -> int:
+def passed_over(at: int, end: int) -> int:
     """Address after a value, whose first byte is at ``at`` or after white space."""
     kinds, depth, name = 0, 0, 0
     while True:
@@ -226,7 +226,7 @@ def passed_over(numbers: int, at: int, end: int) -> int:
             if at == 0:
                 return -1
         elif byte == MINUS or (byte >= _ZERO and byte <= _NINE):
-            _, _, at = decimal_at(numbers, at + 1 if byte == MINUS else at, end)
+            at = after_number(at + 1 if byte == MINUS else at, end)
         else:
             at = after_literal(at, end, byte)
         # After a value: what it is in may end, or goes on.

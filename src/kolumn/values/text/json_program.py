@@ -29,7 +29,7 @@ class JsonTables:
     fields : int64 array
         Rows of `kolumn.encodings.json`.
     names : bytes
-        Of the fields, each with a quote after it.
+        Of the fields, each with a quote and a colon after it.
     numbers : int64 array
         The table of `kolumn.encodings.json_numbers`.
     frames : int
@@ -90,9 +90,9 @@ def _row(node: Node, number: int, first: int) -> list[int]:
 
 def _name(name: str, names: bytearray) -> list[int]:
     """Length, first word, mask and place of a name, which is added to ``names``. A name that JSON writes with an escape is not found."""
-    place, text = len(names), name.encode() + b'"'
+    place, text = len(names), name.encode() + b'":'
     names += text
-    length = _NO_LENGTH if any(byte < 0x20 or byte in b'"\\' for byte in text[:-1]) else len(text)
+    length = _NO_LENGTH if any(byte < 0x20 or byte in b'"\\' for byte in text[:-2]) else len(text)
     word = int.from_bytes(text[:8], "little")
     mask = (1 << 8 * min(len(text), 8)) - 1
     return [length, _signed(word), _signed(mask), place]
@@ -104,7 +104,7 @@ def _signed(word: int) -> int:
 
 @cache
 def _numbers() -> Int64s:
-    made = [(_LARGEST - (10**count - 1)) // 10**count for count in range(9)] + [10**count for count in range(9)]
+    made = [_LARGEST // 10**count for count in range(9)] + [10**count for count in range(9)]
     for exponent in range(LEAST, MOST + 1):
         power = _power_of_five(exponent)
         made += [_signed(power >> 64), _signed(power & (1 << 64) - 1)]
@@ -112,11 +112,12 @@ def _numbers() -> Int64s:
 
 
 def _power_of_five(exponent: int) -> int:
-    """128 bits of a power of five, of which the highest one is set: cut off, those of negative exponents rounded up."""
+    """128 bits of a power of five, of which the highest one is set: cut off, but rounded up where a middle of two numbers could be met."""
+    power = 5 ** abs(exponent)
+    bits = power.bit_length()
     if exponent >= 0:
-        power = 5**exponent
-        bits = power.bit_length()
         return power << 128 - bits if bits <= 128 else power >> bits - 128
-    power = 5**-exponent
-    found = (1 << 2 * power.bit_length() + 128) // power + 1
+    if exponent >= -27:
+        return (1 << bits + 127) // power + 1
+    found = (1 << 2 * bits + 128) // power + 1
     return found >> found.bit_length() - 128
