@@ -106,6 +106,61 @@ def test_columns_grow(left) -> None:
     assert [{name: value for name, value in row.items() if value is not None} for row in found.to_pylist()] == rows
 
 
+def test_what_is_passed_over_is_checked_whole(left) -> None:
+    kind = nested_type({"id": "int64"})
+    fine = [b"[" * depth + b"]" * depth for depth in (1, 61, 62, 63, 64, 200)]
+    fine += [
+        b'{"a":' * 30 + b"1" + b"}" * 30,
+        b"1e99",
+        b"-0.5E-07",
+        b"1" * 40,
+        b'"\\u00e9\\ud83d\\ude00\xc3\xa9"',
+        b"[ ]",
+        b"{ }",
+        b"[1 , {} ,null]",
+    ]
+    wrong = [
+        b"[" * 5 + b"]" * 4,
+        b"[}",
+        b"{]",
+        b"[1,]",
+        b'{"a":1,}',
+        b'{"a"}',
+        b"{1:1}",
+        b"01",
+        b"1.",
+        b"-",
+        b"1e",
+        b"tru",
+        b"nul",
+        b"+1",
+        b"[1 2]",
+    ]
+    wrong += [
+        b'"\\ud83d"',
+        b'"\\ude00"',
+        b'"\\q"',
+        b'"\x1f"',
+        b'"\xff"',
+        b'"\xed\xa0\x80"',
+        b"",
+        b"'a'",
+        b'"a',
+        b"\x00",
+        b"[1,,2]",
+        b'{"a":1 "b":2}',
+        b'{,"a":1}',
+    ]
+    for other in (b'{"more":%s,"id":7}', b'{"id":7,"more":%s}', b'{"id":7,"more":[%s]}', b'{"id":7,"more":{"x":%s}}'):
+        assert read(kind, [other % value for value in fine]).field("id").to_pylist() == [7] * len(fine)
+        expected = [None] * len(wrong)
+        # An empty list.
+        expected[wrong.index(b"")] = 7 if b"[" in other else None
+        assert read(kind, [other % value for value in wrong]).field("id").to_pylist() == expected
+    # What is too deep, and what is wrong.
+    assert left == [3, len(wrong)] * 2 + [4, len(wrong) - 1] + [4, len(wrong)]
+
+
 def together(texts: list[str]) -> Bodies:
     """Objects with one member each, without a page for each of them."""
     return BareFramer().bodies(pa.array([b'{"x":%s}' % text.encode() for text in texts], pa.binary()))[0]
