@@ -101,6 +101,10 @@ def written(rng: random.Random, value: Any) -> bytes:
     """A value as text, with the separators and escapes of one serialiser or another."""
     separators = rng.choice(((",", ":"), (", ", ": "), (" ,\t", "\r\n: ")))
     text = json.dumps(value, separators=separators, ensure_ascii=rng.random() < 0.5, indent=rng.choice((None, None, None, 1)))
+    if text.startswith('{"') and rng.random() < 0.05:
+        # The first member twice, or a part of it.
+        end = text.find(",", 0, -1)
+        text = text[: end + 1] + text[1:] if end > 0 else text
     return text.encode("utf-8", "surrogatepass")
 
 

@@ -116,6 +116,33 @@ def same_bytes(one: int, other: int, size: int) -> bool:
     return k == size
 
 
+def member_at(p: Program, inside: int, expected: int, stamp: int, at: int, byte: int, end: int) -> tuple[int, int, int]:
+    """Begin a member of an object, at whose quote ``at`` should be.
+
+    Returns
+    -------
+    field : int
+        Its field; 0 for a member that is passed over.
+    at, byte : int
+        Address of its value, and the first byte; the address after what is passed over; -1 if not decided.
+    """
+    if byte != QUOTE:
+        return 0, -1, 0
+    field, at = field_at(p, inside, expected, at + 1, end)
+    if at < 0:
+        return 0, -1, 0
+    at, byte = next_byte(at, end)
+    if field == 0:
+        # Strings are passed over here: the rest has a longer way.
+        at = string_end(at + 1, end, 1) + 1 if byte == QUOTE else after_value(at, end)
+        return 0, at if at > 0 else -1, 0
+    place = p.stamps + load64(field + _STAMP)
+    if load64(place) == stamp:
+        return 0, -1, 0
+    store64(place, stamp)
+    return field, at, byte
+
+
 def fill_missing(t: Target, p: Program, inside: int, stamp: int, row: int) -> None:
     """Make the fields of an object null that have another stamp."""
     field = p.fields + load64(inside + _FIRST)
@@ -158,6 +185,21 @@ def put_boolean(t: Target, field: int, row: int, at: int, byte: int, end: int) -
     if at >= 0:
         put_word(t, load64(field + _COLUMN), row, 1 if byte == _T else 0, 1)
     return at
+
+
+def put_value(t: Target, p: Program, field: int, row: int, at: int, byte: int, end: int) -> int:
+    """Write a value that is neither an object nor a list, or null; results as of `put_integer`, or -1 minus the code for no room."""
+    kind = load64(field + _KIND)
+    if byte == QUOTE and kind == TEXT:
+        return put_string(t, load64(field + _COLUMN), row, at + 1, end)
+    if byte == _N:
+        put_nulls(t, load64(field + _FILL), load64(field + _FILLS), row)
+        return after_literal(at, end, byte)
+    if kind == INTEGER:
+        return put_integer(t, p, field, row, at, byte, end)
+    if DOUBLE <= kind <= FLOAT:
+        return put_decimal(t, p, field, row, at, byte, end)
+    return put_boolean(t, field, row, at, byte, end) if kind == BOOLEAN else -1
 
 
 def push(frame: int, inside: int, expected: int, row: int, stamp: int, missing: int) -> None:
@@ -223,22 +265,11 @@ def decode(t: Target, p: Program, at: int, end: int, row: int) -> int:
             at, byte = next_byte(at + 1, end)
         opened, field = False, expected
         if stamp != 0:
-            if byte != QUOTE:
-                return UNDECIDED
-            field, at = field_at(p, inside, expected, at + 1, end)
+            field, at, byte = member_at(p, inside, expected, stamp, at, byte, end)
             if at < 0:
                 return UNDECIDED
-            at, byte = next_byte(at, end)
             if field == 0:
-                # Strings, and what is long, have a way of their own.
-                at = string_end(at + 1, end, 1) + 1 if byte == QUOTE else after_value(at, end)
-                if at <= 0:
-                    return UNDECIDED
                 continue
-            place = p.stamps + load64(field + _STAMP)
-            if load64(place) == stamp:
-                return UNDECIDED
-            store64(place, stamp)
             missing -= 1
             expected = p.fields + load64(field + _NEXT)
         else:
@@ -246,18 +277,11 @@ def decode(t: Target, p: Program, at: int, end: int, row: int) -> int:
             if row < 0:
                 return -row
         kind = load64(field + _KIND)
-        if byte == QUOTE and kind == TEXT:
-            at = put_string(t, load64(field + _COLUMN), row, at + 1, end)
-        elif byte == _N:
-            at = after_literal(at, end, byte)
-            put_nulls(t, load64(field + _FILL), load64(field + _FILLS), row)
-        elif kind == INTEGER:
-            at = put_integer(t, p, field, row, at, byte, end)
-        elif INTEGER < kind <= FLOAT:
-            at = put_decimal(t, p, field, row, at, byte, end)
-        elif kind == BOOLEAN:
-            at = put_boolean(t, field, row, at, byte, end)
-        elif (kind == OBJECT and byte == OPEN_OBJECT) or (kind == LIST and byte == OPEN_LIST):
+        if kind < OBJECT or byte == _N:
+            at = put_value(t, p, field, row, at, byte, end)
+            if at < 0:
+                return -1 - at if at < -1 else UNDECIDED
+        elif byte == (OPEN_OBJECT if kind == OBJECT else OPEN_LIST):
             push(frame, inside, expected, row, stamp, missing)
             frame += FRAME
             at, inside, opened, stamp, missing, close = at + 1, field, True, 0, 0, CLOSE_LIST
@@ -267,5 +291,3 @@ def decode(t: Target, p: Program, at: int, end: int, row: int) -> int:
                 set_valid(t, load64(field + _COLUMN), row, 1)
         else:
             return UNDECIDED
-        if at < 0:
-            return -1 - at if at < -1 else UNDECIDED
