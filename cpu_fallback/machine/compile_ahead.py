@@ -32,9 +32,10 @@ GROUPS = {
         "check.select", "check.gather", "columns.columns", "machine.checksum", "columns.timestamps",
     ),
     "writing": ("encode.batches", "encode.messages", "encode.tagged", "encode.sets", "encode.restride"),
-    "typed values": ("values.framing", "values.lines"),
+    "typed values": ("values.framing",),
     "Avro": ("values.avro",),
     "Protobuf": ("values.protobuf",),
+    "JSON": ("values.json", "values.lines"),
 }  # fmt: skip
 """Modules of `kolumn.cpu_fallback` with loops, by the task that needs them."""
 

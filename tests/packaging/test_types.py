@@ -11,6 +11,7 @@ INTRINSICS = {
     Path("cpu_fallback/machine/address.py"),
     Path("cpu_fallback/machine/crc.py"),
     Path("cpu_fallback/machine/fold.py"),
+    Path("cpu_fallback/values/json_words.py"),
     Path("cpu_fallback/values/varints.py"),
     Path("machine_code/words.py"),
 }

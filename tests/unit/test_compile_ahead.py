@@ -120,7 +120,7 @@ from kolumn.schemas.schema import Schema
 from kolumn.values.avro.decoder import AvroDecoder
 AvroDecoder(Schema("AVRO", '"int"')).decode(bodies([bytes([2])]))
 from kolumn.values.text.json import JsonDecoder
-JsonDecoder(pa.struct([("a", pa.int64())])).decode(bodies([b"{}"]))
+JsonDecoder(pa.struct([("a", pa.int64())])).decode(bodies([b"{}", b"["]))
 called = {name: [str(found) for found in loop.overloads] for name, loop in LOOPS.items() if loop.overloads}
 wrong = {name: found for name, found in called.items() if found != [str(signature(LOOPS[name].py_func))]}
 print(json.dumps([sorted(called), wrong]))

@@ -116,6 +116,12 @@ def begin_of(t: Target, column: int, row: int) -> int:
     return load32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row)
 
 
+def space_from(t: Target, column: int, begin: int) -> tuple[int, int]:
+    """Address of the bytes of a column from ``begin`` on, and how many have room; not on a GPU."""
+    place = t.columns + _COLUMN * column
+    return load64(place + _DATA) + begin, load64(place + _ROOM) - begin
+
+
 def end_bytes(t: Target, column: int, row: int, end: int) -> int:
     store32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row + 4, end)
     if t.cursors != 0:

@@ -1,28 +1,21 @@
-"""Values of JSON by Arrow's reader: a line for each value, with a marker that tells which line made which row.
+"""Values of JSON: a compiled loop decodes the rows that it is sure of, Arrow's reader the others.
 
-    value    {"a": 1, "b": 2}        line    {"<marker>":1,"a": 1, "b": 2}
-
-The reader fails as a whole on a value that it can't read. The values are then halved until such a value is alone, so that it is one row
-without a value. A row is valid exactly if Arrow can read its value alone, whatever its neighbours are.
+What is valid is what Arrow's reader takes, see `kolumn.values.text.json_lines`. The loop accepts a part of that, with the same values.
 """
 
-import re
-import secrets
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.json as pj
 
-from kolumn.arrays import Bytes, Flags, Int64s
-from kolumn.cpu_fallback.values.lines import write_lines
-from kolumn.values.bodies import spread
+from kolumn.arrays import Flags, Int64s
+from kolumn.cpu_fallback.values.json import decode_objects
+from kolumn.encodings.json import FIELD, Program
 from kolumn.values.decoder import Bodies
+from kolumn.values.memory import Columns
+from kolumn.values.text.json_lines import LinesDecoder
+from kolumn.values.text.json_program import JsonTables, json_tables
 from kolumn.values.text.moments import in_types, readable
-
-_BLOCK = 64 << 20
-"""Bytes of text that are read at a time: Arrow's reader counts them in 32 bits."""
-_ROW = re.compile(r"in row (\d+)\Z")
 
 
 class JsonDecoder:
@@ -40,78 +33,73 @@ class JsonDecoder:
 
     def __init__(self, type: pa.StructType) -> None:
         self.type: pa.DataType = type
-        # A value can't contain the name unless it is known.
-        self._marker = secrets.token_hex(6)
-        self._head = np.frombuffer(f'{{"{self._marker}":1'.encode(), np.uint8)
-        wanted = pa.schema([*(pa.field(one.name, readable(one.type)) for one in type), (self._marker, pa.int8())])
-        self._options = pj.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore")
+        self._others = LinesDecoder(type)
+        self._tables = json_tables(readable(type))
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
-        """As `kolumn.values.decoder.ValueDecoder.decode`."""
-        lines = _Lines.of(bodies, self._head)
-        pieces, fine = self._read(lines)
-        valid = np.zeros(len(bodies), bool)
-        valid[lines.rows[fine]] = True
-        return spread(pa.concat_arrays([*pieces, pa.array([], self.type)]), valid), valid
+        """As `kolumn.values.decoder.ValueDecoder.decode`.
 
-    def _read(self, lines: "_Lines") -> tuple[list[pa.StructArray], Flags]:
-        """The values of the readable lines, in order, and which lines they are."""
-        fine = np.zeros(len(lines.rows), bool)
-        found, waiting = [], lines.blocks()
-        while waiting:
-            start, rows = waiting.pop()
-            try:
-                found.append(self._parsed(lines, start, rows))
-                fine[start : start + rows] = True
-            except pa.ArrowInvalid as error:
-                waiting += reversed([(start + first, size) for first, size in _halves(rows, str(error)) if size])
-        return found, fine
-
-    def _parsed(self, lines: "_Lines", start: int, rows: int) -> pa.StructArray:
-        """The values of some lines; ArrowInvalid if any of them can't be read."""
-        begin, end = int(lines.begins[start]), int(lines.begins[start + rows])
-        how = pj.ReadOptions(use_threads=False, block_size=end - begin + 1)
-        table = pj.read_json(pa.BufferReader(pa.py_buffer(lines.text)[begin:end]), how, self._options)
-        marks = table[self._marker]
-        if len(marks) != rows or marks.null_count:
-            # A value had several objects, or did not end.
-            raise pa.ArrowInvalid("lines and rows differ")
-        columns = [in_types(table[field.name].combine_chunks(), field.type) for field in self.type]
-        return pa.StructArray.from_arrays(columns, fields=list(self.type))
+        Raises
+        ------
+        OverflowError
+            A column has more bytes or elements than 2**31 - 1.
+        """
+        if self._tables is None or not len(bodies):
+            return self._others.decode(bodies)
+        array, decided = _decided(self._tables, bodies)
+        left = np.flatnonzero(~decided & (np.asarray(bodies.length) >= 0))
+        if len(left) == len(bodies):
+            return self._others.decode(bodies)
+        found, valid = _in_types(array, self.type, decided)
+        if len(left):
+            others, fine = self._others.decode(_chosen(bodies, left))
+            found, valid = _merged(found, valid, others, fine, left)
+        return found, valid
 
 
-@dataclass(frozen=True)
-class _Lines:
-    """Lines of the values that begin as objects: their text, where each begins and the last one ends, and the rows that they are of."""
-
-    text: Bytes
-    begins: Int64s
-    rows: Int64s
-
-    @classmethod
-    def of(cls, bodies: Bodies, head: Bytes) -> "_Lines":
-        """The lines of bodies, copied; ``head`` is the brace and the marker."""
-        n = len(bodies)
-        length = np.ascontiguousarray(bodies.length, np.int64)
-        text = np.empty(int(np.maximum(length, 0).sum()) + n * (len(head) + 2), np.uint8)
-        begins, rows = np.empty(n + 1, np.int64), np.empty(n, np.int64)
-        at = np.ascontiguousarray(bodies.at, np.int64)
-        count = write_lines(at, length, head.ctypes.data, len(head), text.ctypes.data, begins, rows)
-        return cls(text, begins[: count + 1], rows[:count])
-
-    def blocks(self) -> list[tuple[int, int]]:
-        """First line and number of lines of parts that are not too large; the first part is the last in the list."""
-        block = self.begins[:-1] // _BLOCK
-        starts = np.flatnonzero(np.diff(block, prepend=-1))
-        sizes = np.diff(starts, append=len(self.rows))
-        return list(zip(starts.tolist(), sizes.tolist(), strict=True))[::-1]
+def _decided(tables: JsonTables, bodies: Bodies) -> tuple[pa.Array, Flags]:
+    """The rows that the loop decides, as `readable` types; the others are null."""
+    count, root = len(bodies), tables.layout.root
+    at, length = (np.ascontiguousarray(one, np.int64) for one in (bodies.at, bodies.length))
+    stamps = np.zeros(8 * len(tables.fields) // FIELD + 1, np.int64)
+    frames, short = np.empty(tables.frames // 8, np.int64), np.empty(1, np.int64)
+    names = np.frombuffer(tables.names, np.uint8)
+    program = Program(*(one.ctypes.data for one in (tables.fields, names, tables.numbers, stamps, frames)))
+    total = int(np.maximum(length, 0).sum())
+    # A column of strings has at most all bytes, and most have a share.
+    memory = Columns(tables.layout, count, count + 64, min(total, 4 * total // len(tables.layout.columns) + 4096))
+    decided, row = np.zeros(count, np.bool_), 0
+    while True:
+        row, code = decode_objects(memory.target, program, at, length, root.first_fill, root.fills, short.ctypes.data, row, decided)
+        if code == 0:
+            return memory.array(count), decided
+        memory.grow(code)
 
 
-def _halves(rows: int, error: str) -> list[tuple[int, int]]:
-    """How to go on after an error: at the row that it names, else with both halves. Nothing for a single row."""
-    if rows == 1:
-        return []
-    named = _ROW.search(error)
-    if named and 0 <= (at := int(named[1])) < rows:
-        return [(0, at), (at, 1), (at + 1, rows - at - 1)]
-    return [(0, rows // 2), (rows // 2, rows - rows // 2)]
+def _in_types(array: pa.Array, kind: pa.DataType, decided: Flags) -> tuple[pa.Array, Flags]:
+    """The rows with their times and dates, and which of them are valid: a row with text that is none is null."""
+    try:
+        return in_types(array, kind), decided
+    except pa.ArrowInvalid:
+        if len(array) == 1:
+            return pa.nulls(1, kind), np.zeros(1, bool)
+    half = len(array) // 2
+    # Copies: the elements of a slice are still those of all rows.
+    parts = [_in_types(array.take(pa.array(np.arange(*ends))), kind, decided[slice(*ends)]) for ends in ((0, half), (half, len(array)))]
+    return pa.concat_arrays([part for part, _ in parts]), np.concatenate([fine for _, fine in parts])
+
+
+def _chosen(bodies: Bodies, rows: Int64s) -> Bodies:
+    """Some rows of bodies."""
+    at, length, prefix, framing, schema = (one[rows] for one in (bodies.at, bodies.length, bodies.prefix, bodies.framing, bodies.schema))
+    return replace(bodies, at=at, length=length, prefix=prefix, framing=framing, schema=schema)
+
+
+def _merged(found: pa.Array, valid: Flags, others: pa.Array, fine: Flags, rows: Int64s) -> tuple[pa.Array, Flags]:
+    """The rows with those of the other reader in their places."""
+    if not fine.any():
+        return found, valid
+    both, place = valid.copy(), np.arange(len(found))
+    both[rows] = fine
+    place[rows] = len(found) + np.arange(len(rows))
+    return pa.concat_arrays([found, others]).take(pa.array(place)), both

@@ -1,0 +1,106 @@
+"""JSON objects on the CPU: a loop over rows, which leaves out what it does not decide."""
+
+from numba.extending import overload, register_jitable
+
+import kolumn.cpu_fallback.values.json_words
+import kolumn.cpu_fallback.values.text
+import kolumn.encodings.compiled  # noqa: F401
+from kolumn.cpu_fallback.machine.address import load8, store8
+from kolumn.cpu_fallback.machine.arrays import Flags, Int64s
+from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.encodings import json, json_text
+from kolumn.encodings.columns import DONE, Target, put_nulls, restore
+from kolumn.encodings.json import UNDECIDED, Program
+from kolumn.encodings.text import is_utf8
+
+_SHORTEST = 8
+_SPACE = ord(" ")
+
+
+@register_jitable
+def _is_utf8(at: int, size: int) -> bool:
+    return is_utf8(at, size)
+
+
+@register_jitable
+def _escape_of(at: int, end: int) -> tuple[int, int]:
+    return json_text.escape_of(at, end)
+
+
+@register_jitable
+def _passed_over(at: int, end: int) -> int:
+    return json_text.passed_over(at, end)
+
+
+@register_jitable
+def _searched(p: Program, inside: int, at: int, end: int) -> tuple[int, int]:
+    return json.searched(p, inside, at, end)
+
+
+@overload(json_text.is_text, target="cpu")
+def _is_text(at, size):  # type: ignore[no-untyped-def]
+    return lambda at, size: _is_utf8(at, size)
+
+
+@overload(json_text.escape_at, target="cpu")
+def _escape_at(at, end):  # type: ignore[no-untyped-def]
+    return lambda at, end: _escape_of(at, end)
+
+
+@overload(json_text.after_value, target="cpu")
+def _after_value(at, end):  # type: ignore[no-untyped-def]
+    return lambda at, end: _passed_over(at, end)
+
+
+@overload(json.field_of, target="cpu")
+def _field_of(p, inside, at, end):  # type: ignore[no-untyped-def]
+    return lambda p, inside, at, end: _searched(p, inside, at, end)
+
+
+@compiled
+def decode_objects(
+    target: Target, program: Program, at: Int64s, length: Int64s, fill: int, fills: int, short: int, first: int, decided: Flags
+) -> tuple[int, int]:
+    """Decode rows into columns, from ``first`` on. A row that is not decided is null.
+
+    Parameters
+    ----------
+    target : Target
+    program : Program
+    at, length : int64 array
+        As in `kolumn.values.decoder.Bodies`; nothing else is read.
+    fill, fills : int
+        The first fill of those that make a whole row null, and how many they are.
+    short : int
+        Address of eight bytes that are overwritten.
+    first : int
+    decided : bool array
+        Written.
+
+    Returns
+    -------
+    row : int
+        The row that is to be decoded next.
+    code : int
+        What has no room; `DONE` if all rows are decoded.
+    """
+    # Constants, where the compiler sees them: no cursors, and counts next to each other.
+    target = Target(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count)
+    for row in range(first, len(at)):
+        code, begin, size = UNDECIDED, at[row], length[row]
+        if size >= 0:
+            end = begin + size
+            if size < _SHORTEST:
+                # Words are read up to the end of the value, so it is given spaces in front.
+                for k in range(_SHORTEST):
+                    from_end = _SHORTEST - k
+                    store8(short + k, load8(end - from_end) if from_end <= size else _SPACE)
+                begin, end = short, short + _SHORTEST
+            code = json.decode(target, program, begin, end, row)
+        if code != DONE:
+            restore(target, row)
+            if code != UNDECIDED:
+                return row, code
+            put_nulls(target, fill, fills, row)
+        decided[row] = code == DONE
+    return len(at), DONE

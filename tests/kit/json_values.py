@@ -1,0 +1,133 @@
+"""Random JSON: types and objects of them, as serialisers write them, and damage."""
+
+import json
+import random
+import struct
+from typing import Any
+
+import pyarrow as pa
+
+LEAVES = (
+    pa.string(), pa.int64(), pa.float64(), pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
+    pa.float32(), pa.timestamp("ms"), pa.timestamp("us", tz="UTC"), pa.date32(),
+)  # fmt: skip
+PLAIN_NAMES = ("id", "a", "b", "name", "x", "items", "customer", "a_name_of_more_than_16_bytes", "eightlen", "sevenle", "A", "")
+NAMES = (*PLAIN_NAMES, "größe", 'q"', "b\\")
+_TEXT = 'aZ09 /"\\\b\f\n\r\t\x00\x1f\x7f\x80éÿĀ߿ࠀ世界\ud7ff\ue000\uffff😀𐀀\U0010ffff{}[],:'
+_PIECES = (
+    b'"', b'\\', b'{', b'}', b'[', b']', b',', b':', b'null', b'true', b'false', b'-', b'0', b'1', b'.', b'e', b'E', b'+', b' ', b'\n',
+    b'\t', b'\r', b'\x00', b'\x1f', b'\x7f', b'\x80', b'\xff', b'\xc3\xa9', b'\xed\xa0\x80', b'\\u0041', b'\\u0000', b'\\ud800',
+    b'\\udc00', b'\\ud83d\\ude00', b'\\n', b'\\x', b'\\u00e', b'NaN', b'Infinity', b'-Infinity', b'1e5', b'1E+400', b'0.1', b'-0',
+    b'00', b'9223372036854775807', b'"id":1,', b'{}', b'[]', b'/**/', b"'", b'\xef\xbb\xbf', b'"a":', b'1.', b'.5', b'1e-400',
+    b'12345678901234567890123', b'"\\u0061":1,', b'[[[[', b'{"a":{"a":',
+)  # fmt: skip
+
+
+def random_type(rng: random.Random, depth: int = 3) -> pa.StructType:
+    """A struct of up to six fields, with structs and lists in it."""
+    names = rng.sample(NAMES if rng.random() < 0.2 else PLAIN_NAMES, rng.randrange(1, 7))
+    return pa.struct([(name, _any_type(rng, depth - 1)) for name in names])
+
+
+def _any_type(rng: random.Random, depth: int) -> pa.DataType:
+    kind = rng.random() if depth else 0
+    if kind > 0.85:
+        return random_type(rng, depth)
+    return pa.list_(_any_type(rng, depth - 1)) if kind > 0.7 else rng.choice(LEAVES)
+
+
+def random_value(rng: random.Random, kind: pa.DataType) -> Any:
+    """A value that mostly fits a type."""
+    draw = rng.random()
+    if draw < 0.05:
+        return None
+    if draw < 0.055:
+        return anything(rng, 3)
+    if pa.types.is_struct(kind):
+        members = [(field.name, random_value(rng, field.type)) for field in kind if rng.random() < 0.9]
+        if rng.random() < 0.3:
+            members.append((rng.choice(("more", "idx", *NAMES)), anything(rng, 4)))
+        if rng.random() < 0.2:
+            rng.shuffle(members)
+        return dict(members)
+    if pa.types.is_list(kind):
+        return [random_value(rng, kind.value_type) for _ in range(rng.choice((0, 1, 1, 2, 5)))]
+    if pa.types.is_string(kind):
+        return random_text(rng)
+    if pa.types.is_boolean(kind):
+        return rng.random() < 0.5
+    if pa.types.is_floating(kind):
+        return random_float(rng)
+    if pa.types.is_integer(kind):
+        bits = kind.bit_width - (1 if pa.types.is_signed_integer(kind) else 0)
+        found = rng.randrange(1 << rng.randrange(1, bits + 1)) if rng.random() < 0.9 else (1 << bits) - rng.randrange(2)
+        return found if pa.types.is_unsigned_integer(kind) and rng.random() < 0.98 else rng.choice((found, -found, -found - 1))
+    text = (
+        "2026-01-31"
+        if pa.types.is_date(kind)
+        else rng.choice(("2026-01-31T12:30:01", "2026-01-31 12:30:01.25", "2026-01-31T12:30:01Z", "2026-01-31"))
+    )
+    return text if rng.random() < 0.98 else random_text(rng)
+
+
+def random_text(rng: random.Random) -> str:
+    """Mostly ASCII, of any length around those of words."""
+    size = rng.choice((0, 1, 3, 7, 8, 9, 15, 16, 17, 40))
+    letters = "abc xyz" if rng.random() < 0.7 else _TEXT
+    return "".join(rng.choice(letters) for _ in range(size))
+
+
+def random_float(rng: random.Random) -> float | int:
+    """Of any bits, or of few digits, or whole."""
+    draw = rng.random()
+    if draw < 0.3:
+        return float(struct.unpack("<d", rng.randbytes(8))[0])
+    if draw < 0.5:
+        return float(struct.unpack("<f", rng.randbytes(4))[0])
+    return round(rng.uniform(-1000, 1000), rng.randrange(5)) if draw < 0.9 else rng.randrange(-10, 1 << 40)
+
+
+def anything(rng: random.Random, depth: int) -> Any:
+    """A value of no certain type."""
+    draw = rng.randrange(8 if depth else 5)
+    if draw < 5:
+        return (None, rng.random() < 0.5, rng.randrange(-(1 << rng.randrange(1, 70)), 1 << 20), random_float(rng), random_text(rng))[draw]
+    if draw == 5:
+        return [anything(rng, depth - 1) for _ in range(rng.randrange(4))]
+    return {rng.choice(NAMES): anything(rng, depth - 1) for _ in range(rng.randrange(4))}
+
+
+def written(rng: random.Random, value: Any) -> bytes:
+    """A value as text, with the separators and escapes of one serialiser or another."""
+    separators = rng.choice(((",", ":"), (", ", ": "), (" ,\t", "\r\n: ")))
+    text = json.dumps(value, separators=separators, ensure_ascii=rng.random() < 0.5, indent=rng.choice((None, None, None, 1)))
+    if text.startswith('{"') and rng.random() < 0.05:
+        # The first member twice, or a part of it.
+        end = text.find(",", 0, -1)
+        text = text[: end + 1] + text[1:] if end > 0 else text
+    return text.encode("utf-8", "surrogatepass")
+
+
+def damaged(rng: random.Random, data: bytes) -> bytes:
+    """Text with one to three changes."""
+    made = bytearray(data)
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        at, how = rng.randrange(len(made) + 1), rng.randrange(6)
+        if how == 0:
+            made[at : at + 1] = rng.randbytes(1)
+        elif how == 1:
+            del made[at : at + rng.choice((1, 1, 2, 5, 1000))]
+        elif how == 2:
+            other = rng.randrange(len(made) + 1)
+            made[at:at] = made[other : other + rng.randrange(1, 12)]
+        elif how == 3:
+            made[at : at + rng.randrange(6)] = rng.choice(_PIECES)
+        else:
+            made[at:at] = rng.choice(_PIECES)
+    return bytes(made)
+
+
+def values_of(rng: random.Random, kind: pa.StructType, count: int, damage: float = 0.5) -> list[bytes]:
+    """Objects of a type as text; some of them damaged."""
+    made = [written(rng, random_value(rng, kind) if rng.random() < 0.97 else anything(rng, 3)) for _ in range(count)]
+    return [damaged(rng, one) if rng.random() < damage else one for one in made]
