@@ -2,8 +2,9 @@
 
     <log directory>/<topic>-<partition>/<20-digit base offset>.log
 
-`tier_names` has the names in tiers, where segments have ids too. ``.cleaned`` files are not live data; a ``.swap`` file is the finished replacement of segments that a crash left in place
-(`kolumn.entries.replaced` finds out which). Directories named ``…-delete``, ``…-stray`` and ``…-future`` are left out of a log directory.
+`tier_names` has the names in tiers, where segments have ids too. ``.deleted`` and ``.cleaned`` files are not live data. A ``.swap`` file
+is the finished replacement of segments that a crash left in place (`kolumn.entries.replaced` finds out which). Directories named
+``…-delete``, ``…-stray`` and ``…-future`` are left out of a log directory.
 """
 
 import os
