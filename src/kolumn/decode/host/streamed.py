@@ -43,7 +43,7 @@ from kolumn.decode.host.select import limits, wanted
 from kolumn.formats.entries import Entries
 from kolumn.formats.v2 import HEADER, SMALLEST_RECORD
 from kolumn.options import Options
-from kolumn.plan.chunks import MOST_ENTRIES
+from kolumn.plan.chunks import MOST_ENTRIES, Chunk
 from kolumn.source.segment_file import SegmentFile
 
 TILE = 4 << 20
@@ -77,11 +77,20 @@ class Streamed(NamedTuple):
         The entries of the chunk, including those found after the known ones; only the decoded ones, if there was no memory for more.
     is_wrong : bool
         One of the entries is damaged. The decoded parts must not be used then; the general path finds out what is wrong.
+    intact : int, optional
+        Number of decoded entries, if a row of ``entries`` stands for several.
+    reached : int, optional
+        Position after the chunk, if ``entries`` do not tell it.
+    rest : Chunk, optional
+        What is left of the chunk after ``entries``: something unusual, or what has no room in memory.
     """
 
     parts: list[Part]
     entries: Any
     is_wrong: bool
+    intact: int | None = None
+    reached: int | None = None
+    rest: Chunk | None = None
 
 
 def stream_runs(file: SegmentFile, entries: Entries, span: Span, options: Options, need_key: bool, share: Share) -> Streamed:
@@ -224,7 +233,7 @@ class _Chunk:
 
     def _make_arena(self) -> bool:
         """Make the first arena, or a larger one; False if that is not allowed."""
-        most = max(INFLATED, min(MOST_INFLATED, self.share.bytes))
+        most = max(INFLATED, min(MOST_INFLATED, self.share.bytes // 16))
         if self.keep:
             size = self.limit.value_bytes + min(self.largest, most)
         else:
