@@ -183,7 +183,8 @@ class _Chunk:
         size, count = likely.size, likely.count
         self.largest = max(self.file.largest, self.need, size if likely.codec == NONE else int(2 * self.span.inflates * size))
         left = max(self.span.stop - self.entries[0].position, size)
-        payload_bytes = max(min(int(self.span.weight), 64 * left) * 9 // 8 + SLACK, self.need)
+        most = left * (1 if likely.codec == NONE else 64)
+        payload_bytes = max(min(int(self.span.weight), most) * 9 // 8 + SLACK, self.need)
         density = self.file.density or max(count, 1) / size
         records = max(int(payload_bytes * density * 1.1), min(count, self.need // SMALLEST_RECORD), 1)
         records = min(records, payload_bytes // SMALLEST_RECORD)

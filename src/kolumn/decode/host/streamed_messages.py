@@ -55,7 +55,7 @@ class _Messages:
         self.start, first = chunk.origin, chunk.entries[0]
         self.is_bounded = self.span.stop == first.end
         self.position, self.weight = self.start, _UNBOUNDED if self.is_bounded else int(self.span.weight)
-        self.likely_bytes = self.span.stop - self.start if self.is_bounded and first.codec == NONE else int(self.span.weight)
+        self.most_per_byte = 1 if first.codec == NONE else 64
         self.state = self.need = self.ready = self.intact = self.taken = 0
         self.keep, self.merge = options.binary == "view", "position" not in options.columns
         self.modes, self.limits, self.libraries = modes(options, VIEW if self.keep else COPY, need_key), limits(options), decoders()
@@ -122,7 +122,7 @@ class _Messages:
 
     def _begin(self) -> None:
         """Allocate columns; their size is always the same, so that their memory can be reused."""
-        payload_bytes = max(min(self.likely_bytes, 64 * (self.span.stop - self.position)) * 9 // 8 + SLACK, self.need)
+        payload_bytes = max(min(int(self.span.weight), self.most_per_byte * (self.span.stop - self.position)) * 9 // 8 + SLACK, self.need)
         largest = max(self.file.largest, self.need)
         key_bytes = min(int(payload_bytes * self.file.key_share) + max(SLACK, largest), payload_bytes)
         records = max(int(payload_bytes * self.density * 1.1), self.need // SMALLEST_ENTRY + 1)
