@@ -171,19 +171,25 @@ def stream_messages(
         if state != DONE:
             break
         ready = need = 0
-        if same:
-            rows[count - 1, _SIZE] += size
-            rows[count - 1, _LAST_OFFSET] = offset
-            records[count - 1] += at[ROWS] - before
-        else:
-            fill(window, position, size, _LEGACY, rows[count])
-            records[count] = at[ROWS] - before
-            count += 1
+        count = _extended(rows, records, count, same, window, position, size, offset, at[ROWS] - before)
         at[INTACT] += 1
         weight -= size * (1.0 if codec == _NONE else span.inflates)
         position += size
     at[POSITION], at[WEIGHT], at[STRETCHES] = position, int(weight), count
     return state, need, ready
+
+
+@register_jitable(forceinline=True)
+def _extended(rows: Table, records: Int64s, count: int, same: bool, buf: int, position: int, size: int, offset: int, found: int) -> int:
+    """Add an entry with ``found`` records to the last stretch if it is the ``same``, else begin another one; returns how many there are."""
+    if same:
+        rows[count - 1, _SIZE] += size
+        rows[count - 1, _LAST_OFFSET] = offset
+        records[count - 1] += found
+        return count
+    fill(buf, position, size, _LEGACY, rows[count])
+    records[count] = found
+    return count + 1
 
 
 @register_jitable
