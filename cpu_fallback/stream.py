@@ -17,12 +17,12 @@ from numba.extending import register_jitable
 from kolumn.codecs import GZIP, NONE, ZSTD
 from kolumn.cpu_fallback.check.select import Limits, keeps
 from kolumn.cpu_fallback.check.walk import fill
-from kolumn.cpu_fallback.fields.put import COPY, NEXT_BLOCK
+from kolumn.cpu_fallback.fields.put import COPY
 from kolumn.cpu_fallback.fields.records import batch_records
 from kolumn.cpu_fallback.fields.target import KEY, POSITIONS, ROWS, VALUE, Target
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR
 from kolumn.cpu_fallback.inflate.decoders import Decoders
-from kolumn.cpu_fallback.inflate.unpack import unpack
+from kolumn.cpu_fallback.inflate.unpack import GIVEN_UP, unpack
 from kolumn.cpu_fallback.machine.address import PAD, borrowed
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.fetch import fetch
@@ -31,23 +31,27 @@ from kolumn.errors import Code
 from kolumn.formats import crc, table, v2
 from kolumn.formats.entry import entry, magic_at
 
-BLOCK = NEXT_BLOCK
-"""Bytes read at a time; a larger batch is read alone."""
-LARGEST = 16 << 20
+MOST_BYTES = 16 << 20
 """Largest batch that is streamed, in bytes; the general path decodes larger ones."""
 
-DONE, FULL, LIBRARY, WRONG = range(4)
-"""Why a loop stopped: at the end; at a batch that does not fit the columns; at one that needs a package; at an error."""
+DONE, FULL, LIBRARY, WRONG, WINDOW = range(5)
+"""Why a loop stopped: at the end; at a batch that does not fit the columns; at one that needs a package; at an error; at a batch that
+is larger than the window."""
 
-ARENA = POSITIONS
-"""Slot after the columns' write positions: bytes decompressed so far; with views, also the used length of the arena."""
+ARENA, UNPACKED, LARGEST = POSITIONS, POSITIONS + 1, POSITIONS + 2
+"""Slots after the columns' write positions. `ARENA` is the number of bytes that were decompressed and decoded; with views it is also the
+used length of the arena. `UNPACKED` counts the bytes that decoders wrote, or could have written before they gave up: it is larger if
+payloads were decompressed more than once. `LARGEST` is the largest decompressed size of a batch."""
+SLOTS = POSITIONS + 3
 
 _OK, _HEADER, _CRC_FROM, _V2, _MAGIC = int(Code.OK), v2.HEADER, v2.CRC_FROM, v2.LAYOUT.number, v2.MAGIC
 _POSITION, _SIZE, _CRC, _COUNT = table.POSITION, table.SIZE, table.CRC, table.COUNT
 _CODE, _CODEC = table.CODE, table.CODEC
 _NONE, _GZIP, _ZSTD = NONE, GZIP, ZSTD
-_BLOCK, _LARGEST = BLOCK, LARGEST
-_SMALLEST_RECORD, _RATIO_FLOOR, _PAD = v2.SMALLEST_RECORD, RATIO_FLOOR, PAD
+_MOST_BYTES = MOST_BYTES
+_SMALLEST_RECORD, _RATIO_FLOOR, _GIVEN_UP, _PAD = v2.SMALLEST_RECORD, RATIO_FLOOR, GIVEN_UP, PAD
+_MARGIN = 1.5
+"""How much more than expected a payload may decompress to if it is appended to others."""
 
 
 class Room(NamedTuple):
@@ -89,8 +93,8 @@ class Source(NamedTuple):
         Address that positions of uncompressed payloads are counted from: where the chunk begins in a segment in memory, else ``window``.
     window, arena : int
         Addresses of the memory for bytes that are read, and for bytes that are decompressed. Both are padded.
-    room : int
-        Bytes of the window.
+    room, block : int
+        Bytes of the window, and how many bytes are read at a time; a larger batch is read alone.
     whole, keep : bool
         Whether the window keeps all bytes that are read, and the arena all bytes that are decompressed, because views will point to
         them. Otherwise they are overwritten.
@@ -102,6 +106,7 @@ class Source(NamedTuple):
     window: int
     arena: int
     room: int
+    block: int
     whole: bool
     keep: bool
     libraries: Decoders
@@ -111,7 +116,7 @@ class Source(NamedTuple):
 def _row(header: int, pos: int, end: int, row: Int64s) -> int:
     """Fill a row from the header at an address; returns the size of the entry, or 0 if these loops cannot decode it."""
     code, size = entry(header - pos, pos, end)
-    if code != _OK or magic_at(header - pos, pos) != _MAGIC or size > _LARGEST:
+    if code != _OK or magic_at(header - pos, pos) != _MAGIC or size > _MOST_BYTES:
         return 0
     fill(header - pos, pos, size, _V2, row)
     return size if row[_CODE] == _OK else 0
@@ -151,7 +156,17 @@ def hop(file: int, pos: int, span: Span, buf: int, rows: Table) -> tuple[int, in
 
 @compiled
 def stream(
-    source: Source, span: Span, limits: Limits, rows: Table, known: int, first: int, records: Int64s, to: Target, at: Int64s, room: Room
+    source: Source,
+    span: Span,
+    limits: Limits,
+    rows: Table,
+    known: int,
+    first: int,
+    ready: int,
+    records: Int64s,
+    to: Target,
+    at: Int64s,
+    room: Room,
 ) -> tuple[int, int, int, int]:
     """Read, check, decompress and decode batches from row ``first`` on.
 
@@ -163,18 +178,20 @@ def stream(
         Selects the batches to decode; the checksums of the others are compared too.
     rows : int64 array of shape (n, `table.WIDTH`)
         `hop` has filled the first ``known`` ones, at least one; the others are filled here.
+    ready : int
+        Bytes of the first batch that are already decompressed in the arena, 0 if it is not decompressed.
     records : int64 array of n
         Out: number of records of each batch.
     to, at
-        As for `records.fields`; ``at`` has the slot `ARENA` too.
+        As for `records.fields`; ``at`` has the slots `ARENA`, `UNPACKED` and `LARGEST` too.
     room : Room
 
     Returns
     -------
     row, state, need, known : int
         The row where it stopped, the reason, and the new number of known rows. After WRONG the output must be discarded. With FULL,
-        ``need`` is the batch's decompressed size, if it is known. With DONE all known rows are decoded; a batch that does not fit into
-        the window is not a known row.
+        ``need`` is the batch's decompressed size, if it is known; the arena then has these bytes, after the used ones. With WINDOW it is
+        the batch's size. With DONE all known rows are decoded; a batch that does not fit into a window for views is not a known row.
     """
     rows, records, at = borrowed(rows), borrowed(records), borrowed(at)
     origin, weight = rows[0, _POSITION], span.weight - _weight(rows[:known], span)
@@ -189,7 +206,9 @@ def stream(
         if not new and needs_library(rows[b, _CODEC], source.libraries):
             return b, LIBRARY, 0, known
         mapped = source.file < 0 and position + size + _PAD <= span.end
-        if not mapped and position + size - (origin if source.whole else position) > source.room:
+        if not mapped and not source.whole and size > source.room:
+            return b, WINDOW, size, known
+        if not mapped and source.whole and position + size - origin > source.room:
             return b, DONE, 0, b
         if not mapped and source.whole and source.views != source.window:
             return b, DONE, 0, b
@@ -199,7 +218,7 @@ def stream(
             if not source.whole:
                 window = source.window - position
             most = source.window + source.room - (window + position)
-            loaded = min(position + min(max(_BLOCK, size), most), span.end)
+            loaded = min(position + min(max(source.block, size), most), span.end)
             if fetch(source.file, window + position, loaded - position, position) != loaded - position:
                 return b, DONE if new else WRONG, 0, known
         if new:
@@ -211,9 +230,10 @@ def stream(
             continue
         if source.keep and not source.whole and rows[b, _CODEC] == _NONE:
             return b, DONE, 0, b
-        state, need = _batch(source, limits, rows[b], window + position, records, b, to, at, room)
+        state, need = _batch(source, span.inflates, limits, rows[b], window + position, ready, records, b, to, at, room)
         if state != DONE:
             return b, state, need, known
+        ready = 0
         position += size
         b += 1
 
@@ -230,7 +250,17 @@ def needs_library(codec: int, libraries: Decoders) -> bool:
 
 @register_jitable
 def _batch(
-    source: Source, limits: Limits, row: Int64s, batch: int, records: Int64s, b: int, to: Target, at: Int64s, room: Room
+    source: Source,
+    inflates: float,
+    limits: Limits,
+    row: Int64s,
+    batch: int,
+    ready: int,
+    records: Int64s,
+    b: int,
+    to: Target,
+    at: Int64s,
+    room: Room,
 ) -> tuple[int, int]:
     """Check, decompress and decode the batch at an address: the state, and the decompressed size, 0 if it is not known."""
     size, codec = row[_SIZE], row[_CODEC]
@@ -243,15 +273,29 @@ def _batch(
     if codec == _NONE:
         return _append(row, payload, length, 0, payload - source.views, records, b, to, at, room), length
     used = at[ARENA] if source.keep else 0
-    # `max_ratio` can apply to larger payloads, and only `arena.inflate` compares it.
-    stop = min(room.arena, used + _RATIO_FLOOR)
-    need = unpack(codec, payload, length, 2, source.arena + used, source.arena + stop, source.libraries)
+    need = ready
+    if ready == 0:
+        need = unpacked(source, codec, payload, length, 2, inflates, used, at, room)
     if need < 0:
         return FULL if used else LIBRARY, 0
     state = _append(row, source.arena + used, need, 1, used, records, b, to, at, room)
     if state == DONE:
         at[ARENA] += need
+        at[LARGEST] = max(at[LARGEST], need)
     return state, need
+
+
+@register_jitable
+def unpacked(source: Source, codec: int, payload: int, length: int, magic: int, inflates: float, used: int, at: Int64s, room: Room) -> int:
+    """Decompress a payload to the arena after its ``used`` bytes: its size, or `GIVEN_UP`."""
+    # `max_ratio` can apply to larger payloads, and only `arena.inflate` compares it.
+    stop = min(room.arena, used + _RATIO_FLOOR)
+    if used > 0 and stop - used < _MARGIN * inflates * length:
+        # It could fail at the end of the arena, and would then be decompressed twice.
+        return _GIVEN_UP
+    size = unpack(codec, payload, length, magic, source.arena + used, source.arena + stop, source.libraries)
+    at[UNPACKED] += size if size >= 0 else stop - used
+    return size
 
 
 @compiled

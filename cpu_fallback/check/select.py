@@ -33,12 +33,16 @@ def keeps(limit: Limits, row: Int64s) -> bool:
     # A wrapper's offset equals its last record's only with relative inner offsets: in format 1, and never when it is 0.
     messages = layouts.holds_messages(row[_LAYOUT])
     tells = row[_CODEC] == 0 or not messages or layouts.begins_at_offset(row[_LAYOUT]) or (row[_MAGIC] >= 1 and row[_LAST_OFFSET] != 0)
-    if row[_LAST_OFFSET] < limit.start_offset and tells and row[_LAST_OFFSET] != _UNKNOWN:
-        return False
-    if limit.end_offset != HIGHEST and row[_BASE_OFFSET] >= limit.end_offset and row[_BASE_OFFSET] != _UNKNOWN:
-        return False
     # The largest timestamp of a batch is under its CRC and set by the broker; in a wrapper it may be the last record's.
-    return messages or row[_MAX_TIMESTAMP] >= limit.start_timestamp
+    return in_range(limit, row[_BASE_OFFSET], row[_LAST_OFFSET], tells) and (messages or row[_MAX_TIMESTAMP] >= limit.start_timestamp)
+
+
+@register_jitable
+def in_range(limit: Limits, base: int, last: int, tells: bool) -> bool:
+    """Whether an entry with these offsets can hold records within the limits. ``tells``: its last offset is that of its last record."""
+    if last < limit.start_offset and tells and last != _UNKNOWN:
+        return False
+    return limit.end_offset == HIGHEST or base < limit.end_offset or base == _UNKNOWN
 
 
 @compiled

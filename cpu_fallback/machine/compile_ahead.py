@@ -28,8 +28,8 @@ logger = logging.getLogger("kolumn")
 # Modules that take longest to compile come first, because the last one to start should be short.
 GROUPS = {
     "reading": (
-        "stream", "fields.records", "check.walk", "check.checksums", "inflate.blocks", "count", "check.search", "inflate.locate",
-        "check.select", "check.gather", "columns.columns", "machine.checksum", "columns.timestamps",
+        "stream", "stream_messages", "fields.records", "check.walk", "check.checksums", "inflate.blocks", "count", "check.search",
+        "inflate.locate", "check.select", "check.gather", "columns.columns", "machine.checksum", "columns.timestamps",
     ),
     "writing": ("encode.batches", "encode.messages", "encode.tagged", "encode.sets", "encode.restride"),
     "typed values": ("values.framing",),

@@ -40,12 +40,14 @@ def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options, floor: int |
 
 
 def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: Options, make: _Make) -> Decoded:
-    result = Decoded(chunk.reaching(streamed.entries).end)
-    if len(streamed.entries) < len(chunk.entries):
+    result = Decoded(chunk.reaching(streamed.entries).end if streamed.reached is None else streamed.reached, rest=streamed.rest)
+    if streamed.intact is None and len(streamed.entries) < len(chunk.entries):
         result.rest = chunk.after(len(streamed.entries))
     for part in streamed.parts:
         _give(part.run, part.entries, file, options, result, make)
     _count(streamed.entries, {}, result)
+    if streamed.intact is not None:
+        result.intact = streamed.intact
     return result
 
 

@@ -9,6 +9,7 @@ from kolumn.arrow.recycle import take
 from kolumn.cpu_fallback.check.walk import FULL, HEADERS, MORE, walk
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.cpu_fallback.stream import Span, hop
+from kolumn.cpu_fallback.stream_messages import hop_messages
 from kolumn.errors import Code
 from kolumn.formats import layouts, v2
 from kolumn.formats.entries import Entries, Entry
@@ -16,6 +17,9 @@ from kolumn.source.segment_file import SegmentFile
 
 MOST_ENTRIES = 16384
 """Maximum number of entries in a chunk."""
+
+MOST_MESSAGES = 1 << 16
+"""Maximum number of messages of formats 0 and 1 in a chunk that `is_unread`: after damage each needs a row of the batch table."""
 
 PACKED_BYTES = 2 << 20
 """Bytes of other entries in a chunk if format 2 batches have chunks of their own: those entries grow when they are decompressed."""
@@ -59,7 +63,7 @@ class Chunk:
 
     @property
     def is_unread(self) -> bool:
-        """Whether its decoder reads the bytes itself (format 2 batches only)."""
+        """Whether its decoder reads the bytes itself. A row of formats 0 and 1 can then stand for several messages."""
         return self.source is None
 
     @property
@@ -114,9 +118,10 @@ def chunks(
 
     With ``payloads`` every entry of a chunk is loaded as a whole (an entry larger than ``chunk_bytes`` has its own chunk, and its
     claimed size is never more than the file has); without it, the bytes between headers are not read, except between small entries.
-    With ``streamed``, or without ``payloads``, chunks of format 2 batches have no bytes. Unless the walk goes ``ahead`` of their decoder,
-    such a chunk has only its first entry: the decoder finds the others, and the position that it reached (`Decoded.reached`) must be sent
-    to the generator, which continues there. Such a chunk has about ``chunk_bytes`` after decompression; with ``as_stored`` it has them in
+    With ``streamed``, or without ``payloads``, chunks of format 2 batches have no bytes; with ``streamed``, chunks of formats 0 and 1 have
+    none, unless they are ``as_stored``. Unless the walk goes ``ahead`` of their decoder, such a chunk has only its first entry: the decoder
+    finds the others, and the position that it reached (`Decoded.reached`) must be sent to the generator, which continues there. Such a
+    chunk has about ``chunk_bytes`` after decompression; with ``as_stored`` it has them in
     the file, and so have chunks of other entries. With ``check_crcs``, checksums may be used to tell formats apart.
     """
     position, size, pays = start, 0, (streamed or not payloads) and file.format == layouts.KAFKA and file.is_local
@@ -125,7 +130,8 @@ def chunks(
     weight, most = (float(chunk_bytes), MOST_ENTRIES if ahead else 1) if payloads else (inf, FIRST_HEADERS)
     while position < stop:
         span = Span(stop, file.size, weight, 1.0 if as_stored else file.inflates)
-        if pays and (chunk := _unread(file, position, span, most, ahead)) is not None:
+        messages = streamed and payloads and not as_stored
+        if pays and (chunk := _unread(file, position, span, most, ahead, messages)) is not None:
             reached = yield chunk
             before, position, size = position, chunk.end if reached is None else reached, 0
             most = most if payloads else min(2 * most, MOST_ENTRIES)
@@ -151,11 +157,27 @@ def chunks(
     return Stop(position, Code.OK, 0)
 
 
-def _unread(file: SegmentFile, start: int, span: Span, most: int, ahead: bool) -> Chunk | None:
-    """The format 2 batches from ``start`` on, or None if another entry is there."""
+def _unread(file: SegmentFile, start: int, span: Span, most: int, ahead: bool, messages: bool) -> Chunk | None:
+    """The format 2 batches or, if wanted, the messages from ``start`` on; None if another entry is there."""
     room, _ = take(v2.HEADER + PAD)
     entries = Entries.room(most)
     count, position = hop(file.descriptor, start, span, room.address, entries.array)
     if not count:
-        return None
+        return messages_from(file, start, span, MOST_MESSAGES if ahead else 1) if messages else None
     return Chunk(None, start, entries[:count], span._replace(stop=position) if ahead else span)
+
+
+def messages_from(file: SegmentFile, start: int, span: Span, most: int) -> Chunk | None:
+    """At most ``most`` messages of formats 0 and 1 from ``start`` on, in one row; None if another entry is there.
+
+    Of a single message the row is that of the batch table, and more messages may belong to the chunk.
+    """
+    size = HEADER_WINDOW if most > 1 else HEADERS
+    room, _ = take(size + PAD)
+    entries = Entries.room(1)
+    count, position = hop_messages(file.descriptor, start, span, room.address, size, most, entries.array[0])
+    if not count:
+        return None
+    if most > 1:
+        entries.size = position - start
+    return Chunk(None, start, entries, span._replace(stop=position) if most > 1 else span)

@@ -10,6 +10,8 @@ from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.decode.host.record_batch import record_batch
 from kolumn.decode.host.run import Run, runs
 from kolumn.decode.host.streamed import Streamed, stream_runs
+from kolumn.decode.host.streamed_messages import stream_message_runs
+from kolumn.formats import legacy
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.plan.chunks import Chunk
@@ -49,9 +51,13 @@ class HostChunk:
     @staticmethod
     def streamed(file: SegmentFile, chunk: Chunk, options: Options, alone: bool) -> Streamed | None:
         """As `decode.decoder.ChunkDecoder.streamed`: chunks whose bytes were not read, unless they have very large batches."""
-        if chunk.span is None or int(chunk.entries.size.max()) > STREAMED_BATCH:
+        if chunk.span is None:
             return None
         share = Share(options.inflated_bytes, alone)
+        if chunk.entries[0].layout == legacy.LAYOUT.number:
+            return stream_message_runs(file, chunk, options, "controlType" in options.columns, share)
+        if int(chunk.entries.size.max()) > STREAMED_BATCH:
+            return None
         return stream_runs(file, chunk.entries, chunk.span, options, "controlType" in options.columns, share)
 
     def check(self, entries: Entries) -> None:

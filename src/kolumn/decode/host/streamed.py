@@ -15,17 +15,19 @@ from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.arrow.recycle import take
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.columns.columns import Columns
-from kolumn.cpu_fallback.fields.put import COPY, VIEW
+from kolumn.cpu_fallback.fields.put import COPY, NEXT_BLOCK, VIEW
 from kolumn.cpu_fallback.fields.target import KEY, POSITIONS, ROWS
 from kolumn.cpu_fallback.inflate.arena import Share, inflate
 from kolumn.cpu_fallback.inflate.decoders import decoders
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.cpu_fallback.stream import (
     ARENA,
-    BLOCK,
     DONE,
     FULL,
+    LARGEST,
     LIBRARY,
+    SLOTS,
+    WINDOW,
     WRONG,
     Room,
     Source,
@@ -41,13 +43,16 @@ from kolumn.decode.host.select import limits, wanted
 from kolumn.formats.entries import Entries
 from kolumn.formats.v2 import HEADER, SMALLEST_RECORD
 from kolumn.options import Options
-from kolumn.plan.chunks import MOST_ENTRIES
+from kolumn.plan.chunks import MOST_ENTRIES, Chunk
 from kolumn.source.segment_file import SegmentFile
 
 TILE = 4 << 20
 """Maximum compressed bytes that a library decompresses at a time."""
-INFLATED = 4 << 20
-"""Maximum decompressed bytes of one batch in `stream`, unless views keep them; larger batches are left to a library."""
+BLOCK = NEXT_BLOCK
+"""Bytes that `stream` reads at a time."""
+INFLATED, MOST_INFLATED = 4 << 20, 16 << 20
+"""Bytes of the arena in `stream`, unless views keep them: at first, and after a batch that does not fit. Larger batches are left to a
+library."""
 LATER = -1
 """State of a chunk whose remaining entries are left for later, since they would need too much memory."""
 SLACK = 1 << 16
@@ -72,11 +77,20 @@ class Streamed(NamedTuple):
         The entries of the chunk, including those found after the known ones; only the decoded ones, if there was no memory for more.
     is_wrong : bool
         One of the entries is damaged. The decoded parts must not be used then; the general path finds out what is wrong.
+    intact : int, optional
+        Number of decoded entries, if a row of ``entries`` stands for several.
+    reached : int, optional
+        Position after the chunk, if ``entries`` do not tell it.
+    rest : Chunk, optional
+        What is left of the chunk after ``entries``: something unusual, or what has no room in memory.
     """
 
     parts: list[Part]
     entries: Any
     is_wrong: bool
+    intact: int | None = None
+    reached: int | None = None
+    rest: Chunk | None = None
 
 
 def stream_runs(file: SegmentFile, entries: Entries, span: Span, options: Options, need_key: bool, share: Share) -> Streamed:
@@ -85,7 +99,7 @@ def stream_runs(file: SegmentFile, entries: Entries, span: Span, options: Option
     Parameters
     ----------
     file : SegmentFile
-        Its statistics are updated: record density, compression ratio, share of keys.
+        Its statistics are updated: record density, compression ratio, share of keys, largest batch.
     entries : Entries
         Known entries, at least one, as `stream.hop` finds them.
     span : Span
@@ -131,7 +145,7 @@ class _Chunk:
         self.keep = options.binary == "view"
         self.modes = modes(options, VIEW if self.keep else COPY, need_key)
         self.libraries = decoders()
-        self.state, self.need = DONE, 0
+        self.state, self.need, self.ready = DONE, 0, 0
         self.records = np.zeros(len(entries), np.int64)
         sizes = entries.size[:known]
         self.whole = self.keep and bool((entries.codec[:known] == NONE).any())
@@ -140,6 +154,9 @@ class _Chunk:
         copies = self.whole and file.memory is None
         self.room = max(int(span.weight), int(sizes.sum())) + largest if copies else largest
         self.window, _ = take(self.room + PAD)
+        self.arena, self.inflated_bytes = take(PAD)
+        self.arena_room = 0
+        self.at = np.zeros(SLOTS, np.int64)
 
     def parts(self) -> Iterator[Part]:
         """Decode entry by entry; whenever the columns are full, they become a part."""
@@ -160,20 +177,31 @@ class _Chunk:
                 self.known, done = row, True
 
     def _begin(self, first: int) -> None:
-        """Allocate columns for the entries from row ``first`` on. Their size is always the same, so that their memory can be reused."""
+        """Allocate columns for the entries from row ``first`` on. Their size is always the same, so that their memory can be reused.
+
+        A batch is decoded only where all its bytes could be keys, so keys have room for the largest batch after the likely keys.
+        """
         likely = self.entries[min(first, self.known - 1)]
         size, count = likely.size, likely.count
+        self.largest = max(self.file.largest, self.need, size if likely.codec == NONE else int(2 * self.span.inflates * size))
         left = max(self.span.stop - self.entries[0].position, size)
-        payload_bytes = max(min(int(self.span.weight), 64 * left) * 9 // 8 + SLACK, self.need)
+        most = left * (1 if likely.codec == NONE else 64)
+        payload_bytes = max(min(int(self.span.weight), most) * 9 // 8 + SLACK, self.need)
         density = self.file.density or max(count, 1) / size
         records = max(int(payload_bytes * density * 1.1), min(count, self.need // SMALLEST_RECORD), 1)
         records = min(records, payload_bytes // SMALLEST_RECORD)
-        key_bytes = max(int(payload_bytes * self.file.key_share) + SLACK, self.need)
+        key_bytes = min(int(payload_bytes * self.file.key_share) + max(SLACK, self.largest), payload_bytes)
         self.columns = Columns.of(records, key_bytes, payload_bytes, 0, *self.modes, False)
         self.target = self.columns.target
-        self.at, self.inflated = np.zeros(POSITIONS + 1, np.int64), 0
-        self.limit = Room(records, key_bytes, payload_bytes, 0)
-        self.arena, _ = take(PAD)
+        if self.keep:
+            # The views of the last part point into its arena. The batch that did not fit is after their bytes there.
+            used = int(self.at[ARENA]) if self.ready else 0
+            waiting = self.inflated_bytes[used : used + self.ready]
+            self.arena, self.inflated_bytes = take((payload_bytes if self.ready else 0) + PAD)
+            self.inflated_bytes[: self.ready] = waiting
+            self.arena_room = min(payload_bytes, self.options.max_batch_bytes) if self.ready else 0
+        self.at, self.inflated = np.zeros(SLOTS, np.int64), 0
+        self.limit = Room(records, key_bytes, payload_bytes, self.arena_room)
         plain = self._plain(first) if self.keep else self.window
         self.views = plain.address
         self.sources: list[pa.Buffer] = [plain, self.arena] if self.keep else []
@@ -188,27 +216,50 @@ class _Chunk:
     def _fill(self, row: int) -> int:
         """Decode until the columns are full; returns the next row."""
         while True:
+            ready, self.ready = self.ready, 0
             source = Source(
-                self.file.descriptor, self.views, self.window.address, self.arena.address, self.room, self.whole, self.keep, self.libraries
-            )
+                self.file.descriptor, self.views, self.window.address, self.arena.address, self.room, BLOCK, self.whole, self.keep,
+                self.libraries,
+            )  # fmt: skip
             row, self.state, self.need, self.known = stream(
-                source, self.span, self.limits, self.entries.array, self.known, row, self.records, self.target, self.at, self.limit
+                source, self.span, self.limits, self.entries.array, self.known, row, ready, self.records, self.target, self.at, self.limit
             )
+            if self.state == WINDOW:
+                self._make_window(self.need)
+                continue
+            if self.state == FULL and self.entries.codec[row] != NONE:
+                self.ready = self.need
             if self.state != LIBRARY:
                 return row
-            if not self.limit.arena and not needs_library(self.entries.codec[row], self.libraries):
-                self._make_arena()
+            if not needs_library(self.entries.codec[row], self.libraries) and self._make_arena():
                 continue
             row, self.state, self.need = self._tile(row)
             if self.state != DONE:
                 return row
 
-    def _make_arena(self) -> None:
-        size = min(self.limit.value_bytes if self.keep else INFLATED, self.options.max_batch_bytes)
-        self.arena, _ = take(size + PAD)
-        self.limit = self.limit._replace(arena=size)
+    def _make_window(self, largest: int) -> None:
+        """A window for a batch that is larger than those before it, and for somewhat larger ones."""
+        self.room = largest * 5 // 4
+        self.window, _ = take(self.room + PAD)
+        self.views = self.window.address
+        if self.keep:
+            self.sources[0] = self.window
+
+    def _make_arena(self) -> bool:
+        """Make the first arena, or a larger one; False if that is not allowed."""
+        most = max(INFLATED, min(MOST_INFLATED, self.share.bytes // 16))
+        if self.keep:
+            size = self.limit.value_bytes + min(self.largest, most)
+        else:
+            size = INFLATED if max(self.arena_room, self.file.largest) < INFLATED else most
+        size = min(size, self.options.max_batch_bytes)
+        if size <= self.arena_room:
+            return False
+        self.arena, self.inflated_bytes = take(size + PAD)
+        self.arena_room, self.limit = size, self.limit._replace(arena=size)
         if self.keep:
             self.sources[1] = self.arena
+        return True
 
     def _tile(self, row: int) -> tuple[int, int, int]:
         """Decode the entries from ``row`` on with a library; results as those of `stream`."""
@@ -223,6 +274,7 @@ class _Chunk:
             self.records[row : row + len(entries)], self.target, self.at, self.limit,
         )  # fmt: skip
         self.inflated += int(size[:done].sum())
+        self.at[LARGEST] = max(self.at[LARGEST], size[:done].max(initial=0))
         if self.keep:
             self.sources.append(pa.py_buffer(arena))
         # If the columns are full, the rest of the tile is kept, so that nothing is decompressed twice.
@@ -286,6 +338,8 @@ class _Chunk:
         inflated = self.inflated + int(self.at[ARENA])
         if packed:
             self.file.inflates = max(1.0, inflated / packed)
+        plain = np.where(entries.codec == NONE, sizes, 0)
+        self.file.largest = max(self.file.largest, int(self.at[LARGEST]), int(plain.max()))
         total = int(sizes.sum()) - packed + inflated
         if total:
             self.file.density = max(int(self.at[ROWS]), 1) / total

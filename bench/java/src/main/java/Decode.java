@@ -46,13 +46,21 @@ public final class Decode {
         this.source = source;
         bytes = ByteBuffer.wrap(Files.readAllBytes(file.toPath()));
         int count = 0;
-        for (RecordBatch batch : MemoryRecords.readableRecords(bytes.duplicate()).batches()) count += batch.countOrNull();
+        for (RecordBatch batch : MemoryRecords.readableRecords(bytes.duplicate()).batches()) count += records(batch);
         offsets = new long[count];
         timestamps = new long[count];
         keyEnds = new int[count];
         valueEnds = new int[count];
         keys = new byte[ARENA];
         values = new byte[ARENA];
+    }
+
+    /** Number of records; formats 0 and 1 have none in their headers. */
+    private static int records(RecordBatch batch) {
+        if (batch.countOrNull() != null) return batch.countOrNull();
+        int count = 0;
+        for (Record record : batch) count++;
+        return count;
     }
 
     private void run(boolean arrays) throws IOException {

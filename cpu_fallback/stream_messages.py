@@ -1,0 +1,262 @@
+"""Reads and decodes messages of formats 0 and 1 block by block, as `stream` does with batches of format 2.
+
+A message is an entry of its own, often of less than 100 bytes, so it gets no row of the batch table. A row stands for a *stretch*:
+messages one after the other with the same magic and the same attributes. It has the position of the first, the bytes of all, and the
+offset of the last. Everything else that columns take from the table is the same for all of them.
+
+At an entry with anything unusual (a wrong checksum, a payload that `unpack` gives up, an inner message that is malformed) the loop stops
+before it, and the general path decodes from there on.
+"""
+
+from numba.extending import register_jitable
+
+from kolumn.codecs import NONE
+from kolumn.cpu_fallback.check.select import Limits, in_range
+from kolumn.cpu_fallback.check.walk import fill
+from kolumn.cpu_fallback.fields.messages import messages
+from kolumn.cpu_fallback.fields.put import COPY, forget
+from kolumn.cpu_fallback.fields.target import HEADERS, KEY, ROWS, VALUE, Target, put_record
+from kolumn.cpu_fallback.machine.address import borrowed
+from kolumn.cpu_fallback.machine.arrays import Int64s, Table
+from kolumn.cpu_fallback.machine.fetch import fetch
+from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.stream import (
+    ARENA,
+    DONE,
+    FULL,
+    LARGEST,
+    MOST_BYTES,
+    SLOTS,
+    WINDOW,
+    Room,
+    Source,
+    Span,
+    needs_library,
+    unpacked,
+)
+from kolumn.errors import Code
+from kolumn.formats import crc, inner, layouts, legacy, table
+from kolumn.formats.entry import OVERHEAD, entry, magic_at
+from kolumn.formats.memory import i64_at, load8, u32_at
+
+ODD, SMALL = 5, 6
+"""Why a loop stopped, in addition to the reasons of `stream`: at an entry that the general path has to decode; at a wrapper for which the
+arena is too small."""
+INTACT, STRETCHES, POSITION, WEIGHT = SLOTS, SLOTS + 1, SLOTS + 2, SLOTS + 3
+"""Slots after those of `stream`: number of entries and of stretches, position of the next entry, and how many bytes are left to decode."""
+MESSAGE_SLOTS = SLOTS + 4
+
+_OK, _LEGACY, _NONE = int(Code.OK), legacy.LAYOUT.number, NONE
+_POSITION, _SIZE, _LAST_OFFSET, _MAGIC, _ATTRIBUTES = table.POSITION, table.SIZE, table.LAST_OFFSET, table.MAGIC, table.ATTRIBUTES
+_UNKNOWN, _CRC_FROM, _MOST_BYTES = table.UNKNOWN, legacy.CRC_FROM, MOST_BYTES
+_HIGHEST_MAGIC = layouts.highest_inner_magic(layouts.KAFKA, legacy.LAYOUT.number)
+_SMALLEST_DATED = legacy.SMALLEST_V1 + OVERHEAD
+_HEAD = legacy.SMALLEST_ENTRY
+"""Bytes of an entry from which `legacy.header` fills a row."""
+
+
+@register_jitable
+def _framed(buf: int, pos: int, end: int) -> int:
+    """Size of the message at ``pos`` by its first 18 bytes; 0 if it is no entry that this loop decodes."""
+    code, size = entry(buf, pos, end)
+    if code != _OK or size > _MOST_BYTES or magic_at(buf, pos) > _HIGHEST_MAGIC:
+        return 0
+    return 0 if magic_at(buf, pos) >= 1 and size < _SMALLEST_DATED else size
+
+
+@compiled
+def hop_messages(file: int, pos: int, span: Span, window: int, room: int, most: int, row: Int64s) -> tuple[int, int]:
+    """Walk over messages by their headers, at most ``most`` of them, and fill the row of the first one.
+
+    ``window`` is the address of ``room`` bytes, `_HEAD` or more, into which the file is read.
+
+    Returns
+    -------
+    count, pos : int
+        Number of messages, and the position after the last one.
+    """
+    count, weight, start, loaded = 0, span.weight, pos, pos
+    while pos < span.stop and weight > 0 and count < most and span.end - pos >= _HEAD:
+        if pos + _HEAD > loaded:
+            start, loaded = pos, min(pos + room, span.end)
+            if fetch(file, window, loaded - start, start) != loaded - start:
+                break
+        buf = window - start
+        size = _framed(buf, pos, span.end)
+        if size == 0:
+            break
+        if count == 0:
+            fill(buf, pos, size, _LEGACY, row)
+        weight -= size * (1.0 if load8(buf, pos + 17) & 7 == _NONE else span.inflates)
+        count += 1
+        pos += size
+    return count, pos
+
+
+@compiled
+def stream_messages(
+    source: Source,
+    span: Span,
+    limits: Limits,
+    merge: bool,
+    origin: int,
+    ready: int,
+    rows: Table,
+    row: Int64s,
+    records: Int64s,
+    to: Target,
+    at: Int64s,
+    room: Room,
+) -> tuple[int, int, int]:
+    """Read, check, decompress and decode messages.
+
+    Parameters
+    ----------
+    span
+        Its ``weight`` is not used: what is left of it is in the slot `WEIGHT`.
+    merge : bool
+        Whether messages of a stretch share a row; otherwise each entry has a row of its own.
+    origin : int
+        Position of the first byte of a window that keeps all bytes.
+    ready : int
+        Bytes of the first entry that are already decompressed in the arena, 0 if it is not decompressed.
+    rows, records
+        Out: stretches, and the number of rows of each. The slot `STRETCHES` says how many are there.
+    row : int64 array of `table.WIDTH`
+        Memory for the row of a wrapper.
+    at
+        As for `stream`, with the slots `INTACT`, `STRETCHES`, `POSITION` and `WEIGHT`.
+
+    Returns
+    -------
+    state, need, ready : int
+        As for `stream`; ``ready`` is for the next call. The output is right up to the entry at which it stopped, whatever the reason is.
+    """
+    rows, records, at, row = borrowed(rows), borrowed(records), borrowed(at), borrowed(row)
+    position, weight, count = at[POSITION], float(at[WEIGHT]), at[STRETCHES]
+    window, loaded = source.window, position
+    state, need = DONE, 0
+    while position < span.stop and weight > 0:
+        if position + _HEAD > loaded and loaded < span.end:
+            window, loaded = _load(source, span.end, origin, position, _HEAD)
+        size = _framed(window, position, span.end) if loaded > position else 0
+        if size > source.room and not source.whole:
+            state, need = WINDOW, size
+            break
+        if position + size > loaded:
+            window, loaded = _load(source, span.end, origin, position, size)
+        if size == 0 or loaded == position:
+            break
+        if limits.check_crcs and crc.crc32(window, position + _CRC_FROM, position + size) != u32_at(window, position + 12):
+            state = ODD
+            break
+        magic, attributes, offset = magic_at(window, position), load8(window, position + 17), i64_at(window, position)
+        codec = attributes & 7
+        if source.keep and not source.whole and codec == _NONE:
+            break
+        same = count > 0 and merge and rows[count - 1, _MAGIC] == magic and rows[count - 1, _ATTRIBUTES] == attributes
+        if not same and count == rows.shape[0]:
+            state = FULL
+            break
+        before = at[ROWS]
+        if codec == _NONE:
+            if in_range(limits, offset, offset, True):
+                state, need = _message(source, window, position, size, to, at, room), size
+        elif in_range(limits, _UNKNOWN, offset, magic >= 1 and offset != 0):
+            fill(window, position, size, _LEGACY, row)
+            state, need = _wrapper(source, span.inflates, limits.check_crcs, window, row, ready, to, at, room)
+            ready = need if state == FULL else 0
+        if state != DONE:
+            break
+        ready = need = 0
+        count = _extended(rows, records, count, same, window, position, size, offset, at[ROWS] - before)
+        at[INTACT] += 1
+        weight -= size * (1.0 if codec == _NONE else span.inflates)
+        position += size
+    at[POSITION], at[WEIGHT], at[STRETCHES] = position, int(weight), count
+    return state, need, ready
+
+
+@register_jitable(forceinline=True)
+def _extended(rows: Table, records: Int64s, count: int, same: bool, buf: int, position: int, size: int, offset: int, found: int) -> int:
+    """Add an entry with ``found`` records to the last stretch if it is the ``same``, else begin another one; returns how many there are."""
+    if same:
+        rows[count - 1, _SIZE] += size
+        rows[count - 1, _LAST_OFFSET] = offset
+        records[count - 1] += found
+        return count
+    fill(buf, position, size, _LEGACY, rows[count])
+    records[count] = found
+    return count + 1
+
+
+@register_jitable
+def _load(source: Source, end: int, origin: int, position: int, size: int) -> tuple[int, int]:
+    """Read the next block, at least ``size`` bytes at ``position``, except at the end of the file.
+
+    Returns the address of the segment's first byte, as if all of it were in memory, and the position after the bytes that were read. That
+    is ``position`` if the window has no room, or if they cannot be read.
+    """
+    window = source.window - (origin if source.whole else position)
+    room = source.window + source.room - (window + position)
+    size, stop = min(size, end - position), min(position + min(max(source.block, size), room), end)
+    if stop - position < size or fetch(source.file, window + position, stop - position, position) != stop - position:
+        return window, position
+    return window, stop
+
+
+@register_jitable
+def _message(source: Source, buf: int, position: int, size: int, to: Target, at: Int64s, room: Room) -> int:
+    """Decode a message that is not compressed; returns the state."""
+    found = legacy.message(buf, position, position + size)
+    if found.code != _OK:
+        return ODD
+    n, key, value = at[ROWS], at[KEY], at[VALUE]
+    if n == room.rows or (to.key.mode == COPY and key + found.key_length > room.key_bytes):
+        return FULL
+    if to.value.mode == COPY and value + found.value_length > room.value_bytes:
+        return FULL
+    at[KEY], at[VALUE] = put_record(
+        to, n, found.offset, found.timestamp, at[HEADERS], 0, -source.window,
+        buf + found.key, found.key_length, buf + found.value, found.value_length, key, value,
+    )  # fmt: skip
+    at[ROWS] = n + 1
+    return DONE
+
+
+@register_jitable
+def _wrapper(
+    source: Source, inflates: float, check_crcs: bool, buf: int, row: Int64s, ready: int, to: Target, at: Int64s, room: Room
+) -> tuple[int, int]:
+    """Decompress a wrapper and decode its messages; returns the state, and the decompressed size where it is known."""
+    position, stop, codec = row[_POSITION], row[_POSITION] + row[_SIZE], row[_ATTRIBUTES] & 7
+    if legacy.codec_code(row[_ATTRIBUTES], codec) != _OK or needs_library(codec, source.libraries):
+        return ODD, 0
+    code, payload, length = legacy.wrapped(buf, position, stop)
+    if code != _OK or length < 0:
+        return ODD, 0
+    used, size = at[ARENA] if source.keep else 0, ready
+    if ready == 0:
+        size = unpacked(source, codec, buf + payload, length, row[_MAGIC], inflates, used, at, room)
+    if size < 0:
+        return FULL if used else SMALL, 0
+    address = source.arena + used
+    count, last, code, _ = inner.inner_messages(address, size, _LEGACY, _HIGHEST_MAGIC, check_crcs)
+    if code != _OK:
+        return ODD, 0
+    code, base = inner.base_of(_LEGACY, row[_MAGIC], _UNKNOWN, row[_LAST_OFFSET], _UNKNOWN, last, count)
+    if code != _OK:
+        return ODD, 0
+    first = at[ROWS]
+    if first + count > room.rows or (to.key.mode == COPY and at[KEY] + size > room.key_bytes):
+        return FULL, size
+    if to.value.mode == COPY and at[VALUE] + size > room.value_bytes:
+        return FULL, size
+    code, _, _ = messages(_LEGACY, row, address, size, 1, used, count, base, to, at)
+    if code != _OK:
+        forget(to.key, first, first + count)
+        forget(to.value, first, first + count)
+        return ODD, 0
+    at[ARENA] += size
+    at[LARGEST] = max(at[LARGEST], size)
+    return DONE, size

@@ -1,0 +1,183 @@
+"""A chunk of messages of formats 0 and 1 becomes Arrow columns directly from the file, as `streamed` does with batches of format 2.
+
+`stream_messages` stops before an entry with anything unusual. What is left of the chunk is then read, gets a row of the batch table for
+each entry, and takes the general path.
+"""
+
+from math import inf
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.arrow.recycle import take
+from kolumn.codecs import NONE
+from kolumn.cpu_fallback.check.walk import HEADERS, walk
+from kolumn.cpu_fallback.columns.columns import Columns
+from kolumn.cpu_fallback.fields.put import COPY, VIEW
+from kolumn.cpu_fallback.fields.target import KEY, POSITIONS, ROWS
+from kolumn.cpu_fallback.inflate.arena import Share
+from kolumn.cpu_fallback.inflate.decoders import decoders
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.cpu_fallback.stream import ARENA, DONE, FULL, LARGEST, WINDOW, Room, Source
+from kolumn.cpu_fallback.stream_messages import INTACT, MESSAGE_SLOTS, POSITION, SMALL, STRETCHES, WEIGHT, stream_messages
+from kolumn.decode.host.run import Run, modes
+from kolumn.decode.host.select import limits
+from kolumn.decode.host.streamed import BLOCK, INFLATED, MOST_INFLATED, SLACK, Part, Streamed
+from kolumn.formats.entries import Entries
+from kolumn.formats.legacy import SMALLEST_ENTRY
+from kolumn.formats.table import WIDTH
+from kolumn.options import Options
+from kolumn.plan.chunks import MOST_ENTRIES, Chunk, messages_from
+from kolumn.source.segment_file import SegmentFile
+
+ASIDE = 256 << 10
+"""Bytes after an unusual entry that take the general path too, unless the end of the chunk is known."""
+LIKELY_MESSAGE = 64
+"""Decompressed bytes of a message, before any was seen."""
+_UNBOUNDED = 1 << 62
+
+
+def stream_message_runs(file: SegmentFile, chunk: Chunk, options: Options, need_key: bool, share: Share) -> Streamed:
+    """Decode the messages of a chunk without bytes; parameters as for `streamed.stream_runs`."""
+    decoder = _Messages(file, chunk, options, need_key, share)
+    parts = decoder.parts()
+    entries = Entries.joined([part.entries for part in parts]) if parts else Entries.room(0)
+    rest = decoder.rest()
+    return Streamed(parts, entries, False, decoder.intact, decoder.position if rest is None else rest.end, rest)
+
+
+class _Messages:
+    """State of decoding one chunk: the position, and the memory that is being filled."""
+
+    def __init__(self, file: SegmentFile, chunk: Chunk, options: Options, need_key: bool, share: Share) -> None:
+        assert chunk.span is not None
+        self.file, self.span, self.options, self.share = file, chunk.span, options, share
+        self.start, first = chunk.origin, chunk.entries[0]
+        self.is_bounded = self.span.stop == first.end
+        self.position, self.weight = self.start, _UNBOUNDED if self.is_bounded else int(self.span.weight)
+        self.most_per_byte = 1 if first.codec == NONE else 64
+        self.state = self.need = self.ready = self.intact = self.taken = 0
+        self.keep, self.merge = options.binary == "view", "position" not in options.columns
+        self.modes, self.limits, self.libraries = modes(options, VIEW if self.keep else COPY, need_key), limits(options), decoders()
+        self.density = file.density or (1 / LIKELY_MESSAGE if self.is_bounded or first.codec != NONE else 1 / first.size)
+        self.row, self.entries = np.zeros(WIDTH, np.int64), Entries.room(MOST_ENTRIES)
+        self.records = np.zeros(MOST_ENTRIES, np.int64)
+        # The window keeps all bytes of the chunk if views will point into it.
+        self.whole = self.keep and first.codec == NONE
+        stored = self.span.stop - self.start if self.is_bounded else min(int(self.span.weight) + first.size, file.size - self.start)
+        self.room = max(BLOCK, stored) + SLACK if self.whole else BLOCK
+        self.window, _ = take(self.room + PAD)
+        self.arena, self.inflated_bytes = take(PAD)
+        self.arena_room = 0
+        self.at = np.zeros(MESSAGE_SLOTS, np.int64)
+
+    def parts(self) -> list[Part]:
+        """Decode message by message; whenever the columns are full, they become a part."""
+        parts = list[Part]()
+        self.state = FULL
+        while self.state == FULL and (not parts or self.taken < self.share.bytes):
+            self._begin()
+            self._fill()
+            stretches, found = int(self.at[STRETCHES]), int(self.at[INTACT])
+            if found:
+                self._learn()
+                entries = self.entries[:stretches].copy()
+                run = Run(self.columns, self.at[:POSITIONS], self.records[:stretches].copy(), self.sources, {})
+                self.taken += run.bytes
+                self.intact += found
+                parts.append(Part(run, entries))
+            self.position, self.weight = int(self.at[POSITION]), int(self.at[WEIGHT])
+        return parts
+
+    def rest(self) -> Chunk | None:
+        """What is left of the chunk, None if it ends where the loop stopped."""
+        if self.state == FULL:
+            # There was no memory for more. It goes on from here.
+            if not self.is_bounded:
+                return None
+            left = messages_from(self.file, self.position, self.span._replace(weight=inf), _UNBOUNDED)
+            return left if left is not None and left.end == self.span.stop else self._loaded()
+        if self.state == DONE and self.position > self.start and (not self.is_bounded or self.position == self.span.stop):
+            return None
+        return self._loaded()
+
+    def _loaded(self) -> Chunk | None:
+        """The entries that are left, with their bytes."""
+        file, stop = self.file, self.span.stop
+        size = stop - self.position if self.is_bounded else ASIDE
+        while True:
+            # `walk` wants to see some bytes after an entry, unless the file ends there.
+            loaded = min(self.position + size + HEADERS, file.size)
+            source = file.read(self.position, loaded)
+            entries = Entries.room((loaded - self.position) // SMALLEST_ENTRY + 1)
+            count, _, _, claimed = walk(
+                source.ctypes.data, self.position, loaded, stop, file.size, self.position, file.format, True, self.options.check_crcs,
+                entries.array,
+            )  # fmt: skip
+            if count:
+                return Chunk(source, self.position, entries[:count])
+            if claimed <= size or loaded == file.size:
+                return None
+            size = claimed
+
+    def _begin(self) -> None:
+        """Allocate columns; their size is always the same, so that their memory can be reused."""
+        payload_bytes = max(min(int(self.span.weight), self.most_per_byte * (self.span.stop - self.position)) * 9 // 8 + SLACK, self.need)
+        largest = max(self.file.largest, self.need)
+        key_bytes = min(int(payload_bytes * self.file.key_share) + max(SLACK, largest), payload_bytes)
+        records = max(int(payload_bytes * self.density * 1.1), self.need // SMALLEST_ENTRY + 1)
+        self.columns = Columns.of(records, key_bytes, payload_bytes, 0, *self.modes, False)
+        self.target = self.columns.target
+        if self.keep:
+            used = int(self.at[ARENA]) if self.ready else 0
+            waiting = self.inflated_bytes[used : used + self.ready]
+            self.arena, self.inflated_bytes = take((payload_bytes if self.ready else 0) + PAD)
+            self.inflated_bytes[: self.ready] = waiting
+            self.arena_room = min(payload_bytes, self.options.max_batch_bytes) if self.ready else 0
+        self.at = np.zeros(MESSAGE_SLOTS, np.int64)
+        self.at[POSITION], self.at[WEIGHT] = self.position, self.weight
+        self.limit = Room(records, key_bytes, payload_bytes, self.arena_room)
+        self.sources: list[pa.Buffer] = [self.window, self.arena] if self.keep else []
+
+    def _fill(self) -> None:
+        """Decode until the columns are full, or until the chunk ends."""
+        while True:
+            source = Source(
+                self.file.descriptor, self.window.address, self.window.address, self.arena.address, self.room, BLOCK, self.whole, self.keep,
+                self.libraries,
+            )  # fmt: skip
+            self.state, self.need, self.ready = stream_messages(
+                source, self.span, self.limits, self.merge, self.start, self.ready, self.entries.array, self.row, self.records,
+                self.target, self.at, self.limit,
+            )  # fmt: skip
+            if self.state == WINDOW:
+                self.room = self.need * 5 // 4
+                self.window, _ = take(self.room + PAD)
+            elif self.state != SMALL or not self._make_arena():
+                return
+
+    def _make_arena(self) -> bool:
+        """Make the first arena, or a larger one; False if that is not allowed."""
+        most = max(INFLATED, min(MOST_INFLATED, self.share.bytes // 16))
+        size = INFLATED if max(self.arena_room, self.file.largest) < INFLATED else most
+        size = min(self.limit.value_bytes + size if self.keep else size, self.options.max_batch_bytes)
+        if size <= self.arena_room:
+            return False
+        self.arena, self.inflated_bytes = take(size + PAD)
+        self.arena_room, self.limit = size, self.limit._replace(arena=size)
+        if self.keep:
+            self.sources[1] = self.arena
+        return True
+
+    def _learn(self) -> None:
+        """Update the file's statistics, which predict the sizes of the next chunks, unless entries were left out."""
+        entries, inflated, rows = self.entries[: int(self.at[STRETCHES])], int(self.at[ARENA]), int(self.at[ROWS])
+        self.file.largest = max(self.file.largest, int(self.at[LARGEST]))
+        if rows < self.at[INTACT]:
+            return
+        packed = int(entries.size[entries.codec != NONE].sum())
+        if packed:
+            self.file.inflates = max(1.0, inflated / packed)
+        total = int(entries.size.sum()) - packed + inflated
+        self.file.density = self.density = rows / total
+        self.file.key_share = min(1.0, 1.2 * int(self.at[KEY]) / total)

@@ -1,0 +1,101 @@
+"""Is a payload decompressed once, whatever its size is and whatever the columns were expected to need? No clock: decoders count bytes."""
+
+import random
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kolumn
+from kit.encoder import Record, batch
+from kolumn.cpu_fallback.stream import UNPACKED
+from kolumn.decode.host import streamed
+
+KIB = 1 << 10
+COLUMNS = ["offset", "timestamp", "key", "value"]
+
+
+class Count:
+    """Bytes that decoders wrote, and calls of the loops."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bytes = self.calls = self.packages = 0
+        stream, inflate = streamed.stream, streamed.inflate
+
+        def counted(*arguments: Any) -> Any:
+            slots = arguments[-2]
+            before = int(slots[UNPACKED])
+            result = stream(*arguments)
+            self.calls += 1
+            self.bytes += int(slots[UNPACKED]) - before
+            return result
+
+        def by_package(*arguments: Any) -> Any:
+            self.packages += 1
+            return inflate(*arguments)
+
+        monkeypatch.setattr(streamed, "stream", counted)
+        monkeypatch.setattr(streamed, "inflate", by_package)
+
+
+def records(rng: random.Random, size: int, value: int, first: int) -> list[Record]:
+    """Records with small keys and half-random values, of about ``size`` bytes together."""
+    return [
+        Record(first + i, b"key%08d" % (first + i), rng.randbytes(value // 2) + bytes(value - value // 2), 1_700_000_000_000 + first + i)
+        for i in range(max(1, size // (value + 20)))
+    ]
+
+
+@cache
+def segment(codec: int, sizes: tuple[int, ...], value: int) -> tuple[bytes, int]:
+    """A segment, and the bytes of all its payloads."""
+    rng, data, first = random.Random(codec), [], 0
+    plain = 0
+    for size in sizes:
+        some = records(rng, size, value, first)
+        data.append(batch(some, codec=codec, base_offset=first, last_offset=first + len(some) - 1))
+        plain += len(batch(some, base_offset=first, last_offset=first + len(some) - 1)) - 61
+        first += len(some)
+    return b"".join(data), plain
+
+
+SHAPES = {
+    "300 KiB": ((300 * KIB,) * 5, 1000),
+    "one value of 100 KiB each": ((1,) * 10, 100 * KIB),
+    "growing": (tuple(KIB * 3**k for k in range(6)) * 2, 4000),
+    "16 KiB": ((16 * KIB,) * 10, 0),
+}
+
+
+@pytest.mark.parametrize("binary", ["contiguous", "view"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_format_2(codec: int, shape: str, binary: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, value = SHAPES[shape]
+    path = tmp_path / "00000000000000000000.log"
+    data, plain = segment(codec, sizes, value)
+    path.write_bytes(data)
+    count = Count(monkeypatch)
+    table = kolumn.read(path, columns=COLUMNS, threads=1, binary=binary, chunk_bytes=600_000)
+    assert (count.bytes, count.packages) == (plain, 0)
+    np.testing.assert_array_equal(table["offset"].to_numpy(), np.arange(table.num_rows))
+    keys = [b"key%08d" % i for i in range(table.num_rows)]
+    assert table["key"].to_pylist() == keys
+    assert sum(map(len, table["value"].to_pylist())) == value * table.num_rows
+
+
+def test_a_batch_that_does_not_fit_waits_in_the_arena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks are smaller than a batch, so columns are always full: what is decompressed is used for the next ones."""
+    path = tmp_path / "00000000000000000000.log"
+    data, plain = segment(3, (40 * KIB, 300 * KIB, 90 * KIB, 700 * KIB), 1000)
+    path.write_bytes(data)
+    expected = kolumn.read(path, columns=[*COLUMNS, "headers"], threads=1).select(COLUMNS)
+    for binary in ("contiguous", "view"):
+        for way in ({"chunk_bytes": 1}, {"memory_bytes": 1000}, {"chunk_bytes": 100_000}):
+            with monkeypatch.context() as patched:
+                count = Count(patched)
+                found = kolumn.read(path, columns=COLUMNS, threads=1, binary=binary, **way)
+            assert found.cast(expected.schema).equals(expected)
+            assert (count.bytes, count.packages) == (plain, 0), (binary, way)
