@@ -33,7 +33,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def test_wheel_holds_the_tree(wheel: zipfile.ZipFile) -> None:
-    others = {"py.typed", "spark_plugin/discover_gpus.sh", "kernels/compiled/sizes.sm_90.cubin"}
+    others = {"py.typed", "spark_plugin/discover_gpus.sh", "spark_plugin/jars/kolumn-spark.jar", "kernels/compiled/sizes.sm_90.cubin"}
     expected = {f"kolumn/{path}" for path in modules()} | {"pyspark_kolumn.py"} | {f"kolumn/{name}" for name in others}
     assert {name for name in wheel.namelist() if ".dist-info/" not in name} == expected
 

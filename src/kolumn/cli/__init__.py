@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from kolumn import __version__
-from kolumn.cli import cat, columns, compact, convert, doctor, inspect, schemas, space, stats, tidy, to_parquet, verify, warmup
+from kolumn.cli import cat, columns, compact, convert, doctor, inspect, jar, schemas, space, stats, tidy, to_parquet, verify, warmup
 from kolumn.cli.ending import FAILED, OK, exit_code_of, prepare_process
 
 app = typer.Typer(
@@ -43,6 +43,7 @@ for _name, _function in {
     "tidy": tidy.tidy,
     "schemas": schemas.schemas,
     "columns": columns.columns,
+    "jar": jar.jar,
     "doctor": doctor.doctor,
     "warmup": warmup.warmup,
 }.items():
