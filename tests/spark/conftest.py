@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kolumn.spark_plugin import register
+from kolumn.spark_plugin import configure, register
 from kolumn.spark_plugin.session.java import use_java
 
 # Every Java of the tests runs for seconds or minutes, in which the optimizing compiler costs more time than it saves.
@@ -34,7 +34,8 @@ def spark() -> Iterator[SparkSession]:
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
-        SparkSession.builder.master("local[2]")
+        configure(SparkSession.builder)
+        .master("local[2]")
         .appName("kolumn tests")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "1g")
@@ -44,6 +45,8 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        # A test that is about the connector asks for it: option("reader", "columnar").
+        .config("spark.kolumn.reader", os.environ.get("KOLUMN_SPARK_READER", "python"))
         .getOrCreate()
     )
     register(session)

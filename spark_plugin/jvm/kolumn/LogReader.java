@@ -67,7 +67,7 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
           String error = found.json().get("error").asText();
           Workers.give(found);
           hasEnded = true;
-          throw new IllegalStateException(error);
+          throw Errors.ofTask(error);
         }
         worker = found;
         inMemory = status == 'M';
@@ -104,7 +104,7 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
         counted = worker.json();
         hasEnded = true;
         if (status == 'X') {
-          throw new IllegalStateException(counted.get("error").asText());
+          throw Errors.ofTask(counted.get("error").asText());
         }
         return false;
       }

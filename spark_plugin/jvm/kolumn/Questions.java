@@ -38,7 +38,7 @@ final class Questions {
         JsonNode answer = worker.json();
         Workers.give(worker);
         if (answer.has("error")) {
-          throw new IllegalArgumentException(answer.get("error").asText());
+          throw Errors.ofDriver(answer.get("error").asText());
         }
         return answer;
       } catch (IOException e) {
