@@ -35,33 +35,29 @@ def estimate(ranges: Sequence[Range], options: Options) -> Estimate:
     """
     parts = [one for one in ranges if one.fault is None and one.end > one.start]
     size = sum(one.end - one.start for one in parts)
-    records = seen = 0
-    first: list[Range] = []
+    width = _fixed_width(options)
+    looked = rows = taken = 0.0
     for one in parts[:: max(1, len(parts) // _SAMPLES)][:_SAMPLES]:
         found = _look(one)
         if found is not None:
-            records, seen = records + found[0], seen + found[1].end - found[1].start
-            first.append(found[1])
-    if not seen:
+            whole = one.end - one.start
+            share = whole / (found[1].end - found[1].start)
+            looked, rows = looked + whole, rows + share * found[0]
+            taken += share * (found[0] * width if width is not None else _decoded_bytes(found[1], options))
+    if not looked:
         return Estimate(0, size)
-    rows = max(1, size * records // seen)
-    width = _fixed_width(options)
-    if width is None:
-        width = _decoded_width(first, options)
-    # Without any that can be decoded: the rows are as large as the log at least.
-    return Estimate(rows, size if width is None else int(rows * width))
+    return Estimate(max(1, round(rows * size / looked)), round(taken * size / looked))
 
 
 def _look(one: Range) -> tuple[int, Range] | None:
     """The number of records in the first entries of a range, and these entries; None where there is none."""
     for entries in islice(headers(one.segment, one.start, one.end), 1):
-        counts = entries.count.clip(min=1)
         few = max(1, int((entries.end - one.start <= _SAMPLE_BYTES).sum()))
-        return int(counts[:few].sum()), replace(one, end=min(one.end, entries[few - 1].end))
+        return int(entries.count[:few].clip(min=1).sum()), replace(one, end=min(one.end, entries[few - 1].end))
     return None
 
 
-def _fixed_width(options: Options) -> float | None:
+def _fixed_width(options: Options) -> int | None:
     """Bytes of a row whose columns all have a width."""
     total = 0
     for field in options.schema:
@@ -74,15 +70,13 @@ def _fixed_width(options: Options) -> float | None:
     return total
 
 
-def _decoded_width(parts: Sequence[Range], options: Options) -> float | None:
+def _decoded_bytes(one: Range, options: Options) -> float:
+    """Bytes of the columns of a range; those of the log if it cannot be decoded, which its task finds out."""
     # Planned on the CPU: the driver must not open a GPU, even if the tasks use one.
     decode = replace(options, backend="cpu", isolation_level="read_uncommitted", start_offset=None, end_offset=None)
     decode = replace(decode, start_timestamp=None, end_timestamp=None, errors="skip")
-    rows = size = 0
     try:
-        for batch in scan_ranges([replace(one, first=None, behind=None, transactions=None) for one in parts], decode):
-            rows, size = rows + batch.num_rows, size + batch.nbytes
+        whole = replace(one, first=None, behind=None, transactions=None)
+        return sum(batch.nbytes for batch in scan_ranges([whole], decode))
     except KolumnError:
-        # The tasks find it, and raise.
-        return None
-    return size / rows if rows else None
+        return one.end - one.start

@@ -108,7 +108,7 @@ class Artifact:
                 command + arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
             )
             if done.returncode or not Path(scratch, self.file).is_file():
-                raise MissingError(f"{self} could not be fetched: {done.stdout[-1500:]}")
+                raise MissingError(f"{self}, could not be fetched: {done.stdout[-1500:]}")
             self._compare(Path(scratch, self.file))
             Path(scratch, self.file).replace(folder / self.file)
         return folder / self.file

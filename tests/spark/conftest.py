@@ -45,7 +45,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        # A test that is about the connector asks for it: option("reader", "columnar").
+        # Tests of the connector ask for it: option("reader", "columnar"). All others pass by either way.
         .config("spark.kolumn.reader", os.environ.get("KOLUMN_SPARK_READER", "python"))
         .getOrCreate()
     )
