@@ -1,7 +1,7 @@
 """How fast is the connector beside Spark's own scan of the same rows as Parquet?  python -m bench.spark_connector [SEGMENTS]
 
-One session on local[2], 100-byte values, uncompressed on both sides, all files in the page cache; the data of `bench.spark_vs_parquet`. For each
-question all routes take turns, after their answers have been compared. Ratios are Parquet's best time by the route's.
+One session on local[2], 100-byte values, uncompressed on both sides, all files in the page cache; the data of `bench.spark_vs_parquet`.
+For each question all routes take turns, after their answers have been compared. Ratios are Parquet's best time by the route's.
 
 connector  `format("kolumn")` with the jar, batches in shared memory; "socket" sends them instead
 python     the source written in Python, which reads all columns; "columns" names them by hand, as careful users do

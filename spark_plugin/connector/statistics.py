@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -16,6 +17,8 @@ _SAMPLES = 4
 """Places of the log that are looked at."""
 _SAMPLE_BYTES = 1 << 18
 """Bytes of the log that are decoded at each place, at least one entry, for the width of rows with payloads."""
+_HEADER_CHUNKS = 8
+"""Chunks of headers that are read at each place: thousands of headers of a file, some hundred KiB of an object."""
 _WIDTHS = {"topic": 16}
 """Bytes of names in a row, which most rows share."""
 
@@ -31,7 +34,7 @@ class Estimate:
 def estimate(ranges: Sequence[Range], options: Options) -> Estimate:
     """Estimate what ranges have: the log's bytes divided by those of a record, times the width of a row.
 
-    Compressed entries are what they are decompressed: too small a size would make Spark send a large table to every executor.
+    Each place stands for the range that it is in. Compressed entries are what they are decompressed: too small a size would make Spark send a large table to every executor.
     """
     parts = [one for one in ranges if one.fault is None and one.end > one.start]
     size = sum(one.end - one.start for one in parts)
@@ -40,21 +43,33 @@ def estimate(ranges: Sequence[Range], options: Options) -> Estimate:
     for one in parts[:: max(1, len(parts) // _SAMPLES)][:_SAMPLES]:
         found = _look(one)
         if found is not None:
-            whole = one.end - one.start
-            share = whole / (found[1].end - found[1].start)
-            looked, rows = looked + whole, rows + share * found[0]
-            taken += share * (found[0] * width if width is not None else _decoded_bytes(found[1], options))
+            own = found.records * (one.end - one.start) / found.bytes
+            looked, rows = looked + one.end - one.start, rows + own
+            taken += own * (width if width is not None else _decoded_width(found.first, options))
     if not looked:
         return Estimate(0, size)
-    return Estimate(max(1, round(rows * size / looked)), round(taken * size / looked))
+    # Where nothing can be decoded, rows have what the log has.
+    return Estimate(max(1, round(rows * size / looked)), round(taken * size / looked) or size)
 
 
-def _look(one: Range) -> tuple[int, Range] | None:
-    """The number of records in the first entries of a range, and these entries; None where there is none."""
-    for entries in islice(headers(one.segment, one.start, one.end), 1):
-        few = max(1, int((entries.end - one.start <= _SAMPLE_BYTES).sum()))
-        return int(entries.count[:few].clip(min=1).sum()), replace(one, end=min(one.end, entries[few - 1].end))
-    return None
+class _Seen(NamedTuple):
+    """What some headers of a range say: records, bytes of their entries, and the first of them."""
+
+    records: int
+    bytes: int
+    first: Range
+
+
+def _look(one: Range) -> _Seen | None:
+    """Look at headers of a range, from its start; None where there is none."""
+    found: _Seen | None = None
+    for entries in islice(headers(one.segment, one.start, one.end), _HEADER_CHUNKS):
+        records, end = int(entries.count.clip(min=1).sum()), int(entries[-1].end)
+        if found is None:
+            few = max(1, int((entries.end - one.start <= _SAMPLE_BYTES).sum()))
+            found = _Seen(0, 0, replace(one, end=min(one.end, entries[few - 1].end)))
+        found = found._replace(records=found.records + records, bytes=end - one.start)
+    return found
 
 
 def _fixed_width(options: Options) -> int | None:
@@ -70,13 +85,15 @@ def _fixed_width(options: Options) -> int | None:
     return total
 
 
-def _decoded_bytes(one: Range, options: Options) -> float:
-    """Bytes of the columns of a range; those of the log if it cannot be decoded, which its task finds out."""
+def _decoded_width(one: Range, options: Options) -> float:
+    """Bytes of a row; 0 if no record can be decoded, which its task finds out."""
     # Planned on the CPU: the driver must not open a GPU, even if the tasks use one.
     decode = replace(options, backend="cpu", isolation_level="read_uncommitted", start_offset=None, end_offset=None)
     decode = replace(decode, start_timestamp=None, end_timestamp=None, errors="skip")
+    rows = size = 0
     try:
-        whole = replace(one, first=None, behind=None, transactions=None)
-        return sum(batch.nbytes for batch in scan_ranges([whole], decode))
+        for batch in scan_ranges([replace(one, first=None, behind=None, transactions=None)], decode):
+            rows, size = rows + batch.num_rows, size + batch.nbytes
     except KolumnError:
-        return one.end - one.start
+        return 0
+    return size / rows if rows else 0
