@@ -34,7 +34,8 @@ class Estimate:
 def estimate(ranges: Sequence[Range], options: Options) -> Estimate:
     """Estimate what ranges have: the log's bytes divided by those of a record, times the width of a row.
 
-    Each place stands for the range that it is in. Compressed entries are what they are decompressed: too small a size would make Spark send a large table to every executor.
+    Each place stands for the range that it is in. Compressed entries are what they are decompressed: too small a size would make Spark
+    send a large table to every executor.
     """
     parts = [one for one in ranges if one.fault is None and one.end > one.start]
     size = sum(one.end - one.start for one in parts)

@@ -19,7 +19,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 SECONDS = float(os.environ.get("KOLUMN_CONNECTOR_SECONDS", "120"))
 COLUMNS = ",".join(name for name in RECORD_COLUMNS if name not in ("transaction", "timestampSeconds", "brokerTimestampMs"))
 ORDER = ("topic", "partition", "offset", "position")
-TOTALS = [sql.count("*"), sql.min("offset"), sql.max("offset"), sql.max("timestamp")]
+
+
+def totals(frame: DataFrame, *by: str) -> list[tuple[Any, ...]]:
+    found = frame.groupBy(*by).agg(sql.count("*"), sql.min("offset"), sql.max("offset"), sql.max("timestamp"))
+    return sorted(map(tuple, found.collect()))
 
 
 def table(frame: DataFrame) -> pa.Table:
@@ -59,7 +63,7 @@ def compare(spark: SparkSession, path: Path, chance: random.Random) -> None:
     assert len(load("columnar").limit(limit).collect()) == min(limit, rows.num_rows)
     extra = chance.choice([{}, {"includeControl": "true"}])
     for by in ([], ["partition"], ["topic", "partition"]):
-        both(lambda reader, by=by: sorted(map(tuple, load(reader, **extra).groupBy(*by).agg(*TOTALS).collect())))
+        both(lambda reader, by=by: totals(load(reader, **extra), *by))
     both(lambda reader: load(reader, isolationLevel="read_committed").groupBy("partition").count().orderBy("partition").collect())
 
 
