@@ -105,7 +105,7 @@ def main(path: str) -> None:
     threading.Thread(target=_until_orphaned, daemon=True).start()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr, level=logging.WARNING)
     setup_memory_limits(int(os.environ.get("PYSPARK_EXECUTOR_MEMORY_MB", "-1")))
-    with socket.socket(socket.AF_UNIX) as connection, suppress(Gone):
+    with socket.socket(socket.AF_UNIX) as connection, suppress(Gone, ConnectionError):
         connection.connect(path)
         send_all(connection, struct.pack(">i", probe()))
         Worker(connection).serve()
