@@ -19,7 +19,7 @@ TESTS ?= not slow and not gpu
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format docs bench kernels gpu-packages gpu-check release clean
+.PHONY: help demo test lint format docs bench kernels jar gpu-packages gpu-check release clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 21
@@ -47,6 +47,9 @@ bench: $(READY)  ## measure; results go to bench/results
 
 kernels: $(READY)  ## compile the kernels ahead of time: what is built afterwards brings them along
 	$(RUN) -m kolumn.kernels.build kernels/compiled
+
+jar: $(READY)  ## compile Spark's columnar connector; needs no JDK
+	$(RUN) -m kolumn.spark_plugin.jvm.build
 
 gpu-packages: $(READY)  ## CuPy, pylibcudf and nvCOMP: for tests of columns, which need no GPU
 	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'

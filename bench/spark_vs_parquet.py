@@ -34,11 +34,13 @@ SOCKETS = {"TCP": "false", "Unix": "true"}
 FOLDER = data.FOLDER.parent / "spark"
 
 
-def session(sockets: str) -> SparkSession:
+def session(sockets: str, configured: Callable[[SparkSession.Builder], SparkSession.Builder] = lambda given: given) -> SparkSession:
     """A session with a split for each core at a time, as `spark.sql.files.maxPartitionBytes` gives Parquet."""
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "4g").config("spark.driver.host", "127.0.0.1")
+    builder = (
+        configured(SparkSession.builder).master("local[2]").config("spark.driver.memory", "4g").config("spark.driver.host", "127.0.0.1")
+    )
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -1,9 +1,9 @@
 """Kolumn in Spark: after ``register(spark)``, ``spark.read.format("kolumn").load(path)`` is a DataFrame of records.
 
 Columns and types are those of Spark's own Kafka source. ``spark.read.format("kolumn-damage")`` with the same options
-is the table of what ``errors=skip`` leaves out. ``read_segments(spark, source)`` returns the same rows by a route that
-RAPIDS can accelerate, ``export(spark, source, target)`` makes the workers write Parquet, ``convert`` and ``compact`` are those of
-`kolumn` as Spark jobs. The driver and every worker need the package ``kolumn[spark]``.
+is the table of what ``errors=skip`` leaves out. ``configure(builder)`` gives a session the columnar connector. ``read_segments(spark,
+source)`` returns the same rows by a route that RAPIDS can accelerate, ``export(spark, source, target)`` makes the workers write Parquet,
+``convert`` and ``compact`` are those of `kolumn` as Spark jobs. The driver and every worker need the package ``kolumn[spark]``.
 """
 
 from importlib.util import find_spec
@@ -17,6 +17,7 @@ if find_spec("pyspark") is None:
 from kolumn.spark_plugin.parquet_export.export import export
 from kolumn.spark_plugin.read.damage import DamageSource
 from kolumn.spark_plugin.read.frames import read_segments
+from kolumn.spark_plugin.session.connector_jar import configure, connector_jar
 from kolumn.spark_plugin.session.workers_python import use_this_python, use_this_python_to_find_formats
 from kolumn.spark_plugin.source import RecordSource
 from kolumn.spark_plugin.write.rewrite import compact, convert
@@ -24,7 +25,7 @@ from kolumn.spark_plugin.write.rewrite import compact, convert
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DamageSource", "RecordSource", "compact", "convert", "export", "read_segments", "register"]
+__all__ = ["DamageSource", "RecordSource", "compact", "configure", "connector_jar", "convert", "export", "read_segments", "register"]
 
 
 def register(spark: "SparkSession") -> None:

@@ -7,13 +7,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kolumn.errors import ArgumentError
 from kolumn.schema import BATCH_SCHEMA, REMARK_SCHEMA
 from kolumn.spark_plugin.options.read import ReadOptions
 from kolumn.spark_plugin.options.write import WriteOptions
 from kolumn.spark_plugin.read.batches import BatchTableReader
 from kolumn.spark_plugin.read.remarks import RemarkReader
-from kolumn.spark_plugin.read.schema import arrow_schema, check_schema, conform, spark_schema
+from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema, with_columns
 from kolumn.spark_plugin.read.splits import Split, plan_splits, with_types_of
 from kolumn.spark_plugin.read.task import read_split, warn
 from kolumn.spark_plugin.stream.reader import RecordStream
@@ -83,12 +82,3 @@ class RecordReader(DataSourceReader):
         schema = arrow_schema(self.spark_schema)
         for batch in read_split(partition, self.options, warn):
             yield from conform(batch, schema)
-
-
-def with_columns(options: ReadOptions, schema: StructType) -> ReadOptions:
-    """The options with the columns of a schema. If the options name columns too, both must be the same."""
-    columns = check_schema(schema, options.decode)
-    if options.names_columns and columns != options.decode.columns:
-        asked = ", ".join(options.decode.columns)
-        raise ArgumentError(f"the schema has the columns {', '.join(columns)}, the options ask for {asked}: give one of the two")
-    return options.only(columns)

@@ -79,6 +79,8 @@ _OWN: dict[str, Rule] = {
     "paths": ("paths", paths, "a JSON array of paths"),
     "splitBytes": ("split_bytes", int, "an integer"),
     "table": ("table", str.lower, "records, batches or remarks"),
+    # For the connector, which does not pass it on; without it everything is read by Python.
+    "reader": ("reader", str.lower, "columnar or python"),
 }
 _ALL = _DECODE | _OWN | KAFKA
 _KNOWN = {name.lower(): (name, *rule) for name, rule in _ALL.items()}

@@ -1,19 +1,13 @@
 """The jar of the RAPIDS Accelerator: which release, for which Spark, and where it is. It is never shipped: 576 MB."""
 
 import os
-import subprocess
-import tempfile
 from pathlib import Path
 
-import pyspark
-
-from kolumn.commit.staged_file import make_folders
 from kolumn.errors import ArgumentError, MissingError
-from kolumn.machine_code.ownership import objection
-from kolumn.spark_plugin.session.java import find_java
+from kolumn.spark_plugin.session.maven import Artifact
 
-GROUP, ARTIFACT, RELEASE, CLASSIFIER = "com.nvidia", "rapids-4-spark_2.13", "26.08.1", "cuda13"
-JAR = f"{ARTIFACT}-{RELEASE}-{CLASSIFIER}.jar"
+RELEASE = "26.08.1"
+_JAR = Artifact("com.nvidia", "rapids-4-spark_2.13", RELEASE, "cuda13")
 
 SPARKS = (
     *(f"3.5.{patch}" for patch in range(10)),
@@ -22,25 +16,6 @@ SPARKS = (
     "4.2.0",
 )  # fmt: skip
 """Versions of Spark that this release knows. It compares whole strings, and ends the application for any other."""
-
-# Ivy, which comes with Spark, knows where Maven's central repository is. The POM names a parent that is not there.
-_SETTINGS = """\
-<ivysettings>
-  <settings defaultResolver="central"/>
-  <caches defaultCacheDir="{cache}"/>
-  <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
-</ivysettings>
-"""
-_WANTED = f"""\
-<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
-  <info organisation="kolumn" module="rapids"/>
-  <dependencies>
-    <dependency org="{GROUP}" name="{ARTIFACT}" rev="{RELEASE}" transitive="false">
-      <artifact name="{ARTIFACT}" type="jar" ext="jar" m:classifier="{CLASSIFIER}"/>
-    </dependency>
-  </dependencies>
-</ivy-module>
-"""
 
 
 def check_spark(version: str) -> None:
@@ -69,17 +44,13 @@ def find_jar() -> Path:
         It is in none of these places.
     """
     named = os.environ.get("KOLUMN_RAPIDS_JAR")
-    maven = Path.home().joinpath(".m2", "repository", *GROUP.split("."), ARTIFACT, RELEASE, JAR)
-    places = [Path(named)] if named else [_cache() / JAR, maven]
-    for jar in places:
-        if jar.is_file():
-            if jar == _cache() / JAR and (wrong := objection(_cache())) is not None:
-                raise MissingError(f"{jar} is not used, since somebody else could have put it there: {wrong}")
-            return jar
-    raise MissingError(
-        f"{places[0]}: no jar of the RAPIDS Accelerator. kolumn.spark_plugin.rapids.fetch_jar() brings it ({GROUP}:{ARTIFACT}:{RELEASE}, "
-        f"classifier {CLASSIFIER}, 576 MB); or name the file in KOLUMN_RAPIDS_JAR"
-    )
+    found = _JAR.find() if not named else Path(named) if Path(named).is_file() else None
+    if found is None:
+        raise MissingError(
+            f"{named or _JAR.places[0]}: no jar of the RAPIDS Accelerator. kolumn.spark_plugin.rapids.fetch_jar() brings it "
+            f"({_JAR}, 576 MB); or name the file in KOLUMN_RAPIDS_JAR"
+        )
+    return found
 
 
 def fetch_jar() -> Path:
@@ -90,29 +61,4 @@ def fetch_jar() -> Path:
     MissingError
         It can't be fetched, or there is no Java for that.
     """
-    try:
-        return find_jar()
-    except MissingError:
-        if os.environ.get("KOLUMN_RAPIDS_JAR"):
-            raise
-    folder = _cache()
-    make_folders(folder, 0o700)
-    (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        settings, wanted = Path(scratch, "settings.xml"), Path(scratch, "ivy.xml")
-        settings.write_text(_SETTINGS.format(cache=Path(scratch, "cache")))
-        wanted.write_text(_WANTED)
-        fetched = Path(scratch, "[artifact]-[revision]-[classifier].[ext]")
-        command = [str(find_java() / "bin" / "java"), "-cp", str(ivy), "org.apache.ivy.Main"]
-        arguments = ["-settings", str(settings), "-ivy", str(wanted), "-retrieve", str(fetched)]
-        done = subprocess.run(
-            command + arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-        )
-        if done.returncode or not Path(scratch, JAR).is_file():
-            raise MissingError(f"{GROUP}:{ARTIFACT}:{RELEASE}, classifier {CLASSIFIER}, could not be fetched: {done.stdout[-1500:]}")
-        Path(scratch, JAR).replace(folder / JAR)
-    return folder / JAR
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kolumn" / "jars"
+    return find_jar() if os.environ.get("KOLUMN_RAPIDS_JAR") else _JAR.fetch()

@@ -12,6 +12,7 @@ from kolumn.keywords import known_keywords
 from kolumn.spark_plugin.rapids.fit import check_jar, check_machine
 from kolumn.spark_plugin.rapids.jar import check_spark, find_jar
 from kolumn.spark_plugin.rapids.plan import Explanation, parse
+from kolumn.spark_plugin.session.connector_jar import connector_settings
 from kolumn.spark_plugin.session.gpu_task import JVM_SHARE, SHARE, WORKERS
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def configure(
         check_machine(found, workers, jvm_share, python_share)
     settings: dict[str, bool | float | int | str | None] = {
         **_ALWAYS,
-        "spark.jars": str(found),
+        **connector_settings(str(found)),
         "spark.rapids.memory.pinnedPool.size": pinned,
         "spark.rapids.sql.concurrentGpuTasks": str(concurrent_tasks),
         "spark.rapids.sql.mode": "explainOnly" if explain_only else "executeOnGPU",

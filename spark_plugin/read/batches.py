@@ -13,9 +13,9 @@ from kolumn.log.batch_table import batch_tables
 from kolumn.replicas.ranges import whole_ranges
 from kolumn.schema import BATCH_SCHEMA
 from kolumn.spark_plugin.options.read import ReadOptions
-from kolumn.spark_plugin.read.bounds import Bounds, bounds, resolve
+from kolumn.spark_plugin.read.bounds import Bounds
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
-from kolumn.spark_plugin.read.splits import Split, narrowed, pack, segments_by_partition
+from kolumn.spark_plugin.read.splits import Split, limits_of, narrowed, pack, segments_by_partition
 from kolumn.spark_plugin.session.session import THREADS
 
 PAYLOAD_RATIO = 16
@@ -39,8 +39,7 @@ class BatchTableReader(DataSourceReader):
         """Whole segments, many in one split."""
         options = self.options
         groups = segments_by_partition(options)
-        starts, ends = resolve(options.start, groups, options.decode), resolve(options.end, groups, options.decode)
-        limits = bounds(starts, ends, groups, options.fail_on_data_loss)
+        limits = limits_of(options, groups)
         whole = (one for segments in groups.values() for one in whole_ranges(segments, replace(options.decode, threads=THREADS)))
         target = options.split_bytes * (1 if options.decode.check_crcs else PAYLOAD_RATIO)
         return [Split(group, limits) for group in pack(whole, target)] or [Split(())]

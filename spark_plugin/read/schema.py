@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 
 from kolumn.errors import ArgumentError
 from kolumn.options import Options
+from kolumn.spark_plugin.options.read import ReadOptions
 from kolumn.spark_plugin.read.types import in_spark, spark_type
 
 # Larger batches only make Spark slower: it converts each batch into rows before it requests the next.
@@ -62,10 +63,23 @@ def check_schema(schema: StructType, decode: Options) -> tuple[str, ...]:
     return chosen.columns
 
 
+def with_columns(options: ReadOptions, schema: StructType) -> ReadOptions:
+    """The options with the columns of a schema. If the options name columns too, both must be the same."""
+    columns = check_schema(schema, options.decode)
+    if options.names_columns and columns != options.decode.columns:
+        asked = ", ".join(options.decode.columns)
+        raise ArgumentError(f"the schema has the columns {', '.join(columns)}, the options ask for {asked}: give one of the two")
+    return options.only(columns)
+
+
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Slice a batch into sizes that suit Spark, in exactly the schema that Spark expects. Slices share the buffers."""
-    arrays = [in_spark(batch.column(field.name), field.type) for field in schema]
-    whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    whole = in_schema(batch, schema)
     rows = min(MAX_ROWS, max(1, whole.num_rows * MAX_BYTES // max(1, whole.nbytes)))
     for start in range(0, whole.num_rows, rows):
         yield whole.slice(start, rows)
+
+
+def in_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns that a schema names, in its order and its types. Columns that have their type already share the buffers."""
+    return pa.RecordBatch.from_arrays([in_spark(batch.column(field.name), field.type) for field in schema], schema=schema)

@@ -54,8 +54,13 @@ def plan_splits(options: ReadOptions, run: Run = by_threads) -> list[Split]:
         At least one: for an empty list Spark would make a partition of its own.
     """
     groups = segments_by_partition(options)
+    return share(options, groups, limits_of(options, groups), run) or [Split(())]
+
+
+def limits_of(options: ReadOptions, groups: dict[Key, list[Segment]]) -> dict[Key, Bounds]:
+    """The bounds of each topic partition that the positions of the options mean; errors as `kolumn.spark_plugin.read.bounds.bounds`."""
     starts, ends = resolve(options.start, groups, options.decode), resolve(options.end, groups, options.decode)
-    return share(options, groups, bounds(starts, ends, groups, options.fail_on_data_loss), run) or [Split(())]
+    return bounds(starts, ends, groups, options.fail_on_data_loss)
 
 
 def segments_by_partition(options: ReadOptions) -> dict[Key, list[Segment]]:

@@ -14,6 +14,13 @@ CONTEXT_BYTES = 384 << 20
 """Kept free for each process on a GPU: its CUDA context and the code of libraries, which no pool counts. An estimate, not measured."""
 
 _used: int | None = None
+_assigned: tuple[Sequence[str], int] | None = None
+
+
+def assign(addresses: Sequence[str], partition: int) -> None:
+    """Say which GPUs and which partition the next task has, in a worker that is not Spark's own."""
+    global _assigned
+    _assigned = addresses, partition
 
 
 def use_gpu() -> int:
@@ -35,16 +42,21 @@ def use_gpu() -> int:
     if _used is None:
         from kolumn.kernels.machine.device import count, memory_of, open_device
 
-        context = TaskContext.get()
-        resources = context.resources() if context is not None else {}
-        addresses = resources["gpu"].addresses if "gpu" in resources else []
-        partition = context.partitionId() if context is not None else 0
+        addresses, partition = _assigned or _of_context()
         device = choose(addresses, os.environ.get("CUDA_VISIBLE_DEVICES"), partition, count())
         python, workers = float(os.environ.get(SHARE, "0.3")), int(os.environ.get(WORKERS, "1"))
         check_shares(memory_of(device), float(os.environ.get(JVM_SHARE, "0")), python, workers)
         open_device(device, python / workers)
         _used = device
     return _used
+
+
+def _of_context() -> tuple[Sequence[str], int]:
+    context = TaskContext.get()
+    if context is None:
+        return [], 0
+    resources = context.resources()
+    return resources["gpu"].addresses if "gpu" in resources else [], context.partitionId()
 
 
 def check_shares(total: int, jvm: float, python: float, workers: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from kolumn.spark_plugin import register
+from kolumn.spark_plugin import configure, register
 from kolumn.spark_plugin.session.java import use_java
 
 # Every Java of the tests runs for seconds or minutes, in which the optimizing compiler costs more time than it saves.
@@ -19,7 +19,8 @@ def spark() -> Iterator[SparkSession]:
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
-        SparkSession.builder.master("local[2]")
+        configure(SparkSession.builder)
+        .master("local[2]")
         .appName("kolumn tests")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "1g")
@@ -29,6 +30,8 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        # Tests of the connector ask for it: option("reader", "columnar"). All others pass by either way.
+        .config("spark.kolumn.reader", os.environ.get("KOLUMN_SPARK_READER", "python"))
         .getOrCreate()
     )
     register(session)

@@ -33,7 +33,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def test_wheel_holds_the_tree(wheel: zipfile.ZipFile) -> None:
-    others = {"py.typed", "report/style.css", "spark_plugin/discover_gpus.sh", "kernels/compiled/sizes.sm_90.cubin"}
+    others = {"py.typed", "report/style.css", "spark_plugin/discover_gpus.sh", "spark_plugin/jars/kolumn-spark.jar"}
+    others |= {"kernels/compiled/sizes.sm_90.cubin"}
     others |= {str(path.relative_to(ROOT / "src" / "kolumn")) for path in (ROOT / "src").rglob("definitions/*/*.json")}
     expected = {f"kolumn/{path}" for path in modules()} | {"pyspark_kolumn.py"} | {f"kolumn/{name}" for name in others}
     assert {name for name in wheel.namelist() if ".dist-info/" not in name} == expected

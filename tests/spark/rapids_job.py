@@ -18,6 +18,7 @@ SPLIT = 50_000
 def queries(spark: SparkSession, path: str) -> Iterator[tuple[str, DataFrame]]:
     source = spark.read.format("kolumn").option("splitBytes", str(SPLIT)).load(path)
     yield "source", source
+    yield "source in Python", spark.read.format("kolumn").option("reader", "python").load(path)
     yield "source, aggregated", source.filter("offset > 5").groupBy("partition").agg(sql.max("timestamp"))
     records = read_segments(spark, path, split_bytes=SPLIT)
     yield "segments", records

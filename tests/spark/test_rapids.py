@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import kolumn
 from kolumn.errors import ArgumentError, MissingError
-from kolumn.spark_plugin import rapids
+from kolumn.spark_plugin import connector_jar, rapids
 from kolumn.spark_plugin.rapids import fit
 from kolumn.spark_plugin.rapids import jar as rapids_jar
 from kolumn.spark_plugin.rapids.plan import parse
@@ -62,7 +62,7 @@ def test_other_versions_are_refused_by_name(version: str, right: str, monkeypatc
 def test_a_local_session() -> None:
     settings = configured(jvm_share=0.4, python_share=0.2)
     assert settings["spark.plugins"] == "com.nvidia.spark.SQLPlugin"
-    assert settings["spark.jars"] == "rapids.jar"
+    assert settings["spark.jars"] == f"rapids.jar,{connector_jar()}"
     assert settings["spark.rapids.memory.gpu.allocFraction"] == settings["spark.rapids.memory.gpu.maxAllocFraction"] == "0.4"
     assert settings["spark.executorEnv.KOLUMN_GPU_SHARE"] == "0.2"
     assert settings["spark.rapids.sql.python.gpu.enabled"] == "false"
@@ -105,7 +105,7 @@ def test_settings_that_make_no_sense(options: dict[str, Any], message: str) -> N
 def test_every_cluster_ships_the_jar_and_says_which_gpu() -> None:
     for cluster in ("standalone", "yarn", "kubernetes"):
         settings = configured(cluster=cluster, cores=4, jvm_share=0.4, python_share=0.2)
-        assert settings["spark.jars"] == "rapids.jar"
+        assert settings["spark.jars"] == f"rapids.jar,{connector_jar()}"
         assert settings["spark.executor.resource.gpu.amount"] == "1"
         assert settings["spark.executor.resource.gpu.discoveryScript"].endswith("discover_gpus.sh")
         assert int(1 / float(settings["spark.task.resource.gpu.amount"])) == int(settings["spark.executor.cores"]) == 4
@@ -235,7 +235,7 @@ def test_a_jar_that_cannot_be_fetched(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.delenv("KOLUMN_RAPIDS_JAR", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("kolumn.spark_plugin.rapids.jar.find_java", lambda: tmp_path / "java")
+    monkeypatch.setattr("kolumn.spark_plugin.session.maven.find_java", lambda: tmp_path / "java")
     with pytest.raises(MissingError, match="classifier cuda13, could not be fetched: no network"):
         rapids.fetch_jar()
     assert list((tmp_path / ".cache/kolumn/jars").iterdir()) == []
@@ -294,6 +294,7 @@ RECORDS = ["Project", "MapInArrow", "Range"]
 # Query: operators on the GPU and operators on the CPU, each from the plan's last step to its first.
 PLACES = {
     "source": (["Project"], ["BatchScan"]),
+    "source in Python": (["Project"], ["BatchScan"]),
     "source, aggregated": ([*AGGREGATE, "Project", "Filter"], ["BatchScan"]),
     "segments": (RECORDS, []),
     "segments, aggregated": (AGGREGATE + RECORDS, []),
@@ -316,7 +317,8 @@ def test_where_operators_land(verdicts: dict[str, Any], query: str) -> None:
 @pytest.mark.slow
 def test_why_the_rest_stays_on_the_cpu(verdicts: dict[str, Any]) -> None:
     plans = verdicts["plans"]
-    assert "BatchScan: PythonScan: GPU does not currently support the operator class" in plans["source"]["text"]
+    assert "BatchScan: PythonScan: GPU does not currently support the operator class" in plans["source in Python"]["text"]
+    assert "BatchScan: LogScan: GPU does not currently support the operator class kolumn.LogScan" in plans["source"]["text"]
     assert "BinaryType is not supported" in plans["segments, grouped by a binary key"]["text"]
     assert "OctetLength" in plans["segments, length of a binary value"]["text"]
     assert "BinaryType" not in plans["strings, grouped by key"]["text"]

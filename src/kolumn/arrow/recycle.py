@@ -2,7 +2,7 @@
 
 `take` returns an Arrow buffer. When the buffer, every slice of it and every array over it are freed, its memory is reused by the next
 call of about that size. `take_locked` returns page-locked memory, which is copied to a GPU at full speed. The number of bytes kept for
-reuse is bounded; for page-locked memory, so is the number of bytes in use.
+reuse is bounded; for page-locked memory, so is the number of bytes in use. `allocate_by` says where new blocks of `take` come from.
 """
 
 import threading
@@ -120,6 +120,30 @@ _waiting = _Waiting()
 _locked = _Locked()
 
 
+def _fresh(size: int) -> Bytes:
+    return np.empty(size, np.uint8)
+
+
+class _Ordinary(NamedTuple):
+    """Where blocks of `take` come from, and the size in bytes from which on they are blocks."""
+
+    new: Callable[[int], Bytes] = _fresh
+    smallest: int = SMALLEST
+
+
+_ordinary = _Ordinary()
+
+
+def allocate_by(new: Callable[[int], Bytes] | None, smallest: int = SMALLEST) -> None:
+    """Let `take` allocate with ``new`` what has ``smallest`` bytes or more; None is ordinary memory. Blocks kept for reuse are freed.
+
+    For a process whose buffers another one maps: what is decoded into such blocks need not be copied to hand it over.
+    """
+    global _ordinary
+    _ordinary = _Ordinary() if new is None else _Ordinary(new, smallest)
+    _waiting.clear()
+
+
 def lock_by(new: Callable[[int], Bytes] | None) -> None:
     """Let `take_locked` allocate with ``new``, which raises MemoryError if there is no memory; blocks kept for reuse are freed."""
     with _locked.lock:
@@ -162,15 +186,15 @@ def take(size: int) -> tuple[pa.Buffer, memoryview]:
     """Uninitialised memory for ``size`` bytes: an Arrow buffer, and a writable view that is valid as long as the buffer."""
     if size > LARGEST:
         # Allocated by malloc, which returns such blocks to the system when they are freed; Arrow's pool would keep their addresses.
-        array = np.empty(size, np.uint8)
+        array = _ordinary.new(size)
         return pa.foreign_buffer(array.ctypes.data, size, array), array.data
-    if size < SMALLEST:
+    if size < _ordinary.smallest:
         buffer = pa.allocate_buffer(size)
         return buffer, memoryview(buffer).cast("B")
     size_class, step = _class_of(size)
     block = _waiting.take(size_class, step)
     if block is None:
-        array = np.empty(size_class, np.uint8)
+        array = _ordinary.new(size_class)
         block = _Block(array, array.ctypes.data)
     return pa.foreign_buffer(block.address, size, _Lease(block, _keep)), memoryview(block.array)[:size]
 

@@ -17,6 +17,7 @@ from kolumn.cli import (
     doctor,
     groups,
     inspect,
+    jar,
     overview,
     rebuild_index,
     report,
@@ -86,6 +87,7 @@ for _name, _function in {
     "transactions": transactions.transactions,
     "rebuild-index": rebuild_index.rebuild_index,
     "columns": columns.columns,
+    "jar": jar.jar,
     "doctor": doctor.doctor,
     "warmup": warmup.warmup,
 }.items():

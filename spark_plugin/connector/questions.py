@@ -1,0 +1,165 @@
+"""The answers to what the connector asks on the driver: the schema, whether headers tell, the plan, the topics."""
+
+import json
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import groupby
+from typing import cast
+
+from pyspark.sql.types import StructType
+
+from kolumn.entries.headers import headers
+from kolumn.errors import KolumnError
+from kolumn.replicas.ranges import whole_ranges
+from kolumn.source.segments import Range, Segment
+from kolumn.spark_plugin.connector.ranges import Comparison, chosen, narrowed
+from kolumn.spark_plugin.connector.statistics import Estimate, estimate
+from kolumn.spark_plugin.connector.totals import NAMES, tells
+from kolumn.spark_plugin.connector.wire import Json
+from kolumn.spark_plugin.connector.work import Work, packed
+from kolumn.spark_plugin.options.positions import Key
+from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.read.batches import PAYLOAD_RATIO
+from kolumn.spark_plugin.read.schema import spark_schema, with_columns
+from kolumn.spark_plugin.read.splits import Split, limits_of, pack, segments_by_partition, share, with_types_of
+
+_KEYED = 2
+"""Splits are cut by topic partition if that makes at most so many times as many of them as there are, or as tasks run at a time."""
+_REMEMBERED = 16
+_typed: dict[str, ReadOptions] = {}
+"""Options with the types of values, by their texts: a query asks for the schema first, and means the same types when it asks for a plan."""
+
+
+def answer(question: Json) -> Json:
+    """The answer to a question; an error is an answer too."""
+    try:
+        return _ANSWERS[str(question["op"])](question)
+    except (KolumnError, OSError) as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    except Exception as error:
+        return {"error": in_words(error)}
+
+
+def in_words(error: Exception) -> str:
+    """An error with its traceback."""
+    return f"{type(error).__name__}: {error}\n\n{''.join(traceback.format_exception(error))}"
+
+
+def _given(question: Json) -> Mapping[str, str]:
+    return cast(Mapping[str, str], question["options"])
+
+
+def _schema(question: Json) -> Json:
+    options = with_types_of(ReadOptions.of(_given(question)))
+    if options.decode.typed:
+        while len(_typed) >= _REMEMBERED:
+            _typed.pop(next(iter(_typed)))
+        _typed[json.dumps(_given(question), sort_keys=True)] = options
+    return {"schema": spark_schema(options.decode.schema).json()}
+
+
+def _topics(question: Json) -> Json:
+    return {"topics": sorted({topic for topic, _ in segments_by_partition(ReadOptions.of(_given(question))) if topic is not None})}
+
+
+def _totals(question: Json) -> Json:
+    """Whether headers tell exactly what is asked for."""
+    options, asked = _options(question), _strings(question["totals"])
+    # A field of a value may have the name of a column.
+    columns = {name.split(" ")[-1] for name in asked} - {"count"}
+    return {"exact": tells(options) and set(asked) <= NAMES and columns <= set(options.decode.columns)}
+
+
+def _options(question: Json) -> ReadOptions:
+    """The options of a table with the columns of its schema."""
+    schema = _struct(question["schema"])
+    known = _typed.get(json.dumps(_given(question), sort_keys=True))
+    if known is None or spark_schema(known.decode.schema) != schema:
+        known = with_types_of(ReadOptions.of(_given(question)))
+    return with_columns(known.for_batch(), schema)
+
+
+def _strings(found: object) -> tuple[str, ...]:
+    return tuple(cast(list[str], found or []))
+
+
+def _struct(text: object) -> StructType:
+    return StructType.fromJson(json.loads(cast(str, text)))
+
+
+def _plan(question: Json) -> Json:
+    """What all tasks share, their splits, and what Spark's planner wants to know."""
+    options, totals, limit = _options(question), _strings(question["totals"]), cast(int, question["limit"])
+    asked = _struct(question["asked"])
+    filters = cast(list[Comparison], question["filters"])
+    options = replace(_only(options, asked.fieldNames(), totals), slots=cast(int, question["slots"]))
+    groups = segments_by_partition(options)
+    limits = limits_of(options, groups)
+    options = replace(options, decode=narrowed(filters, options.decode))
+    groups = chosen(filters, groups)
+    keys = None
+    if totals:
+        splits = _for_totals(options, groups)
+        found = Estimate(len(splits), 64 * len(splits))
+    else:
+        splits = share(options, groups, limits)
+        found = estimate([one for split in splits for one in split.ranges], options.decode)
+        if limit >= 0:
+            splits = _first(splits, limit) if tells(options) else splits
+            found = Estimate(min(limit, found.rows), found.bytes * min(limit, found.rows) // max(1, found.rows))
+        elif question["keyed"]:
+            splits, keys = _by_partition(splits, options.slots or 1)
+    return {
+        "work": packed(Work(options, asked, limit, totals)),
+        "splits": [packed(one) for one in splits],
+        "keys": keys,
+        "rows": found.rows,
+        "bytes": found.bytes,
+    }
+
+
+def _only(options: ReadOptions, names: list[str], totals: tuple[str, ...]) -> ReadOptions:
+    """The options with the record columns that a scan needs; fields of a value may be columns of the scan."""
+    if totals:
+        return replace(options, decode=replace(options.decode, columns=("offset", "timestamp"), typed=()))
+    columns = options.decode.columns
+    return options.only(tuple(one for one in columns if set(options.only((one,)).decode.schema.names) & set(names)))
+
+
+def _for_totals(options: ReadOptions, groups: dict[Key, list[Segment]]) -> list[Split]:
+    whole = [one for segments in groups.values() for one in whole_ranges(segments, options.decode)]
+    return [Split(some) for some in pack(whole, PAYLOAD_RATIO * options.split_bytes)] or [Split(())]
+
+
+def _by_partition(splits: list[Split], slots: int) -> tuple[list[Split], list[Key] | None]:
+    """Splits of one topic partition each, and which; unless that would be too many tasks."""
+    parts = [(key, Split(tuple(own), split.bounds)) for split in splits for key, own in groupby(split.ranges, _key)]
+    if len(parts) > _KEYED * max(len(splits), slots):
+        return splits, None
+    return [split for _, split in parts], [key for key, _ in parts]
+
+
+def _key(one: Range) -> Key:
+    return one.segment.topic, one.segment.partition
+
+
+def _first(splits: list[Split], limit: int) -> list[Split]:
+    """The beginning of the first split, if headers say that it has as many rows as a limit wants; else all splits."""
+    found: list[Range] = []
+    count = 0
+    for one in splits[0].ranges if splits else ():
+        if one.fault is not None or one.is_bounded:
+            break
+        for entries in headers(one.segment, one.start, one.end):
+            for position, size, records, control in zip(
+                *(column.tolist() for column in (entries.position, entries.size, entries.count, entries.control)), strict=True
+            ):
+                count += max(0, records) if not control else 0
+                if count >= limit:
+                    return [Split((*found, replace(one, end=position + size)), splits[0].bounds)]
+        found.append(one)
+    return splits
+
+
+_ANSWERS: dict[str, Callable[[Json], Json]] = {"schema": _schema, "totals": _totals, "plan": _plan, "topics": _topics}

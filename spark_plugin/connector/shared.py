@@ -1,0 +1,205 @@
+"""Memory that the JVM maps: batches are decoded into it, and cross as a description of their buffers.
+
+Blocks are memfds. They have no names, so nothing is left of them when this process ends, and the limit of /dev/shm does not apply. The
+JVM opens them as /proc/PID/fd/N and maps them read-only. It says when nothing refers to a batch any more, and only then is its memory used
+again: consumers (RAPIDS is one) may hold a batch for longer than until they ask for the next.
+"""
+
+import mmap
+import os
+import struct
+import weakref
+from itertools import count
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.arrays import Bytes
+from kolumn.arrow import recycle
+
+_SMALL = 1 << 20
+_ARENA = 1 << 24
+"""Blocks of less than `_SMALL` bytes share one of `_ARENA` bytes, since a process may not open many files."""
+_SMALLEST = 1 << 12
+_CONSTANTS = 64
+"""Buffers that all batches of a read share, as names of topics, are copied once; so many are remembered."""
+_NONE = (-1, 0, 0)
+_UNIT = 64
+
+Place = tuple[int, int, int]
+"""Number of a block, first byte in it, and bytes."""
+
+
+class SharedBlocks:
+    """The blocks of this process, and the batches in them that the JVM refers to."""
+
+    def __init__(self) -> None:
+        self._numbers, self._batches = count(), count()
+        self._blocks: dict[int, tuple[int, int, int]] = {}
+        """Address, size and descriptor of each block."""
+        self._told: set[int] = set()
+        self._dropped: list[int] = []
+        self._held: dict[int, list[object]] = {}
+        self._arena: Bytes | None = None
+        self._at = 0
+        self._constants: dict[tuple[int, int], tuple[Place, Bytes, pa.Buffer]] = {}
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def use(self) -> None:
+        """Let all columns be decoded into such memory."""
+        recycle.allocate_by(self.new, _SMALLEST)
+
+    def new(self, size: int) -> Bytes:
+        """Memory for so many bytes; it goes when nothing refers to it."""
+        if size >= _SMALL:
+            return self._block(size)
+        size = -(-max(size, 1) // _UNIT) * _UNIT
+        if self._arena is None or self._at + size > len(self._arena):
+            self._arena, self._at = self._block(_ARENA), 0
+        self._at += size
+        return self._arena[self._at - size : self._at]
+
+    def _block(self, size: int) -> Bytes:
+        descriptor = os.memfd_create("kolumn", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(descriptor, size)
+            array = np.frombuffer(mmap.mmap(descriptor, size), np.uint8)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        number = next(self._numbers)
+        self._blocks[number] = (array.ctypes.data, size, descriptor)
+        weakref.finalize(array, self._drop, number)
+        return array
+
+    def _drop(self, number: int) -> None:
+        os.close(self._blocks.pop(number)[2])
+        if number in self._told:
+            self._told.remove(number)
+            self._dropped.append(number)
+
+    def release(self, batches: tuple[int, ...]) -> None:
+        """Forget batches that nothing in the JVM refers to any more."""
+        for number in batches:
+            self._held.pop(number, None)
+
+    @property
+    def held(self) -> int:
+        """How many batches the JVM refers to."""
+        return len(self._held)
+
+    def describe(self, batch: pa.RecordBatch, constant: frozenset[str]) -> bytes:
+        """A batch as numbers: blocks that were dropped, blocks that are new, nodes and buffers in Arrow's order.
+
+        Parameters
+        ----------
+        batch : pa.RecordBatch
+            No array of it begins within its buffers (`from_start`).
+        constant : frozenset of str
+            Columns whose buffers all batches share, mostly.
+        """
+        keep: list[object] = [batch]
+        nodes: list[int] = []
+        places: list[Place] = []
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            _add_nodes(column, nodes)
+            for buffer in column.buffers():
+                places.append(_NONE if buffer is None or not buffer.size else self._place(buffer, keep, name in constant))
+        # Only blocks that this batch refers to are announced: others might be gone before the JVM opens them.
+        new = sorted({place[0] for place in places} - self._told - {-1})
+        self._told.update(new)
+        dropped, self._dropped = self._dropped, []
+        number = next(self._batches) & 0x7FFFFFFF
+        self._held[number] = keep
+        text = [struct.pack(f">i{len(dropped)}ii", len(dropped), *dropped, len(new))]
+        text += [struct.pack(">iiq", one, self._blocks[one][2], self._blocks[one][1]) for one in new]
+        text.append(struct.pack(f">iii{len(nodes)}q", number, batch.num_rows, len(nodes) // 2, *nodes))
+        text.append(struct.pack(">i" + "iqq" * len(places), len(places), *(part for place in places for part in place)))
+        return b"".join(text)
+
+    def _place(self, buffer: pa.Buffer, keep: list[object], constant: bool) -> Place:
+        """Where a buffer lies. One that is elsewhere is copied, one that all batches share only once."""
+        found = self._find(buffer.address, buffer.size)
+        if found is not None:
+            return found
+        key = (buffer.address, buffer.size)
+        if constant and key in self._constants:
+            place, array, _ = self._constants[key]
+            # The batch holds it too: the bounded memory of constants may forget it while the batch is on its way.
+            keep.append(array)
+            return place
+        if constant:
+            array = self.new(buffer.size)
+            keep.append(array)
+        else:
+            owner, view = recycle.take(max(buffer.size, _SMALLEST))
+            keep.append(owner)
+            array = np.frombuffer(view, np.uint8)
+        array[: buffer.size] = np.frombuffer(buffer, np.uint8)
+        found = self._find(array.ctypes.data, buffer.size)
+        assert found is not None
+        if constant:
+            if len(self._constants) >= _CONSTANTS:
+                self._constants.clear()
+            # The buffer is held so that nothing else gets its address.
+            self._constants[key] = found, array, buffer
+        return found
+
+    def _find(self, address: int, size: int) -> Place | None:
+        for number, (start, length, _) in self._blocks.items():
+            if start <= address and address + size <= start + length:
+                return number, address - start, size
+        return None
+
+
+def probe() -> int:
+    """Descriptor of a block of a page, by which the JVM finds out whether it can map blocks; -1 where there are no memfds."""
+    try:
+        descriptor = os.memfd_create("kolumn", os.MFD_CLOEXEC)
+        os.ftruncate(descriptor, mmap.PAGESIZE)
+    except (AttributeError, OSError):
+        return -1
+    return descriptor
+
+
+def can_describe(schema: pa.Schema) -> bool:
+    """Whether `SharedBlocks.describe` knows all types of a schema; other batches go through the socket."""
+    return all(_is_known(field.type) for field in schema)
+
+
+def _is_known(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return kind.num_fields > 0 and all(_is_known(kind.field(i).type) for i in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return _is_known(kind.key_type) and _is_known(kind.item_type)
+    if pa.types.is_list(kind):
+        return _is_known(kind.value_type)
+    return not pa.types.is_null(kind) and not pa.types.is_nested(kind) and not pa.types.is_dictionary(kind)
+
+
+def _children(array: pa.Array) -> list[pa.Array]:
+    if pa.types.is_list(array.type) or pa.types.is_map(array.type):
+        return [array.values]
+    if pa.types.is_struct(array.type):
+        return [array.field(i) for i in range(array.type.num_fields)]
+    return []
+
+
+def _add_nodes(array: pa.Array, nodes: list[int]) -> None:
+    """Length and number of nulls of an array and of those in it, in the order of Arrow's IPC."""
+    nodes += (len(array), array.null_count)
+    for child in _children(array):
+        _add_nodes(child, nodes)
+
+
+def from_start(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with no array that begins within its buffers, at any level; copies it if there is one."""
+    if not any(_begins_within(column) for column in batch.columns):
+        return batch
+    return pa.ipc.read_record_batch(batch.serialize(), batch.schema)
+
+
+def _begins_within(array: pa.Array) -> bool:
+    return array.offset != 0 or any(_begins_within(child) for child in _children(array))

@@ -1,0 +1,45 @@
+"""What a task gets from the plan, as text: what all tasks of a scan share, and what is its own."""
+
+import base64
+import pickle
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from pyspark.sql.types import StructType
+
+from kolumn.spark_plugin.options.read import ReadOptions
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the tasks of a scan share.
+
+    Attributes
+    ----------
+    options : ReadOptions
+    schema : StructType
+        The columns that Spark asked for, in its order; of `totals` those of the results.
+    limit : int
+        As many rows are enough of each task; negative for all.
+    totals : tuple of str
+        What is asked for of the headers (`totals.py`); empty for rows.
+    """
+
+    options: ReadOptions
+    schema: StructType
+    limit: int = -1
+    totals: tuple[str, ...] = ()
+
+
+def packed(one: object) -> str:
+    """An object as text."""
+    return base64.b64encode(pickle.dumps(one, pickle.HIGHEST_PROTOCOL)).decode()
+
+
+def unpacked(text: object, kind: type[_T]) -> _T:
+    """The object of a text that `packed` made, in this process or in the driver's."""
+    found = pickle.loads(base64.b64decode(cast(str, text)))
+    assert isinstance(found, kind)
+    return found

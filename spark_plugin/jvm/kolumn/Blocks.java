@@ -1,0 +1,136 @@
+package kolumn;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.arrow.memory.ArrowBuf;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.memory.ForeignAllocation;
+import org.apache.arrow.memory.util.MemoryUtil;
+import org.apache.arrow.vector.ipc.message.ArrowFieldNode;
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+
+/** Memory of a worker that this JVM maps, read-only. A worker uses it again when nothing here refers to the batch in it. */
+final class Blocks {
+  private final long pid;
+  private final BufferAllocator allocator;
+  private final Map<Integer, ByteBuffer> mapped = new HashMap<>();
+  private final Queue<Integer> released = new ConcurrentLinkedQueue<>();
+
+  Blocks(long pid, BufferAllocator allocator) {
+    this.pid = pid;
+    this.allocator = allocator;
+  }
+
+  /** Whether this JVM may open what the worker has opened. */
+  boolean canOpen(int descriptor) {
+    try {
+      Unmap.now(open(descriptor, 1));
+      return true;
+    } catch (IOException | RuntimeException e) {
+      return false;
+    }
+  }
+
+  private ByteBuffer open(int descriptor, long size) throws IOException {
+    try (FileChannel file = FileChannel.open(Path.of("/proc/" + pid + "/fd/" + descriptor), StandardOpenOption.READ)) {
+      return file.map(FileChannel.MapMode.READ_ONLY, 0, size);
+    }
+  }
+
+  /** Numbers of the batches that nobody refers to any more. */
+  List<Integer> released() {
+    List<Integer> found = new ArrayList<>();
+    for (Integer one = released.poll(); one != null; one = released.poll()) {
+      found.add(one);
+    }
+    return found;
+  }
+
+  /** A batch from its description: what `SharedBlocks.describe` in Python writes. */
+  ArrowRecordBatch described(ByteBuffer text) throws IOException {
+    for (int dropped = text.getInt(); dropped > 0; dropped--) {
+      Unmap.now(mapped.remove(text.getInt()));
+    }
+    for (int added = text.getInt(); added > 0; added--) {
+      int block = text.getInt();
+      mapped.put(block, open(text.getInt(), text.getLong()));
+    }
+    int batch = text.getInt();
+    int rows = text.getInt();
+    List<ArrowFieldNode> nodes = new ArrayList<>();
+    for (int count = text.getInt(); count > 0; count--) {
+      nodes.add(new ArrowFieldNode(text.getLong(), text.getLong()));
+    }
+    // One more than there are buffers, until all of them are there.
+    AtomicInteger users = new AtomicInteger(1);
+    List<ArrowBuf> buffers = new ArrayList<>();
+    try {
+      for (int count = text.getInt(); count > 0; count--) {
+        int block = text.getInt();
+        long offset = text.getLong();
+        long length = text.getLong();
+        buffers.add(block < 0 ? allocator.getEmpty() : buffer(users, batch, mapped.get(block), offset, length));
+      }
+      return new ArrowRecordBatch(rows, nodes, buffers);
+    } finally {
+      // The batch holds them now, and the vectors will.
+      buffers.forEach(ArrowBuf::close);
+      leave(users, batch);
+    }
+  }
+
+  private ArrowBuf buffer(AtomicInteger users, int batch, ByteBuffer block, long offset, long length) {
+    if (block == null || offset < 0 || length < 0 || offset + length > block.capacity()) {
+      throw new IllegalStateException("a batch names memory that there is not: from " + offset + ", " + length + " bytes");
+    }
+    users.incrementAndGet();
+    return allocator.wrapForeignAllocation(new Shared(users, batch, block, offset, length));
+  }
+
+  private void leave(AtomicInteger users, int batch) {
+    if (users.decrementAndGet() == 0) {
+      released.add(batch);
+    }
+  }
+
+  /** Gives mappings back. Those that a consumer's buffers are in stay as long as the buffers, which hold them. */
+  void close() {
+    if (allocator.getAllocatedMemory() == 0) {
+      mapped.values().forEach(Unmap::now);
+      allocator.close();
+    }
+    mapped.clear();
+  }
+
+  /** A buffer in a block, without a copy. */
+  private final class Shared extends ForeignAllocation {
+    private final AtomicInteger users;
+    private final int batch;
+
+    /** Held, since the mapping goes with it. */
+    @SuppressWarnings("unused")
+    private final ByteBuffer block;
+
+    Shared(AtomicInteger users, int batch, ByteBuffer block, long offset, long length) {
+      super(length, MemoryUtil.getByteBufferAddress(block) + offset);
+      this.users = users;
+      this.batch = batch;
+      this.block = block;
+    }
+
+    @Override
+    protected void release0() {
+      leave(users, batch);
+    }
+  }
+}

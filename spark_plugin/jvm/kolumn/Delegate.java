@@ -1,0 +1,30 @@
+package kolumn;
+
+import java.util.Locale;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * The same format as it is in Python: streams, writes, the tables of batches and remarks, and all of it on request. This is the one place
+ * that names a class of Spark that is not public.
+ */
+final class Delegate {
+  private Delegate() {}
+
+  static boolean isNeeded(CaseInsensitiveStringMap options) {
+    String reader = options.getOrDefault("reader", Settings.conf("spark.kolumn.reader", "columnar"));
+    return "python".equals(reader.toLowerCase(Locale.ROOT)) || !"records".equalsIgnoreCase(options.getOrDefault("table", "records"));
+  }
+
+  static TableProvider provider() {
+    try {
+      Class<?> kind = Class.forName("org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2");
+      Object made = kind.getConstructor().newInstance();
+      kind.getMethod("setShortName", String.class).invoke(made, "kolumn");
+      return (TableProvider) made;
+    } catch (ReflectiveOperationException e) {
+      throw new UnsupportedOperationException(
+          "this Spark has no Python data sources as Kolumn's jar (for Spark 4.1 to 4.3) knows them: leave kolumn-spark.jar out", e);
+    }
+  }
+}

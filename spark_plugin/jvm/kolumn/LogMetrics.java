@@ -1,0 +1,94 @@
+package kolumn;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomSumMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+
+/** What a scan counts, for Spark's UI. */
+public final class LogMetrics {
+  private LogMetrics() {}
+
+  static CustomMetric[] all() {
+    return new CustomMetric[] {
+      new LogBytes(), new LogBatches(), new ArrowBytes(), new Damaged(), new Lost(), new DecodeMs(), new WaitMs()
+    };
+  }
+
+  /** The metrics of a task that has ended, as Python counted them, and its own. */
+  static CustomTaskMetric[] of(JsonNode counted, long arrowBytes, long waitMs) {
+    return new CustomTaskMetric[] {
+      metric("logBytes", counted), metric("logBatches", counted), new Value("arrowBytes", arrowBytes), metric("damaged", counted),
+      metric("lost", counted), metric("decodeMs", counted), new Value("waitMs", waitMs)
+    };
+  }
+
+  private static CustomTaskMetric metric(String name, JsonNode counted) {
+    return new Value(name, counted == null ? 0 : counted.path(name).asLong());
+  }
+
+  private record Value(String name, long value) implements CustomTaskMetric {}
+
+  /** Spark makes one of each by its class, so each needs a public constructor. */
+  private abstract static class Sum extends CustomSumMetric {
+    private final String name;
+    private final String description;
+
+    Sum(String name, String description) {
+      this.name = name;
+      this.description = description;
+    }
+
+    @Override
+    public String name() {
+      return name;
+    }
+
+    @Override
+    public String description() {
+      return description;
+    }
+  }
+
+  public static final class LogBytes extends Sum {
+    public LogBytes() {
+      super("logBytes", "bytes of the log");
+    }
+  }
+
+  public static final class LogBatches extends Sum {
+    public LogBatches() {
+      super("logBatches", "record batches of the log");
+    }
+  }
+
+  public static final class ArrowBytes extends Sum {
+    public ArrowBytes() {
+      super("arrowBytes", "bytes of Arrow columns");
+    }
+  }
+
+  public static final class Damaged extends Sum {
+    public Damaged() {
+      super("damaged", "damaged stretches left out");
+    }
+  }
+
+  public static final class Lost extends Sum {
+    public Lost() {
+      super("lost", "records in damaged stretches, as far as they are known");
+    }
+  }
+
+  public static final class DecodeMs extends Sum {
+    public DecodeMs() {
+      super("decodeMs", "ms decoding in Python");
+    }
+  }
+
+  public static final class WaitMs extends Sum {
+    public WaitMs() {
+      super("waitMs", "ms waited for Python");
+    }
+  }
+}

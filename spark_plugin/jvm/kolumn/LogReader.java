@@ -1,0 +1,179 @@
+package kolumn;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.channels.ClosedByInterruptException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.arrow.vector.FieldVector;
+import org.apache.arrow.vector.VectorLoader;
+import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.arrow.vector.ipc.ReadChannel;
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.spark.TaskContext;
+import org.apache.spark.resource.ResourceInformation;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.vectorized.ArrowColumnVector;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+
+/** One task: its worker decodes a batch ahead while Spark works on the one before. */
+final class LogReader implements PartitionReader<ColumnarBatch> {
+  private Worker worker;
+  private boolean inMemory;
+  private ReadChannel messages;
+  private VectorSchemaRoot root;
+  private VectorLoader loader;
+  private ColumnarBatch batch;
+  private boolean hasEnded;
+  private JsonNode counted;
+  private long waitedNs;
+  private long arrowBytes;
+
+  LogReader(String python, boolean isShared, String work, String split) {
+    long start = System.nanoTime();
+    try {
+      begin(python, isShared, work, split);
+      messages = new ReadChannel(worker.channel);
+      root = VectorSchemaRoot.create(MessageSerializer.deserializeSchema(messages), worker.allocator);
+      loader = new VectorLoader(root);
+      List<ColumnVector> columns = new ArrayList<>();
+      for (FieldVector vector : root.getFieldVectors()) {
+        columns.add(new ArrowColumnVector(vector));
+      }
+      batch = new ColumnarBatch(columns.toArray(new ColumnVector[0]));
+    } catch (IOException e) {
+      String told = worker == null ? e.getMessage() : worker.fate();
+      drop();
+      throw new UncheckedIOException(told, e);
+    } finally {
+      waitedNs += System.nanoTime() - start;
+    }
+  }
+
+  /** A worker that has been idle may have died meanwhile: then one more. */
+  private void begin(String python, boolean isShared, String work, String split) throws IOException {
+    for (int attempt = 0; ; attempt++) {
+      Worker found = Workers.take(python);
+      try {
+        found.send(question(isShared && found.isShared(), work, split));
+        char status = found.status();
+        if (status == 'X') {
+          String error = found.json().get("error").asText();
+          Workers.give(found);
+          hasEnded = true;
+          throw Errors.ofTask(error);
+        }
+        worker = found;
+        inMemory = status == 'M';
+        return;
+      } catch (IOException e) {
+        found.close();
+        if (attempt == 1 || Thread.currentThread().isInterrupted()) {
+          throw new IOException(found.fate(), e);
+        }
+      }
+    }
+  }
+
+  private static Map<String, Object> question(boolean isShared, String work, String split) {
+    TaskContext task = TaskContext.get();
+    ResourceInformation gpus = task == null ? null : task.resourcesJMap().get("gpu");
+    Map<String, Object> found = new HashMap<>(Map.of("op", "read", "shared", isShared, "work", work, "split", split));
+    found.put("gpus", gpus == null ? new String[0] : gpus.addresses());
+    found.put("partition", task == null ? 0 : task.partitionId());
+    return found;
+  }
+
+  @Override
+  public boolean next() throws IOException {
+    if (hasEnded) {
+      return false;
+    }
+    long start = System.nanoTime();
+    try {
+      root.clear();
+      worker.send('N');
+      char status = worker.status();
+      if (status != 'B') {
+        counted = worker.json();
+        hasEnded = true;
+        if (status == 'X') {
+          throw Errors.ofTask(counted.get("error").asText());
+        }
+        return false;
+      }
+      try (ArrowRecordBatch found = inMemory ? worker.described() : MessageSerializer.deserializeRecordBatch(messages, worker.allocator)) {
+        arrowBytes += found.computeBodyLength();
+        loader.load(found);
+      }
+      batch.setNumRows(root.getRowCount());
+      return true;
+    } catch (ClosedByInterruptException e) {
+      drop();
+      throw e;
+    } catch (IOException e) {
+      String told = worker.fate();
+      drop();
+      throw new IOException(told, e);
+    } catch (RuntimeException e) {
+      if (!hasEnded) {
+        // What the worker says was not understood, so it cannot be asked again.
+        drop();
+      }
+      throw e;
+    } finally {
+      waitedNs += System.nanoTime() - start;
+    }
+  }
+
+  @Override
+  public ColumnarBatch get() {
+    return batch;
+  }
+
+  @Override
+  public CustomTaskMetric[] currentMetricsValues() {
+    return LogMetrics.of(counted, arrowBytes, waitedNs / 1_000_000);
+  }
+
+  @Override
+  public void close() {
+    if (worker == null) {
+      return;
+    }
+    if (root != null) {
+      root.close();
+    }
+    Worker done = worker;
+    worker = null;
+    try {
+      if (!hasEnded) {
+        if (Thread.currentThread().isInterrupted()) {
+          done.close();
+          return;
+        }
+        done.stop();
+      }
+      Workers.give(done);
+    } catch (IOException e) {
+      done.close();
+    }
+  }
+
+  private void drop() {
+    hasEnded = true;
+    if (root != null) {
+      root.close();
+    }
+    if (worker != null) {
+      worker.close();
+      worker = null;
+    }
+  }
+}

@@ -1,0 +1,142 @@
+package kolumn;
+
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
+import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
+import org.apache.spark.sql.connector.expressions.aggregate.Max;
+import org.apache.spark.sql.connector.expressions.aggregate.Min;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
+import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/** Collects what a query wants; each query has its own, so nothing leaks from one into another. */
+final class LogScanBuilder
+    implements SupportsPushDownRequiredColumns, SupportsPushDownV2Filters, SupportsPushDownLimit, SupportsPushDownAggregates {
+  private static final Set<String> HAVE_MAXIMUM = Set.of("offset", "timestamp");
+  private static final List<String> CHEAPEST = List.of("offset", "partition");
+
+  private final LogTable table;
+  private final Map<String, String> options;
+  private StructType required;
+  private final List<Predicate> pushed = new ArrayList<>();
+  private final Comparisons comparisons = new Comparisons();
+  private int limit = -1;
+  private List<String> totals = List.of();
+
+  LogScanBuilder(LogTable table, Map<String, String> options) {
+    this.table = table;
+    this.options = options;
+    this.required = table.schema();
+  }
+
+  /** Columns as a whole: with nested pruning Spark asks for parts of headers, or of typed values, whose validity depends on all of them. */
+  @Override
+  public void pruneColumns(StructType asked) {
+    Set<String> names = new HashSet<>(List.of(asked.fieldNames()));
+    StructType kept = new StructType();
+    for (StructField field : table.schema().fields()) {
+      kept = names.contains(field.name()) ? kept.add(field) : kept;
+    }
+    required = kept;
+  }
+
+  /** Everything goes back to Spark, which compares again. */
+  @Override
+  public Predicate[] pushPredicates(Predicate[] predicates) {
+    for (Predicate one : predicates) {
+      if (comparisons.take(one)) {
+        pushed.add(one);
+      }
+    }
+    return predicates;
+  }
+
+  @Override
+  public Predicate[] pushedPredicates() {
+    return pushed.toArray(new Predicate[0]);
+  }
+
+  @Override
+  public boolean pushLimit(int rows) {
+    limit = rows;
+    return true;
+  }
+
+  /** Each task has so many rows at most, all together may have more. */
+  @Override
+  public boolean isPartiallyPushed() {
+    return true;
+  }
+
+  /** Partial results from the headers of batches, one row for each range of a segment; Spark adds them up. */
+  @Override
+  public boolean pushAggregation(Aggregation asked) {
+    List<String> names = new ArrayList<>();
+    StructType results = new StructType();
+    for (Expression one : asked.groupByExpressions()) {
+      String name = Comparisons.column(one);
+      if (!"topic".equals(name) && !"partition".equals(name)) {
+        return false;
+      }
+      names.add(name);
+      results = results.add(name, "topic".equals(name) ? DataTypes.StringType : DataTypes.IntegerType);
+    }
+    for (AggregateFunc one : asked.aggregateExpressions()) {
+      String name = total(one);
+      if (name == null) {
+        return false;
+      }
+      names.add(name);
+      results = results.add(name + " " + names.size(), name.endsWith("timestamp") ? DataTypes.TimestampType : DataTypes.LongType);
+    }
+    if (!pushed.isEmpty() || names.isEmpty() || !Questions.areTotalsExact(options, table.schema(), names)) {
+      return false;
+    }
+    totals = names;
+    required = results;
+    return true;
+  }
+
+  private static String total(AggregateFunc one) {
+    if (one instanceof CountStar) {
+      return "count";
+    }
+    if (one instanceof Max max) {
+      String name = Comparisons.column(max.column());
+      return name != null && HAVE_MAXIMUM.contains(name) ? "max " + name : null;
+    }
+    // The least timestamp is not in a header: what is there is the first record's.
+    return one instanceof Min min && "offset".equals(Comparisons.column(min.column())) ? "min offset" : null;
+  }
+
+  @Override
+  public Scan build() {
+    if (totals.isEmpty() && required.isEmpty()) {
+      required = cheapest();
+    }
+    return new LogScan(table, options, required, comparisons, limit, totals);
+  }
+
+  /** A batch of no columns has no rows in Arrow: one column stands for all. */
+  private StructType cheapest() {
+    StructType all = table.schema();
+    for (String name : CHEAPEST) {
+      if (List.of(all.fieldNames()).contains(name)) {
+        return new StructType().add(all.apply(name));
+      }
+    }
+    return new StructType().add(all.fields()[0]);
+  }
+}

@@ -1,0 +1,192 @@
+package kolumn;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.EOFException;
+import java.io.IOException;
+import java.net.StandardProtocolFamily;
+import java.net.UnixDomainSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.SocketChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.memory.RootAllocator;
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+
+/**
+ * A Python process that plans or decodes for one caller at a time; what the two say to each other is in Python's `wire.py`. It ends when
+ * its standard input does, hence never outlives the JVM.
+ */
+final class Worker implements AutoCloseable {
+  private static final ObjectMapper JSON = new ObjectMapper();
+  private static final String MODULE = "kolumn.spark_plugin.connector.worker";
+  private static final int START_SECONDS = 120;
+  private static final int LARGEST = 1 << 30;
+
+  final String key;
+  final SocketChannel channel;
+  final BufferAllocator allocator = new RootAllocator();
+  private final String python;
+  private final Process process;
+  private final Blocks blocks;
+  private final boolean isShared;
+  private final ByteBuffer small = ByteBuffer.allocateDirect(1 << 12);
+  private boolean isStopping;
+  private volatile long idleSince;
+
+  Worker(String key, String python, Environment environment) throws IOException {
+    this.key = key;
+    this.python = python;
+    // Nobody else can enter the folder, and the socket is gone once the worker has connected.
+    Path folder = Files.createTempDirectory("kolumn");
+    Path path = folder.resolve("s");
+    try (ServerSocketChannel server = ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
+      server.bind(UnixDomainSocketAddress.of(path));
+      server.configureBlocking(false);
+      // Without -P the folder that the task is in would come first on sys.path.
+      ProcessBuilder builder = new ProcessBuilder(python, "-P", "-m", MODULE, path.toString());
+      environment.addTo(builder.environment());
+      builder.redirectOutput(ProcessBuilder.Redirect.INHERIT).redirectError(ProcessBuilder.Redirect.INHERIT);
+      process = builder.start();
+      channel = accept(server);
+      channel.configureBlocking(true);
+    } finally {
+      Files.deleteIfExists(path);
+      Files.deleteIfExists(folder);
+    }
+    blocks = new Blocks(process.pid(), allocator);
+    int probe = read(4).getInt();
+    isShared = probe >= 0 && blocks.canOpen(probe);
+  }
+
+  private SocketChannel accept(ServerSocketChannel server) throws IOException {
+    long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(START_SECONDS);
+    String why = "did not start within " + START_SECONDS + " s";
+    try {
+      while (System.nanoTime() < until) {
+        SocketChannel found = server.accept();
+        if (found != null) {
+          return found;
+        }
+        if (process.waitFor(2, TimeUnit.MILLISECONDS)) {
+          why = "ended with exit code " + process.exitValue() + " at its start: is kolumn[spark] installed for this Python?";
+          break;
+        }
+      }
+    } catch (InterruptedException e) {
+      why = "was interrupted at its start";
+      Thread.currentThread().interrupt();
+    }
+    process.destroyForcibly();
+    throw new IOException("Kolumn's worker, " + python + " -m " + MODULE + ", " + why + " Its stderr is in this process's log");
+  }
+
+  boolean isShared() {
+    return isShared;
+  }
+
+  boolean isAlive() {
+    return process.isAlive() && channel.isOpen();
+  }
+
+  void beIdle() {
+    idleSince = System.nanoTime();
+  }
+
+  boolean isIdleFor(long seconds) {
+    return System.nanoTime() - idleSince > TimeUnit.SECONDS.toNanos(seconds);
+  }
+
+  /** How the worker ended, for an error. */
+  String fate() {
+    String pid = "Kolumn's Python worker " + process.pid();
+    try {
+      process.waitFor(1, TimeUnit.SECONDS);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+    String end = process.isAlive() ? " closed its connection" : " ended with exit code " + process.exitValue();
+    boolean isKilled = !process.isAlive() && process.exitValue() == 137;
+    return pid + end + (isKilled ? " (killed: perhaps its machine or container ran out of memory)" : "") + "; its stderr is in this process's log";
+  }
+
+  void send(Object question) throws IOException {
+    byte[] text = JSON.writeValueAsBytes(question);
+    write(ByteBuffer.allocate(4 + text.length).putInt(text.length).put(text));
+  }
+
+  /** A command, and the batches that nobody in this JVM refers to any more. */
+  void send(char command) throws IOException {
+    List<Integer> gone = blocks.released();
+    ByteBuffer frame = ByteBuffer.allocate(5 + 4 * gone.size()).put((byte) command).putInt(gone.size());
+    gone.forEach(frame::putInt);
+    write(frame);
+  }
+
+  private void write(ByteBuffer frame) throws IOException {
+    frame.flip();
+    while (frame.hasRemaining()) {
+      channel.write(frame);
+    }
+  }
+
+  /** Ends a read before its end; the answer is awaited when the worker is used again. */
+  void stop() throws IOException {
+    send('S');
+    isStopping = true;
+  }
+
+  void awaitStopped() throws IOException {
+    if (isStopping) {
+      status();
+      json();
+      isStopping = false;
+    }
+  }
+
+  private ByteBuffer read(int size) throws IOException {
+    if (size < 0 || size > LARGEST) {
+      throw new IOException("an answer of " + size + " bytes is none");
+    }
+    ByteBuffer target = size <= small.capacity() ? small.clear().limit(size) : ByteBuffer.allocate(size);
+    while (target.hasRemaining()) {
+      if (channel.read(target) < 0) {
+        throw new EOFException("the connection ended");
+      }
+    }
+    return target.flip();
+  }
+
+  /** A status of one character. */
+  char status() throws IOException {
+    return (char) read(1).get();
+  }
+
+  JsonNode json() throws IOException {
+    ByteBuffer text = read(read(4).getInt());
+    byte[] bytes = new byte[text.remaining()];
+    text.get(bytes);
+    return JSON.readTree(bytes);
+  }
+
+  /** A batch whose buffers lie in the worker's memory. */
+  ArrowRecordBatch described() throws IOException {
+    return blocks.described(read(read(4).getInt()));
+  }
+
+  @Override
+  public void close() {
+    process.destroyForcibly();
+    try {
+      channel.close();
+      process.getOutputStream().close();
+    } catch (IOException e) {
+      // It is gone, which is what was wanted.
+    }
+    blocks.close();
+  }
+}

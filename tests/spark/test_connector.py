@@ -1,0 +1,318 @@
+"""The columnar connector: the rows of `kolumn.read`, what it passes on of a query, tables of SQL, and workers that die."""
+
+import os
+import random
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+import kolumn
+from kolumn.schema import RECORD_COLUMNS
+
+pytestmark = pytest.mark.spark
+ORDER = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+PARTITIONS, ROWS = 3, 4000
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log directory of two topics, compressed, with several segments."""
+    root, noise = tmp_path_factory.mktemp("logs"), random.Random(7)
+    for topic in ("orders", "notes"):
+        for partition in range(PARTITIONS):
+            values = [noise.randbytes(40) + b"text " * 10 if i % 7 else None for i in range(ROWS)]
+            table = pa.table({
+                "value": pa.array(values, pa.binary()),
+                "key": [str(i % 5).encode() for i in range(ROWS)],
+                "timestamp": pa.array([1_700_000_000_000_000 + 1000 * i for i in range(ROWS)], pa.timestamp("us", "UTC")),
+            })  # fmt: skip
+            kolumn.write(table, root / f"{topic}-{partition}", codec="zstd", batch_bytes=4000, segment_bytes=30_000)
+    return root
+
+
+@pytest.fixture
+def columnar(spark: SparkSession) -> Iterator[Any]:
+    """Loads by the connector; every plan has to show it."""
+
+    def load(path: Path | str, **options: Any) -> DataFrame:
+        return spark.read.format("kolumn").options(reader="columnar", **options).load(str(path))
+
+    yield load
+    spark.conf.unset("spark.kolumn.handOver")
+
+
+def plan(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+@pytest.mark.parametrize("how", ["memory", "socket"])
+def test_rows_are_those_of_a_read(spark: SparkSession, columnar: Any, logs: Path, how: str) -> None:
+    spark.conf.set("spark.kolumn.handOver", how)
+    columns = ",".join(name for name in RECORD_COLUMNS if name != "transaction")
+    frame = columnar(logs, columns=columns, splitBytes=200_000)
+    assert "BatchScan kolumn" in plan(frame)
+    assert frame.rdd.getNumPartitions() > 3
+    table = kolumn.read(logs, columns=columns.split(","))
+    expected = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", table["timestamp"])
+    assert frame.toArrow().sort_by(ORDER).equals(expected.sort_by(ORDER))
+
+
+def test_only_what_a_query_needs_is_read(spark: SparkSession, columnar: Any, logs: Path) -> None:
+    frame = columnar(logs).where("offset >= 3990 AND topic = 'orders' AND partition IN (0, 2)").select("value")
+    assert frame.count() == 20
+    found = plan(frame)
+    assert "columns: value, topic, partition, offset, ranges:" in found
+    assert "offset >= 3990" in found
+    assert "topic = orders" in found
+    # The ranges of one query stay with it.
+    whole = columnar(logs)
+    assert (whole.where("offset >= 3000").select("value").count(), whole.select("value").count()) == (6000, 24000)
+    assert whole.where("offset >= 3999").union(whole.where("offset < 1")).select("key").count() == 12
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "offset > 9223372036854775806", "offset < 0", "5 > offset", "offset = 7 OR offset = 3999", "offset >= 10 AND offset < 5",
+        "timestamp >= timestamp'2023-11-14 22:13:20.0005' AND timestamp <= timestamp'2023-11-14 22:13:21'", "topic IS NULL",
+        "timestamp < timestamp'2023-11-14 22:13:20.001'", "topic IN ('notes', 'none') AND offset IN (1, 3998)", "NOT offset > 5",
+    ],
+)  # fmt: skip
+def test_filters_leave_the_same_rows(spark: SparkSession, columnar: Any, logs: Path, condition: str) -> None:
+    frame = columnar(logs)
+    every = spark.createDataFrame(kolumn.read(logs, columns=["topic", "partition", "offset", "timestamp"]))
+    wanted = sorted(map(tuple, every.where(condition).select("topic", "partition", "offset").collect()))
+    assert sorted(map(tuple, frame.where(condition).select("topic", "partition", "offset").collect())) == wanted
+
+
+def test_counts_come_from_headers(spark: SparkSession, columnar: Any, logs: Path) -> None:
+    frame = columnar(logs)
+    totals = [sql.count("*"), sql.min("offset"), sql.max("offset"), sql.max("timestamp")]
+    whole = frame.agg(*totals)
+    assert "from headers: [count, min offset, max offset, max timestamp]" in plan(whole)
+    newest = pc.max(kolumn.read(logs, columns=["timestamp"])["timestamp"]).as_py().replace(tzinfo=None)
+    assert [tuple(row) for row in whole.collect()] == [(2 * PARTITIONS * ROWS, 0, ROWS - 1, newest)]
+    grouped = frame.groupBy("topic", "partition").count().orderBy("topic", "partition")
+    assert "from headers" in plan(grouped)
+    assert [tuple(row) for row in grouped.collect()] == [(topic, p, ROWS) for topic in ("notes", "orders") for p in range(PARTITIONS)]
+    for other in (frame.where("offset > 5"), columnar(logs, checkCrcs="true"), columnar(logs, startOffset=5)):
+        assert "from headers" not in plan(other.agg(*totals))
+    assert frame.agg(sql.min("timestamp"), sql.count("value")).collect()[0][1] == 2 * PARTITIONS * (ROWS - -(-ROWS // 7))
+
+
+def test_nothing_is_counted_as_none(columnar: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty-0").mkdir()
+    (tmp_path / "empty-0" / f"{0:020d}.log").touch()
+    frame = columnar(tmp_path)
+    assert [tuple(row) for row in frame.agg(sql.count("*"), sql.max("offset")).collect()] == [(0, None)]
+    assert frame.groupBy("partition").count().collect() == []
+    assert frame.collect() == []
+
+
+def test_a_limit_reads_little(columnar: Any, logs: Path) -> None:
+    frame = columnar(logs).limit(7)
+    assert len(frame.collect()) == 7
+    assert "limit: 7" in plan(frame)
+    assert columnar(logs).limit(ROWS * 2 + 1).select("offset").count() == ROWS * 2 + 1
+    assert columnar(logs, startOffset=3998).limit(7).count() == 7
+
+
+def test_a_group_by_partition_needs_no_exchange(spark: SparkSession, columnar: Any, logs: Path) -> None:
+    frame = columnar(logs, splitBytes=200_000).groupBy("topic", "partition").agg(sql.sum("offset"))
+    assert "Exchange" not in plan(frame)
+    assert {row[2] for row in frame.collect()} == {ROWS * (ROWS - 1) // 2}
+
+
+def test_the_planner_knows_the_size(columnar: Any, logs: Path) -> None:
+    table = kolumn.read(logs)
+    found = columnar(logs)._jdf.queryExecution().optimizedPlan().stats()
+    assert 0.7 < found.rowCount().get() / table.num_rows < 1.4
+    assert 0.4 < int(str(found.sizeInBytes())) / table.nbytes < 2.5
+
+
+def metrics(frame: DataFrame) -> dict[str, int]:
+    """The scan's metrics after the query has run, as the UI shows them."""
+
+    def scans(node: Any) -> Iterator[Any]:
+        if node.nodeName().startswith("AdaptiveSparkPlan"):
+            yield from scans(node.executedPlan())
+        elif "QueryStage" in node.nodeName():
+            yield from scans(node.plan())
+        elif node.nodeName().startswith("BatchScan"):
+            yield node
+        for i in range(node.children().size()):
+            yield from scans(node.children().apply(i))
+
+    (scan,) = scans(frame._jdf.queryExecution().executedPlan())
+    return {name: scan.metrics().apply(name).value() for name in ("logBytes", "logBatches", "damaged", "lost", "arrowBytes")}
+
+
+def test_metrics_count_what_was_read_and_what_was_left_out(columnar: Any, logs: Path, tmp_path: Path) -> None:
+    frame = columnar(logs / "orders-0").agg(sql.sum(sql.length("value")))
+    frame.collect()
+    size = sum(path.stat().st_size for path in (logs / "orders-0").glob("*.log"))
+    found = metrics(frame)
+    assert (found["logBytes"], found["logBatches"]) == (size, kolumn.batches(logs / "orders-0").num_rows)
+    assert found["arrowBytes"] > size
+    assert found["damaged"] == 0
+    data = bytearray(sorted((logs / "orders-0").glob("*.log"))[0].read_bytes())
+    data[2000] ^= 255
+    (tmp_path / "bad-0").mkdir()
+    (tmp_path / "bad-0" / f"{0:020d}.log").write_bytes(data)
+    frame = columnar(tmp_path, errors="skip").agg(sql.sum("offset"))
+    frame.collect()
+    assert metrics(frame)["damaged"] == 1
+    assert metrics(frame)["lost"] > 0
+    with pytest.raises(PySparkException, match=r"CorruptBatchError: .*bad-0"):
+        columnar(tmp_path).select("value").collect()
+    with pytest.raises(PySparkException, match=r"CorruptBatchError: .*bad-0"):
+        columnar(tmp_path, checkCrcs="true").count()
+
+
+def test_tables(spark: SparkSession, logs: Path, columnar: Any) -> None:
+    before = spark.conf.get("spark.kolumn.reader")
+    spark.conf.set("spark.kolumn.reader", "columnar")
+    try:
+        for how in (f"OPTIONS (path '{logs}', includeHeaders 'true', subscribe 'orders')", f"LOCATION '{logs}/orders-*'"):
+            spark.sql(f"CREATE TABLE connector_table USING kolumn {how}")
+            try:
+                assert spark.sql("SELECT count(*), max(offset) FROM connector_table WHERE offset >= 10").collect()[0][0] == 3 * (ROWS - 10)
+                assert ("headers" in spark.table("connector_table").columns) == ("OPTIONS" in how)
+            finally:
+                spark.sql("DROP TABLE connector_table")
+    finally:
+        spark.conf.set("spark.kolumn.reader", before)
+
+
+def test_a_catalog_of_topics(spark: SparkSession, logs: Path) -> None:
+    spark.conf.set("spark.sql.catalog.disk", "kolumn.Catalog")
+    spark.conf.set("spark.sql.catalog.disk.root", str(logs))
+    assert sorted(row.tableName for row in spark.sql("SHOW TABLES IN disk").collect()) == ["notes", "orders"]
+    assert spark.sql("SELECT count(*), count(DISTINCT partition) FROM disk.orders").collect()[0] == (3 * ROWS, 3)
+    joined = spark.sql("SELECT count(*) FROM disk.orders o JOIN disk.notes n USING (partition, offset) WHERE o.offset >= 3990")
+    assert joined.collect()[0][0] == 30
+    assert spark.sql(f"SELECT max(offset) FROM disk.`{logs}/notes-1`").collect()[0][0] == ROWS - 1
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("SELECT * FROM disk.none")
+    with pytest.raises(PySparkException, match="reads topics, and changes nothing"):
+        spark.sql("DROP TABLE disk.orders")
+    with pytest.raises(PySparkException):
+        spark.sql("INSERT INTO disk.orders SELECT * FROM disk.notes")
+
+
+def test_the_other_tables_and_the_way_out_are_pythons(spark: SparkSession, logs: Path, columnar: Any) -> None:
+    python = spark.read.format("kolumn").option("reader", "python").load(str(logs / "notes-0"))
+    assert "columns:" not in plan(python)
+    assert python.toArrow().equals(columnar(logs / "notes-0").toArrow())
+    assert columnar(logs / "notes-0", table="batches").agg(sql.sum("count")).collect()[0][0] == ROWS
+
+
+def workers(spark: SparkSession) -> list[int]:
+    """Live workers of the connector, by their process ids."""
+    jvm = spark._jvm.ProcessHandle.current().pid()  # type: ignore[union-attr]
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            parent, state = re.search(r"\) (\S) (\d+)", (folder / "stat").read_text()).group(2, 1)  # type: ignore[union-attr]
+            if int(parent) == jvm and state != "Z" and b"kolumn.spark_plugin.connector.worker" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except (OSError, AttributeError):
+            continue
+    return found
+
+
+def soon(ask: Any, seconds: float = 20) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if ask():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def slow(frame: DataFrame) -> Any:
+    """A query that takes long for each row."""
+    return frame.select(sql.sum(sql.expr("aggregate(sequence(1, 8000), 0L, (a, x) -> a + hash(value, x))"))).collect()
+
+
+def while_it_runs(spark: SparkSession, act: Any) -> threading.Thread:
+    """Do something a moment after the next job has begun."""
+
+    def wait() -> None:
+        if soon(spark.sparkContext.statusTracker().getActiveJobsIds):
+            time.sleep(0.5)
+            act()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_an_idle_worker_that_died_is_replaced(spark: SparkSession, columnar: Any, logs: Path) -> None:
+    assert columnar(logs).select("offset").count() == 2 * PARTITIONS * ROWS
+    before = workers(spark)
+    assert before
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    assert columnar(logs).select("key").distinct().count() == 5
+    assert not set(before) & set(workers(spark))
+
+
+@pytest.mark.parametrize("how", ["memory", pytest.param("socket", marks=pytest.mark.slow)])
+def test_a_worker_killed_in_a_task_fails_it(spark: SparkSession, columnar: Any, logs: Path, how: str) -> None:
+    spark.conf.set("spark.kolumn.handOver", how)
+    # The chunks are small, so that the worker is asked again after it was killed.
+    frame = columnar(logs / "orders-0", chunkBytes=5000)
+
+    def kill() -> None:
+        for pid in workers(spark):
+            os.kill(pid, signal.SIGKILL)
+
+    thread = while_it_runs(spark, kill)
+    with pytest.raises(Exception, match=r"Kolumn's Python worker \d+ ended with exit code 137"):
+        slow(frame)
+    thread.join()
+    assert frame.select("key").distinct().count() == 5
+
+
+def test_a_cancelled_task_leaves_no_worker_busy(spark: SparkSession, columnar: Any, logs: Path) -> None:
+    context = spark.sparkContext
+    context.setJobGroup("cancelled", "a query that is cancelled", interruptOnCancel=True)
+    thread = while_it_runs(spark, lambda: context.cancelJobGroup("cancelled"))
+    try:
+        with pytest.raises(Exception, match="cancelled"):
+            slow(columnar(logs / "orders-0", chunkBytes=5000))
+    finally:
+        thread.join()
+        context.setLocalProperty("spark.jobGroup.id", None)
+    assert columnar(logs).select("key").distinct().count() == 5
+
+
+def test_idle_workers_end(spark: SparkSession, columnar: Any, logs: Path) -> None:
+    columnar(logs).select("key").distinct().count()
+    assert workers(spark)
+    conf = spark._jvm.org.apache.spark.SparkEnv.get().conf()  # type: ignore[union-attr]
+    conf.set("spark.kolumn.worker.idleSeconds", "1")
+    try:
+        assert soon(lambda: not workers(spark))
+    finally:
+        conf.remove("spark.kolumn.worker.idleSeconds")
+    assert columnar(logs).select("key").distinct().count() == 5
+
+
+def test_many_queries_leave_no_descriptors_open(spark: SparkSession, columnar: Any, logs: Path) -> None:
+    for i in range(12):
+        columnar(logs, splitBytes=200_000 * (i % 4 + 1), includeHeaders="true").agg(sql.sum(sql.length("value")), sql.max("key")).collect()
+    for pid in workers(spark):
+        assert len(os.listdir(f"/proc/{pid}/fd")) < 60

@@ -1,0 +1,245 @@
+"""The parts of the connector's Python side: ranges of comparisons, totals of headers, estimates, and batches in shared memory."""
+
+import gc
+import json
+import os
+import shutil
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import kolumn
+from kit.corpus import cases
+from kolumn.api import segments_of
+from kolumn.arrow import recycle
+from kolumn.decode.pipeline import scan_ranges
+from kolumn.options import Options
+from kolumn.source.segments import Range
+from kolumn.spark_plugin.connector.questions import answer
+from kolumn.spark_plugin.connector.ranges import chosen, narrowed
+from kolumn.spark_plugin.connector.shared import SharedBlocks, can_describe, from_start
+from kolumn.spark_plugin.connector.statistics import estimate
+from kolumn.spark_plugin.connector.task import CONSTANT
+from kolumn.spark_plugin.connector.totals import COUNT, FIRST, LAST, NEWEST, tells, totals_of
+from kolumn.spark_plugin.connector.work import Work, unpacked
+from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.read.splits import Split
+
+TOPIC = Path(__file__).resolve().parents[1] / "data" / "corpus" / "v2-java" / "java-zstd-0"
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ([("offset", ">", 5)], (6, None, None, None)),
+        ([("offset", ">=", 5), ("offset", "<", 9)], (5, 9, None, None)),
+        ([("offset", "<=", 9), ("offset", "in", [7, 3])], (3, 8, None, None)),
+        ([("offset", "=", 2**63 - 1)], (2**63 - 1, None, None, None)),
+        ([("offset", ">", 2**63 - 1), ("offset", "<", -5)], (2**63 - 1, 0, None, None)),
+        # Microseconds become milliseconds, outwards: records have whole milliseconds.
+        ([("timestamp", ">", 1_500), ("timestamp", "<", 3_000)], (None, None, 1, 3)),
+        ([("timestamp", ">=", 2_000), ("timestamp", "<=", 3_000)], (None, None, 2, 4)),
+        ([("timestamp", "<", 3_001)], (None, None, None, 4)),
+        ([("topic", "=", "a"), ("offset", "in", [])], (None, None, None, None)),
+    ],
+)
+def test_comparisons_become_ranges(filters: Any, expected: tuple[int | None, ...]) -> None:
+    found = narrowed(filters, Options.of(columns=["offset"]))
+    assert (found.start_offset, found.end_offset, found.start_timestamp, found.end_timestamp) == expected
+
+
+def test_the_narrower_of_option_and_comparison_counts() -> None:
+    own = Options.of(start_offset=10, end_offset=20, start_timestamp=5)
+    found = narrowed([("offset", ">", 4), ("offset", "<", 15), ("timestamp", ">", 9_000)], own)
+    assert (found.start_offset, found.end_offset, found.start_timestamp) == (10, 15, 9)
+
+
+def test_topic_partitions_are_chosen() -> None:
+    groups = {("a", 0): 1, ("a", 1): 2, ("b", 0): 3, (None, None): 4}
+    assert chosen([("topic", "=", "a"), ("partition", "in", [1, 2])], groups) == {("a", 1): 2}
+    assert chosen([("offset", "=", 1), ("topic", ">", "a")], groups) == groups
+
+
+@pytest.mark.parametrize("case", cases()[::4], ids=str)
+def test_totals_of_headers_are_those_of_records(case: Any) -> None:
+    options = Options.of(threads=1)
+    narrow = options.with_columns(["offset", "timestampMs"])
+    for segment in segments_of(case.directory, options):
+        records = pa.Table.from_batches(scan_ranges([Range.whole(segment)], narrow), narrow.schema)
+        found = totals_of(Range.whole(segment), options, frozenset({COUNT, FIRST, LAST, NEWEST}))
+        times = pc.max(records["timestampMs"]).as_py()
+        low, high = (pc.min_max(records["offset"])[name].as_py() for name in ("min", "max"))
+        assert (found.count, found.first, found.last) == (records.num_rows, low, high)
+        assert found.newest_ms == (None if times is None or times < 0 else times)
+
+
+@pytest.mark.parametrize(
+    ("texts", "exact"),
+    [({}, True), ({"checkCrcs": "true"}, False), ({"startOffset": "3"}, False), ({"isolationLevel": "read_committed"}, False),
+     ({"errors": "skip"}, False), ({"includeControl": "true"}, True), ({"endingTimestamp": "5"}, False)],
+)  # fmt: skip
+def test_when_headers_tell(texts: dict[str, str], exact: bool) -> None:
+    assert tells(ReadOptions.of({"path": str(TOPIC), **texts})) is exact
+
+
+def test_an_estimate_is_of_decompressed_rows() -> None:
+    """Too small a size would make Spark send the table to every executor."""
+    options = Options.of(threads=1)
+    ranges = [Range.whole(segment) for segment in segments_of(TOPIC, options)]
+    table = kolumn.read(TOPIC, threads=1)
+    found = estimate(ranges, options)
+    assert 0.7 < found.rows / table.num_rows < 1.4
+    assert 0.5 < found.bytes / table.nbytes < 2
+    narrow = estimate(ranges, options.with_columns(["offset", "partition"]))
+    assert narrow.bytes == 12 * narrow.rows
+    assert estimate([], options).rows == 0
+
+
+def question(**more: object) -> dict[str, object]:
+    options = {"path": str(TOPIC)}
+    schema = answer({"op": "schema", "options": options})["schema"]
+    asked = {"type": "struct", "fields": [one for one in json.loads(str(schema))["fields"] if one["name"] in ("offset", "partition")]}
+    plain = {"filters": [], "limit": -1, "totals": [], "slots": 2, "keyed": False}
+    return {"op": "plan", "options": options, "schema": schema, "asked": json.dumps(asked), **plain, **more}
+
+
+def test_a_plan_reads_the_columns_that_are_asked_for() -> None:
+    found = answer(question(filters=[["offset", ">", 40]]))
+    work = unpacked(found["work"], Work)
+    assert (work.options.decode.columns, work.options.decode.start_offset) == (("partition", "offset"), 41)
+
+
+def test_a_limit_reads_no_more_than_headers_say_it_needs(tmp_path: Path) -> None:
+    def planned(**more: object) -> int:
+        splits: Any = answer(question(**more))["splits"]
+        return sum(one.end - one.start for text in splits for one in unpacked(text, Split).ranges)
+
+    assert planned(limit=1) < planned() / 4
+    assert planned(limit=10**9) == planned()
+
+
+def test_errors_are_answers() -> None:
+    assert "did you mean 'columns'" in str(answer({"op": "schema", "options": {"path": str(TOPIC), "colums": "x"}})["error"])
+    assert "KeyError" in str(answer({"op": "schema"})["error"])
+
+
+@pytest.fixture
+def blocks() -> Iterator[SharedBlocks]:
+    made = SharedBlocks()
+    made.use()
+    yield made
+    recycle.allocate_by(None)
+
+
+class Mapped:
+    """What the JVM does with a description: opens blocks by their descriptors, and puts the batch together."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, Path] = {}
+
+    def batch(self, text: bytes, schema: pa.Schema) -> tuple[int, pa.RecordBatch]:
+        numbers = _Reader(text)
+        for _ in range(numbers("i")):
+            del self.known[numbers("i")]
+        for _ in range(numbers("i")):
+            block = numbers("i")
+            self.known[block] = Path(f"/proc/self/fd/{numbers('i')}")
+            numbers("q")
+        batch, rows = numbers("i"), numbers("i")
+        for _ in range(numbers("i")):
+            numbers("q"), numbers("q")
+        buffers = []
+        for _ in range(numbers("i")):
+            block, at, size = numbers("i"), numbers("q"), numbers("q")
+            buffers.append(None if block < 0 else pa.py_buffer(self._bytes(block)[at : at + size]))
+        arrays = []
+        for field in schema:
+            count = 3 if pa.types.is_binary(field.type) or pa.types.is_string(field.type) else 2
+            own, buffers = buffers[:count], buffers[count:]
+            own[1:] = [pa.py_buffer(b"") if one is None else one for one in own[1:]]
+            arrays.append(pa.Array.from_buffers(field.type, rows, own))
+        return batch, pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _bytes(self, block: int) -> bytes:
+        return self.known[block].read_bytes()
+
+
+class _Reader:
+    def __init__(self, text: bytes) -> None:
+        self.text, self.at = text, 0
+
+    def __call__(self, kind: str) -> int:
+        (found,) = struct.unpack_from(f">{kind}", self.text, self.at)
+        self.at += struct.calcsize(f">{kind}")
+        return int(found)
+
+
+def test_batches_cross_by_description(blocks: SharedBlocks) -> None:
+    mapped, seen = Mapped(), 0
+    for batch in kolumn.scan(TOPIC, threads=1, chunk_bytes=1 << 16):
+        number, found = mapped.batch(blocks.describe(from_start(batch), CONSTANT), batch.schema)
+        assert found.equals(batch)
+        seen += found.num_rows
+        blocks.release((number,))
+    assert seen == kolumn.read(TOPIC).num_rows
+
+
+def test_memory_is_used_again_only_when_it_was_released(blocks: SharedBlocks) -> None:
+    mapped, texts = Mapped(), []
+    table = kolumn.read(TOPIC, threads=1)
+    for batch in kolumn.scan(TOPIC, threads=1, chunk_bytes=1 << 16):
+        texts.append((blocks.describe(batch, CONSTANT), batch.schema))
+    del batch
+    gc.collect()
+    # Nothing was released, so all batches are still what they were.
+    parts = [mapped.batch(text, schema) for text, schema in texts]
+    assert pa.Table.from_batches([part for _, part in parts]).equals(table)
+    assert blocks.held == len(parts)
+    blocks.release(tuple(number for number, _ in parts))
+    assert blocks.held == 0
+
+
+def test_blocks_do_not_add_up(blocks: SharedBlocks) -> None:
+    """A process may not open many files, and the blocks that go are closed."""
+    before = len(os.listdir("/proc/self/fd"))
+    most = 0
+    for _ in range(5):
+        for batch in kolumn.scan(TOPIC, threads=1, chunk_bytes=1 << 16):
+            text = blocks.describe(batch, CONSTANT)
+            (dropped,) = struct.unpack_from(">i", text)
+            (new,) = struct.unpack_from(">i", text, 4 + 4 * dropped)
+            (number,) = struct.unpack_from(">i", text, 8 + 4 * dropped + 16 * new)
+            blocks.release((number,))
+            most = max(most, len(blocks))
+    assert most <= 8
+    assert len(os.listdir("/proc/self/fd")) - before <= 10
+
+
+def test_arrays_within_buffers_are_copied() -> None:
+    batch = pa.RecordBatch.from_pydict({"a": [[1], [2, 3], None], "b": ["x", "y", "z"]})
+    assert from_start(batch) is batch
+    moved = from_start(batch.slice(1))
+    assert moved.equals(batch.slice(1))
+    assert all(column.offset == 0 for column in moved.columns)
+
+
+def test_types_that_go_through_the_socket() -> None:
+    assert can_describe(pa.schema([("m", pa.map_(pa.string(), pa.list_(pa.struct([("d", pa.decimal128(20, 0))]))))]))
+    for kind in (pa.null(), pa.struct([("n", pa.null())]), pa.dictionary(pa.int8(), pa.string()), pa.list_(pa.null())):
+        assert not can_describe(pa.schema([("x", kind)]))
+
+
+def test_damage_is_no_total(tmp_path: Path) -> None:
+    shutil.copytree(TOPIC, tmp_path / TOPIC.name)
+    path = tmp_path / TOPIC.name / f"{0:020d}.log"
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2] + b"\xff" * 20000 + data[len(data) // 2 + 20000 :])
+    options = Options.of(threads=1)
+    (segment,) = segments_of(path, options)
+    with pytest.raises(kolumn.CorruptBatchError):
+        totals_of(Range.whole(segment), options, frozenset({COUNT}))
