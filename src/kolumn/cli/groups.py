@@ -1,7 +1,5 @@
 """``kolumn groups``: committed offsets and lag of consumer groups."""
 
-from typing import Any
-
 from kolumn.cli.common import Json, Sources, command, print_json, print_table
 from kolumn.cli.left_out import say
 
@@ -30,5 +28,5 @@ def groups(sources: Sources, json: Json = False) -> int:
     return say(skipped)
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     return value.isoformat(sep=" ", timespec="milliseconds")[:23] if hasattr(value, "isoformat") else value

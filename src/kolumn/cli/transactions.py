@@ -1,6 +1,6 @@
 """``kolumn transactions``: transactions that are open or hanging."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -41,7 +41,7 @@ def transactions(
     return say(skipped)
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return value.isoformat(sep=" ", timespec="milliseconds")[:23] if hasattr(value, "isoformat") else value

@@ -57,11 +57,11 @@ def named_parts(source: Any) -> list[Any]:
     return [] if source is None or hasattr(source, "read") or _is_buffer(source) else list(source)
 
 
-def _is_buffer(source: Any) -> bool:
+def _is_buffer(source: object) -> bool:
     if isinstance(source, pa.Buffer):
         return True
     try:
-        with memoryview(source) as view:
+        with memoryview(source) as view:  # type: ignore[arg-type]
             # Arrays of strings are lists of paths.
             return view.format in ("B", "b", "c")
     except (TypeError, ValueError, BufferError):

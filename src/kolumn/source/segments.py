@@ -159,7 +159,7 @@ class Range:
         return cls(segment, 0, segment.size, (segment.base_offset or 0) - 1)
 
 
-def find_segments(source: Any, topic: str | None = None, partition: int | None = None) -> list[Segment]:
+def find_segments(source: object, topic: str | None = None, partition: int | None = None) -> list[Segment]:
     """Segments of ``source``, in the order of topic, partition and base offset within each of its parts.
 
     Parameters
