@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
+from kit.spark_session import FOLDER
 from kolumn.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,9 +82,8 @@ def disks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(disks: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to run a page in. It is the same one for all pages, since Spark's JVM stays where it was started."""
-    folder = disks / "page"
-    folder.mkdir(exist_ok=True)
+    """A folder to run a page in, which is that of Spark's JVM."""
+    folder = FOLDER
     for old in folder.iterdir():
         if old.is_symlink() or old.is_file():
             old.unlink()

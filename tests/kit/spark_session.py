@@ -1,8 +1,16 @@
-"""One real Spark session for the tests of a process."""
+"""One real Spark session for the tests of a process.
 
+The JVM and its Python workers stay in the folder where they were started.
+It is an empty one, so that a test can say what relative paths mean.
+"""
+
+import contextlib
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,12 +21,28 @@ from kolumn.spark_plugin.session.java import use_java
 # Every Java of the tests runs for seconds or minutes, in which the optimizing compiler costs more time than it saves.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
+FOLDER = Path(tempfile.mkdtemp(prefix="kolumn-spark-"))
+"""Where the JVM is."""
+_ROOT = Path(__file__).resolve().parents[2]
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
+    # Functions of test modules are sent by name.
+    paths = [str(_ROOT), str(_ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    with contextlib.chdir(FOLDER):
+        session = _session()
+    register(session)
+    yield session
+    session.stop()
+    shutil.rmtree(FOLDER, ignore_errors=True)
+
+
+def _session() -> SparkSession:
+    return (
         configure(SparkSession.builder)
         .master("local[2]")
         .appName("kolumn tests")
@@ -34,6 +58,3 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.kolumn.reader", os.environ.get("KOLUMN_SPARK_READER", "python"))
         .getOrCreate()
     )
-    register(session)
-    yield session
-    session.stop()

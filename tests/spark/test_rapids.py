@@ -293,7 +293,7 @@ AGGREGATE = ["HashAggregate", "ShuffleExchange", "HashAggregate"]
 RECORDS = ["Project", "MapInArrow", "Range"]
 # Query: operators on the GPU and operators on the CPU, each from the plan's last step to its first.
 PLACES = {
-    "source": (["Project"], ["BatchScan"]),
+    "source": ([], ["BatchScan"]),
     "source in Python": (["Project"], ["BatchScan"]),
     "source, aggregated": ([*AGGREGATE, "Project", "Filter"], ["BatchScan"]),
     "segments": (RECORDS, []),

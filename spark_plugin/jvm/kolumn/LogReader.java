@@ -56,9 +56,9 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
     }
   }
 
-  /** A worker that has been idle may have died meanwhile: then one more. */
+  /** Workers that have been idle may have died meanwhile: then the next one, and a new one in the end. */
   private void begin(String python, boolean isShared, String work, String split) throws IOException {
-    for (int attempt = 0; ; attempt++) {
+    while (true) {
       Worker found = Workers.take(python);
       try {
         found.send(question(isShared && found.isShared(), work, split));
@@ -74,7 +74,7 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
         return;
       } catch (IOException e) {
         found.close();
-        if (attempt == 1 || Thread.currentThread().isInterrupted()) {
+        if (!found.hasBeenIdle() || Thread.currentThread().isInterrupted()) {
           throw new IOException(found.fate(), e);
         }
       }

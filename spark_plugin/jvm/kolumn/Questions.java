@@ -30,10 +30,9 @@ final class Questions {
 
   static JsonNode ask(Map<String, Object> question) {
     String python = Settings.driversPython();
-    for (int attempt = 0; ; attempt++) {
-      Worker worker = null;
+    while (true) {
+      Worker worker = start(python);
       try {
-        worker = Workers.take(python);
         worker.send(question);
         JsonNode answer = worker.json();
         Workers.give(worker);
@@ -42,14 +41,20 @@ final class Questions {
         }
         return answer;
       } catch (IOException e) {
-        if (worker != null) {
-          worker.close();
-        }
-        // An idle worker may have died meanwhile. One that does not start will not start the next time either.
-        if (attempt == 1 || worker == null) {
-          throw new UncheckedIOException(e.getMessage(), e);
+        worker.close();
+        // Idle workers may have died meanwhile; a new one in the end has not.
+        if (!worker.hasBeenIdle()) {
+          throw new UncheckedIOException(worker.fate(), e);
         }
       }
+    }
+  }
+
+  private static Worker start(String python) {
+    try {
+      return Workers.take(python);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e.getMessage(), e);
     }
   }
 }

@@ -36,6 +36,7 @@ final class Worker implements AutoCloseable {
   private final boolean isShared;
   private final ByteBuffer small = ByteBuffer.allocateDirect(1 << 12);
   private boolean isStopping;
+  private boolean hasBeenIdle;
   private volatile long idleSince;
 
   Worker(String key, String python, Environment environment) throws IOException {
@@ -93,7 +94,13 @@ final class Worker implements AutoCloseable {
     return process.isAlive() && channel.isOpen();
   }
 
+  /** Whether it was there before its caller asked for one: it may have died meanwhile, which says nothing about the question. */
+  boolean hasBeenIdle() {
+    return hasBeenIdle;
+  }
+
   void beIdle() {
+    hasBeenIdle = true;
     idleSince = System.nanoTime();
   }
 

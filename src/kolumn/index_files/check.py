@@ -173,7 +173,8 @@ def _times(log: _Log) -> Iterator[Remark]:
 def _transactions(log: _Log) -> Iterator[Remark]:
     name, found = _columns(log, ".txnindex")
     yield from _whole(log.segment, name, found if isinstance(found, str) else None)
-    if isinstance(found, str):
+    # A log that was copied without its index files lacks nothing; a broker that aborted nothing has no file either.
+    if isinstance(found, str) or (found is None and storage.look(with_suffix(log.segment.path, ".index")) is None):
         return
     listed = set() if found is None else set(zip(found["producerId"].tolist(), found["lastOffset"].tolist(), strict=True))
     missing = sorted(one[1] for one in set(log.ended) - listed)
