@@ -57,9 +57,10 @@ SIZES = {
     "large": [2 * MIB, 17 * MIB, 10],
 }
 CODECS = {"none": (0,), "lz4": (3,), "snappy": (2,), "zstd": (4,), "gzip": (1,), "compiled": (0, 2, 3), "any": (0, 1, 2, 3, 4)}
+ALONE = ("lz4", "snappy", "zstd", "gzip")
 
 
-@pytest.mark.parametrize("codecs", CODECS)
+@pytest.mark.parametrize("codecs", [pytest.param(one, marks=[pytest.mark.slow] if one in ALONE else []) for one in CODECS])
 @pytest.mark.parametrize("sizes", SIZES)
 def test_sizes_and_codecs(sizes: str, codecs: str, tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"

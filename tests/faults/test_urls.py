@@ -130,6 +130,7 @@ def test_killed(trial: Trial, tries: int) -> None:
 
 @each_writer
 @tried
+@pytest.mark.slow
 def test_killed_and_killed_again(trial: Trial, tries: int) -> None:
     """The run that completes a killed one may be killed as well."""
     for first in trial.steps(3)[-4:] if tries < 10 else trial.steps(tries)[-40::3]:

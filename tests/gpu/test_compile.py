@@ -17,6 +17,7 @@ def ptx(name: str) -> str:
     return build.ptx(KERNELS[name], build.OLDEST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_no_spills(name: str, tmp_path: Path) -> None:
     kernel = KERNELS[name]

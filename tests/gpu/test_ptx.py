@@ -189,6 +189,7 @@ def test_mutants_and_drafts(mutants: int) -> None:
     assert mutants == MUTANTS
 
 
+@pytest.mark.slow
 def test_resident_columns_and_values(values: int) -> None:
     assert values == 12
 

@@ -40,6 +40,7 @@ def run(part: str, segment: Path, wrong: Path, **given: str) -> list[str]:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_an_environment_that_is_not_activated(segment: Path, wrong: Path) -> None:
     """Neither functions nor registered data sources run in the wrong python3 of the PATH."""
     rows = str(kolumn.read(segment).num_rows)
@@ -47,12 +48,14 @@ def test_an_environment_that_is_not_activated(segment: Path, wrong: Path) -> Non
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_nothing_is_registered(segment: Path, wrong: Path) -> None:
     """The JVM looks up the format in the Python that has imported Kolumn."""
     assert run("by_name", segment, wrong) == [str(kolumn.read(segment).num_rows)]
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_the_wrong_one_was_asked_for(segment: Path, wrong: Path) -> None:
     """The error comes before any task fails."""
     advice = f"Set PYSPARK_PYTHON={sys.executable} before the session is started"

@@ -70,7 +70,7 @@ def test_a_reader_that_has_enough() -> None:
 
 
 @pytest.mark.parametrize("name", ["verify", "inspect", "cat", "stats", "space"])
-@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
+@pytest.mark.parametrize("form", [pytest.param((), marks=pytest.mark.slow), ("--json",)], ids=["text", "json"])
 def test_names_that_are_no_text(odd: Path, name: str, form: tuple[str, ...]) -> None:
     out = run(name, *form, odd)
     assert (out.returncode, out.stderr) == (0, "")
@@ -181,7 +181,7 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("call", CALLS)
 def test_signals_while_chunks_are_decoded(call: str, number: signal.Signals) -> None:
     """The API raises Python's own interrupt; commands print one line and return an exit code. Nothing hangs, with or without threads."""
