@@ -2,17 +2,21 @@
 
 A merge of copies returns ranges of files. Nearly all of them are runs of whole entries, which are copied as they are. Where copies cut
 entries differently, the merge takes some offsets of an entry only. A copy of bytes cannot do that, so of the entries that overlap there
-those are chosen that do not, with as many records together as possible.
+those are chosen that do not, with as many records together as possible, from all copies.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from kolumn.entries.last_offsets import first_offset, with_last_offsets
 from kolumn.formats import table
 from kolumn.log.batch_table import entry_rows
 from kolumn.options import Options
+from kolumn.replicas.copies import Copies, bounds
+from kolumn.replicas.examine import BASE, COUNT, LAST, POSITION, SIZE, Examined, examine
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment
 
@@ -64,18 +68,50 @@ class Chosen:
     cut: list[tuple[Segment, int, int, int, int]]
 
 
-def chosen(ranges: Iterable[tuple[Range, int, int]], options: Options) -> Chosen:
-    """Choose the entries to keep from the ranges of a merge, those that are lost left out."""
-    found = Chosen([], [])
+def chosen(ranges: Iterable[tuple[Range, int, int]], folders: Copies, options: Options) -> Chosen:
+    """Choose the entries to keep.
+
+    Parameters
+    ----------
+    ranges : iterable of (Range, int, int)
+        Of a merge, without those that are lost.
+    folders : Copies
+        The copies that were merged: where entries overlap, others of their entries may fit better.
+    options : Options
+        Limits and sizes.
+    """
+    found, everything = Chosen([], []), _Everything(folders, options)
     for own, partial in _clusters(ranges, options):
         if not partial:
             found.runs.extend(own)
             continue
-        kept = _heaviest([one for run in own for one in _entries(run, options)])
+        more = everything.inside(own[0].low, max(run.high for run in own))
+        kept = _heaviest([*(one for run in own for one in _entries(run, options)), *more])
         found.runs.extend(kept)
         for run, low, high in partial:
             found.cut.extend((run.segment, run.start, run.end - run.start, *one) for one in missing(low, high, kept))
     return found
+
+
+class _Everything:
+    """Intact entries of all copies, in the order of offsets; a segment is examined when its offsets are asked for."""
+
+    def __init__(self, folders: Copies, options: Options) -> None:
+        self.options = options
+        self.limits = [(one, folder, limit) for folder, own in folders.items() for one, limit in bounds(own).items()]
+        self.held: dict[Segment, Examined] = {}
+
+    def inside(self, low: int, high: int) -> list[Run]:
+        """Entries of which all offsets are in [low, high]; calls come in the order of offsets."""
+        near = [one for one in self.limits if (one[0].base_offset or 0) <= high and (one[2] is None or one[2] >= low)]
+        self.held = {one[0]: self.held.get(one[0]) or examine(*one, self.options) for one in near}
+        found: list[Run] = []
+        for examined in self.held.values():
+            rows = examined.entries
+            for i in np.flatnonzero((rows[:, BASE] >= low) & (rows[:, LAST] <= high)).tolist():
+                position, size, first, last, count = rows[i, [POSITION, SIZE, BASE, LAST, COUNT]].tolist()
+                found.append(Run(examined.segment, position, position + size, examined.floor(i), first, last, max(count, 1)))
+        return found
 
 
 def missing(low: int, high: int, runs: list[Run]) -> list[tuple[int, int]]:

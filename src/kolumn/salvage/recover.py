@@ -133,8 +133,9 @@ def _partitions(segments: list[Segment]) -> dict[Key, Copies]:
 def _salvaged(key: Key, folders: Copies, name: str, place: Place, options: Options, interval: int) -> _Salvaged:
     merged = merge(folders, options)
     lost = [item for item in merged.ranges if item[0].is_lost]
-    choice = chosen([item for item in merged.ranges if not item[0].is_lost], replace(options, on_progress=None))
     silent = replace(options, on_progress=None)
+    # After a divergence some copies have records that are not the log's.
+    choice = chosen([item for item in merged.ranges if not item[0].is_lost], {} if merged.divergences else folders, silent)
     with place(name) as folder:
         with LogFiles(folder, _bases(folders, merged)) as files:
             for run in choice.runs:
