@@ -102,7 +102,6 @@ WRITERS = [
     Writer("compact", ("compact", "{source}", "{target}")),
     Writer("clean", ("clean", "{source}", "{target}", "--retention-ms", "0", "--now", YOUNG)),
     Writer("recover", ("recover", "{source}", "{target}")),
-    Writer("recover-beside-others", ("recover", "{source}", "-o", "{target}"), before=into_empty_folder),
     Writer("spark-append", function=append, before=one_is_there, refuses="were to be appended"),
     Writer("spark-overwrite", function=overwrite, before=older_logs, replaces=True),
     Writer("rebuild-index", function=rebuild, before=stale_indexes, replaces=True),

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
-from kolumn.arrays import Int64s
+from kolumn.arrays import Bytes, Int64s
 from kolumn.commit.staged_file import StagedFile, make_folders, writing
 from kolumn.decode.result import Tally
 from kolumn.entries.last_offsets import first_offset, with_last_offsets
@@ -102,8 +102,8 @@ class LogFiles:
             at[i] = np.searchsorted(bases, low[i], side="right") - 1
         return low, at
 
-    def _append(self, data: Any, entries: Entries, places: tuple[Int64s, Int64s]) -> None:
-        view = memoryview(data).cast("B")
+    def _append(self, data: Bytes, entries: Entries, places: tuple[Int64s, Int64s]) -> None:
+        view = data.data.cast("B")
         origin, done = entries[0].position, 0
         columns = entries.position, entries.size, entries.last_offset, entries.leader_epoch
         for position, size, last, epoch, low, at in zip(*(one.tolist() for one in (*columns, *places)), strict=True):

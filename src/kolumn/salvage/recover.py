@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import groupby
 
 import pyarrow as pa
 
@@ -178,21 +178,14 @@ def _bases(folders: Copies, merged: Merged) -> list[int]:
 
 def _kept(runs: list[Run], written: Written) -> Iterator[_Row]:
     """Runs of neighbours from the same source as one row."""
-    last: _Row | None = None
-    for run, batches, size in zip(runs, written.batches, written.bytes, strict=True):
-        source = shown(run.segment.path if run.segment.copy_id is not None else parent(run.segment.path) or ".")
-        if last is not None and last["source"] == source:
-            last = last | {"lastOffset": run.high, "batches": _sum(last["batches"], batches), "bytes": _sum(last["bytes"], size)}
-            continue
-        if last is not None:
-            yield last
-        last = {"firstOffset": run.low, "lastOffset": run.high, "batches": batches, "bytes": size, "source": source}
-    if last is not None:
-        yield last
+    for source, own in groupby(zip(runs, written.batches, written.bytes, strict=True), key=lambda one: _source(one[0])):
+        some, batches, sizes = zip(*own, strict=True)
+        counts = {"batches": sum(batches), "bytes": sum(sizes)}
+        yield {"firstOffset": some[0].low, "lastOffset": some[-1].high, **counts, "source": source}
 
 
-def _sum(one: Any, other: int) -> int:
-    return int(one) + other
+def _source(run: Run) -> str:
+    return shown(run.segment.path if run.segment.copy_id is not None else parent(run.segment.path) or ".")
 
 
 def _cut(choice: Chosen) -> Iterator[_Row]:
