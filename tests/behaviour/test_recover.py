@@ -139,16 +139,17 @@ def test_batches_that_are_cut_differently_are_kept_whole(tmp_path: Path) -> None
     assert set(stored(tmp_path / "out" / "t-0")) <= set(first) | set(second)
 
 
-def test_what_only_a_cut_batch_has_is_reported(tmp_path: Path) -> None:
-    every = records(0, 20)
-    first = [encoder.batch(every[a:b]) for a, b in ((0, 5), (5, 20))]
-    second = [encoder.batch(every[a:b]) for a, b in ((0, 3), (3, 20))]
+@pytest.mark.parametrize(("kept", "lost"), [(range(3, 20), (0, 2)), (range(15), (15, 19))], ids=["the later one", "the earlier one"])
+def test_what_only_a_cut_batch_has_is_reported(kept: range, lost: tuple[int, int], tmp_path: Path) -> None:
+    every, cuts = records(0, 20), (3, 5) if lost[0] == 0 else (12, 15)
+    first = [encoder.batch(every[: cuts[1]]), encoder.batch(every[cuts[1] :])]
+    second = [encoder.batch(every[: cuts[0]]), encoder.batch(every[cuts[0] :])]
     one, other = write_log(tmp_path / "b1", (0, first)), write_log(tmp_path / "b2", (0, second))
     flip(logs(one)[0], len(first[0]) + 100)
     flip(logs(other)[0], len(second[0]) - 1)
     done = kolumn.recover([one, other], tmp_path / "out")
-    assert kolumn.read(tmp_path / "out")["offset"].to_pylist() == list(range(3, 20))
-    assert [(row["kind"], row["firstOffset"], row["lastOffset"]) for row in done.lost.to_pylist()] == [("cut", 0, 2)]
+    assert kolumn.read(tmp_path / "out")["offset"].to_pylist() == list(kept)
+    assert [(row["kind"], row["firstOffset"], row["lastOffset"]) for row in done.lost.to_pylist()] == [("cut", *lost)]
     assert not done.ok
 
 
