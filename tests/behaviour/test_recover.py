@@ -13,6 +13,7 @@ import kolumn
 from kit import encoder
 from kit.corpus import HERE, cases
 from kit.replicas import COLUMNS, copy, damaged, flip, last_bytes, logs, make_log, records, rows_of, write_log
+from kit.tiers import tier_of
 from kolumn.cli import app
 from kolumn.errors import ArgumentError
 from kolumn.log.batch_table import entry_chunks
@@ -191,6 +192,22 @@ def test_random_copies(seed: int, tmp_path: Path) -> None:
     without = [row for row in expected if not any(one["firstOffset"] <= row[0] <= one["lastOffset"] for one in cut)]
     assert [row for row in found if row in without] == without
     assert set(stored(tmp_path / "out" / "t-0")) <= {one for folder in copies for one in stored(folder / "t-0")} | set(log.entries)
+
+
+def test_a_tier_and_the_folder_of_the_broker(tmp_path: Path) -> None:
+    """What one has lost the other has, but for a batch at the end of a segment that only the tier has."""
+    entries = [encoder.batch(records(offset, 10)) for offset in range(0, 80, 10)]
+    whole = write_log(tmp_path / "broker", (0, entries[:2]), (20, entries[2:4]), (40, entries[4:6]), (60, entries[6:]))
+    tier = tier_of(whole, tmp_path / "tier")
+    logs(whole)[0].unlink()
+    flip(logs(whole)[0], 100)
+    flip(logs(tier)[0], len(entries[0]) + 100)
+    done = kolumn.recover([tmp_path / "tier", tmp_path / "broker"], tmp_path / "out")
+    assert kolumn.read(tmp_path / "out")["offset"].to_pylist() == [*range(10), *range(20, 80)]
+    (row,) = done.lost.to_pylist()
+    assert (row["firstOffset"], row["lastOffset"], row["recordsLost"], row["certainty"]) == (10, 19, 10, "exact")
+    assert [int(path.stem) for path in logs(tmp_path / "out" / "t-0")] == [0, 20, 40, 60]
+    sound(tmp_path / "out")
 
 
 def test_several_topics_and_their_ids(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def chosen(ranges: Iterable[tuple[Range, int, int]], folders: Copies, options: O
     options : Options
         Limits and sizes.
     """
-    found, everything = Chosen([], []), _Everything(folders, options)
+    found, everything = Chosen([], []), Everything(folders, options)
     for own, partial in _clusters(ranges, options):
         if not partial:
             found.runs.extend(own)
@@ -93,7 +93,7 @@ def chosen(ranges: Iterable[tuple[Range, int, int]], folders: Copies, options: O
     return found
 
 
-class _Everything:
+class Everything:
     """Intact entries of all copies, in the order of offsets; a segment is examined when its offsets are asked for."""
 
     def __init__(self, folders: Copies, options: Options) -> None:
@@ -101,12 +101,16 @@ class _Everything:
         self.limits = [(one, folder, limit) for folder, own in folders.items() for one, limit in bounds(own).items()]
         self.held: dict[Segment, Examined] = {}
 
-    def inside(self, low: int, high: int) -> list[Run]:
-        """Entries of which all offsets are in [low, high]; calls come in the order of offsets."""
+    def near(self, low: int, high: int) -> list[Examined]:
+        """Segments that can have offsets in [low, high]; calls come in the order of offsets."""
         near = [one for one in self.limits if (one[0].base_offset or 0) <= high and (one[2] is None or one[2] >= low)]
         self.held = {one[0]: self.held.get(one[0]) or examine(*one, self.options) for one in near}
+        return list(self.held.values())
+
+    def inside(self, low: int, high: int) -> list[Run]:
+        """Entries of which all offsets are in [low, high]; calls come in the order of offsets."""
         found: list[Run] = []
-        for examined in self.held.values():
+        for examined in self.near(low, high):
             rows = examined.entries
             for i in np.flatnonzero((rows[:, BASE] >= low) & (rows[:, LAST] <= high)).tolist():
                 position, size, first, last, count = rows[i, [POSITION, SIZE, BASE, LAST, COUNT]].tolist()

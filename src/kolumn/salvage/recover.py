@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import pyarrow as pa
 
@@ -18,9 +18,10 @@ from kolumn.log.pieces import whole_options
 from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
 from kolumn.replicas.copies import Copies, Key
+from kolumn.replicas.examine import subtract
 from kolumn.replicas.merge import Merged, merge
 from kolumn.replicas.tiers import apart
-from kolumn.salvage.chosen import Chosen, Run, chosen, missing
+from kolumn.salvage.chosen import Chosen, Everything, Run, chosen, missing
 from kolumn.salvage.files import LogFiles, Written, write_side_files
 from kolumn.salvage.report import KEPT_SCHEMA, LOST_SCHEMA, PARTITIONS_SCHEMA, Recovery
 from kolumn.source.segment_file import SegmentFile
@@ -105,6 +106,7 @@ def recover(
 
 
 _Row = dict[str, object]
+_Lost = tuple[Range, int, int]
 
 
 @dataclass
@@ -136,6 +138,8 @@ def _salvaged(key: Key, folders: Copies, name: str, place: Place, options: Optio
     silent = replace(options, on_progress=None)
     # After a divergence some copies have records that are not the log's.
     choice = chosen([item for item in merged.ranges if not item[0].is_lost], {} if merged.divergences else folders, silent)
+    if len(folders) > 1 and not merged.divergences:
+        lost += list(_unhealed(choice.runs, lost, Everything(folders, silent)))
     with place(name) as folder:
         with LogFiles(folder, _bases(folders, merged)) as files:
             for run in choice.runs:
@@ -150,7 +154,10 @@ def _salvaged(key: Key, folders: Copies, name: str, place: Place, options: Optio
         "bytes": sum(files.written.bytes), "firstOffset": choice.runs[0].low if choice.runs else None,
         "lastOffset": choice.runs[-1].high if choice.runs else None, "openTransactions": open_ones,
     }  # fmt: skip
-    rows = [*(one for item in lost for one in _lost(*item, choice.runs, silent)), *_cut(choice)]
+    rows = [
+        *(row for item in lost for row in _lost(*item, choice.runs, silent)),
+        *_cut(choice),
+    ]
     for one in report.damage.to_pylist():
         # Its checksum is right, so it is kept, and what is wrong with it was written so.
         offsets = {"firstOffset": one["baseOffset"], "lastOffset": one["lastOffset"], "recordsLost": one["recordsLost"]}
@@ -174,6 +181,27 @@ def _bases(folders: Copies, merged: Merged) -> list[int]:
     for other in others if not merged.divergences else ():
         found |= {base for base in other if base < min(found) or base > max(found)}
     return sorted(found)
+
+
+def _unhealed(runs: list[Run], lost: list[_Lost], copies: Everything) -> Iterator[_Lost]:
+    """Damage at the ends of segments that the merge took for healed, since another copy goes further: but it begins after the damage."""
+    for before, after in pairwise(runs):
+        gap = [(before.high + 1, after.low - 1)] if before.high + 1 < after.low else []
+        for _, low, high in lost:
+            gap = subtract(gap, low, high)
+        if not gap:
+            continue
+        near = copies.near(gap[0][0], gap[-1][1])
+        for one in near:
+            for low, high in one.sound(gap[0][0], gap[-1][1]) if gap else ():
+                gap = subtract(gap, low, high)
+        for one in near:
+            for stretch in one.stretches:
+                for low, high in gap:
+                    if stretch.low <= high and (stretch.high is None or stretch.high >= low):
+                        part = Range(one.segment, stretch.start, stretch.end, stretch.floor, fault=stretch.fault)
+                        yield part, max(low, stretch.low), high
+                        gap = subtract(gap, low, high)
 
 
 def _kept(runs: list[Run], written: Written) -> Iterator[_Row]:
