@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kolumn.index_files.tables import side_files
     from kolumn.internal_topics.groups import groups
     from kolumn.internal_topics.transactions import open_transactions
+    from kolumn.salvage.recover import recover
+    from kolumn.salvage.report import Recovery
     from kolumn.verification.report import Report
 
 __version__ = "0.1.0"
@@ -40,6 +42,7 @@ __all__ = [
     "NoMemoryError",
     "PayloadError",
     "Rebuilt",
+    "Recovery",
     "Report",
     "Skipped",
     "Space",
@@ -58,6 +61,7 @@ __all__ = [
     "read_cudf",
     "read_pylibcudf",
     "rebuild_index",
+    "recover",
     "scan",
     "scan_cudf",
     "scan_polars",
@@ -91,6 +95,8 @@ _LAZY = {
     "groups": "kolumn.internal_topics.groups",
     "rebuild_index": "kolumn.index_files.rebuild",
     "Rebuilt": "kolumn.index_files.rebuild",
+    "recover": "kolumn.salvage.recover",
+    "Recovery": "kolumn.salvage.report",
     "side_files": "kolumn.index_files.tables",
     "open_transactions": "kolumn.internal_topics.transactions",
     "read_cudf": "kolumn.gpu_api",

@@ -94,3 +94,15 @@ def test_cat_prints_messages(tmp_path: Any) -> None:
     assert first["value"]["data"]["members"] == []
     assert len(rest) == 129
     assert done.stderr == ""
+
+
+def test_messages_in_parquet(tmp_path: Any) -> None:
+    source = INTERNAL / "__consumer_offsets-0"
+    command = ["to-parquet", "--decode", "internal", str(source), str(tmp_path / "lake")]
+    script = "import sys; from kolumn.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = pa.concat_tables(pq.ParquetFile(path).read() for path in sorted((tmp_path / "lake").rglob("*.parquet")))
+    expected = kolumn.read(source, decode="internal")
+    for name in ("key", "value"):
+        assert found[name].to_pylist() == expected[name].to_pylist()

@@ -101,6 +101,7 @@ WRITERS = [
     Writer("convert-beside-others", ("convert", "{source}", "-o", "{target}", "--magic", "1"), before=one_is_there),
     Writer("compact", ("compact", "{source}", "{target}")),
     Writer("clean", ("clean", "{source}", "{target}", "--retention-ms", "0", "--now", YOUNG)),
+    Writer("recover", ("recover", "{source}", "{target}")),
     Writer("spark-append", function=append, before=one_is_there, refuses="were to be appended"),
     Writer("spark-overwrite", function=overwrite, before=older_logs, replaces=True),
     Writer("rebuild-index", function=rebuild, before=stale_indexes, replaces=True),

@@ -42,7 +42,7 @@ LAYERS = (
     ("reader_types",),
     ("api",),
     ("gpu_api", "conversion", "frames"),
-    ("accounting", "compaction"),
+    ("accounting", "compaction", "salvage"),
     ("report",),
     # Spark, the command line, and the public functions.
     ("spark_plugin.session", "spark_plugin.options"),

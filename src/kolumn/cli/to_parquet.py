@@ -1,6 +1,6 @@
 """``kolumn to-parquet``: segments become Parquet files."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,6 +35,12 @@ from kolumn.cli.left_out import say
 from kolumn.cli.payloads import payload_options, with_payloads
 from kolumn.cli.progress import progress
 
+if TYPE_CHECKING:
+    from kolumn.keywords import Decode as DecodeName
+else:
+    # The library checks the choice, as in `kolumn.cli.common`.
+    DecodeName = str
+
 
 @command
 @with_payloads
@@ -61,6 +67,7 @@ def to_parquet(
     topic: Topic = None,
     partition: Partition = None,
     key_file: KeyFile = None,
+    decode: Annotated[DecodeName | None, typer.Option(help="'internal': messages of a cluster's own topics, as columns.")] = None,
     **payloads: Any,
 ) -> int:
     """Write one Parquet file for each segment, below `topic=…/partition=…/` of the target folder.
@@ -85,7 +92,7 @@ def to_parquet(
             start_offset=start_offset, end_offset=end_offset, start_timestamp=start_timestamp, end_timestamp=end_timestamp,
             isolation_level=isolation_level, errors=errors, replicas=replicas, check_crcs=check_crcs, format=format, topic=topic,
             partition=partition, on_progress=advance,
-            keys=key_files(key_file), **limits(max_batch_bytes, max_ratio), **payload_options(payloads),
+            keys=key_files(key_file), decode=decode, **limits(max_batch_bytes, max_ratio), **payload_options(payloads),
         )  # fmt: skip
         ranges = with_transactions(log_ranges(live_segments(sources, options), options), options)
         options = with_types(options, sources, ranges)

@@ -114,6 +114,20 @@ def rebuild_index(path: Path, *, index_interval_bytes: int = 4096, errors: Error
     return _written(root, made, skipped)
 
 
+def index_contents(segments: list[Segment], interval: int) -> list[tuple[Segment, str, bytes]]:
+    """The index files of the segments of one partition: segment, suffix and bytes. A transaction index without entries has no file.
+
+    Raises
+    ------
+    CorruptBatchError
+        An entry is damaged.
+    """
+    made = [_Indexes(one) for one in segments]
+    if made:
+        _fill(made, Options.of(errors="raise", backend="cpu", threads=1), interval, lambda _: None)
+    return [(one.segment, suffix, data) for one in made for suffix, data in one.contents() if data or suffix != ".txnindex"]
+
+
 class _Indexes:
     """The index files of a segment, in memory: an entry takes 8, 12 or 34 bytes."""
 

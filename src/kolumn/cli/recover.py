@@ -1,0 +1,66 @@
+"""``kolumn recover``: what is intact in damaged copies, as folders that a broker starts on."""
+
+from typing import Annotated
+
+import typer
+
+from kolumn.cli.common import (
+    DAMAGE,
+    OK,
+    Json,
+    Output,
+    Partition,
+    Paths,
+    Topic,
+    command,
+    counted,
+    print_json,
+    print_table,
+    size_of,
+    sources_and_target,
+)
+from kolumn.cli.progress import progress
+
+
+@command
+def recover(
+    paths: Paths,
+    output: Output = None,
+    index_interval_bytes: Annotated[int, typer.Option(min=1, help="Bytes of the log between two entries of an index.")] = 4096,
+    json: Json = False,
+    topic: Topic = None,
+    partition: Partition = None,
+) -> int:
+    """Write every intact batch of damaged copies into folders that a broker starts on, with indexes and leader epochs.
+
+    Batches are copied byte for byte, each offset once; damage of one replica is filled from the others. The tables say which offsets
+    came from where, what is in no copy, and how sure the number of lost records is. The exit code is 1 if anything is lost.
+
+    Example: `kolumn recover /mnt/broker-1/orders-3 /mnt/broker-2/orders-3 recovered/`
+    """
+    sources, target = sources_and_target(paths, output)
+    import kolumn
+
+    with progress("recovering", lambda: size_of(sources)) as advance:
+        done = kolumn.recover(
+            sources, target, index_interval_bytes=index_interval_bytes, topic=topic, partition=partition, on_progress=advance
+        )
+    tables = {"partitions": done.partitions, "kept": done.kept, "lost": done.lost, "remarks": done.remarks}
+    rows = {name: found.to_pylist() for name, found in tables.items()}
+    if json:
+        print_json({"ok": done.ok, **rows, "divergences": list(done.divergences)})
+        return OK if done.ok else DAMAGE
+    titles = {"partitions": "Written", "kept": "Where it comes from", "lost": "Lost", "remarks": "Remarks (no damage)"}
+    for name, own in rows.items():
+        if own:
+            print_table(titles[name], list(own[0]), [list(row.values()) for row in own])
+            print()
+    for text in done.divergences:
+        print(f"Different records: {text}")
+    open_ones = sum(row["openTransactions"] for row in rows["partitions"])
+    if open_ones:
+        print(f"{counted(open_ones, 'transaction')} without a marker: `kolumn transactions` lists what a broker would wait for")
+    written = f"{counted(sum(row['records'] for row in rows['partitions']), 'record')} in {counted(len(rows['partitions']), 'partition')}"
+    lost = sum(row["kind"] != "tail" for row in rows["lost"])
+    print(f"{'OK' if done.ok else counted(lost, 'stretch') + ' lost'}: {written}")
+    return OK if done.ok else DAMAGE

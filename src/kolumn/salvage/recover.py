@@ -1,0 +1,263 @@
+"""`recover`: what is intact in damaged copies of topic-partitions, as folders that a broker starts on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+
+import pyarrow as pa
+
+from kolumn import keywords
+from kolumn.api import live_segments
+from kolumn.damage.findings import Damage, damage_of_fault
+from kolumn.decode.result import Tally
+from kolumn.encode.outgoing import Place, name_of, outgoing, refuse_data_folder
+from kolumn.errors import ArgumentError
+from kolumn.keywords import known_keywords
+from kolumn.log.batch_table import entry_chunks
+from kolumn.log.pieces import whole_options
+from kolumn.log.transactions import transactions_of
+from kolumn.options import Options
+from kolumn.replicas.copies import Copies, Key
+from kolumn.replicas.examine import subtract
+from kolumn.replicas.merge import Merged, merge
+from kolumn.replicas.tiers import apart
+from kolumn.salvage.chosen import Chosen, Everything, Run, chosen, missing
+from kolumn.salvage.files import LogFiles, Written, write_side_files
+from kolumn.salvage.report import KEPT_SCHEMA, LOST_SCHEMA, PARTITIONS_SCHEMA, Recovery
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import Range, Segment
+from kolumn.source.storage import parent, shown, within
+from kolumn.verification.verified import verified
+
+_END = 2**62
+"""No offset of a log: a stretch that ends above it has no known end."""
+
+
+@known_keywords()
+def recover(
+    source: keywords.Source,
+    target: keywords.Path,
+    *,
+    index_interval_bytes: int = 4096,
+    topic: str | None = None,
+    partition: int | None = None,
+    chunk_bytes: int | None = None,
+    memory_bytes: int | None = None,
+    max_batch_bytes: int = 2**31 - 1,
+    max_ratio: float = 1032.0,
+    on_progress: keywords.Progress | None = None,
+) -> Recovery:
+    """Write every intact batch of damaged topic-partitions into folders that a broker starts on.
+
+    Batches are copied byte for byte, in the order of offsets, each offset once. Of several copies of a partition (replicas, or a tier
+    and a broker's folder) damage of one is filled from the others, as by ``kolumn.read(..., replicas="merge")``. Segments begin where
+    those of the source begin. ``.index``, ``.timeindex``, ``.txnindex`` and ``leader-epoch-checkpoint`` are made from the log,
+    ``partition.metadata`` is copied. There is no ``.snapshot`` and no sign of a clean shutdown, so a broker that starts on the folder
+    reads the log and makes the state of producers from it.
+
+    Every checksum is compared twice, and what was written is read back before any file has its name. All files appear, or none.
+
+    Parameters
+    ----------
+    source
+        As in `kolumn.scan`, with segments named by base offsets, formats 0, 1 and 2.
+    target : str or PathLike
+        A folder. Each partition is written to ``<topic>-<partition>`` in it, which must not exist, or be empty.
+    index_interval_bytes : int
+        Bytes between two index entries; Kafka's default is 4096.
+    topic, partition, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress
+        As in `kolumn.scan`. ``on_progress`` counts the bytes of all copies.
+
+    Returns
+    -------
+    Recovery
+        What was kept, where it comes from, and what is in no copy.
+
+    Raises
+    ------
+    ArgumentError
+        An option is invalid; the target exists, or has segments; a segment's name is no base offset, or its folder's name no
+        topic-partition; copies have different records at an offset and no leader epoch decides.
+    KolumnError
+        A file cannot be read or written, or changes meanwhile. Nothing is left in the target then, as after an `ArgumentError`.
+    """
+    if index_interval_bytes < 1:
+        raise ArgumentError(f"index_interval_bytes={index_interval_bytes}: expected at least 1")
+    options = whole_options(
+        "kafka",
+        errors="skip", replicas="merge", topic=topic, partition=partition, chunk_bytes=chunk_bytes, memory_bytes=memory_bytes,
+        max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
+    )  # fmt: skip
+    root = name_of(target)
+    refuse_data_folder(root, directly=True)
+    found = _partitions(live_segments(source, options))
+    names = {key: within(root, f"{key[0]}-{key[1]}") for key in found}
+    made: list[_Salvaged] = []
+    with outgoing(root, names.values()) as place:
+        for key, folders in found.items():
+            made.append(_salvaged(key, folders, names[key], place, options, index_interval_bytes))
+    return Recovery(
+        pa.Table.from_pylist([one.row for one in made], PARTITIONS_SCHEMA),
+        pa.Table.from_pylist([row for one in made for row in one.kept], KEPT_SCHEMA),
+        pa.Table.from_pylist([row for one in made for row in one.lost], LOST_SCHEMA),
+        pa.concat_tables([one.remarks for one in made]),
+        tuple(text for one in made for text in one.divergences),
+    )
+
+
+_Row = dict[str, object]
+_Lost = tuple[Range, int, int]
+
+
+@dataclass
+class _Salvaged:
+    """Rows of the report about one topic-partition."""
+
+    row: _Row
+    kept: list[_Row]
+    lost: list[_Row]
+    remarks: pa.Table
+    divergences: list[str]
+
+
+def _partitions(segments: list[Segment]) -> dict[Key, Copies]:
+    """The copies of each topic-partition: segments by folder."""
+    found: dict[Key, Copies] = {}
+    for one in segments:
+        if one.topic is None or one.partition is None:
+            raise ArgumentError(f"{one.path}: its folder is not named <topic>-<partition>: name both, with topic= and partition=")
+        if one.base_offset is None:
+            raise ArgumentError(f"{one.path}: a broker's segment is named by its base offset, 20 digits; rename it, or name the others")
+        found.setdefault((one.topic, one.partition), {}).setdefault(parent(one.path) or ".", []).append(one)
+    return {key: apart(folders) for key, folders in found.items()}
+
+
+def _salvaged(key: Key, folders: Copies, name: str, place: Place, options: Options, interval: int) -> _Salvaged:
+    merged = merge(folders, options)
+    lost = [item for item in merged.ranges if item[0].is_lost]
+    silent = replace(options, on_progress=None)
+    # After a divergence some copies have records that are not the log's.
+    choice = chosen([item for item in merged.ranges if not item[0].is_lost], {} if merged.divergences else folders, silent)
+    if len(folders) > 1 and not merged.divergences:
+        lost += list(_unhealed(choice.runs, lost, Everything(folders, silent)))
+    with place(name) as folder:
+        with LogFiles(folder, _bases(folders, merged)) as files:
+            for run in choice.runs:
+                files.copy(run, silent)
+        sources = [one for own in folders.values() for one in own]
+        segments = write_side_files(folder, sources, files.written, interval)
+        report = verified(segments, replace(silent, threads=1))
+        open_ones = len(transactions_of(segments, silent).open)
+    said: _Row = {"topic": key[0], "partition": key[1]}
+    row = {
+        **said, "folder": shown(name), "segments": len(segments), "batches": sum(files.written.batches), "records": report.records,
+        "bytes": sum(files.written.bytes), "firstOffset": choice.runs[0].low if choice.runs else None,
+        "lastOffset": choice.runs[-1].high if choice.runs else None, "openTransactions": open_ones,
+    }  # fmt: skip
+    rows = [
+        *(row for item in lost for row in _lost(*item, choice.runs, silent)),
+        *_cut(choice),
+    ]
+    for one in report.damage.to_pylist():
+        # Its checksum is right, so it is kept, and what is wrong with it was written so.
+        offsets = {"firstOffset": one["baseOffset"], "lastOffset": one["lastOffset"], "recordsLost": one["recordsLost"]}
+        place_of = {"segment": _final(name, one["segment"]), "position": one["position"], "size": one["size"]}
+        rows.append({"kind": "unreadable", **offsets, "certainty": "header", **place_of, "reason": one["reason"]})
+    remarks = report.remarks
+    paths = [_final(name, one) for one in remarks["segment"].to_pylist()]
+    remarks = remarks.set_column(remarks.schema.get_field_index("segment"), remarks.schema.field("segment"), pa.array(paths, pa.string()))
+    kept = [said | one for one in _kept(choice.runs, files.written)]
+    return _Salvaged(row, kept, [said | one for one in rows], remarks, [f"{key[0]}-{key[1]}: {one}" for one in merged.divergences])
+
+
+def _final(name: str, staged: str) -> str:
+    return shown(within(name, staged.rpartition("/")[2]))
+
+
+def _bases(folders: Copies, merged: Merged) -> list[int]:
+    """Where segments begin: as in the first copy, before and after its offsets as in the others."""
+    own, *others = [sorted({one.base_offset or 0 for one in segments}) for segments in folders.values()]
+    found = set(own)
+    for other in others if not merged.divergences else ():
+        found |= {base for base in other if base < min(found) or base > max(found)}
+    return sorted(found)
+
+
+def _unhealed(runs: list[Run], lost: list[_Lost], copies: Everything) -> Iterator[_Lost]:
+    """Damage at the ends of segments that the merge took for healed, since another copy goes further: but it begins after the damage."""
+    for before, after in pairwise(runs):
+        gap = [(before.high + 1, after.low - 1)] if before.high + 1 < after.low else []
+        for _, low, high in lost:
+            gap = subtract(gap, low, high)
+        if not gap:
+            continue
+        near = copies.near(gap[0][0], gap[-1][1])
+        for one in near:
+            for low, high in one.sound(gap[0][0], gap[-1][1]) if gap else ():
+                gap = subtract(gap, low, high)
+        for one in near:
+            for stretch in one.stretches:
+                for low, high in gap:
+                    if stretch.low <= high and (stretch.high is None or stretch.high >= low):
+                        part = Range(one.segment, stretch.start, stretch.end, stretch.floor, fault=stretch.fault)
+                        yield part, max(low, stretch.low), high
+                        gap = subtract(gap, low, high)
+
+
+def _kept(runs: list[Run], written: Written) -> Iterator[_Row]:
+    """Runs of neighbours from the same source as one row."""
+    for source, own in groupby(zip(runs, written.batches, written.bytes, strict=True), key=lambda one: _source(one[0])):
+        some, batches, sizes = zip(*own, strict=True)
+        counts = {"batches": sum(batches), "bytes": sum(sizes)}
+        yield {"firstOffset": some[0].low, "lastOffset": some[-1].high, **counts, "source": source}
+
+
+def _source(run: Run) -> str:
+    return shown(run.segment.path if run.segment.copy_id is not None else parent(run.segment.path) or ".")
+
+
+def _cut(choice: Chosen) -> Iterator[_Row]:
+    for segment, position, size, low, high in choice.cut:
+        reason = "intact, in a batch whose other offsets are kept from another copy that cuts batches differently"
+        yield {
+            "kind": "cut", "firstOffset": low, "lastOffset": high, "recordsAtMost": high - low + 1, "certainty": "at most",
+            "segment": shown(segment.path), "position": position, "size": size, "reason": reason,
+        }  # fmt: skip
+
+
+def _lost(one: Range, low: int, high: int, runs: list[Run], options: Options) -> Iterator[_Row]:
+    """What is known of a stretch that no copy heals; parts of it may be in another copy."""
+    damage, tail = _looked_at(one, options)
+    if not damage and tail is None and one.end > one.start:
+        return
+    reason = damage[0].reason if damage else f"{tail} end of the active segment"
+    if len(damage) > 1:
+        reason = f"{reason}; {len(damage)} stretches"
+    told = [piece.records_lost for piece in damage]
+    claimed = sum(count for count in told if count is not None) if damage and None not in told else None
+    gaps: list[tuple[int, int | None]] = [*missing(low, high, runs)] if high < _END else [(low, None)]
+    for first, last in gaps:
+        whole = last is None or (first, last) == (low, high)
+        span = None if last is None else last - first + 1
+        yield {
+            "kind": "damage" if damage else "tail", "firstOffset": first, "lastOffset": last, **_count(claimed if whole else None, span),
+            "segment": shown(one.segment.path), "position": one.start, "size": one.end - one.start, "reason": reason,
+        }  # fmt: skip
+
+
+def _count(claimed: int | None, span: int | None) -> _Row:
+    """How many records are lost, by what headers claim and by the number of offsets, and how sure that is."""
+    if claimed is None:
+        return {"recordsLost": None, "recordsAtMost": span, "certainty": "unknown" if span is None else "at most"}
+    return {"recordsLost": claimed, "recordsAtMost": span, "certainty": "exact" if claimed == span else "header"}
+
+
+def _looked_at(one: Range, options: Options) -> tuple[list[Damage], str | None]:
+    """The damage that a reader meets in a lost range, and the state of the tail that it ends with."""
+    if one.fault is not None:
+        return [damage_of_fault(one)], None
+    found = Tally()
+    with SegmentFile(one.segment) as file:
+        for _ in entry_chunks(file, options, found, part=replace(one, first=None, behind=None)):
+            pass
+    return found.damage, found.tail

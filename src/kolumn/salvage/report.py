@@ -1,0 +1,75 @@
+"""Report of `kolumn.recover`."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from kolumn.damage.html import MOST_ROWS, html_table
+
+PARTITIONS_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()), ("partition", pa.int32()), ("folder", pa.string()), ("segments", pa.int64()), ("batches", pa.int64()),
+        ("records", pa.int64()), ("bytes", pa.int64()), ("firstOffset", pa.int64()), ("lastOffset", pa.int64()),
+        ("openTransactions", pa.int64()),
+    ]
+)  # fmt: skip
+KEPT_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()), ("partition", pa.int32()), ("firstOffset", pa.int64()), ("lastOffset", pa.int64()),
+        ("batches", pa.int64()), ("bytes", pa.int64()), ("source", pa.string()),
+    ]
+)  # fmt: skip
+LOST_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()), ("partition", pa.int32()), ("kind", pa.string()), ("firstOffset", pa.int64()), ("lastOffset", pa.int64()),
+        ("recordsLost", pa.int64()), ("recordsAtMost", pa.int64()), ("certainty", pa.string()), ("segment", pa.string()),
+        ("position", pa.int64()), ("size", pa.int64()), ("reason", pa.string()),
+    ]
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Result of a recovery.
+
+    Attributes
+    ----------
+    partitions : pa.Table
+        One row for each topic-partition: its folder in the target, the segments, batches, records (control records too) and bytes in it,
+        the first and last offset, and how many transactions have no marker at the end of the log.
+    kept : pa.Table
+        Which offsets come from which source, in the order of offsets: a folder, or a segment in a tier.
+    lost : pa.Table
+        One row for each stretch of offsets that is in no copy. ``kind`` is "damage"; "cut": intact, but only in a batch that has other
+        offsets too, which are kept from another copy, so that records must be encoded anew to keep it; "tail": the unfinished end of an
+        active segment; "unreadable": kept byte for byte with a right checksum, but its records cannot be decoded.
+        ``certainty`` is "exact": ``recordsLost`` is the number of offsets between intact neighbours, and the damaged batch's header says
+        the same; "header": only the damaged header says it, and compaction or other damage can have changed the number; "at most":
+        ``recordsAtMost`` offsets are missing, of which some may never have had a record; "unknown": nothing says how far the log went.
+        Segment and position are those of the copy that was looked at.
+    remarks : pa.Table
+        Remarks about what was written, as in `kolumn.verify`: offsets that are absent between segments, where a whole segment is missing in
+        all copies, or where compaction or retention removed records.
+    divergences : tuple of str
+        Where a copy has other records than the log, because of an unclean election; its records are left out from there on.
+    """
+
+    partitions: pa.Table
+    kept: pa.Table
+    lost: pa.Table
+    remarks: pa.Table
+    divergences: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is lost but unfinished ends of active segments."""
+        return all(kind == "tail" for kind in self.lost["kind"].to_pylist())
+
+    def _repr_html_(self) -> str:
+        """The tables, for notebooks."""
+        made = [f"<p><b>{'nothing lost' if self.ok else f'{self.lost.num_rows} stretches lost'}</b></p>"]
+        for found in (self.partitions, self.lost, self.remarks, self.kept):
+            if found.num_rows:
+                rows = found.slice(0, MOST_ROWS).to_pylist()
+                made.append(html_table(found.schema.names, [list(row.values()) for row in rows], found.num_rows))
+        return "".join(made)

@@ -1,0 +1,274 @@
+"""`recover` writes every intact batch of damaged copies, once, as folders that are sound, and says what is lost."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import kolumn
+from kit import encoder
+from kit.corpus import HERE, cases
+from kit.replicas import COLUMNS, copy, damaged, flip, last_bytes, logs, make_log, records, rows_of, write_log
+from kit.tiers import tier_of
+from kolumn.cli import app
+from kolumn.errors import ArgumentError
+from kolumn.log.batch_table import entry_chunks
+
+TRANSACTIONAL = HERE / "transactional" / "txn-lz4-0"
+WHOLE = [case for case in cases() if case.directory.parent.name not in ("unclean", "compacted", "compacted-old", "internal")]
+
+
+def contents(folder: Path, *suffixes: str) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix in suffixes}
+
+
+def stored(folder: Path) -> list[bytes]:
+    """The intact batches of a folder, as bytes."""
+    found = kolumn.batches(folder, errors="skip").to_pylist()
+    return [Path(one["segment"]).read_bytes()[one["position"] :][: one["size"]] for one in found if one["crcValid"]]
+
+
+def sound(folder: Path) -> None:
+    """Nothing is damaged, and no side file contradicts the log."""
+    report = kolumn.verify(folder)
+    assert report.ok
+    assert {row["kind"] for row in report.remarks.to_pylist()} <= {"offset-gap"}
+
+
+@pytest.mark.parametrize("case", WHOLE, ids=str)
+def test_what_is_whole_stays_what_it_is(case: Any, tmp_path: Path) -> None:
+    done = kolumn.recover(case.directory, tmp_path)
+    folder = tmp_path / case.directory.name
+    assert contents(folder, ".log") == contents(case.directory, ".log")
+    assert (done.ok, done.lost.num_rows) == (True, 0)
+    assert done.partitions["records"].to_pylist() == [case.expected().num_rows]
+    assert kolumn.verify(folder).remarks.num_rows == kolumn.verify(case.directory).remarks.num_rows
+    for name in ("leader-epoch-checkpoint", "partition.metadata"):
+        # Of a log whose start was moved the checkpoint begins there; the records before it are still in the segment, and are kept.
+        if (case.directory / name).exists() and (folder / name).exists() and "delete-records" not in str(case):
+            assert (folder / name).read_bytes() == (case.directory / name).read_bytes()
+    assert not contents(folder, ".snapshot", ".kafka_cleanshutdown")
+
+
+@pytest.mark.parametrize("name", ["v2-java/java-zstd-0", "upgraded/upgraded-lz4-0", "v1-native/v1-native-gzip-0"])
+def test_every_intact_batch_of_one_copy_is_kept(name: str, tmp_path: Path) -> None:
+    directory = next((case.directory for case in cases() if str(case) == name), HERE / "v2-java" / "java-zstd-0")
+    source = copy(directory, tmp_path / "disk")
+    last_bytes(source, lambda number: number % 7 == 3)
+    done = kolumn.recover(source, tmp_path / "out")
+    folder = tmp_path / "out" / source.name
+    assert stored(folder) == stored(source)
+    assert not done.ok
+    lost = done.lost.to_pylist()
+    before, after = (kolumn.read(one, errors="skip", include_control=True) for one in (directory, folder))
+    missing = sorted(set(before["offset"].to_pylist()) - set(after["offset"].to_pylist()))
+    assert missing == [offset for row in lost for offset in range(row["firstOffset"], row["lastOffset"] + 1)]
+    exact = [row for row in lost if row["certainty"] == "exact"]
+    assert all(row["recordsLost"] == row["lastOffset"] - row["firstOffset"] + 1 for row in exact)
+    sound(folder)
+
+
+def test_copies_damaged_at_different_places_lose_nothing(tmp_path: Path) -> None:
+    one, other = (copy(TRANSACTIONAL, tmp_path / name) for name in ("b1", "b2"))
+    last_bytes(one, lambda number: number % 2 == 0)
+    last_bytes(other, lambda number: number % 2 == 1)
+    done = kolumn.recover([one, other], tmp_path / "out")
+    folder = tmp_path / "out" / TRANSACTIONAL.name
+    assert (
+        contents(folder, ".log", ".index", ".timeindex", ".txnindex").keys()
+        >= contents(TRANSACTIONAL, ".log", ".index", ".txnindex").keys()
+    )
+    assert contents(folder, ".log") == contents(TRANSACTIONAL, ".log")
+    assert contents(folder, ".txnindex") == contents(TRANSACTIONAL, ".txnindex")
+    assert done.ok
+    assert {row["source"] for row in done.kept.to_pylist()} == {str(one), str(other)}
+    assert sum(done.kept["batches"].to_pylist()) == done.partitions["batches"][0].as_py() == kolumn.batches(TRANSACTIONAL).num_rows
+    for isolation in ("read_committed", "read_uncommitted"):
+        assert kolumn.read(folder, isolation_level=isolation) == kolumn.read(TRANSACTIONAL, isolation_level=isolation)
+    assert kolumn.verify(folder).remarks.num_rows == 0
+
+
+def test_what_all_copies_have_lost_is_counted(tmp_path: Path) -> None:
+    entries = [encoder.batch(records(offset, 5)) for offset in range(0, 50, 5)]
+    folders = [write_log(tmp_path / name, (0, entries[:6]), (30, entries[6:])) for name in ("b1", "b2")]
+    for folder in folders:
+        flip(logs(folder)[0], len(b"".join(entries[:3])) - 1)
+    flip(logs(folders[0])[1], 100)
+    done = kolumn.recover(folders, tmp_path / "out")
+    (row,) = done.lost.to_pylist()
+    assert (row["kind"], row["firstOffset"], row["lastOffset"], row["recordsLost"], row["certainty"]) == ("damage", 10, 14, 5, "exact")
+    assert kolumn.read(tmp_path / "out")["offset"].to_pylist() == [*range(10), *range(15, 50)]
+    assert "stretches lost" in done._repr_html_()
+
+
+def test_the_end_of_the_log_is_unknown_and_its_offsets_are_not_given_again(tmp_path: Path) -> None:
+    entries = [encoder.batch(records(offset, 5)) for offset in range(0, 30, 5)]
+    folder = write_log(tmp_path, (0, entries[:4]), (20, entries[4:]))
+    logs(folder)[1].write_bytes(b"\xff" * 300)
+    done = kolumn.recover(folder, tmp_path / "out")
+    (row,) = done.lost.to_pylist()
+    assert (row["firstOffset"], row["lastOffset"], row["recordsLost"], row["certainty"]) == (20, None, None, "unknown")
+    assert [(path.name, path.stat().st_size > 0) for path in logs(tmp_path / "out" / "t-0")] == [
+        (f"{0:020}.log", True),
+        (f"{20:020}.log", False),
+    ]
+
+
+def test_a_torn_end_is_no_damage(tmp_path: Path) -> None:
+    folder = write_log(tmp_path, (0, [encoder.batch(records(0, 5)), encoder.batch(records(5, 5))[:-9]]))
+    done = kolumn.recover(folder, tmp_path / "out")
+    assert done.ok
+    assert [(row["kind"], row["firstOffset"], row["certainty"]) for row in done.lost.to_pylist()] == [("tail", 5, "unknown")]
+    sound(tmp_path / "out")
+
+
+def test_batches_that_are_cut_differently_are_kept_whole(tmp_path: Path) -> None:
+    every = records(0, 30)
+    first = [encoder.batch(every[a:b]) for a, b in ((0, 5), (5, 10), (10, 15), (15, 30))]
+    second = [encoder.batch(every[a:b]) for a, b in ((0, 10), (10, 13), (13, 30))]
+    one, other = write_log(tmp_path / "b1", (0, first)), write_log(tmp_path / "b2", (0, second))
+    flip(logs(one)[0], len(first[0]) - 1)
+    flip(logs(other)[0], len(second[0]) + len(second[1]) - 1)
+    done = kolumn.recover([one, other], tmp_path / "out")
+    offsets = kolumn.read(tmp_path / "out")["offset"].to_pylist()
+    assert offsets == list(range(30))
+    assert done.ok
+    assert set(stored(tmp_path / "out" / "t-0")) <= set(first) | set(second)
+
+
+@pytest.mark.parametrize(("kept", "lost"), [(range(3, 20), (0, 2)), (range(15), (15, 19))], ids=["the later one", "the earlier one"])
+def test_what_only_a_cut_batch_has_is_reported(kept: range, lost: tuple[int, int], tmp_path: Path) -> None:
+    every, cuts = records(0, 20), (3, 5) if lost[0] == 0 else (12, 15)
+    first = [encoder.batch(every[: cuts[1]]), encoder.batch(every[cuts[1] :])]
+    second = [encoder.batch(every[: cuts[0]]), encoder.batch(every[cuts[0] :])]
+    one, other = write_log(tmp_path / "b1", (0, first)), write_log(tmp_path / "b2", (0, second))
+    flip(logs(one)[0], len(first[0]) + 100)
+    flip(logs(other)[0], len(second[0]) - 1)
+    done = kolumn.recover([one, other], tmp_path / "out")
+    assert kolumn.read(tmp_path / "out")["offset"].to_pylist() == list(kept)
+    assert [(row["kind"], row["firstOffset"], row["lastOffset"]) for row in done.lost.to_pylist()] == [("cut", *lost)]
+    assert not done.ok
+
+
+def test_formats_in_one_log_and_leader_epochs(tmp_path: Path) -> None:
+    every = records(0, 60)
+    entries = [
+        encoder.message(0, every[0]),
+        encoder.wrapper(0, every[1:6], 1),
+        encoder.message(1, every[6]),
+        encoder.wrapper(1, every[7:20], 3),
+    ]
+    entries += [
+        encoder.batch(every[20:30], leader_epoch=2),
+        encoder.batch(every[30:45], leader_epoch=2),
+        encoder.batch(every[45:], leader_epoch=5),
+    ]
+    folder = write_log(tmp_path, (0, entries))
+    flip(logs(folder)[0], len(b"".join(entries[:4])) - 1)
+    done = kolumn.recover(folder, tmp_path / "out")
+    assert kolumn.read(tmp_path / "out")["offset"].to_pylist() == [*range(7), *range(20, 60)]
+    assert (tmp_path / "out" / "t-0" / "leader-epoch-checkpoint").read_text() == "0\n2\n2 20\n5 45\n"
+    assert [(row["firstOffset"], row["lastOffset"]) for row in done.lost.to_pylist()] == [(7, 19)]
+    sound(tmp_path / "out")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_copies(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    log = make_log(rng, rng.randint(2, 9))
+    copies = [tmp_path / f"b{i}" for i in range(rng.choice((1, 2, 2, 3)))]
+    for one in copies:
+        damaged(rng, log, one / "t-0", 0.7)
+    done = kolumn.recover(copies, tmp_path / "out")
+    cut = [row for row in done.lost.to_pylist() if row["kind"] == "cut"]
+    options: dict[str, Any] = {"columns": COLUMNS, "include_control": True}
+    expected = rows_of(kolumn.read(copies, replicas="merge", errors="skip", **options))
+    found = rows_of(kolumn.read(tmp_path / "out", errors="skip", **options))
+    assert [row[0] for row in found] == sorted({row[0] for row in found})
+    without = [row for row in expected if not any(one["firstOffset"] <= row[0] <= one["lastOffset"] for one in cut)]
+    assert [row for row in found if row in without] == without
+    assert set(stored(tmp_path / "out" / "t-0")) <= {one for folder in copies for one in stored(folder / "t-0")} | set(log.entries)
+
+
+def test_a_tier_and_the_folder_of_the_broker(tmp_path: Path) -> None:
+    """What one has lost the other has, but for a batch at the end of a segment that only the tier has."""
+    entries = [encoder.batch(records(offset, 10)) for offset in range(0, 80, 10)]
+    whole = write_log(tmp_path / "broker", (0, entries[:2]), (20, entries[2:4]), (40, entries[4:6]), (60, entries[6:]))
+    tier = tier_of(whole, tmp_path / "tier")
+    logs(whole)[0].unlink()
+    flip(logs(whole)[0], 100)
+    flip(logs(tier)[0], len(entries[0]) + 100)
+    done = kolumn.recover([tmp_path / "tier", tmp_path / "broker"], tmp_path / "out")
+    assert kolumn.read(tmp_path / "out")["offset"].to_pylist() == [*range(10), *range(20, 80)]
+    (row,) = done.lost.to_pylist()
+    assert (row["firstOffset"], row["lastOffset"], row["recordsLost"], row["certainty"]) == (10, 19, 10, "exact")
+    assert [int(path.stem) for path in logs(tmp_path / "out" / "t-0")] == [0, 20, 40, 60]
+    sound(tmp_path / "out")
+
+
+def test_several_topics_and_their_ids(tmp_path: Path) -> None:
+    for name in ("a-0", "b-c-3"):
+        (tmp_path / "disk" / name).mkdir(parents=True)
+        (tmp_path / "disk" / name / f"{7:020}.log").write_bytes(encoder.batch(records(7, 5)))
+    (tmp_path / "disk" / "a-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    (tmp_path / "disk" / "b-c-3" / "partition.metadata").write_text("version: 0\ntopic_id: nothing\n")
+    done = kolumn.recover(tmp_path / "disk", tmp_path / "out")
+    assert [(row["topic"], row["partition"], row["records"]) for row in done.partitions.to_pylist()] == [("a", 0, 5), ("b-c", 3, 5)]
+    assert (tmp_path / "out" / "a-0" / "partition.metadata").exists()
+    assert not (tmp_path / "out" / "b-c-3" / "partition.metadata").exists()
+
+
+def test_places_that_cannot_be(tmp_path: Path) -> None:
+    folder = write_log(tmp_path, (0, [encoder.batch(records(0, 5))]))
+    (tmp_path / "out" / "t-0").mkdir(parents=True)
+    (tmp_path / "out" / "t-0" / "mine").write_text("mine")
+    with pytest.raises(ArgumentError, match="is there already"):
+        kolumn.recover(folder, tmp_path / "out")
+    with pytest.raises(ArgumentError, match="is it a source"):
+        kolumn.recover(folder, folder)
+    with pytest.raises(ArgumentError, match="at least 1"):
+        kolumn.recover(folder, tmp_path / "new", index_interval_bytes=0)
+    shutil.copy(logs(folder)[0], tmp_path / "some.log")
+    with pytest.raises(ArgumentError, match="topic="):
+        kolumn.recover(tmp_path / "some.log", tmp_path / "new")
+    with pytest.raises(ArgumentError, match="20 digits"):
+        kolumn.recover(tmp_path / "some.log", tmp_path / "new", topic="t", partition=0)
+    other = write_log(tmp_path / "b2", (0, [encoder.batch(records(0, 5, b"w"))]))
+    with pytest.raises(ArgumentError, match="no copies of"):
+        kolumn.recover([folder, other], tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_log_that_changes_meanwhile_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_log(tmp_path, (0, [encoder.batch(records(0, 5)), encoder.batch(records(5, 5))]))
+
+    def cut_short(*args: Any, **options: Any) -> Any:
+        for chunk in entry_chunks(*args, **options):
+            chunk.entries.array[-1, :] = 0
+            yield from ()
+
+    monkeypatch.setattr("kolumn.salvage.files.entry_chunks", cut_short)
+    with pytest.raises(kolumn.KolumnError, match="changed while it was copied"):
+        kolumn.recover(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_command(tmp_path: Path) -> None:
+    entries = [encoder.batch(records(offset, 5)) for offset in range(0, 20, 5)]
+    folder = write_log(tmp_path, (0, entries))
+    assert CliRunner().invoke(app, ["recover", str(folder), str(tmp_path / "whole")]).exit_code == 0
+    flip(logs(folder)[0], len(entries[0]) - 1)
+    result = CliRunner().invoke(app, ["recover", str(folder), str(tmp_path / "out")])
+    assert result.exit_code == 1
+    assert all(
+        text in result.stdout for text in ("Written", "Where it comes from", "Lost", "exact", "1 stretch lost: 15 records in 1 partition")
+    )
+    result = CliRunner().invoke(app, ["recover", str(folder), "-o", str(tmp_path / "json"), "--json"])
+    assert result.exit_code == 1
+    said = json.loads(result.stdout)
+    assert (said["ok"], said["lost"][0]["recordsLost"], said["partitions"][0]["records"]) == (False, 5, 15)
+    assert CliRunner().invoke(app, ["recover", str(folder), "-o", str(tmp_path / "json")]).exit_code == 2
