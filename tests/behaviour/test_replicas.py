@@ -223,6 +223,21 @@ def test_a_damaged_end_that_another_copy_has(tmp_path: Path) -> None:
     assert offsets(one, shorter, errors="skip") == list(range(50))
 
 
+@pytest.mark.parametrize("start", [20, 30])
+def test_a_damaged_end_before_another_copy_begins(tmp_path: Path, start: int) -> None:
+    """The other copy has as many bytes as were lost, and more, but of later offsets."""
+    entries = [batch(records(10 * i, 10)) for i in range(8)]
+    one = write_log(tmp_path / "a", (0, [entries[0], entries[1][:-1] + b"?"]))
+    other = write_log(tmp_path / "b", (start, entries[start // 10 :]))
+    for folders in ((one, other), (other, one)):
+        with pytest.raises(kolumn.CorruptBatchError) as caught:
+            merged(*folders)
+        assert caught.value.base_offset == 10
+        assert offsets(*folders, errors="skip") == [*range(10), *range(start, 80)]
+    write_log(tmp_path / "whole", (10, entries[1:]))
+    assert offsets(one, tmp_path / "whole" / "t-0") == list(range(80))
+
+
 def test_other_segment_boundaries(tmp_path: Path) -> None:
     """Brokers roll segments independently: one copy has few segments, the other many, and both are damaged."""
     table = kolumn.read(CORPUS / "v2-java", columns=["offset", "key", "value", "topic", "partition"], errors="skip")

@@ -94,6 +94,7 @@ class _Sweep:
         self.order = {folder: i for i, folder in enumerate(folders)}
         limits = {one: (folder, limit) for folder, own in folders.items() for one, limit in bounds(own).items()}
         todo = [(one, *limits[one]) for one in in_order(folders) if one.size or one.state == "rolled" or one.orphans]
+        self.begins = {folder: min(one.base_offset or 0 for one in own) for folder, own in folders.items()}
         self.starts = deque(one.base_offset or 0 for one, _, _ in todo)
         self.source = _examined(todo, options)
         self.active: list[Examined] = []
@@ -121,7 +122,7 @@ class _Sweep:
                     tail.see(parts)
                 self.joined.add(parts, pieces, lost)
                 self._done(border)
-        for tail in unhealed([tail for tail in self.tails if not self._is_stale(tail.examined, tail.stretch.low)]):
+        for tail in unhealed([tail for tail in self.tails if not self._is_stale(tail.examined, tail.stretch.low)], self.begins):
             self.joined.tail(tail.examined, tail.stretch)
 
     def _border(self) -> int:

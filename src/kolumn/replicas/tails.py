@@ -1,6 +1,6 @@
 """Stretches after the last intact entry of a copy: part of an entry, preallocated zeros, or damage of unknown extent."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -52,16 +52,18 @@ class Tail:
         self.seen[folder] = self.seen.get(folder, 0) + size
 
 
-def unhealed(tails: list[Tail]) -> list[Tail]:
+def unhealed(tails: list[Tail], begins: Mapping[str, int]) -> list[Tail]:
     """Tails that may contain more than any other copy has; of those after the same offset only the longest.
 
-    Copies have the same bytes, so a copy with as many bytes after the last intact offset, damaged ones included, has all that was lost.
+    Copies have the same bytes, so a copy with as many bytes after the last intact offset, damaged ones included, has all that was lost:
+    unless it begins later, as ``begins``, the first offset of each copy, tells.
     """
     left: dict[int, Tail] = {}
     for tail in sorted(tails, key=lambda tail: tail.size):
         for other in tails:
             if other.examined.folder != tail.examined.folder and other.stretch.floor > tail.stretch.floor:
                 tail._add(other.examined.folder, other.size)
-        if tail.size and max(tail.seen.values(), default=0) < tail.size:
+        seen = [size for folder, size in tail.seen.items() if begins[folder] <= tail.stretch.floor + 1]
+        if tail.size and max(seen, default=0) < tail.size:
             left[tail.stretch.floor] = tail
     return [left[floor] for floor in sorted(left)]

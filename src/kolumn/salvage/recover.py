@@ -235,6 +235,9 @@ def _lost(one: Range, low: int, high: int, runs: list[Run], options: Options) ->
         reason = f"{reason}; {len(damage)} stretches"
     told = [piece.records_lost for piece in damage]
     claimed = sum(count for count in told if count is not None) if damage and None not in told else None
+    if high >= _END and not any(run.low <= low <= run.high for run in runs):
+        # The end of a copy, of unknown extent: up to where another copy begins.
+        high = next((run.low - 1 for run in runs if run.low > low), high)
     gaps: list[tuple[int, int | None]] = [*missing(low, high, runs)] if high < _END else [(low, None)]
     for first, last in gaps:
         whole = last is None or (first, last) == (low, high)
