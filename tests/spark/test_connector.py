@@ -1,5 +1,6 @@
 """The columnar connector: the rows of `kolumn.read`, what it passes on of a query, tables of SQL, and workers that die."""
 
+import json
 import os
 import random
 import re
@@ -66,6 +67,25 @@ def test_rows_are_those_of_a_read(spark: SparkSession, columnar: Any, logs: Path
     table = kolumn.read(logs, columns=columns.split(","))
     expected = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", table["timestamp"])
     assert frame.toArrow().sort_by(ORDER).equals(expected.sort_by(ORDER))
+
+
+def test_structs_of_several_chunks(columnar: Any, tmp_path: Path) -> None:
+    """Spark closes the columns of each batch, and a vector of structs that is closed has no fields."""
+    rows = [{"customer": f"c{i % 3}", "id": i, "items": [{"sku": str(i)}] * (i % 3)} for i in range(ROWS)]
+    values: list[bytes | None] = [json.dumps(row).encode() for row in rows]
+    values[3], values[400] = None, b"{"
+    kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), tmp_path / "orders-0", batch_bytes=4000)
+    schema = json.dumps({"customer": "string", "id": "int64", "items": [{"sku": "string"}]})
+    frame = columnar(tmp_path, columns="offset,value,headers", valueFormat="json", valueSchema=schema, chunkBytes=5000)
+    assert frame.rdd.getNumPartitions() == 1
+    table = kolumn.read(tmp_path, columns=["offset", "value", "headers"], value_format="json", value_schema=schema)
+    assert [row.asDict(recursive=True) for row in frame.collect()] == table.to_pylist()
+    nested = frame.groupBy("value.customer").agg(sql.sum("value.id"), sql.sum(sql.size("value.items"))).collect()
+    kept = [row for i, row in enumerate(rows) if i not in (3, 400)]
+    for customer, total, items in nested:
+        own = [row for row in kept if row["customer"] == customer]
+        assert (total, items) == ((sum(row["id"] for row in own), sum(len(row["items"]) for row in own)) if own else (None, None)), customer
+    assert len(nested) == 4
 
 
 def test_only_what_a_query_needs_is_read(spark: SparkSession, columnar: Any, logs: Path) -> None:

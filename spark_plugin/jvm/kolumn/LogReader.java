@@ -44,7 +44,7 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
       loader = new VectorLoader(root);
       List<ColumnVector> columns = new ArrayList<>();
       for (FieldVector vector : root.getFieldVectors()) {
-        columns.add(new ArrowColumnVector(vector));
+        columns.add(new LoadedAgain(vector));
       }
       batch = new ColumnarBatch(columns.toArray(new ColumnVector[0]));
     } catch (IOException e) {
@@ -175,5 +175,18 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
       worker.close();
       worker = null;
     }
+  }
+
+  /** A column whose vector is loaded with the next batch: Spark closes columns after each batch, and a closed struct has no children. */
+  private static final class LoadedAgain extends ArrowColumnVector {
+    LoadedAgain(FieldVector vector) {
+      super(vector);
+    }
+
+    @Override
+    public void close() {}
+
+    @Override
+    public void closeIfFreeable() {}
   }
 }
