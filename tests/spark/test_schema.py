@@ -90,7 +90,8 @@ def test_a_schema_given_by_the_user_projects(spark: SparkSession, segment: Path)
 def test_a_wrong_schema_is_refused(spark: SparkSession, topic: Path, schema: str, message: str) -> None:
     with pytest.raises(PySparkException, match="ArgumentError") as caught:
         spark.read.schema(schema).format("kolumn").load(str(topic)).collect()
-    assert message in str(caught.value)
+    # Only the connector sees an option's capital letters.
+    assert message.lower() in str(caught.value).lower()
 
 
 def test_columns_and_schema_have_to_agree(spark: SparkSession, topic: Path) -> None:
