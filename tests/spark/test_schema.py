@@ -90,8 +90,7 @@ def test_a_schema_given_by_the_user_projects(spark: SparkSession, segment: Path)
 def test_a_wrong_schema_is_refused(spark: SparkSession, topic: Path, schema: str, message: str) -> None:
     with pytest.raises(PySparkException, match="ArgumentError") as caught:
         spark.read.schema(schema).format("kolumn").load(str(topic)).collect()
-    # Only the connector sees an option's capital letters.
-    assert message.lower() in str(caught.value).lower()
+    assert message in str(caught.value)
 
 
 def test_columns_and_schema_have_to_agree(spark: SparkSession, topic: Path) -> None:
@@ -120,7 +119,8 @@ def test_columns_and_schema_have_to_agree(spark: SparkSession, topic: Path) -> N
 def test_a_wrong_option_is_refused_by_load(spark: SparkSession, topic: Path, option: str, value: str, message: str) -> None:
     with pytest.raises(AnalysisException, match="ArgumentError") as caught:
         spark.read.format("kolumn").option(option, value).load(str(topic))
-    assert message in str(caught.value)
+    # Only the connector sees capital letters of options.
+    assert message.lower() in str(caught.value).lower()
 
 
 def test_a_path_is_needed(spark: SparkSession) -> None:
