@@ -1,4 +1,4 @@
-"""The installed Spark finds the source by itself, and so do the newest versions of other release lines."""
+"""The installed Spark finds the source by itself, and so do the newest versions of other release lines, which run the connector too."""
 
 import os
 import subprocess
@@ -14,8 +14,9 @@ pytestmark = pytest.mark.spark
 TOPIC = Path(__file__).resolve().parents[1] / "data" / "corpus" / "v2-java" / "java-zstd-0"
 
 
-def smoke(scratch: Path, *folders: Path) -> list[str]:
-    job = [sys.executable, str(Path(__file__).with_name("smoke_job.py")), str(TOPIC), str(scratch)]
+def smoke(scratch: Path, *folders: Path, reader: str = "python") -> list[str]:
+    scratch.mkdir()
+    job = [sys.executable, str(Path(__file__).with_name("smoke_job.py")), str(TOPIC), str(scratch), reader]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders))}
     done = subprocess.run(job, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
@@ -25,7 +26,7 @@ def smoke(scratch: Path, *folders: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_without_being_registered(tmp_path: Path) -> None:
-    assert smoke(tmp_path)[1:] == 4 * [str(kolumn.read(TOPIC).num_rows)]
+    assert smoke(tmp_path / "python")[1:] == 4 * [str(kolumn.read(TOPIC).num_rows)]
 
 
 @pytest.mark.slow
@@ -35,6 +36,7 @@ def test_other_lines_of_spark(tmp_path: Path, line: str) -> None:
     done = subprocess.run([*install, f"pyspark=={line}.*", "py4j>=0.10.9.7,<0.10.9.10"], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"pyspark {line} could not be installed: {done.stderr[-500:]}")
-    version, *found = smoke(tmp_path, tmp_path / "spark")
-    assert version.startswith(line)
-    assert found == 4 * [str(kolumn.read(TOPIC).num_rows)]
+    for reader, counts in {"python": 4, "columnar": 7}.items():
+        version, *found = smoke(tmp_path / reader, tmp_path / "spark", reader=reader)
+        assert version.startswith(line)
+        assert found == counts * [str(kolumn.read(TOPIC).num_rows)], reader
