@@ -27,13 +27,14 @@ from kolumn.cli.common import (
     MaxRatio,
     Partition,
     Replicas,
-    Sources,
+    Segments,
     StartOffset,
     StartTimestamp,
     Topic,
     command,
     key_files,
     limits,
+    or_standard_input,
     size_of,
 )
 from kolumn.cli.left_out import say, say_unknown
@@ -55,7 +56,7 @@ _AHEAD = 2
 @command
 @with_payloads
 def cat(
-    sources: Sources,
+    sources: Segments,
     json: Json = False,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Stop after so many records.")] = None,
     key: Annotated[str | None, typer.Option(help="Only records with this key: text, or `base64:` and base64.")] = None,
@@ -101,10 +102,11 @@ def cat(
     lines_of, printed = _form(json, template, columns, include_headers, chosen, options)
     read = None if printed is None else [*printed, *(name for name in chosen.columns if name not in printed)]
     skipped = kolumn.Skipped()
+    given = or_standard_input(sources)
     # On a terminal a bar would overwrite the records.
-    with progress("printing", lambda: size_of(sources)) if not sys.stdout.isatty() else nullcontext() as advance:
+    with progress("printing", lambda: size_of(given)) if not sys.stdout.isatty() else nullcontext() as advance:
         reader = kolumn.scan(
-            sources, columns=read, include_headers=include_headers and template is None, include_control=include_control,
+            given, columns=read, include_headers=include_headers and template is None, include_control=include_control,
             start_offset=start_offset, end_offset=end_offset, start_timestamp=start_timestamp, end_timestamp=end_timestamp,
             isolation_level=isolation_level, errors=errors, replicas=replicas, check_crcs=check_crcs, format=format, topic=topic,
             partition=partition, on_damage=skipped, on_progress=advance, keys=key_files(key_file),

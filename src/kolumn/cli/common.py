@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kolumn.keywords import Format as FormatName
     from kolumn.keywords import IsolationLevel as IsolationName
     from kolumn.keywords import Replicas as ReplicasName
+    from kolumn.source.memory import Memory
 else:
     # Typer would check choices itself. The library checks them, so that messages are the same everywhere.
     CodecName = ErrorsName = FormatName = IsolationName = ReplicasName = str
@@ -24,6 +25,13 @@ __all__ = ["DAMAGE", "FAILED", "OK", "USAGE", "CodecName", "FormatName", "comman
 
 Sources = Annotated[
     list[str], typer.Argument(metavar="SOURCE...", help="Segment files, topic-partition directories, log directories, or globs of those.")
+]
+Segments = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SOURCE...",
+        help="Segment files, topic-partition directories, log directories, or globs of those; - is one segment on standard input.",
+    ),
 ]
 Paths = Annotated[
     list[str],
@@ -66,6 +74,21 @@ KeyFile = Annotated[
 IncludeControl = Annotated[bool, typer.Option("--include-control", help="Records of control batches too.")]
 
 
+def or_standard_input(given: list[str]) -> "list[str] | Memory":
+    """The sources, or the bytes of standard input for ``-``."""
+    if "-" not in given:
+        return given
+    from kolumn.source.memory import in_memory
+
+    if given != ["-"]:
+        raise typer.BadParameter("- is standard input, which is the only source then")
+    if sys.stdin is None or sys.stdin.isatty():
+        raise typer.BadParameter("- is standard input, and that is a terminal: redirect a segment to it")
+    found = in_memory(sys.stdin.buffer)
+    assert found is not None
+    return found
+
+
 def sources_and_target(paths: list[str], output: str | None) -> tuple[list[str], str]:
     """The sources and the target: the target is ``--output``, or else the last argument."""
     if output is not None:
@@ -106,7 +129,7 @@ def limits(max_batch_bytes: int | None, max_ratio: float | None) -> dict[str, An
     return {name: value for name, value in given.items() if value is not None}
 
 
-def size_of(sources: list[str]) -> int:
+def size_of(sources: "list[str] | Memory") -> int:
     """Bytes of the segments of some sources."""
     from kolumn.source.segments import find_segments
 

@@ -15,10 +15,11 @@ from kolumn.cli.common import (
     KeyFile,
     Partition,
     Replicas,
-    Sources,
+    Segments,
     Topic,
     command,
     key_files,
+    or_standard_input,
     print_json,
     print_table,
     size_of,
@@ -36,7 +37,7 @@ _OFTEN_SAME = ("magic", "codec", "epoch")
 
 @command
 def inspect(
-    sources: Sources,
+    sources: Segments,
     json: Json = False,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Stop after so many batches.")] = None,
     check_crcs: CheckCrcs = True,
@@ -58,9 +59,10 @@ def inspect(
     import kolumn
 
     skipped = kolumn.Skipped()
-    with progress("reading", lambda: size_of(sources)) as advance:
+    given = or_standard_input(sources)
+    with progress("reading", lambda: size_of(given)) as advance:
         table = kolumn.batches(
-            sources, check_crcs=check_crcs, errors=errors, replicas=replicas, format=format, topic=topic, partition=partition,
+            given, check_crcs=check_crcs, errors=errors, replicas=replicas, format=format, topic=topic, partition=partition,
             on_damage=skipped, on_progress=advance, keys=key_files(key_file),
         )  # fmt: skip
     found = table.to_pylist()

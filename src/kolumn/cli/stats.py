@@ -12,11 +12,12 @@ from kolumn.cli.common import (
     MaxRatio,
     Partition,
     Replicas,
-    Sources,
+    Segments,
     Topic,
     command,
     key_files,
     limits,
+    or_standard_input,
     print_json,
     print_table,
     size_of,
@@ -29,7 +30,7 @@ _IN_JSON_ALONE = ("damagedStretches", "damagedBytes", "recordsLost")
 
 @command
 def stats(
-    sources: Sources,
+    sources: Segments,
     json: Json = False,
     errors: Errors = "skip",
     replicas: Replicas = "raise",
@@ -51,9 +52,10 @@ def stats(
     from kolumn.damage.findings import Skipped
 
     skipped = Skipped()
-    with progress("decoding", lambda: size_of(sources)) as advance:
+    given = or_standard_input(sources)
+    with progress("decoding", lambda: size_of(given)) as advance:
         rows = collect(
-            sources, topic, partition, skipped, errors=errors, replicas=replicas, check_crcs=check_crcs, format=format, on_progress=advance,
+            given, topic, partition, skipped, errors=errors, replicas=replicas, check_crcs=check_crcs, format=format, on_progress=advance,
             keys=key_files(key_file),
             **limits(max_batch_bytes, max_ratio),
         )  # fmt: skip

@@ -12,12 +12,13 @@ from kolumn.cli.common import (
     MaxBatchBytes,
     MaxRatio,
     Partition,
-    Sources,
+    Segments,
     Topic,
     command,
     counted,
     key_files,
     limits,
+    or_standard_input,
     print_json,
     print_table,
     size_of,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 @command
 def verify(
-    sources: Sources,
+    sources: Segments,
     json: Json = False,
     check_crcs: CheckCrcs = True,
     format: Format = "kafka",
@@ -50,9 +51,10 @@ def verify(
     """
     import kolumn
 
-    with progress("verifying", lambda: size_of(sources)) as advance:
+    given = or_standard_input(sources)
+    with progress("verifying", lambda: size_of(given)) as advance:
         report = kolumn.verify(
-            sources, check_crcs=check_crcs, format=format, topic=topic, partition=partition, on_progress=advance,
+            given, check_crcs=check_crcs, format=format, topic=topic, partition=partition, on_progress=advance,
             keys=key_files(key_file),
             **limits(max_batch_bytes, max_ratio),
         )  # fmt: skip

@@ -26,7 +26,7 @@ def in_memory(source: Any) -> Memory | None:
 
     Parameters
     ----------
-    source : pyarrow.Buffer, contiguous buffer of bytes, or binary file object
+    source : pyarrow.Buffer, contiguous buffer of bytes, binary file object, or what this function has returned
         ``bytes``, ``bytearray``, ``memoryview``, ``mmap`` and arrays of bytes are not copied. They must not change while the data made
         from them are in use. A file object is read from its present position to its end.
 
@@ -37,6 +37,8 @@ def in_memory(source: Any) -> Memory | None:
     """
     if isinstance(source, str | os.PathLike):
         return None
+    if isinstance(source, Memory):
+        return source
     if hasattr(source, "read") and not _is_buffer(source):
         return _of_file(source)
     if not _is_buffer(source):
@@ -54,7 +56,7 @@ def named_parts(source: Any) -> list[Any]:
     """The paths in a source; none if it is in memory."""
     if isinstance(source, str | os.PathLike):
         return [source]
-    return [] if source is None or hasattr(source, "read") or _is_buffer(source) else list(source)
+    return [] if source is None or isinstance(source, Memory) or hasattr(source, "read") or _is_buffer(source) else list(source)
 
 
 def _is_buffer(source: object) -> bool:
