@@ -3,11 +3,13 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 import kolumn
 from kit.corpus import HERE as CORPUS
@@ -15,7 +17,7 @@ from kit.encoder import Record, batch
 from kit.tiers import Aiven
 from kolumn.cli import main
 from kolumn.source.aiven_file import Access, AivenFile
-from kolumn.source.aiven_manifest import parse, read_manifest
+from kolumn.source.aiven_manifest import Manifest, parse
 from kolumn.source.data_keys import key_files
 from kolumn.source.segments import find_segments
 
@@ -39,6 +41,10 @@ def tier(root: Path, chunk: int, key: str | None = None, **how: Any) -> tuple[Ai
     for log, last in zip(logs, ends, strict=True):
         made.put(log.read_bytes(), "txn-zstd", 0, int(log.stem), last)
     return made, None if key is None else {key: made.key_file()}
+
+
+def read_manifest(path: Path) -> Manifest:
+    return parse(str(path), path.read_bytes())
 
 
 def plain(first: int, last: int) -> list[bytes]:
@@ -70,7 +76,7 @@ def test_every_name_of_it_is_a_source(tmp_path: Path) -> None:
 
 def test_golden_chunk() -> None:
     """Aiven's classes encrypted and compressed this."""
-    manifest = read_manifest(str(GOLDEN / "zstdaes.rsm-manifest"))
+    manifest = read_manifest(GOLDEN / "zstdaes.rsm-manifest")
     assert (manifest.topic, manifest.partition, manifest.first, manifest.last, manifest.size) == ("orders", 0, 0, 2001, 825_590)
     assert manifest.borders[-1] == 825_948
     golden = AivenFile(manifest, Access(key_files({"key1": GOLDEN / "priv.der"})))
@@ -82,7 +88,7 @@ def test_golden_chunk() -> None:
 
 @pytest.mark.parametrize(("mode", "borders"), [("plain", 825_590), ("zstd", 825_696), ("aes", 825_842), ("zstdaes", 825_948)])
 def test_golden_manifests(mode: str, borders: int) -> None:
-    manifest = read_manifest(str(GOLDEN / f"{mode}.rsm-manifest"))
+    manifest = read_manifest(GOLDEN / f"{mode}.rsm-manifest")
     assert (len(manifest.borders), manifest.borders[-1]) == (10, borders)
     assert (manifest.compressed, manifest.encryption is not None) == ("zstd" in mode, "aes" in mode)
 
@@ -103,6 +109,9 @@ def test_what_aivens_classes_wrote(tmp_path: Path, mode: str) -> None:
 # What is wrong
 
 
+TOPIC = "remoteLogSegmentMetadata.remoteLogSegmentId.topicIdPartition.topicPartition"
+
+
 def broken(tmp_path: Path, key: str | None = "k", zstd: bool = True) -> tuple[Path, Path, dict[str, Path] | None]:
     """A segment of 200 batches in chunks of 5000 bytes: its manifest, its object, and the keys."""
     (tmp_path / "tier").mkdir()
@@ -114,7 +123,7 @@ def broken(tmp_path: Path, key: str | None = "k", zstd: bool = True) -> tuple[Pa
 @pytest.mark.parametrize(("key", "zstd", "reason"), [("k", True, "the tag of AES-GCM is wrong"), (None, True, "zstd")])
 def test_a_changed_byte_names_the_chunk_and_is_a_hole(tmp_path: Path, key: str | None, zstd: bool, reason: str) -> None:
     _, log, keys = broken(tmp_path, key, zstd)
-    chunk = read_manifest(str(log.with_suffix(".rsm-manifest"))).borders[3]
+    chunk = read_manifest(log.with_suffix(".rsm-manifest")).borders[3]
     data = bytearray(log.read_bytes())
     data[chunk + 2] ^= 255
     log.write_bytes(data)
@@ -178,7 +187,11 @@ def test_every_member_of_a_manifest_is_checked(tmp_path: Path) -> None:
         ("chunkIndex.transformedChunks", "?"), ("chunkIndex.transformedChunks", "AAAA"),
         ("compression", "yes"), ("encryption", []), ("encryption.dataKey", "k"), ("encryption.dataKey", "k:?"), ("encryption.aad", 5),
         ("remoteLogSegmentMetadata.startOffset", -1), ("remoteLogSegmentMetadata.endOffset", None),
-        ("remoteLogSegmentMetadata.segmentLeaderEpochs", [1]), ("remoteLogSegmentMetadata.remoteLogSegmentId.id", ""),
+        ("remoteLogSegmentMetadata.startOffset", 2**63 - 1), ("remoteLogSegmentMetadata.endOffset", -1),
+        ("remoteLogSegmentMetadata.endOffset", 2**63 - 1), ("remoteLogSegmentMetadata.segmentLeaderEpochs", [1]),
+        ("remoteLogSegmentMetadata.segmentLeaderEpochs", {"-1": 0}), ("remoteLogSegmentMetadata.segmentLeaderEpochs", {"9" * 5000: 0}),
+        ("remoteLogSegmentMetadata.segmentLeaderEpochs", {"2": 9, "5": 0}), ("remoteLogSegmentMetadata.remoteLogSegmentId.id", ""),
+        *((f"{TOPIC}.topic", name) for name in ("../../evil", "..", ".", "/etc", "a\nb", "a" * 250)), (f"{TOPIC}.partition", 2**31),
     ):  # fmt: skip
         bad = json.loads(json.dumps(good))
         *above, last = path.split(".")
@@ -191,6 +204,50 @@ def test_every_member_of_a_manifest_is_checked(tmp_path: Path) -> None:
     for text in (b"", b"[1]", b"{", b"\xff", b"[" * 100_000):
         with pytest.raises(kolumn.KolumnError, match=r"^m: "):
             parse("m", text)
+
+
+def changed(manifest: Path, **chunk_index: Any) -> None:
+    text = json.loads(manifest.read_text())
+    text["chunkIndex"] |= chunk_index
+    manifest.write_text(json.dumps(text))
+
+
+def test_a_manifest_does_not_decide_how_much_memory_is_taken(tmp_path: Path) -> None:
+    """64 KiB of zstd hold 2 GiB; a chunk of one byte each would be two thousand million chunks."""
+    manifest, log, _ = broken(tmp_path, None)
+    log.write_bytes(zstandard.ZstdCompressor().compress(bytes(1 << 20)))
+    whole = {"type": "fixed", "originalChunkSize": 2**31 - 1, "originalFileSize": 2**31 - 1, "finalTransformedChunkSize": 1 << 16}
+    changed(manifest, **whole, transformedChunkSize=1 << 16)
+    with pytest.raises(
+        kolumn.KolumnError, match=r"its chunks have 2147483647 bytes, and at most \d+ are decoded at once: set memory_bytes"
+    ):
+        kolumn.read(manifest)
+    changed(manifest, originalChunkSize=1)
+    with pytest.raises(kolumn.KolumnError, match=r"originalChunkSize: expected at most \d+ chunks"):
+        kolumn.read(manifest)
+    changed(manifest, originalChunkSize=1 << 20, originalFileSize=1 << 20, finalTransformedChunkSize=log.stat().st_size)
+    assert kolumn.read(manifest).num_rows == 0
+
+
+def test_chunks_that_are_stored_as_they_are_have_the_size_of_the_segment(tmp_path: Path) -> None:
+    manifest, log, _ = broken(tmp_path, None, zstd=False)
+    changed(manifest, originalFileSize=5000)
+    with pytest.raises(kolumn.KolumnError, match=rf"originalFileSize: expected the {log.stat().st_size % 5000} bytes of its chunks"):
+        kolumn.read(manifest)
+
+
+def test_neighbouring_chunks_that_are_missing_are_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for zstd, name in ((True, "a"), (False, "b")):
+        (tmp_path / name).mkdir()
+        manifest, log, _ = broken(tmp_path / name, None, zstd=zstd)
+        whole = log.read_bytes()
+        log.write_bytes(whole[: len(whole) // 2])
+        with caplog.at_level("WARNING", "kolumn"):
+            assert kolumn.read(manifest, errors="skip").num_rows > 80
+    holes = [one for one in caplog.messages if one.endswith("left out")]
+    assert [
+        bool(re.search(words, one)) for words, one in zip((r"chunks \d+ to 14, bytes", r"\.log: bytes \d+ to"), holes, strict=True)
+    ] == [True] * 2
 
 
 def test_neighbouring_chunks_are_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,8 @@ _KEPT_BYTES = 16 << 20
 """Decoded chunks that are kept: reads end inside of chunks."""
 _HOLE = b"\xff"
 """Fills what cannot be read: no entry's length, and no preallocated space."""
+LARGEST_CHUNK = 256 << 20
+"""Bytes of a chunk that are decoded at once unless ``memory_bytes`` is larger; Aiven's default is 4 MiB."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,14 @@ class Access:
         Whether chunks of a tier that cannot be read are holes instead of errors.
     ahead_bytes : int
         Bytes of a file that are fetched before they are asked for.
+    chunk_bytes : int
+        Bytes of the largest chunk that is decoded.
     """
 
     keys: KeyFiles | None = None
     holes: bool = False
     ahead_bytes: int = AHEAD_BYTES
+    chunk_bytes: int = LARGEST_CHUNK
 
 
 class _UnreadableError(KolumnError):
@@ -61,11 +66,16 @@ class AivenFile:
     Raises
     ------
     ArgumentError, KolumnError
-        As `kolumn.source.data_keys.unwrap`; or the object is missing.
+        As `kolumn.source.data_keys.unwrap`; the object is missing; or a chunk is larger than ``access.chunk_bytes``.
     """
 
     def __init__(self, manifest: Manifest, access: Access) -> None:
         self.manifest, self.access = manifest, access
+        if manifest.largest > access.chunk_bytes and not manifest.is_plain:
+            raise KolumnError(
+                f"{manifest.name}: its chunks have {manifest.largest} bytes, and at most {access.chunk_bytes} are decoded at once: "
+                f"set memory_bytes={manifest.largest} if the manifest is to be trusted"
+            )
         self._cipher: Any = None if manifest.encryption is None else self._unwrapped()
         self._object: Any = None
         self._kept: OrderedDict[int, bytes] = OrderedDict()
@@ -76,7 +86,6 @@ class AivenFile:
             if not access.holes:
                 raise KolumnError(text)
             logger.warning("%s: all %d bytes of the segment are left out", text, manifest.size)
-            self._reported.update(range(len(manifest.borders)))
         elif manifest.size:
             self._object = open_ranges(manifest.object_name)
 
@@ -105,21 +114,46 @@ class AivenFile:
         end = min(start + size, self.manifest.size)
         if start >= end:
             return b""
+        if self.manifest.is_plain:
+            return self._plain(start, end)
         first, last = start // self.manifest.chunk_size, (end - 1) // self.manifest.chunk_size
         found = b"".join(self._chunks(first, last))
         skipped = start - first * self.manifest.chunk_size
         return found[skipped : skipped + end - start]
+
+    def _plain(self, start: int, end: int) -> bytes:
+        """Bytes that are stored as they are."""
+        found = bytes(self._fetched(start, end))
+        if len(found) < end - start:
+            low = start + len(found)
+            place = f"{self.manifest.object_name}: bytes {low} to {end}"
+            error = f"{place}: expected {end - low} bytes, found none: the object is missing or was cut"
+            self._report(error, start // self.manifest.chunk_size)
+            found += _HOLE * (end - low)
+        return found
+
+    def _report(self, error: str, chunk: int) -> None:
+        """Raise an error, or log it once for each chunk. A missing object was reported when it was opened."""
+        if not self.access.holes:
+            raise KolumnError(error)
+        if self._object is not None and chunk not in self._reported:
+            self._reported.add(chunk)
+            logger.warning("%s: its bytes are left out", error)
 
     def _chunks(self, first: int, last: int) -> list[bytes]:
         with self._lock:
             known = {chunk: self._kept[chunk] for chunk in range(first, last + 1) if chunk in self._kept}
         missing = [chunk for chunk in range(first, last + 1) if chunk not in known]
         if missing:
-            stored = self._fetched(missing[0], missing[-1])
-            begin = self.manifest.borders[missing[0]]
-            parts = [stored[self.manifest.borders[chunk] - begin : self.manifest.borders[chunk + 1] - begin] for chunk in missing]
-            decoded = map(self._decoded, missing, parts) if len(missing) == 1 else _pool(os.getpid()).map(self._decoded, missing, parts)
-            known.update(zip(missing, decoded, strict=True))
+            begin, end = self.manifest.stored(missing[0], missing[-1])
+            stored = self._fetched(begin, end)
+            parts = [stored[low - begin : high - begin] for low, high in (self.manifest.stored(chunk, chunk) for chunk in missing)]
+            decode = map if len(missing) == 1 else _pool(os.getpid()).map
+            decoded = list(decode(self._decoded, missing, parts))
+            good = [(chunk, one) for chunk, one in zip(missing, decoded, strict=True) if isinstance(one, bytes)]
+            bad = [(chunk, one) for chunk, one in zip(missing, decoded, strict=True) if isinstance(one, _UnreadableError)]
+            known |= self._holes(bad)
+            known.update(good)
             self._keep(missing, known)
         return [known[chunk] for chunk in range(first, last + 1)]
 
@@ -130,41 +164,47 @@ class AivenFile:
             while len(self._kept) > 1 and sum(map(len, self._kept.values())) > _KEPT_BYTES:
                 self._kept.popitem(last=False)
 
-    def _fetched(self, first: int, last: int) -> memoryview:
-        """Neighbouring chunks as they are stored, by one request."""
+    def _holes(self, bad: list[tuple[int, _UnreadableError]]) -> dict[int, bytes]:
+        """What stands for chunks that cannot be read; neighbours are one warning."""
+        at = 0
+        while at < len(bad):
+            chunk, error = bad[at]
+            last = chunk
+            while at < len(bad) and bad[at][0] <= last + 1:
+                last = bad[at][0]
+                at += 1
+            (low, high), (start, _), (_, end) = self.manifest.stored(chunk, last), self.manifest.span(chunk), self.manifest.span(last)
+            which = f"chunk {chunk}" if chunk == last else f"chunks {chunk} to {last}"
+            place = f"bytes {low} to {high} (bytes {start} to {end} of the segment)"
+            self._report(f"{self.manifest.object_name}: {which}, {place}: {error}", chunk)
+        return {chunk: _HOLE * (end - start) for chunk, _ in bad for start, end in [self.manifest.span(chunk)]}
+
+    def _fetched(self, start: int, end: int) -> memoryview:
+        """Bytes of the object, of neighbouring chunks by one request."""
         if self._object is None:
             return memoryview(b"")
-        start, end = self.manifest.borders[first], self.manifest.borders[last + 1]
         try:
             return memoryview(fetched(self._object, start, end))
         except (OSError, ArrowException) as error:
             raise KolumnError(f"{self.manifest.object_name}: bytes {start} to {end} cannot be read: {error}") from error
 
-    def _decoded(self, chunk: int, stored: memoryview) -> bytes:
-        start, end = self.manifest.span(chunk)
+    def _decoded(self, chunk: int, stored: memoryview) -> "bytes | _UnreadableError":
         try:
-            return self._checked(chunk, stored, end - start)
+            return self._checked(chunk, stored)
         except _UnreadableError as error:
-            low, high = self.manifest.borders[chunk : chunk + 2]
-            text = f"{self.manifest.object_name}: chunk {chunk}, bytes {low} to {high} (bytes {start} to {end} of the segment): {error}"
-            if not self.access.holes:
-                raise KolumnError(text) from error
-            if chunk not in self._reported:
-                self._reported.add(chunk)
-                logger.warning("%s: its bytes are left out", text)
-            return _HOLE * (end - start)
+            return error
 
-    def _checked(self, chunk: int, stored: memoryview, size: int) -> bytes:
-        low, high = self.manifest.borders[chunk : chunk + 2]
+    def _checked(self, chunk: int, stored: memoryview) -> bytes:
+        (low, high), (start, end) = self.manifest.stored(chunk, chunk), self.manifest.span(chunk)
         if len(stored) != high - low:
             raise _UnreadableError(f"expected {high - low} bytes, found {len(stored)}: the object is missing or was cut")
         data: bytes | memoryview = stored
         if self._cipher is not None:
             data = self._decrypted(stored)
         if self.manifest.compressed:
-            data = _decompressed(data, size)
-        if len(data) != size:
-            raise _UnreadableError(f"expected {size} bytes of the segment, found {len(data)}")
+            data = _decompressed(data, end - start)
+        if len(data) != end - start:
+            raise _UnreadableError(f"expected {end - start} bytes of the segment, found {len(data)}")
         return bytes(data)
 
     def _decrypted(self, stored: memoryview) -> bytes:

@@ -14,15 +14,18 @@ is set, then encrypted, and they stand back to back in the object. Unknown field
 
 import binascii
 import json
+import re
 from base64 import b64decode
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
 import zstandard
 
+from kolumn.arrays import Int64s
 from kolumn.errors import KolumnError
 from kolumn.source import storage
 from kolumn.source.side_files import Epochs
@@ -30,6 +33,11 @@ from kolumn.source.tier_names import MANIFEST, stem
 
 _MOST_BYTES = 16 << 20
 """Of a manifest, and of an index of chunks."""
+_MOST_CHUNKS = 1 << 20
+"""Of a segment, which has 2 GiB at most; Aiven's chunks have 4 MiB by default."""
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""Kafka's rule (``Topic.validate``): a topic's name may become that of a folder."""
+_LAST_OFFSET, _LAST_EPOCH = 2**63 - 2, 2**31 - 1
 _AT_A_TIME = 16
 """Manifests that are read at a time: at a URL most of that is waiting."""
 
@@ -58,7 +66,7 @@ class Manifest:
     epochs : Epochs
     size, chunk_size : int
         Bytes of the segment, and of all its chunks but the last.
-    borders : tuple of int
+    borders : ndarray of int64, shape (chunks + 1,)
         Positions in the object at which chunks begin, and the end of the last.
     compressed : bool
     encryption : Encryption, optional
@@ -73,7 +81,7 @@ class Manifest:
     epochs: Epochs
     size: int
     chunk_size: int
-    borders: tuple[int, ...]
+    borders: Int64s = field(compare=False)
     compressed: bool
     encryption: Encryption | None
 
@@ -82,26 +90,39 @@ class Manifest:
         """Name of the object that has the segment's bytes."""
         return storage.with_suffix(self.name, ".log")
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the object has the bytes of the segment as they are."""
+        return not self.compressed and self.encryption is None
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the segment that the largest chunk has."""
+        return min(self.chunk_size, self.size)
+
+    def stored(self, first: int, last: int) -> tuple[int, int]:
+        """Bytes [start, end) of the object that chunks ``first`` to ``last`` have."""
+        return int(self.borders[first]), int(self.borders[last + 1])
+
     def span(self, chunk: int) -> tuple[int, int]:
         """Bytes [start, end) of the segment that a chunk has."""
         return chunk * self.chunk_size, min((chunk + 1) * self.chunk_size, self.size)
 
 
-def read_manifest(name: str) -> Manifest:
+def read_manifest(file: storage.Entry) -> Manifest:
     """Read a manifest; KolumnError, with the field, if it is missing or malformed."""
-    entry = storage.look(name)
-    if entry is not None and entry.size > _MOST_BYTES:
-        raise KolumnError(f"{name}: {entry.size} bytes are too many for a manifest of a tier's segment")
-    data = storage.read_bytes(name)
+    if file.size > _MOST_BYTES:
+        raise KolumnError(f"{file.name}: {file.size} bytes are too many for a manifest of a tier's segment")
+    data = storage.read_bytes(file.name)
     if data is None:
-        raise KolumnError(f"{name}: the manifest of a tier's segment cannot be read")
-    return parse(name, data)
+        raise KolumnError(f"{file.name}: the manifest of a tier's segment cannot be read")
+    return parse(file.name, data)
 
 
-def read_manifests(names: Sequence[str]) -> list[Manifest]:
+def read_manifests(files: Sequence[storage.Entry]) -> list[Manifest]:
     """Read manifests, some at a time."""
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="kolumn-tier") as pool:
-        return list(pool.map(read_manifest, names))
+        return list(pool.map(read_manifest, files))
 
 
 def manifest_of(file: storage.Entry) -> storage.Entry | None:
@@ -128,19 +149,26 @@ def parse(name: str, data: bytes) -> Manifest:
     compressed = one.raw("compression")
     if not isinstance(compressed, bool):
         one.refuse("compression", "true or false")
+    borders = _borders(chunks, -(-size // chunk_size))
+    encryption = _encryption(one) if one.fields.get("encryption") is not None else None
+    if encryption is None and not compressed and borders[-1] != size:
+        chunks.refuse("originalFileSize", f"the {borders[-1]} bytes of its chunks, which are stored as they are")
+    topic, first = place.text("topic"), metadata.number("startOffset", 0, _LAST_OFFSET)
+    if _TOPIC.fullmatch(topic) is None or topic in (".", ".."):
+        place.refuse("topic", "a topic's name: at most 249 letters, digits, '.', '_' and '-'")
     return Manifest(
         name,
-        place.text("topic"),
+        topic,
         place.number("partition", 0),
-        metadata.number("startOffset", 0, 2**63 - 1),
-        metadata.number("endOffset", 0, 2**63 - 1),
+        first,
+        metadata.number("endOffset", first, _LAST_OFFSET),
         segment.text("id"),
         _epochs(metadata),
         size,
         chunk_size,
-        _borders(chunks, -(-size // chunk_size)),
+        borders,
         compressed,
-        _encryption(one) if one.fields.get("encryption") is not None else None,
+        encryption,
     )
 
 
@@ -185,10 +213,13 @@ class _Reader:
 
 def _epochs(metadata: _Reader) -> Epochs:
     found = metadata.raw("segmentLeaderEpochs") or {}
-    try:
-        return tuple(sorted((int(epoch), int(start)) for epoch, start in found.items()))
-    except (AttributeError, TypeError, ValueError):
+    if not isinstance(found, dict) or not all(re.fullmatch(r"[0-9]{1,10}", epoch) for epoch in found):
         metadata.refuse("segmentLeaderEpochs", "offsets by leader epoch")
+    starts = metadata.member("segmentLeaderEpochs") if found else metadata
+    epochs = tuple(sorted((int(epoch), starts.number(epoch, 0, _LAST_OFFSET)) for epoch in found))
+    if any(epoch > _LAST_EPOCH for epoch, _ in epochs) or any(one[1] > other[1] for one, other in pairwise(epochs)):
+        metadata.refuse("segmentLeaderEpochs", "offsets that increase with leader epochs")
+    return epochs
 
 
 def _encryption(one: _Reader) -> Encryption:
@@ -199,19 +230,21 @@ def _encryption(one: _Reader) -> Encryption:
     return Encryption(key_id, found.data("dataKey", wrapped), found.data("aad"))
 
 
-def _borders(chunks: _Reader, count: int) -> tuple[int, ...]:
+def _borders(chunks: _Reader, count: int) -> Int64s:
     kind = chunks.raw("type")
+    if count > _MOST_CHUNKS:
+        chunks.refuse("originalChunkSize", f"at most {_MOST_CHUNKS} chunks")
     if kind == "variable":
         sizes = _variable(chunks, count)
     elif kind == "fixed":
-        if count > _MOST_BYTES:
-            chunks.refuse("originalChunkSize", f"at most {_MOST_BYTES} chunks")
         size, last = chunks.number("transformedChunkSize", 0), chunks.number("finalTransformedChunkSize", 0)
         sizes = np.full(count, size, np.int64)
         sizes[-1:] = last
     else:
         chunks.refuse("type", "fixed or variable")
-    return (0, *np.cumsum(sizes).tolist())
+    borders = np.zeros(count + 1, np.int64)
+    np.cumsum(sizes, out=borders[1:])
+    return borders
 
 
 def _variable(chunks: _Reader, count: int) -> Any:

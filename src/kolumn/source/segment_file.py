@@ -95,6 +95,8 @@ class SegmentFile:
             manifest, access = self.segment.manifest, self.segment.access
             if manifest is None:
                 return ReadAhead(open_ranges(self.path), self.size, access.ahead_bytes)
+            if manifest.is_plain:
+                return ReadAhead(AivenFile(manifest, access), self.size, access.ahead_bytes)
             block = manifest.chunk_size * max(BLOCK // manifest.chunk_size, 1)
             return ReadAhead(AivenFile(manifest, access), self.size, access.ahead_bytes, block, aligned=True)
         except KolumnError as error:

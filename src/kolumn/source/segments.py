@@ -329,7 +329,7 @@ def _segments_here(entries: list[Entry]) -> list[Segment]:
 
 
 def _of_manifests(files: list[Entry]) -> list[Segment]:
-    found = zip(files, read_manifests([file.name for file in files]), strict=True)
+    found = zip(files, read_manifests(files), strict=True)
     return [
         Segment(file.name, one.topic, one.partition, one.first, one.size, identity=file.identity, copy_id=one.segment_id, manifest=one)
         for file, one in found
