@@ -20,6 +20,7 @@ from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.s3 import CREDENTIALS, Proxy, server
 from kit.tiers import Aiven, tier_of
+from kolumn.source import storage
 from kolumn.source.read_ahead import ReadAhead
 from kolumn.source.segments import find_segments
 
@@ -187,7 +188,7 @@ def test_without_room_nothing_is_fetched_ahead() -> None:
 
 def test_a_request_that_fails_is_repeated_and_then_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("kolumn.source.read_ahead.time.sleep", pauses.append)
+    monkeypatch.setattr("kolumn.source.retries.time.sleep", pauses.append)
     slow = Slow(10_000, fails=3)
     file = ReadAhead(slow, 10_000, 0, block=1000)
     assert b"".join(file.read_at(1000, at) for at in range(0, 10_000, 1000)) == slow.data
@@ -196,6 +197,24 @@ def test_a_request_that_fails_is_repeated_and_then_an_error(monkeypatch: pytest.
     with pytest.raises(OSError, match="was reset"):
         never.read_at(10, 0)
     assert pauses[-4:] == sorted(pauses[-4:])
+
+
+@pytest.mark.parametrize(("error", "calls"), [("the connection was reset", 5), ("AWS Error ACCESS_DENIED", 1)])
+def test_a_small_file_that_cannot_be_read_is_not_taken_for_missing(monkeypatch: pytest.MonkeyPatch, error: str, calls: int) -> None:
+    """Without its leader epochs another copy of a tier's segment would be read."""
+    pauses: list[float] = []
+    monkeypatch.setattr("kolumn.source.retries.time.sleep", pauses.append)
+
+    def fails(_: Any, path: str, **kwargs: Any) -> bytes:
+        raise OSError(error)
+
+    monkeypatch.setattr(memory.MemoryFileSystem, "cat_file", fails)
+    if calls == 1:
+        assert storage.read_bytes("memory://x/00000000000000000000.leader_epoch_checkpoint") is None
+    else:
+        with pytest.raises(kolumn.KolumnError, match="leader_epoch_checkpoint: cannot be read: the connection was reset"):
+            storage.read_bytes("memory://x/00000000000000000000.leader_epoch_checkpoint")
+    assert len(pauses) == calls - 1
 
 
 @pytest.mark.slow

@@ -195,3 +195,16 @@ def test_options_that_contradict_each_other() -> None:
     with pytest.raises(ArgumentError, match="leave out value_format"):
         kolumn.read("x", decode="internal", value_format="json")
     assert len(INTERNAL_TOPICS) == 5
+
+
+def test_bytes_after_a_message_are_those_of_another_one() -> None:
+    """Previews wrote other fields in the same versions: target assignments of members in Kafka 3.7, changes of leaders in 2.8."""
+    key = bytes.fromhex("0007") + b"\0\1g\0\1m"
+    value = bytes.fromhex("0000") + b"\2" + UUID + b"\2\0\0\0\5\0" + b"\0"
+    assert decode_value("__consumer_offsets", False, key, value).is_known
+    found = decode_value("__consumer_offsets", False, key, value + b"\0\0\1\0")
+    assert (found.type, found.version, found.is_known) == ("ConsumerGroupTargetAssignmentMember", 0, False)
+    assert decode_key("__consumer_offsets", False, key).is_known
+    assert not decode_key("__consumer_offsets", False, key + b"\0").is_known
+    leader = bytes.fromhex("00000001" + "02" + "00000001" + "00" + "02" + "00000001" + "00" + "00")
+    assert not decode_value("__cluster_metadata", True, bytes.fromhex("00000002"), leader).is_known

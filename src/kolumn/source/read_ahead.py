@@ -5,7 +5,6 @@ ended, multiplies the bytes that are fetched ahead, up to a bound, in several re
 each time after a longer pause.
 """
 
-import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
@@ -13,9 +12,8 @@ from os import getpid
 from threading import Lock
 from typing import Any, Protocol
 
-from pyarrow import ArrowException
-
 from kolumn.source import storage
+from kolumn.source.retries import repeated
 
 BLOCK = 4 << 20
 """Minimum bytes of a request."""
@@ -25,9 +23,6 @@ REQUESTS = 16
 """Requests at a time, of all files together."""
 _OF_ONE, _LARGEST = 8, 4
 """Requests at a time for one file, and blocks of the largest."""
-_PAUSES = (0.1, 0.4, 1.6, 6.4)
-"""Seconds before a request is repeated; the file systems have repeated it by then as they do."""
-_FINAL = (FileNotFoundError, PermissionError)
 
 
 class Readable(Protocol):
@@ -162,14 +157,7 @@ def open_ranges(url: str) -> Readable:
 
 def fetched(file: Readable, start: int, end: int) -> bytes:
     """Bytes of a file, requested again if that fails."""
-    for pause in _PAUSES:
-        try:
-            return file.read_at(end - start, start)
-        except _FINAL:
-            raise
-        except (OSError, ArrowException):
-            time.sleep(pause)
-    return file.read_at(end - start, start)
+    return repeated(lambda: file.read_at(end - start, start))
 
 
 @cache

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import stat
-import time
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -18,14 +17,11 @@ from pyarrow import ArrowException, fs
 
 from kolumn.errors import ArgumentError, KolumnError, MissingError
 from kolumn.source import identity
+from kolumn.source.folder_scan import scanned
+from kolumn.source.retries import is_final, repeated
 
 Identity = identity.Identity
 _COPIED = 8 << 20
-_ONE_CALL = 100
-"""Minimum number of names that the system returns in one call."""
-_LISTINGS = 20
-_TICK = 1_000_000_000
-"""ns: longer than the resolution of a file system's times; some have whole seconds."""
 _NAMES = 1024
 """Names of which the parts are remembered: each segment's name is taken apart again and again."""
 _URL = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<host>[^/]*))(?P<path>.*)", re.DOTALL)
@@ -195,33 +191,13 @@ def listing(folder: str) -> list[Entry]:
     try:
         if not is_url(folder):
             # This leaves out broken links, devices, sockets and FIFOs.
-            return sorted((_scanned(one) for one in _scan(folder) if one.is_file() or one.is_dir()), key=_name)
+            return sorted((_scanned(one) for one in scanned(folder) if one.is_file() or one.is_dir()), key=_name)
         system, path, root, top = _at(folder)
         infos = system.get_file_info(fs.FileSelector(path))
         details = _details(system, path)
         return sorted((_entry(info, system, root, top, details.get(info.path.strip("/"), {})) for info in infos), key=_name)
     except (OSError, ArrowException) as error:
         raise KolumnError(f"{folder}: cannot be listed: {error}") from error
-
-
-def _scan(folder: str) -> list["os.DirEntry[str]"]:
-    """The contents of a folder of this machine at one moment.
-
-    The system lists a large folder in several calls, and misses a file that is renamed between two of them, as at the end of a
-    broker's compaction. The folder's time shows that, unless it changed in the same tick of the clock: then two listings have to agree.
-    """
-    before: set[str] | None = None
-    for _ in range(_LISTINGS):
-        at = os.stat(folder).st_mtime_ns
-        with os.scandir(folder) as found:
-            entries = list(found)
-        if len(entries) <= _ONE_CALL:
-            return entries
-        unchanged, names = at == os.stat(folder).st_mtime_ns, {one.name for one in entries}
-        if unchanged and (time.time_ns() - at > _TICK or names == before):
-            return entries
-        before = names
-    raise KolumnError(f"{folder}: cannot be listed: files in it got other names each of {_LISTINGS} times. Run again when it is quiet")
 
 
 def _scanned(one: "os.DirEntry[str]") -> Entry:
@@ -251,16 +227,33 @@ def matches(pattern: str) -> list[Entry]:
 
 
 def read_bytes(name: str) -> bytes | None:
-    """All bytes of a small file; None if it is missing or cannot be read."""
-    try:
-        if not is_url(name):
+    """All bytes of a small file; None if it is missing or must not be read, on this machine also if it cannot be read.
+
+    Raises
+    ------
+    KolumnError
+        A file system far away failed again and again: the file may be there, and without it other bytes may be taken for the right ones.
+    """
+    if not is_url(name):
+        try:
             with open(name, "rb") as file:
                 return file.read()
-        system, path, _, _ = _at(name)
-        with system.open_input_file(path) as file:
-            return bytes(file.read())
-    except (OSError, ArrowException):
-        return None
+        except OSError:
+            return None
+    try:
+        return repeated(lambda: _read_at(name))
+    except (OSError, ArrowException) as error:
+        if is_final(error):
+            return None
+        raise KolumnError(f"{name}: cannot be read: {error}") from error
+
+
+def _read_at(url: str) -> bytes:
+    system, path, _, _ = _at(url)
+    if (inner := fsspec_of(system)) is not None:
+        return bytes(inner.cat_file(path))
+    with system.open_input_file(path) as file:
+        return bytes(file.read())
 
 
 def modified_ms(name: str) -> int:

@@ -129,8 +129,7 @@ def _framed(topic: str, source: Input) -> Decoded:
     message = _metadata(topic).get(number)
     if message is None or version > _LARGEST:
         return UNKNOWN
-    found = _read(source, message.name, version, message, version)
-    return Decoded(message.name, version, message) if source.left else found
+    return _read(source, message.name, version, message, version)
 
 
 def _control(key: bytes, source: Input) -> Decoded:
@@ -144,16 +143,19 @@ def _control(key: bytes, source: Input) -> Decoded:
         source.int16()
         # Java reads newer markers as the newest that it knows.
         used = min(version, message.versions.last)
-    return _read(source, name, version, message, used)
+    return _read(source, name, version, message, used, more=used < version)
 
 
-def _read(source: Input, type: str, shown: int, message: Definition, version: int) -> Decoded:
+def _read(source: Input, type: str, shown: int, message: Definition, version: int, more: bool = False) -> Decoded:
+    """A message; not known if bytes are left after it, except for ``more``: previews of Kafka wrote other fields in the same versions."""
+    unknown = Decoded(type, shown, message)
     if version not in message.versions:
-        return Decoded(type, shown, message)
+        return unknown
     try:
-        return Decoded(type, shown, message, reader(message, version)(source))
+        fields = reader(message, version)(source)
     except MalformedMessageError:
-        return Decoded(type, shown, message)
+        return unknown
+    return unknown if source.left and not more else Decoded(type, shown, message, fields)
 
 
 def _control_type(key: bytes) -> str | None:

@@ -1,0 +1,32 @@
+"""What a folder of this machine holds at one moment, while a broker renames its files."""
+
+import os
+import time
+
+from kolumn.errors import KolumnError
+
+_ONE_CALL = 100
+"""Minimum number of names that the system returns in one call."""
+_LISTINGS = 20
+_TICK = 1_000_000_000
+"""ns: longer than the resolution of a file system's times; some have whole seconds."""
+
+
+def scanned(folder: str) -> list["os.DirEntry[str]"]:
+    """The contents of a folder of this machine at one moment.
+
+    The system lists a large folder in several calls, and misses a file that is renamed between two of them, as at the end of a
+    broker's compaction. The folder's time shows that, unless it changed in the same tick of the clock: then two listings have to agree.
+    """
+    before: set[str] | None = None
+    for _ in range(_LISTINGS):
+        at = os.stat(folder).st_mtime_ns
+        with os.scandir(folder) as found:
+            entries = list(found)
+        if len(entries) <= _ONE_CALL:
+            return entries
+        unchanged, names = at == os.stat(folder).st_mtime_ns, {one.name for one in entries}
+        if unchanged and (time.time_ns() - at > _TICK or names == before):
+            return entries
+        before = names
+    raise KolumnError(f"{folder}: cannot be listed: files in it got other names each of {_LISTINGS} times. Run again when it is quiet")
