@@ -1,18 +1,17 @@
 """The answers to what the connector asks on the driver: the schema, whether headers tell, the plan, the topics."""
 
-import json
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
 from typing import cast
-
-from pyspark.sql.types import StructType
 
 from kolumn.entries.headers import headers
 from kolumn.errors import KolumnError
 from kolumn.replicas.ranges import whole_ranges
 from kolumn.source.segments import Range, Segment
+from kolumn.spark_plugin.connector import streams
+from kolumn.spark_plugin.connector.asked import given, options_of, options_with_types, strings, struct
 from kolumn.spark_plugin.connector.ranges import Comparison, chosen, narrowed
 from kolumn.spark_plugin.connector.statistics import Estimate, estimate
 from kolumn.spark_plugin.connector.totals import NAMES, tells
@@ -21,14 +20,11 @@ from kolumn.spark_plugin.connector.work import Work, packed
 from kolumn.spark_plugin.options.positions import Key
 from kolumn.spark_plugin.options.read import ReadOptions
 from kolumn.spark_plugin.read.batches import PAYLOAD_RATIO
-from kolumn.spark_plugin.read.schema import spark_schema, with_columns
-from kolumn.spark_plugin.read.splits import Split, limits_of, pack, segments_by_partition, share, with_types_of
+from kolumn.spark_plugin.read.schema import spark_schema
+from kolumn.spark_plugin.read.splits import Split, limits_of, pack, segments_by_partition, share
 
 _KEYED = 2
 """Splits are cut by topic partition if that makes at most so many times as many of them as there are, or as tasks run at a time."""
-_REMEMBERED = 16
-_typed: dict[str, ReadOptions] = {}
-"""Options with the types of values, by their texts: a query asks for the schema first, and means the same types when it asks for a plan."""
 
 
 def answer(question: Json) -> Json:
@@ -46,52 +42,26 @@ def in_words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}\n\n{''.join(traceback.format_exception(error))}"
 
 
-def _given(question: Json) -> Mapping[str, str]:
-    return cast(Mapping[str, str], question["options"])
-
-
 def _schema(question: Json) -> Json:
-    options = with_types_of(ReadOptions.of(_given(question)))
-    if options.decode.typed:
-        while len(_typed) >= _REMEMBERED:
-            _typed.pop(next(iter(_typed)))
-        _typed[json.dumps(_given(question), sort_keys=True)] = options
-    return {"schema": spark_schema(options.decode.schema).json()}
+    return {"schema": spark_schema(options_with_types(question).decode.schema).json()}
 
 
 def _topics(question: Json) -> Json:
-    return {"topics": sorted({topic for topic, _ in segments_by_partition(ReadOptions.of(_given(question))) if topic is not None})}
+    return {"topics": sorted({topic for topic, _ in segments_by_partition(ReadOptions.of(given(question))) if topic is not None})}
 
 
 def _totals(question: Json) -> Json:
     """Whether headers tell exactly what is asked for."""
-    options, asked = _options(question), _strings(question["totals"])
+    options, asked = options_of(question).for_batch(), strings(question["totals"])
     # A field of a value may have the name of a column.
     columns = {name.split(" ")[-1] for name in asked} - {"count"}
     return {"exact": tells(options) and set(asked) <= NAMES and columns <= set(options.decode.columns)}
 
 
-def _options(question: Json) -> ReadOptions:
-    """The options of a table with the columns of its schema."""
-    schema = _struct(question["schema"])
-    known = _typed.get(json.dumps(_given(question), sort_keys=True))
-    if known is None or spark_schema(known.decode.schema) != schema:
-        known = with_types_of(ReadOptions.of(_given(question)))
-    return with_columns(known.for_batch(), schema)
-
-
-def _strings(found: object) -> tuple[str, ...]:
-    return tuple(cast(list[str], found or []))
-
-
-def _struct(text: object) -> StructType:
-    return StructType.fromJson(json.loads(cast(str, text)))
-
-
 def _plan(question: Json) -> Json:
     """What all tasks share, their splits, and what Spark's planner wants to know."""
-    options, totals, limit = _options(question), _strings(question["totals"]), cast(int, question["limit"])
-    asked = _struct(question["asked"])
+    options, totals, limit = options_of(question).for_batch(), strings(question["totals"]), cast(int, question["limit"])
+    asked = struct(question["asked"])
     filters = cast(list[Comparison], question["filters"])
     options = replace(_only(options, asked.fieldNames(), totals), slots=cast(int, question["slots"]))
     groups = segments_by_partition(options)
@@ -162,4 +132,4 @@ def _first(splits: list[Split], limit: int) -> list[Split]:
     return splits
 
 
-_ANSWERS: dict[str, Callable[[Json], Json]] = {"schema": _schema, "totals": _totals, "plan": _plan, "topics": _topics}
+_ANSWERS: dict[str, Callable[[Json], Json]] = {"schema": _schema, "totals": _totals, "plan": _plan, "topics": _topics, **streams.ANSWERS}

@@ -14,6 +14,7 @@ from kolumn.spark_plugin.connector.work import Work
 from kolumn.spark_plugin.read.schema import arrow_schema, in_schema
 from kolumn.spark_plugin.read.splits import Split
 from kolumn.spark_plugin.read.task import read_split, warn
+from kolumn.spark_plugin.stream.live import check_planned
 
 CONSTANT = frozenset({"topic", "partition", "segment", "timestampType"})
 """Columns whose buffers the batches of a segment share, mostly."""
@@ -73,6 +74,8 @@ class Task:
         if work.totals:
             yield from rows_of_totals(split.ranges, work.options.decode, work.totals, self.schema)
             return
+        if work.live:
+            check_planned(split)
         for batch in read_split(split, work.options, self.counted.left_out, self.counted.range_done):
             yield in_schema(batch, self.schema)
 

@@ -25,12 +25,15 @@ class Work:
         As many rows are enough of each task; negative for all.
     totals : tuple of str
         What is asked for of the headers (`totals.py`); empty for rows.
+    live : bool
+        Whether the log is being written: the files have to be those that the split was planned from.
     """
 
     options: ReadOptions
     schema: StructType
     limit: int = -1
     totals: tuple[str, ...] = ()
+    live: bool = False
 
 
 def packed(one: object) -> str:

@@ -36,6 +36,19 @@ def ids_of(offsets: Topics) -> dict[str, str]:
     return dict(offsets.get(IDS, {}))
 
 
+def behind(offsets: Topics, ends: Topics) -> dict[str, str]:
+    """How far offsets are from the ends of their partitions, as Spark's Kafka source reports it with the progress of a query."""
+    there, done = from_json(ends), from_json(offsets)
+    found = [max(0, end - done.get(key, 0)) for key, end in there.items()]
+    if not found:
+        return {}
+    return {
+        "minOffsetsBehindLatest": str(min(found)),
+        "maxOffsetsBehindLatest": str(max(found)),
+        "avgOffsetsBehindLatest": str(sum(found) / len(found)),
+    }
+
+
 def limit_ends(
     groups: dict[Pair, list[Segment]], starts: dict[Pair, int], ends: dict[Pair, int], limits: dict[str, int]
 ) -> dict[Pair, int]:

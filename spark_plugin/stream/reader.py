@@ -1,6 +1,7 @@
 """The stream of a log directory that grows. A micro-batch is a range of offsets, so segments may be rolled, compacted
 or deleted between its first attempt and the next."""
 
+import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,8 @@ except ImportError:  # pyspark 4.1: every micro-batch takes all records that exi
     _AvailableNow = object  # type: ignore[assignment, misc]
 
 
+logger = logging.getLogger(__name__)
+
 Groups = dict[Pair, list[Segment]]
 
 
@@ -49,31 +52,47 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
             raise ArgumentError("option replicas: a stream reads one copy of a growing log: replicas=first, or name one of the directories")
         self.options, self.spark_schema = options, schema
         self.target: dict[Pair, int] | None = None
+        self.reached: dict[Pair, int] | None = None
+        self.initial: Topics | None = None
         self.triggered = -math.inf
 
     def initialOffset(self) -> Topics:  # noqa: N802
-        """Where the first run starts."""
+        """Where the first run starts. Spark asks more than once, and a log grows meanwhile: the first answer counts."""
+        if self.initial is None:
+            self.initial = self._initial()
+        return self.initial
+
+    def _initial(self) -> Topics:
         groups = self._groups()
         start = self.options.start or Position("startingOffsets", offset=LATEST)
         named: dict[Key, list[Segment]] = dict(groups.items())
         found = start.resolve(named, self.options.decode)
         ends = {EARLIEST: _begin, LATEST: self._end}
         resolved = {key: ends[found[key]](group) if found[key] in ends else found[key] for key, group in groups.items()}
+        if self.options.start is None:
+            _say_what_is_left_out(sum(resolved[key] - _begin(group) for key, group in groups.items()))
         return to_json(resolved, _ids(groups))
 
     def latestOffset(self, start: Topics | None = None, limit: object = None) -> Topics:  # noqa: N802
         """Where the micro-batch from ``start`` ends. pyspark 4.1 passes neither argument."""
-        groups = self._groups()
-        ends = self._ends(groups) if self.target is None else self.target
-        ids = _ids(groups)
         if start is None:
-            return to_json(ends, ids)
-        known = ids_of(start)
+            groups = self._groups()
+            return to_json(self._reached(groups), _ids(groups))
+        # Spark passes the one limit that it knows, or ReadAllAvailable for no limit in this run.
+        return self.next_offset(start, type(limit).__name__ != "ReadAllAvailable")
+
+    def next_offset(self, start: Topics, limited: bool) -> Topics:
+        """Where the micro-batch from ``start`` ends, within the limits of the options or not."""
+        groups = self._groups()
+        ends, ids, known = self._reached(groups), _ids(groups), ids_of(start)
         for what in created_anew(known, ids):
             self._lost(what)
-        # Spark passes the one limit that it knows, or ReadAllAvailable for no limit in this run.
-        limits = {} if type(limit).__name__ == "ReadAllAvailable" else dict(self.options.limits)
-        return to_json(self._next(from_json(start), ends, groups, limits), known | ids)
+        return to_json(self._next(from_json(start), ends, groups, dict(self.options.limits) if limited else {}), known | ids)
+
+    def _reached(self, groups: Groups) -> dict[Pair, int]:
+        """Where the log ends, for this run."""
+        self.reached = self._ends(groups) if self.target is None else self.target
+        return self.reached
 
     def _next(self, done: dict[Pair, int], ends: dict[Pair, int], groups: Groups, limits: dict[str, int]) -> dict[Pair, int]:
         for (topic, partition), offset in done.items():
@@ -113,8 +132,8 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         self.target = self._ends(self._groups())
 
     def reportLatestOffset(self) -> Topics:  # noqa: N802
-        """Where the log ends, for the progress of the query."""
-        return to_json(self._ends(self._groups()))
+        """Where the log ended when the last micro-batch was planned, for the progress of the query, as Spark's Kafka source says it."""
+        return to_json(self._reached(self._groups()) if self.reached is None else self.reached)
 
     def partitions(self, start: Topics, end: Topics) -> Sequence[InputPartition]:
         """Splits of the records with start <= offset < end: the same records at every attempt, even if the segments have changed."""
@@ -163,6 +182,15 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
             return end
         stable = transactions_of(segments, self.options.decode).last_stable_offset
         return end if stable is None else min(end, stable)
+
+
+def _say_what_is_left_out(offsets: int) -> None:
+    if offsets > 0:
+        logger.warning(
+            "this stream begins at the end of the log, as Spark's Kafka source does: %d offsets that are there already are not read. "
+            "startingOffsets=earliest reads them",
+            offsets,
+        )
 
 
 def _ids(groups: Groups) -> dict[str, str]:

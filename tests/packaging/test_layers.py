@@ -47,8 +47,8 @@ LAYERS = (
     # Spark, the command line, and the public functions.
     ("spark_plugin.session", "spark_plugin.options"),
     ("spark_plugin.read", "spark_plugin.rapids"),
-    ("spark_plugin.stream", "spark_plugin.write", "spark_plugin.parquet_export", "spark_plugin.connector", "spark_plugin.jvm"),
-    ("spark_plugin.source",),
+    ("spark_plugin.stream", "spark_plugin.write", "spark_plugin.parquet_export", "spark_plugin.jvm"),
+    ("spark_plugin.source", "spark_plugin.connector"),
     ("spark_plugin",),
     ("cli", "kolumn"),
 )

@@ -147,10 +147,15 @@ def test_a_topic_that_was_created_anew(tmp_path: Path) -> None:
     assert stream(tmp_path).latestOffset(end, None) == {"@ids": {"t": OLD}, "t": {"0": 30}}
 
 
-def test_a_stream_starts_at_the_end_and_needs_kafkas_names(tmp_path: Path) -> None:
+def test_a_stream_starts_at_the_end_and_needs_kafkas_names(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(tmp_path, 0, 0, 20)
     options = ReadOptions.of({"path": str(tmp_path), "columns": "offset"})
-    assert RecordStream(options, spark_schema(record_schema(("offset",)))).initialOffset() == {"t": {"0": 20}}
+    reader = RecordStream(options, spark_schema(record_schema(("offset",))))
+    assert reader.initialOffset() == {"t": {"0": 20}}
+    assert "begins at the end of the log, as Spark's Kafka source does: 20 offsets that are there already are not read" in caplog.text
+    # Spark asks once more when it plans the first micro-batch.
+    write(tmp_path, 0, 20, 30, base=0)
+    assert reader.initialOffset() == {"t": {"0": 20}}
     with pytest.raises(ArgumentError, match="option endingOffsets: a stream has no end"):
         stream(tmp_path, endingOffsets="latest")
     (tmp_path / "t-0" / "copy.log").touch()
@@ -161,12 +166,14 @@ def test_a_stream_starts_at_the_end_and_needs_kafkas_names(tmp_path: Path) -> No
 class Query:
     """A streaming query that writes Parquet, which may be run several times with one checkpoint."""
 
-    def __init__(self, spark: SparkSession, root: Path) -> None:
+    def __init__(self, spark: SparkSession, root: Path, reader: str) -> None:
         self.spark, self.log, self.out, self.checkpoint = spark, root / "log", str(root / "out"), str(root / "checkpoint")
+        self.reader = reader
 
     def run(self, **options: object) -> list[int]:
         """Read all available records; returns the sizes of the micro-batches."""
-        source = self.spark.readStream.format("kolumn").options(startingOffsets="earliest", **options).load(str(self.log))
+        given = {"reader": self.reader, "startingOffsets": "earliest", **options}
+        source = self.spark.readStream.format("kolumn").options(**given).load(str(self.log))
         writer = source.select("partition", "offset").writeStream.format("parquet").option("checkpointLocation", self.checkpoint)
         query = writer.trigger(availableNow=True).start(self.out)
         try:
@@ -179,9 +186,9 @@ class Query:
         return sorted(map(tuple, self.spark.read.parquet(self.out).collect()))
 
 
-@pytest.fixture
-def query(spark: SparkSession, tmp_path: Path) -> Query:
-    return Query(spark, tmp_path)
+@pytest.fixture(params=["python", "columnar"])
+def query(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Query:
+    return Query(spark, tmp_path, request.param)
 
 
 def test_a_query_goes_on_from_its_checkpoint(query: Query) -> None:
@@ -206,6 +213,14 @@ def test_a_query_goes_on_from_its_checkpoint(query: Query) -> None:
         query.run()
     query.run(failOnDataLoss="false")
     assert query.rows() == upto(0, 0, 30) + upto(0, 40, 50) + upto(0, 60, 65) + upto(1, 0, 5)
+
+
+def test_either_way_goes_on_from_a_checkpoint_of_the_other(query: Query) -> None:
+    for step in range(4):
+        write(query.log, 0, 20 * step, 20 * step + 20)
+        assert query.run(maxOffsetsPerTrigger=15) == [15, 5]
+        query.reader = "python" if query.reader == "columnar" else "columnar"
+    assert query.rows() == upto(0, 0, 80)
 
 
 def test_a_micro_batch_waits_for_offsets(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The same format as it is in Python: streams, writes, the tables of batches and remarks, and all of it on request. This is the one place
+ * The same format as it is in Python: writes, the tables of batches and remarks, and all of it on request. This is the one place
  * that names a class of Spark that is not public.
  */
 final class Delegate {

@@ -51,6 +51,9 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
       String told = worker == null ? e.getMessage() : worker.fate();
       drop();
       throw new UncheckedIOException(told, e);
+    } catch (RuntimeException | Error e) {
+      drop();
+      throw e;
     } finally {
       waitedNs += System.nanoTime() - start;
     }
@@ -73,9 +76,10 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
         inMemory = status == 'M';
         return;
       } catch (IOException e) {
+        String told = found.fate();
         found.close();
         if (!found.hasBeenIdle() || Thread.currentThread().isInterrupted()) {
-          throw new IOException(found.fate(), e);
+          throw new IOException(told, e);
         }
       }
     }

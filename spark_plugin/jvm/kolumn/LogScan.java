@@ -7,7 +7,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
 import java.util.TreeMap;
-import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.metric.CustomMetric;
@@ -23,7 +22,6 @@ import org.apache.spark.sql.connector.read.partitioning.Partitioning;
 import org.apache.spark.sql.connector.read.partitioning.UnknownPartitioning;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** What a query reads. It is planned once, by Python, when Spark first asks for statistics or partitions. */
 final class LogScan implements Scan, Batch, SupportsReportStatistics, SupportsReportPartitioning {
@@ -33,7 +31,6 @@ final class LogScan implements Scan, Batch, SupportsReportStatistics, SupportsRe
   private final String comparisons;
   private final Map<String, Object> question;
   private JsonNode plan;
-  private boolean isStream;
 
   LogScan(
       LogTable table, Map<String, String> options, StructType schema, Comparisons comparisons, int limit, List<String> totals) {
@@ -108,14 +105,14 @@ final class LogScan implements Scan, Batch, SupportsReportStatistics, SupportsRe
   /** Without this Spark plans splits once more to look at them. */
   @Override
   public ColumnarSupportMode columnarSupportMode() {
-    return isStream ? ColumnarSupportMode.PARTITION_DEFINED : ColumnarSupportMode.SUPPORTED;
+    return ColumnarSupportMode.SUPPORTED;
   }
 
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
-    isStream = true;
-    CaseInsensitiveStringMap given = new CaseInsensitiveStringMap(options);
-    return ((SupportsRead) table.python()).newScanBuilder(given).build().toMicroBatchStream(checkpoint);
+    Map<String, Object> asked = new HashMap<>(question);
+    asked.putAll(Map.of("op", "stream", "slots", Settings.slots()));
+    return new LogStream(description(), checkpoint, asked);
   }
 
   @Override

@@ -14,7 +14,7 @@ import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The records of a log. Batch reads are the connector's, streams and writes are Python's. */
+/** The records of a log. Reads are the connector's, writes are Python's. */
 final class LogTable implements Table, SupportsRead, SupportsWrite {
   private static final Set<TableCapability> READ = Set.of(TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ);
 

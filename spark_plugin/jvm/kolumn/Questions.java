@@ -2,7 +2,9 @@ package kolumn;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.io.UncheckedIOException;
+import java.nio.channels.ClosedByInterruptException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -40,11 +42,16 @@ final class Questions {
           throw Errors.ofDriver(answer.get("error").asText());
         }
         return answer;
+      } catch (ClosedByInterruptException e) {
+        // A query that is stopped interrupts its thread, and Spark knows that by the cause.
+        worker.close();
+        throw new UncheckedIOException(e);
       } catch (IOException e) {
+        String told = worker.fate();
         worker.close();
         // Idle workers may have died meanwhile; a new one in the end has not.
         if (!worker.hasBeenIdle()) {
-          throw new UncheckedIOException(worker.fate(), e);
+          throw new UncheckedIOException(told, e);
         }
       }
     }
@@ -53,6 +60,8 @@ final class Questions {
   private static Worker start(String python) {
     try {
       return Workers.take(python);
+    } catch (ClosedByInterruptException | InterruptedIOException e) {
+      throw new UncheckedIOException(e);
     } catch (IOException e) {
       throw new UncheckedIOException(e.getMessage(), e);
     }

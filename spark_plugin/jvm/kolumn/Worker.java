@@ -4,9 +4,11 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.EOFException;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.net.StandardProtocolFamily;
 import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
+import java.nio.channels.ClosedByInterruptException;
 import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
@@ -54,19 +56,29 @@ final class Worker implements AutoCloseable {
       builder.redirectOutput(ProcessBuilder.Redirect.INHERIT).redirectError(ProcessBuilder.Redirect.INHERIT);
       process = builder.start();
       channel = accept(server);
-      channel.configureBlocking(true);
     } finally {
       Files.deleteIfExists(path);
       Files.deleteIfExists(folder);
     }
     blocks = new Blocks(process.pid(), allocator);
-    int probe = read(4).getInt();
-    isShared = probe >= 0 && blocks.canOpen(probe);
+    isShared = canShare();
+  }
+
+  private boolean canShare() throws IOException {
+    try {
+      channel.configureBlocking(true);
+      int probe = read(4).getInt();
+      return probe >= 0 && blocks.canOpen(probe);
+    } catch (IOException e) {
+      String told = fate();
+      close();
+      throw e instanceof ClosedByInterruptException ? e : new IOException(told, e);
+    }
   }
 
   private SocketChannel accept(ServerSocketChannel server) throws IOException {
     long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(START_SECONDS);
-    String why = "did not start within " + START_SECONDS + " s";
+    String why = "did not start within " + START_SECONDS + " s.";
     try {
       while (System.nanoTime() < until) {
         SocketChannel found = server.accept();
@@ -79,8 +91,12 @@ final class Worker implements AutoCloseable {
         }
       }
     } catch (InterruptedException e) {
-      why = "was interrupted at its start";
+      process.destroyForcibly();
       Thread.currentThread().interrupt();
+      throw new InterruptedIOException("interrupted while Kolumn's worker started");
+    } catch (IOException e) {
+      process.destroyForcibly();
+      throw e;
     }
     process.destroyForcibly();
     throw new IOException("Kolumn's worker, " + python + " -m " + MODULE + ", " + why + " Its stderr is in this process's log");

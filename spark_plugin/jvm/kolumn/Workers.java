@@ -1,6 +1,7 @@
 package kolumn;
 
 import java.io.IOException;
+import java.nio.channels.ClosedByInterruptException;
 import java.util.Deque;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -30,6 +31,9 @@ final class Workers {
         try {
           found.awaitStopped();
           return found;
+        } catch (ClosedByInterruptException e) {
+          found.close();
+          throw e;
         } catch (IOException e) {
           // It died in its last task, after that task had all it wanted.
         }
