@@ -42,7 +42,8 @@ def start_spark() -> SparkSession:
 def show(*command: str) -> None:
     """Run a command of Kolumn, and print it as it would be typed."""
     print(f"$ kolumn {' '.join(command)}\n", flush=True)
-    subprocess.run([sys.executable, "-c", "from kolumn.cli import main; main()", *command], cwd=PLACE, check=False)
+    command = (sys.executable, "-c", "from kolumn.cli import main; main()", *command)
+    subprocess.run(command, cwd=PLACE, env=os.environ | {"KOLUMN_OUTPUT": "text"}, check=False)
     print(flush=True)
 
 

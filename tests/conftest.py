@@ -11,5 +11,8 @@ with suppress(ValueError):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, handler)
 
+# Tests read what people see on a terminal; those of pipes remove this.
+os.environ["KOLUMN_OUTPUT"] = "text"
+
 # Processes that tests start, Spark's workers among them, import the test kit too.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))

@@ -2,6 +2,7 @@
 
 import json
 import re
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,14 @@ def test_templates(topic: Path) -> None:
     headers = ["", "trace=x1,none=NULL", "", "", ""]
     assert out == b"".join(expected(row, headers[row]) for row in range(len(ROWS)))
     assert cat("-f", r"x\n", topic) == b"x\n" * len(ROWS)
+    lengths = [struct.pack(">i", -1 if value is None else len(value)) for _, value, _ in ROWS]
+    assert cat("-f", "%R", topic) == b"".join(lengths)
     assert cat("-f", r"%o,", "--key", "ada", topic) == b"0,2,"
+
+
+def test_numbers_in_templates(topic: Path) -> None:
+    """As strtoul reads them in kcat's `fmt_add`, of which a char keeps the lowest byte."""
+    assert cat("-n", 1, "-f", r"\x41\x041\x0141z\xffg|\0101\65\0|\q\\\"", topic) == b'AAAz\xffg|AA\0|q\\"'
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Layout of the command line's output: tables, usage lines and progress, on terminals of some width and elsewhere."""
 
 import fcntl
+import json
 import os
 import pty
 import struct
@@ -151,3 +152,20 @@ def test_no_bar_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch, caps
         advance(50)
         time.sleep(0.05)
     assert capsys.readouterr() == ("", "")
+
+
+def test_text_on_a_terminal_and_json_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KOLUMN_OUTPUT")
+    segment = str(CORPUS / "transactional" / "txn-open-0")
+    for command in ("verify", "inspect", "cat", "stats", "space"):
+        given = [command, *(["-n", "2"] if command in ("inspect", "cat") else []), segment]
+        piped = CliRunner().invoke(app, given).stdout
+        assert all(isinstance(json.loads(line), dict) for line in piped.splitlines()), command
+        assert piped.count("\n") >= 1
+        text = CliRunner().invoke(app, [*given, "--text"]).stdout
+        assert text[:1] not in ("{", ""), command
+        assert CliRunner().invoke(app, given, env={"KOLUMN_OUTPUT": "text"}).stdout == text
+        assert CliRunner().invoke(app, [*given, "--json"], env={"KOLUMN_OUTPUT": "text"}).stdout == piped
+    assert on_terminal(300, "stats", segment)[0].startswith("topic")
+    out = CliRunner().invoke(app, ["stats", segment], env={"KOLUMN_OUTPUT": "yaml"})
+    assert (out.exit_code, out.stderr) == (2, "kolumn: KOLUMN_OUTPUT='yaml': expected text or json\n")

@@ -108,6 +108,20 @@ def test_completion(shell: str, words: dict[str, str]) -> None:
     assert "inspect" not in out.stdout
 
 
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("kolumn cat --isolation-level read_c", "read_committed"),
+        ("kolumn convert --codec z", "zstd"),
+        ("kolumn cat --value-format pro", "protobuf"),
+        ("kolumn cat --columns key,offset,timestampM", "key,offset,timestampMs"),
+    ],
+)
+def test_completion_of_values(line: str, found: str) -> None:
+    environment = {"COMP_WORDS": line, "COMP_CWORD": "3", "_KOLUMN_COMPLETE": "complete_bash"}
+    assert CliRunner().invoke(app, [], env=environment, prog_name="kolumn").stdout.split() == [found]
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_completion_in_bash_itself() -> None:
     """The script that `--show-completion` prints defines what bash calls."""

@@ -21,7 +21,7 @@ from kolumn.cli.common import (
     IncludeControl,
     IncludeHeaders,
     IsolationLevel,
-    Json,
+    JsonInPipes,
     KeyFile,
     MaxBatchBytes,
     MaxRatio,
@@ -32,6 +32,7 @@ from kolumn.cli.common import (
     StartTimestamp,
     Topic,
     command,
+    is_json,
     key_files,
     limits,
     or_standard_input,
@@ -57,12 +58,12 @@ _AHEAD = 2
 @with_payloads
 def cat(
     sources: Segments,
-    json: Json = False,
+    json: JsonInPipes = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Stop after so many records.")] = None,
     key: Annotated[str | None, typer.Option(help="Only records with this key: text, or `base64:` and base64.")] = None,
     grep: Annotated[str | None, typer.Option(help="Only records with this regular expression (RE2) in key or value.")] = None,
     template: Annotated[
-        str | None, typer.Option("--template", "-f", help="As kcat's -f: %t %p %o %k %s %T %h %K %S, with \\n, \\t, \\xHH.")
+        str | None, typer.Option("--template", "-f", help="As kcat's -f: %t %p %o %k %s %T %h %K %S %R, with \\n, \\t, \\x41.")
     ] = None,
     columns: Columns = None,
     include_headers: IncludeHeaders = False,
@@ -87,7 +88,7 @@ def cat(
     include_snapshots: Annotated[bool, typer.Option("--include-snapshots", help="KRaft snapshots beside the log too.")] = False,
     **payloads: Any,
 ) -> int:
-    """Print records, as text or as JSON lines.
+    """Print records: as text on a terminal, and as JSON lines in a pipe.
 
     Keys, values and header values are shown as UTF-8 if they are valid UTF-8, else as base64. The output shows which: JSON has
     `valueEncoding` next to `value`, and base64 in text begins with `base64:`. A null stays a null. With `--value-format` values are
@@ -123,7 +124,7 @@ def cat(
 
 
 def _form(
-    json: bool, template: str | None, columns: str | None, include_headers: bool, chosen: Chosen, options: dict[str, Any]
+    json: bool | None, template: str | None, columns: str | None, include_headers: bool, chosen: Chosen, options: dict[str, Any]
 ) -> tuple[Callable[..., Any], list[str] | None]:
     """What makes lines of records, and the columns that it prints; None for the default ones."""
     from kolumn.cli.json_lines import json_lines
@@ -141,7 +142,7 @@ def _form(
     if chosen.columns:
         # With a typed key or value, its stored bytes are no default column.
         printed = list(Options.of(columns=printed, include_headers=include_headers, **options).columns)
-    return json_lines if json else text_lines, printed
+    return json_lines if is_json(json) else text_lines, printed
 
 
 def _decoded(batches: "Iterable[pa.RecordBatch]", unknown: "Counter[str]") -> "Iterator[pa.RecordBatch]":

@@ -1,12 +1,14 @@
 """Arguments and output that the commands share; exit codes and errors are in `ending.py`."""
 
 import json
+import os
 import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kolumn.cli.completion import among, column_names
 from kolumn.cli.ending import DAMAGE, FAILED, OK, USAGE, command
 from kolumn.cli.tables import print_table
 
@@ -39,19 +41,36 @@ Paths = Annotated[
 ]
 Output = Annotated[str | None, typer.Option("--output", "-o", metavar="TARGET", help="The target; all arguments are sources then.")]
 Json = Annotated[bool, typer.Option("--json", help="For programs: JSON on standard output, one object a line.")]
+JsonInPipes = Annotated[
+    bool | None,
+    typer.Option(
+        "--json/--text",
+        help="JSON, one object a line, or text for people. By default text on a terminal, and JSON in a pipe or a file, unless "
+        "KOLUMN_OUTPUT is text or json.",
+        show_default=False,
+    ),
+]
 Topic = Annotated[str | None, typer.Option(help="Topic, instead of the one in the directory's name.")]
 Partition = Annotated[int | None, typer.Option(help="Partition, instead of the one in the directory's name.")]
 CheckCrcs = Annotated[bool, typer.Option("--check-crcs/--no-check-crcs", help="Compare checksums before a batch is parsed.")]
-Format = Annotated[FormatName, typer.Option(help="'kafka', or a draft: 'enriched', 'kip98-draft', 'v3-compact', 'kip87'.")]
-Errors = Annotated[ErrorsName, typer.Option(help="'raise' stops at the first damage, 'skip' continues after it.")]
+Format = Annotated[
+    FormatName,
+    typer.Option(autocompletion=among("Format"), help="'kafka', or a draft: 'enriched', 'kip98-draft', 'v3-compact', 'kip87'."),
+]
+Errors = Annotated[
+    ErrorsName, typer.Option(autocompletion=among("Errors"), help="'raise' stops at the first damage, 'skip' continues after it.")
+]
 Replicas = Annotated[
     ReplicasName,
     typer.Option(
+        autocompletion=among("Replicas"),
         help="Directories of one partition with the same offsets: 'raise' an error, read the 'first' alone, or 'merge' them, each "
-        "offset once, damage filled from the others."
+        "offset once, damage filled from the others.",
     ),
 ]
-Columns = Annotated[str | None, typer.Option(help="Record columns, comma-separated; `kolumn columns` lists them.")]
+Columns = Annotated[
+    str | None, typer.Option(autocompletion=column_names, help="Record columns, comma-separated; `kolumn columns` lists them.")
+]
 StartOffset = Annotated[int | None, typer.Option(help="First offset.")]
 EndOffset = Annotated[int | None, typer.Option(help="Offset to stop before.")]
 StartTimestamp = Annotated[
@@ -60,7 +79,11 @@ StartTimestamp = Annotated[
 ]
 EndTimestamp = Annotated[str | None, typer.Option("--end-timestamp", "--until", help="Timestamp to stop before, likewise.")]
 IsolationLevel = Annotated[
-    IsolationName, typer.Option(help="'read_committed' leaves out aborted transactions, and all from the first open one on.")
+    IsolationName,
+    typer.Option(
+        autocompletion=among("IsolationLevel"),
+        help="'read_committed' leaves out aborted transactions, and all from the first open one on.",
+    ),
 ]
 IncludeHeaders = Annotated[bool, typer.Option("--include-headers", help="Record headers too.")]
 MaxBatchBytes = Annotated[int | None, typer.Option(min=1, help="Largest decompressed size of one batch; by default 2 GiB.")]
@@ -96,6 +119,18 @@ def sources_and_target(paths: list[str], output: str | None) -> tuple[list[str],
     if len(paths) < 2:
         raise typer.BadParameter("name at least one source, and the target with --output or as the last argument")
     return paths[:-1], paths[-1]
+
+
+def is_json(given: bool | None) -> bool:
+    """Whether to print JSON: as ``--json`` or ``--text`` says, else as KOLUMN_OUTPUT does, else if standard output is no terminal."""
+    if given is not None:
+        return given
+    wanted = os.environ.get("KOLUMN_OUTPUT", "")
+    if wanted not in ("", "text", "json"):
+        from kolumn.errors import ArgumentError
+
+        raise ArgumentError(f"KOLUMN_OUTPUT={wanted!r}: expected text or json")
+    return wanted == "json" if wanted else not sys.stdout.isatty()
 
 
 def print_json(value: object) -> None:

@@ -24,6 +24,7 @@ from kolumn.cli.common import (
     size_of,
     sources_and_target,
 )
+from kolumn.cli.completion import among
 from kolumn.cli.left_out import counts_of, say_of
 from kolumn.cli.progress import progress
 
@@ -32,9 +33,15 @@ from kolumn.cli.progress import progress
 def convert(
     paths: Paths,
     output: Output = None,
-    to: Annotated[FormatName, typer.Option(help="Format to write: 'kafka', 'enriched', 'kip98-draft', 'v3-compact' or 'kip87'.")] = "kafka",
+    to: Annotated[
+        FormatName,
+        typer.Option(autocompletion=among("Format"), help="Format to write: 'kafka', 'enriched', 'kip98-draft', 'v3-compact' or 'kip87'."),
+    ] = "kafka",
     magic: Annotated[int | None, typer.Option(help="Of 'kafka' 0, 1 or 2 (the default); of a draft its own by default.")] = None,
-    codec: Annotated[CodecName | None, typer.Option(help="none, gzip, snappy, lz4 or zstd; by default each batch keeps its own.")] = None,
+    codec: Annotated[
+        CodecName | None,
+        typer.Option(autocompletion=among("Codec"), help="none, gzip, snappy, lz4 or zstd; by default each batch keeps its own."),
+    ] = None,
     level: Annotated[int | None, typer.Option(help="Of gzip (0 to 9) or zstd.")] = None,
     source_format: Annotated[FormatName, typer.Option(help="Format of the source, likewise.")] = "kafka",
     timestamp: Annotated[int | None, typer.Option(help="LogAppendTime in ms for records that have no timestamp.")] = None,

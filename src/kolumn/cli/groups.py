@@ -1,13 +1,13 @@
 """``kolumn groups``: committed offsets and lag of consumer groups."""
 
-from kolumn.cli.common import Json, Sources, command, print_json, print_table
+from kolumn.cli.common import JsonInPipes, Sources, command, is_json, print_json, print_table
 from kolumn.cli.left_out import say
 
 _SHOWN = ("group", "kind", "state", "topic", "partition", "committedOffset", "logEndOffset", "lag", "commitTimestamp", "metadata")
 
 
 @command
-def groups(sources: Sources, json: Json = False) -> int:
+def groups(sources: Sources, json: JsonInPipes = None) -> int:
     """List groups: the last committed offset of each partition, and the lag against the log beside it.
 
     The sources are log directories of brokers, with partitions of `__consumer_offsets` and of the topics that are consumed. Several
@@ -20,7 +20,7 @@ def groups(sources: Sources, json: Json = False) -> int:
 
     skipped = kolumn.Skipped()
     found = kolumn.groups(sources, errors="skip", on_damage=skipped).to_pylist()
-    if json:
+    if is_json(json):
         for row in found:
             print_json(row)
     else:

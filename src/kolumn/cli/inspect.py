@@ -11,13 +11,14 @@ from kolumn.cli.common import (
     CheckCrcs,
     Errors,
     Format,
-    Json,
+    JsonInPipes,
     KeyFile,
     Partition,
     Replicas,
     Segments,
     Topic,
     command,
+    is_json,
     key_files,
     or_standard_input,
     print_json,
@@ -38,7 +39,7 @@ _OFTEN_SAME = ("magic", "codec", "epoch")
 @command
 def inspect(
     sources: Segments,
-    json: Json = False,
+    json: JsonInPipes = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Stop after so many batches.")] = None,
     check_crcs: CheckCrcs = True,
     errors: Errors = "skip",
@@ -68,7 +69,7 @@ def inspect(
     found = table.to_pylist()
     wrong = any(row["crcValid"] is False for row in found)
     rows = _with_stretches(found, skipped.damage)[:limit]
-    if json:
+    if is_json(json):
         for row in rows:
             print_json(row)
     else:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kolumn.cli.completion import among
 from kolumn.errors import ArgumentError
 
 _HELP = {
@@ -22,11 +23,15 @@ _HELP = {
 }
 
 
+_VALUES = {"format": "PayloadFormat", "as": "PayloadAs", "errors": "PayloadErrors"}
+"""Types of the options that have a few values, in `kolumn.keywords`."""
+
+
 def with_payloads(function: Callable[..., int | None]) -> Callable[..., int | None]:
     """Give a command an option for each name in the help above, of values and of keys, in place of its ``**payloads``."""
     own = signature(function)
     added = [
-        Parameter(f"{column}_{name}", Parameter.KEYWORD_ONLY, default=None, annotation=_option(text.format(column)))
+        Parameter(f"{column}_{name}", Parameter.KEYWORD_ONLY, default=None, annotation=_option(name, text.format(column)))
         for column in ("value", "key")
         for name, text in _HELP.items()
     ]
@@ -35,8 +40,8 @@ def with_payloads(function: Callable[..., int | None]) -> Callable[..., int | No
     return function
 
 
-def _option(text: str) -> Any:
-    return Annotated[str | None, typer.Option(help=text)]
+def _option(name: str, text: str) -> Any:
+    return Annotated[str | None, typer.Option(help=text, autocompletion=among(_VALUES[name]) if name in _VALUES else None)]
 
 
 def payload_options(given: dict[str, Any]) -> dict[str, Any]:

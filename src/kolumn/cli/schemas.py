@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kolumn.cli.common import DAMAGE, OK, Json, command, counted, print_json, print_table
+from kolumn.cli.common import DAMAGE, OK, JsonInPipes, command, counted, is_json, print_json, print_table
 from kolumn.cli.left_out import say
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def schemas(
         ),
     ],
     id: Annotated[int | None, typer.Option(help="Print the text of the schema with this id.")] = None,
-    json: Json = False,
+    json: JsonInPipes = None,
 ) -> int:
     """List schemas: subject, version, id, type, what they refer to, and whether they are deleted.
 
@@ -34,7 +34,7 @@ def schemas(
 
     found = schemas_of(source)
     if id is None:
-        _list(list(found.registered()), json)
+        _list(list(found.registered()), is_json(json))
     else:
         schema = found.by_id(id)
         if schema is None:

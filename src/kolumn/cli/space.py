@@ -10,18 +10,20 @@ from kolumn.cli.common import (
     CodecName,
     Errors,
     FormatName,
-    Json,
+    JsonInPipes,
     MaxBatchBytes,
     MaxRatio,
     Partition,
     Replicas,
     Topic,
     command,
+    is_json,
     limits,
     print_json,
     print_table,
     size_of,
 )
+from kolumn.cli.completion import among
 from kolumn.cli.left_out import counts, say, short_name
 from kolumn.cli.progress import progress
 
@@ -34,9 +36,11 @@ def space(
     sources: Annotated[
         list[str] | None, typer.Argument(metavar="[SOURCE...]", help="Sources as elsewhere; without any, the table of the KIP-98 draft.")
     ] = None,
-    json: Json = False,
+    json: JsonInPipes = None,
     picture: Annotated[str | None, typer.Option(help="Draw it too: a file ending in .svg, .png or .pdf (kolumn[report]).")] = None,
-    codec: Annotated[CodecName | None, typer.Option(help="Codec of all formats; by default each batch keeps its own.")] = None,
+    codec: Annotated[
+        CodecName | None, typer.Option(autocompletion=among("Codec"), help="Codec of all formats; by default each batch keeps its own.")
+    ] = None,
     source_format: Annotated[FormatName, typer.Option(help="'kafka', or the draft that the source has.")] = "kafka",
     errors: Errors = "skip",
     replicas: Replicas = "raise",
@@ -54,7 +58,7 @@ def space(
     Example: `kolumn space --picture orders.svg /var/lib/kafka/data/orders-3`
     """
     if not sources:
-        _draft_table(json)
+        _draft_table(is_json(json))
         return OK
     import kolumn
 
@@ -68,7 +72,7 @@ def space(
         from kolumn.accounting.picture import draw
 
         draw(found, picture, ", ".join(map(short_name, sources)))
-    if json:
+    if is_json(json):
         for one in found:
             print_json(_row(one) | {"lost": dict(one.lost)} | counts(skipped))
         return say(skipped)

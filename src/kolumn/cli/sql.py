@@ -14,12 +14,13 @@ from kolumn.cli.common import (
     Format,
     IncludeHeaders,
     IsolationLevel,
-    Json,
+    JsonInPipes,
     Partition,
     Replicas,
     Sources,
     Topic,
     command,
+    is_json,
     print_table,
 )
 from kolumn.cli.left_out import say
@@ -36,7 +37,7 @@ _ROWS = 1000
 def sql(
     sources: Sources,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A query in DuckDB's SQL; each topic is a table of its name.")],
-    json: Json = False,
+    json: JsonInPipes = None,
     columns: Annotated[str | None, typer.Option(help="Columns of the tables, comma-separated; `kolumn columns` lists them.")] = None,
     include_headers: IncludeHeaders = False,
     isolation_level: IsolationLevel = "read_uncommitted",
@@ -67,7 +68,7 @@ def sql(
     skipped = Skipped()
     topics = Topics(sources, options, skipped)
     try:
-        _print(topics.ask(query), json)
+        _print(topics.ask(query), is_json(json))
     finally:
         topics.close()
     return say(skipped)
@@ -77,7 +78,7 @@ def _print(found: "Iterator[pa.RecordBatch]", as_json: bool) -> None:
     from kolumn.cli.json_lines import json_lines
     from kolumn.cli.shown import blocks, data_of
 
-    if as_json or not sys.stdout.isatty():
+    if as_json:
         for batch in found:
             for block in blocks(batch):
                 sys.stdout.buffer.write(data_of(json_lines(block), block.num_rows))

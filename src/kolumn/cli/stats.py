@@ -6,7 +6,7 @@ from kolumn.cli.common import (
     CheckCrcs,
     Errors,
     Format,
-    Json,
+    JsonInPipes,
     KeyFile,
     MaxBatchBytes,
     MaxRatio,
@@ -15,6 +15,7 @@ from kolumn.cli.common import (
     Segments,
     Topic,
     command,
+    is_json,
     key_files,
     limits,
     or_standard_input,
@@ -31,7 +32,7 @@ _IN_JSON_ALONE = ("damagedStretches", "damagedBytes", "recordsLost")
 @command
 def stats(
     sources: Segments,
-    json: Json = False,
+    json: JsonInPipes = None,
     errors: Errors = "skip",
     replicas: Replicas = "raise",
     check_crcs: CheckCrcs = True,
@@ -59,7 +60,7 @@ def stats(
             keys=key_files(key_file),
             **limits(max_batch_bytes, max_ratio),
         )  # fmt: skip
-    if json:
+    if is_json(json):
         for row in rows:
             print_json(row)
         return say(skipped)

@@ -24,20 +24,23 @@ FIELDS = {
     "K": "key",
     "s": "value",
     "S": "value",
+    "R": "value",
     "T": "timestampMs",
     "h": "headers",
 }
-"""Letters after ``%``, and the columns that they show; ``K`` and ``S`` are lengths."""
-_ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
-_TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|%", re.DOTALL)
+"""Letters after ``%``, and the columns that they show; ``K``, ``S`` and ``R`` are lengths."""
+_ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t"}
+_TOKEN = re.compile(r"%(.)|\\x([0-9][0-9a-fA-F]*|[0-9a-fA-F]{2})|\\(0[0-7]*|[1-9][0-9]*)|\\(.)|%", re.DOTALL)
 
 
 class Template:
     """A template, parsed.
 
     ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%k`` key, ``%s`` value, ``%T`` timestamp in ms, ``%h`` headers as
-    ``name=value,…``, ``%K`` and ``%S`` lengths of key and value (-1 for null), ``%%`` a percent sign; ``\\n``, ``\\r``, ``\\t``, ``\\\\``,
-    ``\\0`` and ``\\xHH`` are bytes. Keys and values are printed as they are, a null as nothing, a header's null as ``NULL``.
+    ``name=value,…``, ``%K`` and ``%S`` lengths of key and value (-1 for null), ``%R`` the value's length as a big-endian int32,
+    ``%%`` a percent sign. ``\\n``, ``\\r`` and ``\\t`` are bytes, and so are numbers to their last digit, as C reads them:
+    ``\\x41`` in base 16, ``\\0101`` in base 8, ``\\65`` in base 10. Any other character after a backslash is itself. Keys and
+    values are printed as they are, a null as nothing, a header's null as ``NULL``.
 
     Parameters
     ----------
@@ -76,11 +79,13 @@ def _parsed(text: str) -> list[_Piece]:
     for token in _TOKEN.finditer(text):
         literal(text[at : token.start()].encode("utf-8", "surrogateescape"))
         at = token.end()
-        letter, number, escape = token.groups()
-        if number is not None:
-            literal(bytes.fromhex(number))
+        letter, hexadecimal, number, escape = token.groups()
+        if hexadecimal is not None:
+            literal(_byte(int(hexadecimal, 16)))
+        elif number is not None:
+            literal(_byte(int(number, 8 if number[0] == "0" else 10)))
         elif escape is not None:
-            literal(_ESCAPES.get(escape) or token[0].encode("utf-8", "surrogateescape"))
+            literal(_ESCAPES.get(escape) or escape.encode("utf-8", "surrogateescape"))
         elif letter == "%":
             literal(b"%")
         elif letter in FIELDS:
@@ -90,6 +95,11 @@ def _parsed(text: str) -> list[_Piece]:
             raise ArgumentError(f"--template {text!r}: {token[0]!r} has no meaning; fields are {known}, and %% is a percent sign")
     literal(text[at:].encode("utf-8", "surrogateescape"))
     return pieces
+
+
+def _byte(number: int) -> bytes:
+    """The lowest byte, as a char of C has it."""
+    return bytes([number & 0xFF])
 
 
 def _joined(parts: list[_Part], rows: int) -> pa.LargeBinaryArray:
@@ -110,6 +120,12 @@ def _length(column: pa.Array) -> pa.LargeBinaryArray:
     return pc.binary_length(column if not is_typed(column.type) else _payload(column)).fill_null(-1).cast(TEXT).cast(_BYTES)
 
 
+def _binary_length(column: pa.Array) -> pa.LargeBinaryArray:
+    lengths = pc.binary_length(column if not is_typed(column.type) else _payload(column)).fill_null(-1)
+    data = lengths.to_numpy(zero_copy_only=False).astype(">i4").tobytes()
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(4), len(column), [None, pa.py_buffer(data)]).cast(_BYTES)
+
+
 def _number(column: pa.Array) -> pa.LargeBinaryArray:
     return column.cast(TEXT).cast(_BYTES).fill_null(b"")
 
@@ -123,5 +139,5 @@ def _headers(column: pa.ListArray) -> pa.LargeBinaryArray:
 
 _SHOWN: dict[str, Callable[[Any], pa.LargeBinaryArray]] = {
     "t": lambda column: column.cast(TEXT).fill_null("").cast(_BYTES), "p": _number, "o": _number, "k": _payload, "K": _length,
-    "s": _payload, "S": _length, "T": _number, "h": _headers,
+    "s": _payload, "S": _length, "R": _binary_length, "T": _number, "h": _headers,
 }  # fmt: skip

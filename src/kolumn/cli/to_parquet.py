@@ -31,6 +31,7 @@ from kolumn.cli.common import (
     size_of,
     sources_and_target,
 )
+from kolumn.cli.completion import among
 from kolumn.cli.left_out import say
 from kolumn.cli.payloads import payload_options, with_payloads
 from kolumn.cli.progress import progress
@@ -48,7 +49,9 @@ def to_parquet(
     paths: Paths,
     output: Output = None,
     row_group_rows: Annotated[int, typer.Option(min=1, help="Maximum number of records in a row group.")] = 1 << 20,
-    compression: Annotated[str, typer.Option(help="Parquet codec: zstd, snappy, gzip, lz4, brotli or none.")] = "zstd",
+    compression: Annotated[
+        str, typer.Option(autocompletion=among("Compression"), help="Parquet codec: zstd, snappy, gzip, lz4, brotli or none.")
+    ] = "zstd",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files of the same name.")] = False,
     columns: Columns = None,
     include_headers: IncludeHeaders = False,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from kolumn.cli.common import Json, Sources, command, print_json, print_table
+from kolumn.cli.common import JsonInPipes, Sources, command, is_json, print_json, print_table
 from kolumn.cli.left_out import say
 
 _SHOWN = (
@@ -19,7 +19,7 @@ def transactions(
     now: Annotated[
         str | None, typer.Option(help="Moment at which ages end: ms since 1970, or ISO 8601 (UTC unless it has a time zone).")
     ] = None,
-    json: Json = False,
+    json: JsonInPipes = None,
 ) -> int:
     """List transactions that no marker has ended, with their producer, their first offset and their age.
 
@@ -33,7 +33,7 @@ def transactions(
 
     skipped = kolumn.Skipped()
     found = kolumn.open_transactions(sources, now=now, errors="skip", on_damage=skipped).to_pylist()
-    if json:
+    if is_json(json):
         for row in found:
             print_json(row)
     else:

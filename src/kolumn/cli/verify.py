@@ -7,7 +7,7 @@ from kolumn.cli.common import (
     OK,
     CheckCrcs,
     Format,
-    Json,
+    JsonInPipes,
     KeyFile,
     MaxBatchBytes,
     MaxRatio,
@@ -16,6 +16,7 @@ from kolumn.cli.common import (
     Topic,
     command,
     counted,
+    is_json,
     key_files,
     limits,
     or_standard_input,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 @command
 def verify(
     sources: Segments,
-    json: Json = False,
+    json: JsonInPipes = None,
     check_crcs: CheckCrcs = True,
     format: Format = "kafka",
     max_batch_bytes: MaxBatchBytes = None,
@@ -59,7 +60,7 @@ def verify(
             **limits(max_batch_bytes, max_ratio),
         )  # fmt: skip
     segments, damage, remarks = (found.to_pylist() for found in (report.segments, report.damage, report.remarks))
-    if json:
+    if is_json(json):
         totals = {"ok": report.ok, "batches": report.batches, "records": report.records, "bytes": report.bytes}
         totals["inflatedByCpu"] = report.inflated_by_cpu
         print_json({**totals, "segments": segments, "damage": damage, "remarks": remarks})
