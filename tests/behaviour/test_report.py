@@ -22,8 +22,11 @@ from typer.testing import CliRunner
 import kolumn
 from kit.encoder import Record, batch
 from kolumn.cli import app
+from kolumn.report.formats import in_formats
 from kolumn.report.gather import gather
 from kolumn.report.histograms import MOST_BINS, Powers, Timeline
+from kolumn.report.html import table
+from kolumn.report.page import render
 
 pytest.importorskip("matplotlib", reason="reports need matplotlib")
 
@@ -200,6 +203,67 @@ def test_transactions(broker: Path) -> None:
     }
 
 
+def test_space_by_format_and_ratios_of_codecs(broker: Path) -> None:
+    found = gather(broker)
+    heads = [row for row in kolumn.batches(broker, errors="skip").to_pylist() if row["crcValid"] is not False]
+    for magic, own in found.headers.formats.items():
+        assert own == [sum(row["magic"] == magic for row in heads), sum(row["size"] for row in heads if row["magic"] == magic)]
+    assert set(found.headers.formats) == {0, 1, 2}
+    rows = kolumn.read(broker, errors="skip", columns=["codec", "key", "value"]).to_pylist()
+    sizes: Counter[str] = Counter()
+    for row in rows:
+        sizes[row["codec"]] += len(row["key"] or b"") + len(row["value"] or b"")
+    assert +found.payloads == +sizes
+    # The smaller the format, the less it adds; all have the sample's keys and values.
+    by_magic = {one.magic: one for one in in_formats(found.sample)}
+    assert list(by_magic) == [0, 1, 2]
+    assert len({one.parts["values"] for one in by_magic.values()}) == 1
+
+
+def test_lag_of_groups(tmp_path: Path) -> None:
+    shutil.copytree(CORPUS / "internal" / "__consumer_offsets-0", tmp_path / "__consumer_offsets-0")
+    known = kolumn.groups(tmp_path).to_pylist()
+    found = gather(tmp_path).lag
+    assert found is not None
+    committed = [row for row in known if row["committedOffset"] is not None]
+    assert sorted(map(str, found.rows)) == sorted(map(str, committed)) != []
+    out = CliRunner().invoke(app, ["report", str(tmp_path), "-o", str(tmp_path / "r.html")])
+    assert out.exit_code == 0, out.stderr
+    _, *lines = Parsed((tmp_path / "r.html").read_text()).tables["Committed offsets"]
+    assert len(lines) == len(committed)
+    assert gather(CORPUS / "v2-empty").lag is None
+
+
+def test_topics_have_their_own_times(tmp_path: Path) -> None:
+    """Far apart in time, they are drawn apart; and partitions of a topic have a skew."""
+    hour = 3_600_000
+    for name, start in (("old-0", 0), ("new-0", 400 * 24 * hour), ("new-1", 400 * 24 * hour + 5000)):
+        times = pa.array(range(1_700_000_000_000 + start, 1_700_000_000_000 + start + hour, 10_000), pa.int64())
+        kolumn.write(pa.table({"timestampMs": times, "value": [b"v"] * len(times)}), tmp_path / name)
+    found = gather(tmp_path)
+    assert {name: int(one.sums[0].sum()) for name, one in found.timelines.items()} == {"old": 360, "new": 720}
+    assert Timeline.together(found.timelines.values()).sums.sum(axis=1).tolist() == [1080, 1080]
+    page = render(found, "x")
+    assert "Records of old" in page
+    assert "<figcaption>Records</figcaption>" not in page
+    assert Parsed(page).tables["Skew: the newest record of each partition, by topic"][1][0] == "new"
+    assert "5 s" in Parsed(page).tables["Skew: the newest record of each partition, by topic"][1][-1]
+
+
+def test_a_sum_of_timelines_of_any_widths() -> None:
+    rng = np.random.default_rng(7)
+    parts = []
+    for spread in (2**34, 2**44, 2**20):
+        one = Timeline()
+        one.add(rng.integers(0, spread, 60_000), np.full(60_000, 2))
+        parts.append(one)
+    before = [(one.width_ms, one.sums.sum()) for one in parts]
+    found = Timeline.together(parts)
+    assert found.sums.sum(axis=1).tolist() == [180_000, 360_000]
+    assert len(found.numbers) <= MOST_BINS
+    assert [(one.width_ms, one.sums.sum()) for one in parts] == before
+
+
 def test_lateness() -> None:
     found = Powers()
     found.add(np.array([0, 1, 2, 3, 4, 1023, 1024], np.int64), np.arange(7))
@@ -211,6 +275,7 @@ def test_late_records_of_a_partition(broker: Path) -> None:
     found = gather(broker / "nasty-0")
     times = kolumn.read(broker / "nasty-0", errors="skip", columns=["timestampMs"])["timestampMs"].to_numpy()
     latest = np.maximum.accumulate(times)
+    assert found.late["nasty", 0] == (int((times < latest).sum()), int((latest - times).max()))
     assert int(found.lateness.counts.sum()) == len(times)
     assert int(found.lateness.counts[1:].sum()) == int((times < latest).sum()) > 0
 
@@ -255,6 +320,13 @@ def test_a_source_without_records(tmp_path: Path) -> None:
     out = CliRunner().invoke(app, ["report", str(CORPUS / "v2-empty"), "-o", str(tmp_path / "empty.html")])
     assert out.exit_code == 0, out.stderr
     assert "No damage." in (tmp_path / "empty.html").read_text()
+    assert "There is no batch in it." in (tmp_path / "empty.html").read_text()
+
+
+def test_a_long_table_says_what_it_leaves_out() -> None:
+    made = table("Damage", ["n"], [[i] for i in range(1205)], 200)
+    assert "Damage: the first 200 of 1\u202f205" in made
+    assert made.count("<tr>") == 201
 
 
 MEASURE = """<!DOCTYPE html><link rel="icon" href="data:,"><body><iframe id="wide" src="/" style="width:1280px;height:900px"></iframe>

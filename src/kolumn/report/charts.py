@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kolumn.accounting.formats import Space
 from kolumn.arrays import Int64s
 from kolumn.damage.findings import Damage
 from kolumn.report import words
@@ -43,12 +44,14 @@ def over_time(name: str, title: str, drawn: Drawn, values: Int64s, unit: Callabl
 def _time_axis(axes: "Axes", start: int, end: int) -> None:
     """Four times under an axis of ms since 1970."""
     span = end - start
-    form = "%Y-%m-%d" if span > 4 * 86_400_000 else "%m-%d %H:%M" if span > 20 * 3_600_000 else "%H:%M" if span > 240_000 else "%H:%M:%S"
+    form = "%Y-%m-%d" if span > 4 * 86_400_000 else "%m-%d %H:%M" if span > 20 * 3_600_000 else "%H:%M" if span > 480_000 else "%H:%M:%S"
     places = [start + span * (1 + 2 * i) // 8 for i in range(4)]
     if start >= 0 and end < _LONGEST_MS:
-        axes.set_xticks(places, [datetime.fromtimestamp(place / 1000, UTC).strftime(form) for place in places])
+        moments = [datetime.fromtimestamp(place / 1000, UTC) for place in places]
+        # Within some seconds all would have the same label.
+        axes.set_xticks(places, [one.strftime(form) if span > 8000 else f"{one:%S}.{one.microsecond // 1000:03} s" for one in moments])
         first = datetime.fromtimestamp(start / 1000, UTC)
-        axes.set_xlabel("UTC" if span > 4 * 86_400_000 else f"UTC, from {first:%Y-%m-%d}", fontsize=9)
+        axes.set_xlabel(f"UTC, from {first:%Y-%m-%d}{'' if span > 8000 else f' {first:%H:%M}'}", fontsize=9)
     else:
         axes.set_xticks(places, [words.short(place) for place in places])
         axes.set_xlabel("ms since 1970", fontsize=9)
@@ -75,7 +78,7 @@ def bars(name: str, title: str, rows: list[tuple[str, float]], unit: Callable[[f
     text = "; ".join(f"{label}: {unit(value)}" for label, value in rows)
     chart = Chart(name, title, text, 0.7 + 0.27 * len(rows))
     with chart as axes:
-        labels = [_shortened(label) for label, _ in rows]
+        labels = [_label(label) for label, _ in rows]
         drawn = axes.barh(range(len(rows)), [value for _, value in rows], color=colours or FIRST, height=0.72)
         axes.set_yticks(range(len(rows)), labels)
         axes.bar_label(drawn, [unit(value) for _, value in rows], padding=3, color=INK, fontsize=9)
@@ -88,10 +91,14 @@ def bars(name: str, title: str, rows: list[tuple[str, float]], unit: Callable[[f
     return chart
 
 
-def _shortened(text: str) -> str:
-    text = text if len(text) <= 24 else f"{text[:14]}…{text[-9:]}"
+def shortened(text: str) -> str:
+    """The beginning and the end of a name that is long."""
+    return text if len(text) <= 24 else f"{text[:14]}…{text[-9:]}"
+
+
+def _label(text: str) -> str:
     # A dollar sign begins a formula.
-    return text.replace("$", r"\$")
+    return shortened(text).replace("$", r"\$")
 
 
 def damage(name: str, pieces: list[Damage], sizes: dict[str, int], name_of: Callable[[str], str]) -> Chart:
@@ -109,7 +116,7 @@ def damage(name: str, pieces: list[Damage], sizes: dict[str, int], name_of: Call
         for row, path in enumerate(chosen):
             own = [(one.position, max(one.size, least)) for one in pieces if one.segment == path]
             axes.broken_barh(own[:1000], (row - 0.3, 0.6), color=BAD)
-        axes.set_yticks(range(len(chosen)), [_shortened(name_of(path)) for path in chosen])
+        axes.set_yticks(range(len(chosen)), [_label(name_of(path)) for path in chosen])
         axes.invert_yaxis()
         axes.set_xlim(left=0)
         axes.xaxis.set_major_formatter(lambda value, _: words.size(value))
@@ -134,6 +141,30 @@ def savings(name: str, written: list[tuple[str, int, int]]) -> Chart:
         axes.yaxis.set_major_formatter(lambda value, _: words.size(value))
         axes.legend(title="batches of", ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=9, title_fontsize=9)
         axes.grid(visible=False, axis="x")
+    return chart
+
+
+def overhead(name: str, found: list[Space], name_of: Callable[[Space], str]) -> Chart:
+    """Bytes that each format adds to a record."""
+    kinds = {"offsets, timestamps": ("offsets", "timestamps"), "lengths": ("lengths",), "other fields": ("crc", "producer", "attributes")}
+    rows = [(name_of(one), [sum(one.parts[part] for part in parts) / max(one.records, 1) for parts in kinds.values()]) for one in found]
+    text = "; ".join(f"{label}: {sum(parts):.1f}" for label, parts in rows)
+    chart = Chart(name, "Bytes that a format adds to a record", text, 1.2 + 0.27 * len(rows))
+    with chart as axes:
+        left = [0.0] * len(rows)
+        for number, (kind, colour) in enumerate(zip(kinds, (FIRST, SECOND, THIRD), strict=True)):
+            widths = [parts[number] for _, parts in rows]
+            drawn = axes.barh(range(len(rows)), widths, left=left, color=colour, height=0.72, label=kind)
+            left = [start + width for start, width in zip(left, widths, strict=True)]
+        axes.bar_label(drawn, [f"{end:.1f} B" for end in left], padding=3, color=INK, fontsize=9)
+        axes.set_yticks(range(len(rows)), [label for label, _ in rows])
+        axes.invert_yaxis()
+        axes.margins(x=0.2)
+        axes.set_xlim(left=0)
+        axes.tick_params(axis="x", labelbottom=False, length=0)
+        axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.4, 1.0), fontsize=9)
+        axes.grid(visible=False)
+        axes.spines["bottom"].set_visible(False)
     return chart
 
 

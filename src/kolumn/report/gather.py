@@ -1,6 +1,8 @@
 """One pass over the records of a source, and one over its headers: everything that a report shows, in bounded memory."""
 
+import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,16 +14,17 @@ from kolumn import keywords
 from kolumn.accounting.statistics import STATISTICS, Totals
 from kolumn.api import live_segments
 from kolumn.backend import require
-from kolumn.damage.findings import Skipped
+from kolumn.damage.findings import Damage, Skipped
 from kolumn.damage.remarks import Remark
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.decode.result import Tally
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.replicas.ranges import whole_ranges
-from kolumn.report.headers import Headers, Offsets, walk
+from kolumn.report.headers import Headers, Offsets, has_transactions, walk
 from kolumn.report.histograms import Powers, Timeline
 from kolumn.report.keys import Keys
+from kolumn.report.lag import TOPIC, Lag, lag_of
 from kolumn.report.sample import Sample
 from kolumn.report.transactions import Transactions
 from kolumn.source.segments import Range
@@ -30,6 +33,7 @@ from kolumn.transactions.states import Transactions as States
 
 _COLUMNS = (*STATISTICS, "headers", "isTransactional", "isControl", "controlType")
 _MOST_REMARKS = 1000
+_MOST_TIMELINES = 50
 
 
 @dataclass
@@ -52,17 +56,26 @@ class Findings:
     headers : Headers
     offsets : dict
         `Offsets` by topic and partition.
-    timeline : Timeline
+    timelines : dict
+        `Timeline` by topic, of at most 50 topics; the others together are None, as are records of which no topic is known.
     lateness : Powers
         How many ms the timestamp of a record is before the latest one before it in its partition; 0: in order.
+    late : dict
+        By topic and partition: how many records are late, and by how many ms at most.
     untimed : int
         Records without a timestamp.
+    ahead : int
+        Records whose timestamp is later than the moment of the report.
+    payloads : Counter
+        Bytes of keys and values by codec.
     keys : Keys
     transactions : Transactions
     states : Counter
         Records by the state of their transaction.
     controls : Counter
         Control records by topic and partition.
+    lag : Lag, optional
+        Of consumer groups; None if `__consumer_offsets` is not in the source.
     sample : Sample
     """
 
@@ -74,13 +87,17 @@ class Findings:
     tails: Counter[str] = field(default_factory=Counter)
     headers: Headers = field(default_factory=Headers)
     offsets: dict[tuple[str | None, int | None], Offsets] = field(default_factory=dict)
-    timeline: Timeline = field(default_factory=Timeline)
+    timelines: dict[str | None, Timeline] = field(default_factory=dict)
     lateness: Powers = field(default_factory=Powers)
+    late: dict[tuple[str | None, int | None], tuple[int, int]] = field(default_factory=dict)
     untimed: int = 0
+    ahead: int = 0
+    payloads: Counter[str] = field(default_factory=Counter)
     keys: Keys = field(default_factory=Keys)
     transactions: Transactions = field(default_factory=Transactions)
     states: Counter[str] = field(default_factory=Counter)
     controls: Counter[tuple[str | None, int | None]] = field(default_factory=Counter)
+    lag: Lag | None = None
     sample: Sample = field(default_factory=Sample)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -100,9 +117,9 @@ def gather(
     max_ratio: float = 1032.0,
     on_progress: keywords.Progress | None = None,
 ) -> Findings:
-    """Read a source once, and its headers once more; options as `kolumn.scan`. Damage is left out and noted.
+    """Read a source once, and its headers twice more; options as `kolumn.scan`. Damage is left out and noted.
 
-    Memory does not depend on the size of the source: sums, sketches, 32,768 bins of time, and a sample of 16 MiB.
+    Memory does not depend on the size of the source: sums, sketches, at most 51 times 32,768 bins of time, and a sample of 16 MiB.
     """
     options = Options.of(
         columns=_COLUMNS, include_control=True, errors="skip", format=format, replicas=replicas, check_crcs=check_crcs, topic=topic,
@@ -116,15 +133,14 @@ def gather(
     for one in whole_ranges(live_segments(source, options), options):
         name = one.segment.topic, one.segment.partition
         part = parts.get(name) or parts.setdefault(name, _Part(found, name))
-        before = found.headers.has_transactions
-        found.headers.has_transactions = False
-        walk(one, quiet, found.headers, part.offsets)
-        part.read(one, one.segment.path not in segments, options)
-        found.headers.has_transactions |= before
+        damage = part.read(one, one.segment.path not in segments, options, has_transactions(one, quiet))
+        walk(one, quiet, damage, found.headers, part.offsets)
         segments.add(one.segment.path)
     for part in parts.values():
         part.close()
     found.segments = len(segments)
+    if any(name == TOPIC for name, _ in parts):
+        found.lag = lag_of(source)
     return found
 
 
@@ -135,18 +151,18 @@ class _Part:
         self._found, self._name = found, name
         self._total = found.totals.setdefault(name, Totals())
         self.offsets = found.offsets.setdefault(name, Offsets())
-        self._latest = -1
+        self._latest, self._now = -1, time.time_ns() // 1_000_000
         self._sampled = 0
         self._known: States | None = None
         self._transactions = Transactions(found.transactions.counts, found.transactions.found)
 
-    def read(self, one: Range, is_new: bool, options: Options) -> None:
-        """Read a range, of whose headers it is known whether there are transactions."""
-        total, found = self._total, self._found
+    def read(self, one: Range, is_new: bool, options: Options, has_transactions: bool) -> list[Damage]:
+        """Read a range. Returns its damage."""
+        total, found, before = self._total, self._found, len(self._found.skipped.damage)
         total.segments += is_new
         total.bytes += one.end - one.start
         ranges = [one]
-        if found.headers.has_transactions:
+        if has_transactions:
             options = options.with_columns((*_COLUMNS, "transaction"))
             if self._known is not None and one.transactions is None:
                 ranges = [replace(one, transactions=self._known)]
@@ -154,6 +170,7 @@ class _Part:
             self._known = ranges[0].transactions
         for batch in scan_ranges(ranges, options, found.skipped, tally=self._tally):
             self._add(batch)
+        return found.skipped.damage[before:]
 
     def close(self) -> None:
         """The end of the partition."""
@@ -197,13 +214,27 @@ class _Part:
         sizes = sum(
             pc.fill_null(pc.binary_length(batch[name]), 0).to_numpy(zero_copy_only=False).astype(np.int64) for name in ("key", "value")
         )
+        for one in pc.unique(batch["codec"]).to_pylist():
+            found.payloads[one] += int(sizes[pc.equal(batch["codec"], one).to_numpy(zero_copy_only=False)].sum())
         timed = times >= 0
         found.untimed += int((~timed).sum())
         if not timed.all():
             times, sizes = times[timed], sizes[timed]
         if not len(times):
             return
-        found.timeline.add(times, sizes)
+        topic = self._name[0]
+        if topic not in found.timelines and len(found.timelines) >= _MOST_TIMELINES:
+            topic = None
+        found.timelines.setdefault(topic, Timeline()).add(times, sizes)
+        found.ahead += int((times > self._now).sum())
         latest = np.maximum.accumulate(np.concatenate([[self._latest], times]))
-        found.lateness.add(np.maximum(latest[:-1] - times, 0), np.zeros(len(times), np.int64))
+        late = np.maximum(latest[:-1] - times, 0)
+        found.lateness.add(late, np.zeros(len(times), np.int64))
+        count, most = found.late.get(self._name, (0, 0))
+        found.late[self._name] = count + int((late > 0).sum()), max(most, int(late.max()))
         self._latest = int(latest[-1])
+
+
+def total(found: Findings, of: Callable[[Totals], int]) -> int:
+    """A sum over all partitions."""
+    return sum(map(of, found.totals.values()))

@@ -1,11 +1,13 @@
 """What headers of batches say: sizes, codecs, producers, and which offsets they claim."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from kolumn.codecs.known import NAMES
+from kolumn.damage.findings import Damage
 from kolumn.decode.result import Tally
 from kolumn.formats import table
 from kolumn.formats.entries import Entries
@@ -45,9 +47,10 @@ class Headers:
         Bytes of batch headers of format 2.
     codecs : dict
         Batches and bytes by codec.
+    formats : dict
+        Batches and bytes by format: 0, 1, 2, or the number of a draft.
     producers : dict
         By id; if there are more than 10,000, the others are in ``others``.
-    has_transactions : bool
     """
 
     sizes: Powers = field(default_factory=Powers)
@@ -55,9 +58,9 @@ class Headers:
     uncounted: int = 0
     overhead: int = 0
     codecs: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
+    formats: dict[int, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
     producers: dict[int, Producer] = field(default_factory=dict)
     others: int = 0
-    has_transactions: bool = False
 
     def add(self, entries: Entries) -> None:
         """Add intact entries."""
@@ -67,12 +70,15 @@ class Headers:
         self.uncounted += len(count) - len(known)
         self.counts.add(known, known)
         self.overhead += int((entries.magic == 2).sum()) * _HEADER_BYTES
-        self.has_transactions |= bool(entries.transactional.any())
         for codec in np.unique(entries.codec).tolist():
             own = size[entries.codec == codec]
             found = self.codecs[NAMES[codec] if codec < len(NAMES) else str(codec)]
             found[0] += len(own)
             found[1] += int(own.sum())
+        for magic in np.unique(entries.magic).tolist():
+            own = size[entries.magic == magic]
+            self.formats[magic][0] += len(own)
+            self.formats[magic][1] += int(own.sum())
         self._add_producers(entries)
 
     def _add_producers(self, entries: Entries) -> None:
@@ -126,8 +132,24 @@ class Offsets:
         self.last = max(int(last.max()), self.last or 0)
 
 
-def walk(one: Range, options: Options, headers: Headers, offsets: Offsets) -> None:
-    """Add the headers of a range, unless it is there only to report what is lost."""
+def has_transactions(one: Range, options: Options) -> bool:
+    """Whether a range has a transactional batch."""
+    return any(bool(entries.transactional.any()) for entries in _entries(one, options))
+
+
+def walk(one: Range, options: Options, damage: list[Damage], headers: Headers, offsets: Offsets) -> None:
+    """Add the headers of a range; of damaged batches only which offsets they claim."""
+    stretches = sorted((piece.position, piece.position + piece.size) for piece in damage)
+    starts, ends = np.array([(-1, -1), *stretches], np.int64).T
+    for entries in _entries(one, options):
+        offsets.add(entries)
+        intact = entries[entries.position >= ends[np.searchsorted(starts, entries.position, "right") - 1]]
+        if len(intact):
+            headers.add(intact)
+
+
+def _entries(one: Range, options: Options) -> Iterator[Entries]:
+    """Headers in a range, unless it is there only to report what is lost. Checksums are not compared."""
     if one.fault is not None or one.is_lost:
         return
     with SegmentFile(one.segment) as file:
@@ -136,5 +158,4 @@ def walk(one: Range, options: Options, headers: Headers, offsets: Offsets) -> No
             if one.is_bounded:
                 entries = entries[one.counts(entries.base_offset, entries.last_offset)]
             if len(entries):
-                headers.add(entries)
-                offsets.add(entries)
+                yield entries

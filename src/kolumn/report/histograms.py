@@ -1,5 +1,7 @@
 """Counts over time, and by powers of two, in bounded memory."""
 
+from collections.abc import Iterable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ class Timeline:
     """
 
     def __init__(self) -> None:
-        self.width_ms = _FIRST_WIDTH_MS
+        self.width_ms: int = _FIRST_WIDTH_MS
         self.numbers: Any = np.zeros(0, np.int64)
         self.sums: Any = np.zeros((2, 0), np.int64)
 
@@ -35,8 +37,26 @@ class Timeline:
             np.concatenate([self.sums, np.stack([np.ones(len(sizes), np.int64), sizes])], axis=1),
         )
         while len(self.numbers) > MOST_BINS:
-            self.width_ms *= 2
-            self._group(self.numbers // 2, self.sums)
+            self._widen()
+
+    @classmethod
+    def together(cls, parts: "Iterable[Timeline]") -> "Timeline":
+        """The sums of several, which stay as they are."""
+        found = cls()
+        for one in parts:
+            other = copy(one)
+            while other.width_ms < found.width_ms:
+                other._widen()
+            while found.width_ms < other.width_ms:
+                found._widen()
+            found._group(np.concatenate([found.numbers, other.numbers]), np.concatenate([found.sums, other.sums], axis=1))
+            while len(found.numbers) > MOST_BINS:
+                found._widen()
+        return found
+
+    def _widen(self) -> None:
+        self.width_ms *= 2
+        self._group(self.numbers // 2, self.sums)
 
     def _group(self, numbers: Int64s, sums: Int64s) -> None:
         self.numbers, places = np.unique(numbers, return_inverse=True)

@@ -9,7 +9,17 @@ from typing import Any
 from kolumn.report import words
 from kolumn.report.svg import Chart
 
-_WRAPPED = {"reason": "wrap", "remark": "wrap", "evidence": "wrap", "explanation": "wrap", "segment": "path", "key": "path"}
+_WRAPPED = {
+    "reason": "wrap",
+    "remark": "wrap",
+    "evidence": "wrap",
+    "explanation": "wrap",
+    "segment": "path",
+    "key": "path",
+    "group": "path",
+}
+MOST_ROWS = 200
+"""Of a long table; its caption says how many more there are."""
 _OPEN_ROWS = 12
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The page may load nothing, whatever names of topics and keys in it say."""
@@ -54,10 +64,12 @@ def tiles(values: Sequence[tuple[str, str, str]]) -> str:
     return f'<dl class="tiles">{"".join(made)}</dl>'
 
 
-def table(caption: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A table; numbers are on the right."""
+def table(caption: str, names: Sequence[str], rows: Sequence[Sequence[Any]], most: int | None = None) -> str:
+    """A table; numbers are on the right. Of more than ``most`` rows the first ones."""
     if not rows:
         return ""
+    if most is not None and len(rows) > most:
+        caption, rows = f"{caption}: the first {most} of {words.number(len(rows))}", rows[:most]
     right = [all(isinstance(row[i], int | None) for row in rows) for i in range(len(names))]
     kinds = [
         ' class="n"' if number else f' class="{_WRAPPED[name]}"' if name in _WRAPPED else ""

@@ -53,9 +53,13 @@ class Sample:
         """Number of records."""
         return sum(part.num_rows for part in self.parts)
 
+    def table(self) -> pa.Table:
+        """The records as one table."""
+        return pa.concat_tables(self.parts).combine_chunks()
+
     def written(self) -> Iterator[tuple[str, int, int]]:
         """Codec, largest batch, and stored bytes of the sample; offsets are counted from 0."""
-        whole = pa.concat_tables(self.parts).combine_chunks()
+        whole = self.table()
         for codec in CODECS:
             for batch_bytes in BATCHES:
                 with tempfile.TemporaryDirectory(prefix="kolumn-sample-") as folder:
