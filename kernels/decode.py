@@ -11,7 +11,7 @@ import numpy as np
 from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.kernels import check as checking
 from kolumn.kernels.count import Count, count
-from kolumn.kernels.fields.decoded import Records, empty_records
+from kolumn.kernels.fields.decoded import DeviceRecords, empty_records
 from kolumn.kernels.fields.hop import Hop, hop, hop_staged
 from kolumn.kernels.fields.records import Fields, fields
 from kolumn.kernels.machine.batches import Batches
@@ -33,14 +33,14 @@ class Outcome:
     ----------
     bad : bool array of n
         Batches in which something is wrong.
-    records : Records, optional
+    records : DeviceRecords, optional
         None if there are such batches.
     measures : list of uint8 array
         The bytes that were wanted of the records.
     """
 
     bad: Flags
-    records: Records | None = None
+    records: DeviceRecords | None = None
     measures: list[Bytes] = field(default_factory=list)
 
 
@@ -72,7 +72,7 @@ def decode(
     format: int,
     check_crcs: bool,
     drafts: bool,
-    measure: Callable[[Records], Wanted] = lambda _: [],
+    measure: Callable[[DeviceRecords], Wanted] = lambda _: [],
 ) -> Outcome:
     """Decode batches; waits for the device twice.
 
@@ -116,7 +116,7 @@ def _flags(words: Bytes) -> Flags:
     return words.view(np.int32) != 0
 
 
-def _targets(chain: Hop, to: Records) -> Fields:
+def _targets(chain: Hop, to: DeviceRecords) -> Fields:
     return Fields(
         *chain, to.offset.address, to.timestamp.address, to.key.at.address, to.key.length.address, to.value.at.address,
         to.value.length.address, to.header.address, to.headers.address,

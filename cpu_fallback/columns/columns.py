@@ -9,7 +9,7 @@ import pyarrow as pa
 from kolumn.arrays import Int64s
 from kolumn.arrow import utf8
 from kolumn.arrow.recycle import take
-from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW, Payloads
+from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW, PayloadColumn
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target
 from kolumn.cpu_fallback.machine.address import PAD, store32
 from kolumn.cpu_fallback.machine.scalars import compiled
@@ -62,7 +62,7 @@ class BinaryColumn:
     mode : int
         SKIP, COPY or VIEW.
     arena, ends, valid, views : pa.Buffer, optional
-        Their addresses are in `Payloads`.
+        Their addresses are in `PayloadColumn`.
     """
 
     mode: int
@@ -88,9 +88,9 @@ class BinaryColumn:
         return np.frombuffer(memoryview(self.valid), np.uint8) if self.valid is not None else np.empty(0, np.uint8)
 
     @property
-    def payloads(self) -> Payloads:
+    def payloads(self) -> PayloadColumn:
         """The addresses, for compiled code."""
-        return Payloads(self.mode, *(0 if b is None else b.address for b in (self.arena, self.ends, self.valid, self.views)))
+        return PayloadColumn(self.mode, *(0 if b is None else b.address for b in (self.arena, self.ends, self.valid, self.views)))
 
     def array(self, kind: pa.DataType, rows: int, used_bytes: int, sources: list[pa.Buffer]) -> pa.Array:
         """Arrow array of the first ``rows`` payloads. Copies nothing; views keep ``sources`` alive."""

@@ -2,7 +2,7 @@
 
 from numba.extending import register_jitable
 
-from kolumn.cpu_fallback.encode.payloads import Payloads, Records, copy_payload, payload
+from kolumn.cpu_fallback.encode.payloads import ArrowPayloads, RecordsToEncode, copy_payload, payload
 from kolumn.cpu_fallback.machine.address import load32, load64, store32
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
@@ -16,14 +16,14 @@ _LARGEST_DELTA = 2**31 - 1
 
 
 @register_jitable
-def _headers(records: Records, row: int) -> tuple[int, int]:
+def _headers(records: RecordsToEncode, row: int) -> tuple[int, int]:
     if records.header_ends == 0:
         return 0, 0
     return load32(records.header_ends + 4 * row), load32(records.header_ends + 4 * row + 4)
 
 
 @register_jitable
-def _fixed_size(records: Records, row: int, skip: int) -> int:
+def _fixed_size(records: RecordsToEncode, row: int, skip: int) -> int:
     """Bytes of a record's body without its two deltas; its attributes have ``skip`` bytes."""
     first, stop = _headers(records, row)
     size = (
@@ -35,7 +35,9 @@ def _fixed_size(records: Records, row: int, skip: int) -> int:
 
 
 @compiled
-def split(records: Records, skip: int, cut: Flags, batch_bytes: int, batch_records: int, body: int, first: Int64s, size: Int64s) -> int:
+def split(
+    records: RecordsToEncode, skip: int, cut: Flags, batch_bytes: int, batch_records: int, body: int, first: Int64s, size: Int64s
+) -> int:
     """Divide records into batches, and compute all sizes.
 
     Parameters
@@ -84,7 +86,7 @@ def split(records: Records, skip: int, cut: Flags, batch_bytes: int, batch_recor
 
 
 @compiled
-def measure(records: Records, skip: int, first: Int64s, stop: int, rows: Table, body: int, size: Int64s) -> None:
+def measure(records: RecordsToEncode, skip: int, first: Int64s, stop: int, rows: Table, body: int, size: Int64s) -> None:
     """Fill ``body`` and ``size`` as `split` does, for batches with given bounds; deltas are relative to the base values in ``rows``."""
     for b in range(first.shape[0]):
         size[b] = 0
@@ -97,7 +99,7 @@ def measure(records: Records, skip: int, first: Int64s, stop: int, rows: Table, 
 
 
 @register_jitable(forceinline=True)
-def _put(column: Payloads, row: int, to: int) -> int:
+def _put(column: ArrowPayloads, row: int, to: int) -> int:
     """Write a payload's length and the payload; returns the address after it."""
     source, length = payload(column, row)
     to = put_varint(0, to, length)
@@ -108,7 +110,7 @@ def _put(column: Payloads, row: int, to: int) -> int:
 
 
 @compiled
-def fill(records: Records, skip: int, first: Int64s, stop: int, rows: Table, body: int, to: Int64s) -> None:
+def fill(records: RecordsToEncode, skip: int, first: Int64s, stop: int, rows: Table, body: int, to: Int64s) -> None:
     """Write the records of batches.
 
     Parameters
@@ -131,9 +133,9 @@ def fill(records: Records, skip: int, first: Int64s, stop: int, rows: Table, bod
             offset, moment = load64(records.offset + 8 * row), load64(records.timestamp + 8 * row)
             at = v2.put_record(0, at, load32(body + 4 * row), moment - time, offset - base, skip)
             at = _put(records.value, row, _put(records.key, row, at))
-            begin, behind = _headers(records, row)
-            at = put_varint(0, at, behind - begin)
-            for i in range(begin, behind):
+            begin, end = _headers(records, row)
+            at = put_varint(0, at, end - begin)
+            for i in range(begin, end):
                 at = _put(records.header_value, i, _put(records.header_key, i, at))
 
 

@@ -2,7 +2,7 @@
 
 from numba.extending import register_jitable
 
-from kolumn.cpu_fallback.encode.payloads import Payloads, Records, copy_payload, payload
+from kolumn.cpu_fallback.encode.payloads import ArrowPayloads, RecordsToEncode, copy_payload, payload
 from kolumn.cpu_fallback.machine.address import load8, load64
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
@@ -14,7 +14,7 @@ _TIMESTAMP_TYPE, _MAX_TIMESTAMP, _BASE_OFFSET = table.TIMESTAMP_TYPE, table.MAX_
 
 
 @compiled
-def split(records: Records, magic: int, cut: Flags, batch_bytes: int, batch_records: int, first: Int64s, size: Int64s) -> int:
+def split(records: RecordsToEncode, magic: int, cut: Flags, batch_bytes: int, batch_records: int, first: Int64s, size: Int64s) -> int:
     """Divide records into sets of messages, and compute their sizes; parameters as for `batches.split`."""
     count = 0
     for row in range(records.rows):
@@ -28,7 +28,7 @@ def split(records: Records, magic: int, cut: Flags, batch_bytes: int, batch_reco
 
 
 @register_jitable(forceinline=True)
-def put_sized(column: Payloads, row: int, to: int) -> int:
+def put_sized(column: ArrowPayloads, row: int, to: int) -> int:
     """Write a payload's length, in four bytes, and the payload; returns the address after it."""
     source, length = payload(column, row)
     memory.put32(0, to, length)
@@ -44,7 +44,7 @@ def seal_message(pos: int, end: int) -> None:
 
 
 @compiled
-def measure(records: Records, magic: int, first: Int64s, stop: int, size: Int64s) -> None:
+def measure(records: RecordsToEncode, magic: int, first: Int64s, stop: int, size: Int64s) -> None:
     """Set ``size`` to the sizes of sets with given bounds."""
     for b in range(first.shape[0]):
         size[b] = 0
@@ -53,7 +53,7 @@ def measure(records: Records, magic: int, first: Int64s, stop: int, size: Int64s
 
 
 @compiled
-def fill(records: Records, magic: int, marks: int, first: Int64s, stop: int, rows: Table, to: Int64s) -> None:
+def fill(records: RecordsToEncode, magic: int, marks: int, first: Int64s, stop: int, rows: Table, to: Int64s) -> None:
     """Write the messages of sets.
 
     Parameters

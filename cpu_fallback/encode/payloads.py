@@ -7,7 +7,7 @@ from numba.extending import register_jitable
 from kolumn.cpu_fallback.machine.address import STEP, copy_padded, load8, load32, store8
 
 
-class Payloads(NamedTuple):
+class ArrowPayloads(NamedTuple):
     """Addresses of a binary column of Arrow.
 
     Attributes
@@ -27,7 +27,7 @@ class Payloads(NamedTuple):
     bit: int
 
 
-class Records(NamedTuple):
+class RecordsToEncode(NamedTuple):
     """Columns of the records to encode; addresses of the first row.
 
     ``header_ends`` are 32-bit offsets into the columns of the headers, 0 if no record has headers. ``offset`` and ``timestamp`` (ms, -1
@@ -35,17 +35,17 @@ class Records(NamedTuple):
     """
 
     rows: int
-    key: Payloads
-    value: Payloads
+    key: ArrowPayloads
+    value: ArrowPayloads
     header_ends: int
-    header_key: Payloads
-    header_value: Payloads
+    header_key: ArrowPayloads
+    header_value: ArrowPayloads
     offset: int
     timestamp: int
 
 
 @register_jitable(forceinline=True)
-def payload(column: Payloads, row: int) -> tuple[int, int]:
+def payload(column: ArrowPayloads, row: int) -> tuple[int, int]:
     """Address and length of a payload; the length is -1 for null."""
     start = load32(column.ends + 4 * row)
     if column.valid != 0:

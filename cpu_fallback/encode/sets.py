@@ -2,7 +2,7 @@
 
 from numba.extending import register_jitable
 
-from kolumn.cpu_fallback.encode.payloads import Payloads, Records, copy_payload, payload
+from kolumn.cpu_fallback.encode.payloads import ArrowPayloads, RecordsToEncode, copy_payload, payload
 from kolumn.cpu_fallback.machine.address import load8, load64, store32
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
@@ -15,12 +15,12 @@ _LARGEST_DELTA = 2**31 - 2
 
 
 @register_jitable
-def _body(records: Records, row: int, delta: int) -> int:
+def _body(records: RecordsToEncode, row: int, delta: int) -> int:
     return kip98_draft.body_size(delta, payload(records.key, row)[1], payload(records.value, row)[1])
 
 
 @compiled
-def split(records: Records, cut: Flags, batch_bytes: int, batch_records: int, body: int, first: Int64s, size: Int64s) -> int:
+def split(records: RecordsToEncode, cut: Flags, batch_bytes: int, batch_records: int, body: int, first: Int64s, size: Int64s) -> int:
     """Divide records into sets, and compute all sizes; parameters as for `batches.split`."""
     count, used, base = 0, 0, 0
     for row in range(records.rows):
@@ -45,7 +45,7 @@ def split(records: Records, cut: Flags, batch_bytes: int, batch_records: int, bo
 
 
 @compiled
-def measure(records: Records, first: Int64s, stop: int, rows: Table, body: int, size: Int64s) -> None:
+def measure(records: RecordsToEncode, first: Int64s, stop: int, rows: Table, body: int, size: Int64s) -> None:
     """Fill ``body`` and ``size`` as `split` does, for sets with given bounds; deltas are relative to the base offsets in ``rows``."""
     for b in range(first.shape[0]):
         size[b] = 0
@@ -56,7 +56,7 @@ def measure(records: Records, first: Int64s, stop: int, rows: Table, body: int, 
 
 
 @register_jitable(forceinline=True)
-def _put(column: Payloads, row: int, to: int) -> int:
+def _put(column: ArrowPayloads, row: int, to: int) -> int:
     source, length = payload(column, row)
     if length > 0:
         copy_payload(to, source, length, column.stop)
@@ -64,7 +64,7 @@ def _put(column: Payloads, row: int, to: int) -> int:
 
 
 @compiled
-def fill(records: Records, control: int, first: Int64s, stop: int, rows: Table, to: Int64s) -> None:
+def fill(records: RecordsToEncode, control: int, first: Int64s, stop: int, rows: Table, to: Int64s) -> None:
     """Write the messages of sets.
 
     Parameters

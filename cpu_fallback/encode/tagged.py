@@ -3,7 +3,7 @@
 from numba.extending import register_jitable
 
 from kolumn.cpu_fallback.encode.messages import put_sized, seal_message
-from kolumn.cpu_fallback.encode.payloads import Records, payload
+from kolumn.cpu_fallback.encode.payloads import RecordsToEncode, payload
 from kolumn.cpu_fallback.machine.address import load8, load32, load64
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
@@ -19,12 +19,12 @@ WRAPPER_TAGS = _TIME_BYTES + _COUNT_BYTES
 
 
 @register_jitable
-def _size(records: Records, tagged: int, row: int) -> int:
+def _size(records: RecordsToEncode, tagged: int, row: int) -> int:
     return enriched.message_size(_TIME_BYTES if load8(tagged + row) else 0, payload(records.key, row)[1], payload(records.value, row)[1])
 
 
 @compiled
-def split(records: Records, tagged: int, cut: Flags, batch_bytes: int, batch_records: int, first: Int64s, size: Int64s) -> int:
+def split(records: RecordsToEncode, tagged: int, cut: Flags, batch_bytes: int, batch_records: int, first: Int64s, size: Int64s) -> int:
     """Divide records into sets of messages, and compute their sizes.
 
     ``tagged`` is the address of a uint8 for each row: whether it gets a broker timestamp. The others are as for `batches.split`.
@@ -41,7 +41,7 @@ def split(records: Records, tagged: int, cut: Flags, batch_bytes: int, batch_rec
 
 
 @compiled
-def measure(records: Records, tagged: int, first: Int64s, stop: int, size: Int64s) -> None:
+def measure(records: RecordsToEncode, tagged: int, first: Int64s, stop: int, size: Int64s) -> None:
     """Set ``size`` to the sizes of sets with given bounds."""
     for b in range(first.shape[0]):
         size[b] = 0
@@ -57,7 +57,7 @@ def _put_time(at: int, timestamp: int) -> int:
 
 
 @compiled
-def fill(records: Records, tagged: int, kinds: int, seconds: int, first: Int64s, stop: int, rows: Table, to: Int64s) -> None:
+def fill(records: RecordsToEncode, tagged: int, kinds: int, seconds: int, first: Int64s, stop: int, rows: Table, to: Int64s) -> None:
     """Write the messages of sets.
 
     Parameters

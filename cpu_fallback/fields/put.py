@@ -18,7 +18,7 @@ NEXT_BLOCK = 1 << 18
 """Prefetch distance past a viewed payload: the next bytes are read or decompressed to there."""
 
 
-class Payloads(NamedTuple):
+class PayloadColumn(NamedTuple):
     """Addresses of one binary column; 0 if the mode does not need one.
 
     ``ends`` has rows + 1 int32, ``views`` 16 bytes for each row. ``valid`` is a bitmap of ones, in which the bits of nulls are cleared.
@@ -32,7 +32,7 @@ class Payloads(NamedTuple):
 
 
 @register_jitable(forceinline=True)
-def put(column: Payloads, source: int, buffer: int, offset: int, length: int, row: int, used: int) -> int:
+def put(column: PayloadColumn, source: int, buffer: int, offset: int, length: int, row: int, used: int) -> int:
     """Append one payload as row ``row``; returns the used bytes of the arena.
 
     Parameters
@@ -101,7 +101,7 @@ def _view(to: int, source: int, buffer: int, offset: int, length: int) -> None:
 
 
 @register_jitable
-def forget(column: Payloads, first: int, stop: int) -> None:
+def forget(column: PayloadColumn, first: int, stop: int) -> None:
     """Undo the nulls of rows [first, stop), which are going to be overwritten. Nothing else needs to be undone."""
     if column.mode != SKIP:
         for row in range(first, stop):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from numba.extending import register_jitable
 
-from kolumn.cpu_fallback.fields.put import SKIP, Payloads, put
+from kolumn.cpu_fallback.fields.put import SKIP, PayloadColumn, put
 from kolumn.cpu_fallback.machine.address import store32, store64
 
 ROWS, KEY, VALUE, HEADERS, HEADER_KEY, HEADER_VALUE = range(6)
@@ -22,11 +22,11 @@ class Target(NamedTuple):
 
     offset: int
     timestamp: int
-    key: Payloads
-    value: Payloads
+    key: PayloadColumn
+    value: PayloadColumn
     header_ends: int
-    header_key: Payloads
-    header_value: Payloads
+    header_key: PayloadColumn
+    header_value: PayloadColumn
     attributes: int
     seconds: int
 

@@ -90,18 +90,18 @@ class _Emitter:
     def loop(self, vectors: list[Any], at: Any, end: Any, step: int) -> list[Any]:
         """Fold all later vectors up to address ``end``."""
         builder, before = self.builder, self.builder.block
-        body, behind = builder.append_basic_block("fold"), builder.append_basic_block("folded")
+        body, after = builder.append_basic_block("fold"), builder.append_basic_block("folded")
         following = builder.add(at, at.type(step))
-        builder.cbranch(builder.icmp_signed("<", following, end), body, behind)
+        builder.cbranch(builder.icmp_signed("<", following, end), body, after)
         builder.position_at_end(body)
         here = builder.phi(at.type)
         old = [builder.phi(self.kind) for _ in vectors]
         new = [self.move(one, step, self.load(here, k * self.width)) for k, one in enumerate(old)]
         onward = builder.add(here, at.type(step))
-        builder.cbranch(builder.icmp_signed("<", onward, end), body, behind)
+        builder.cbranch(builder.icmp_signed("<", onward, end), body, after)
         here.add_incoming(following, before)
         here.add_incoming(onward, body)
-        builder.position_at_end(behind)
+        builder.position_at_end(after)
         result = [builder.phi(self.kind) for _ in vectors]
         for one, begins, goes_on, ends in zip(old, vectors, new, result, strict=True):
             one.add_incoming(begins, before)

@@ -9,7 +9,7 @@ from kolumn.cpu_fallback.machine.arrays import Flags, Int64s
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.encodings import avro_skip, numbers
 from kolumn.encodings.avro import decode
-from kolumn.encodings.columns import DONE, INVALID, Target, put_nulls, restore
+from kolumn.encodings.columns import DONE, INVALID, ColumnTables, put_nulls, restore
 from kolumn.formats.varint import varint64
 
 _HIGH, _SEVEN, _ONES = -0x7F7F7F7F7F7F7F80, 0x7F7F7F7F7F7F7F7F, 0x0101010101010101
@@ -60,7 +60,7 @@ def _skipped(program, pc, stack, at, end, free):  # type: ignore[no-untyped-def]
 
 @compiled
 def decode_rows(
-    target: Target,
+    target: ColumnTables,
     programs: Int64s,
     stack: int,
     at: Int64s,
@@ -77,7 +77,7 @@ def decode_rows(
 
     Parameters
     ----------
-    target : Target
+    target : ColumnTables
     programs : int64 array
         Addresses of the programs: first the one of the reader's own schema, for rows without a writer's and for bare ones, then those of
         the writers'. 0: rows of this schema are not valid.
@@ -99,7 +99,7 @@ def decode_rows(
         What has no room; `DONE` if all rows are decoded.
     """
     # Constants, where the compiler sees them: no cursors, and counts next to each other.
-    target = Target(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count)
+    target = ColumnTables(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count)
     for row in range(first, len(at)):
         code, begin, size = INVALID, at[row], length[row]
         program = programs[schema[row] + 1]

@@ -9,8 +9,8 @@ from kolumn.cpu_fallback.machine.address import load8, store8
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.encodings import json, json_text
-from kolumn.encodings.columns import DONE, Target, put_nulls, restore
-from kolumn.encodings.json import UNDECIDED, Program
+from kolumn.encodings.columns import DONE, ColumnTables, put_nulls, restore
+from kolumn.encodings.json import UNDECIDED, JsonProgram
 from kolumn.encodings.text import is_utf8
 
 _SHORTEST = 8
@@ -33,7 +33,7 @@ def _passed_over(at: int, end: int) -> int:
 
 
 @register_jitable
-def _searched(p: Program, inside: int, at: int, end: int) -> tuple[int, int]:
+def _searched(p: JsonProgram, inside: int, at: int, end: int) -> tuple[int, int]:
     return json.searched(p, inside, at, end)
 
 
@@ -59,14 +59,14 @@ def _field_of(p, inside, at, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def decode_objects(
-    target: Target, program: Program, at: Int64s, length: Int64s, fill: int, fills: int, short: int, first: int, decided: Flags
+    target: ColumnTables, program: JsonProgram, at: Int64s, length: Int64s, fill: int, fills: int, short: int, first: int, decided: Flags
 ) -> tuple[int, int]:
     """Decode rows into columns, from ``first`` on. A row that is not decided is null.
 
     Parameters
     ----------
-    target : Target
-    program : Program
+    target : ColumnTables
+    program : JsonProgram
     at, length : int64 array
         As in `kolumn.values.decoder.Bodies`; nothing else is read.
     fill, fills : int
@@ -85,7 +85,7 @@ def decode_objects(
         What has no room; `DONE` if all rows are decoded.
     """
     # Constants, where the compiler sees them: no cursors, and counts next to each other.
-    target = Target(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count)
+    target = ColumnTables(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count)
     for row in range(first, len(at)):
         code, begin, size = UNDECIDED, at[row], length[row]
         if size >= 0:

@@ -8,8 +8,8 @@ import kolumn.encodings.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine.address import load8, load32, load64, store8
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.encodings import columns, protobuf, protobuf_wire
-from kolumn.encodings.columns import Target
-from kolumn.encodings.protobuf import Program
+from kolumn.encodings.columns import ColumnTables
+from kolumn.encodings.protobuf import ProtobufProgram
 
 _INVALID = columns.INVALID
 
@@ -32,7 +32,7 @@ class Rows(NamedTuple):
 
 
 @compiled
-def write_rows(target: Target, program: Program, rows: Rows, first: int, last: int) -> tuple[int, int]:
+def write_rows(target: ColumnTables, program: ProtobufProgram, rows: Rows, first: int, last: int) -> tuple[int, int]:
     """Write rows [first, last).
 
     Returns

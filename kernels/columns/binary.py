@@ -7,7 +7,7 @@ import numpy as np
 from kolumn.arrays import Bytes
 from kolumn.kernels.columns.gather import Gather, gather_for
 from kolumn.kernels.columns.steps import Sizes, Validity, sizes, validity
-from kolumn.kernels.fields.decoded import Payloads, Records
+from kolumn.kernels.fields.decoded import DevicePayloads, DeviceRecords
 from kolumn.kernels.fields.headers import Headers, headers
 from kolumn.kernels.machine.runtime import Memory, Runtime
 
@@ -28,7 +28,7 @@ class Binary:
 class Measured:
     """A column of bytes before its payloads are moved: offsets and validity are being written, their sums are to be downloaded."""
 
-    payloads: Payloads
+    payloads: DevicePayloads
     ends: Memory
     bitmap: Memory
     nulls: Memory
@@ -49,7 +49,7 @@ def number_of(downloaded: Bytes) -> int:
     return int(downloaded.view(np.int32)[0])
 
 
-def measure(device: Runtime, payloads: Payloads) -> Measured:
+def measure(device: Runtime, payloads: DevicePayloads) -> Measured:
     """Begin a column of bytes; does not wait.
 
     The sum of the lengths is less than 2 GiB: the payloads of a run of batches are.
@@ -68,7 +68,7 @@ def moved(device: Runtime, measured: Measured, size: int, nulls: int) -> Binary:
     return Binary(measured.ends, data, measured.bitmap, payloads.count, size, nulls)
 
 
-def binary(device: Runtime, payloads: Payloads) -> Binary:
+def binary(device: Runtime, payloads: DevicePayloads) -> Binary:
     """Payloads copied into a column."""
     measured = measure(device, payloads)
     size, nulls = map(number_of, device.downloads(measured.wanted))
@@ -108,16 +108,16 @@ def begin_bitmap(device: Runtime, lengths: Memory, rows: int) -> tuple[Memory, t
     return bitmap, (nulls, 4, 4 * max(words - 1, 0))
 
 
-def headers_of(device: Runtime, records: Records) -> tuple[Memory, Payloads, Payloads]:
+def headers_of(device: Runtime, records: DeviceRecords) -> tuple[Memory, DevicePayloads, DevicePayloads]:
     """List offsets of the headers' column (int32 of rows + 1), keys and values of the headers."""
     ends, total = ends_of(device, records.headers, records.rows)
     return ends, *header_parts(device, records, ends, total)
 
 
-def header_parts(device: Runtime, records: Records, ends: Memory, total: int) -> tuple[Payloads, Payloads]:
+def header_parts(device: Runtime, records: DeviceRecords, ends: Memory, total: int) -> tuple[DevicePayloads, DevicePayloads]:
     """Keys and values of the headers, whose list offsets are ``ends``; does not wait."""
     key, key_length, value, value_length = device.pieces([8 * total, 4 * total, 8 * total, 4 * total])
-    keys, values = Payloads(key, key_length, total), Payloads(value, value_length, total)
+    keys, values = DevicePayloads(key, key_length, total), DevicePayloads(value, value_length, total)
     args = Headers(records.header.address, ends.address, keys.at.address, keys.length.address, values.at.address, values.length.address)
     device.launch(headers, records.rows if total else 0, args)
     return keys, values

@@ -50,12 +50,12 @@ def gather_short(i: int, lane: int, lanes: int, a: Gather) -> None:
     begin, end = load32(a.ends + 4 * i), load32(a.ends + 4 * (i + 1))
     source, target, stop = load64(a.source + 8 * i), a.target + begin, a.target + end
     first = min((target + 3) & -4, stop)
-    behind = max(stop & -4, first)
-    _edges(source, target, first, behind, stop, lane)
+    words_end = max(stop & -4, first)
+    _edges(source, target, first, words_end, stop, lane)
     shift = source - target
     skew = (first + shift) & 3
     at = first + 4 * lane
-    while at < behind:
+    while at < words_end:
         place = at + shift - skew
         store32(at, (loadu32(place) | (loadu32(place + 4) << 32)) >> (8 * skew))
         at += 4 * lanes
@@ -85,24 +85,24 @@ def copy(i: int, lane: int, lanes: int, a: Copy) -> None:
 def _move(source: int, target: int, stop: int, lane: int, lanes: int) -> None:
     """Copy bytes to [target, stop) by words of eight."""
     first = min((target + 7) & -8, stop)
-    behind = max(stop & -8, first)
-    _edges(source, target, first, behind, stop, lane)
+    words_end = max(stop & -8, first)
+    _edges(source, target, first, words_end, stop, lane)
     shift = source - target
     skew = (first + shift) & 7
     at = first + 8 * lane
     # No `range` with a step: its number of turns takes more instructions than most payloads do.
-    while at < behind:
+    while at < words_end:
         place = at + shift - skew
         store64(at, shifted(load64(place), load64(place + 8), 8 * skew))
         at += 8 * lanes
 
 
 @register_jitable
-def _edges(source: int, target: int, first: int, behind: int, stop: int, lane: int) -> None:
-    """Copy the bytes of [target, first) and [behind, stop)."""
+def _edges(source: int, target: int, first: int, words_end: int, stop: int, lane: int) -> None:
+    """Copy the bytes of [target, first) and [words_end, stop)."""
     at = target + lane
     if at < first:
         store8(at, memory.load8(source, at - target))
-    at = behind + lane
+    at = words_end + lane
     if at < stop:
         store8(at, memory.load8(source, at - target))

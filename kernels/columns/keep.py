@@ -11,7 +11,7 @@ import numpy as np
 
 from kolumn.arrays import Flags
 from kolumn.formats import memory
-from kolumn.kernels.fields.decoded import Payloads, Records, empty_records
+from kolumn.kernels.fields.decoded import DevicePayloads, DeviceRecords, empty_records
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.machine_code.words import load32, load64, store8, store32, store64
@@ -36,7 +36,7 @@ EVERY_ROW = RowLimits(include_control=1)
 class Keep(NamedTuple):
     """Arguments of `keep_row`; addresses, but for the limits.
 
-    Columns of `Records`, the uint8 flags of control records, `RowLimits`, int64 of each batch ``dropped``, 1 for those without rows (0 in
+    Columns of `DeviceRecords`, the uint8 flags of control records, `RowLimits`, int64 of each batch ``dropped``, 1 if it has no rows (0 in
     place of the address: no batch is dropped), and ``numbers``, int32 of n + 1.
     """
 
@@ -118,7 +118,7 @@ def pack_row(i: int, a: Pack) -> None:
         store64(a.to_seconds + 8 * to, load64(a.seconds + 8 * i))
 
 
-def keep(device: Runtime, records: Records, control: Memory, limits: RowLimits, dropped: Flags | None = None) -> Records:
+def keep(device: Runtime, records: DeviceRecords, control: Memory, limits: RowLimits, dropped: Flags | None = None) -> DeviceRecords:
     """The records within limits, without those of batches that are ``dropped`` (flags); the same object if all are kept."""
     n = records.rows
     numbers = device.empty(4 * (n + 1)) if n else device.zeros(4)
@@ -137,11 +137,11 @@ def keep(device: Runtime, records: Records, control: Memory, limits: RowLimits, 
     return kept
 
 
-def _addresses(records: Records) -> list[int]:
+def _addresses(records: DeviceRecords) -> list[int]:
     def address(memory: Memory | None) -> int:
         return memory.address if memory is not None else 0
 
-    def both(payloads: Payloads) -> list[int]:
+    def both(payloads: DevicePayloads) -> list[int]:
         return [payloads.at.address, payloads.length.address]
 
     return [

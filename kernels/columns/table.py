@@ -16,7 +16,7 @@ from kolumn.kernels.columns.binary import begin_bitmap, headers_of, measure, mov
 from kolumn.kernels.columns.flags import DraftTimes, Label, Marks, Sequence, draft_times, label, marks, sequence
 from kolumn.kernels.columns.keep import EVERY_ROW, RowLimits, keep
 from kolumn.kernels.columns.steps import Microseconds, Repeat, microseconds, repeat
-from kolumn.kernels.fields.decoded import Payloads, Records
+from kolumn.kernels.fields.decoded import DevicePayloads, DeviceRecords
 from kolumn.kernels.machine.runtime import Memory, Runtime
 
 _FIELDS = {
@@ -67,7 +67,7 @@ class Column:
 
 
 @dataclass
-class Begun:
+class BegunColumn:
     """A column whose sizes are being computed.
 
     Attributes
@@ -107,7 +107,7 @@ class TableBuilder:
     Parameters
     ----------
     device : Runtime
-    records : Records
+    records : DeviceRecords
     constants : dict
         "topic", "partition" and "segment", None for null.
     text : bool
@@ -123,7 +123,7 @@ class TableBuilder:
     def __init__(
         self,
         device: Runtime,
-        records: Records,
+        records: DeviceRecords,
         constants: dict[str, Any],
         text: bool,
         limits: RowLimits | None,
@@ -143,12 +143,12 @@ class TableBuilder:
         """The columns of these names. The sizes of all are downloaded together."""
         names = tuple(names)
         begun = [self._begin(name) for name in names]
-        wanted = [one.wanted if isinstance(one, Begun) else [] for one in begun]
+        wanted = [one.wanted if isinstance(one, BegunColumn) else [] for one in begun]
         sums = iter(self.device.downloads([piece for pieces in wanted for piece in pieces]) if any(wanted) else [])
-        columns = [one.finish(*(number_of(next(sums)) for _ in one.wanted)) if isinstance(one, Begun) else one for one in begun]
+        columns = [one.finish(*(number_of(next(sums)) for _ in one.wanted)) if isinstance(one, BegunColumn) else one for one in begun]
         return DeviceTable(names, columns, self.records.rows)
 
-    def _begin(self, name: str) -> Column | Begun:
+    def _begin(self, name: str) -> Column | BegunColumn:
         """One column, or what is left to do for it when its sizes are known."""
         records = self.records
         if name in _FIELDS:
@@ -162,7 +162,7 @@ class TableBuilder:
             return Column("bool", records.rows, self._marks[0 if name == "isControl" else 1])
         if name in ("topic", "segment"):
             return self._labelled(self.device.zeros(4 * records.rows), [self.constants[name]])
-        made: dict[str, Callable[[], Column | Begun]] = {
+        made: dict[str, Callable[[], Column | BegunColumn]] = {
             "timestamp": self._timestamp,
             "headers": self._headers,
             "partition": self._partition,
@@ -187,7 +187,7 @@ class TableBuilder:
         return found
 
     @cached_property
-    def _draft_times(self) -> tuple[Begun, Begun]:
+    def _draft_times(self) -> tuple[BegunColumn, BegunColumn]:
         device, records, n = self.device, self.records, self.records.rows
         seconds, broker, seconds_length, broker_length = (device.empty(width * n) for width in (4, 8, 4, 4))
         args = DraftTimes(
@@ -197,7 +197,7 @@ class TableBuilder:
         device.launch(draft_times, n, args)
         return self._nullable("int32", seconds, seconds_length), self._nullable("int64", broker, broker_length)
 
-    def _nullable(self, kind: str, data: Memory, lengths: Memory) -> Begun:
+    def _nullable(self, kind: str, data: Memory, lengths: Memory) -> BegunColumn:
         return begin_nullable(self.device, kind, data, lengths, self.records.rows)
 
     def _repeated(self, source: int, stride: int, kind: str) -> Column:
@@ -211,13 +211,13 @@ class TableBuilder:
         assert numbers is not None
         return numbers
 
-    def _timestamp(self) -> Begun:
+    def _timestamp(self) -> BegunColumn:
         n = self.records.rows
         target, lengths = self.device.empty(8 * n), self.device.empty(4 * n)
         self.device.launch(microseconds, n, Microseconds(self.records.timestamp.address, target.address, lengths.address))
         return self._nullable("timestamp", target, lengths)
 
-    def _partition(self) -> Begun:
+    def _partition(self) -> BegunColumn:
         partition, batches = self.constants["partition"], len(self.records.first) - 1
         numbers = self.device.upload(np.full((2, batches), [[partition or 0], [0 if partition is not None else -1]], np.int64))
         column, null = (self._repeated(numbers.address + 8 * batches * k, 8, "int32") for k in range(2))
@@ -225,7 +225,7 @@ class TableBuilder:
         assert null.data is not None
         return self._nullable("int32", column.data, null.data)
 
-    def _transaction(self) -> Begun:
+    def _transaction(self) -> BegunColumn:
         numbers = self.device.upload(np.ascontiguousarray(self.constants["transaction"], np.int64))
         repeated = self._repeated(numbers.address, 8, "int32").data
         assert repeated is not None
@@ -238,7 +238,7 @@ class TableBuilder:
         self.device.launch(sequence, n, args)
         return Column("int32", n, target)
 
-    def _labelled(self, numbers: Memory, names: list[str | None]) -> Begun:
+    def _labelled(self, numbers: Memory, names: list[str | None]) -> BegunColumn:
         """A column of strings: a name for each number."""
         device, n = self.device, self.records.rows
         encoded = [(name or "").encode() for name in names]
@@ -246,11 +246,11 @@ class TableBuilder:
         text = device.upload(np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
         begins = np.cumsum([0, *map(len, encoded)])[:-1]
         where, sizes = device.upload(text.address + begins.astype(np.int64)), device.upload(lengths)
-        rows = Payloads(device.empty(8 * n), device.empty(4 * n), n)
+        rows = DevicePayloads(device.empty(8 * n), device.empty(4 * n), n)
         device.launch(label, n, Label(numbers.address, where.address, sizes.address, rows.at.address, rows.length.address))
         return begin_bytes(device, rows, True, text)
 
-    def _binary(self, payloads: Payloads, text: bool) -> Begun:
+    def _binary(self, payloads: DevicePayloads, text: bool) -> BegunColumn:
         return begin_bytes(self.device, payloads, text)
 
     def _headers(self) -> Column:
@@ -261,17 +261,17 @@ class TableBuilder:
         return Column("list", self.records.rows, children=(Column("int32", self.records.rows + 1, ends), entries))
 
 
-def begin_nullable(device: Runtime, kind: str, data: Memory, lengths: Memory, rows: int, children: tuple[Column, ...] = ()) -> Begun:
+def begin_nullable(device: Runtime, kind: str, data: Memory, lengths: Memory, rows: int, children: tuple[Column, ...] = ()) -> BegunColumn:
     """A column whose rows are null where a length (int32) is negative."""
     bitmap, sums = begin_bitmap(device, lengths, rows)
 
     def finish(nulls: int) -> Column:
         return Column(kind, rows, data, bitmap if nulls else None, nulls, children)
 
-    return Begun([sums], finish)
+    return BegunColumn([sums], finish)
 
 
-def begin_bytes(device: Runtime, payloads: Payloads, text: bool, source: Memory | None = None) -> Begun:
+def begin_bytes(device: Runtime, payloads: DevicePayloads, text: bool, source: Memory | None = None) -> BegunColumn:
     """Payloads copied into a column of strings, or of lists of uint8; their ``source`` is kept until then."""
     measured, held = measure(device, payloads), [source]
 
@@ -283,10 +283,10 @@ def begin_bytes(device: Runtime, payloads: Payloads, text: bool, source: Memory 
             return Column("string", made.rows, made.data, mask, nulls, (ends,))
         return Column("bytes", made.rows, None, mask, nulls, (ends, Column("uint8", size, made.data)))
 
-    return Begun(measured.wanted, finish)
+    return BegunColumn(measured.wanted, finish)
 
 
-def finished(device: Runtime, begun: Begun) -> Column:
+def finished(device: Runtime, begun: BegunColumn) -> Column:
     """A column that was begun, after a wait of its own."""
     return begun.finish(*map(number_of, device.downloads(begun.wanted)))
 
@@ -296,7 +296,7 @@ def nullable(device: Runtime, kind: str, data: Memory, lengths: Memory, rows: in
     return finished(device, begin_nullable(device, kind, data, lengths, rows, children))
 
 
-def bytes_column(device: Runtime, payloads: Payloads, text: bool) -> Column:
+def bytes_column(device: Runtime, payloads: DevicePayloads, text: bool) -> Column:
     """As `begin_bytes`, finished."""
     return finished(device, begin_bytes(device, payloads, text))
 

@@ -8,7 +8,7 @@ from kolumn.kernels.machine.runtime import Memory, Runtime
 
 
 @dataclass
-class Payloads:
+class DevicePayloads:
     """Keys, values or header parts where they are: device addresses (int64) and lengths (int32, -1 for null)."""
 
     at: Memory
@@ -17,7 +17,7 @@ class Payloads:
 
 
 @dataclass
-class Records:
+class DeviceRecords:
     """Records on the device, a row each.
 
     Attributes
@@ -33,7 +33,7 @@ class Records:
         int32: where each record begins in its payload; not written of rows that were chosen later.
     offset, timestamp : Memory
         int64; ms.
-    key, value : Payloads
+    key, value : DevicePayloads
     header, headers : Memory
         int64 address of the first header, and int32 how many there are.
     attributes, seconds : Memory, optional
@@ -47,15 +47,15 @@ class Records:
     start: Memory
     offset: Memory
     timestamp: Memory
-    key: Payloads
-    value: Payloads
+    key: DevicePayloads
+    value: DevicePayloads
     header: Memory
     headers: Memory
     attributes: Memory | None
     seconds: Memory | None
 
 
-def empty_records(device: Runtime, rows: int, batches: Memory, first: Int64s, drafts: bool) -> Records:
+def empty_records(device: Runtime, rows: int, batches: Memory, first: Int64s, drafts: bool) -> DeviceRecords:
     """Records whose columns are not written yet. Offsets and timestamps, which can be columns of a result, have memory of their own."""
     wide, narrow = 8 * rows, 4 * rows
     offset, timestamp = device.pieces([wide, wide])
@@ -63,7 +63,7 @@ def empty_records(device: Runtime, rows: int, batches: Memory, first: Int64s, dr
         [narrow, narrow, wide, narrow, wide, narrow, wide, narrow, *([rows, wide] if drafts else [])]
     )
     attributes, seconds = others or (None, None)
-    return Records(
-        rows, batches, first, owner, start, offset, timestamp, Payloads(key, key_length, rows), Payloads(value, value_length, rows),
-        header, headers, attributes, seconds,
+    return DeviceRecords(
+        rows, batches, first, owner, start, offset, timestamp,
+        DevicePayloads(key, key_length, rows), DevicePayloads(value, value_length, rows), header, headers, attributes, seconds,
     )  # fmt: skip

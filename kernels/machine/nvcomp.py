@@ -24,7 +24,7 @@ GROUP_BYTES = 64 << 20
 _VERSIONS = (6, 5)
 
 
-class Options(ctypes.Structure):
+class DecompressOptions(ctypes.Structure):
     """Any of the ``nvcompBatched*DecompressOpts_t``: 64 bytes, of which zeros mean the defaults.
 
     ``algorithm`` is gzip's: 1 is NVCOMP_GZIP_DECOMPRESS_ALGORITHM_LOOKAHEAD (``nvcomp/gzip.h``).
@@ -84,21 +84,21 @@ class Decompressor:
         self.library = load()
         self.group_bytes = GROUP_BYTES if memory is None else min(GROUP_BYTES, memory // (4 * 3 * 3))
 
-    def options(self, kind: int, largest: int) -> Options:
+    def options(self, kind: int, largest: int) -> DecompressOptions:
         """Options for blocks that decompress to at most ``largest`` bytes."""
-        return Options(0, int(kind == DEFLATE and self.lookahead_from is not None and largest >= self.lookahead_from))
+        return DecompressOptions(0, int(kind == DEFLATE and self.lookahead_from is not None and largest >= self.lookahead_from))
 
     def alignment(self, kind: int) -> tuple[int, int, int]:
         """What the addresses of compressed blocks, of their room and of temporary memory must be multiples of."""
         found = Alignment()
-        query = self._function(kind, "GetRequiredAlignments", [Options, POINTER(Alignment)])
-        self._demand(query(Options(), byref(found)), f"alignment of {NAMES[kind]}")
+        query = self._function(kind, "GetRequiredAlignments", [DecompressOptions, POINTER(Alignment)])
+        self._demand(query(DecompressOptions(), byref(found)), f"alignment of {NAMES[kind]}")
         return found.input, found.output, found.temp
 
     def temporary(self, kind: int, blocks: int, largest: int, total: int) -> int:
         """Bytes of temporary memory for some blocks that inflate to at most ``largest`` bytes each and ``total`` together."""
         found, how = c_size_t(), self.options(kind, largest)
-        kinds = [c_size_t, c_size_t, Options, POINTER(c_size_t), c_size_t]
+        kinds = [c_size_t, c_size_t, DecompressOptions, POINTER(c_size_t), c_size_t]
         if hasattr(self.library, f"nvcompBatched{NAMES[kind]}DecompressGetTempSize"):
             query = self._function(kind, "GetTempSize", [*kinds, c_void_p])
             status = query(blocks, largest, how, byref(found), total, None)
@@ -129,7 +129,7 @@ class Decompressor:
         need = self.temporary(kind, count, largest, total)
         temporary = device.empty(need)
         inflate = self._function(
-            kind, "Async", [c_void_p] * 4 + [c_size_t, c_void_p, c_size_t, c_void_p, Options, c_void_p, c_void_p]
+            kind, "Async", [c_void_p] * 4 + [c_size_t, c_void_p, c_size_t, c_void_p, DecompressOptions, c_void_p, c_void_p]
         )  # fmt: skip
         status = inflate(
             given, given + 8 * n, given + 16 * n, answer + 8 * start, count, temporary.address, need, given + 24 * n,

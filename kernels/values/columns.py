@@ -7,7 +7,7 @@ import numpy as np
 from kolumn.kernels.columns.nulls import all_null
 from kolumn.kernels.columns.steps import Present, present
 from kolumn.kernels.columns.table import Column, bytes_column, nullable
-from kolumn.kernels.fields.decoded import Payloads
+from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.kernels.values.cells import allocate, number
 from kolumn.kernels.values.json_values import parse_json
@@ -18,7 +18,7 @@ from kolumn.kernels.values.separated_values import parse_fields
 from kolumn.kernels.values.typed import parse_records
 
 
-def parse_fixed(device: Runtime, values: Payloads, how: Values) -> dict[str, Column]:
+def parse_fixed(device: Runtime, values: DevicePayloads, how: Values) -> dict[str, Column]:
     """Columns of values that have every field at its place."""
     total = sum(kind.itemsize for _, kind in how.fields)
     found, offset = {}, 0
@@ -34,7 +34,7 @@ def parse_fixed(device: Runtime, values: Payloads, how: Values) -> dict[str, Col
     return found
 
 
-def parse_avro(device: Runtime, values: Payloads, how: Values) -> dict[str, Column]:
+def parse_avro(device: Runtime, values: DevicePayloads, how: Values) -> dict[str, Column]:
     """Columns of values that are Avro records."""
     n = values.count
     held, valid = allocate(device, len(how.fields), n), device.empty(n)
@@ -45,21 +45,21 @@ def parse_avro(device: Runtime, values: Payloads, how: Values) -> dict[str, Colu
     for (name, kind), cell, length in zip(how.fields, held.cells, held.lengths, strict=True):
         kind &= FIRST - 1
         if kind in (BYTES, STRING):
-            found[name] = bytes_column(device, Payloads(cell, length, n), text=kind == STRING)
+            found[name] = bytes_column(device, DevicePayloads(cell, length, n), text=kind == STRING)
         else:
             found[name] = number(device, COLUMNS[kind], cell, length, n)
     found[VALID] = Column("bool", n, valid)
     return found
 
 
-def parse_nested(device: Runtime, values: Payloads, how: Values) -> dict[str, Column]:
+def parse_nested(device: Runtime, values: DevicePayloads, how: Values) -> dict[str, Column]:
     """Columns of values that are Avro records with other records, lists, maps or unions in them."""
     assert how.program is not None
     record, valid = parse_records(device, values, how.program, how.skipped)
     return {**{name: child for (name, _), child in zip(how.fields, record.children, strict=True)}, VALID: valid}
 
 
-def parse_separated(device: Runtime, values: Payloads, how: Values) -> dict[str, Any]:
+def parse_separated(device: Runtime, values: DevicePayloads, how: Values) -> dict[str, Any]:
     """Columns of values with separated fields; a field that is not a number is null in its own column only."""
     found, valid = parse_fields(device, values, how.fields, how.separator)
     flags: Any = Column("bool", values.count, valid)
@@ -76,7 +76,7 @@ def _flags(device: Runtime, lengths: Memory, rows: int) -> Column:
     return Column("bool", rows, flags)
 
 
-def parsed(device: Runtime, values: Payloads, how: Values) -> dict[str, Any]:
+def parsed(device: Runtime, values: DevicePayloads, how: Values) -> dict[str, Any]:
     """Columns of values by their names; of JSON they are pylibcudf's."""
     if how.program is not None:
         return parse_nested(device, values, how)

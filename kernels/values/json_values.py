@@ -5,13 +5,13 @@ from typing import Any
 from kolumn.kernels.columns.assemble import type_ids
 from kolumn.kernels.columns.nulls import all_null
 from kolumn.kernels.columns.table import Column
-from kolumn.kernels.fields.decoded import Payloads
+from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.kernels.values.lines import MARKER, NO_OBJECT_BYTES, make_lines
 from kolumn.kernels.values.schema import VALID, Values
 
 
-def parse_json(device: Runtime, values: Payloads, how: Values) -> dict[str, Any]:
+def parse_json(device: Runtime, values: DevicePayloads, how: Values) -> dict[str, Any]:
     """Columns of the fields and of `VALID`, a row for each value; pylibcudf's, but where no value is an object.
 
     Lines that the reader can't read are rows of nulls, and so is their marker.

@@ -15,7 +15,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from kolumn.formats import memory
-from kolumn.kernels.fields.decoded import Payloads
+from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.machine_code.words import load32, load64, store8, store32
@@ -103,7 +103,7 @@ def lines(i: int, a: Lines) -> None:
     store8(stop, _LINE_FEED)
 
 
-def make_lines(device: Runtime, values: Payloads) -> tuple[Memory, int]:
+def make_lines(device: Runtime, values: DevicePayloads) -> tuple[Memory, int]:
     """Values as lines of JSON, one for each, and their bytes."""
     n = values.count
     ends, text = device.zeros(4 * (n + 1)), device.upload(np.frombuffer(mark(), np.uint8))

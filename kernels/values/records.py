@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import kolumn.encodings.compiled  # noqa: F401 (the decoders as compiled functions first)
 from kolumn.encodings.avro import decode
-from kolumn.encodings.columns import COLUMN, DONE, Target, put_nulls
+from kolumn.encodings.columns import COLUMN, DONE, ColumnTables, put_nulls
 from kolumn.encodings.framing import PREFIXES, recognise
 from kolumn.formats.memory import load8
 from kolumn.kernels.machine.kernel import thread_per_item
@@ -129,7 +129,7 @@ def measure_values(i: int, a: MeasureValues) -> None:
         _, front, _, _ = recognise(begin, 0, max(length, 0), _PREFIXES)
     code, attempt = -1, 0
     while code != _DONE and attempt < 2 and length >= front:
-        t = Target(0, 0, own, 0, own + stride * a.levels, stride, a.levels)
+        t = ColumnTables(0, 0, own, 0, own + stride * a.levels, stride, a.levels)
         code = decode(t, a.program, a.stack + _FRAME * a.frames * i, begin + front, begin + length, i)
         if code != _DONE:
             for k in range(a.levels + a.columns):
@@ -152,7 +152,7 @@ def write_values(i: int, a: WriteValues) -> None:
     stride, own = 8 * (a.rows + 2), a.cells + 8 * (i + 1)
     for k in range(a.levels + a.columns):
         store64(own + stride * k, load64(own + stride * k) - load64(a.cells + stride * k))
-    t = Target(a.column_table, a.level_table, own, a.fill_table, own + stride * a.levels, stride, a.levels)
+    t = ColumnTables(a.column_table, a.level_table, own, a.fill_table, own + stride * a.levels, stride, a.levels)
     front, begin, length = load32(a.front + 4 * i), load64(a.at + 8 * i), load32(a.length + 4 * i)
     stack = a.stack + _FRAME * a.frames * i
     if front < 0 or decode(t, a.program, stack, begin + front, begin + length, i) != _DONE:

@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from kolumn.errors import ArgumentError
 from kolumn.kernels.values.parse import BOOLEAN, BYTES, DOUBLE, FIRST, FLOAT, INT, LONG, NULL, SECOND, STRING
-from kolumn.kernels.values.typed import Program, kind_of
+from kolumn.kernels.values.typed import DeviceProgram, kind_of
 from kolumn.schema import unknown
 from kolumn.schemas.schema import Schema
 from kolumn.values.avro.program import program
 from kolumn.values.avro.resolve import MismatchError, resolve
-from kolumn.values.avro.schema import Node, parse
+from kolumn.values.avro.schema import SchemaNode, parse
 from kolumn.values.avro.types import ArrowTypes, readable
-from kolumn.values.layout import Layout
+from kolumn.values.layout import ColumnLayout
 from kolumn.values.types import NOT_OF_CSV, TYPES, check_separator, fixed_type
 
 VALID = "valueValid"
@@ -43,7 +43,7 @@ class Values:
         Bytes in front of each value of "avro"; -1: a recognised prefix is left out.
     separator : int
         The byte between fields of "csv".
-    program : Program, optional
+    program : DeviceProgram, optional
         Of "avro" whose fields are not all numbers, text or bytes.
     """
 
@@ -51,7 +51,7 @@ class Values:
     fields: tuple[tuple[str, Any], ...]
     skipped: int = 0
     separator: int = ord(",")
-    program: Program | None = None
+    program: DeviceProgram | None = None
 
     @classmethod
     def of(cls, format: str, schema: object, skipped: int = 0, separator: str = ",") -> "Values":
@@ -88,9 +88,9 @@ class Values:
             record, types = readable(written, None), ArrowTypes()
             # Values that are not valid are null in every field, without a struct around them that could be null.
             type = pa.struct([one.with_nullable(True) for one in types.of(record)])
-            layout = Layout.of(type, types.symbols)
+            layout = ColumnLayout.of(type, types.symbols)
             made = program(resolve(written, record), layout.root)
-            found = Program(made.words, made.frames, layout)
+            found = DeviceProgram(made.words, made.frames, layout)
             return cls("avro", tuple((one.name, kind_of(one.type)) for one in layout.root.children), skipped, program=found)
         except (ArgumentError, MismatchError) as error:
             raise ArgumentError(f"value_schema: {error}") from None
@@ -115,7 +115,7 @@ def _type_name(name: str, kind: object) -> str:
     raise ArgumentError(f"value_schema: field {name!r}: {unknown('type', str(kind), TYPES)}")
 
 
-def _is_flat(node: Node) -> bool:
+def _is_flat(node: SchemaNode) -> bool:
     """Whether a type has a kernel of its own, which needs one pass."""
     if node.kind == "union":
         kinds = [one.kind for one in node.branches]
@@ -123,7 +123,7 @@ def _is_flat(node: Node) -> bool:
     return node.kind in _AVRO and node.logical is None
 
 
-def _flat(node: Node) -> int:
+def _flat(node: SchemaNode) -> int:
     if node.kind != "union":
         return _AVRO[node.kind]
     null = [one.kind for one in node.branches].index("null")

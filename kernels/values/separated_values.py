@@ -6,7 +6,7 @@ import numpy as np
 
 from kolumn.kernels.columns.binary import ends_of
 from kolumn.kernels.columns.table import Column, nullable
-from kolumn.kernels.fields.decoded import Payloads
+from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.kernels.values.cells import allocate, number
 from kolumn.kernels.values.separated import Number, Split, Text, boolean, integer, split, text
@@ -14,7 +14,9 @@ from kolumn.kernels.values.separated import Number, Split, Text, boolean, intege
 _NUMPY = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
 
 
-def parse_fields(device: Runtime, values: Payloads, fields: tuple[tuple[str, str], ...], separator: int) -> tuple[dict[str, Any], Memory]:
+def parse_fields(
+    device: Runtime, values: DevicePayloads, fields: tuple[tuple[str, str], ...], separator: int
+) -> tuple[dict[str, Any], Memory]:
     """A column for each field, and flags (uint8) of the values that match the schema.
 
     Integers, booleans and text are `Column`; float32 and float64 are returned as text, which cuDF converts.

@@ -11,7 +11,7 @@ from kolumn.errors import ArgumentError, KolumnError
 from kolumn.kernels.columns.binary import number_of
 from kolumn.kernels.columns.flags import Label, label
 from kolumn.kernels.columns.table import Column, bytes_column
-from kolumn.kernels.fields.decoded import Payloads
+from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.kernels.values.records import (
     FRAME,
@@ -24,7 +24,7 @@ from kolumn.kernels.values.records import (
     measure_values,
     write_values,
 )
-from kolumn.values.layout import ColumnSpec, Layout, Node, nodes
+from kolumn.values.layout import ColumnLayout, ColumnSpec, LayoutNode, nodes
 
 _KINDS = {
     pa.bool_(): "bool", pa.int8(): "int8", pa.int16(): "int16", pa.int32(): "int32", pa.int64(): "int64", pa.uint8(): "uint8",
@@ -67,12 +67,12 @@ def kind_of(type: pa.DataType) -> str:
 
 
 @dataclass(frozen=True)
-class Program:
+class DeviceProgram:
     """A compiled schema: ``words`` of the steps, the bytes of the stack of each value are those of ``frames`` frames."""
 
     words: Int64s
     frames: int
-    layout: Layout
+    layout: ColumnLayout
 
     def __post_init__(self) -> None:
         for node in nodes(self.layout.root):
@@ -88,7 +88,7 @@ class _Memory:
     ends: Memory | None
 
 
-def parse_records(device: Runtime, values: Payloads, program: Program, skipped: int) -> tuple[Column, Column]:
+def parse_records(device: Runtime, values: DevicePayloads, program: DeviceProgram, skipped: int) -> tuple[Column, Column]:
     """The struct column of values and their flags of validity; two waits, for the sizes and for the numbers of nulls."""
     n, layout = values.count, program.layout
     rows_of_cells = len(layout.levels) + layout.bytes_columns
@@ -118,7 +118,7 @@ def parse_records(device: Runtime, values: Payloads, program: Program, skipped: 
     return column, Column("bool", n, valid)
 
 
-def _totals(device: Runtime, cells: Memory, layout: Layout, n: int) -> tuple[list[int], list[int]]:
+def _totals(device: Runtime, cells: Memory, layout: ColumnLayout, n: int) -> tuple[list[int], list[int]]:
     """Rows of each level, and bytes of each column; where each value begins takes the place of its sizes."""
     levels, width = len(layout.levels), 8 * (n + 2)
     device.running_sum(cells, (n + 2) * (levels + layout.bytes_columns), 8)
@@ -144,7 +144,7 @@ def _allocate(device: Runtime, spec: ColumnSpec, rows: int, size: int) -> _Memor
 class _Tree:
     """Makes columns of the memory of a layout."""
 
-    def __init__(self, device: Runtime, layout: Layout, made: list[_Memory], rows: list[int]) -> None:
+    def __init__(self, device: Runtime, layout: ColumnLayout, made: list[_Memory], rows: list[int]) -> None:
         self.device, self.layout, self.made, self.rows = device, layout, made, rows
         self.masks: dict[int, tuple[Memory, int]] = {}
 
@@ -163,7 +163,7 @@ class _Tree:
         self.masks = {number: (bitmap, number_of(count)) for (number, (bitmap, _)), count in zip(begun.items(), counts, strict=True)}
         return self._node(self.layout.root)
 
-    def _node(self, node: Node) -> Column:
+    def _node(self, node: LayoutNode) -> Column:
         rows, kind = self.rows[node.level], kind_of(node.type)
         bitmap, nulls = self.masks.get(node.column, (None, 0))
         mask = bitmap if nulls else None
@@ -188,7 +188,7 @@ class _Tree:
             return Column(kind, rows, None, mask, nulls, (Column("int32", rows + 1, even), Column("uint8", node.width * rows, assert_data)))
         return Column(kind, rows, one.data, mask, nulls)
 
-    def _named(self, node: Node, one: _Memory, mask: Memory | None, nulls: int) -> Column:
+    def _named(self, node: LayoutNode, one: _Memory, mask: Memory | None, nulls: int) -> Column:
         """Strings for the numbers of an enum; a null's number is that of no name."""
         rows, device = self.rows[node.level], self.device
         encoded = [name.encode() for name in node.symbols]
@@ -196,7 +196,7 @@ class _Tree:
         text = device.upload(np.frombuffer(b"".join(encoded) or b" ", np.uint8))
         begins = text.address + np.cumsum([0, *lengths[:-1]]).astype(np.int64)
         where, sizes = device.upload(begins), device.upload(lengths)
-        payloads = Payloads(device.empty(8 * rows), device.empty(4 * rows), rows)
+        payloads = DevicePayloads(device.empty(8 * rows), device.empty(4 * rows), rows)
         assert one.data is not None
         device.launch(label, rows, Label(one.data.address, where.address, sizes.address, payloads.at.address, payloads.length.address))
         made = bytes_column(device, payloads, True)

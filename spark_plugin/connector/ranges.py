@@ -29,22 +29,22 @@ def narrowed(filters: Iterable[Comparison], decode: Options) -> Options:
     """The options with their ranges of offsets and timestamps (ms) as narrow as the comparisons allow."""
     for column, operator, value in filters:
         if column in _UNITS and value != []:
-            low, behind = _bounds(operator, [int(one) for one in (value if isinstance(value, list) else [value])], _UNITS[column])
+            low, stop = _bounds(operator, [int(one) for one in (value if isinstance(value, list) else [value])], _UNITS[column])
             if column == "offset":
-                decode = decode.within(low, behind)
+                decode = decode.within(low, stop)
             else:
                 start = max((one for one in (decode.start_timestamp, low) if one is not None), default=None)
-                end = min((one for one in (decode.end_timestamp, behind) if one is not None), default=None)
+                end = min((one for one in (decode.end_timestamp, stop) if one is not None), default=None)
                 decode = replace(decode, start_timestamp=start, end_timestamp=end)
     return decode
 
 
 def _bounds(operator: str, values: list[int], unit: int) -> tuple[int | None, int | None]:
     """First and the one after the last, in units; None for no bound, and for one at the ends of the numbers."""
-    low = behind = None
+    low = stop = None
     if operator in (">", ">=", "=", "in"):
         low = min(values) // unit + (operator == ">" and unit == 1)
     if operator in ("<", "<=", "=", "in"):
         last = max(values)
-        behind = last // unit + (not (operator == "<" and last % unit == 0))
-    return (None if low is None or low <= 0 else min(low, _LAST)), (None if behind is None or behind > _LAST else max(behind, 0))
+        stop = last // unit + (not (operator == "<" and last % unit == 0))
+    return (None if low is None or low <= 0 else min(low, _LAST)), (None if stop is None or stop > _LAST else max(stop, 0))

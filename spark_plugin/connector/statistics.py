@@ -93,7 +93,7 @@ def _decoded_width(one: Range, options: Options) -> float:
     decode = replace(decode, start_timestamp=None, end_timestamp=None, errors="skip")
     rows = size = 0
     try:
-        for batch in scan_ranges([replace(one, first=None, behind=None, transactions=None)], decode):
+        for batch in scan_ranges([replace(one, start_offset=None, end_offset=None, transactions=None)], decode):
             rows, size = rows + batch.num_rows, size + batch.nbytes
     except KolumnError:
         return 0

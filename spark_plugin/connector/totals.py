@@ -34,7 +34,7 @@ def tells(options: ReadOptions) -> bool:
     return plain and decode.replicas != "merge" and not options.checks_crcs and all(one is None for one in ranges)
 
 
-class Totals:
+class HeaderTotals:
     """What was found so far."""
 
     def __init__(self) -> None:
@@ -71,15 +71,15 @@ def rows_of_totals(ranges: Iterable[Range], options: Options, names: tuple[str, 
             place = {"topic": one.segment.topic, "partition": one.segment.partition}
             rows.append(tuple(place[name] if name in place else found.named(name) for name in names))
     if not rows and not grouped:
-        rows.append(tuple(map(Totals().named, names)))
+        rows.append(tuple(map(HeaderTotals().named, names)))
     if rows:
         columns = [pa.array(values).cast(field.type) for values, field in zip(zip(*rows, strict=True), schema, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def totals_of(one: Range, options: Options, names: frozenset[str]) -> Totals:
+def totals_of(one: Range, options: Options, names: frozenset[str]) -> HeaderTotals:
     """The totals of a range, with an error for a chain of entries that breaks."""
-    found = Totals()
+    found = HeaderTotals()
     if one.fault is not None or one.is_bounded:
         _decode([one], options, found)
         return found
@@ -99,7 +99,7 @@ def totals_of(one: Range, options: Options, names: frozenset[str]) -> Totals:
     return found
 
 
-def _add(entries: Entries, one: Range, options: Options, names: frozenset[str], found: Totals) -> None:
+def _add(entries: Entries, one: Range, options: Options, names: frozenset[str], found: HeaderTotals) -> None:
     if not options.include_control:
         entries = entries[entries.control == 0]
     told = entries.magic == 2
@@ -114,7 +114,7 @@ def _add(entries: Entries, one: Range, options: Options, names: frozenset[str], 
     _decode([replace(one, start=each.position, end=each.end) for each in rest], options, found)
 
 
-def _decode(ranges: list[Range], options: Options, found: Totals) -> None:
+def _decode(ranges: list[Range], options: Options, found: HeaderTotals) -> None:
     narrow = replace(options, columns=("offset", "timestampMs"), typed=())
     for batch in read_task([(ranges, narrow)], warn) if ranges else ():
         offsets, times = (column.to_numpy() for column in batch.columns)

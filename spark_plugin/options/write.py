@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from kolumn.encode.entries import Settings
+from kolumn.encode.entries import EntrySettings
 from kolumn.encode.outgoing import name_of
 from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError
@@ -37,7 +37,7 @@ class WriteOptions:
     ----------
     path : str
         The log directory, or its URL.
-    how : Settings
+    how : EntrySettings
     segment_bytes, index_interval_bytes : int
         As of `kolumn.write`.
     topic, partition
@@ -45,7 +45,7 @@ class WriteOptions:
     """
 
     path: str
-    how: Settings
+    how: EntrySettings
     segment_bytes: int
     index_interval_bytes: int
     topic: str | None

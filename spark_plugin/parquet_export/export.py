@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from kolumn import keywords
 from kolumn.api import live_segments
-from kolumn.commit.manifest import FOLDER, Manifest, Target
+from kolumn.commit.manifest import FOLDER, ExportTarget, Manifest
 from kolumn.errors import ArgumentError
 from kolumn.keywords import known_keywords
 from kolumn.options import Options
@@ -21,7 +21,7 @@ from kolumn.reader_types import with_types
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.options.read import NO_BINARY, SPLIT_BYTES, ReadOptions
 from kolumn.spark_plugin.parquet_export.jobs import GOES_ON, plan_jobs, plan_tasks
-from kolumn.spark_plugin.parquet_export.staged import Job, Layout, make_staging, write_job
+from kolumn.spark_plugin.parquet_export.staged import ExportJob, ExportLayout, make_staging, write_job
 from kolumn.spark_plugin.read.bounds import lost
 from kolumn.spark_plugin.read.splits import even
 from kolumn.spark_plugin.read.topic_ids import created_anew, topic_ids
@@ -129,12 +129,12 @@ def export(
     asked = ReadOptions.given(source, split_bytes, slots(spark), columns is not None or include_headers, chosen)
     decode = asked.decode.with_columns(_columns(asked.decode.columns, by_day))
     place, run = _target(target, filesystem), uuid.uuid4().hex
-    layout = Layout(place.files, place.staging(run), decode, by_day, row_group_rows, compression)
+    layout = ExportLayout(place.files, place.staging(run), decode, by_day, row_group_rows, compression)
     with place.alone():
         return _run(spark, replace(asked, fail_on_data_loss=fail_on_data_loss), place, layout, run)
 
 
-def _run(spark: SparkSession, asked: ReadOptions, place: Target, layout: Layout, run: str) -> Manifest:
+def _run(spark: SparkSession, asked: ReadOptions, place: ExportTarget, layout: ExportLayout, run: str) -> Manifest:
     segments = live_segments(asked.paths, layout.options)
     layout = replace(layout, options=with_types(layout.options, asked.paths, map(Range.whole, segments)))
     before = _continue(place.open(), place.root, layout.options, layout.by_day)
@@ -171,14 +171,14 @@ def _columns(columns: tuple[str, ...], by_day: bool) -> tuple[str, ...]:
     return (*columns, *(name for name in needed if name not in columns))
 
 
-def _target(target: str, filesystem: Any) -> Target:
+def _target(target: str, filesystem: Any) -> ExportTarget:
     if filesystem is None:
         if "://" not in target:
-            return Target(fs.LocalFileSystem(), os.path.abspath(target))
-        return Target(*fs.FileSystem.from_uri(target))
+            return ExportTarget(fs.LocalFileSystem(), os.path.abspath(target))
+        return ExportTarget(*fs.FileSystem.from_uri(target))
     if not isinstance(filesystem, fs.FileSystem):
         filesystem = fs.PyFileSystem(fs.FSSpecHandler(filesystem))
-    return Target(filesystem, target)
+    return ExportTarget(filesystem, target)
 
 
 def _continue(manifest: Manifest, root: str, decode: Options, by_day: bool) -> Manifest:
@@ -198,7 +198,7 @@ def _continue(manifest: Manifest, root: str, decode: Options, by_day: bool) -> M
     return manifest
 
 
-def _write(spark: SparkSession, tasks: list[list[Job]], layout: Layout) -> list[dict[str, Any]]:
+def _write(spark: SparkSession, tasks: list[list[ExportJob]], layout: ExportLayout) -> list[dict[str, Any]]:
     """Run the tasks; returns what the successful attempts have written, one attempt for each task."""
 
     def work(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -210,7 +210,7 @@ def _write(spark: SparkSession, tasks: list[list[Job]], layout: Layout) -> list[
     return [row.asDict() for row in frame.collect()]
 
 
-def _publish(place: Target, before: Manifest, run: str, found: list[dict[str, Any]]) -> Manifest:
+def _publish(place: ExportTarget, before: Manifest, run: str, found: list[dict[str, Any]]) -> Manifest:
     moves, files = {}, []
     for one in found:
         folder = f"topic={quote(one['topic'], safe=' ')}/partition={one['partition']}" + (f"/day={one['day']}" if one["day"] else "")
@@ -222,7 +222,7 @@ def _publish(place: Target, before: Manifest, run: str, found: list[dict[str, An
     return after
 
 
-def _tidy(place: Target, run: str) -> None:
+def _tidy(place: ExportTarget, run: str) -> None:
     """Remove the run's staged files, unless its intent is written: such a run still needs them. One without has failed or is done."""
     if not place.pending():
         place.discard(run)

@@ -12,7 +12,7 @@ from kolumn.plan.seek import select_ranges
 from kolumn.replicas.copies import copies, overlaps
 from kolumn.replicas.ends import log_end
 from kolumn.source.segments import Segment
-from kolumn.spark_plugin.parquet_export.staged import Job
+from kolumn.spark_plugin.parquet_export.staged import ExportJob
 from kolumn.spark_plugin.read.bounds import log_start, lost
 from kolumn.spark_plugin.read.splits import pack, wanted
 from kolumn.spark_plugin.session.session import Run, by_threads
@@ -23,7 +23,7 @@ GOES_ON = "fail_on_data_loss=False"
 
 def plan_jobs(
     segments: list[Segment], decode: Options, manifest: Manifest, split_bytes: int, run: Run = by_threads, fail_on_data_loss: bool = True
-) -> Iterator[Job]:
+) -> Iterator[ExportJob]:
     """The new records of each partition, in pieces of about ``split_bytes``.
 
     Raises
@@ -47,7 +47,7 @@ def plan_jobs(
             _compare(own, start, decode, fail_on_data_loss)
         options = decode if start is None else replace(decode, start_offset=start)
         for ranges in pack(wanted(own, options, split_bytes, run), split_bytes):
-            yield Job(topic, partition, start, ranges)
+            yield ExportJob(topic, partition, start, ranges)
 
 
 def _compare(segments: list[Segment], start: int, decode: Options, fail: bool) -> None:
@@ -77,9 +77,9 @@ def _base(segment: Segment) -> int:
     return segment.base_offset or 0
 
 
-def plan_tasks(jobs: Iterable[Job], target: int) -> Iterator[list[Job]]:
+def plan_tasks(jobs: Iterable[ExportJob], target: int) -> Iterator[list[ExportJob]]:
     """Small partitions share a task."""
-    group: list[Job] = []
+    group: list[ExportJob] = []
     size = 0
     for job in jobs:
         length = sum(part.end - part.start for part in job.ranges)

@@ -24,7 +24,7 @@ IN_THE_FOLDER = ("topic", "partition")
 
 
 @dataclass(frozen=True)
-class Job:
+class ExportJob:
     """Ranges of one topic-partition, from the first offset that is not in the target yet."""
 
     topic: str
@@ -34,7 +34,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ExportLayout:
     """How files are written: file system, folder of the run's attempts, and contents of a file."""
 
     files: fs.FileSystem
@@ -56,7 +56,7 @@ def make_staging(files: fs.FileSystem, staging: str) -> None:
         make_folders(folder, 0o700)
 
 
-def write_job(job: Job, layout: Layout) -> Iterator[dict[str, Any]]:
+def write_job(job: ExportJob, layout: ExportLayout) -> Iterator[dict[str, Any]]:
     """Write the records of a job; yields the place and contents of each complete file."""
     options = layout.options if job.start_offset is None else replace(layout.options, start_offset=job.start_offset)
     files: dict[str, _File] = {}
@@ -83,7 +83,7 @@ def _days(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 class _File:
     """One Parquet file whose row groups have the same number of rows and are sorted by offset, as a log is."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: ExportLayout) -> None:
         self.layout = layout
         self.name = f"{uuid.uuid4().hex}.parquet"
         self.schema = pa.schema([field for field in layout.options.schema if field.name not in IN_THE_FOLDER])

@@ -58,9 +58,9 @@ class BatchTableReader(DataSourceReader):
 
 def _within(entries: pa.Table, limit: Bounds) -> pa.Table:
     """Entries that can have offsets within the bounds; the header of a wrapper does not contain its first offset."""
-    first, behind = limit
+    first, stop = limit
     if first is not None:
         entries = entries.filter(pc.greater_equal(entries["lastOffset"], first))
-    if behind is not None:
-        entries = entries.filter(pc.fill_null(pc.less(entries["baseOffset"], behind), True))
+    if stop is not None:
+        entries = entries.filter(pc.fill_null(pc.less(entries["baseOffset"], stop), True))
     return entries

@@ -46,12 +46,12 @@ def bounds(starts: dict[Key, int], ends: dict[Key, int], groups: dict[Key, list[
 
 
 def _compare(key: Key, start: int, end: int, segments: list[Segment], fail: bool) -> None:
-    first, behind = log_start(segments), log_end(segments)
+    first, stop = log_start(segments), log_end(segments)
     if start >= 0 and first is not None and start < first:
         lost(f"{key[0]}-{key[1]}: offset {start} was asked for, and the log begins at {first}", fail)
     for offset in (start, end):
-        if offset > behind:
-            lost(f"{key[0]}-{key[1]}: offset {offset} was asked for, and the log ends at {behind}", fail)
+        if offset > stop:
+            lost(f"{key[0]}-{key[1]}: offset {offset} was asked for, and the log ends at {stop}", fail)
 
 
 def lost(what: str, fail: bool, option: str = "failOnDataLoss=false") -> None:

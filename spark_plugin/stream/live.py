@@ -15,19 +15,19 @@ from kolumn.spark_plugin.read.splits import Split
 def clip(split: Split, limits: Mapping[Key, Bounds]) -> Iterator[Range]:
     """The ranges of a split, cut before the first entry past the limit: entries after the limit may be incomplete."""
     for one in split.ranges:
-        behind = limits[one.segment.topic, one.segment.partition][1]
-        clipped = one if behind is None else replace(one, end=min(one.end, _position_of(one, behind)))
+        stop = limits[one.segment.topic, one.segment.partition][1]
+        clipped = one if stop is None else replace(one, end=min(one.end, _position_of(one, stop)))
         if clipped.end > clipped.start or not one.segment.size:
             yield clipped
 
 
-def _position_of(one: Range, behind: int) -> int:
+def _position_of(one: Range, stop: int) -> int:
     for entries in headers(one.segment):
         columns = entries.position, entries.end, entries.base_offset, entries.last_offset
         for position, end, base, last in zip(*(column.tolist() for column in columns), strict=True):
-            if position >= one.start and base >= behind:
+            if position >= one.start and base >= stop:
                 return int(position)
-            if position >= one.start and last >= behind - 1:
+            if position >= one.start and last >= stop - 1:
                 return int(end)
     return one.end
 

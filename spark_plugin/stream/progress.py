@@ -108,8 +108,8 @@ def _boundaries(segments: Iterable[Segment], start: int, end: int) -> list[int]:
 def _by_bytes(segments: list[Segment], start: int, end: int, most: int) -> int:
     """The offset after the last of the batches from ``start`` on that fit into ``most`` bytes."""
     taken, reached = 0, start
-    for segment, behind in zip(segments, [*(s.lowest for s in segments[1:]), None], strict=True):
-        if behind is not None and behind <= start:
+    for segment, following in zip(segments, [*(s.lowest for s in segments[1:]), None], strict=True):
+        if following is not None and following <= start:
             continue
         for size, last in _entries(segment):
             if last < start:

@@ -141,17 +141,17 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         for what in created_anew(ids_of(start) | ids_of(end), _ids(groups)):
             self._lost(what)
         limits: dict[Key, Bounds] = {}
-        for key, behind in from_json(end).items():
+        for key, stop in from_json(end).items():
             begin, where = starts.get(key, 0), f"{key[0]}-{key[1]}"
             if key not in groups:
-                if begin < behind:
-                    self._lost(f"{where}: not there any more, and offsets up to {behind} were to be read")
+                if begin < stop:
+                    self._lost(f"{where}: not there any more, and offsets up to {stop} were to be read")
                 continue
             first = _begin(groups[key])
-            if key in starts and begin < min(first, behind):
+            if key in starts and begin < min(first, stop):
                 self._lost(f"{where}: offset {begin} was to be read, and the log begins at {first}")
-            if begin < behind:
-                limits[key] = (begin, behind)
+            if begin < stop:
+                limits[key] = (begin, stop)
         splits = share(self.options, {key: group for key, group in groups.items() if key in limits}, limits)
         return [Split(tuple(clip(split, limits)), limits) for split in splits]
 

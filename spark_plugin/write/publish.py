@@ -15,7 +15,7 @@ from kolumn.errors import ArgumentError, KolumnError
 from kolumn.replicas.ends import log_end
 from kolumn.source import storage
 from kolumn.source.segments import LOG, SIDE_FILES, Segment, find_segments
-from kolumn.source.storage import Entry
+from kolumn.source.storage import FolderEntry
 from kolumn.spark_plugin.write.staging import adopt, files_of
 
 _OWN = (LOG, *SIDE_FILES)
@@ -24,7 +24,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True)
-class Piece:
+class StagedSegments:
     """Segments of one topic-partition that one task has written: a staged folder, and their first and last offset."""
 
     topic: str
@@ -39,7 +39,7 @@ class Piece:
         return f"{self.topic}-{self.partition}"
 
 
-def publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, format: str = "kafka") -> None:
+def publish(target: str, staging: str, pieces: list[StagedSegments], overwrite: bool, format: str = "kafka") -> None:
     """Move staged segments to their places.
 
     Parameters
@@ -48,7 +48,7 @@ def publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, for
         The log directory, or its URL.
     staging : str
         The job's folder, in the log directory.
-    pieces : list of Piece
+    pieces : list of StagedSegments
     overwrite : bool
         Whether all topic-partitions that exist in the target are removed.
     format : str
@@ -67,7 +67,7 @@ def publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, for
         _publish(target, staging, pieces, overwrite, format)
 
 
-def _publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, format: str) -> None:
+def _publish(target: str, staging: str, pieces: list[StagedSegments], overwrite: bool, format: str) -> None:
     recover(target, own=staging)
     pieces = sorted((piece for piece in pieces if piece.last >= 0), key=lambda piece: (piece.name, piece.first))
     for name, group in groupby(pieces, key=lambda piece: piece.name):
@@ -79,7 +79,7 @@ def _publish(target: str, staging: str, pieces: list[Piece], overwrite: bool, fo
                     'Bring a partition into one task, or cut it by offsets: df.repartition("topic", "partition")'
                 )
         if not overwrite:
-            _check_behind(storage.within(target, name), own[0], format)
+            _check_follows(storage.within(target, name), own[0], format)
     gone = _replaced(target) if overwrite else []
     move_all(target, staging, [move for piece in pieces for move in _files(piece, target)], gone)
 
@@ -107,7 +107,7 @@ def end_of(folder: str, format: str) -> int | None:
     return log_end([replace(segment, format=format) for segment in find_segments(folder)])
 
 
-def _check_behind(folder: str, piece: Piece, format: str) -> None:
+def _check_follows(folder: str, piece: StagedSegments, format: str) -> None:
     end = end_of(folder, format)
     if end is not None and piece.first < end:
         raise ArgumentError(f"{folder}: its log ends at offset {end}, and records from {piece.first} on were to be appended")
@@ -132,7 +132,7 @@ def _replaced(target: str) -> list[str]:
             names.append(folder)
             continue
         else:
-            there = [Entry(one.path, 0, one.is_symlink() or not one.is_file()) for one in os.scandir(folder)]
+            there = [FolderEntry(one.path, 0, one.is_symlink() or not one.is_file()) for one in os.scandir(folder)]
         for one in there:
             (names if not one.is_folder and one.name.endswith(_OWN) else foreign).append(one.name)
     if foreign:
@@ -151,7 +151,7 @@ def _segments(target: str) -> list[Segment]:
         return []
 
 
-def _files(piece: Piece, target: str) -> list[tuple[str, str]]:
+def _files(piece: StagedSegments, target: str) -> list[tuple[str, str]]:
     """Where each file of a piece is, and where it goes."""
     there = storage.look(piece.folder)
     names = files_of(piece.folder) if there is not None and there.is_folder else []

@@ -15,9 +15,19 @@ from pyspark.sql.functions import max as highest
 from kolumn import keywords
 from kolumn.api import segments_of
 from kolumn.commit.leftovers import recover
-from kolumn.compaction.compact import DAY_MS, Compaction, Plan, Settings, clean_segment, copy_segment, folder_of, last_keys, plan_partition
+from kolumn.compaction.compact import (
+    DAY_MS,
+    Compaction,
+    CompactionPlan,
+    CompactionSettings,
+    clean_segment,
+    copy_segment,
+    folder_of,
+    last_keys,
+    plan_partition,
+)
 from kolumn.compaction.latest import LatestOffsets
-from kolumn.conversion.convert import Conversion, Job, targets
+from kolumn.conversion.convert import Conversion, ConversionJob, targets
 from kolumn.encode.outgoing import name_of
 from kolumn.entries.headers import headers
 from kolumn.errors import ArgumentError
@@ -94,11 +104,14 @@ def convert(
         memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
     )  # fmt: skip
     return _convert(
-        spark, Job.of(options, format, magic, codec, level, timestamp, drop_transactions, batch_bytes, index_interval_bytes), source, target
+        spark,
+        ConversionJob.of(options, format, magic, codec, level, timestamp, drop_transactions, batch_bytes, index_interval_bytes),
+        source,
+        target,
     )
 
 
-def _convert(spark: SparkSession, job: Job, source: keywords.Source, target: str) -> Conversion:
+def _convert(spark: SparkSession, job: ConversionJob, source: keywords.Source, target: str) -> Conversion:
     items = _places(job.chosen(segments_of(source, job.options)), target)
     found: dict[str, Any] = {}
     if job.drop_transactions:
@@ -162,7 +175,7 @@ def compact(
         errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
         memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
     )  # fmt: skip
-    how = Settings.of(
+    how = CompactionSettings.of(
         options, delete_retention_ms, now, first_dirty_offset, merge_bytes, producer_id_expiration_ms, index_interval_bytes
     )  # fmt: skip
     if how.first_dirty:
@@ -170,7 +183,7 @@ def compact(
     return _compact(spark, how, source, target, include_active)
 
 
-def _compact(spark: SparkSession, how: Settings, source: keywords.Source, target: str, include_active: bool) -> Compaction:
+def _compact(spark: SparkSession, how: CompactionSettings, source: keywords.Source, target: str, include_active: bool) -> Compaction:
     segments = one_directory(segments_of(source, how.options), "compact")
     places = dict(_places(segments, target))
     partitions = [list(own) for _, own in groupby(segments, key=folder_of)]
@@ -200,7 +213,7 @@ def _compact(spark: SparkSession, how: Settings, source: keywords.Source, target
     return total
 
 
-def _latest(spark: SparkSession, tasks: list[tuple[Plan, int]], how: Settings) -> list[Any]:
+def _latest(spark: SparkSession, tasks: list[tuple[CompactionPlan, int]], how: CompactionSettings) -> list[Any]:
     """For each dirty segment, the sorted last offsets of its keys (int64): keys are shuffled, and only offsets reach the driver."""
     if not tasks:
         return []
@@ -223,7 +236,7 @@ def _latest(spark: SparkSession, tasks: list[tuple[Plan, int]], how: Settings) -
     return [by_folder[folders.index(folder_of(plan.dirty[i]))] for plan, i in tasks]
 
 
-def _observed(plan: Plan) -> Iterator[frozenset[int]]:
+def _observed(plan: CompactionPlan) -> Iterator[frozenset[int]]:
     """For each dirty segment: the producers with a transaction that is open at its start and has a batch in an earlier segment."""
     seen: set[int] = set()
     for segment in plan.dirty:

@@ -22,17 +22,17 @@ from kolumn.formats.layouts import FORMAT_NAMES, FORMATS
 from kolumn.source.storage import within
 from kolumn.spark_plugin.options.write import WriteOptions, check_topic
 from kolumn.spark_plugin.read.schema import arrow_schema
-from kolumn.spark_plugin.write.publish import Piece, end_of, publish
+from kolumn.spark_plugin.write.publish import StagedSegments, end_of, publish
 from kolumn.spark_plugin.write.staging import Staging
 
 _SORTED = 'df.repartition("topic", "partition").sortWithinPartitions("offset") brings the records of a partition together, in order'
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class WrittenSegments(WriterCommitMessage):
     """The segments that a task has written."""
 
-    pieces: list[Piece]
+    pieces: list[StagedSegments]
 
 
 class SegmentWriter(DataSourceArrowWriter):
@@ -51,7 +51,7 @@ class SegmentWriter(DataSourceArrowWriter):
         recover(options.path)
         self.staging = Staging(options.path, "write", by_jvm=True)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenSegments:
         """Write the rows of one task; every attempt has its own folder."""
         context = TaskContext.get()
         task = context.partitionId() if context is not None else 0
@@ -64,7 +64,7 @@ class SegmentWriter(DataSourceArrowWriter):
                     open_now[key].add(part)
             for one in open_now.values():
                 one.finish()
-        return Written([one.piece(name) for one in open_now.values()])
+        return WrittenSegments([one.piece(name) for one in open_now.values()])
 
     def _next_offset(self, key: tuple[str, int]) -> int:
         folder = within(self.options.path, f"{key[0]}-{key[1]}")
@@ -73,7 +73,7 @@ class SegmentWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Move the segments that the tasks have written to their places, on the driver."""
-        pieces = [piece for message in messages if isinstance(message, Written) for piece in message.pieces]
+        pieces = [piece for message in messages if isinstance(message, WrittenSegments) for piece in message.pieces]
         try:
             publish(self.options.path, self.staging.name, pieces, self.overwrite, FORMAT_NAMES[self.options.how.format])
         finally:
@@ -120,10 +120,10 @@ class _Partition:
             hint = f". {_SORTED}" if "offsets have to increase" in str(error) else ""
             raise ArgumentError(f"{self.key[0]}-{self.key[1]}: {error}{hint}") from error
 
-    def piece(self, folder: str) -> Piece:
+    def piece(self, folder: str) -> StagedSegments:
         """The segments in the attempt's folder, once the task is finished."""
         first = int(self.files.paths[0].stem) if self.files.paths else 0
-        return Piece(*self.key, within(folder, f"{self.key[0]}-{self.key[1]}"), first, self.files.last_offset)
+        return StagedSegments(*self.key, within(folder, f"{self.key[0]}-{self.key[1]}"), first, self.files.last_offset)
 
 
 def _by_partition(batch: pa.RecordBatch, options: WriteOptions, task: int) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:

@@ -101,10 +101,10 @@ class Options:
         """Options with the columns by which an invalid value is found, where it is an error."""
         return self if not self.typed else replace(self, columns=watched_columns(self.columns, self.typed))
 
-    def within(self, first: int | None, behind: int | None) -> "Options":
-        """The options with their range of offsets narrowed to first <= offset < behind."""
-        start = max((offset for offset in (self.start_offset, first) if offset is not None), default=None)
-        end = min((offset for offset in (self.end_offset, behind) if offset is not None), default=None)
+    def within(self, start_offset: int | None, end_offset: int | None) -> "Options":
+        """The options with their range of offsets narrowed to start_offset <= offset < end_offset."""
+        start = max((offset for offset in (self.start_offset, start_offset) if offset is not None), default=None)
+        end = min((offset for offset in (self.end_offset, end_offset) if offset is not None), default=None)
         return replace(self, start_offset=start, end_offset=end)
 
     @property

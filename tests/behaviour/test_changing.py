@@ -244,7 +244,7 @@ def bucket(log: list[Path]) -> Iterator[str]:
     system.rm("/changing", recursive=True)
 
 
-def test_behind_a_url(bucket: str, log: list[Path], tmp_path: Path) -> None:
+def test_at_a_url(bucket: str, log: list[Path], tmp_path: Path) -> None:
     import fsspec
 
     system, name = fsspec.filesystem("memory"), f"/changing/t-0/{log[3].name}"

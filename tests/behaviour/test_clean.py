@@ -49,7 +49,7 @@ def test_the_head_goes(tmp_path: Path, format: str, codec: str) -> None:
     assert _offsets(tmp_path / "again", format) == kept
 
 
-def test_old_records_behind_young_ones_stay(tmp_path: Path) -> None:
+def test_old_records_after_young_ones_stay(tmp_path: Path) -> None:
     source = _log(tmp_path, "enriched", [TIME, TIME + 9 * HOUR, TIME, TIME])
     kolumn.clean(source, tmp_path / "out", retention_ms=HOUR, now=TIME + 9 * HOUR)
     assert _offsets(tmp_path / "out", "enriched") == [1, 2, 3]

@@ -112,7 +112,7 @@ def test_the_last_of_each_key_stays_where_it_is(tmp_path: Path) -> None:
     assert kolumn.read(out, columns=["sequence", "timestampMs"])["sequence"].to_pylist() == [11, 13, 14]
 
 
-def test_tombstones_go_behind_their_horizon(tmp_path: Path) -> None:
+def test_tombstones_go_after_their_horizon(tmp_path: Path) -> None:
     source = _log(tmp_path, batch(SOME))
     kolumn.compact(source, tmp_path / "one", include_active=True, now=TIME)
     kolumn.compact(tmp_path / "one", tmp_path / "two", include_active=True, now=TIME + DAY - 1)

@@ -27,7 +27,7 @@ def segment(nested: int | None, nested_batches: int, at: int) -> list[bytearray]
         values = [rng.randbytes(30) for _ in range(4)]
         if i == at and nested is not None:
             inside = b"".join(batch(nested + 4 * k, [b"nested"] * 4) for k in range(nested_batches))
-            values[1] = b"before" + inside + b"behind"
+            values[1] = b"before" + inside + b"after"
         batches.append(bytearray(batch(BASE + 4 * i, values)))
     return batches
 
@@ -91,7 +91,7 @@ DAMAGE = {
     "two in a row": two_in_a_row,
     "bytes missing": bytes_missing,
     "payload, and the last batch cut": flip_before_a_cut,
-    "payload, and zeros behind": flip_before_zeros,
+    "payload, and zeros after": flip_before_zeros,
 }
 
 

@@ -161,7 +161,7 @@ def test_a_producer_uses_its_id_again(tmp_path: Path) -> None:
     assert states(source) == ["aborted", "aborted", *["committed"] * 2, "none", "aborted", "committed", "committed", "aborted", "none"]
 
 
-def test_an_open_transaction_withholds_everything_behind_it(tmp_path: Path) -> None:
+def test_an_open_transaction_withholds_everything_after_it(tmp_path: Path) -> None:
     source = log(tmp_path, (0, [plain(0), data(1, 7, 3), data(4, 8), control_batch(5, COMMIT, producer_id=8), plain(6)]))
     assert committed(source)["offset"].to_pylist() == [0]
     assert states(source) == ["none", "open", "open", "open", "committed", "committed", "none"]

@@ -24,7 +24,7 @@ from kolumn.registry.topic import records_of
 from kolumn.schema import BATCH_SCHEMA, record_schema
 from kolumn.spark_plugin.options.read import ReadOptions
 from kolumn.spark_plugin.parquet_export.jobs import plan_jobs, plan_tasks
-from kolumn.spark_plugin.parquet_export.staged import Layout, write_job
+from kolumn.spark_plugin.parquet_export.staged import ExportLayout, write_job
 from kolumn.spark_plugin.read.batches import BatchTableReader
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.source import RecordReader, with_columns
@@ -157,7 +157,7 @@ def export_plan(_: Any, log: Path) -> Any:
 
 
 def export_read(tasks: Any, log: Path, scratch: Path) -> Rows:
-    layout = Layout(fs.LocalFileSystem(), str(scratch), Options.of(columns=COLUMNS), False, 100, "none")
+    layout = ExportLayout(fs.LocalFileSystem(), str(scratch), Options.of(columns=COLUMNS), False, 100, "none")
     found: Rows = []
     for job in (job for task in tasks for job in task):
         for file in write_job(job, layout):

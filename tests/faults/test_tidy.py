@@ -20,7 +20,7 @@ from kit.object_store import objects
 from kolumn.commit import job_owner, target_lock
 from kolumn.commit import remote as remote_commit
 from kolumn.commit.leftovers import recover
-from kolumn.commit.manifest import Manifest, Target
+from kolumn.commit.manifest import ExportTarget, Manifest
 from kolumn.commit.run import Commit
 from kolumn.commit.staged_file import StagedFile
 from kolumn.errors import ArgumentError, KolumnError
@@ -145,7 +145,7 @@ def test_a_run_that_lives(tmp_path: Path) -> None:
 
 def test_an_export_that_lives(tmp_path: Path) -> None:
     (tmp_path / "_kolumn" / "staging" / RUN).mkdir(parents=True)
-    with Target(*storage.file_system(str(tmp_path))).alone():
+    with ExportTarget(*storage.file_system(str(tmp_path))).alone():
         assert [(one.action, one.detail) for one in kolumn.tidy(tmp_path)] == [("left", "an export is writing")]
     assert [one.action for one in kolumn.tidy(tmp_path)] == ["removed"]
 
@@ -161,7 +161,7 @@ def test_beside_and_inside(tmp_path: Path) -> None:
     assert deeper.exists()
 
 
-def test_staged_files_behind_a_url(tmp_path: Path) -> None:
+def test_staged_files_at_a_url(tmp_path: Path) -> None:
     """Only their age shows whether their run is dead."""
     url = f"objects://{tmp_path}"
     old, young = (staged(tmp_path, f".kolumn-write.{digit * 32}.partial", hours) for digit, hours in (("1", 25), ("2", 23)))
@@ -252,7 +252,7 @@ def test_another_file_that_has_the_name_now(tmp_path: Path) -> None:
     assert objects(tmp_path) == {PLACE: b"staged"}
 
 
-def test_two_that_append_behind_a_url_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_that_append_at_a_url_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both look up the end of the log before either gives a name: the second one finds the conflict, and removes nothing."""
     url, other = f"objects://{tmp_path}", b"of the other one"
     real = storage.put
@@ -304,7 +304,7 @@ def test_two_commits_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for name, rows in (("one", 10), ("two", 20)):
         folder = tmp_path / ".kolumn-write.partial" / name
         kolumn.write(records(rows), folder / "t-0")
-        pieces.append(publish.Piece("t", 0, str(folder / "t-0"), 0, rows - 1))
+        pieces.append(publish.StagedSegments("t", 0, str(folder / "t-0"), 0, rows - 1))
     with target_lock.committing(tmp_path), pytest.raises(KolumnError, match="another run is writing to it"):
         publish.publish(str(tmp_path), "", [pieces[0]], overwrite=False)
     publish.publish(str(tmp_path), "", [pieces[0]], overwrite=False)
@@ -316,7 +316,7 @@ def test_two_commits_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_two_exports_without_locks(tmp_path: Path) -> None:
     source = make_source(tmp_path / "source")
     lake = tmp_path / "lake"
-    place = Target(*storage.file_system(f"objects://{lake}"))
+    place = ExportTarget(*storage.file_system(f"objects://{lake}"))
     before = place.open()
     export("objects://{target}")(source, lake)
     found = objects(lake)
@@ -326,20 +326,20 @@ def test_two_exports_without_locks(tmp_path: Path) -> None:
 
 
 def test_an_intent_that_another_one_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Target(*storage.file_system(f"objects://{tmp_path}"))
-    real = Target._write
+    place = ExportTarget(*storage.file_system(f"objects://{tmp_path}"))
+    real = ExportTarget._write
 
-    def write(self: Target, name: str, content: dict[str, Any]) -> None:
+    def write(self: ExportTarget, name: str, content: dict[str, Any]) -> None:
         real(self, name, content)
         real(self, name, content | {"moves": {"others": "moves"}})
 
-    monkeypatch.setattr(Target, "_write", write)
+    monkeypatch.setattr(ExportTarget, "_write", write)
     with pytest.raises(KolumnError, match="another export has written to it meanwhile"):
         place.publish(Manifest(1), {})
 
 
 def test_staged_parquet_that_somebody_removed(tmp_path: Path) -> None:
-    place = Target(*storage.file_system(str(tmp_path)))
+    place = ExportTarget(*storage.file_system(str(tmp_path)))
     with pytest.raises(KolumnError, match=r"no longer exists: it was removed\. Nothing was exported"):
         place.publish(Manifest(1), {f"_kolumn/staging/{RUN}/{RUN}.parquet": f"topic=t/partition=0/{0:020}-{RUN}.parquet"})
     assert place.open().number == 0

@@ -13,7 +13,7 @@ from faults.writers import YOUNG, older_logs, one_is_there
 from kit import object_store
 from kit.faults import Writer
 from kolumn.commit import remote as remote_commit
-from kolumn.commit.manifest import FOLDER, Target
+from kolumn.commit.manifest import FOLDER, ExportTarget
 from kolumn.encode.outgoing import send
 from kolumn.source import storage
 
@@ -31,7 +31,7 @@ def write_segment(source: Path, target: Path) -> None:
 
 def _publish(source: Path, target: Path, overwrite: bool) -> None:
     """The end of a Spark job: staged files of its tasks get their final names."""
-    from kolumn.spark_plugin.write.publish import Piece, publish
+    from kolumn.spark_plugin.write.publish import StagedSegments, publish
 
     url = f"objects://{target}"
     staging, pieces = remote_commit.new_folder(url, "write"), []
@@ -41,7 +41,7 @@ def _publish(source: Path, target: Path, overwrite: bool) -> None:
         with TemporaryDirectory() as folder:
             kolumn.write(table, Path(folder, f"orders-{partition}"), segment_bytes=6000, batch_bytes=2000)
             send(Path(folder), attempt)
-        pieces.append(Piece("orders", partition, f"{attempt}/orders-{partition}", 0, table.num_rows - 1))
+        pieces.append(StagedSegments("orders", partition, f"{attempt}/orders-{partition}", 0, table.num_rows - 1))
     try:
         publish(url, staging, pieces, overwrite)
     finally:
@@ -60,7 +60,7 @@ def export(where: str) -> Callable[[Path, Path], None]:
     """An export without its Spark job: new records are staged and published, under the target's lock if it has one."""
 
     def run(source: Path, target: Path) -> None:
-        place, run = Target(*storage.file_system(where.format(target=target))), uuid.uuid4().hex
+        place, run = ExportTarget(*storage.file_system(where.format(target=target))), uuid.uuid4().hex
         with place.alone():
             before = place.open()
             place.sweep()
@@ -80,7 +80,7 @@ def export(where: str) -> Callable[[Path, Path], None]:
     return run
 
 
-def _stage(place: Target, run: str, partition: int, part: pa.Table) -> dict[str, object]:
+def _stage(place: ExportTarget, run: str, partition: int, part: pa.Table) -> dict[str, object]:
     name = f"{uuid.uuid4().hex}.parquet"
     place.files.create_dir(place.staging(run), recursive=True)
     with place.files.open_output_stream(f"{place.staging(run)}/{name}") as out:

@@ -52,14 +52,14 @@ def older_parquet(source: Path, target: Path) -> None:
 
 def _publish(source: Path, target: Path, overwrite: bool) -> None:
     """The end of a Spark job: staged files of its tasks get their final names."""
-    from kolumn.spark_plugin.write.publish import Piece, publish
+    from kolumn.spark_plugin.write.publish import StagedSegments, publish
 
     pieces = []
     for partition in (0, 1):
         table = kolumn.read(source / f"orders-{partition}")
         staged = target.parent / "staging" / uuid.uuid4().hex
         kolumn.write(table, staged / f"orders-{partition}", segment_bytes=6000, batch_bytes=2000)
-        pieces.append(Piece("orders", partition, str(staged / f"orders-{partition}"), 0, table.num_rows - 1))
+        pieces.append(StagedSegments("orders", partition, str(staged / f"orders-{partition}"), 0, table.num_rows - 1))
     publish(str(target), str(target.parent / "staging"), pieces, overwrite)
 
 

@@ -14,7 +14,7 @@ import pytest
 import kolumn
 from kit.corpus import HERE, cases
 from kolumn.values.internal.definitions import definitions
-from kolumn.values.internal.wire import Input, reader
+from kolumn.values.internal.wire import MessageBytes, reader
 
 ROOT = Path(__file__).parents[2]
 DECODERS = {
@@ -77,7 +77,7 @@ def same(own: Any, other: Any, where: str = "") -> Iterator[str]:
                 if own[name] not in DEFAULTS:
                     yield f"{where}.{name}: {own[name]!r} is not printed"
             elif name in PROTOCOL and isinstance(own.get(name), bytes) and isinstance(other[name], dict):
-                source = Input(own[name])
+                source = MessageBytes(own[name])
                 message = definitions("clients")[PROTOCOL[name]]
                 yield from same(reader(message, min(source.int16(), message.versions.last))(source), other[name], f"{where}.{name}")
             else:

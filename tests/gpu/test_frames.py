@@ -193,11 +193,11 @@ def test_no_values_at_all_have_the_same_types(format: Any, tmp_path: Path, joine
 
 
 def test_values_without_rows_on_the_device(device: Emulated) -> None:
-    from kolumn.kernels.fields.decoded import Payloads
+    from kolumn.kernels.fields.decoded import DevicePayloads
 
     for format, how in VALUES.items():
         values = Values.of(format, how["value_schema"])
-        found = parsed(runtime(), Payloads(runtime().empty(0), runtime().empty(0), 0), values)
+        found = parsed(runtime(), DevicePayloads(runtime().empty(0), runtime().empty(0), 0), values)
         assert {name: column.kind for name, column in found.items()} == values.kinds()
         assert {column.rows for column in found.values()} == {0}
 

@@ -151,12 +151,12 @@ def test_flat_values_with_prefixes(emulated: Emulated, tmp_path: Path) -> None:
 
 
 def test_no_values(emulated: Emulated, tmp_path: Path) -> None:
-    from kolumn.kernels.fields.decoded import Payloads
+    from kolumn.kernels.fields.decoded import DevicePayloads
     from kolumn.kernels.machine.device import runtime
     from kolumn.kernels.values.columns import parsed
 
     one = runtime()
-    found = parsed(one, Payloads(one.empty(0), one.empty(0), 0), Values.of("avro", SCHEMA))
+    found = parsed(one, DevicePayloads(one.empty(0), one.empty(0), 0), Values.of("avro", SCHEMA))
     assert [column.rows for column in found.values()] == [0] * (len(SCHEMA["fields"]) + 1)
 
 

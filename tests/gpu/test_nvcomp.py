@@ -11,7 +11,7 @@ import pytest
 from kit.emulated import Emulated, run_loops
 from kolumn.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME
 from kolumn.errors import MissingError
-from kolumn.kernels.machine.nvcomp import GROUP_BYTES, NAMES, Decompressor, Options
+from kolumn.kernels.machine.nvcomp import GROUP_BYTES, NAMES, DecompressOptions, Decompressor
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_zstd_needs_more_for_more(library: Decompressor) -> None:
 
 def test_large_gzip_members_can_have_another_algorithm(library: Decompressor, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the place where the header has it; nothing changes unless it is asked for."""
-    assert (Options.algorithm.offset, Options.algorithm.size, sizeof(Options)) == (4, 4, 64)
+    assert (DecompressOptions.algorithm.offset, DecompressOptions.algorithm.size, sizeof(DecompressOptions)) == (4, 4, 64)
     assert library.options(DEFLATE, 1 << 30).algorithm == 0
     monkeypatch.setattr(library, "lookahead_from", 1000)
     assert [library.options(kind, size).algorithm for kind, size in ((DEFLATE, 999), (DEFLATE, 1000), (ZSTD_FRAME, 1000))] == [0, 1, 0]

@@ -8,8 +8,8 @@ import pytest
 
 import kolumn.encodings.compiled  # noqa: F401
 from kolumn.encodings import protobuf
-from kolumn.encodings.columns import Target
-from kolumn.encodings.protobuf import Program
+from kolumn.encodings.columns import ColumnTables
+from kolumn.encodings.protobuf import ProtobufProgram
 from kolumn.kernels import build
 from kolumn.kernels.machine.kernel import KERNELS, thread_per_item
 from kolumn.machine_code.words import load64, store64
@@ -38,8 +38,8 @@ class Tables(NamedTuple):
 
 @thread_per_item(Tables)
 def write_one(i: int, a: Tables) -> None:
-    target = Target(a.columns, a.levels, a.counts + 8 * i, a.fills, a.cursors, a.stride, a.level_count)
-    program = Program(a.messages, a.fields, a.direct, a.symbols, a.frames + protobuf.FRAMES * i)
+    target = ColumnTables(a.columns, a.levels, a.counts + 8 * i, a.fills, a.cursors, a.stride, a.level_count)
+    program = ProtobufProgram(a.messages, a.fields, a.direct, a.symbols, a.frames + protobuf.FRAMES * i)
     place = a.at + 16 * i
     store64(a.codes + 8 * i, protobuf.write_message(target, program, i, load64(place), load64(place + 8)))
 

@@ -26,7 +26,7 @@ from kit.source_tree import modules
 from kolumn.kernels import check, decode
 from kolumn.kernels.build import load_all
 from kolumn.kernels.columns.gather import gather
-from kolumn.kernels.fields.decoded import Payloads
+from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine import device
 from kolumn.kernels.machine.image import OLDEST, ptx
 from kolumn.kernels.machine.kernel import KERNELS, Kernel
@@ -132,7 +132,7 @@ def values(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> int:
         runtime = device.runtime()
         text = runtime.upload(np.frombuffer(b'{"a":1}{} {"b" : 2}', np.uint8))
         at, length = runtime.upload(text.address + np.array([0, 7, 9], np.int64)), runtime.upload(np.array([7, 2, 10], np.int32))
-        made, size = make_lines(runtime, Payloads(at, length, 3))
+        made, size = make_lines(runtime, DevicePayloads(at, length, 3))
         assert bytes(runtime.download(made, size)) == mark() + b',"a":1}\n' + mark() + b"}\n" + mark() + b',"b" : 2}\n'
     return 2 * len(ways)
 

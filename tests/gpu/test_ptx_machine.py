@@ -113,7 +113,7 @@ def test_accesses(access: str) -> None:
         results(f"mov.u64 %rd3, 0;\n{access}")
 
 
-def test_what_is_behind_memory_can_be_read() -> None:
+def test_what_is_after_memory_can_be_read() -> None:
     assert results("mov.u64 %rd3, 7;\nld.u64 %rd4, [%rd1+256];") == [7] * WARP
 
 

@@ -113,15 +113,15 @@ def strict(path: Path, streamed: bool, mutant: Mutant, expected: oracle.Segment,
             return
         lost = expected.stop == "truncated" and expected.first_error is None and error.position == expected.position
         # An intact entry may begin in the last bytes of the one before: what is gone there equals the zeros of its offset.
-        beyond = fits_shorter(mutant.data[error.position :]) or intact_behind(mutant.data, max(error.position - 8, -1))
+        beyond = fits_shorter(mutant.data[error.position :]) or intact_after(mutant.data, max(error.position - 8, -1))
         expect(lost and beyond, f"{options}: error where Java has none: {error}")
         return
     expect(expected.first_error is None, f"{options}: no error; Java has one at {expected.first_error}: {_error(expected)}")
     expect(found == expected.rows(), f"{options}: rows differ: {first_difference(found, expected.rows())}")
     if mutant.ordered and options["check_crcs"] and increasing(expected.rows()):
-        behind = [at for at, _ in mutant.untouched if at > expected.position]
+        after = [at for at, _ in mutant.untouched if at > expected.position]
         # One entry alone may as well lie inside the value of a record of the last one, which was cut.
-        expect(len(behind) < 2, f"{options}: intact entries at {behind} are lost in silence behind {expected.position}")
+        expect(len(after) < 2, f"{options}: intact entries at {after} are lost in silence after {expected.position}")
 
 
 def _error(segment: oracle.Segment) -> str:
@@ -140,7 +140,7 @@ def fits_shorter(entry: bytes) -> bool:
     return False
 
 
-def intact_behind(data: bytes, position: int) -> bool:
+def intact_after(data: bytes, position: int) -> bool:
     """Whether an intact entry begins after ``position``."""
     for at in range(position + 1, len(data) - 17):
         size = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
@@ -150,7 +150,7 @@ def intact_behind(data: bytes, position: int) -> bool:
 
 
 def increasing(rows: list[oracle.Row]) -> bool:
-    """Whether offsets increase: where they don't, what fits behind damage can't be told by offsets."""
+    """Whether offsets increase: where they don't, what fits after damage can't be told by offsets."""
     return all(one.offset < other.offset for one, other in pairwise(rows))
 
 
@@ -164,9 +164,9 @@ def skipping(path: Path, streamed: bool, mutant: Mutant, entries: list[bytes], *
         if entry.error is None and entry.rows:
             expect(by_position.get(entry.position) == entry.rows, f"skip: intact entry at {entry.position} is lost or differs")
     if mutant.ordered and increasing(found):
-        behind = sum(at > expected.position for at, _ in mutant.untouched)
+        after = sum(at > expected.position for at, _ in mutant.untouched)
         for at, index in mutant.untouched:
-            if skipped_whole(expected, at) or (expected.stop == "truncated" and behind < 2 and at > expected.position):
+            if skipped_whole(expected, at) or (expected.stop == "truncated" and after < 2 and at > expected.position):
                 continue
             rows = oracle.read_entry(entries[index], at).rows
             expect(by_position.get(at, []) == rows, f"skip: untouched entry at {at} is lost or differs")
@@ -188,7 +188,7 @@ def skipped_whole(segment: oracle.Segment, position: int) -> bool:
     for entry, following in zip_longest(segment.entries, segment.entries[1:]):
         if entry.position < position < entry.position + entry.size:
             if entry.error is None:
-                # The deletion took bytes that equal the ones behind them: an intact entry ends in this one.
+                # The deletion took bytes that equal the ones after them: an intact entry ends in this one.
                 return True
             return following.error is None if following else segment.stop in ("end", "zeros")
     return False

@@ -178,7 +178,7 @@ _INFLATE: dict[int, Callable[[bytes, int], bytes]] = {
     ZSTD_FRAME: lambda data, room: zstandard.ZstdDecompressor().decompressobj().decompress(data),
     DEFLATE: lambda data, room: isal_zlib.decompressobj(-15).decompress(data[gzip.header(data, 0, len(data), 2)[1] :]),
 }
-"""What nvCOMP does, which looks neither at the checksum of a gzip member nor behind it."""
+"""What nvCOMP does, which looks neither at the checksum of a gzip member nor at the bytes after it."""
 
 
 @cache

@@ -23,7 +23,7 @@ def inflate(codec: int, data: bytes, magic: int) -> bytes:
 
 
 def gzip(data: bytes) -> bytes:
-    """``java.util.zip.GZIPInputStream``: further members are read, other bytes behind the first one are ignored."""
+    """``java.util.zip.GZIPInputStream``: further members are read, other bytes after the first one are ignored."""
     out, at = b"", 0
     while True:
         try:
@@ -84,7 +84,7 @@ def snappy(data: bytes) -> bytes:
             again = data[at : at + 16]
             if len(again) < 16:
                 raise BadStreamError("Insufficient header size in a concatenated block")
-            # snappy-java takes this for the end or goes on behind it, depending on where its caller's buffer ends.
+            # snappy-java takes this for the end or goes on after it, depending on where its caller's buffer ends.
             if again[:8] != magic:
                 raise BadStreamError("header of a concatenated block")
             if struct.unpack_from(">i", again, 8)[0] < 1:
@@ -102,7 +102,7 @@ def snappy(data: bytes) -> bytes:
 def _snappy_block(block: bytes) -> bytes:
     # The library allocates what the preamble says: no element makes more than 64 bytes out of less than 3.
     length = shift = 0
-    for count, byte in enumerate(block[:6]):  # noqa: B007 - used behind the loop
+    for count, byte in enumerate(block[:6]):  # noqa: B007 - used after the loop
         length |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:

@@ -53,6 +53,19 @@ def test_functions_stay_functions() -> None:
     assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
+TWINS = {"Inflated", "Columns", "Headers", "Fields", "Split"}
+"""Classes of twin stages of both backends, and arguments of kernels, which have the kernel's name."""
+
+
+def test_classes_have_one_meaning() -> None:
+    found: dict[str, list[str]] = {}
+    for path in every_module():
+        for node in ast.parse((PACKAGE / path).read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(str(path))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1 and name not in TWINS} == {}
+
+
 def bare(path: Path, names: set[str]) -> Iterator[str]:
     """Places at which a module assigns a number to one of the names, or has a pair of a number and one of the names."""
     for node in ast.walk(ast.parse(path.read_text())):

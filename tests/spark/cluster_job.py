@@ -18,7 +18,7 @@ from pyspark.sql import functions as sql
 
 import kolumn.spark_plugin as plugin
 from kolumn.spark_plugin.parquet_export import export as parquet_export
-from kolumn.spark_plugin.parquet_export.staged import Job, Layout, write_job
+from kolumn.spark_plugin.parquet_export.staged import ExportJob, ExportLayout, write_job
 from kolumn.spark_plugin.session.java import use_java
 
 
@@ -73,7 +73,7 @@ def main(source: str, target: str, package: str) -> None:
         values = {"file": kolumn.__file__, "topic": batch.column("topic")[0].as_py(), "rows": batch.num_rows, "bytes": size}
         return pa.RecordBatch.from_pylist([values])
 
-    def writes_then_dies(job: Job, layout: Layout) -> Iterator[dict[str, Any]]:
+    def writes_then_dies(job: ExportJob, layout: ExportLayout) -> Iterator[dict[str, Any]]:
         found = list(write_job(job, layout))
         kill_once(f"{marks}/export")
         yield from found

@@ -25,10 +25,10 @@ from pyspark.sql.types import StructType
 
 import kolumn.spark_plugin as plugin
 from kit.faults import Steps
-from kolumn.commit.manifest import Target
+from kolumn.commit.manifest import ExportTarget
 from kolumn.spark_plugin.options.write import WriteOptions
 from kolumn.spark_plugin.parquet_export import export as parquet_export
-from kolumn.spark_plugin.parquet_export.staged import Job, Layout, write_job
+from kolumn.spark_plugin.parquet_export.staged import ExportJob, ExportLayout, write_job
 from kolumn.spark_plugin.session.java import use_java
 from kolumn.spark_plugin.source import RecordSource
 from kolumn.spark_plugin.write.writer import SegmentWriter
@@ -96,7 +96,7 @@ def misbehaving(spark: SparkSession, marks: str, how: Callable[[str], None]) -> 
             yield batch
         how(f"{marks}/rows-{first}")
 
-    def job(one: Job, layout: Layout) -> Iterator[dict[str, Any]]:
+    def job(one: ExportJob, layout: ExportLayout) -> Iterator[dict[str, Any]]:
         done = list(write_job(one, layout))
         how(f"{marks}/job-{one.ranges[0].segment.base_offset}")
         yield from done
@@ -195,7 +195,7 @@ def main(what: str, log: str, target: str, where: str = "") -> None:
         with two_hosts(Path(f"{target}.home")) as master:
             run(session(master, **settings), log, target, takes_long)
     elif what == "export":
-        parquet_export._target = lambda target, _: Target(EndingFiles(), os.path.abspath(target))
+        parquet_export._target = lambda target, _: ExportTarget(EndingFiles(), os.path.abspath(target))
         plugin.export(session("local[2]"), log, target, split_bytes=1)
     else:
         spark = session("local[2]")

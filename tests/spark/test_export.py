@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import kolumn
 from kolumn.api import segments_of
-from kolumn.commit.manifest import Target
+from kolumn.commit.manifest import ExportTarget
 from kolumn.options import Options
 from kolumn.spark_plugin import export
 from kolumn.spark_plugin.parquet_export import export as parquet_export
@@ -107,7 +107,7 @@ def test_a_run_that_died_while_publishing_is_finished_by_the_next(
 ) -> None:
     moved = []
 
-    class Dies(Target):
+    class Dies(ExportTarget):
         def _forward(self, intent: dict) -> None:
             staged, final = next(iter(intent["moves"].items()))
             (tmp_path / final).parent.mkdir(parents=True)
@@ -115,7 +115,7 @@ def test_a_run_that_died_while_publishing_is_finished_by_the_next(
             moved.append(final)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(parquet_export, "Target", Dies)
+    monkeypatch.setattr(parquet_export, "ExportTarget", Dies)
     with pytest.raises(KeyboardInterrupt):
         export(spark, small_segments, str(tmp_path), split_bytes=30_000)
     assert len(moved) == 1
@@ -131,7 +131,7 @@ def test_a_run_that_died_while_publishing_is_finished_by_the_next(
 
 def test_an_attempt_that_fails_after_writing_is_not_counted(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
     """Files of a retried, killed or speculative attempt are in no result, and are removed with the staging folder."""
-    place = Target(fs.LocalFileSystem(), str(tmp_path))
+    place = ExportTarget(fs.LocalFileSystem(), str(tmp_path))
     layout = parquet_export.Layout(place.files, place.staging("run"), Options.of(), False, 1000, "none")
     parquet_export.make_staging(place.files, layout.staging)
     (task,) = parquet_export.plan_tasks(
@@ -223,7 +223,7 @@ def test_an_intent_that_no_export_wrote(spark: SparkSession, segment: Path, tmp_
 
 def test_two_exports_to_one_target(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
     """The second one is refused, and the files of the first one stay."""
-    target = Target(fs.LocalFileSystem(), str(tmp_path / "lake"))
+    target = ExportTarget(fs.LocalFileSystem(), str(tmp_path / "lake"))
     with target.alone(), pytest.raises(kolumn.KolumnError, match="another export is writing to it"):
         export(spark, segment, target.root)
     assert not (tmp_path / "lake").exists()

@@ -19,7 +19,7 @@ from kolumn.schema import record_schema
 from kolumn.source.segments import Range
 from kolumn.spark_plugin import rapids
 from kolumn.spark_plugin.options.read import ReadOptions
-from kolumn.spark_plugin.parquet_export.staged import Job, Layout, write_job
+from kolumn.spark_plugin.parquet_export.staged import ExportJob, ExportLayout, write_job
 from kolumn.spark_plugin.read import frames
 from kolumn.spark_plugin.read import task as reading
 from kolumn.spark_plugin.read.bounds import resolve
@@ -232,9 +232,9 @@ def test_every_door_takes_the_tasks_gpu(segment: Path, tmp_path: Path, monkeypat
     read_segments(stub, segment, transform=lambda batch: batch, schema=spark_schema(record_schema(["offset"])), backend="gpu")
     with pytest.raises(Reached):
         next(stub.sent([NUMBERS]))
-    layout = Layout(fs.LocalFileSystem(), str(tmp_path), options, False, 1000, "none")
+    layout = ExportLayout(fs.LocalFileSystem(), str(tmp_path), options, False, 1000, "none")
     with pytest.raises(Reached):
-        next(write_job(Job("t", 0, None, split.ranges), layout))
+        next(write_job(ExportJob("t", 0, None, split.ranges), layout))
 
 
 def test_frames_of_a_gpu_are_over_its_columns(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,8 +49,8 @@ def offsets(path: Path, **texts: object) -> dict[str, list[int]]:
     return found
 
 
-def upto(first: int, behind: int) -> list[int]:
-    return list(range(first, behind))
+def upto(first: int, stop: int) -> list[int]:
+    return list(range(first, stop))
 
 
 @pytest.mark.parametrize(

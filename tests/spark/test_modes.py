@@ -11,7 +11,7 @@ from pyarrow import fs
 
 import kolumn
 from kolumn.api import live_segments
-from kolumn.commit.manifest import Target
+from kolumn.commit.manifest import ExportTarget
 from kolumn.options import Options
 from kolumn.spark_plugin.options.write import WriteOptions
 from kolumn.spark_plugin.parquet_export import export as parquet_export
@@ -56,9 +56,9 @@ def test_segments(tmp_path: Path, mask: int) -> None:
 
 def test_export(tmp_path: Path, mask: int, monkeypatch: pytest.MonkeyPatch) -> None:
     kolumn.write(RECORDS, tmp_path / "log" / "t-0")
-    target = Target(fs.LocalFileSystem(), str(tmp_path / "lake"))
+    target = ExportTarget(fs.LocalFileSystem(), str(tmp_path / "lake"))
     run = "0a" * 16
-    layout = staged.Layout(target.files, target.staging(run), Options.of(columns=("offset", "value")), False, 10, "none")
+    layout = staged.ExportLayout(target.files, target.staging(run), Options.of(columns=("offset", "value")), False, 10, "none")
     folder, during, read = Path(layout.staging), [], staged.read_task
 
     def watched(*args: Any) -> Iterator[pa.RecordBatch]:
@@ -78,7 +78,7 @@ def test_export(tmp_path: Path, mask: int, monkeypatch: pytest.MonkeyPatch) -> N
         list(staged.write_job(next(iter(_again(tmp_path, layout, target))), layout))
 
 
-def _again(root: Path, layout: staged.Layout, target: Target) -> Iterator[staged.Job]:
+def _again(root: Path, layout: staged.ExportLayout, target: ExportTarget) -> Iterator[staged.ExportJob]:
     return parquet_export.plan_jobs(live_segments(root / "log", layout.options), layout.options, parquet_export.Manifest(), 1 << 30)
 
 
@@ -93,7 +93,7 @@ def test_the_script_that_starts_java(tmp_path: Path, mask: int, monkeypatch: pyt
 
 def test_a_link_that_was_put_among_what_is_staged(tmp_path: Path) -> None:
     """Leftovers are removed: a link is removed, and its target stays."""
-    victim, target = tmp_path / "victim", Target(fs.LocalFileSystem(), str(tmp_path / "lake"))
+    victim, target = tmp_path / "victim", ExportTarget(fs.LocalFileSystem(), str(tmp_path / "lake"))
     victim.mkdir()
     (victim / "file").write_text("mine")
     link = Path(target.staging("0a" * 16))

@@ -18,14 +18,14 @@ from kolumn.spark_plugin.stream.reader import RecordStream
 pytestmark = pytest.mark.spark
 
 
-def write(root: Path, partition: int, first: int, behind: int, base: int | None = None) -> Path:
+def write(root: Path, partition: int, first: int, stop: int, base: int | None = None) -> Path:
     """Append batches of five records to the segment that begins at ``base``."""
     folder = root / f"t-{partition}"
     folder.mkdir(exist_ok=True, parents=True)
     path = folder / f"{first if base is None else base:020}.log"
     with path.open("ab") as file:
-        for at in range(first, behind, 5):
-            file.write(batch([Record(i, None, b"%d" % i, i) for i in range(at, min(at + 5, behind))]))
+        for at in range(first, stop, 5):
+            file.write(batch([Record(i, None, b"%d" % i, i) for i in range(at, min(at + 5, stop))]))
     return path
 
 
@@ -43,8 +43,8 @@ def rows(reader: RecordStream, start: object, end: object) -> list[tuple[int, in
     return found
 
 
-def upto(partition: int, first: int, behind: int) -> list[tuple[int, int]]:
-    return [(partition, offset) for offset in range(first, behind)]
+def upto(partition: int, first: int, stop: int) -> list[tuple[int, int]]:
+    return [(partition, offset) for offset in range(first, stop)]
 
 
 @pytest.mark.parametrize(

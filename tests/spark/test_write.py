@@ -20,7 +20,7 @@ from kolumn.commit.remote import new_folder
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.spark_plugin.options.write import WriteOptions
 from kolumn.spark_plugin.source import RecordSource
-from kolumn.spark_plugin.write.publish import Piece, publish
+from kolumn.spark_plugin.write.publish import StagedSegments, publish
 from kolumn.spark_plugin.write.writer import SegmentWriter
 
 pytestmark = pytest.mark.spark
@@ -156,7 +156,7 @@ def test_a_move_that_fails_is_undone(tmp_path: Path, scheme: str) -> None:
     for partition in (0, 1):
         attempt = f"{staging}/{'a' * 32}/t-{partition}"
         kolumn.write(kolumn.read(_one(tmp_path / f"source{partition}.log")), attempt)
-        pieces.append(Piece("t", partition, attempt, 0, 0))
+        pieces.append(StagedSegments("t", partition, attempt, 0, 0))
     (tmp_path / "log" / "t-1").write_text("a file where a folder has to be")
     with pytest.raises(KolumnError, match="t-1"):
         publish(log, staging, pieces, overwrite=False)
@@ -174,9 +174,9 @@ def _one(path: Path) -> Path:
     return path
 
 
-def _staged(folder: Path) -> Piece:
+def _staged(folder: Path) -> StagedSegments:
     kolumn.write(pa.table({"value": ["new"]}), folder / "t-0")
-    return Piece("t", 0, str(folder / "t-0"), 0, 0)
+    return StagedSegments("t", 0, str(folder / "t-0"), 0, 0)
 
 
 @ANYWHERE
@@ -187,7 +187,7 @@ def test_staged_files_that_somebody_removed(tmp_path: Path, scheme: str) -> None
     before = names(tmp_path / "log")
     staging = new_folder(log, "write")
     with pytest.raises(KolumnError, match="t-0 that were staged are not there any more"):
-        publish(log, staging, [Piece("t", 0, f"{staging}/{'a' * 32}/t-0", 0, 9)], overwrite=True)
+        publish(log, staging, [StagedSegments("t", 0, f"{staging}/{'a' * 32}/t-0", 0, 9)], overwrite=True)
     assert names(tmp_path / "log") == before
 
 

@@ -24,7 +24,7 @@ from kolumn.schemas.schema import Schema
 from kolumn.values.avro import decoder as module
 from kolumn.values.avro.decoder import AvroDecoder
 from kolumn.values.decoder import Bodies
-from kolumn.values.memory import Columns
+from kolumn.values.memory import ColumnMemory
 
 _SLACK = 64
 
@@ -58,7 +58,7 @@ def test_plain_python_and_machine_code_agree(columns: tuple[str, ...] | None, mo
     assert 90 < sum(valid for _, valid in compiled) < 150
 
 
-class Watched(Columns):
+class Watched(ColumnMemory):
     """Memory with next to no room, and known bytes after each buffer."""
 
     codes: ClassVar[set[int]] = set()

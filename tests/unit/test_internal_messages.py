@@ -14,7 +14,7 @@ from kit.encoder import CONTROL, TRANSACTIONAL, Record, batch, control_batch
 from kolumn.errors import ArgumentError
 from kolumn.values.internal.definitions import definitions
 from kolumn.values.internal.topics import INTERNAL_TOPICS, decode_key, decode_value
-from kolumn.values.internal.wire import Input, MalformedMessageError, arrow_type, reader
+from kolumn.values.internal.wire import MalformedMessageError, MessageBytes, arrow_type, reader
 
 MODULES = ("group-coordinator", "transaction-coordinator", "share-coordinator", "metadata", "storage", "clients")
 UUID = bytes(range(16))
@@ -54,9 +54,9 @@ def test_every_definition_has_a_type_and_a_reader() -> None:
             needs = any(version in each.versions and version not in each.tagged for each in one.fields) or version in one.flexible
             if needs:
                 with pytest.raises(MalformedMessageError):
-                    reader(one, version)(Input(b""))
+                    reader(one, version)(MessageBytes(b""))
             else:
-                assert reader(one, version)(Input(b"")) == {}
+                assert reader(one, version)(MessageBytes(b"")) == {}
 
 
 def test_tagged_fields_have_values_or_defaults() -> None:
@@ -139,9 +139,9 @@ def test_elements_of_a_message_are_bounded() -> None:
         return head + bytes(4 * partitions) + struct.pack(">i", -1)
 
     message = definitions("clients")["ConsumerProtocolAssignment"]
-    assert len(reader(message, 3)(Input(assigned(1000), 2))["assignedPartitions"][0]["partitions"]) == 1000
+    assert len(reader(message, 3)(MessageBytes(assigned(1000), 2))["assignedPartitions"][0]["partitions"]) == 1000
     with pytest.raises(MalformedMessageError, match="more than 1048576 elements"):
-        reader(message, 3)(Input(assigned(1 << 20), 2))
+        reader(message, 3)(MessageBytes(assigned(1 << 20), 2))
 
 
 def mutant(value: bytes, seed: int) -> bytes:

@@ -13,10 +13,10 @@ from kit import json_values
 from kit.bodies import bodies
 from kolumn.encodings import json as objects
 from kolumn.encodings.columns import DONE, restore
-from kolumn.encodings.json import FIELD, Program
+from kolumn.encodings.json import FIELD, JsonProgram
 from kolumn.values.bare import BareFramer
 from kolumn.values.decoder import Bodies
-from kolumn.values.memory import Columns
+from kolumn.values.memory import ColumnMemory
 from kolumn.values.text.json import JsonDecoder
 from kolumn.values.text.json_lines import LinesDecoder
 from kolumn.values.text.json_program import json_tables
@@ -246,9 +246,9 @@ def test_the_functions_are_right_in_plain_python_too() -> None:
         assert tables is not None
         stamps, frames = np.zeros(len(tables.fields) // (FIELD // 8) + 1, np.int64), np.zeros(tables.frames // 8, np.int64)
         names = np.frombuffer(tables.names, np.uint8)
-        program = Program(*(one.ctypes.data for one in (tables.fields, names, tables.numbers, stamps, frames)))
+        program = JsonProgram(*(one.ctypes.data for one in (tables.fields, names, tables.numbers, stamps, frames)))
         for value, at in zip(values, given.at.tolist(), strict=True):
-            memory = Columns(tables.layout, 1, 10_000, 10_000)
+            memory = ColumnMemory(tables.layout, 1, 10_000, 10_000)
             restore(memory.target, 0)
             if objects.decode(memory.target, program, at, at + len(value), 0) == DONE:
                 assert repr(memory.array(1).to_pylist()) == repr(read(kind, [value]).to_pylist())

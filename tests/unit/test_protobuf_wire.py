@@ -16,10 +16,10 @@ from kit.bodies import Guarded
 from kit.protobuf_values import body, in_edition, message_class, mutants, plain, schema, varint
 from kolumn.encodings import columns, protobuf
 from kolumn.encodings import protobuf_wire as wire
-from kolumn.encodings.protobuf import FRAMES, Program
+from kolumn.encodings.protobuf import FRAMES, ProtobufProgram
 from kolumn.machine_code.words import address_of
-from kolumn.values.layout import Layout
-from kolumn.values.memory import Columns
+from kolumn.values.layout import ColumnLayout
+from kolumn.values.memory import ColumnMemory
 from kolumn.values.protobuf.finish import finished
 from kolumn.values.protobuf.program import tables
 from kolumn.values.protobuf.schema import file_of
@@ -162,10 +162,10 @@ def test_the_interpreter_in_plain_python_writes_what_the_loop_writes(seed: int) 
     made = in_edition(schema(rng))
     file = file_of(made)
     parts = shape(file.message("M0"))
-    layout = Layout.of(parts.raw)
+    layout = ColumnLayout.of(parts.raw)
     table = tables(parts, layout)
     frames = np.empty(FRAMES // 8, np.int64)
-    program = Program(*(one.ctypes.data for one in (table.messages, table.fields, table.direct, table.symbols, frames)))
+    program = ProtobufProgram(*(one.ctypes.data for one in (table.messages, table.fields, table.direct, table.symbols, frames)))
     values = [body(rng, file.message("M0"), 0.2) for _ in range(6)]
     values += [one for value in values[:3] for one in mutants(rng, value, values[0], 2)]
     guarded = Guarded(values)
@@ -178,9 +178,9 @@ def _compiled_message(t: Any, p: Any, row: int, at: int, stop: int) -> int:
     return protobuf.write_message(t, p, row, at, stop)
 
 
-def _written(write: Any, layout: Layout, program: Program, guarded: Guarded, values: list[bytes]) -> pa.Array:
+def _written(write: Any, layout: ColumnLayout, program: ProtobufProgram, guarded: Guarded, values: list[bytes]) -> pa.Array:
     # Little room, so that every column and level has to grow.
-    memory, row = Columns(layout, len(values), 1, 1), 0
+    memory, row = ColumnMemory(layout, len(values), 1, 1), 0
     while row < len(values):
         target, at = memory.target, guarded.at[row]
         columns.restore(target, row)

@@ -43,7 +43,7 @@ def test_txnindex(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "byte"),
     [(1, 1), (10, 0x80), (17, 0x30), (18, 0x80)],
-    ids=["version", "first offset below 0", "first offset behind the marker", "marker below 0"],
+    ids=["version", "first offset below 0", "first offset after the marker", "marker below 0"],
 )
 def test_a_txnindex_that_is_not_sane(tmp_path: Path, place: int, byte: int) -> None:
     data = bytearray(2 * ENTRY)

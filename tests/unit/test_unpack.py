@@ -242,7 +242,7 @@ def test_zstd_beyond_its_window_is_left_to_the_package(place: str) -> None:
 
 
 @pytest.mark.parametrize("junk", [bytes(18), b"\x1f" + bytes(17), b"no member" * 3 + bytes(4)])
-def test_what_java_ignores_behind_gzip_members(junk: bytes) -> None:
+def test_what_java_ignores_after_gzip_members(junk: bytes) -> None:
     data = contents(3)
     assert unpacked(GZIP, compress(GZIP, data) + junk, ROOM) == by_the_package(GZIP, compress(GZIP, data) + junk) == data
 

@@ -13,8 +13,8 @@ import kolumn.encodings.compiled  # noqa: F401
 from kolumn.encodings import columns, text
 from kolumn.encodings.columns import DONE, INVALID, full_column, full_level
 from kolumn.machine_code.words import address_of
-from kolumn.values.layout import Layout, nodes, word_width
-from kolumn.values.memory import Columns
+from kolumn.values.layout import ColumnLayout, nodes, word_width
+from kolumn.values.memory import ColumnMemory
 
 TYPE = pa.struct(
     [
@@ -28,7 +28,7 @@ TYPE = pa.struct(
 
 
 def test_layout() -> None:
-    layout = Layout.of(TYPE, {("color",): ["red", "green"]})
+    layout = ColumnLayout.of(TYPE, {("color",): ["red", "green"]})
     found = {one.name or str(one.type): (one.level, one.column, one.child_level) for one in nodes(layout.root) if one.name}
     assert found == {"id": (0, 3, -1), "tags": (0, 4, 1), "color": (0, 5, -1), "at": (0, 6, -1), "x": (0, 7, -1), "on": (0, 8, -1),
                      "counts": (0, 9, 2)}  # fmt: skip
@@ -50,8 +50,8 @@ def test_widths(kind: pa.DataType, width: int) -> None:
 
 def test_rows_growth_and_what_is_taken_back() -> None:
     """Rows are written again after growth, bad ones leave nothing."""
-    layout = Layout.of(TYPE, {("color",): ["red"]})
-    memory = Columns(layout, 5, 1, 3)
+    layout = ColumnLayout.of(TYPE, {("color",): ["red"]})
+    memory = ColumnMemory(layout, 5, 1, 3)
     codes, row = [], 0
     given = [(b"a", 1), (b"\xff", 3), (b"long text", 4), (b"", 2), (b"\xed\xa0\x80", 1)]
     while row < len(given):
@@ -75,7 +75,7 @@ def test_rows_growth_and_what_is_taken_back() -> None:
     assert {full_level(1), full_column(0)} == set(codes)
 
 
-def _write_row(target: columns.Target, layout: Layout, row: int, tag: bytes, tags: int) -> int:
+def _write_row(target: columns.Target, layout: ColumnLayout, row: int, tag: bytes, tags: int) -> int:
     code = _record(target, row, tag, tags)
     if code == DONE:
         for name in ("color", "at", "counts"):

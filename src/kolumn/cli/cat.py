@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kolumn.cli.chosen import Chosen
+from kolumn.cli.chosen import RecordFilter
 from kolumn.cli.common import (
     CheckCrcs,
     Columns,
@@ -99,7 +99,7 @@ def cat(
     import kolumn
 
     options = payload_options(payloads)
-    chosen = Chosen(key, grep, [name for name in ("key", "value") if f"{name}_format" in options])
+    chosen = RecordFilter(key, grep, [name for name in ("key", "value") if f"{name}_format" in options])
     lines_of, printed = _form(json, template, columns, include_headers, chosen, options)
     read = None if printed is None else [*printed, *(name for name in chosen.columns if name not in printed)]
     skipped = kolumn.Skipped()
@@ -124,7 +124,7 @@ def cat(
 
 
 def _form(
-    json: bool | None, template: str | None, columns: str | None, include_headers: bool, chosen: Chosen, options: dict[str, Any]
+    json: bool | None, template: str | None, columns: str | None, include_headers: bool, chosen: RecordFilter, options: dict[str, Any]
 ) -> tuple[Callable[..., Any], list[str] | None]:
     """What makes lines of records, and the columns that it prints; None for the default ones."""
     from kolumn.cli.json_lines import json_lines

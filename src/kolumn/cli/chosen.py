@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _BASE64 = "base64:"
 
 
-class Chosen:
+class RecordFilter:
     """Chooses records by their stored key and value, whatever is printed of them.
 
     Parameters

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kolumn.keywords import Format as FormatName
     from kolumn.keywords import IsolationLevel as IsolationName
     from kolumn.keywords import Replicas as ReplicasName
-    from kolumn.source.memory import Memory
+    from kolumn.source.memory import InMemory
 else:
     # Typer would check choices itself. The library checks them, so that messages are the same everywhere.
     CodecName = ErrorsName = FormatName = IsolationName = ReplicasName = str
@@ -97,7 +97,7 @@ KeyFile = Annotated[
 IncludeControl = Annotated[bool, typer.Option("--include-control", help="Records of control batches too.")]
 
 
-def or_standard_input(given: list[str]) -> "list[str] | Memory":
+def or_standard_input(given: list[str]) -> "list[str] | InMemory":
     """The sources, or the bytes of standard input for ``-``."""
     if "-" not in given:
         return given
@@ -164,7 +164,7 @@ def limits(max_batch_bytes: int | None, max_ratio: float | None) -> dict[str, An
     return {name: value for name, value in given.items() if value is not None}
 
 
-def size_of(sources: "list[str] | Memory") -> int:
+def size_of(sources: "list[str] | InMemory") -> int:
     """Bytes of the segments of some sources."""
     from kolumn.source.segments import find_segments
 

@@ -44,9 +44,9 @@ def header(buf: Buffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
             return CUT, end, 0
         place += 2 + (load8(buf, place) | (load8(buf, place + 1) << 8))
     if flags & FNAME:
-        place = behind_zero(buf, place, end)
+        place = after_zero(buf, place, end)
     if flags & FCOMMENT:
-        place = behind_zero(buf, place, end)
+        place = after_zero(buf, place, end)
     if place > end:
         return CUT, end, 0
     if flags & FHCRC:
@@ -87,7 +87,7 @@ def following(buf: Buffer, at: int, end: int, crc: int, size: int) -> tuple[int,
     return (CUT, end) if place == end else (0, place)
 
 
-def behind_zero(buf: Buffer, at: int, end: int) -> int:
+def after_zero(buf: Buffer, at: int, end: int) -> int:
     """Position after the next zero byte; ``end + 1`` if there is no zero byte."""
     while at < end:
         if load8(buf, at) == 0:

@@ -23,7 +23,7 @@ from kolumn.commit import job_owner
 from kolumn.commit import remote as remote_commit
 from kolumn.commit import run as commit
 from kolumn.commit.age import newest_in
-from kolumn.commit.manifest import FOLDER, Target
+from kolumn.commit.manifest import FOLDER, ExportTarget
 from kolumn.commit.remote import OLD_HOURS
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.keywords import known_keywords
@@ -210,7 +210,7 @@ class _How:
         there = storage.look(storage.within(root, FOLDER))
         if there is None or not there.is_folder:
             return
-        target = Target(*storage.file_system(root))
+        target = ExportTarget(*storage.file_system(root))
         try:
             with target.alone():
                 for name, action, detail in target.settle(self.old, self.dry_run):

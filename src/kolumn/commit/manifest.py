@@ -79,7 +79,7 @@ class Manifest:
         return Manifest(self.number + 1, self.settings, partitions, files, topics=self.topics)
 
 
-class Target:
+class ExportTarget:
     """A folder that contains an export, on any file system of pyarrow."""
 
     def __init__(self, files: fs.FileSystem, root: str) -> None:

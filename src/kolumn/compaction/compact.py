@@ -143,14 +143,14 @@ def compact(
         errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
         memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
     )  # fmt: skip
-    how = Settings.of(
+    how = CompactionSettings.of(
         options, delete_retention_ms, now, first_dirty_offset, merge_bytes, producer_id_expiration_ms, index_interval_bytes
     )  # fmt: skip
     places = dict(targets(one_directory(segments_of(source, how.options), "compact"), target))
     return _compact(places, target, how, include_active)
 
 
-def _compact(places: dict[Segment, str], target: keywords.Path, how: "Settings", include_active: bool) -> Compaction:
+def _compact(places: dict[Segment, str], target: keywords.Path, how: "CompactionSettings", include_active: bool) -> Compaction:
     done = Compaction()
     with outgoing(root_of(target), places.values()) as place:
         for _, own in groupby(places, key=folder_of):
@@ -158,7 +158,7 @@ def _compact(places: dict[Segment, str], target: keywords.Path, how: "Settings",
     return done
 
 
-def _clean_partition(plan: "Plan", places: dict[Segment, str], place: Place, how: "Settings") -> Compaction:
+def _clean_partition(plan: "CompactionPlan", places: dict[Segment, str], place: Place, how: "CompactionSettings") -> Compaction:
     done, round = Compaction(), plan.round(how, LatestOffsets())
     for segment in plan.dirty:
         for keys, offsets in last_keys(segment, round, how):
@@ -180,7 +180,7 @@ def folder_of(segment: Segment) -> str:
 
 
 @dataclass(frozen=True)
-class Settings:
+class CompactionSettings:
     """How to clean: the parameters of `compact`, checked."""
 
     options: Options
@@ -195,7 +195,7 @@ class Settings:
     def of(
         cls, options: Options, delete_retention_ms: int, now: int | None, first_dirty_offset: int, merge_bytes: int | None,
         producer_id_expiration_ms: int, index_interval_bytes: int,
-    ) -> "Settings":  # fmt: skip
+    ) -> "CompactionSettings":  # fmt: skip
         """From parameters of `compact`; raises `ArgumentError` for invalid ones."""
         if min(delete_retention_ms, first_dirty_offset, producer_id_expiration_ms) < 0:
             raise ArgumentError("delete_retention_ms, first_dirty_offset and producer_id_expiration_ms: expected 0 or more")
@@ -206,7 +206,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CompactionPlan:
     """Plan of a round for a topic-partition.
 
     Attributes
@@ -228,12 +228,12 @@ class Plan:
     producers: Producers
     end: int
 
-    def round(self, how: Settings, latest: LatestOffsets, observed: frozenset[int] = frozenset()) -> Round:
+    def round(self, how: CompactionSettings, latest: LatestOffsets, observed: frozenset[int] = frozenset()) -> Round:
         """The round; ``observed`` are the producers of which a batch of the current transaction was seen before."""
         return Round(latest, self.transactions, self.producers, how.first_dirty, self.end, how.now, how.retention_ms, set(observed))
 
 
-def plan_partition(segments: list[Segment], how: Settings, include_active: bool) -> Plan:
+def plan_partition(segments: list[Segment], how: CompactionSettings, include_active: bool) -> CompactionPlan:
     """Read the headers of a topic-partition and decide what is cleaned."""
     transactions = transactions_of(segments, how.options)
     producers = Producers(how.expiration_ms, how.now)
@@ -249,16 +249,16 @@ def plan_partition(segments: list[Segment], how: Settings, include_active: bool)
     dirty = segments[:count]
     limit = _legacy_horizon(dirty, how)
     deletes = [modified_ms(segment.path) > limit for segment in dirty]
-    return Plan(dirty, segments[count:], deletes, transactions, producers, max(last[:count], default=-1) + 1)
+    return CompactionPlan(dirty, segments[count:], deletes, transactions, producers, max(last[:count], default=-1) + 1)
 
 
-def _legacy_horizon(segments: list[Segment], how: Settings) -> int:
+def _legacy_horizon(segments: list[Segment], how: CompactionSettings) -> int:
     """Time in ms: in formats without a delete horizon, tombstones in segments modified before it are dropped."""
     clean = [one for one in segments if (one.base_offset or 0) < how.first_dirty]
     return modified_ms(clean[-1].path) - how.retention_ms if clean else -1
 
 
-def last_keys(segment: Segment, round: Round, how: Settings) -> Iterator[tuple[pa.Array, pa.Array]]:
+def last_keys(segment: Segment, round: Round, how: CompactionSettings) -> Iterator[tuple[pa.Array, pa.Array]]:
     """Keys and offsets of a segment's records that may replace earlier records of their keys."""
     for piece in pieces(segment, how.options):
         records = piece.records
@@ -268,7 +268,7 @@ def last_keys(segment: Segment, round: Round, how: Settings) -> Iterator[tuple[p
         yield records["key"].filter(mask), records["offset"].filter(mask)
 
 
-def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: Settings) -> Compaction:
+def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: CompactionSettings) -> Compaction:
     """Write the retained records of a segment. The caller names the file."""
     done = Compaction(bytes=segment.size)
     number = layouts.FORMAT_NAMES.index(segment.format)

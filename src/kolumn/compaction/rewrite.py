@@ -13,7 +13,7 @@ from kolumn.codecs import NONE
 from kolumn.compaction.retention import Round
 from kolumn.conversion.convert import copied, part
 from kolumn.encode.encoders import encoder
-from kolumn.encode.entries import Encoded, Settings
+from kolumn.encode.entries import Encoded, EntrySettings
 from kolumn.encode.table import take_apart
 from kolumn.formats import layouts, table
 from kolumn.formats.entries import Entries
@@ -80,7 +80,7 @@ def rewrite(piece: Piece, what: Fate, round: Round, format: int, merge_bytes: in
         if kind == _COPY:
             yield copied(some)
         elif kind != _DROP:
-            how = Settings(format, int(layout[start]), int(magic[start]), int(codec[start]), None, _LARGEST, _LARGEST)
+            how = EntrySettings(format, int(layout[start]), int(magic[start]), int(codec[start]), None, _LARGEST, _LARGEST)
             records = some.records.filter(pa.array(what.keep[own]))
             kept = _per_entry(what.keep[own], some)
             if kind == _MERGE:
@@ -89,14 +89,14 @@ def rewrite(piece: Piece, what: Fate, round: Round, format: int, merge_bytes: in
                 yield _rebuilt(records, some.entries, kept, what.horizon[start:stop], round, how)
 
 
-def _merged(records: pa.RecordBatch, how: Settings) -> Encoded:
+def _merged(records: pa.RecordBatch, how: EntrySettings) -> Encoded:
     given = take_apart(pa.Table.from_batches([_plain(records, how)]), 0)
     given.from_log = True
     file = encoder(how.layout)
     return file.put(given, file.group(given, how, True), how)
 
 
-def _plain(records: pa.RecordBatch, how: Settings) -> pa.RecordBatch:
+def _plain(records: pa.RecordBatch, how: EntrySettings) -> pa.RecordBatch:
     """Records without the columns that messages cannot store."""
     absent = {"headers", "isTransactional", "producerId", "producerEpoch", "sequence", "leaderEpoch"}
     if not layouts.has_typed_control(how.layout):
@@ -104,7 +104,7 @@ def _plain(records: pa.RecordBatch, how: Settings) -> pa.RecordBatch:
     return records.select([name for name in records.schema.names if name not in absent])
 
 
-def _rebuilt(records: pa.RecordBatch, source: Entries, kept: Int64s, horizon: Flags, round: Round, how: Settings) -> Encoded:
+def _rebuilt(records: pa.RecordBatch, source: Entries, kept: Int64s, horizon: Flags, round: Round, how: EntrySettings) -> Encoded:
     """Encode the entries with their retained records; base offset, last offset, sequence and producer are kept."""
     messages = layouts.holds_messages(how.layout)
     given = take_apart(pa.Table.from_batches([_plain(records, how) if messages else records]), 0)

@@ -22,7 +22,7 @@ from kolumn.cpu_fallback.check.walk import walk
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.cpu_fallback.machine.checksum import crc32
 from kolumn.damage.explain import header_error
-from kolumn.encode.entries import Settings
+from kolumn.encode.entries import EntrySettings
 from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError, Code, CorruptBatchError
 from kolumn.formats import enriched, layouts, memory
@@ -232,7 +232,7 @@ class _Assigner:
         self, source: Bytes, options: Options, next: int, format: str, magic: int | None, noncontiguous: str, timestamp: int | None
     ) -> None:
         self.source, self.options, self.next = source, options, next
-        self.how: Settings | None = None if magic is None else settings(format, magic, "none", None, 2**31 - 1, None)
+        self.how: EntrySettings | None = None if magic is None else settings(format, magic, "none", None, 2**31 - 1, None)
         self.format, self.noncontiguous, self.timestamp = format, noncontiguous, timestamp
         self.in_place = self.inflations = self.compressions = 0
 
@@ -290,7 +290,7 @@ class _Assigner:
             )
         return False
 
-    def _written(self, piece: Piece, how: Settings) -> bytes:
+    def _written(self, piece: Piece, how: EntrySettings) -> bytes:
         """The entry, encoded again."""
         count = int(piece.counts[0])
         offsets = pa.array(np.arange(self.next, self.next + count), pa.int64())

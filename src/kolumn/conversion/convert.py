@@ -16,7 +16,7 @@ from kolumn.conversion.restride import restride
 from kolumn.conversion.retarget import Changes
 from kolumn.damage.findings import Skipped
 from kolumn.encode.compress import codec_of
-from kolumn.encode.entries import Encoded, Settings
+from kolumn.encode.entries import Encoded, EntrySettings
 from kolumn.encode.outgoing import name_of, outgoing, parent_of, refuse_data_folder
 from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.write import settings
@@ -157,11 +157,11 @@ def convert(
         errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
         memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
     )  # fmt: skip
-    job = Job.of(options, format, magic, codec, level, timestamp, drop_transactions, batch_bytes, index_interval_bytes)
+    job = ConversionJob.of(options, format, magic, codec, level, timestamp, drop_transactions, batch_bytes, index_interval_bytes)
     return _convert(job, list(targets(job.chosen(segments_of(source, job.options)), target)), target)
 
 
-def _convert(job: "Job", places: list[tuple[Segment, str]], target: keywords.Path) -> Conversion:
+def _convert(job: "ConversionJob", places: list[tuple[Segment, str]], target: keywords.Path) -> Conversion:
     done = Conversion()
     found: dict[str, Transactions] = {}
     with outgoing(root_of(target), [name for _, name in places]) as place:
@@ -172,7 +172,7 @@ def _convert(job: "Job", places: list[tuple[Segment, str]], target: keywords.Pat
     return done
 
 
-def _transactions(segment: Segment, job: "Job", found: dict[str, Transactions]) -> Transactions | None:
+def _transactions(segment: Segment, job: "ConversionJob", found: dict[str, Transactions]) -> Transactions | None:
     """The transactions of a segment's partition, found once, if they are to be dropped."""
     folder = parent(segment.path)
     if job.drop_transactions and folder not in found:
@@ -216,10 +216,10 @@ def targets(segments: list[Segment], target: keywords.Path) -> Iterator[tuple[Se
 
 
 @dataclass(frozen=True)
-class Job:
+class ConversionJob:
     """How to convert: the parameters of `convert`, checked."""
 
-    how: Settings
+    how: EntrySettings
     codec: int | None
     timestamp: int | None
     drop_transactions: bool
@@ -230,7 +230,7 @@ class Job:
     def of(
         cls, options: Options, format: str, magic: int | None, codec: str | None, level: int | None, timestamp: int | None,
         drop_transactions: bool, batch_bytes: int, index_interval_bytes: int,
-    ) -> "Job":  # fmt: skip
+    ) -> "ConversionJob":  # fmt: skip
         """From parameters of `convert`; raises `ArgumentError` for invalid ones."""
         how = settings(format, magic, codec or "none", level, batch_bytes, None)
         return cls(how, None if codec is None else codec_of(codec), timestamp, drop_transactions, options, index_interval_bytes)

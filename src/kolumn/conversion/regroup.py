@@ -15,7 +15,7 @@ from kolumn.conversion import losses
 from kolumn.conversion.losses import Losses
 from kolumn.conversion.retarget import Changes, retarget
 from kolumn.encode.encoders import encoder
-from kolumn.encode.entries import Encoded, Settings
+from kolumn.encode.entries import Encoded, EntrySettings
 from kolumn.encode.table import take_apart
 from kolumn.errors import ArgumentError
 from kolumn.formats import contents, layouts, table
@@ -80,7 +80,7 @@ def _kinds(piece: Piece, changes: Changes) -> Any:
     return kinds
 
 
-def _whole(records: pa.RecordBatch, entry: Int64s, source: Entries, start: int, how: Settings) -> Encoded:
+def _whole(records: pa.RecordBatch, entry: Int64s, source: Entries, start: int, how: EntrySettings) -> Encoded:
     """Encode entries with their original header fields."""
     given = take_apart(pa.Table.from_batches([records]), 0)
     given.from_log = True
@@ -101,7 +101,7 @@ def _whole(records: pa.RecordBatch, entry: Int64s, source: Entries, start: int, 
     return file.put(given, file.regroup(given, first, entries, how), how)
 
 
-def _together(records: pa.RecordBatch, entry: Int64s, how: Settings, packed: bool) -> Encoded:
+def _together(records: pa.RecordBatch, entry: Int64s, how: EntrySettings, packed: bool) -> Encoded:
     """Encode entries whose header fields are derived from their records."""
     given = take_apart(pa.Table.from_batches([records]), 0)
     given.from_log = True
@@ -112,7 +112,7 @@ def _together(records: pa.RecordBatch, entry: Int64s, how: Settings, packed: boo
     return file.put(given, file.group(given, how, True), how)
 
 
-def _check_codecs(codecs: Int64s, how: Settings, asked: int | None) -> None:
+def _check_codecs(codecs: Int64s, how: EntrySettings, asked: int | None) -> None:
     if not layouts.holds_records(how.layout) and (codecs == ZSTD).any():
         name = layouts.FORMAT_NAMES[how.format]
         why = "is asked for" if asked is not None else "is what batches of the source have"

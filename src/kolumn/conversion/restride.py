@@ -8,12 +8,12 @@ from kolumn.cpu_fallback.encode.batches import compact_headers, seal
 from kolumn.cpu_fallback.encode.restride import plain_attributes
 from kolumn.cpu_fallback.encode.restride import restride as rewrite
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.encode.entries import Encoded, Settings
+from kolumn.encode.entries import Encoded, EntrySettings
 from kolumn.formats import v2, v3_compact
 from kolumn.log.pieces import Piece
 
 
-def restride(piece: Piece, how: Settings) -> Encoded:
+def restride(piece: Piece, how: EntrySettings) -> Encoded:
     """Batches of the other format; their keys and values are copied and not parsed.
 
     Records of format 2 that do have attributes keep them in format 3.

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from kolumn.arrays import Int64s
 from kolumn.conversion import losses
 from kolumn.conversion.losses import Losses, holds
-from kolumn.encode.entries import Settings
+from kolumn.encode.entries import EntrySettings
 from kolumn.formats import contents, layouts, table
 from kolumn.transactions.states import ABORTED, OPEN, Transactions
 
@@ -24,7 +24,7 @@ class Changes:
 
     Attributes
     ----------
-    how : Settings
+    how : EntrySettings
         The target.
     timestamp : int, optional
         LogAppendTime in ms for records that have no timestamp.
@@ -32,7 +32,7 @@ class Changes:
         The transactions of the partition, if transactional records are to be dropped.
     """
 
-    how: Settings
+    how: EntrySettings
     timestamp: int | None
     transactions: Transactions | None
 

@@ -206,7 +206,7 @@ def _range(one: Range, options: Options, pool: ThreadPoolExecutor | None, found:
         found.damage.append(damage_of_fault(one))
         return
     if one.is_bounded:
-        options = options.within(one.first, one.behind)
+        options = options.within(one.start_offset, one.end_offset)
     inner, transactions = to_decode(options, one.transactions), one.transactions
     if isinstance(options, ResidentOptions):
         # These are settled on the GPU, where the columns are.

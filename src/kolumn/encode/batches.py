@@ -4,17 +4,17 @@ import numpy as np
 
 from kolumn.arrays import Int64s
 from kolumn.cpu_fallback.encode.batches import compact_headers, fill, measure, seal, split
-from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
-from kolumn.encode.table import Input
+from kolumn.encode.entries import Encoded, EntrySettings, Groups, cuts, lay_out, place, whole
+from kolumn.encode.table import RecordsIn
 from kolumn.formats import layouts, v2
 from kolumn.formats.entries import Entries
 
 
-def _skip(how: Settings) -> int:
+def _skip(how: EntrySettings) -> int:
     return layouts.attribute_bytes(how.layout)
 
 
-def group(given: Input, how: Settings, last: bool) -> Groups:
+def group(given: RecordsIn, how: EntrySettings, last: bool) -> Groups:
     """Decide which records share a batch; see `entries.whole`."""
     records = given.records
     body, first, size = np.empty(records.rows, np.int32), np.empty(records.rows, np.int64), np.empty(records.rows, np.int64)
@@ -22,7 +22,7 @@ def group(given: Input, how: Settings, last: bool) -> Groups:
     return whole(given, how, first, size, count, last, body)
 
 
-def regroup(given: Input, first: Int64s, entries: Entries, how: Settings) -> Groups:
+def regroup(given: RecordsIn, first: Int64s, entries: Entries, how: EntrySettings) -> Groups:
     """Groups for given batches: the first row of each, and the header fields as rows of the batch table."""
     stop = given.records.rows
     body, size = np.empty(stop, np.int32), np.empty(len(first), np.int64)
@@ -30,7 +30,7 @@ def regroup(given: Input, first: Int64s, entries: Entries, how: Settings) -> Gro
     return Groups(first, size, stop, entries, body)
 
 
-def put(given: Input, groups: Groups, how: Settings) -> Encoded:
+def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
     """Write batches.
 
     Raises

@@ -4,8 +4,8 @@ from typing import Protocol
 
 from kolumn.arrays import Int64s
 from kolumn.encode import batches, messages, sets, tagged
-from kolumn.encode.entries import Encoded, Groups, Settings
-from kolumn.encode.table import Input
+from kolumn.encode.entries import Encoded, EntrySettings, Groups
+from kolumn.encode.table import RecordsIn
 from kolumn.formats import enriched, layouts
 from kolumn.formats.entries import Entries
 
@@ -13,13 +13,13 @@ from kolumn.formats.entries import Entries
 class Encoder(Protocol):
     """What encodes a layout: a module with these functions."""
 
-    def group(self, given: Input, how: Settings, last: bool) -> Groups:
+    def group(self, given: RecordsIn, how: EntrySettings, last: bool) -> Groups:
         """Decide which rows share an entry."""
 
-    def regroup(self, given: Input, first: Int64s, entries: Entries, how: Settings) -> Groups:
+    def regroup(self, given: RecordsIn, first: Int64s, entries: Entries, how: EntrySettings) -> Groups:
         """Keep given entries: ``first`` is the first row of each."""
 
-    def put(self, given: Input, groups: Groups, how: Settings) -> Encoded:
+    def put(self, given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
         """Write the entries."""
 
 
@@ -36,7 +36,7 @@ def encoder(layout: int) -> Encoder:
     return _FILES[layout]
 
 
-def encode(given: Input, how: Settings, last: bool) -> tuple[Encoded, int]:
+def encode(given: RecordsIn, how: EntrySettings, last: bool) -> tuple[Encoded, int]:
     """Encode the rows that make complete entries.
 
     Parameters

@@ -11,7 +11,7 @@ from kolumn.arrow.recycle import take
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.encode.compress import compress, level_of
-from kolumn.encode.table import ABSENT, Input
+from kolumn.encode.table import ABSENT, RecordsIn
 from kolumn.errors import ArgumentError
 from kolumn.formats import table
 from kolumn.formats.entries import Entries
@@ -31,7 +31,7 @@ _FIELDS = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class EntrySettings:
     """How to encode. Attributes are those of `kolumn.write`, with the codec's id and the layout of entries.
 
     ``magic`` is that of the layout, ``format`` and ``layout`` are numbers of `formats.layouts`; ``level`` is None for the default.
@@ -85,7 +85,7 @@ class Groups:
 
 
 @dataclass
-class Layout:
+class PayloadRoom:
     """Memory in which the records of entries are written, before compression.
 
     Attributes
@@ -105,7 +105,7 @@ HeaderSizes = Callable[[Entries, Int64s], Int64s]
 """Entries and the sizes of their payloads -> sizes of their headers, without a codec and with one."""
 
 
-def cuts(given: Input) -> Any:
+def cuts(given: RecordsIn) -> Any:
     """Flags of the rows that must begin an entry, since a field that an entry stores once changes or does not continue."""
     rows = given.records.rows
     cut = np.zeros(rows, np.bool_) if given.cut is None else given.cut.copy()
@@ -128,7 +128,7 @@ def cuts(given: Input) -> Any:
     return cut
 
 
-def whole(given: Input, how: Settings, first: Int64s, size: Int64s, count: int, last: bool, body: Any = None) -> Groups:
+def whole(given: RecordsIn, how: EntrySettings, first: Int64s, size: Int64s, count: int, last: bool, body: Any = None) -> Groups:
     """The complete ones of the first ``count`` entries: unless ``last``, the last entry is left out, since it may get more rows."""
     stop = given.records.rows
     if not last and count:
@@ -137,7 +137,7 @@ def whole(given: Input, how: Settings, first: Int64s, size: Int64s, count: int, 
     return Groups(first, size[:count], stop, batch_rows(given, first, stop, how), body)
 
 
-def lay_out(groups: Groups, headers: Int64s) -> Layout:
+def lay_out(groups: Groups, headers: Int64s) -> PayloadRoom:
     """Allocate memory for the payloads of entries with headers of given sizes.
 
     Raises
@@ -150,10 +150,10 @@ def lay_out(groups: Groups, headers: Int64s) -> Layout:
         raise ArgumentError(f"row {int(groups.first[size.argmax()])}: a record of {int(size.max())} bytes, and a batch has 2 GiB at most")
     gap = np.where(groups.entries.codec == NONE, headers, 0)
     room, _ = take(int((size + gap).sum()) + PAD)
-    return Layout(np.frombuffer(room, np.uint8), np.cumsum(size + gap) - size, size)
+    return PayloadRoom(np.frombuffer(room, np.uint8), np.cumsum(size + gap) - size, size)
 
 
-def place(laid: Layout, entries: Entries, header_sizes: HeaderSizes, how: Settings) -> Encoded:
+def place(laid: PayloadRoom, entries: Entries, header_sizes: HeaderSizes, how: EntrySettings) -> Encoded:
     """Compress payloads that have a codec and lay out the entries; header bytes are left for the caller to write."""
     data, size = laid.data, laid.size
     codecs = entries.codec
@@ -168,20 +168,20 @@ def place(laid: Layout, entries: Entries, header_sizes: HeaderSizes, how: Settin
     return Encoded(data[: int(entries.size.sum())], entries)
 
 
-def _compressed(codec: int, data: memoryview, how: Settings) -> bytes | memoryview:
+def _compressed(codec: int, data: memoryview, how: EntrySettings) -> bytes | memoryview:
     if codec == NONE:
         return data
     return compress(codec, data, level_of(codec, how.level if codec == how.codec else None), how.magic)
 
 
-def batch_rows(given: Input, first: Int64s, stop: int, how: Settings) -> Entries:
+def batch_rows(given: RecordsIn, first: Int64s, stop: int, how: EntrySettings) -> Entries:
     """The entries that begin at rows ``first``; the last of them ends before ``stop``."""
     entries = Entries.zeros(len(first))
     if not len(first):
         return entries
-    behind = np.append(first[1:], stop)
-    entries.base_offset, entries.last_offset = given.offset[first], given.offset[behind - 1]
-    entries.count, entries.magic, entries.codec = behind - first, how.magic, how.codec
+    after = np.append(first[1:], stop)
+    entries.base_offset, entries.last_offset = given.offset[first], given.offset[after - 1]
+    entries.count, entries.magic, entries.codec = after - first, how.magic, how.codec
     entries.layout = how.layout
     entries.base_timestamp = given.timestamp[first]
     entries.max_timestamp = np.maximum.reduceat(given.timestamp[:stop], first)

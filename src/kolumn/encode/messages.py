@@ -9,14 +9,14 @@ import pyarrow.compute as pc
 from kolumn.arrays import Int64s
 from kolumn.codecs import NONE, ZSTD
 from kolumn.cpu_fallback.encode.messages import fill, measure, split, wrap
-from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
-from kolumn.encode.table import ABSENT, Input
+from kolumn.encode.entries import Encoded, EntrySettings, Groups, cuts, lay_out, place, whole
+from kolumn.encode.table import ABSENT, RecordsIn
 from kolumn.errors import ArgumentError
 from kolumn.formats import kip87, layouts, legacy
 from kolumn.formats.entries import Entries
 
 
-def group(given: Input, how: Settings, last: bool) -> Groups:
+def group(given: RecordsIn, how: EntrySettings, last: bool) -> Groups:
     """Decide which records share a wrapper; see `entries.whole`.
 
     Raises
@@ -38,14 +38,14 @@ def group(given: Input, how: Settings, last: bool) -> Groups:
     return whole(given, how, first, size, count, last)
 
 
-def regroup(given: Input, first: Int64s, entries: Entries, how: Settings) -> Groups:
+def regroup(given: RecordsIn, first: Int64s, entries: Entries, how: EntrySettings) -> Groups:
     """Groups for given message sets: the first row of each, and the wrapper's header fields as rows of the batch table."""
     size = np.empty(len(first), np.int64)
     measure(given.records, how.magic, first, given.records.rows, size)
     return Groups(first, size, given.records.rows, entries, None)
 
 
-def put(given: Input, groups: Groups, how: Settings) -> Encoded:
+def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
     """Write messages and wrappers.
 
     Raises
@@ -66,7 +66,7 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
     return encoded
 
 
-def check(given: Input, how: Settings, control: bool = False) -> None:
+def check(given: RecordsIn, how: EntrySettings, control: bool = False) -> None:
     """Raise an error for records that messages cannot store; with ``control``, control records are allowed, as in some drafts."""
     name = layouts.FORMAT_NAMES[how.format] if how.layout != legacy.LAYOUT.number else str(how.magic)
     if how.codec == ZSTD:
@@ -79,7 +79,7 @@ def check(given: Input, how: Settings, control: bool = False) -> None:
         raise ArgumentError(f"column 'headers': {given.headers} headers, and format {name} has none; drop the column, or write magic=2")
 
 
-def _tombstones(given: Input) -> Any:
+def _tombstones(given: RecordsIn) -> Any:
     """The tombstone bit of each message: from the column ``tombstone``, or where it is null, set if there is no value."""
     rows, names = given.records.rows, given.table.schema.names
     empty = pc.is_null(given.table["value"]) if "value" in names else pa.array(np.ones(rows, bool))

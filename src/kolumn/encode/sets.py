@@ -5,14 +5,14 @@ import numpy as np
 from kolumn.arrays import Flags, Int64s
 from kolumn.codecs import ZSTD
 from kolumn.cpu_fallback.encode.sets import fill, measure, seal, split
-from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
-from kolumn.encode.table import Input
+from kolumn.encode.entries import Encoded, EntrySettings, Groups, cuts, lay_out, place, whole
+from kolumn.encode.table import RecordsIn
 from kolumn.errors import ArgumentError
 from kolumn.formats import kip98_draft
 from kolumn.formats.entries import Entries
 
 
-def group(given: Input, how: Settings, last: bool) -> Groups:
+def group(given: RecordsIn, how: EntrySettings, last: bool) -> Groups:
     """Decide which records share a set; see `entries.whole`.
 
     Raises
@@ -31,7 +31,7 @@ def group(given: Input, how: Settings, last: bool) -> Groups:
     return whole(given, how, first, size, count, last, body)
 
 
-def regroup(given: Input, first: Int64s, entries: Entries, how: Settings) -> Groups:
+def regroup(given: RecordsIn, first: Int64s, entries: Entries, how: EntrySettings) -> Groups:
     """Groups for given sets: the first row of each, and the header fields as rows of the batch table."""
     stop = given.records.rows
     body, size = np.empty(stop, np.int32), np.empty(len(first), np.int64)
@@ -39,7 +39,7 @@ def regroup(given: Input, first: Int64s, entries: Entries, how: Settings) -> Gro
     return Groups(first, size, stop, entries, body)
 
 
-def put(given: Input, groups: Groups, how: Settings) -> Encoded:
+def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
     """Write sets.
 
     Raises
@@ -63,7 +63,7 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
     return encoded
 
 
-def _check_keys(given: Input, marks: Flags) -> None:
+def _check_keys(given: RecordsIn, marks: Flags) -> None:
     for row in np.flatnonzero(marks).tolist():
         key = given.table["key"][row].as_py() if "key" in given.table.schema.names else None
         if key is None or len(key) < 4:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.cpu_fallback.encode.payloads import Payloads, Records
+from kolumn.cpu_fallback.encode.payloads import ArrowPayloads, RecordsToEncode
 from kolumn.errors import ArgumentError
 from kolumn.schema import HEADERS, RECORD_COLUMNS
 
@@ -26,12 +26,12 @@ _STRING = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
 
 
 @dataclass
-class Input:
+class RecordsIn:
     """Some rows of a table.
 
     Attributes
     ----------
-    records : Records
+    records : RecordsToEncode
         Addresses; valid as long as this object exists.
     offset, timestamp : int64 arrays
     headers : int
@@ -46,7 +46,7 @@ class Input:
         The rows themselves, for columns that only some formats use.
     """
 
-    records: Records
+    records: RecordsToEncode
     offset: Any
     timestamp: Any
     headers: int
@@ -84,18 +84,18 @@ def check_columns(schema: pa.Schema) -> None:
         raise ArgumentError(f"columns {', '.join(schema.names)}: each may occur only once")
 
 
-def take_apart(table: pa.Table, next_offset: int) -> Input:
+def take_apart(table: pa.Table, next_offset: int) -> RecordsIn:
     """Addresses and arrays of a table's rows; without a column ``offset``, offsets start at ``next_offset``."""
     rows, names = table.num_rows, set(table.schema.names)
     alive: list[Any] = []
 
-    def payloads(name: str) -> Payloads:
+    def payloads(name: str) -> ArrowPayloads:
         return _payloads(_flat(table[name], pa.binary()) if name in names else pa.nulls(rows, pa.binary()), alive)
 
     offset = _integers(table["offset"], "offset") if "offset" in names else np.arange(next_offset, next_offset + rows, dtype=np.int64)
     timestamp = _timestamps(table, names)
     count, header_ends, header_key, header_value = _headers(table, names, alive)
-    records = Records(
+    records = RecordsToEncode(
         rows, payloads("key"), payloads("value"), header_ends, header_key, header_value, offset.ctypes.data, timestamp.ctypes.data
     )
     numbers = {
@@ -105,7 +105,7 @@ def take_apart(table: pa.Table, next_offset: int) -> Input:
     }
     if "timestampType" in numbers:
         numbers["timestampType"] = np.maximum(numbers["timestampType"], 0)
-    return Input(records, offset, timestamp, count, numbers, table, [*alive, offset, timestamp])
+    return RecordsIn(records, offset, timestamp, count, numbers, table, [*alive, offset, timestamp])
 
 
 def _typed(value: int, kind: pa.DataType) -> pa.Scalar:
@@ -138,7 +138,7 @@ def _timestamps(table: pa.Table, names: set[str]) -> Any:
     return _integers(pc.fill_null(moments.cast(pa.int64()), -1), "timestamp")
 
 
-def _payloads(column: pa.Array, alive: list[Any]) -> Payloads:
+def _payloads(column: pa.Array, alive: list[Any]) -> ArrowPayloads:
     valid, ends, data = column.buffers()
     alive.append(column)
     if ends is None:
@@ -149,13 +149,13 @@ def _payloads(column: pa.Array, alive: list[Any]) -> Payloads:
         start, first = ends.address, column.offset
     low, size = (data.address, data.size) if data is not None else (0, 0)
     has_nulls = valid is not None and column.null_count > 0
-    return Payloads(start + 4 * first, low, low + size, valid.address if has_nulls else 0, column.offset)
+    return ArrowPayloads(start + 4 * first, low, low + size, valid.address if has_nulls else 0, column.offset)
 
 
-_NOTHING = Payloads(0, 0, 0, 0, 0)
+_NOTHING = ArrowPayloads(0, 0, 0, 0, 0)
 
 
-def _headers(table: pa.Table, names: set[str], alive: list[Any]) -> tuple[int, int, Payloads, Payloads]:
+def _headers(table: pa.Table, names: set[str], alive: list[Any]) -> tuple[int, int, ArrowPayloads, ArrowPayloads]:
     if "headers" not in names:
         return 0, 0, _NOTHING, _NOTHING
     try:

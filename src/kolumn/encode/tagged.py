@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 from kolumn.arrays import Int64s
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.encode.tagged import WRAPPER_TAGS, fill, measure, split, wrap
-from kolumn.encode.entries import Encoded, Groups, Settings, cuts, lay_out, place, whole
+from kolumn.encode.entries import Encoded, EntrySettings, Groups, cuts, lay_out, place, whole
 from kolumn.encode.messages import check
-from kolumn.encode.table import Input
+from kolumn.encode.table import RecordsIn
 from kolumn.errors import ArgumentError
 from kolumn.formats import enriched
 from kolumn.formats.entries import Entries
@@ -26,7 +26,7 @@ class _Times(NamedTuple):
     tagged: Any
 
 
-def group(given: Input, how: Settings, last: bool) -> Groups:
+def group(given: RecordsIn, how: EntrySettings, last: bool) -> Groups:
     """Decide which records share a wrapper; see `entries.whole`.
 
     Raises
@@ -44,14 +44,14 @@ def group(given: Input, how: Settings, last: bool) -> Groups:
     return whole(given, how, first, size, count, last)
 
 
-def regroup(given: Input, first: Int64s, entries: Entries, how: Settings) -> Groups:
+def regroup(given: RecordsIn, first: Int64s, entries: Entries, how: EntrySettings) -> Groups:
     """Groups for given message sets: the first row of each, and the wrapper's header fields as rows of the batch table."""
     size, tagged = np.empty(len(first), np.int64), _times(given).tagged
     measure(given.records, tagged.ctypes.data, first, given.records.rows, size)
     return Groups(first, size, given.records.rows, entries, None)
 
 
-def put(given: Input, groups: Groups, how: Settings) -> Encoded:
+def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
     """Write messages and wrappers.
 
     Raises
@@ -73,7 +73,7 @@ def put(given: Input, groups: Groups, how: Settings) -> Encoded:
     return encoded
 
 
-def _times(given: Input) -> _Times:
+def _times(given: RecordsIn) -> _Times:
     """Timestamps in whole seconds; a message whose timestamp is not a whole second is flagged, since it also needs milliseconds."""
     exact, names = given.timestamp, given.table.schema.names
     seconds = exact // 1000
@@ -88,7 +88,7 @@ def _times(given: Input) -> _Times:
     return _Times(np.ascontiguousarray(seconds.astype(np.int32)), np.ascontiguousarray(tagged.astype(np.uint8)))
 
 
-def _kinds(given: Input) -> Any:
+def _kinds(given: RecordsIn) -> Any:
     """Types of the messages: a plain message, or a type of control record."""
     kinds = np.zeros(given.records.rows, np.uint8)
     control = given.numbers.get("isControl")

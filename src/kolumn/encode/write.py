@@ -10,7 +10,7 @@ from kolumn import keywords
 from kolumn.arrays import Int64s
 from kolumn.encode.compress import codec_of, level_of
 from kolumn.encode.encoders import encode
-from kolumn.encode.entries import Settings
+from kolumn.encode.entries import EntrySettings
 from kolumn.encode.outgoing import name_of, outgoing, parent_of
 from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.table import check_columns, take_apart
@@ -90,7 +90,7 @@ def write(
     return _write(reader, name_of(path), how, base_offset or 0, segment_bytes, index_interval_bytes)
 
 
-def _write(reader: pa.RecordBatchReader, target: str, how: Settings, base_offset: int, segment_bytes: int, interval: int) -> list[str]:
+def _write(reader: pa.RecordBatchReader, target: str, how: EntrySettings, base_offset: int, segment_bytes: int, interval: int) -> list[str]:
     enriched = layouts.FORMATS[how.format].timed_index
     with (
         outgoing(parent_of(target), [target]) as places,
@@ -101,8 +101,8 @@ def _write(reader: pa.RecordBatchReader, target: str, how: Settings, base_offset
     return [target if files.single else within(target, one.name) for one in files.paths]
 
 
-def settings(format: str, magic: int | None, codec: str, level: int | None, batch_bytes: int, batch_records: int | None) -> Settings:
-    """Check parameters of `write` and convert them to `Settings`."""
+def settings(format: str, magic: int | None, codec: str, level: int | None, batch_bytes: int, batch_records: int | None) -> EntrySettings:
+    """Check parameters of `write` and convert them to `EntrySettings`."""
     if format not in layouts.FORMAT_NAMES:
         raise ArgumentError(unknown("format", format, layouts.FORMAT_NAMES))
     into = layouts.format_of(format)
@@ -114,7 +114,7 @@ def settings(format: str, magic: int | None, codec: str, level: int | None, batc
     most = _LARGEST if batch_records is None else batch_records
     if batch_bytes < 1 or most < 1:
         raise ArgumentError(f"batch_bytes={batch_bytes}, batch_records={batch_records}: expected at least 1")
-    return Settings(layouts.FORMATS.index(into), written[wanted].number, wanted, chosen, level, batch_bytes, most)
+    return EntrySettings(layouts.FORMATS.index(into), written[wanted].number, wanted, chosen, level, batch_bytes, most)
 
 
 def _reader(table: Any, base_offset: int | None) -> pa.RecordBatchReader:
@@ -156,7 +156,7 @@ def cut_into_pieces(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
 class Writer:
     """Encodes piece by piece: the rows of a batch that is not full are kept for the next piece."""
 
-    def __init__(self, files: SegmentFiles, how: Settings, next_offset: int) -> None:
+    def __init__(self, files: SegmentFiles, how: EntrySettings, next_offset: int) -> None:
         self.files, self.how, self.next_offset, self.last_offset = files, how, next_offset, -1
         self.rest: pa.Table | None = None
 

@@ -50,7 +50,7 @@ from kolumn.encodings.avro_steps import (
 from kolumn.encodings.columns import (
     DONE,
     INVALID,
-    Target,
+    ColumnTables,
     end_list,
     next_row,
     put_bytes,
@@ -71,12 +71,12 @@ _SIGN = -(2**63)
 _MILLISECOND = 1_000_000
 
 
-def decode(t: Target, program: int, stack: int, at: int, end: int, row: int) -> int:
+def decode(t: ColumnTables, program: int, stack: int, at: int, end: int, row: int) -> int:
     """Write the value at [at, end) into a row of level 0.
 
     Parameters
     ----------
-    t : Target
+    t : ColumnTables
     program, stack, at, end : int
         Addresses. ``stack`` has a frame for each list around a value, and one more.
     row : int
@@ -158,7 +158,7 @@ def _push(stack: int, left: int, limit: int, row: int) -> None:
     store64(stack + LIMIT_AT, limit)
 
 
-def _listed(t: Target, s: int, kind: int, at: int, row: int, stack: int) -> tuple[int, int, int]:
+def _listed(t: ColumnTables, s: int, kind: int, at: int, row: int, stack: int) -> tuple[int, int, int]:
     """A list of constants: address, row and stack after the step."""
     if kind == OPEN:
         store64(stack + ROW_AT, row)
@@ -173,7 +173,7 @@ def _listed(t: Target, s: int, kind: int, at: int, row: int, stack: int) -> tupl
     return -1, row, stack
 
 
-def _number(t: Target, s: int, kind: int, value: int, at: int, row: int) -> int:
+def _number(t: ColumnTables, s: int, kind: int, value: int, at: int, row: int) -> int:
     """Steps whose value is a number."""
     column = load64(s + COLUMN_AT)
     if kind == LONG:
@@ -201,7 +201,7 @@ def _number(t: Target, s: int, kind: int, value: int, at: int, row: int) -> int:
     return at
 
 
-def _sized(t: Target, program: int, s: int, kind: int, size: int, at: int, end: int, row: int) -> int:
+def _sized(t: ColumnTables, program: int, s: int, kind: int, size: int, at: int, end: int, row: int) -> int:
     """Steps with as many bytes as a number says, and enums."""
     column = load64(s + COLUMN_AT)
     if kind <= BYTES:
@@ -220,7 +220,7 @@ def _sized(t: Target, program: int, s: int, kind: int, size: int, at: int, end: 
     return _decimal(t, program, s, at, size, row) if size >= 0 and size <= end - at else -1
 
 
-def _plain(t: Target, program: int, s: int, kind: int, at: int, end: int, row: int) -> int:
+def _plain(t: ColumnTables, program: int, s: int, kind: int, at: int, end: int, row: int) -> int:
     """Steps whose value has a known number of bytes."""
     column, size = load64(s + COLUMN_AT), load64(s + B_AT)
     if kind == DECIMAL:
@@ -254,7 +254,7 @@ def _plain(t: Target, program: int, s: int, kind: int, at: int, end: int, row: i
     return at + size
 
 
-def _decimal(t: Target, program: int, s: int, at: int, size: int, row: int) -> int:
+def _decimal(t: ColumnTables, program: int, s: int, at: int, size: int, row: int) -> int:
     """A decimal of ``size`` bytes; returns the address after it. It is not valid if it has more digits than its type."""
     width, bounds = load64(s + B_AT), program + load64(s + A_AT)
     if size == 0:
@@ -281,7 +281,7 @@ def _decimal(t: Target, program: int, s: int, at: int, size: int, row: int) -> i
     return at + size
 
 
-def _other(t: Target, program: int, s: int, kind: int, at: int, row: int) -> int:
+def _other(t: ColumnTables, program: int, s: int, kind: int, at: int, row: int) -> int:
     """Nulls and constants."""
     column, size = load64(s + COLUMN_AT), load64(s + B_AT)
     if kind == VALID:

@@ -38,7 +38,7 @@ _COLUMN, _LEVEL, _FILL = COLUMN, LEVEL, FILL
 _DONE, _INVALID = DONE, INVALID
 
 
-class Target(NamedTuple):
+class ColumnTables(NamedTuple):
     """Addresses of the tables.
 
     ``stride`` is the number of bytes from one level's count, or column's cursor, to the next: 8 where one thread writes all records.
@@ -64,13 +64,13 @@ def full_column(column: int) -> int:
     return _FULL + column
 
 
-def row_of(t: Target, level: int) -> int:
+def row_of(t: ColumnTables, level: int) -> int:
     """The row that is being written at a level of elements is the last one begun; at level 0 it is the count itself."""
     count = load64(t.counts + t.stride * level)
     return count if level == 0 else count - 1
 
 
-def set_valid(t: Target, column: int, row: int, flag: int) -> None:
+def set_valid(t: ColumnTables, column: int, row: int, flag: int) -> None:
     """Set whether a row is not null, in a column that can be null."""
     if t.columns != 0:
         valid = load64(t.columns + _COLUMN * column + _VALID)
@@ -90,39 +90,39 @@ def store_word(address: int, value: int, width: int) -> None:
         store16(address, value)
 
 
-def put_word(t: Target, column: int, row: int, value: int, width: int) -> None:
+def put_word(t: ColumnTables, column: int, row: int, value: int, width: int) -> None:
     """Write a number of 1, 2, 4 or 8 bytes: its bits are the low ones of ``value``."""
     if t.columns != 0:
         store_word(load64(t.columns + _COLUMN * column + _DATA) + width * row, value, width)
         set_valid(t, column, row, 1)
 
 
-def wide(t: Target, column: int, row: int, width: int) -> int:
+def wide(t: ColumnTables, column: int, row: int, width: int) -> int:
     """Address of a row of ``width`` bytes, which the caller fills: decimals, fixed sizes. Not for the pass that counts."""
     set_valid(t, column, row, 1)
     return load64(t.columns + _COLUMN * column + _DATA) + width * row
 
 
-def count_bytes(t: Target, column: int, length: int) -> int:
+def count_bytes(t: ColumnTables, column: int, length: int) -> int:
     cursor = t.cursors + t.stride * column
     store64(cursor, load64(cursor) + length)
     return _DONE
 
 
-def begin_of(t: Target, column: int, row: int) -> int:
+def begin_of(t: ColumnTables, column: int, row: int) -> int:
     """Where the bytes of a row begin."""
     if t.cursors != 0:
         return load64(t.cursors + t.stride * column)
     return load32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row)
 
 
-def space_from(t: Target, column: int, begin: int) -> tuple[int, int]:
+def space_from(t: ColumnTables, column: int, begin: int) -> tuple[int, int]:
     """Address of the bytes of a column from ``begin`` on, and how many have room; not on a GPU."""
     place = t.columns + _COLUMN * column
     return load64(place + _DATA) + begin, load64(place + _ROOM) - begin
 
 
-def end_bytes(t: Target, column: int, row: int, end: int) -> int:
+def end_bytes(t: ColumnTables, column: int, row: int, end: int) -> int:
     store32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row + 4, end)
     if t.cursors != 0:
         store64(t.cursors + t.stride * column, end)
@@ -130,7 +130,7 @@ def end_bytes(t: Target, column: int, row: int, end: int) -> int:
     return _DONE
 
 
-def put_bytes(t: Target, column: int, row: int, source: int, length: int) -> int:
+def put_bytes(t: ColumnTables, column: int, row: int, source: int, length: int) -> int:
     """Write bytes; returns `DONE` or a code for no room."""
     if t.columns == 0:
         return count_bytes(t, column, length)
@@ -142,7 +142,7 @@ def put_bytes(t: Target, column: int, row: int, source: int, length: int) -> int
     return end_bytes(t, column, row, begin + length)
 
 
-def put_text(t: Target, column: int, row: int, source: int, length: int) -> int:
+def put_text(t: ColumnTables, column: int, row: int, source: int, length: int) -> int:
     """Write bytes that have to be UTF-8; returns `DONE`, `INVALID` or a code for no room."""
     if t.columns == 0:
         return count_bytes(t, column, length) if is_utf8(source, length) else _INVALID
@@ -155,13 +155,13 @@ def put_text(t: Target, column: int, row: int, source: int, length: int) -> int:
     return end_bytes(t, column, row, begin + length)
 
 
-def begin_list(t: Target, column: int, row: int, child: int) -> None:
+def begin_list(t: ColumnTables, column: int, row: int, child: int) -> None:
     """Drop the elements that a row of a list has so far: its first element is the next one of level ``child``."""
     if t.cursors == 0:
         store64(t.counts + t.stride * child, load32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row))
 
 
-def next_row(t: Target, level: int) -> int:
+def next_row(t: ColumnTables, level: int) -> int:
     """Begin an element: returns its row, or a negative code: the code for no room, negated."""
     count = t.counts + t.stride * level
     row = load64(count)
@@ -171,14 +171,14 @@ def next_row(t: Target, level: int) -> int:
     return row
 
 
-def end_list(t: Target, column: int, row: int, child: int) -> None:
+def end_list(t: ColumnTables, column: int, row: int, child: int) -> None:
     """End a row of a list after its last element."""
     if t.columns != 0:
         store32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row + 4, load64(t.counts + t.stride * child))
         set_valid(t, column, row, 1)
 
 
-def put_nulls(t: Target, first: int, count: int, row: int) -> None:
+def put_nulls(t: ColumnTables, first: int, count: int, row: int) -> None:
     """Make some columns null in a row, by fills [first, first + count): those of a value with everything in it, at one level.
 
     A column that cannot be null has 0, no bytes, or no elements.
@@ -206,7 +206,7 @@ def put_nulls(t: Target, first: int, count: int, row: int) -> None:
             set_valid(t, column, row, 0)
 
 
-def restore(t: Target, row: int) -> None:
+def restore(t: ColumnTables, row: int) -> None:
     """Undo what was written of ``row`` of level 0; not on a GPU."""
     store64(t.counts, row)
     for level in range(1, t.level_count):

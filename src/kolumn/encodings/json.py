@@ -17,7 +17,7 @@ quote and a colon after it: bytes, the first eight of them, which of these count
 
 from typing import NamedTuple
 
-from kolumn.encodings.columns import DONE, INVALID, Target, end_list, next_row, put_nulls, put_word, set_valid
+from kolumn.encodings.columns import DONE, INVALID, ColumnTables, end_list, next_row, put_nulls, put_word, set_valid
 from kolumn.encodings.json_numbers import decimal_at, double_of_decimal, float_of_double, integer_at
 from kolumn.encodings.json_text import (
     CLOSE_LIST,
@@ -51,7 +51,7 @@ _T, _F, _N = (ord(one) for one in "tfn")
 _SIGN, _SIGN32 = -(2**63), 1 << 31
 
 
-class Program(NamedTuple):
+class JsonProgram(NamedTuple):
     """Addresses.
 
     ``fields`` is the table, ``names`` has the names, ``numbers`` is the table of `kolumn.encodings.json_numbers`. Each thread has its own
@@ -65,7 +65,7 @@ class Program(NamedTuple):
     frames: int
 
 
-def is_name(p: Program, field: int, at: int, end: int) -> bool:
+def is_name(p: JsonProgram, field: int, at: int, end: int) -> bool:
     """Whether the bytes from ``at`` on are a field's name, a quote and a colon."""
     length = load64(field + _LENGTH)
     if length > end - at or (word_at(at, end) ^ load64(field + _WORD)) & load64(field + _MASK) != 0:
@@ -80,19 +80,19 @@ def is_name(p: Program, field: int, at: int, end: int) -> bool:
     return True
 
 
-def field_at(p: Program, inside: int, expected: int, at: int, end: int) -> tuple[int, int]:
+def field_at(p: JsonProgram, inside: int, expected: int, at: int, end: int) -> tuple[int, int]:
     """The field of an object, 0 for none, whose name is at ``at``, and the address after the colon that follows; -1 if not decided."""
     if is_name(p, expected, at, end):
         return expected, at + load64(expected + _LENGTH)
     return field_of(p, inside, at, end)
 
 
-def field_of(p: Program, inside: int, at: int, end: int) -> tuple[int, int]:
+def field_of(p: JsonProgram, inside: int, at: int, end: int) -> tuple[int, int]:
     """As `searched`. A backend may make it a function of its own."""
     return searched(p, inside, at, end)
 
 
-def searched(p: Program, inside: int, at: int, end: int) -> tuple[int, int]:
+def searched(p: JsonProgram, inside: int, at: int, end: int) -> tuple[int, int]:
     """As `field_at`, where none is expected."""
     quote = string_end(at, end, 0)
     if quote < 0:
@@ -116,7 +116,7 @@ def same_bytes(one: int, other: int, size: int) -> bool:
     return k == size
 
 
-def member_at(p: Program, inside: int, expected: int, stamp: int, at: int, byte: int, end: int) -> tuple[int, int, int]:
+def member_at(p: JsonProgram, inside: int, expected: int, stamp: int, at: int, byte: int, end: int) -> tuple[int, int, int]:
     """Begin a member of an object, at whose quote ``at`` should be.
 
     Returns
@@ -143,7 +143,7 @@ def member_at(p: Program, inside: int, expected: int, stamp: int, at: int, byte:
     return field, at, byte
 
 
-def fill_missing(t: Target, p: Program, inside: int, stamp: int, row: int) -> None:
+def fill_missing(t: ColumnTables, p: JsonProgram, inside: int, stamp: int, row: int) -> None:
     """Make the fields of an object null that have another stamp."""
     field = p.fields + load64(inside + _FIRST)
     for _ in range(load64(inside + _COUNT)):
@@ -152,7 +152,7 @@ def fill_missing(t: Target, p: Program, inside: int, stamp: int, row: int) -> No
         field += FIELD
 
 
-def put_integer(t: Target, p: Program, field: int, row: int, at: int, byte: int, end: int) -> int:
+def put_integer(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, byte: int, end: int) -> int:
     """Write an integer whose first byte is ``byte``; returns the address after it, or -1."""
     least = load64(field + _LEAST)
     if byte == MINUS and least == 0:
@@ -165,7 +165,7 @@ def put_integer(t: Target, p: Program, field: int, row: int, at: int, byte: int,
     return at
 
 
-def put_decimal(t: Target, p: Program, field: int, row: int, at: int, byte: int, end: int) -> int:
+def put_decimal(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, byte: int, end: int) -> int:
     """Write a float64 or float32; results as of `put_integer`."""
     digits, exponent, at = decimal_at(p.numbers, at + 1 if byte == MINUS else at, end)
     if at < 0:
@@ -179,7 +179,7 @@ def put_decimal(t: Target, p: Program, field: int, row: int, at: int, byte: int,
     return at
 
 
-def put_boolean(t: Target, field: int, row: int, at: int, byte: int, end: int) -> int:
+def put_boolean(t: ColumnTables, field: int, row: int, at: int, byte: int, end: int) -> int:
     """Write ``true`` or ``false``; results as of `put_integer`."""
     at = after_literal(at, end, byte)
     if at >= 0:
@@ -187,7 +187,7 @@ def put_boolean(t: Target, field: int, row: int, at: int, byte: int, end: int) -
     return at
 
 
-def put_value(t: Target, p: Program, field: int, row: int, at: int, byte: int, end: int) -> int:
+def put_value(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, byte: int, end: int) -> int:
     """Write a value that is neither an object nor a list, or null; results as of `put_integer`, or -1 minus the code for no room."""
     kind = load64(field + _KIND)
     if byte == QUOTE and kind == TEXT:
@@ -211,20 +211,20 @@ def push(frame: int, inside: int, expected: int, row: int, stamp: int, missing: 
     store64(frame + 32, missing)
 
 
-def next_stamp(p: Program) -> int:
+def next_stamp(p: JsonProgram) -> int:
     """A new number for an object."""
     stamp = load64(p.stamps) + 1
     store64(p.stamps, stamp)
     return stamp
 
 
-def decode(t: Target, p: Program, at: int, end: int, row: int) -> int:
+def decode(t: ColumnTables, p: JsonProgram, at: int, end: int, row: int) -> int:
     """Write the object at [at, end) into a row of level 0.
 
     Parameters
     ----------
-    t : Target
-    p : Program
+    t : ColumnTables
+    p : JsonProgram
     at, end : int
         Addresses; at least eight bytes.
     row : int

@@ -4,7 +4,7 @@ Accepted is less than the RFC allows: the caller leaves the rest to another read
 no escape may mean U+0000. Addresses of results are -1 if something is not accepted.
 """
 
-from kolumn.encodings.columns import Target, begin_of, end_bytes, full_column, space_from
+from kolumn.encodings.columns import ColumnTables, begin_of, end_bytes, full_column, space_from
 from kolumn.encodings.json_numbers import after_number
 from kolumn.encodings.json_words import first_byte, put_word8, word_at
 from kolumn.encodings.text import is_utf8
@@ -117,7 +117,7 @@ def put_code_point(target: int, code: int) -> int:
     return 4
 
 
-def put_string(t: Target, column: int, row: int, at: int, end: int) -> int:
+def put_string(t: ColumnTables, column: int, row: int, at: int, end: int) -> int:
     """Write the string after a quote; returns the address after it, -1, or -1 minus the code for no room.
 
     Words are stored whole, up to 8 bytes after the room of the column.

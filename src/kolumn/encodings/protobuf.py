@@ -27,7 +27,7 @@ from kolumn.encodings.columns import (
     INVALID,
     LEVEL,
     NULL_LIST,
-    Target,
+    ColumnTables,
     end_list,
     next_row,
     put_bytes,
@@ -67,7 +67,7 @@ _TAG, _OTHER, _KIND, _COLUMN, _CHILD, _MESSAGE, _BIT, _RING, _NEXT, _F_FILL, _F_
 _ALL_SEEN = -1
 
 
-class Program(NamedTuple):
+class ProtobufProgram(NamedTuple):
     """Addresses of the tables, and of `FRAMES` bytes for each thread; message 0 is the record."""
 
     messages: int
@@ -77,7 +77,7 @@ class Program(NamedTuple):
     frames: int
 
 
-def field_of(p: Program, message: int, number: int) -> int:
+def field_of(p: ProtobufProgram, message: int, number: int) -> int:
     """Address of the field with a number in the message at an address; 0 if it is unknown."""
     if number < load64(message + _NUMBERS):
         field = load64(p.direct + load64(message + _DIRECT) + 8 * number)
@@ -95,7 +95,7 @@ def field_of(p: Program, message: int, number: int) -> int:
     return 0
 
 
-def drop_elements(t: Target, level: int) -> None:
+def drop_elements(t: ColumnTables, level: int) -> None:
     """Set back the levels of lists in the elements of a level whose last elements have been dropped."""
     if t.cursors != 0:
         return
@@ -107,7 +107,7 @@ def drop_elements(t: Target, level: int) -> None:
         inner += 1
 
 
-def clear(t: Target, field: int, row: int) -> None:
+def clear(t: ColumnTables, field: int, row: int) -> None:
     """Make a field, and everything in it, null or its default."""
     fill = load64(field + _F_FILL)
     for k in range(fill, fill + load64(field + _F_FILLS)):
@@ -117,7 +117,7 @@ def clear(t: Target, field: int, row: int) -> None:
             drop_elements(t, load64(place + 16))
 
 
-def clear_others(t: Target, p: Program, field: int, row: int, seen: int) -> None:
+def clear_others(t: ColumnTables, p: ProtobufProgram, field: int, row: int, seen: int) -> None:
     """Remove the other members of a oneof. Their bits stay in ``seen``: what is removed is written, with nothing in it."""
     other = p.fields + load64(field + _RING)
     while other != field:
@@ -127,7 +127,7 @@ def clear_others(t: Target, p: Program, field: int, row: int, seen: int) -> None
         other = p.fields + load64(other + _RING)
 
 
-def fill_missing(t: Target, p: Program, message: int, missing: int, row: int) -> None:
+def fill_missing(t: ColumnTables, p: ProtobufProgram, message: int, missing: int, row: int) -> None:
     """Make the fields of some bits null or their default."""
     first = p.fields + load64(message + _FIRST)
     while missing != 0:
@@ -136,7 +136,7 @@ def fill_missing(t: Target, p: Program, message: int, missing: int, row: int) ->
         missing &= missing - 1
 
 
-def next_field(p: Program, message: int, expected: int, at: int, stop: int, depth: int) -> tuple[int, int, int, int]:
+def next_field(p: ProtobufProgram, message: int, expected: int, at: int, stop: int, depth: int) -> tuple[int, int, int, int]:
     """Find the next field that has a column.
 
     Parameters
@@ -178,7 +178,7 @@ def next_field(p: Program, message: int, expected: int, at: int, stop: int, dept
     return 0, 0, at, strange
 
 
-def put_number(t: Target, p: Program, field: int, row: int, at: int, stop: int, seen: int) -> tuple[int, int, int]:
+def put_number(t: ColumnTables, p: ProtobufProgram, field: int, row: int, at: int, stop: int, seen: int) -> tuple[int, int, int]:
     """Write a number of a field that is not repeated.
 
     Returns
@@ -204,7 +204,7 @@ def put_number(t: Target, p: Program, field: int, row: int, at: int, stop: int, 
     return at, seen | load64(field + _BIT), 0
 
 
-def begin_row(t: Target, field: int, row: int) -> int:
+def begin_row(t: ColumnTables, field: int, row: int) -> int:
     """The row of a message in a field: a new element of a repeated one, or the negated code for no room; else the row itself."""
     level = load64(field + _CHILD)
     if level == 0:
@@ -215,7 +215,7 @@ def begin_row(t: Target, field: int, row: int) -> int:
     return inner
 
 
-def put_numbers(t: Target, p: Program, field: int, row: int, at: int, stop: int, until: int) -> tuple[int, int, int]:
+def put_numbers(t: ColumnTables, p: ProtobufProgram, field: int, row: int, at: int, stop: int, until: int) -> tuple[int, int, int]:
     """Append the numbers at [at, until) to a repeated field, one at least if that is not empty.
 
     Returns
@@ -245,7 +245,7 @@ def put_numbers(t: Target, p: Program, field: int, row: int, at: int, stop: int,
     return DONE, at, strange
 
 
-def put_string(t: Target, field: int, row: int, at: int, end: int) -> tuple[int, int, int]:
+def put_string(t: ColumnTables, field: int, row: int, at: int, end: int) -> tuple[int, int, int]:
     """Write or append the string or bytes at [at, end); results as of `put_numbers`."""
     column, target = load64(field + _COLUMN), begin_row(t, field, row)
     if target < 0:
@@ -257,7 +257,9 @@ def put_string(t: Target, field: int, row: int, at: int, end: int) -> tuple[int,
     return put_bytes(t, column, target, at, end - at), end, 0
 
 
-def put_value(t: Target, p: Program, field: int, row: int, at: int, stop: int, end: int, seen: int) -> tuple[int, int, int, int]:
+def put_value(
+    t: ColumnTables, p: ProtobufProgram, field: int, row: int, at: int, stop: int, end: int, seen: int
+) -> tuple[int, int, int, int]:
     """Write what is neither a message nor plain: numbers at [at, end), of which the last one ends before ``stop``, or a string.
 
     Returns
@@ -279,7 +281,7 @@ def put_value(t: Target, p: Program, field: int, row: int, at: int, stop: int, e
     return code, at, seen | load64(field + _BIT), strange
 
 
-def put_plain(t: Target, field: int, row: int, at: int, stop: int) -> tuple[int, int]:
+def put_plain(t: ColumnTables, field: int, row: int, at: int, stop: int) -> tuple[int, int]:
     """Write the value of a plain field; returns a code as `write_message`, and the position after it."""
     column = load64(field + _COLUMN)
     if load64(field + _PLAIN) == VARINT8:
@@ -294,7 +296,7 @@ def put_plain(t: Target, field: int, row: int, at: int, stop: int) -> tuple[int,
     return put_text(t, column, row, at, length), at + length
 
 
-def begin_message(t: Target, message: int, row: int, seen: int) -> int:
+def begin_message(t: ColumnTables, message: int, row: int, seen: int) -> int:
     """Begin a message in a row; returns its ``seen``, which was -1 if it comes again and else 0."""
     if seen == 0 and load64(message + _ALL) == 0:
         put_nulls(t, load64(message + _FILL), load64(message + _FILLS), row)
@@ -302,7 +304,7 @@ def begin_message(t: Target, message: int, row: int, seen: int) -> int:
     return seen
 
 
-def end_entry(t: Target, message: int, row: int, parent_row: int) -> None:
+def end_entry(t: ColumnTables, message: int, row: int, parent_row: int) -> None:
     """Drop an entry of a map, the last one, if the message is one."""
     column, level = load64(message + _LIST), load64(message + _LEVEL)
     if column >= 0 and t.cursors == 0:
@@ -322,7 +324,7 @@ def push(frame: int, stop: int, message: int, row: int, seen: int, group: int, s
     store64(frame + 48, expected)
 
 
-def write_message(t: Target, p: Program, row: int, at: int, stop: int) -> int:
+def write_message(t: ColumnTables, p: ProtobufProgram, row: int, at: int, stop: int) -> int:
     """Write the message at addresses [at, stop) as a row of level 0.
 
     Returns
@@ -390,6 +392,6 @@ def write_message(t: Target, p: Program, row: int, at: int, stop: int) -> int:
         expected = p.fields + load64(message + _FIRST)
 
 
-def write_null(t: Target, p: Program, row: int) -> None:
+def write_null(t: ColumnTables, p: ProtobufProgram, row: int) -> None:
     """Write a row of level 0 without a value."""
     put_nulls(t, load64(p.messages + _FILL), load64(p.messages + _FILLS), row)

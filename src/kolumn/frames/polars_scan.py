@@ -9,7 +9,7 @@ from kolumn import keywords
 from kolumn.decode.pipeline import OnDamage
 from kolumn.errors import MissingError
 from kolumn.frames.predicates import bounds_of
-from kolumn.frames.source import Bounds, Source
+from kolumn.frames.source import Bounds, FrameSource
 from kolumn.keywords import known_keywords
 from kolumn.options import Options
 
@@ -71,10 +71,10 @@ def scan_polars(
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
         on_progress=on_progress, **payloads,
     )  # fmt: skip
-    return lazy_frame(Source(source, chosen, on_damage, payload))
+    return lazy_frame(FrameSource(source, chosen, on_damage, payload))
 
 
-def lazy_frame(source: Source) -> "pl.LazyFrame":
+def lazy_frame(source: FrameSource) -> "pl.LazyFrame":
     """A LazyFrame over a source."""
     try:
         from polars.io.plugins import register_io_source

@@ -64,7 +64,7 @@ def _common(one: frozenset[object] | None, other: frozenset[object] | None) -> f
     return other if one is None else one if other is None else one & other
 
 
-class Source:
+class FrameSource:
     """A source with the options of a read, checked.
 
     Attributes

@@ -10,7 +10,7 @@ from kolumn.api import live_segments
 from kolumn.decode.pipeline import OnDamage
 from kolumn.errors import ArgumentError, MissingError
 from kolumn.frames.polars_scan import lazy_frame
-from kolumn.frames.source import Source
+from kolumn.frames.source import FrameSource
 from kolumn.options import Options
 from kolumn.source.storage import parent, shown
 
@@ -44,7 +44,7 @@ class Topics:
             name = _NO_NAME if segment.topic is None else shown(segment.topic)
             folders.setdefault(name, {})[segment.path if segment.topic is None else parent(segment.path)] = None
         self.names = list(folders)
-        self._sources = {name: Source(list(paths), options, on_damage, "binary") for name, paths in folders.items()}
+        self._sources = {name: FrameSource(list(paths), options, on_damage, "binary") for name, paths in folders.items()}
         self._errors = duckdb.Error
         self._connection = duckdb.connect()
         self._connection.execute("SET TimeZone = 'UTC'")

@@ -14,7 +14,7 @@ from kolumn.source import storage
 from kolumn.source.segments import is_partition_folder
 
 
-class Kind(NamedTuple):
+class FileKind(NamedTuple):
     """A kind of side file: its table, the pattern of its names, what reads it, and its columns after ``file``."""
 
     table: str
@@ -41,28 +41,30 @@ _PRODUCER = (
 _PARTITION = (("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()))
 _METADATA = (("version", pa.int32()), ("topicId", pa.string()))
 KINDS = (
-    Kind("offsetIndex", re.compile(_STEM + r"\.index"), parse.offset_index, _numbers("offset", "position")),
-    Kind("timeIndex", re.compile(_STEM + r"\.timeindex"), parse.time_index, _numbers("timestampMs", "offset")),
-    Kind(
+    FileKind("offsetIndex", re.compile(_STEM + r"\.index"), parse.offset_index, _numbers("offset", "position")),
+    FileKind("timeIndex", re.compile(_STEM + r"\.timeindex"), parse.time_index, _numbers("timestampMs", "offset")),
+    FileKind(
         "transactionIndex",
         re.compile(_STEM + r"\.txnindex"),
         parse.transaction_index,
         _numbers("producerId", "firstOffset", "lastOffset", "lastStableOffset"),
     ),
-    Kind("producerSnapshot", re.compile(_STEM + r"\.snapshot"), parse.producer_snapshot, _PRODUCER),
-    Kind(
+    FileKind("producerSnapshot", re.compile(_STEM + r"\.snapshot"), parse.producer_snapshot, _PRODUCER),
+    FileKind(
         "leaderEpochs",
         re.compile(rf"leader-epoch-checkpoint|{_STEM}\.leader_epoch_checkpoint"),
         parse.leader_epochs,
         (("leaderEpoch", pa.int32()), ("startOffset", pa.int64())),
     ),
-    Kind(
+    FileKind(
         "partitionMetadata",
         re.compile(r"partition\.metadata"),
         parse.partition_metadata,
         _METADATA,
     ),
-    Kind("checkpoints", re.compile(r"(?:recovery-point|replication|log-start|cleaner)-offset-checkpoint"), parse.checkpoint, _PARTITION),
+    FileKind(
+        "checkpoints", re.compile(r"(?:recovery-point|replication|log-start|cleaner)-offset-checkpoint"), parse.checkpoint, _PARTITION
+    ),
 )
 MALFORMED = pa.schema([("file", pa.string()), ("size", pa.int64()), ("reason", pa.string())])
 
@@ -111,12 +113,12 @@ def side_files(path: Path) -> dict[str, pa.Table]:
     return tables | {"malformed": pa.Table.from_pylist(malformed, MALFORMED)}
 
 
-def kind_of(name: str) -> Kind | None:
+def kind_of(name: str) -> FileKind | None:
     """The kind of a file by its name."""
     return next((kind for kind in KINDS if kind.name.fullmatch(storage.base_name(name))), None)
 
 
-def columns_of(kind: Kind, name: str, raw: bytes) -> Columns:
+def columns_of(kind: FileKind, name: str, raw: bytes) -> Columns:
     """The columns of a file; raises `MalformedFileError`."""
     match = kind.name.fullmatch(storage.base_name(name))
     base = match.groupdict().get("base") if match else None
@@ -136,11 +138,11 @@ def _without_id(name: str) -> str:
     return re.sub(r"(-\d+)-[A-Za-z0-9_-]{22}$", r"\1", storage.base_name(name))
 
 
-def _schema(kind: Kind) -> pa.Schema:
+def _schema(kind: FileKind) -> pa.Schema:
     return pa.schema([("file", pa.string()), *kind.columns])
 
 
-def _table(kind: Kind, file: str, columns: Columns) -> pa.Table:
+def _table(kind: FileKind, file: str, columns: Columns) -> pa.Table:
     schema = _schema(kind)
     arrays = [pa.array(columns[name], pa.int64() if pa.types.is_integer(type) else type).cast(type) for name, type in kind.columns]
     rows = len(arrays[0])

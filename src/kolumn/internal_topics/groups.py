@@ -15,7 +15,7 @@ from kolumn.replicas.ends import log_end
 from kolumn.source.segments import Segment
 from kolumn.values.internal.definitions import definitions
 from kolumn.values.internal.topics import decode_key, decode_value
-from kolumn.values.internal.wire import Input, MalformedMessageError, reader
+from kolumn.values.internal.wire import MalformedMessageError, MessageBytes, reader
 
 logger = logging.getLogger("kolumn.groups")
 
@@ -217,7 +217,7 @@ def _assigned(data: bytes) -> list[dict[str, Any]] | None:
     """The partitions in an assignment of the consumer protocol; None if it is not one."""
     message = definitions("clients")["ConsumerProtocolAssignment"]
     try:
-        source = Input(data)
+        source = MessageBytes(data)
         if not data:
             return []
         # A newer version is read as the newest that is known, as Java does.

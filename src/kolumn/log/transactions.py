@@ -91,7 +91,7 @@ def from_headers(segments: list[Segment], options: Options, start: int = 0) -> T
     """
     first = start or (segments[0].base_offset or 0)
     begun = read_snapshot(dict(_snapshots(segments)).get(first) or _snapshot(segments[0], first)) if segments[0].memory is None else None
-    return _from_headers(map(Range.whole, _behind(segments, start)), options, begun or {}, start)
+    return _from_headers(map(Range.whole, _from_offset(segments, start)), options, begun or {}, start)
 
 
 def _from_headers(ranges: Iterable[Range], options: Options, begun: dict[int, int], start: int = 0) -> Transactions:
@@ -183,14 +183,14 @@ def _aborted(segment: Segment) -> list[tuple[int, int, int]] | None:
     if entries is None and segment.copy_id is not None and read_snapshot(with_suffix(segment.path, ".snapshot")) is not None:
         # A tier gets an index only if there is an entry in it, and before the snapshot.
         return []
-    low, behind = segment.first or 0, HIGHEST if segment.behind is None else segment.behind
-    return entries if entries is None else [one for one in entries if low <= one[2] < behind]
+    low, end = segment.start_offset or 0, HIGHEST if segment.end_offset is None else segment.end_offset
+    return entries if entries is None else [one for one in entries if low <= one[2] < end]
 
 
 def _snapshots(segments: list[Segment]) -> Iterator[tuple[int, str]]:
     """Offsets and names of snapshots. The name of one in a tier is that of its segment, and its offset is that of the next one."""
     for one, after in pairwise(segments):
-        if one.copy_id is not None and one.behind is None and after.lowest is not None:
+        if one.copy_id is not None and one.end_offset is None and after.lowest is not None:
             yield after.lowest, with_suffix(one.path, ".snapshot")
     for folder in dict.fromkeys(parent(one.path) or "." for one in segments if one.copy_id is None):
         for entry in listing(folder):
@@ -203,7 +203,7 @@ def _snapshot(segment: Segment, offset: int) -> str:
     return beside(segment.path, f"{offset:020d}.snapshot")
 
 
-def _behind(segments: list[Segment], offset: int) -> list[Segment]:
+def _from_offset(segments: list[Segment], offset: int) -> list[Segment]:
     """The segments that can have batches from an offset on."""
     ends = [one.lowest or 0 for one in segments[1:]]
     return [one for one, end in zip(segments, [*ends, offset + 1], strict=True) if end > offset]

@@ -21,7 +21,7 @@ from kolumn.errors import Code
 from kolumn.formats import entry, table
 from kolumn.formats.entries import Entry
 from kolumn.recovery.claims import LARGEST_SPAN, Claim, claim_of_bytes, claim_of_row, claim_without_magic, first_of, shapes
-from kolumn.recovery.runs import CHAIN_ENTRIES, CRC_BUDGET, OPEN, WINDOW, Chain, Runs, Stretch
+from kolumn.recovery.runs import CHAIN_ENTRIES, CRC_BUDGET, OPEN, WINDOW, RunOfEntries, Runs, Stretch
 
 TRUE_END_BYTES = 16 << 20
 """Bytes in which the true end of an entry with a bad length is searched."""
@@ -109,7 +109,7 @@ class Search(Runs):
         position = row.position
         return claim_without_magic(self._head(position), self.file.size - position, self.file.format, floor, ceiling)
 
-    def _inside(self, stretch: Stretch, intact: Entry | None) -> Chain | None:
+    def _inside(self, stretch: Stretch, intact: Entry | None) -> RunOfEntries | None:
         """Entries in a stretch that fit the gap of offsets before the ``intact`` one."""
         if intact is not None:
             stretch = stretch._replace(floor=max(stretch.floor, first_of(intact) - LARGEST_SPAN))

@@ -64,7 +64,7 @@ class Stretch(NamedTuple):
 
 
 @dataclass
-class Chain:
+class RunOfEntries:
     """A run of intact entries.
 
     Attributes
@@ -101,10 +101,10 @@ class Runs:
         self._budget = CRC_BUDGET
         self._lowest = file.segment.base_offset or 0
 
-    def _best(self, stretch: Stretch) -> Chain | None:
+    def _best(self, stretch: Stretch) -> RunOfEntries | None:
         """The run of intact entries that fits best."""
-        best: Chain | None = None
-        seen: deque[Chain] = deque(maxlen=CHAIN_ENTRIES)
+        best: RunOfEntries | None = None
+        seen: deque[RunOfEntries] = deque(maxlen=CHAIN_ENTRIES)
         for chain in self._chains(stretch):
             before = [one for one in seen if 0 < chain.first_offset - one.last_offset <= LARGEST_SPAN]
             if before:
@@ -120,7 +120,7 @@ class Runs:
             seen.append(chain)
         return None if stretch.strict else best
 
-    def _chains(self, stretch: Stretch) -> Iterator[Chain]:
+    def _chains(self, stretch: Stretch) -> Iterator[RunOfEntries]:
         """Runs of intact entries that begin in a stretch; no run lies inside another."""
         at, end = stretch.start, stretch.end
         while at < min(stretch.stop, end - entry.PREFIX) and self._budget > 0:
@@ -148,13 +148,13 @@ class Runs:
         """Whether an entry is an uncompressed message of format 0 or 1: it may be an inner message of a damaged wrapper."""
         return layouts.layout_of(self.file.format, int(source[at + 16])) == legacy.LAYOUT.number and not source[at + 17] & 7
 
-    def _chain(self, position: int, stretch: Stretch) -> Chain | None:
+    def _chain(self, position: int, stretch: Stretch) -> RunOfEntries | None:
         start, first, last, entries, leftover = position, 0, stretch.floor, 0, stretch.claim.first is None
         # If nothing else determines the offsets of a log, the claim of a damaged entry does not either.
         anywhere = stretch.sure == -1 and self.file.segment.base_offset is None
         while entries < CHAIN_ENTRIES and position - start < CHAIN_BYTES:
             if position == stretch.end:
-                return Chain(start, position, first, last, entries)
+                return RunOfEntries(start, position, first, last, entries)
             row = self._entry(position, stretch.end)
             if row is None or not row.is_intact:
                 break
@@ -173,7 +173,7 @@ class Runs:
             entries += 1
             position += row.size
         else:
-            return Chain(start, position, first, last, entries)
+            return RunOfEntries(start, position, first, last, entries)
         if not entries:
             return None
         ends_well = self._leads_to(position, last, stretch.end) or self._tail(position)
@@ -182,7 +182,7 @@ class Runs:
             sure = entries > 1 or stretch.claim.following in (first, self._lowest) or start < stretch.claimed_end < position
             near = stretch.claim.first is None or stretch.floor >= 0 or first - stretch.claim.last <= LARGEST_SPAN
             ends_well = ends_well or (near and self._cut_entry(position, last, sure))
-        return Chain(start, position, first, last, entries, ends_well, self._plausible(position, last))
+        return RunOfEntries(start, position, first, last, entries, ends_well, self._plausible(position, last))
 
     def _leads_to(self, position: int, floor: int, end: int) -> bool:
         """Whether the lengths of valid headers lead exactly to ``end``; of the last header only offset and length need to be valid."""

@@ -117,7 +117,7 @@ def _at(name: str) -> Collection:
     return _files(files)
 
 
-def _files(files: list[storage.Entry]) -> ListedSchemas:
+def _files(files: list[storage.FolderEntry]) -> ListedSchemas:
     texts: dict[str, bytes] = {}
     for one in files:
         data = storage.read_bytes(one.name)

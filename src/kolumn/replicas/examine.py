@@ -28,7 +28,7 @@ _APART = 16 << 20
 
 
 @dataclass(frozen=True)
-class Stretch:
+class LostStretch:
     """Bytes [start, end) of a segment in which nothing was intact.
 
     Attributes
@@ -64,7 +64,7 @@ class Examined:
     folder : str
     entries : int64 array of shape (n, `WIDTH`)
         Intact entries in the order of their offsets, which do not overlap.
-    stretches : list of Stretch
+    stretches : list of LostStretch
         In the order of the file.
     at, beyond : int
         Number of entries and of stretches that a merge has processed.
@@ -75,7 +75,7 @@ class Examined:
     segment: Segment
     folder: str
     entries: Any
-    stretches: list[Stretch]
+    stretches: list[LostStretch]
     at: int = 0
     beyond: int = 0
     limit: int | None = None
@@ -100,7 +100,7 @@ class Examined:
         gone = self.entries[i]
         high = int(self.entries[i + 1, BASE]) - 1 if i + 1 < len(self.entries) else self.limit
         start = int(gone[POSITION])
-        stretch = Stretch(start, start + int(gone[SIZE]), self.floor(i) + 1, high, self.floor(i), fault=fault)
+        stretch = LostStretch(start, start + int(gone[SIZE]), self.floor(i) + 1, high, self.floor(i), fault=fault)
         self.entries = np.delete(self.entries, i, axis=0)
         at = bisect_left(self.stretches, start, key=_start)
         self.stretches.insert(at, stretch)
@@ -122,15 +122,15 @@ class Examined:
         return parts
 
 
-def _start(stretch: Stretch) -> int:
+def _start(stretch: LostStretch) -> int:
     return stretch.start
 
 
-def _low(stretch: Stretch) -> int:
+def _low(stretch: LostStretch) -> int:
     return stretch.low
 
 
-def _high(stretch: Stretch) -> int:
+def _high(stretch: LostStretch) -> int:
     return HIGHEST if stretch.high is None else stretch.high
 
 
@@ -173,13 +173,13 @@ def examine(segment: Segment, folder: str, limit: int | None, options: Options) 
     return found
 
 
-def _absent(file: SegmentFile, found: Examined) -> list[Stretch]:
+def _absent(file: SegmentFile, found: Examined) -> list[LostStretch]:
     """Offsets that index files prove to be missing although the log shows no damage: a stretch of no bytes."""
     trouble = absent_after(file, found.last)
     # Entries missing before the first segment look like retention; the first offsets of the copies are compared instead.
     if trouble is None or trouble.lost is None or trouble.lost[0] < found.start:
         return []
-    return [Stretch(file.size, file.size, *trouble.lost, found.last, fault=trouble.error)]
+    return [LostStretch(file.size, file.size, *trouble.lost, found.last, fault=trouble.error)]
 
 
 def _examined(segment: Segment, folder: str, limit: int | None, kept: list[tuple[Any, Any]]) -> Examined:
@@ -227,21 +227,21 @@ def _inflated(file: SegmentFile, entries: Entries, options: Options) -> Entries:
     return entries
 
 
-def _stretches(found: Examined, rest: Rows, good: Flags) -> list[Stretch]:
+def _stretches(found: Examined, rest: Rows, good: Flags) -> list[LostStretch]:
     """The stretches between the intact entries; ``rest`` are the other entries, of which those in ``good`` have only a wrong offset."""
     entries = found.entries
     starts = np.concatenate([[0], entries[:, POSITION] + entries[:, SIZE]])
     ends = np.append(entries[:, POSITION], found.segment.size)
-    stretches: list[Stretch] = []
+    stretches: list[LostStretch] = []
     for i in np.flatnonzero(ends > starts).tolist():
         inside = slice(*np.searchsorted(rest[:, POSITION], (starts[i], ends[i])))
         high = int(entries[i, BASE]) - 1 if i < len(entries) else found.limit
-        whole = Stretch(int(starts[i]), int(ends[i]), found.floor(i) + 1, high, found.floor(i))
+        whole = LostStretch(int(starts[i]), int(ends[i]), found.floor(i) + 1, high, found.floor(i))
         stretches += _parts(whole, rest[inside].tolist(), good[inside].tolist(), found.segment.path)
     return stretches
 
 
-def _parts(whole: Stretch, rows: list[list[int]], good: list[bool], path: str) -> list[Stretch]:
+def _parts(whole: LostStretch, rows: list[list[int]], good: list[bool], path: str) -> list[LostStretch]:
     """A stretch, cut at credible damaged headers, which contain first offsets, and around entries with a damaged offset."""
     parts, rest, claim, reach = [], whole, None, whole.low - 1
     highest = whole.low + LARGEST_SPAN if whole.high is None else whole.high

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from kolumn.replicas.examine import BASE, LAST, POSITION, SIZE, WIDTH, Examined, Stretch
-from kolumn.replicas.window import BEHIND, LANE, LOW, ROW, WHOLE, Part
+from kolumn.replicas.examine import BASE, LAST, POSITION, SIZE, WIDTH, Examined, LostStretch
+from kolumn.replicas.window import LANE, LOW, ROW, STOP, WHOLE, CopyPart
 from kolumn.source.segments import Range, Segment
 
 
@@ -23,25 +23,25 @@ class Joined:
         self.check_crcs = check_crcs
         self.ranges: list[tuple[Range, int, int]] = []
 
-    def add(self, parts: list[Part], pieces: Any, lost: list[tuple[Examined, Stretch]]) -> None:
+    def add(self, parts: list[CopyPart], pieces: Any, lost: list[tuple[Examined, LostStretch]]) -> None:
         """Add the pieces of a window, and the stretches in it that are damaged in every copy."""
         items = [*_runs(parts, pieces), *(self._stretch(examined, stretch) for examined, stretch in lost)]
         for one, low, high in sorted(items, key=lambda item: item[1]):
             self._append(one, low, high)
 
-    def tail(self, examined: Examined, stretch: Stretch) -> None:
+    def tail(self, examined: Examined, stretch: LostStretch) -> None:
         """Add the stretch after the last intact entry of a copy."""
         self._append(*self._stretch(examined, stretch))
 
-    def _stretch(self, examined: Examined, stretch: Stretch) -> tuple[Range, int, int]:
+    def _stretch(self, examined: Examined, stretch: LostStretch) -> tuple[Range, int, int]:
         high = 2**63 - 2 if stretch.high is None else stretch.high
         one = replace(
             Range.whole(examined.segment),
             start=stretch.start,
             end=stretch.end,
             floor=stretch.floor,
-            first=stretch.low,
-            behind=stretch.low if self.check_crcs else high + 1,
+            start_offset=stretch.low,
+            end_offset=stretch.low if self.check_crcs else high + 1,
             fault=stretch.fault,
         )
         return one, stretch.low, high
@@ -59,13 +59,13 @@ class Joined:
 class Filled:
     """The entries that were taken from all copies in a window."""
 
-    def __init__(self, parts: list[Part], pieces: Any) -> None:
+    def __init__(self, parts: list[CopyPart], pieces: Any) -> None:
         entries = _entries(parts, pieces)
         self.base, self.last = entries[:, BASE], entries[:, LAST]
         self.size = np.append(0, np.cumsum(entries[:, SIZE]))
         self.partial = np.append(0, np.cumsum(pieces[:, WHOLE] == 0))
 
-    def tiles(self, stretch: Stretch) -> bool:
+    def tiles(self, stretch: LostStretch) -> bool:
         """Whether entries taken from other copies have exactly the bytes of a damaged stretch."""
         if stretch.high is None:
             return False
@@ -75,7 +75,7 @@ class Filled:
         return bool(self.size[stop] - self.size[first] == stretch.end - stretch.start)
 
 
-def _entries(parts: list[Part], pieces: Any) -> Any:
+def _entries(parts: list[CopyPart], pieces: Any) -> Any:
     """Rows of `Examined.entries` for pieces."""
     found = np.empty((len(pieces), WIDTH), np.int64)
     for lane in np.unique(pieces[:, LANE]).tolist():
@@ -84,7 +84,7 @@ def _entries(parts: list[Part], pieces: Any) -> Any:
     return found
 
 
-def _runs(parts: list[Part], pieces: Any) -> list[tuple[Range, int, int]]:
+def _runs(parts: list[CopyPart], pieces: Any) -> list[tuple[Range, int, int]]:
     """Ranges of pieces that follow each other in one file."""
     if not len(pieces):
         return []
@@ -96,7 +96,7 @@ def _runs(parts: list[Part], pieces: Any) -> list[tuple[Range, int, int]]:
     found = []
     for first, stop in zip(firsts, [*firsts[1:], len(pieces)], strict=True):
         examined, row = parts[int(pieces[first, LANE])].examined, int(pieces[first, ROW])
-        low, high = int(pieces[first, LOW]), int(pieces[stop - 1, BEHIND]) - 1
+        low, high = int(pieces[first, LOW]), int(pieces[stop - 1, STOP]) - 1
         one = replace(
             Range.whole(_alone(examined.segment)),
             start=int(start[first]),
@@ -104,7 +104,7 @@ def _runs(parts: list[Part], pieces: Any) -> list[tuple[Range, int, int]]:
             floor=examined.floor(row),
         )
         if not pieces[first, WHOLE]:
-            one = replace(one, first=low, behind=high + 1)
+            one = replace(one, start_offset=low, end_offset=high + 1)
         found.append((one, low, high))
     return found
 

@@ -20,10 +20,10 @@ from kolumn.errors import ArgumentError
 from kolumn.options import Options
 from kolumn.replicas.contested import Disagreement
 from kolumn.replicas.copies import Copies, bounds, in_order
-from kolumn.replicas.examine import BASE, COUNT, HIGHEST, LAST, SIZE, Examined, Stretch, examine, subtract
+from kolumn.replicas.examine import BASE, COUNT, HIGHEST, LAST, SIZE, Examined, LostStretch, examine, subtract
 from kolumn.replicas.joined import Filled, Joined
 from kolumn.replicas.tails import Tail, unhealed
-from kolumn.replicas.window import Part, resolve
+from kolumn.replicas.window import CopyPart, resolve
 from kolumn.source.segments import Range, Segment
 
 logger = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class _Sweep:
             self.starts.popleft()
             self.active.append(next(self.source))
 
-    def _parts(self, border: int) -> list[Part]:
+    def _parts(self, border: int) -> list[CopyPart]:
         """The entries of each segment before the border; the copy with most records there comes first."""
         found = []
         records: dict[str, int] = {}
@@ -150,11 +150,11 @@ class _Sweep:
             found.append((one, end))
             records[one.folder] = records.get(one.folder, 0) + int(one.entries[one.at : end, COUNT].sum())
         ranked = sorted(records, key=lambda folder: (-records[folder], self.order[folder]))
-        return sorted((Part(one, one.at, end, ranked.index(one.folder)) for one, end in found), key=lambda part: part.rank)
+        return sorted((CopyPart(one, one.at, end, ranked.index(one.folder)) for one, end in found), key=lambda part: part.rank)
 
-    def _lost(self, border: int, filled: Filled) -> list[tuple[Examined, Stretch]]:
+    def _lost(self, border: int, filled: Filled) -> list[tuple[Examined, LostStretch]]:
         """Damaged stretches before the border that no other copy heals; if several copies have lost the same offsets, only one of them."""
-        lost: list[tuple[Examined, Stretch]] = []
+        lost: list[tuple[Examined, LostStretch]] = []
         reported: list[tuple[int, int]] = []
         for one in sorted(self.active, key=lambda one: self.order[one.folder]):
             for stretch in _before(one, border):
@@ -227,7 +227,7 @@ def _next(one: Examined) -> int:
     return min([*lows, *(stretch.low for stretch in one.stretches[one.beyond : one.beyond + 1])])
 
 
-def _before(one: Examined, border: int) -> list[Stretch]:
+def _before(one: Examined, border: int) -> list[LostStretch]:
     """Unresolved stretches that begin before a border."""
     return [stretch for stretch in one.stretches[one.beyond :] if stretch.low < border]
 

@@ -89,7 +89,7 @@ def _of_tiers(key: Key, folders: Copies, options: Options, select: Select) -> li
     ranges = select(segments, options)
     if not matter(options) or not ranges:
         return ranges
-    whole = {folder: [replace(one, first=None, behind=None) for one in own] for folder, own in folders.items()}
+    whole = {folder: [replace(one, start_offset=None, end_offset=None) for one in own] for folder, own in folders.items()}
     every = {folder: _with_neighbours(own) for folder, own in whole.items()}
     more = any(len(every[folder]) > len(own) for folder, own in folders.items())
     transactions = transactions_of(stitched(key, every, options) if more else segments, options)

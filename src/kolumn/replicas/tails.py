@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from kolumn.replicas.examine import BASE, SIZE, Examined, Stretch
-from kolumn.replicas.window import Part
+from kolumn.replicas.examine import BASE, SIZE, Examined, LostStretch
+from kolumn.replicas.window import CopyPart
 from kolumn.source.segment_file import SegmentFile
 
 _BLOCK = 1 << 20
@@ -20,13 +20,13 @@ class Tail:
     Attributes
     ----------
     examined : Examined
-    stretch : Stretch
+    stretch : LostStretch
     seen : dict
         For each other copy, its bytes after the tail's last intact offset.
     """
 
     examined: Examined
-    stretch: Stretch
+    stretch: LostStretch
     seen: dict[str, int] = field(default_factory=dict)
 
     @cached_property
@@ -40,7 +40,7 @@ class Tail:
                     return start + int(filled[-1]) + 1 - self.stretch.start
         return 0
 
-    def see(self, parts: Iterable[Part]) -> None:
+    def see(self, parts: Iterable[CopyPart]) -> None:
         """Count the bytes that other copies have."""
         for part in parts:
             one = part.examined

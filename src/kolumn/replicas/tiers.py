@@ -180,8 +180,8 @@ def _linked(parts: list[tuple[Segment, int, int, Interval]]) -> list[Segment]:
             segment,
             preceding=before,
             following=following if last == high else None,
-            first=None if first == low else first,
-            behind=None if last == high else last + 1,
+            start_offset=None if first == low else first,
+            end_offset=None if last == high else last + 1,
         )
         found.append(one)
         before = first

@@ -15,13 +15,13 @@ from kolumn.options import Options
 from kolumn.replicas.contested import Claimed, Disagreement, claim
 from kolumn.replicas.examine import BASE, COUNT, CRC, LAST, POSITION, SIZE, WRAPS, Examined, misplaced
 
-LANE, ROW, LOW, BEHIND, WHOLE = range(5)
-"""Columns of pieces: the part, the entry of its segment, the offsets [LOW, BEHIND) of it that are used, and whether those are all."""
+LANE, ROW, LOW, STOP, WHOLE = range(5)
+"""Columns of pieces: the part, the entry of its segment, the offsets [LOW, STOP) of it that are used, and whether those are all."""
 _CONTESTED_BYTES = 32 << 20
 """Bytes whose records are compared at a time."""
 
 
-class Part(NamedTuple):
+class CopyPart(NamedTuple):
     """Entries [start, end) of a segment; ``rank`` is the preference of its copy, 0 is preferred most."""
 
     examined: Examined
@@ -45,7 +45,7 @@ class Resolved:
     disagreement: Disagreement | None = None
 
 
-def resolve(parts: list[Part], options: Options) -> Resolved:
+def resolve(parts: list[CopyPart], options: Options) -> Resolved:
     """Take each offset once. If entries turn out to be damaged, they become stretches of their segment and nothing is resolved."""
     window = _Window(parts)
     if give_up_misplaced(window.odd()):
@@ -71,13 +71,13 @@ class Group(NamedTuple):
     number: int
     base: int
     last: int
-    members: list[tuple[Part, int]]
+    members: list[tuple[CopyPart, int]]
 
 
 class _Window:
     """Entries of several segments; entries that are the same in several segments are grouped."""
 
-    def __init__(self, parts: list[Part]) -> None:
+    def __init__(self, parts: list[CopyPart]) -> None:
         self.parts = parts
         rows = np.concatenate([part.examined.entries[part.start : part.end] for part in parts])
         lane = np.concatenate([np.full(part.end - part.start, i) for i, part in enumerate(parts)])
@@ -92,7 +92,7 @@ class _Window:
         self.copies = np.diff(np.append(self.first, len(order)))
         self.unique = self.rows[self.first]
 
-    def members(self, i: int) -> list[tuple[Part, int]]:
+    def members(self, i: int) -> list[tuple[CopyPart, int]]:
         """All copies that have an entry: the part, and its row there."""
         some = slice(int(self.first[i]), int(self.first[i] + self.copies[i]))
         return [(self.parts[lane], row) for lane, row in zip(self.lane[some].tolist(), self.at[some].tolist(), strict=True)]
@@ -226,7 +226,7 @@ def _gap(entries: Any, row: int) -> int:
     return int(entries[row, POSITION]) - (int(entries[row - 1, POSITION] + entries[row - 1, SIZE]) if row else 0)
 
 
-def _touches(member: tuple[Part, int], group: Group) -> int:
+def _touches(member: tuple[CopyPart, int], group: Group) -> int:
     """How many of an entry's neighbours would adjoin the group's offsets, if the entry had them.
 
     Only neighbours that adjoin it in the file count too: if damage lies between them, other offsets lie between them.

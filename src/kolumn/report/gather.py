@@ -21,15 +21,15 @@ from kolumn.decode.result import Tally
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.replicas.ranges import whole_ranges
-from kolumn.report.headers import Headers, Offsets, has_transactions, walk
+from kolumn.report.headers import HeaderStatistics, Offsets, has_transactions, walk
 from kolumn.report.histograms import Powers, Timeline
 from kolumn.report.keys import Keys
 from kolumn.report.lag import TOPIC, Lag, lag_of
 from kolumn.report.sample import Sample
-from kolumn.report.transactions import Transactions
+from kolumn.report.transactions import TransactionStatistics
 from kolumn.source.segments import Range
 from kolumn.source.storage import shown
-from kolumn.transactions.states import Transactions as States
+from kolumn.transactions.states import Transactions
 
 _COLUMNS = (*STATISTICS, "headers", "isTransactional", "isControl", "controlType")
 _MOST_REMARKS = 1000
@@ -53,7 +53,7 @@ class Findings:
         At most 1000.
     tails : Counter
         Active segments that end with "zeros" or are "truncated", which is normal.
-    headers : Headers
+    headers : HeaderStatistics
     offsets : dict
         `Offsets` by topic and partition.
     timelines : dict
@@ -69,7 +69,7 @@ class Findings:
     payloads : Counter
         Bytes of keys and values by codec.
     keys : Keys
-    transactions : Transactions
+    transactions : TransactionStatistics
     states : Counter
         Records by the state of their transaction.
     controls : Counter
@@ -85,7 +85,7 @@ class Findings:
     damaged_sizes: dict[str, int] = field(default_factory=dict)
     remarks: list[Remark] = field(default_factory=list)
     tails: Counter[str] = field(default_factory=Counter)
-    headers: Headers = field(default_factory=Headers)
+    headers: HeaderStatistics = field(default_factory=HeaderStatistics)
     offsets: dict[tuple[str | None, int | None], Offsets] = field(default_factory=dict)
     timelines: dict[str | None, Timeline] = field(default_factory=dict)
     lateness: Powers = field(default_factory=Powers)
@@ -94,7 +94,7 @@ class Findings:
     ahead: int = 0
     payloads: Counter[str] = field(default_factory=Counter)
     keys: Keys = field(default_factory=Keys)
-    transactions: Transactions = field(default_factory=Transactions)
+    transactions: TransactionStatistics = field(default_factory=TransactionStatistics)
     states: Counter[str] = field(default_factory=Counter)
     controls: Counter[tuple[str | None, int | None]] = field(default_factory=Counter)
     lag: Lag | None = None
@@ -153,8 +153,8 @@ class _Part:
         self.offsets = found.offsets.setdefault(name, Offsets())
         self._latest, self._now = -1, time.time_ns() // 1_000_000
         self._sampled = 0
-        self._known: States | None = None
-        self._transactions = Transactions(found.transactions.counts, found.transactions.found)
+        self._known: Transactions | None = None
+        self._transactions = TransactionStatistics(found.transactions.counts, found.transactions.found)
 
     def read(self, one: Range, is_new: bool, options: Options, has_transactions: bool) -> list[Damage]:
         """Read a range. Returns its damage."""

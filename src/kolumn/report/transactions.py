@@ -23,13 +23,13 @@ class Transaction:
 
 
 @dataclass
-class Transactions:
+class TransactionStatistics:
     """The transactions of all partitions.
 
     Attributes
     ----------
     counts : dict
-        Transactions by outcome: "committed", "aborted", "open". A marker without records is "empty".
+        TransactionStatistics by outcome: "committed", "aborted", "open". A marker without records is "empty".
     found : list of Transaction
         The first ones of each outcome.
     """

@@ -22,7 +22,7 @@ from kolumn.source.segments import Range, Segment
 
 
 @dataclass(frozen=True)
-class Run:
+class ChosenRun:
     """Whole intact entries that follow each other in a file.
 
     Attributes
@@ -58,13 +58,13 @@ class Chosen:
 
     Attributes
     ----------
-    runs : list of Run
+    runs : list of ChosenRun
         They do not overlap.
     cut : list of (Segment, int, int, int, int)
         Offsets that are intact, but in no entry that can be kept whole: segment, position, size of the entry, first and last offset.
     """
 
-    runs: list[Run]
+    runs: list[ChosenRun]
     cut: list[tuple[Segment, int, int, int, int]]
 
 
@@ -107,18 +107,18 @@ class Everything:
         self.held = {one[0]: self.held.get(one[0]) or examine(*one, self.options) for one in near}
         return list(self.held.values())
 
-    def inside(self, low: int, high: int) -> list[Run]:
+    def inside(self, low: int, high: int) -> list[ChosenRun]:
         """Entries of which all offsets are in [low, high]; calls come in the order of offsets."""
-        found: list[Run] = []
+        found: list[ChosenRun] = []
         for examined in self.near(low, high):
             rows = examined.entries
             for i in np.flatnonzero((rows[:, BASE] >= low) & (rows[:, LAST] <= high)).tolist():
                 position, size, first, last, count = rows[i, [POSITION, SIZE, BASE, LAST, COUNT]].tolist()
-                found.append(Run(examined.segment, position, position + size, examined.floor(i), first, last, max(count, 1)))
+                found.append(ChosenRun(examined.segment, position, position + size, examined.floor(i), first, last, max(count, 1)))
         return found
 
 
-def missing(low: int, high: int, runs: list[Run]) -> list[tuple[int, int]]:
+def missing(low: int, high: int, runs: list[ChosenRun]) -> list[tuple[int, int]]:
     """Parts of [low, high] that no run covers; ``runs`` are in order and do not overlap."""
     found: list[tuple[int, int]] = []
     for run in runs[max(bisect_right(runs, low, key=lambda one: one.low) - 1, 0) :]:
@@ -132,21 +132,21 @@ def missing(low: int, high: int, runs: list[Run]) -> list[tuple[int, int]]:
     return [*found, (low, high)] if low <= high else found
 
 
-_Partial = tuple[Run, int, int]
+_Partial = tuple[ChosenRun, int, int]
 
 
-def _clusters(ranges: Iterable[tuple[Range, int, int]], options: Options) -> Iterator[tuple[list[Run], list[_Partial]]]:
+def _clusters(ranges: Iterable[tuple[Range, int, int]], options: Options) -> Iterator[tuple[list[ChosenRun], list[_Partial]]]:
     """Runs that overlap each other, and the entries among them of which the merge takes some offsets only."""
-    items: list[tuple[Run, _Partial | None]] = []
+    items: list[tuple[ChosenRun, _Partial | None]] = []
     for one, low, high in ranges:
-        run = Run(one.segment, one.start, one.end, one.floor, low, high)
+        run = ChosenRun(one.segment, one.start, one.end, one.floor, low, high)
         if one.is_bounded:
             (whole,) = _entries(run, options)
             items.append((whole, (whole, low, high)))
         else:
             items.append((run, None))
     items.sort(key=lambda item: item[0].low)
-    own: list[Run] = []
+    own: list[ChosenRun] = []
     partial: list[_Partial] = []
     reach = -1
     for run, some in items:
@@ -162,11 +162,11 @@ def _clusters(ranges: Iterable[tuple[Range, int, int]], options: Options) -> Ite
         yield own, partial
 
 
-def _entries(run: Run, options: Options) -> list[Run]:
+def _entries(run: ChosenRun, options: Options) -> list[ChosenRun]:
     """The entries of a run, each with its own offsets."""
     if run.records:
         return [run]
-    found: list[Run] = []
+    found: list[ChosenRun] = []
     with SegmentFile(run.segment) as file:
         for entries in entry_rows(file, options, run.range):
             rows = with_last_offsets(file, entries.copy())
@@ -174,11 +174,11 @@ def _entries(run: Run, options: Options) -> list[Run]:
                 floor = found[-1].high if found else run.floor
                 low = first_offset(file, row) if row.base_offset == table.UNKNOWN else row.base_offset
                 count = row.count if row.count > 0 else row.last_offset - low + 1
-                found.append(Run(run.segment, row.position, row.end, floor, low, row.last_offset, max(count, 1)))
+                found.append(ChosenRun(run.segment, row.position, row.end, floor, low, row.last_offset, max(count, 1)))
     return found
 
 
-def _heaviest(entries: list[Run]) -> list[Run]:
+def _heaviest(entries: list[ChosenRun]) -> list[ChosenRun]:
     """Entries that do not overlap, with as many records as possible."""
     unique = sorted({(one.low, one.high, one.segment.path, one.start): one for one in entries}.values(), key=lambda one: one.high)
     ends = [one.high for one in unique]
@@ -186,7 +186,7 @@ def _heaviest(entries: list[Run]) -> list[Run]:
     before = [bisect_right(ends, one.low - 1, 0, i) for i, one in enumerate(unique)]
     for i, one in enumerate(unique):
         best[i + 1] = max(best[i], best[before[i]] + one.records)
-    kept: list[Run] = []
+    kept: list[ChosenRun] = []
     i = len(unique)
     while i:
         if best[i] == best[i - 1]:

@@ -17,7 +17,7 @@ from kolumn.formats.entries import Entries
 from kolumn.index_files.rebuild import index_contents
 from kolumn.log.batch_table import entry_chunks
 from kolumn.options import Options
-from kolumn.salvage.chosen import Run
+from kolumn.salvage.chosen import ChosenRun
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment, find_segments
 from kolumn.source.side_files import CHECKPOINT, read_topic_id
@@ -28,7 +28,7 @@ METADATA = "partition.metadata"
 
 
 @dataclass
-class Written:
+class WrittenPartition:
     """What was written of a topic-partition: for each run its number of entries and of bytes, and the first offset of each leader epoch."""
 
     batches: list[int] = field(default_factory=list)
@@ -51,7 +51,7 @@ class LogFiles:
         self.folder, self.bases = folder, bases
         self.last, self.at, self.name, self.size = -1, -2, 0, 0
         self._open: StagedFile | None = None
-        self.written = Written()
+        self.written = WrittenPartition()
 
     def __enter__(self) -> Self:
         with writing(self.folder):
@@ -67,7 +67,7 @@ class LogFiles:
         elif self._open is not None:
             self._open.abandon()
 
-    def copy(self, run: Run, options: Options) -> None:
+    def copy(self, run: ChosenRun, options: Options) -> None:
         """Copy the entries of a run; every checksum is compared again.
 
         Raises
@@ -133,7 +133,7 @@ class LogFiles:
         self._open = None
 
 
-def write_side_files(folder: Path, sources: Iterable[Segment], written: Written, interval: int) -> list[Segment]:
+def write_side_files(folder: Path, sources: Iterable[Segment], written: WrittenPartition, interval: int) -> list[Segment]:
     """Write what a broker keeps beside the segments of a folder, and return those segments.
 
     The indexes and the leader epochs follow from the log. The topic's id is copied from the first source that has a valid one.

@@ -21,8 +21,8 @@ from kolumn.replicas.copies import Copies, Key
 from kolumn.replicas.examine import subtract
 from kolumn.replicas.merge import Merged, merge
 from kolumn.replicas.tiers import apart
-from kolumn.salvage.chosen import Chosen, Everything, Run, chosen, missing
-from kolumn.salvage.files import LogFiles, Written, write_side_files
+from kolumn.salvage.chosen import Chosen, ChosenRun, Everything, chosen, missing
+from kolumn.salvage.files import LogFiles, WrittenPartition, write_side_files
 from kolumn.salvage.report import KEPT_SCHEMA, LOST_SCHEMA, PARTITIONS_SCHEMA, Recovery
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment
@@ -183,7 +183,7 @@ def _bases(folders: Copies, merged: Merged) -> list[int]:
     return sorted(found)
 
 
-def _unhealed(runs: list[Run], lost: list[_Lost], copies: Everything) -> Iterator[_Lost]:
+def _unhealed(runs: list[ChosenRun], lost: list[_Lost], copies: Everything) -> Iterator[_Lost]:
     """Damage at the ends of segments that the merge took for healed, since another copy goes further: but it begins after the damage."""
     for before, after in pairwise(runs):
         gap = [(before.high + 1, after.low - 1)] if before.high + 1 < after.low else []
@@ -204,7 +204,7 @@ def _unhealed(runs: list[Run], lost: list[_Lost], copies: Everything) -> Iterato
                         gap = subtract(gap, low, high)
 
 
-def _kept(runs: list[Run], written: Written) -> Iterator[_Row]:
+def _kept(runs: list[ChosenRun], written: WrittenPartition) -> Iterator[_Row]:
     """Runs of neighbours from the same source as one row."""
     for source, own in groupby(zip(runs, written.batches, written.bytes, strict=True), key=lambda one: _source(one[0])):
         some, batches, sizes = zip(*own, strict=True)
@@ -212,7 +212,7 @@ def _kept(runs: list[Run], written: Written) -> Iterator[_Row]:
         yield {"firstOffset": some[0].low, "lastOffset": some[-1].high, **counts, "source": source}
 
 
-def _source(run: Run) -> str:
+def _source(run: ChosenRun) -> str:
     return shown(run.segment.path if run.segment.copy_id is not None else parent(run.segment.path) or ".")
 
 
@@ -225,7 +225,7 @@ def _cut(choice: Chosen) -> Iterator[_Row]:
         }  # fmt: skip
 
 
-def _lost(one: Range, low: int, high: int, runs: list[Run], options: Options) -> Iterator[_Row]:
+def _lost(one: Range, low: int, high: int, runs: list[ChosenRun], options: Options) -> Iterator[_Row]:
     """What is known of a stretch that no copy heals; parts of it may be in another copy."""
     damage, tail = _looked_at(one, options)
     if not damage and tail is None and one.end > one.start:
@@ -261,6 +261,6 @@ def _looked_at(one: Range, options: Options) -> tuple[list[Damage], str | None]:
         return [damage_of_fault(one)], None
     found = Tally()
     with SegmentFile(one.segment) as file:
-        for _ in entry_chunks(file, options, found, part=replace(one, first=None, behind=None)):
+        for _ in entry_chunks(file, options, found, part=replace(one, start_offset=None, end_offset=None)):
             pass
     return found.damage, found.tail

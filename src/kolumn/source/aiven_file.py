@@ -14,7 +14,7 @@ from pyarrow import ArrowException
 
 from kolumn.errors import KolumnError, MissingError
 from kolumn.source import storage
-from kolumn.source.aiven_manifest import Manifest
+from kolumn.source.aiven_manifest import AivenManifest
 from kolumn.source.data_keys import KeyFiles, unwrap
 from kolumn.source.read_ahead import AHEAD_BYTES, fetched, open_ranges
 
@@ -59,7 +59,7 @@ class AivenFile:
 
     Parameters
     ----------
-    manifest : Manifest
+    manifest : AivenManifest
     access : Access
         With ``holes``, bytes of chunks that are missing or were changed are 0xff, which damage handling crosses, and a warning is logged.
 
@@ -69,7 +69,7 @@ class AivenFile:
         As `kolumn.source.data_keys.unwrap`; the object is missing; or a chunk is larger than ``access.chunk_bytes``.
     """
 
-    def __init__(self, manifest: Manifest, access: Access) -> None:
+    def __init__(self, manifest: AivenManifest, access: Access) -> None:
         self.manifest, self.access = manifest, access
         if manifest.largest > access.chunk_bytes and not manifest.is_plain:
             raise KolumnError(

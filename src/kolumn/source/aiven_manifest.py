@@ -52,7 +52,7 @@ class Encryption:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class AivenManifest:
     """What a manifest says.
 
     Attributes
@@ -109,7 +109,7 @@ class Manifest:
         return chunk * self.chunk_size, min((chunk + 1) * self.chunk_size, self.size)
 
 
-def read_manifest(file: storage.Entry) -> Manifest:
+def read_manifest(file: storage.FolderEntry) -> AivenManifest:
     """Read a manifest; KolumnError, with the field, if it is missing or malformed."""
     if file.size > _MOST_BYTES:
         raise KolumnError(f"{file.name}: {file.size} bytes are too many for a manifest of a tier's segment")
@@ -119,13 +119,13 @@ def read_manifest(file: storage.Entry) -> Manifest:
     return parse(file.name, data)
 
 
-def read_manifests(files: Sequence[storage.Entry]) -> list[Manifest]:
+def read_manifests(files: Sequence[storage.FolderEntry]) -> list[AivenManifest]:
     """Read manifests, some at a time."""
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="kolumn-tier") as pool:
         return list(pool.map(read_manifest, files))
 
 
-def manifest_of(file: storage.Entry) -> storage.Entry | None:
+def manifest_of(file: storage.FolderEntry) -> storage.FolderEntry | None:
     """The manifest of a file that is one, or that is the object beside one; None of other files."""
     if file.name.endswith(MANIFEST):
         return file
@@ -133,7 +133,7 @@ def manifest_of(file: storage.Entry) -> storage.Entry | None:
     return None if found is None or found[1] is None else storage.look(storage.with_suffix(file.name, MANIFEST))
 
 
-def parse(name: str, data: bytes) -> Manifest:
+def parse(name: str, data: bytes) -> AivenManifest:
     """Parse a manifest; errors as `read_manifest`."""
     try:
         top = json.loads(data)
@@ -156,7 +156,7 @@ def parse(name: str, data: bytes) -> Manifest:
     topic, first = place.text("topic"), metadata.number("startOffset", 0, _LAST_OFFSET)
     if _TOPIC.fullmatch(topic) is None or topic in (".", ".."):
         place.refuse("topic", "a topic's name: at most 249 letters, digits, '.', '_' and '-'")
-    return Manifest(
+    return AivenManifest(
         name,
         topic,
         place.number("partition", 0),

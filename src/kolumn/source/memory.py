@@ -14,14 +14,14 @@ _LONGEST_PATH = 4096
 """Fewer bytes without a zero among them are more likely to be a path: the offset at the beginning of a segment has zeros."""
 
 
-class Memory(NamedTuple):
+class InMemory(NamedTuple):
     """A segment in memory, and its name in messages."""
 
     name: str
     memory: pa.Buffer
 
 
-def in_memory(source: Any) -> Memory | None:
+def in_memory(source: Any) -> InMemory | None:
     """The bytes of a source that is in memory; None for a path, a list of paths, and what else is no bytes.
 
     Parameters
@@ -37,7 +37,7 @@ def in_memory(source: Any) -> Memory | None:
     """
     if isinstance(source, str | os.PathLike):
         return None
-    if isinstance(source, Memory):
+    if isinstance(source, InMemory):
         return source
     if hasattr(source, "read") and not _is_buffer(source):
         return _of_file(source)
@@ -49,14 +49,14 @@ def in_memory(source: Any) -> Memory | None:
     if isinstance(source, bytes | bytearray) and 0 < len(source) < _LONGEST_PATH and 0 not in source:
         found = f"{reprlib.repr(source)}: bytes are taken for a segment, and these are none"
         raise ArgumentError(f"source: expected a path as str or os.PathLike, or a list of paths, found {found}")
-    return Memory(NAME, source if isinstance(source, pa.Buffer) else pa.py_buffer(view.cast("B") if view.nbytes else b""))
+    return InMemory(NAME, source if isinstance(source, pa.Buffer) else pa.py_buffer(view.cast("B") if view.nbytes else b""))
 
 
 def named_parts(source: Any) -> list[Any]:
     """The paths in a source; none if it is in memory."""
     if isinstance(source, str | os.PathLike):
         return [source]
-    return [] if source is None or isinstance(source, Memory) or hasattr(source, "read") or _is_buffer(source) else list(source)
+    return [] if source is None or isinstance(source, InMemory) or hasattr(source, "read") or _is_buffer(source) else list(source)
 
 
 def _is_buffer(source: object) -> bool:
@@ -70,7 +70,7 @@ def _is_buffer(source: object) -> bool:
         return False
 
 
-def _of_file(file: Any) -> Memory:
+def _of_file(file: Any) -> InMemory:
     try:
         data = file.read_buffer() if hasattr(file, "read_buffer") else file.read()
     except (ValueError, OSError) as error:
@@ -79,4 +79,4 @@ def _of_file(file: Any) -> Memory:
         found = f"{reprlib.repr(file)}, which returns {type(data).__name__} and not bytes: open a file with mode 'rb'"
         raise ArgumentError(f"source: expected a path as str or os.PathLike, or a list of paths, found {found}")
     name = getattr(file, "name", None)
-    return Memory(name if isinstance(name, str) else NAME, data if isinstance(data, pa.Buffer) else pa.py_buffer(data))
+    return InMemory(name if isinstance(name, str) else NAME, data if isinstance(data, pa.Buffer) else pa.py_buffer(data))

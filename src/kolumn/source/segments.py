@@ -20,9 +20,9 @@ from kolumn.arrays import Int64s
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.source import storage, tier_names
 from kolumn.source.aiven_file import Access
-from kolumn.source.aiven_manifest import Manifest, manifest_of, read_manifests
+from kolumn.source.aiven_manifest import AivenManifest, manifest_of, read_manifests
 from kolumn.source.memory import in_memory
-from kolumn.source.storage import Entry, Identity
+from kolumn.source.storage import FolderEntry, Identity
 from kolumn.source.tier_names import MANIFEST
 
 LOG = ".log"
@@ -69,9 +69,9 @@ class Segment:
         The bytes of a segment that is in memory; its path is a name for messages.
     copy_id : str, optional
         Id in the name of a segment of a tier, which may have several copies of the same offsets in one directory.
-    first, behind : int, optional
-        Offsets of a tier's copy that belong to the log and are read from it (first <= offset < behind); None for no bound.
-    manifest : Manifest, optional
+    start_offset, end_offset : int, optional
+        Offsets of a tier's copy that belong to the log and are read from it (start_offset <= offset < end_offset); None for no bound.
+    manifest : AivenManifest, optional
         Of a segment in Aiven's tier, where ``path`` is the manifest; positions are those in the segment.
     access : Access
         How a segment of a tier is opened.
@@ -90,20 +90,20 @@ class Segment:
     identity: Identity | None = field(default=None, compare=False)
     memory: Any = field(default=None, compare=False, repr=False)
     copy_id: str | None = None
-    first: int | None = field(default=None, compare=False)
-    behind: int | None = field(default=None, compare=False)
-    manifest: Manifest | None = field(default=None, compare=False, repr=False)
+    start_offset: int | None = field(default=None, compare=False)
+    end_offset: int | None = field(default=None, compare=False)
+    manifest: AivenManifest | None = field(default=None, compare=False, repr=False)
     access: Access = field(default=Access(), compare=False)
 
     @property
     def lowest(self) -> int | None:
         """The lowest offset that is read from it, as far as names tell."""
-        return self.base_offset if self.first is None else self.first
+        return self.base_offset if self.start_offset is None else self.start_offset
 
     @property
     def is_bounded(self) -> bool:
         """Whether only some of its offsets are read."""
-        return (self.first, self.behind) != (None, None)
+        return (self.start_offset, self.end_offset) != (None, None)
 
     @property
     def state(self) -> str:
@@ -121,8 +121,8 @@ class Range:
     """Bytes [start, end) of a segment, cut at entries. Tasks get ranges, not the bytes themselves.
 
     ``floor`` is the last offset before ``start``, or -1: after damage it helps to recognise entries. ``transactions`` are those of the
-    log, if their outcome is needed. Of a log in several copies, the offsets first <= offset < behind of the range are read (None for no
-    bound; if equal, it is read only to report its damage), and ``fault`` is an error that replaces the whole range.
+    log, if their outcome is needed. Of a log in several copies, the records with start_offset <= offset < end_offset are read (None for
+    no bound; if equal, the range is read only to report its damage), and ``fault`` is an error that replaces the whole range.
     """
 
     segment: Segment
@@ -130,28 +130,30 @@ class Range:
     end: int
     floor: int = -1
     transactions: Any = field(default=None, compare=False)
-    first: int | None = None
-    behind: int | None = None
+    start_offset: int | None = None
+    end_offset: int | None = None
     fault: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not self.is_bounded and self.segment.is_bounded:
-            object.__setattr__(self, "first", self.segment.first)
-            object.__setattr__(self, "behind", self.segment.behind)
+            object.__setattr__(self, "start_offset", self.segment.start_offset)
+            object.__setattr__(self, "end_offset", self.segment.end_offset)
 
     @property
     def is_bounded(self) -> bool:
         """Whether only some of its offsets are read."""
-        return self.first is not None or self.behind is not None
+        return self.start_offset is not None or self.end_offset is not None
 
     @property
     def is_lost(self) -> bool:
         """Whether none of its offsets is read."""
-        return self.first is not None and self.first == self.behind
+        return self.start_offset is not None and self.start_offset == self.end_offset
 
     def counts(self, base: Int64s, last: Int64s) -> Any:
         """Whether entries with these base and last offsets can have records that are read; takes numbers and arrays."""
-        return (last >= (-1 if self.first is None else self.first)) & (base < (HIGHEST if self.behind is None else self.behind))
+        return (last >= (-1 if self.start_offset is None else self.start_offset)) & (
+            base < (HIGHEST if self.end_offset is None else self.end_offset)
+        )
 
     @classmethod
     def whole(cls, segment: Segment) -> "Range":
@@ -268,7 +270,7 @@ def _find(name: str, places: Places) -> list[Segment]:
     return segments
 
 
-def _checked(file: Entry) -> Entry:
+def _checked(file: FolderEntry) -> FolderEntry:
     """Check a file that the caller names."""
     if not file.is_regular or (not file.size and not storage.is_url(file.name) and not storage.holds_nothing(file.name)):
         raise ArgumentError(
@@ -289,7 +291,7 @@ def _further_down(folder: str) -> str:
     return ""
 
 
-def _matched(found: Entry, places: Places) -> list[Segment]:
+def _matched(found: FolderEntry, places: Places) -> list[Segment]:
     """Segments for a glob's match. A glob often matches index files and checkpoints too, so only directories and segments are used."""
     if found.is_folder:
         return _in_directory(found.name)
@@ -318,7 +320,7 @@ def _in_directory(folder: str, above: tuple[Any, ...] = ()) -> list[Segment]:
     return own
 
 
-def _segments_here(entries: list[Entry]) -> list[Segment]:
+def _segments_here(entries: list[FolderEntry]) -> list[Segment]:
     files = [one for one in entries if not one.is_folder]
     manifests = [one for one in files if one.name.endswith(MANIFEST)]
     if manifests:
@@ -328,7 +330,7 @@ def _segments_here(entries: list[Entry]) -> list[Segment]:
     return with_neighbours(segments, _orphans(files))
 
 
-def _of_manifests(files: list[Entry]) -> list[Segment]:
+def _of_manifests(files: list[FolderEntry]) -> list[Segment]:
     found = zip(files, read_manifests(files), strict=True)
     return [
         Segment(file.name, one.topic, one.partition, one.first, one.size, identity=file.identity, copy_id=one.segment_id, manifest=one)
@@ -336,7 +338,7 @@ def _of_manifests(files: list[Entry]) -> list[Segment]:
     ]
 
 
-def _orphans(files: list[Entry]) -> list[str]:
+def _orphans(files: list[FolderEntry]) -> list[str]:
     """Index files that are not empty and have no log next to them, not even one that is being deleted."""
     suffixes = (LOG, SWAP, CLEANED, f"{LOG}.deleted")
     logs = {storage.base_name(file.name).partition(".")[0] for file in files if file.name.endswith(suffixes)}
@@ -364,7 +366,7 @@ def with_neighbours(segments: list[Segment], orphans: Iterable[str] = ()) -> lis
     return [one if one.base_offset is None else placed(one, one.base_offset) for one in segments]
 
 
-def _live(segments: list[Segment], files: list[Entry]) -> list[Segment]:
+def _live(segments: list[Segment], files: list[FolderEntry]) -> list[Segment]:
     """Segments without swap files at or above the lowest ``.cleaned`` one: Kafka deletes those on start-up (unfinished round)."""
     cleaned = [offset for file in files if file.name.endswith(CLEANED) and (offset := _base_offset(file.name)) is not None]
     lowest = min(cleaned, default=None)
@@ -372,7 +374,7 @@ def _live(segments: list[Segment], files: list[Entry]) -> list[Segment]:
     return sorted(live, key=lambda s: (-1 if s.base_offset is None else s.base_offset, s.path))
 
 
-def _segment(file: Entry) -> Segment:
+def _segment(file: FolderEntry) -> Segment:
     name = file.name if storage.is_url(file.name) else os.path.abspath(file.name)
     folder, (base, copy) = storage.base_name(storage.parent(name)), _base_and_copy(name)
     topic, partition = (tier_names.partition_of(folder) if copy is not None else None) or _topic_partition(folder)

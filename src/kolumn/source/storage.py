@@ -31,7 +31,7 @@ _WILD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True)
-class Entry:
+class FolderEntry:
     """A file or a folder."""
 
     name: str
@@ -124,14 +124,14 @@ def _at(url: str) -> tuple[fs.FileSystem, str, str, str]:
     return found, f"{top}/{match['path'].strip('/')}".rstrip("/") or "/", match["root"], top
 
 
-def _entry(info: fs.FileInfo, system: fs.FileSystem, root: str, top: str, details: dict[str, Any]) -> Entry:
+def _entry(info: fs.FileInfo, system: fs.FileSystem, root: str, top: str, details: dict[str, Any]) -> FolderEntry:
     path = info.path if not top or info.path.startswith(top) else f"/{info.path}"
     name = f"{root}/{(path[len(top) :] if top else path).lstrip('/')}"
     if info.type == fs.FileType.Directory:
-        return Entry(name, 0, True)
+        return FolderEntry(name, 0, True)
     if _here(name) is not None and (found := _stat(path)) is not None:
-        return Entry(name, info.size or 0, False, identity=identity.of_file(path, found))
-    return Entry(name, info.size or 0, False, identity=identity.of_object(info, system.type_name, details))
+        return FolderEntry(name, info.size or 0, False, identity=identity.of_file(path, found))
+    return FolderEntry(name, info.size or 0, False, identity=identity.of_object(info, system.type_name, details))
 
 
 def _here(name: str) -> str | None:
@@ -164,13 +164,13 @@ def _details(system: fs.FileSystem, path: str) -> dict[str, dict[str, Any]]:
         return {}
 
 
-def look(name: str) -> Entry | None:
+def look(name: str) -> FolderEntry | None:
     """The file or folder of this name; None if there is none."""
     try:
         if not is_url(name):
             found = os.stat(name)
             now = identity.of_file(name, found)
-            return Entry(name, now.size, stat.S_ISDIR(found.st_mode), stat.S_ISREG(found.st_mode), now)
+            return FolderEntry(name, now.size, stat.S_ISDIR(found.st_mode), stat.S_ISREG(found.st_mode), now)
         system, path, root, top = _at(name)
         if (inner := fsspec_of(system)) is None:
             info = system.get_file_info(path)
@@ -186,7 +186,7 @@ def look(name: str) -> Entry | None:
         raise KolumnError(f"{name}: cannot be inspected: {error}") from error
 
 
-def listing(folder: str) -> list[Entry]:
+def listing(folder: str) -> list[FolderEntry]:
     """Files and folders in a folder, sorted by name."""
     try:
         if not is_url(folder):
@@ -200,24 +200,24 @@ def listing(folder: str) -> list[Entry]:
         raise KolumnError(f"{folder}: cannot be listed: {error}") from error
 
 
-def _scanned(one: "os.DirEntry[str]") -> Entry:
+def _scanned(one: "os.DirEntry[str]") -> FolderEntry:
     if one.is_dir():
-        return Entry(one.path, 0, True)
+        return FolderEntry(one.path, 0, True)
     now = identity.of_file(one.path, one.stat())
-    return Entry(one.path, now.size, False, identity=now)
+    return FolderEntry(one.path, now.size, False, identity=now)
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: FolderEntry) -> str:
     return entry.name
 
 
-def matches(pattern: str) -> list[Entry]:
+def matches(pattern: str) -> list[FolderEntry]:
     """Files and folders that match a glob, sorted by name; ``*`` matches within one folder."""
     if not is_url(pattern):
         return [one for name in sorted(glob.glob(pattern)) if (one := look(name)) is not None]
     match = _URL.match(pattern)
     assert match is not None
-    found = [Entry(match["root"], 0, True)]
+    found = [FolderEntry(match["root"], 0, True)]
     for part in filter(None, match["path"].split("/")):
         if _WILD.search(part):
             found = [one for folder in found if folder.is_folder for one in listing(folder.name) if fnmatchcase(base_name(one.name), part)]

@@ -51,7 +51,7 @@ class Level(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Node:
+class LayoutNode:
     """A type and where its values are.
 
     Attributes
@@ -68,7 +68,7 @@ class Node:
     nullable : bool
     child_level : int
         Level of a list's or map's elements, else -1.
-    children : tuple of Node
+    children : tuple of LayoutNode
         Fields of a struct; the element of a list; of a map its key and its value.
     symbols : tuple of str
         Values of a dictionary.
@@ -83,23 +83,23 @@ class Node:
     width: int
     nullable: bool
     child_level: int
-    children: "tuple[Node, ...]"
+    children: "tuple[LayoutNode, ...]"
     symbols: tuple[str, ...]
     first_fill: int
     fills: int
 
-    def child(self, name: str) -> "Node":
+    def child(self, name: str) -> "LayoutNode":
         """The field of that name."""
         return next(one for one in self.children if one.name == name)
 
 
 @dataclass
-class Layout:
+class ColumnLayout:
     """Columns and levels of a type.
 
     Attributes
     ----------
-    root : Node
+    root : LayoutNode
         The value of a record; it can be null.
     columns : list of ColumnSpec
     bytes_columns : int
@@ -110,7 +110,7 @@ class Layout:
         Rows of the table of fills.
     """
 
-    root: Node = field(init=False)
+    root: LayoutNode = field(init=False)
     columns: list[ColumnSpec] = field(default_factory=list)
     bytes_columns: int = 0
     levels: list[Level] = field(default_factory=lambda: [Level(0, 0)])
@@ -118,7 +118,7 @@ class Layout:
     _first_other: int = 0
 
     @classmethod
-    def of(cls, type: pa.DataType, symbols: Mapping[Path, Sequence[str]] | None = None) -> "Layout":
+    def of(cls, type: pa.DataType, symbols: Mapping[Path, Sequence[str]] | None = None) -> "ColumnLayout":
         """The layout of a type.
 
         Parameters
@@ -137,9 +137,11 @@ class Layout:
         """The fills as int64 of shape (n, 4)."""
         return np.array([(*fill, 0) for fill in self.fills], np.int64).reshape(-1, 4)
 
-    def _node(self, name: str, kind: pa.DataType, level: int, nullable: bool, path: Path, symbols: Mapping[Path, Sequence[str]]) -> Node:
+    def _node(
+        self, name: str, kind: pa.DataType, level: int, nullable: bool, path: Path, symbols: Mapping[Path, Sequence[str]]
+    ) -> LayoutNode:
         column, width, child_level, fill = -1, 0, -1, NULL_WORD
-        children: tuple[Node, ...] = ()
+        children: tuple[LayoutNode, ...] = ()
         if pa.types.is_struct(kind):
             if nullable:
                 fill, column = NULL_STRUCT, self._column(NULL_STRUCT, 0, level, True)
@@ -162,7 +164,7 @@ class Layout:
         own = [] if column < 0 else [(fill, column, width if child_level < 0 else child_level)]
         inner = [other for one in children if child_level < 0 for other in self.fills[one.first_fill : one.first_fill + one.fills]]
         self.fills += own + inner
-        return Node(
+        return LayoutNode(
             name, kind, level, column, width, nullable, child_level, children, tuple(symbols.get(path, ())), first, len(own + inner)
         )
 
@@ -191,7 +193,7 @@ def word_width(kind: pa.DataType) -> int:
     return word_width(kind.index_type) if pa.types.is_dictionary(kind) else kind.bit_width // 8
 
 
-def nodes(node: Node) -> Iterator[Node]:
+def nodes(node: LayoutNode) -> Iterator[LayoutNode]:
     """A node and everything in it."""
     yield node
     for child in node.children:

@@ -6,20 +6,20 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import AnyArray
-from kolumn.encodings.columns import NULL_BYTES, NULL_LIST, NULL_WORD, Target, full_column, full_level
-from kolumn.values.layout import Layout, Node
+from kolumn.encodings.columns import NULL_BYTES, NULL_LIST, NULL_WORD, ColumnTables, full_column, full_level
+from kolumn.values.layout import ColumnLayout, LayoutNode
 
 _SLACK = 64
 LARGEST = 2**31 - 1
 """Bytes and elements that int32 offsets can count."""
 
 
-class Columns:
+class ColumnMemory:
     """Memory for the columns of up to ``rows`` records.
 
     Parameters
     ----------
-    layout : Layout
+    layout : ColumnLayout
     rows : int
     elements : int
         Rows that each level of elements has room for at first.
@@ -28,11 +28,11 @@ class Columns:
 
     Attributes
     ----------
-    target : Target
+    target : ColumnTables
         Addresses for loops; they are valid until `grow`.
     """
 
-    def __init__(self, layout: Layout, rows: int, elements: int, data: int) -> None:
+    def __init__(self, layout: ColumnLayout, rows: int, elements: int, data: int) -> None:
         self.layout, self.rows = layout, rows
         self._room = [rows] + [elements] * (len(layout.levels) - 1)
         self._counts = np.zeros(len(layout.levels), np.int64)
@@ -51,10 +51,10 @@ class Columns:
         self._address()
 
     @property
-    def target(self) -> Target:
+    def target(self) -> ColumnTables:
         """Addresses of the tables."""
         columns, levels, counts, fills = (one.ctypes.data for one in (self._table, self._levels, self._counts, self._fills))
-        return Target(columns, levels, counts, fills, 0, 8, len(self._counts))
+        return ColumnTables(columns, levels, counts, fills, 0, 8, len(self._counts))
 
     def grow(self, code: int) -> None:
         """Make room for what a loop had no room for, by the code that it returned.
@@ -97,7 +97,7 @@ class Columns:
         """The first ``rows`` records as an Arrow array, without a copy but for flags, which become bits."""
         return self._array(self.layout.root, rows)
 
-    def _array(self, node: Node, rows: int) -> pa.Array:
+    def _array(self, node: LayoutNode, rows: int) -> pa.Array:
         mask, nulls = self._mask(node, rows)
         if node.child_level >= 0:
             ends = self._buffer(self._ends[node.column], 4 * (rows + 1))
@@ -126,7 +126,7 @@ class Columns:
             return pa.Array.from_buffers(node.type, rows, [mask, _bits(data[:rows])], nulls)
         return pa.Array.from_buffers(node.type, rows, [mask, self._buffer(data, rows * node.width)], nulls)
 
-    def _mask(self, node: Node, rows: int) -> tuple[pa.Buffer | None, int]:
+    def _mask(self, node: LayoutNode, rows: int) -> tuple[pa.Buffer | None, int]:
         valid = self._valid[node.column] if node.column >= 0 else None
         if valid is None:
             return None, 0

@@ -9,11 +9,11 @@ from kolumn.options import Options
 
 if TYPE_CHECKING:
     from kolumn.kernels.columns.binary import Measured
-    from kolumn.kernels.fields.decoded import Records
+    from kolumn.kernels.fields.decoded import DeviceRecords
     from kolumn.kernels.machine.runtime import Runtime
 
 
-class Payloads(NamedTuple):
+class PayloadsToCopy(NamedTuple):
     """Which payloads a read copies to the host."""
 
     keys: int
@@ -21,7 +21,7 @@ class Payloads(NamedTuple):
     headers: bool
 
     @classmethod
-    def of(cls, options: Options, need_key: bool) -> "Payloads":
+    def of(cls, options: Options, need_key: bool) -> "PayloadsToCopy":
         """As options ask for."""
         return cls(*modes(options, COPY, need_key), "headers" in options.columns)
 
@@ -32,12 +32,12 @@ class Begun:
     Parameters
     ----------
     device : Runtime
-    records : Records
+    records : DeviceRecords
         Which may turn out to be wrong.
-    asked : Payloads
+    asked : PayloadsToCopy
     """
 
-    def __init__(self, device: "Runtime", records: "Records", asked: Payloads) -> None:
+    def __init__(self, device: "Runtime", records: "DeviceRecords", asked: PayloadsToCopy) -> None:
         from kolumn.kernels.columns.binary import begin_ends, measure
 
         self.columns: dict[int, Measured] = {}

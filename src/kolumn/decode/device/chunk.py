@@ -15,9 +15,9 @@ import numpy as np
 from kolumn.arrays import Flags, Int64s
 from kolumn.cpu_fallback.inflate.locate import locate
 from kolumn.decode.device.batch_table import BatchTable
-from kolumn.decode.device.begun import Begun, Payloads
+from kolumn.decode.device.begun import Begun, PayloadsToCopy
 from kolumn.decode.device.inflate import Inflater, plan
-from kolumn.decode.device.part import Part
+from kolumn.decode.device.part import DevicePart
 from kolumn.decode.device.to_host import to_run
 from kolumn.decode.host.record_batch import record_batch
 from kolumn.decode.host.run import decode_run
@@ -31,7 +31,7 @@ from kolumn.source.segments import Segment
 
 if TYPE_CHECKING:
     from kolumn.kernels.decode import Wanted
-    from kolumn.kernels.fields.decoded import Records
+    from kolumn.kernels.fields.decoded import DeviceRecords
 
 MOST_ROWS = 1 << 20
 """Rows in a part, as far as headers tell: each takes some 60 bytes of device memory until its columns are made."""
@@ -60,7 +60,7 @@ class DeviceChunk:
     Attributes
     ----------
     inflated_by_cpu : int
-        Payloads so far that the codecs of the CPU inflated, because nvCOMP can't or must not.
+        PayloadsToCopy so far that the codecs of the CPU inflated, because nvCOMP can't or must not.
     """
 
     def __init__(self, file: SegmentFile, chunk: Chunk, options: Options) -> None:
@@ -116,17 +116,17 @@ class DeviceChunk:
 
     def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[tuple[Any, Entries]]:
         """As `on_host.HostChunk.runs`: records copied back to the host."""
-        asked = Payloads.of(self.options, need_key)
+        asked = PayloadsToCopy.of(self.options, need_key)
         begun: list[Begun] = []
 
-        def begin(records: "Records") -> "Wanted":
+        def begin(records: "DeviceRecords") -> "Wanted":
             begun[:] = [Begun(self.device, records, asked)]
             return begun[0].wanted
 
         for some, part in self.parts(entries, begin):
             yield to_run(part, begun.pop(), len(some)), some
 
-    def parts(self, entries: Entries, begin: "Callable[[Records], Wanted]" = lambda _: []) -> Iterator[tuple[Entries, Part]]:
+    def parts(self, entries: Entries, begin: "Callable[[DeviceRecords], Wanted]" = lambda _: []) -> Iterator[tuple[Entries, DevicePart]]:
         """Decode entries, some at a time: the entries, of which damaged ones get a code, and their records.
 
         ``begin`` is as ``measure`` of `kolumn.kernels.decode.decode`.
@@ -141,7 +141,7 @@ class DeviceChunk:
             self.inflated_by_cpu += part.inflated_by_cpu
             yield entries[piece], part
 
-    def _part(self, inflater: Inflater, piece: slice, entries: Entries, begin: "Callable[[Records], Wanted]") -> Part:
+    def _part(self, inflater: Inflater, piece: slice, entries: Entries, begin: "Callable[[DeviceRecords], Wanted]") -> DevicePart:
         from kolumn.kernels.decode import decode
 
         found: dict[int, str] = {}
@@ -155,7 +155,7 @@ class DeviceChunk:
             batches = self._table.of(entries[good])
             done = decode(self.device, batches, address, sizes, self.format, self.options.check_crcs, self.drafts, begin)
             if done.records is not None:
-                return Part(self.device, good, done.records, done.measures, found, inflated)
+                return DevicePart(self.device, good, done.records, done.measures, found, inflated)
             unlike = self._judge(inflater.todo.on_cpu[piece] | (inflater.todo.codec[piece] == 0), entries, good[done.bad], found)
             inflater.on_cpu(piece, unlike, entries, found, inflated)
 

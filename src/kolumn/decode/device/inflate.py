@@ -34,7 +34,7 @@ _ZSTD_CHECKSUM, _ZSTD_SIZED = 0x04, 0xE0
 
 
 @dataclass
-class Inflated:
+class InflatedOnDevice:
     """Inflated payloads.
 
     Attributes
@@ -54,7 +54,7 @@ class Inflated:
 
 
 @dataclass
-class Plan:
+class InflatePlan:
     """How the payloads of some entries are going to be inflated.
 
     Attributes
@@ -76,7 +76,7 @@ class Plan:
     on_cpu: Any
 
 
-def plan(host: Bytes, start: Int64s, size: Int64s, codec: Int64s, entries: Entries, options: Options) -> Plan:
+def plan(host: Bytes, start: Int64s, size: Int64s, codec: Int64s, entries: Entries, options: Options) -> InflatePlan:
     """Find the blocks, and which payloads nvCOMP can't do: broken or suspiciously large ones, gzip of several members."""
     packed = np.flatnonzero(codec)
     on_cpu, bound = np.zeros(len(start), bool), size.copy()
@@ -94,7 +94,7 @@ def plan(host: Bytes, start: Int64s, size: Int64s, codec: Int64s, entries: Entri
         on_cpu[packed] |= bound[packed] > limit
         bound[on_cpu] = 4 * size[on_cpu]
         blocks = blocks[~on_cpu[blocks[:, PAYLOAD]]]
-    return Plan(start, size, codec, blocks, bound, on_cpu)
+    return InflatePlan(start, size, codec, blocks, bound, on_cpu)
 
 
 def _hard_gzip(host: Bytes, start: Int64s, blocks: Int64s) -> Any:
@@ -120,20 +120,20 @@ class Inflater:
         Bytes of the chunk, in host memory.
     source : int
         Device address of the first of them.
-    todo : Plan
+    todo : InflatePlan
     options : Options
     """
 
-    def __init__(self, device: "Runtime", host: Bytes, source: int, todo: Plan, options: Options) -> None:
+    def __init__(self, device: "Runtime", host: Bytes, source: int, todo: InflatePlan, options: Options) -> None:
         self.device, self.host, self.source, self.todo, self.options = device, host, source, todo, options
 
-    def part(self, piece: slice, entries: Entries, found: dict[int, str]) -> Inflated:
+    def part(self, piece: slice, entries: Entries, found: dict[int, str]) -> InflatedOnDevice:
         """Decompress the payloads of ``entries``, which are the ``piece`` of the plan's.
 
         Entries with a damaged stream get a code, and a description in ``found``.
         """
         todo = self.todo
-        result = Inflated(self.source + todo.start[piece], todo.size[piece].copy())
+        result = InflatedOnDevice(self.source + todo.start[piece], todo.size[piece].copy())
         blocks = todo.blocks[(todo.blocks[:, PAYLOAD] >= piece.start) & (todo.blocks[:, PAYLOAD] < piece.stop)]
         slow = todo.on_cpu[piece].copy()
         if len(blocks):
@@ -141,7 +141,7 @@ class Inflater:
         self.on_cpu(piece, np.flatnonzero(slow & entries.is_intact), entries, found, result)
         return result
 
-    def _on_device(self, blocks: Int64s, of: Int64s, result: Inflated) -> Any:
+    def _on_device(self, blocks: Int64s, of: Int64s, result: InflatedOnDevice) -> Any:
         """Inflate blocks, and give the numbers of the payloads that did not come out right."""
         device, bound = self.device, blocks[:, BOUND]
         slots = np.cumsum(bound) - bound
@@ -164,7 +164,7 @@ class Inflater:
         total = ends[last] - ends[first] + sizes[first]
         result.address[packed], result.size[packed] = arena.address + slots[first], total
         result.kept.append(arena)
-        # A slot that is not full with another block of the payload behind it.
+        # A slot that is not full although another block of the payload follows.
         gap = np.flatnonzero((sizes != bound) & ~np.isin(np.arange(len(of)), last))
         if len(gap):
             moved = device.empty(int(sizes.sum()))
@@ -191,7 +191,7 @@ class Inflater:
         right[whole] = ~bad_checksums(self.device, 0, self.device.upload(members.array), len(members))
         return right
 
-    def on_cpu(self, piece: slice, slow: Int64s, entries: Entries, found: dict[int, str], result: Inflated) -> None:
+    def on_cpu(self, piece: slice, slow: Int64s, entries: Entries, found: dict[int, str], result: InflatedOnDevice) -> None:
         """Decompress payloads of ``entries``, the ``piece`` of the plan, with codecs of the CPU: those with the numbers ``slow``."""
         if not len(slow):
             return

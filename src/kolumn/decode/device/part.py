@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kolumn.arrays import Bytes, Int64s
-from kolumn.decode.device.inflate import Inflated
+from kolumn.decode.device.inflate import InflatedOnDevice
 
 if TYPE_CHECKING:
-    from kolumn.kernels.fields.decoded import Records
+    from kolumn.kernels.fields.decoded import DeviceRecords
     from kolumn.kernels.machine.runtime import Runtime
 
 
-class Part:
+class DevicePart:
     """Records of some entries on the device.
 
     Attributes
@@ -31,7 +31,13 @@ class Part:
     """
 
     def __init__(
-        self, device: "Runtime", good: Int64s, records: "Records", measures: list[Bytes], found: dict[int, str], inflated: Inflated
+        self,
+        device: "Runtime",
+        good: Int64s,
+        records: "DeviceRecords",
+        measures: list[Bytes],
+        found: dict[int, str],
+        inflated: InflatedOnDevice,
     ) -> None:
         self.device, self.good, self.records, self.found, self._kept = device, good, records, found, inflated.kept
         self.measures = measures

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kolumn.decode.device.chunk import DeviceChunk
-from kolumn.decode.device.part import Part
+from kolumn.decode.device.part import DevicePart
 from kolumn.errors import ArgumentError
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
@@ -59,10 +59,10 @@ class ResidentOptions(Options):
         """Columns that values are parsed into, by their names, of no values."""
         if self.values is None:
             return {}
-        from kolumn.kernels.fields.decoded import Payloads
+        from kolumn.kernels.fields.decoded import DevicePayloads
         from kolumn.kernels.values.columns import parsed
 
-        return parsed(device, Payloads(device.empty(0), device.empty(0), 0), self.values)
+        return parsed(device, DevicePayloads(device.empty(0), device.empty(0), 0), self.values)
 
 
 class ResidentChunk(DeviceChunk):
@@ -112,7 +112,7 @@ class ResidentChunk(DeviceChunk):
 class ResidentRun:
     """Records of a part, until they become a table."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: DevicePart) -> None:
         self.part, self.found, self.bytes = part, part.found, part.bytes
 
     @property

@@ -9,7 +9,7 @@ from kolumn.cpu_fallback.columns.columns import BinaryColumn, Columns, ones
 from kolumn.cpu_fallback.fields.put import COPY, SKIP
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, POSITIONS, ROWS, VALUE
 from kolumn.decode.device.begun import Begun
-from kolumn.decode.device.part import Part
+from kolumn.decode.device.part import DevicePart
 from kolumn.decode.host.run import Run
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kolumn.kernels.machine.runtime import Memory
 
 
-def to_run(part: Part, begun: Begun, entries: int) -> Run:
+def to_run(part: DevicePart, begun: Begun, entries: int) -> Run:
     """Copy what was begun of the records of ``entries`` entries to the host; waits once, and once more if there are headers."""
     from kolumn.kernels.columns.binary import header_parts, measure, moved, number_of
 

@@ -60,7 +60,7 @@ SLACK = 1 << 16
 
 
 @dataclass
-class Part:
+class StreamedPart:
     """A run, and the rows of the batch table that it was decoded from."""
 
     run: Run
@@ -72,7 +72,7 @@ class Streamed(NamedTuple):
 
     Attributes
     ----------
-    parts : list of Part
+    parts : list of StreamedPart
     entries : Entries
         The entries of the chunk, including those found after the known ones; only the decoded ones, if there was no memory for more.
     is_wrong : bool
@@ -85,7 +85,7 @@ class Streamed(NamedTuple):
         What is left of the chunk after ``entries``: something unusual, or what has no room in memory.
     """
 
-    parts: list[Part]
+    parts: list[StreamedPart]
     entries: Any
     is_wrong: bool
     intact: int | None = None
@@ -158,7 +158,7 @@ class _Chunk:
         self.arena_room = 0
         self.at = np.zeros(SLOTS, np.int64)
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[StreamedPart]:
         """Decode entry by entry; whenever the columns are full, they become a part."""
         row, done = 0, False
         while not done:
@@ -172,7 +172,7 @@ class _Chunk:
                 self._learn(first, row)
                 run = Run(self.columns, self.at[:POSITIONS], self.records[first:row], self.sources, {})
                 self.taken += run.bytes
-                yield Part(run, self.entries[first:row])
+                yield StreamedPart(run, self.entries[first:row])
             if self.state == LATER or (not done and self.taken >= self.share.bytes):
                 self.known, done = row, True
 

@@ -22,7 +22,7 @@ from kolumn.cpu_fallback.stream import ARENA, DONE, FULL, LARGEST, WINDOW, Room,
 from kolumn.cpu_fallback.stream_messages import INTACT, MESSAGE_SLOTS, POSITION, SMALL, STRETCHES, WEIGHT, stream_messages
 from kolumn.decode.host.run import Run, modes
 from kolumn.decode.host.select import limits
-from kolumn.decode.host.streamed import BLOCK, INFLATED, MOST_INFLATED, SLACK, Part, Streamed
+from kolumn.decode.host.streamed import BLOCK, INFLATED, MOST_INFLATED, SLACK, Streamed, StreamedPart
 from kolumn.formats.entries import Entries
 from kolumn.formats.legacy import SMALLEST_ENTRY
 from kolumn.formats.table import WIDTH
@@ -71,9 +71,9 @@ class _Messages:
         self.arena_room = 0
         self.at = np.zeros(MESSAGE_SLOTS, np.int64)
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[StreamedPart]:
         """Decode message by message; whenever the columns are full, they become a part."""
-        parts = list[Part]()
+        parts = list[StreamedPart]()
         self.state = FULL
         while self.state == FULL and (not parts or self.taken < self.share.bytes):
             self._begin()
@@ -85,7 +85,7 @@ class _Messages:
                 run = Run(self.columns, self.at[:POSITIONS], self.records[:stretches].copy(), self.sources, {})
                 self.taken += run.bytes
                 self.intact += found
-                parts.append(Part(run, entries))
+                parts.append(StreamedPart(run, entries))
             self.position, self.weight = int(self.at[POSITION]), int(self.at[WEIGHT])
         return parts
 

@@ -14,13 +14,13 @@ from kolumn.encodings.columns import DONE
 from kolumn.errors import ArgumentError
 from kolumn.machine_code.words import load64
 from kolumn.schemas.schema import Schema, Schemas
-from kolumn.values.avro.program import Program, program
+from kolumn.values.avro.program import AvroProgram, program
 from kolumn.values.avro.resolve import MismatchError, resolve
-from kolumn.values.avro.schema import Node, parse, title
+from kolumn.values.avro.schema import SchemaNode, parse, title
 from kolumn.values.avro.types import ArrowTypes, readable
 from kolumn.values.decoder import Bodies
-from kolumn.values.layout import Layout
-from kolumn.values.memory import LARGEST, Columns
+from kolumn.values.layout import ColumnLayout
+from kolumn.values.memory import LARGEST, ColumnMemory
 
 logger = logging.getLogger("kolumn")
 
@@ -56,11 +56,11 @@ class AvroDecoder:
             self._node = readable(own, columns)
             types = ArrowTypes()
             self.type = types.of(self._node)
-            self._layout = Layout.of(self.type, types.symbols)
+            self._layout = ColumnLayout.of(self.type, types.symbols)
             self._own = self._program(own)
         except (ArgumentError, MismatchError) as error:
             raise ArgumentError(f"{title(reader)}: {error}") from None
-        self._programs: dict[Schema, Program | None] = {}
+        self._programs: dict[Schema, AvroProgram | None] = {}
         self._lock = threading.Lock()
         self._elements = 1.0
 
@@ -92,7 +92,7 @@ class AvroDecoder:
         )
         # No column of bytes has more than all values together, but for defaults. Memory that is not written costs nothing.
         size = min(int(np.maximum(length, 0).sum() + (prefix.sum() if bodies.bare else 0)), LARGEST)
-        memory = Columns(self._layout, rows, min(int(rows * self._elements), LARGEST) + 1, size)
+        memory = ColumnMemory(self._layout, rows, min(int(rows * self._elements), LARGEST) + 1, size)
         root, valid = self._layout.root, np.zeros(rows, np.bool_)
         row, code = 0, DONE
         while True:
@@ -108,12 +108,12 @@ class AvroDecoder:
             self._elements = max([0.0, *(1.2 * count / rows for count in counts)])
         return memory.array(rows), valid
 
-    def _used(self, bodies: Bodies) -> list[Program | None]:
+    def _used(self, bodies: Bodies) -> list[AvroProgram | None]:
         """The reader's own program, then those of the schemas; None for schemas that no row has or that cannot be read."""
         seen = np.bincount(bodies.schema + 1, minlength=len(bodies.schemas) + 1)
         return [self._own, *(self._written(one) if count else None for one, count in zip(bodies.schemas, seen[1:], strict=True))]
 
-    def _written(self, writer: Schema) -> Program | None:
+    def _written(self, writer: Schema) -> AvroProgram | None:
         """The program of a writer's schema, made when it is first met."""
         with self._lock:
             if writer not in self._programs:
@@ -125,7 +125,7 @@ class AvroDecoder:
                     logger.warning("values are null, because %s%s (read as %s)", prefix, error, title(self._reader))
             return self._programs[writer]
 
-    def _program(self, writer: Node) -> Program:
+    def _program(self, writer: SchemaNode) -> AvroProgram:
         return program(resolve(writer, self._node), self._layout.root)
 
     def _referenced(self, subject: str, version: int) -> Schema | None:

@@ -5,7 +5,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from kolumn.values.avro.schema import Node
+from kolumn.values.avro.schema import SchemaNode
 from kolumn.values.avro.types import TIMES, decimal_bytes, members
 
 NULL, WORD, BYTES, FIXED, FIELDS, ITEMS = range(6)
@@ -36,7 +36,7 @@ class Constant:
     parts: "tuple[tuple[str, Constant], ...]" = ()
 
 
-def constant(node: Node, value: object) -> Constant | None:
+def constant(node: SchemaNode, value: object) -> Constant | None:
     """The constant for a default, or None if the JSON is no value of the type. ``node`` is a part of a readable schema."""
     if node.kind == "union":
         return _of_union(node, value)
@@ -56,7 +56,7 @@ def constant(node: Node, value: object) -> Constant | None:
     return _of_word(node, value)
 
 
-def _of_word(node: Node, value: Any) -> Constant | None:
+def _of_word(node: SchemaNode, value: Any) -> Constant | None:
     if node.kind == "enum":
         return Constant(WORD, node.symbols.index(value), 4) if isinstance(value, str) and value in node.symbols else None
     if node.kind == "boolean":
@@ -81,7 +81,7 @@ def _of_word(node: Node, value: Any) -> Constant | None:
         return None
 
 
-def _of_bytes(node: Node, value: object) -> Constant | None:
+def _of_bytes(node: SchemaNode, value: object) -> Constant | None:
     """Bytes are text in JSON, whose characters are the bytes."""
     if not isinstance(value, str) or any(ord(one) > 0xFF for one in value):
         return None
@@ -101,7 +101,7 @@ def _of_bytes(node: Node, value: object) -> Constant | None:
     return Constant(FIXED if node.kind == "fixed" else BYTES, data=data)
 
 
-def _of_union(node: Node, value: object) -> Constant | None:
+def _of_union(node: SchemaNode, value: object) -> Constant | None:
     """The first type that the JSON is a value of. Types are fields of a struct if there are several."""
     if value is None and len(members(node)) < len(node.branches):
         return Constant(NULL)
@@ -115,7 +115,7 @@ def _of_union(node: Node, value: object) -> Constant | None:
     return None
 
 
-def _of_record(node: Node, value: object) -> Constant | None:
+def _of_record(node: SchemaNode, value: object) -> Constant | None:
     if not isinstance(value, dict):
         return None
     parts = []
@@ -129,7 +129,7 @@ def _of_record(node: Node, value: object) -> Constant | None:
     return Constant(FIELDS, parts=tuple(parts))
 
 
-def _of_map(node: Node, value: object) -> Constant | None:
+def _of_map(node: SchemaNode, value: object) -> Constant | None:
     if not isinstance(value, dict) or not all(_is_text(key) for key in value):
         return None
     parts: list[tuple[str, Constant]] = []

@@ -10,10 +10,10 @@ from kolumn.arrays import Int64s
 from kolumn.encodings import avro_steps as avro
 from kolumn.values.avro import defaults
 from kolumn.values.avro.defaults import Constant
-from kolumn.values.avro.resolve import Branches, Fields, Items, Member, MismatchError, Plan, Skip, Value, may_be_empty
-from kolumn.values.avro.schema import Node
+from kolumn.values.avro.resolve import Branches, Items, Member, MismatchError, Plan, RecordFields, Skip, Value, may_be_empty
+from kolumn.values.avro.schema import SchemaNode
 from kolumn.values.avro.types import TIMES, decimal_bytes, members
-from kolumn.values.layout import Node as Place
+from kolumn.values.layout import LayoutNode
 
 MOST_STEPS = 1 << 17
 _NUMBERS = {
@@ -35,14 +35,14 @@ _SIZES = {"float": 4, "double": 8}
 
 
 @dataclass(frozen=True)
-class Program:
+class AvroProgram:
     """Words of a program in host memory, and how many frames its stack needs."""
 
     words: Int64s
     frames: int
 
 
-def program(plan: Plan, root: Place) -> Program:
+def program(plan: Plan, root: LayoutNode) -> AvroProgram:
     """The program for values that fill ``root``, the outermost node of a layout; raises `MismatchError` if it is too long."""
     steps = _Steps()
     steps.plan(plan, root)
@@ -63,7 +63,7 @@ class _Steps:
     depth: int = 0
     frames: int = 1
     optional: list[int] | None = None
-    empty: dict[Node, bool] = field(default_factory=dict)
+    empty: dict[SchemaNode, bool] = field(default_factory=dict)
 
     def add(self, kind: int, column: int = 0, a: int = 0, b: int = 0, jump: int = 0, data: bytes | None = None) -> int:
         """Append a step; with ``data``, ``a`` is the place of these bytes."""
@@ -79,21 +79,21 @@ class _Steps:
             raise MismatchError("the schemas are too large")
         return len(self.rows) - 1
 
-    def made(self) -> Program:
+    def made(self) -> AvroProgram:
         """All words."""
         table = np.array(self.rows, np.int64)
         table[:, 3] *= avro.STEP
         table[self.placed, 2] += table.nbytes
-        return Program(np.concatenate([table.ravel(), np.frombuffer(bytes(self.constants), np.int64)]), self.frames)
+        return AvroProgram(np.concatenate([table.ravel(), np.frombuffer(bytes(self.constants), np.int64)]), self.frames)
 
-    def plan(self, plan: Plan, place: Place) -> None:
+    def plan(self, plan: Plan, place: LayoutNode) -> None:
         """Steps of a part. All but those of unions write ``place``'s validity."""
         match plan:
             case Value():
                 self._value(plan.writer, plan.reader, place)
             case Skip():
                 self.skip(plan.writer)
-            case Fields():
+            case RecordFields():
                 self._valid(place)
                 children = {one.name: one for one in place.children}
                 for name, part in plan.parts:
@@ -111,11 +111,11 @@ class _Steps:
             case Constant():
                 self._constant(plan, place)
 
-    def _valid(self, place: Place) -> None:
+    def _valid(self, place: LayoutNode) -> None:
         if place.column >= 0:
             self.add(avro.VALID, place.column)
 
-    def _value(self, writer: Node, reader: Node, place: Place) -> None:
+    def _value(self, writer: SchemaNode, reader: SchemaNode, place: LayoutNode) -> None:
         pair = writer.kind, reader.kind
         width = decimal_bytes(reader)
         if writer.kind == "null":
@@ -154,11 +154,11 @@ class _Steps:
         self.rows[begin][3] = len(self.rows)
         self.depth -= 1
 
-    def _branches(self, plan: Branches, place: Place) -> None:
+    def _branches(self, plan: Branches, place: LayoutNode) -> None:
         nulls = [number for number, one in enumerate(plan.branches) if isinstance(one, Member) and one.number < 0]
         if len(plan.branches) == 2 and len(nulls) == 1:
             other = plan.branches[1 - nulls[0]]
-            if isinstance(other, Member) and len(members(other.union)) == 1 and isinstance(other.value, Value | Items | Fields):
+            if isinstance(other, Member) and len(members(other.union)) == 1 and isinstance(other.value, Value | Items | RecordFields):
                 value = other.value
                 self._optional([place.first_fill, place.fills, nulls[0]], lambda: self.plan(value, place))
                 return
@@ -188,7 +188,7 @@ class _Steps:
         for end in ends:
             self.rows[end][3] = len(self.rows)
 
-    def _member(self, plan: Member, place: Place) -> None:
+    def _member(self, plan: Member, place: LayoutNode) -> None:
         if plan.number < 0:
             self._nulls(place)
         elif len(members(plan.union)) == 1:
@@ -201,11 +201,11 @@ class _Steps:
                 else:
                     self._nulls(child)
 
-    def _nulls(self, place: Place) -> None:
+    def _nulls(self, place: LayoutNode) -> None:
         row = self.add(avro.NULLS)
         self.rows[row][5:7] = place.first_fill, place.fills
 
-    def _constant(self, plan: Constant, place: Place) -> None:
+    def _constant(self, plan: Constant, place: LayoutNode) -> None:
         if plan.kind == defaults.NULL:
             self._nulls(place)
         elif plan.kind == defaults.WORD:
@@ -230,7 +230,7 @@ class _Steps:
             self.add(avro.CLOSE, place.column, place.child_level)
             self.depth -= 1
 
-    def skip(self, node: Node) -> None:
+    def skip(self, node: SchemaNode) -> None:
         """Steps over a value of the writer's that no column gets."""
         if node.kind == "record":
             for one in node.fields:
@@ -264,7 +264,7 @@ class _Steps:
         else:
             self.add(avro.SKIP_BYTES, b=size)
 
-    def _skip_union(self, node: Node) -> None:
+    def _skip_union(self, node: SchemaNode) -> None:
         kinds = [one.kind for one in node.branches]
         if len(kinds) == 2 and kinds.count("null") == 1 and "record" not in kinds:
             null = kinds.index("null")

@@ -10,7 +10,7 @@ records count only among the types of a union, and of a reader's union the first
 from dataclasses import dataclass, field
 
 from kolumn.values.avro.defaults import Constant, constant
-from kolumn.values.avro.schema import Node
+from kolumn.values.avro.schema import SchemaNode
 from kolumn.values.avro.types import MOST_NODES, members
 
 _PROMOTIONS = {
@@ -30,19 +30,19 @@ class MismatchError(Exception):
 class Value:
     """A primitive, enum or fixed; null has no bytes and no column."""
 
-    writer: Node
-    reader: Node
+    writer: SchemaNode
+    reader: SchemaNode
 
 
 @dataclass(frozen=True)
 class Skip:
     """Bytes that no column gets."""
 
-    writer: Node
+    writer: SchemaNode
 
 
 @dataclass(frozen=True)
-class Fields:
+class RecordFields:
     """A record: what becomes of each of the writer's fields, and of those that only the reader has, by the names of columns."""
 
     parts: "tuple[tuple[str, Plan], ...]"
@@ -68,21 +68,21 @@ class Branches:
 class Member:
     """A value for a reader's union: number of the type among those that are not null, -1 for null."""
 
-    union: Node
+    union: SchemaNode
     number: int
     value: "Plan"
 
 
-Plan = Value | Skip | Fields | Items | Branches | Member | Constant
+Plan = Value | Skip | RecordFields | Items | Branches | Member | Constant
 
 
-def resolve(writer: Node, reader: Node) -> Plan:
+def resolve(writer: SchemaNode, reader: SchemaNode) -> Plan:
     """The plan.
 
     Parameters
     ----------
-    writer : Node
-    reader : Node
+    writer : SchemaNode
+    reader : SchemaNode
         As `kolumn.values.avro.types.readable` returns it.
 
     Raises
@@ -92,7 +92,7 @@ def resolve(writer: Node, reader: Node) -> Plan:
     return _Resolver().node(writer, reader, "")
 
 
-def may_be_empty(node: Node, known: dict[Node, bool]) -> bool:
+def may_be_empty(node: SchemaNode, known: dict[SchemaNode, bool]) -> bool:
     """Whether values of a type may have no bytes."""
     if node not in known:
         known[node] = (
@@ -105,10 +105,10 @@ def may_be_empty(node: Node, known: dict[Node, bool]) -> bool:
 
 @dataclass
 class _Resolver:
-    empty: dict[Node, bool] = field(default_factory=dict)
+    empty: dict[SchemaNode, bool] = field(default_factory=dict)
     steps: int = 0
 
-    def node(self, writer: Node, reader: Node, path: str) -> Plan:
+    def node(self, writer: SchemaNode, reader: SchemaNode, path: str) -> Plan:
         self.steps += 1
         if self.steps > 4 * MOST_NODES:
             raise MismatchError("the schemas are too large")
@@ -123,7 +123,7 @@ class _Resolver:
             return Items(item, writer.kind == "map", writer.kind == "array" and may_be_empty(writer.inner, self.empty))
         return self._value(writer, reader, path)
 
-    def _value(self, writer: Node, reader: Node, path: str) -> Value:
+    def _value(self, writer: SchemaNode, reader: SchemaNode, path: str) -> Value:
         if writer.kind != reader.kind and reader.kind not in _PROMOTIONS.get(writer.kind, ()):
             raise MismatchError(f"{_at(path)}: {writer} is not read as {reader}")
         if writer.name and not _same_name(writer, reader):
@@ -135,7 +135,7 @@ class _Resolver:
             raise MismatchError(f"{_at(path)}: {meanings[0]} is not read as {meanings[1]}")
         return Value(writer, reader)
 
-    def _record(self, writer: Node, reader: Node, path: str) -> Fields:
+    def _record(self, writer: SchemaNode, reader: SchemaNode, path: str) -> RecordFields:
         targets = _targets(writer, reader)
         types = {one.name: one.type for one in reader.fields}
         parts: list[tuple[str, Plan]] = []
@@ -153,9 +153,9 @@ class _Resolver:
                 if made is None:
                     raise MismatchError(f"{_at(_below(path, one.name))}: its default is no {one.type}")
                 parts.append((one.name, made))
-        return Fields(tuple(parts))
+        return RecordFields(tuple(parts))
 
-    def _writers_union(self, writer: Node, reader: Node, path: str) -> Plan:
+    def _writers_union(self, writer: SchemaNode, reader: SchemaNode, path: str) -> Plan:
         branches: list[Plan | None] = []
         reasons = []
         for one in writer.branches:
@@ -168,7 +168,7 @@ class _Resolver:
             raise MismatchError(reasons[0])
         return Branches(tuple(branches))
 
-    def _readers_union(self, writer: Node, reader: Node, path: str) -> Member:
+    def _readers_union(self, writer: SchemaNode, reader: SchemaNode, path: str) -> Member:
         others = members(reader)
         if writer.kind == "null":
             if len(others) == len(reader.branches):
@@ -188,7 +188,7 @@ class _Resolver:
         raise MismatchError(reason)
 
 
-def _targets(writer: Node, reader: Node) -> dict[str, str]:
+def _targets(writer: SchemaNode, reader: SchemaNode) -> dict[str, str]:
     """The reader's field for each of the writer's that has one; names come before aliases."""
     own = {one.name for one in writer.fields}
     targets = {one.name: one.name for one in reader.fields if one.name in own}
@@ -200,14 +200,14 @@ def _targets(writer: Node, reader: Node) -> dict[str, str]:
     return targets
 
 
-def _same_name(writer: Node, reader: Node) -> bool:
+def _same_name(writer: SchemaNode, reader: SchemaNode) -> bool:
     """Whether names are equal without their namespaces, or the writer's is an alias of the reader's."""
     return _last(writer.name) == _last(reader.name) or any(
         alias == writer.name or _last(alias) == _last(writer.name) for alias in reader.aliases
     )
 
 
-def _meaning(node: Node) -> str:
+def _meaning(node: SchemaNode) -> str:
     """What a number stands for: a logical type, with its unit or scale."""
     if node.logical is None:
         return ""

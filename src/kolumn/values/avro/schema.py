@@ -28,7 +28,7 @@ class Logical:
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
+class SchemaNode:
     """One type of a schema. Uses of a name share the node.
 
     Attributes
@@ -40,9 +40,9 @@ class Node:
     aliases : frozenset of str
         Full names.
     fields : tuple of Field
-    items : Node, optional
+    items : SchemaNode, optional
         Of an array its items, of a map its values.
-    branches : tuple of Node
+    branches : tuple of SchemaNode
     symbols : tuple of str
     default : str, optional
         An enum's symbol that a reader takes for symbols it does not know.
@@ -55,15 +55,15 @@ class Node:
     name: str = ""
     aliases: frozenset[str] = frozenset()
     fields: "tuple[Field, ...]" = ()
-    items: "Node | None" = None
-    branches: "tuple[Node, ...]" = ()
+    items: "SchemaNode | None" = None
+    branches: "tuple[SchemaNode, ...]" = ()
     symbols: tuple[str, ...] = ()
     default: str | None = None
     size: int = 0
     logical: Logical | None = None
 
     @property
-    def inner(self) -> "Node":
+    def inner(self) -> "SchemaNode":
         """The items of an array, the values of a map."""
         assert self.items is not None
         return self.items
@@ -77,13 +77,13 @@ class Field:
     """A field of a record; ``default`` is JSON, and counts if ``has_default``."""
 
     name: str
-    type: Node
+    type: SchemaNode
     aliases: tuple[str, ...] = ()
     has_default: bool = False
     default: Any = None
 
 
-def parse(schema: Schema, referenced: Referenced | None = None) -> Node:
+def parse(schema: Schema, referenced: Referenced | None = None) -> SchemaNode:
     """The tree of a schema.
 
     Parameters
@@ -130,7 +130,7 @@ def _json(schema: Schema) -> Any:
 class _Parser:
     """Named types so far; those whose definition is not complete are in ``open``."""
 
-    named: dict[str, Node] = field(default_factory=dict)
+    named: dict[str, SchemaNode] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
 
     def references(self, schema: Schema, referenced: Referenced | None, above: set[tuple[str, int]]) -> None:
@@ -149,7 +149,7 @@ class _Parser:
             if reference.name not in self.named:
                 self.type(_json(found), "", "", 0)
 
-    def type(self, given: Any, space: str, path: str, depth: int) -> Node:
+    def type(self, given: Any, space: str, path: str, depth: int) -> SchemaNode:
         """The node of a type; ``space`` is the namespace around it, ``path`` the fields that lead to it."""
         if depth > MAX_DEPTH:
             raise ArgumentError(f"{_at(path)}: types are nested too deeply")
@@ -163,18 +163,18 @@ class _Parser:
         if not isinstance(kind, str):
             return self.type(kind, space, path, depth + 1)
         if kind in PRIMITIVES:
-            return Node(kind, logical=_logical(given, kind, 0))
+            return SchemaNode(kind, logical=_logical(given, kind, 0))
         if kind == "array":
-            return Node(kind, items=self.type(given.get("items"), space, path, depth + 1))
+            return SchemaNode(kind, items=self.type(given.get("items"), space, path, depth + 1))
         if kind == "map":
-            return Node(kind, items=self.type(given.get("values"), space, path, depth + 1))
+            return SchemaNode(kind, items=self.type(given.get("values"), space, path, depth + 1))
         if kind in ("record", "error", "enum", "fixed"):
             return self._definition(given, "record" if kind == "error" else kind, space, path, depth)
         return self._by_name(kind, space, path)
 
-    def _by_name(self, name: str, space: str, path: str) -> Node:
+    def _by_name(self, name: str, space: str, path: str) -> SchemaNode:
         if name in PRIMITIVES:
-            return Node(name)
+            return SchemaNode(name)
         for full in (_full(name, space), name):
             if full in self.open:
                 raise ArgumentError(f"{_at(path)}: record {full} contains itself, and Arrow has no recursive types")
@@ -182,16 +182,16 @@ class _Parser:
                 return self.named[full]
         raise ArgumentError(f"{_at(path)}: {name!r} is not defined")
 
-    def _union(self, given: list[Any], space: str, path: str, depth: int) -> Node:
+    def _union(self, given: list[Any], space: str, path: str, depth: int) -> SchemaNode:
         branches = tuple(self.type(one, space, path, depth + 1) for one in given)
         if not branches:
             raise ArgumentError(f"{_at(path)}: a union without types")
         kinds = [one.name or one.kind for one in branches]
         if len(set(kinds)) < len(kinds) or "union" in kinds:
             raise ArgumentError(f"{_at(path)}: a union has each type once and no union: {', '.join(kinds)}")
-        return Node("union", branches=branches)
+        return SchemaNode("union", branches=branches)
 
-    def _definition(self, given: dict[str, Any], kind: str, space: str, path: str, depth: int) -> Node:
+    def _definition(self, given: dict[str, Any], kind: str, space: str, path: str, depth: int) -> SchemaNode:
         name = given.get("name")
         if not isinstance(name, str) or not name:
             raise ArgumentError(f"{_at(path)}: a {kind} without a name")
@@ -203,19 +203,19 @@ class _Parser:
         aliases = frozenset(_full(one, own) for one in _texts(given, "aliases", path))
         if kind == "record":
             self.open.add(full)
-            node = Node(kind, full, aliases, fields=self._fields(given, own, path, depth))
+            node = SchemaNode(kind, full, aliases, fields=self._fields(given, own, path, depth))
             self.open.remove(full)
         elif kind == "enum":
             symbols = _texts(given, "symbols", path)
             default = given.get("default")
             if len(set(symbols)) < len(symbols) or (default is not None and default not in symbols):
                 raise ArgumentError(f"{_at(path)}: the symbols of enum {full} repeat, or its default is none of them")
-            node = Node(kind, full, aliases, symbols=symbols, default=default)
+            node = SchemaNode(kind, full, aliases, symbols=symbols, default=default)
         else:
             size = given.get("size")
             if not _is_number(size) or not 0 <= cast(int, size) < 1 << 31:
                 raise ArgumentError(f"{_at(path)}: fixed {full} has no size")
-            node = Node(kind, full, aliases, size=cast(int, size), logical=_logical(given, kind, cast(int, size)))
+            node = SchemaNode(kind, full, aliases, size=cast(int, size), logical=_logical(given, kind, cast(int, size)))
         self.named[full] = node
         return node
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 import pyarrow as pa
 
 from kolumn.errors import ArgumentError
-from kolumn.values.avro.schema import Node
+from kolumn.values.avro.schema import SchemaNode
 from kolumn.values.layout import Path
 
 MOST_NODES = 20_000
@@ -63,12 +63,12 @@ class Selection:
         return made
 
 
-def readable(node: Node, columns: Sequence[str] | None = None) -> Node:
+def readable(node: SchemaNode, columns: Sequence[str] | None = None) -> SchemaNode:
     """A reader's schema as it is read: unions as in Spark, and only the columns that are wanted.
 
     Parameters
     ----------
-    node : Node
+    node : SchemaNode
     columns : sequence of str, optional
         Dotted paths of fields. Arrays, maps and unions with null have no step of their own in a path.
 
@@ -83,9 +83,9 @@ def readable(node: Node, columns: Sequence[str] | None = None) -> Node:
 
 @dataclass
 class _Readable:
-    made: dict[Node, Node] = field(default_factory=dict)
+    made: dict[SchemaNode, SchemaNode] = field(default_factory=dict)
 
-    def node(self, node: Node, wanted: Selection | None, path: str) -> Node:
+    def node(self, node: SchemaNode, wanted: Selection | None, path: str) -> SchemaNode:
         if wanted is None and node in self.made:
             return self.made[node]
         made = self._rebuilt(node, wanted, path)
@@ -93,7 +93,7 @@ class _Readable:
             self.made[node] = made
         return made
 
-    def _rebuilt(self, node: Node, wanted: Selection | None, path: str) -> Node:
+    def _rebuilt(self, node: SchemaNode, wanted: Selection | None, path: str) -> SchemaNode:
         if node.kind in ("array", "map"):
             return replace(node, items=self.node(node.inner, wanted, path))
         if node.kind == "union":
@@ -119,29 +119,29 @@ class _Readable:
                 kept.append(replace(one, type=self.node(one.type, some, _below(path, one.name))))
         return replace(node, fields=tuple(kept))
 
-    def _union(self, node: Node, wanted: Selection | None, path: str) -> Node:
+    def _union(self, node: SchemaNode, wanted: Selection | None, path: str) -> SchemaNode:
         others = [one for one in node.branches if one.kind != "null"]
         nulls = [one for one in node.branches if one.kind == "null"]
         for numbers in _NUMBERS:
             if {one.kind for one in others} == numbers:
-                others = [Node(max(numbers, key=("int", "float", "long", "double").index))]
+                others = [SchemaNode(max(numbers, key=("int", "float", "long", "double").index))]
         if len(others) > 1 and wanted is not None:
             raise ArgumentError(f"column {path}.{next(iter(wanted.names))}: {path} is a union of several types, which is read as a whole")
         branches = tuple(nulls + [self.node(one, wanted, path) for one in others])
         return branches[0] if len(branches) == 1 else replace(node, branches=branches)
 
 
-def members(union: Node) -> list[Node]:
+def members(union: SchemaNode) -> list[SchemaNode]:
     """The types of a union but null."""
     return [one for one in union.branches if one.kind != "null"]
 
 
-def is_nullable(node: Node) -> bool:
+def is_nullable(node: SchemaNode) -> bool:
     """Whether a value of this type can be null."""
     return node.kind == "null" or (node.kind == "union" and len(members(node)) < len(node.branches))
 
 
-def decimal_bytes(node: Node) -> int:
+def decimal_bytes(node: SchemaNode) -> int:
     """Bytes of Arrow's decimal for a type; 0 if the type is none, or has more digits than Arrow's decimals."""
     if node.logical is None or node.logical.name != "decimal" or node.logical.precision > 76:
         return 0
@@ -161,7 +161,7 @@ class ArrowTypes:
     symbols: dict[Path, tuple[str, ...]] = field(default_factory=dict)
     _count: int = 0
 
-    def of(self, node: Node, path: Path = ()) -> pa.DataType:
+    def of(self, node: SchemaNode, path: Path = ()) -> pa.DataType:
         """The type of a value; raises `ArgumentError` for one that is too large."""
         self._count += 1
         if self._count > MOST_NODES:
@@ -189,11 +189,11 @@ class ArrowTypes:
             return _LOGICAL[node.logical.name]
         return pa.binary(node.size) if node.kind == "fixed" else _PRIMITIVE[node.kind]
 
-    def _field(self, name: str, node: Node, path: Path) -> pa.Field:
+    def _field(self, name: str, node: SchemaNode, path: Path) -> pa.Field:
         return pa.field(name, self.of(node, path), nullable=is_nullable(node))
 
 
-def member_names(union: Node) -> list[str]:
+def member_names(union: SchemaNode) -> list[str]:
     """Names of the fields that the types of a union have in a struct."""
     return [f"member{number}" for number in range(len(members(union)))]
 

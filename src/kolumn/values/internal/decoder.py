@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 
 from kolumn.arrays import Flags
 from kolumn.values.internal.definitions import Definition
-from kolumn.values.internal.topics import INTERNAL_TOPICS, Decoded, control_messages, decode_key, decode_value, key_messages, value_messages
+from kolumn.values.internal.topics import (
+    INTERNAL_TOPICS,
+    DecodedMessage,
+    control_messages,
+    decode_key,
+    decode_value,
+    key_messages,
+    value_messages,
+)
 from kolumn.values.internal.wire import arrow_type
 
 LOOKS_AT = ("key", "value", "topic", "isControl")
@@ -84,17 +92,19 @@ class InternalDecoder:
             valid[start:stop] = good
         return _joined(parts, self.type), valid
 
-    def _one(self, topic: str | None, is_control: bool, key: bytes | None, payload: bytes | None) -> tuple[Decoded, bytes | None, bool]:
+    def _one(
+        self, topic: str | None, is_control: bool, key: bytes | None, payload: bytes | None
+    ) -> tuple[DecodedMessage, bytes | None, bool]:
         """What a row is, the bytes that are kept, and whether it is valid."""
         topic = topic or self.nameless
         if payload is None:
-            return Decoded(), None, False
+            return DecodedMessage(), None, False
         if not is_control and topic not in INTERNAL_TOPICS:
-            return Decoded(), payload, True
+            return DecodedMessage(), payload, True
         one = decode_key(topic, is_control, payload) if self.column == "key" else decode_value(topic, is_control, key, payload)
         return one, None if one.is_known else payload, one.is_known
 
-    def _slice(self, rows: list[tuple[Decoded, bytes | None, bool]]) -> tuple[pa.Array, Flags]:
+    def _slice(self, rows: list[tuple[DecodedMessage, bytes | None, bool]]) -> tuple[pa.Array, Flags]:
         place: dict[str, list[int]] = {}
         fields: dict[str, list[Mapping[str, object]]] = {}
         for i, (one, _, _) in enumerate(rows):

@@ -19,7 +19,7 @@ from typing import Any
 
 from kolumn.formats import v2
 from kolumn.values.internal.definitions import Definition, definitions
-from kolumn.values.internal.wire import Input, MalformedMessageError, reader
+from kolumn.values.internal.wire import MalformedMessageError, MessageBytes, reader
 
 CLUSTER_METADATA = "__cluster_metadata"
 _KEYED = {
@@ -41,7 +41,7 @@ _LARGEST = 2**15 - 1
 
 
 @dataclass(frozen=True)
-class Decoded:
+class DecodedMessage:
     """What a key or a value is.
 
     Attributes
@@ -67,7 +67,7 @@ class Decoded:
         return self.fields is not None
 
 
-UNKNOWN = Decoded()
+UNKNOWN = DecodedMessage()
 
 
 def key_messages(topic: str | None) -> dict[str, Definition]:
@@ -87,34 +87,34 @@ def control_messages() -> dict[str, Definition]:
     return {name: definitions("clients")[name] for name in dict.fromkeys(_OF_CONTROL.values())}
 
 
-def decode_key(topic: str | None, is_control: bool, key: bytes) -> Decoded:
-    """A key; `Decoded.fields` is None for one that is not known, or malformed."""
+def decode_key(topic: str | None, is_control: bool, key: bytes) -> DecodedMessage:
+    """A key; `DecodedMessage.fields` is None for one that is not known, or malformed."""
     try:
         if is_control:
-            version, kind = Input(key).int16(), _control_type(key)
-            return Decoded(kind, version, None, None if kind is None else {})
+            version, kind = MessageBytes(key).int16(), _control_type(key)
+            return DecodedMessage(kind, version, None, None if kind is None else {})
         if topic not in _KEYED:
             return UNKNOWN
-        source = Input(key)
+        source = MessageBytes(key)
         number = source.int16()
         message = _coordinator(topic)[0].get(number)
         if message is None:
-            return Decoded(None, number)
+            return DecodedMessage(None, number)
         return _read(source, _plain(message.name), number, message, 0)
     except MalformedMessageError:
         return UNKNOWN
 
 
-def decode_value(topic: str | None, is_control: bool, key: bytes | None, value: bytes) -> Decoded:
+def decode_value(topic: str | None, is_control: bool, key: bytes | None, value: bytes) -> DecodedMessage:
     """A value; as `decode_key`. ``key`` says which message it is, unless the value does."""
-    source = Input(value)
+    source = MessageBytes(value)
     try:
         if is_control:
             return _control(key or b"", source)
         if topic in _KEYED:
-            number, version = Input(key or b"").int16(), source.int16()
+            number, version = MessageBytes(key or b"").int16(), source.int16()
             message = _coordinator(topic)[1].get(number)
-            return Decoded(None, version) if message is None else _read(source, _plain(message.name), version, message, version)
+            return DecodedMessage(None, version) if message is None else _read(source, _plain(message.name), version, message, version)
         if topic in _FRAMED:
             return _framed(topic, source)
     except MalformedMessageError:
@@ -122,7 +122,7 @@ def decode_value(topic: str | None, is_control: bool, key: bytes | None, value: 
     return UNKNOWN
 
 
-def _framed(topic: str, source: Input) -> Decoded:
+def _framed(topic: str, source: MessageBytes) -> DecodedMessage:
     if source.uvarint() != _FRAME:
         return UNKNOWN
     number, version = source.uvarint(), source.uvarint()
@@ -132,13 +132,13 @@ def _framed(topic: str, source: Input) -> Decoded:
     return _read(source, message.name, version, message, version)
 
 
-def _control(key: bytes, source: Input) -> Decoded:
+def _control(key: bytes, source: MessageBytes) -> DecodedMessage:
     kind = _control_type(key)
     name = _OF_CONTROL.get(kind or "")
     if name is None:
         return UNKNOWN
     message = definitions("clients")[name]
-    version = used = Input(source.data).int16()
+    version = used = MessageBytes(source.data).int16()
     if name == "EndTxnMarker":
         source.int16()
         # Java reads newer markers as the newest that it knows.

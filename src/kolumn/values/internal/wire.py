@@ -35,7 +35,7 @@ class MalformedMessageError(ValueError):
     """The bytes are not of the message."""
 
 
-class Input:
+class MessageBytes:
     """Bytes of a message, how far they were read, and how many more elements of arrays are taken."""
 
     def __init__(self, data: bytes, at: int = 0, elements: int = MOST_ELEMENTS) -> None:
@@ -70,13 +70,13 @@ class Input:
         return int.from_bytes(self.take(2), "big", signed=True)
 
 
-_Read = Callable[[Input], Any]
+_Read = Callable[[MessageBytes], Any]
 _Step = tuple[str, _Read]
 
 
 @cache
 def reader(message: Definition, version: int) -> _Read:
-    """What reads a version of a message from an `Input`, as a dict of its fields.
+    """What reads a version of a message from `MessageBytes`, as a dict of its fields.
 
     Fields that the version does not have are absent. Tagged fields that are not there have their default.
 
@@ -117,7 +117,7 @@ def _struct(fields: tuple[FieldDefinition, ...], version: int, flexible: bool) -
         else:
             steps.append((one.name, read))
 
-    def run(source: Input) -> dict[str, Any]:
+    def run(source: MessageBytes) -> dict[str, Any]:
         found = {name: read(source) for name, read in steps}
         if flexible:
             found |= defaults
@@ -127,10 +127,10 @@ def _struct(fields: tuple[FieldDefinition, ...], version: int, flexible: bool) -
     return run
 
 
-def _tagged(source: Input, known: dict[int, _Step], found: dict[str, Any]) -> None:
+def _tagged(source: MessageBytes, known: dict[int, _Step], found: dict[str, Any]) -> None:
     for _ in range(_count(source, source.uvarint())):
         tag, size = source.uvarint(), source.uvarint()
-        part = Input(source.take(size), elements=source.elements)
+        part = MessageBytes(source.take(size), elements=source.elements)
         if tag in known:
             name, read = known[tag]
             found[name] = read(part)
@@ -168,7 +168,7 @@ def _element(field: FieldDefinition, version: int, flexible: bool) -> _Read:
 def _text_or_bytes(field: FieldDefinition, flexible: bool, nullable: bool) -> _Read:
     wide, is_text = field.kind == "bytes", field.kind == "string"
 
-    def run(source: Input) -> str | bytes | None:
+    def run(source: MessageBytes) -> str | bytes | None:
         length = source.uvarint() - 1 if flexible else int.from_bytes(source.take(4 if wide else 2), "big", signed=True)
         if length < 0:
             _check_null(field, nullable)
@@ -180,7 +180,7 @@ def _text_or_bytes(field: FieldDefinition, flexible: bool, nullable: bool) -> _R
 
 
 def _array(field: FieldDefinition, element: _Read, flexible: bool, nullable: bool) -> _Read:
-    def run(source: Input) -> list[Any] | None:
+    def run(source: MessageBytes) -> list[Any] | None:
         count = source.uvarint() - 1 if flexible else int.from_bytes(source.take(4), "big", signed=True)
         if count < 0:
             _check_null(field, nullable)
@@ -195,7 +195,7 @@ def _check_null(field: FieldDefinition, nullable: bool) -> None:
         raise MalformedMessageError(f"{field.name} is null")
 
 
-def _count(source: Input, count: int) -> int:
+def _count(source: MessageBytes, count: int) -> int:
     """A count of things of which each has a byte or more."""
     if count > source.left:
         raise MalformedMessageError(f"{count} elements are said to be in the {source.left} bytes from byte {source.at} on")

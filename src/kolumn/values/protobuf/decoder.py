@@ -8,12 +8,12 @@ import pyarrow as pa
 from kolumn.arrays import Flags, Int64s
 from kolumn.cpu_fallback.values.protobuf import Rows, write_rows
 from kolumn.encodings import framing
-from kolumn.encodings.protobuf import FRAMES, Program
+from kolumn.encodings.protobuf import FRAMES, ProtobufProgram
 from kolumn.encodings.protobuf_wire import CHOICE, INDEXES, NAME, NOTHING, NUMBER
 from kolumn.schemas.schema import Schema, Schemas
 from kolumn.values.decoder import Bodies
-from kolumn.values.layout import Layout
-from kolumn.values.memory import Columns
+from kolumn.values.layout import ColumnLayout
+from kolumn.values.memory import ColumnMemory
 from kolumn.values.protobuf.finish import finished, incomplete
 from kolumn.values.protobuf.program import tables
 from kolumn.values.protobuf.schema import Place, file_of
@@ -83,7 +83,7 @@ class ProtobufDecoder:
         self._name, self._simple = str(descriptor.full_name), str(descriptor.name)
         self._shape = shape(descriptor, columns)
         self.type = self._shape.type
-        self._layout = Layout.of(self._shape.raw)
+        self._layout = ColumnLayout.of(self._shape.raw)
         self._tables = tables(self._shape, self._layout)
         self._required = has_required(self._shape)
         self._reader = schema if isinstance(schema, Schema) else None
@@ -119,10 +119,10 @@ class ProtobufDecoder:
         valid, frames = np.zeros(count, np.bool_), np.empty(FRAMES // 8, np.int64)
         addresses = [one.ctypes.data for one in (at, length, prefix, front, choice, choices, valid)]
         rows = Rows._make([*addresses, int(bodies.bare)])
-        program = Program(*(one.ctypes.data for one in (*vars(self._tables).values(), frames)))
+        program = ProtobufProgram(*(one.ctypes.data for one in (*vars(self._tables).values(), frames)))
         total = int(np.maximum(length, 0).sum())
         # A column of bytes has at most all bytes, and most have a share.
-        memory = Columns(self._layout, count, count + 64, min(total, 4 * total // len(self._layout.columns) + 4096))
+        memory = ColumnMemory(self._layout, count, count + 64, min(total, 4 * total // len(self._layout.columns) + 4096))
         row = 0
         while True:
             row, code = write_rows(memory.target, program, rows, row, count)

@@ -27,7 +27,7 @@ from kolumn.encodings.protobuf_wire import (
     ZIGZAG4,
     ZIGZAG8,
 )
-from kolumn.values.layout import Layout, Node
+from kolumn.values.layout import ColumnLayout, LayoutNode
 from kolumn.values.protobuf.types import Shape, is_closed, symbols
 
 _KINDS = {
@@ -56,15 +56,15 @@ class _Writer:
     fields: list[list[int]] = field(default_factory=list)
     direct: list[int] = field(default_factory=list)
     symbols: list[int] = field(default_factory=list)
-    todo: deque[tuple[int, Shape, tuple[Node, ...]]] = field(default_factory=deque)
+    todo: deque[tuple[int, Shape, tuple[LayoutNode, ...]]] = field(default_factory=deque)
 
-    def message(self, shape: Shape, nodes: tuple[Node, ...], fill: tuple[int, int], entries: tuple[int, int]) -> int:
+    def message(self, shape: Shape, nodes: tuple[LayoutNode, ...], fill: tuple[int, int], entries: tuple[int, int]) -> int:
         """Place of a new message, whose fields are at ``nodes``; they are written later."""
         self.messages.append([0, 0, 0, 0, 0, *fill, *entries, 0])
         self.todo.append((len(self.messages) - 1, shape, nodes))
         return MESSAGE * (len(self.messages) - 1)
 
-    def fill_message(self, number: int, shape: Shape, nodes: tuple[Node, ...]) -> None:
+    def fill_message(self, number: int, shape: Shape, nodes: tuple[LayoutNode, ...]) -> None:
         """Write the fields of a message, by their numbers."""
         ordered = sorted(zip(shape.fields, nodes, strict=True), key=lambda pair: pair[0].number)
         first = len(self.fields)
@@ -78,7 +78,7 @@ class _Writer:
         row[:5] = [FIELD * first, len(ordered), 8 * len(self.direct), count, sum(one[6] for one in self.fields[first:])]
         self.direct += [places.get(one, -1) for one in range(count)]
 
-    def field(self, one: Shape, node: Node, bit: int, ring: int, own: int, after: int) -> list[int]:
+    def field(self, one: Shape, node: LayoutNode, bit: int, ring: int, own: int, after: int) -> list[int]:
         """Row of a field."""
         kind = _KINDS[one.field.type]
         if kind == ENUM and not is_closed(one.field.enum_type):
@@ -121,13 +121,13 @@ def _ring(one: Shape, places: dict[int, int]) -> int:
     return places[members[(members.index(one.number) + 1) % len(members)]]
 
 
-def tables(shape: Shape, layout: Layout) -> Tables:
+def tables(shape: Shape, layout: ColumnLayout) -> Tables:
     """The tables of a message.
 
     Parameters
     ----------
     shape : Shape
-    layout : Layout
+    layout : ColumnLayout
         Of its raw type.
     """
     made = _Writer()

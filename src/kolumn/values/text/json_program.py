@@ -9,7 +9,7 @@ import pyarrow as pa
 from kolumn.arrays import Int64s
 from kolumn.encodings.json import BOOLEAN, DOUBLE, FIELD, FLOAT, FRAME, INTEGER, LIST, OBJECT, TEXT
 from kolumn.encodings.json_numbers import LEAST, MOST
-from kolumn.values.layout import Layout, Node
+from kolumn.values.layout import ColumnLayout, LayoutNode
 
 _WORDS = FIELD // 8
 _KINDS = {pa.string(): TEXT, pa.float64(): DOUBLE, pa.float32(): FLOAT, pa.bool_(): BOOLEAN}
@@ -24,7 +24,7 @@ class JsonTables:
 
     Attributes
     ----------
-    layout : Layout
+    layout : ColumnLayout
         Of the columns.
     fields : int64 array
         Rows of `kolumn.encodings.json`.
@@ -36,7 +36,7 @@ class JsonTables:
         Bytes of memory for frames.
     """
 
-    layout: Layout
+    layout: ColumnLayout
     fields: Int64s
     names: bytes
     numbers: Int64s
@@ -47,7 +47,7 @@ def json_tables(type: pa.DataType) -> JsonTables | None:
     """The tables of a type; None if there is no column for a part of it, or two fields of an object have one name."""
     if not _is_known(type):
         return None
-    layout = Layout.of(type)
+    layout = ColumnLayout.of(type)
     rows: list[list[int]] = [[0] * _WORDS]
     names, waiting, depth = bytearray(), [(0, layout.root, "", 0)], 0
     # Children of an object follow each other, so they are numbered before what is in them.
@@ -74,7 +74,7 @@ def _is_known(kind: pa.DataType) -> bool:
     return kind in _KINDS or pa.types.is_integer(kind)
 
 
-def _row(node: Node, number: int, first: int) -> list[int]:
+def _row(node: LayoutNode, number: int, first: int) -> list[int]:
     """What a row has in front of the name."""
     kind, least, most = _KINDS.get(node.type, INTEGER), 0, 0
     if pa.types.is_struct(node.type):

@@ -57,7 +57,7 @@ public final class Encode {
         return made;
     }
 
-    /** Builds all batches one behind the other; returns how many bytes they have. */
+    /** Builds all batches one after the other; returns how many bytes they have. */
     private int run() {
         out.clear();
         int row = 0;
