@@ -10,7 +10,7 @@ from kolumn.errors import ArgumentError
 from kolumn.options import Options
 from kolumn.plan.seek import select_ranges
 from kolumn.replicas.copies import copies, overlaps
-from kolumn.replicas.ends import log_end
+from kolumn.replicas.log_end import log_end
 from kolumn.source.segments import Segment
 from kolumn.spark_plugin.parquet_export.staged import ExportJob
 from kolumn.spark_plugin.read.bounds import log_start, lost

@@ -4,7 +4,7 @@ import logging
 
 from kolumn.errors import KolumnError
 from kolumn.options import Options
-from kolumn.replicas.ends import log_end
+from kolumn.replicas.log_end import log_end
 from kolumn.source.segments import Segment
 from kolumn.spark_plugin.options.positions import EARLIEST, LATEST, Key, Position
 

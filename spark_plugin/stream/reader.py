@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from kolumn.errors import ArgumentError
 from kolumn.log.transactions import transactions_of
-from kolumn.replicas.ends import log_end
+from kolumn.replicas.log_end import log_end
 from kolumn.source.segments import Segment
 from kolumn.spark_plugin.options.positions import EARLIEST, LATEST, Key, Position
 from kolumn.spark_plugin.options.read import ReadOptions

@@ -12,7 +12,7 @@ from kolumn.commit.leftovers import recover
 from kolumn.commit.run import Commit
 from kolumn.commit.target_lock import committing
 from kolumn.errors import ArgumentError, KolumnError
-from kolumn.replicas.ends import log_end
+from kolumn.replicas.log_end import log_end
 from kolumn.source import storage
 from kolumn.source.segments import LOG, SIDE_FILES, Segment, find_segments
 from kolumn.source.storage import FolderEntry

@@ -7,6 +7,7 @@ from typing import Unpack
 import pyarrow as pa
 
 from kolumn import keywords
+from kolumn.arrow.payload_strings import as_strings, check_payload, strings_of
 from kolumn.backend import require
 from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.entries.replaced import with_twins, without_replaced
@@ -19,7 +20,6 @@ from kolumn.reader_types import with_types
 from kolumn.replicas.ranges import log_ranges, whole_ranges
 from kolumn.replicas.tiers import linked_as_log, log_of, whole_segments
 from kolumn.source.aiven_file import LARGEST_CHUNK, Access
-from kolumn.source.payloads import as_strings, check_payload, strings_of
 from kolumn.source.read_ahead import AHEAD_BYTES
 from kolumn.source.segments import Segment, find_segments
 from kolumn.values.columns.stage import payload_names

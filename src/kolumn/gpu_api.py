@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from kolumn import keywords
 from kolumn.api import live_segments, reader_of
+from kolumn.arrow.payload_strings import check_payload
 from kolumn.backend import RESIDENT, require
 from kolumn.decode.device.resident import ResidentOptions
 from kolumn.decode.pipeline import scan_ranges
@@ -14,7 +15,6 @@ from kolumn.keywords import known_keywords
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.replicas.ranges import log_ranges
-from kolumn.source.payloads import check_payload
 from kolumn.transactions.states import matter
 
 _PARSED = ("json", "csv", "avro", "fixed")

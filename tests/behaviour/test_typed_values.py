@@ -16,7 +16,7 @@ from kit.encoder import Record, batch, control_batch
 from kolumn.formats.v2 import ABORT
 from kolumn.options import Options
 from kolumn.schemas.schema import Schema
-from kolumn.values.bare import BareFramer
+from kolumn.values.bare_framing import BareFramer
 from kolumn.values.columns import typed
 from kolumn.values.decoder import Bodies
 

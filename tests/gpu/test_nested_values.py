@@ -21,7 +21,7 @@ from kolumn.kernels.machine import device
 from kolumn.kernels.values.schema import Values
 from kolumn.schemas.schema import Schema
 from kolumn.values.avro.decoder import AvroDecoder
-from kolumn.values.bare import BareFramer
+from kolumn.values.bare_framing import BareFramer
 from kolumn.values.framing import Framer
 
 ITEM = {

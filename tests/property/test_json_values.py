@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from kolumn.values.bare import BareFramer
+from kolumn.values.bare_framing import BareFramer
 from kolumn.values.text.json import JsonDecoder
 from kolumn.values.types import nested_type
 

@@ -14,7 +14,7 @@ from kit.bodies import bodies
 from kolumn.encodings import json as objects
 from kolumn.encodings.columns import DONE, restore
 from kolumn.encodings.json import FIELD, JsonProgram
-from kolumn.values.bare import BareFramer
+from kolumn.values.bare_framing import BareFramer
 from kolumn.values.decoder import Bodies
 from kolumn.values.memory import ColumnMemory
 from kolumn.values.text.json import JsonDecoder

@@ -26,7 +26,7 @@ from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import entry_rows
 from kolumn.log.pieces import whole_options
 from kolumn.options import Options
-from kolumn.plan.chunks import HEADER_WINDOW, chunks
+from kolumn.plan.chunks import chunks, header_rows
 from kolumn.plan.seek import ENRICHED_INDEX, read_index
 from kolumn.replicas.copies import one_directory
 from kolumn.source.segment_file import SegmentFile
@@ -146,13 +146,13 @@ def _first_young(segment: Segment, limit: int) -> int | None:
     with SegmentFile(segment) as file:
         start, timed = _old_head(file, limit), False
         last, end = start, start
-        for chunk in chunks(file, start, file.size, HEADER_WINDOW, payloads=False):
-            times = chunk.entries.max_timestamp
+        for entries in header_rows(file, start, file.size):
+            times = entries.max_timestamp
             hits = np.flatnonzero(times >= limit)
             if len(hits):
-                return int(chunk.entries.position[hits[0]])
+                return int(entries.position[hits[0]])
             timed |= bool((times != -1).any())
-            last, end = chunk.entries[-1].position, chunk.end
+            last, end = entries[-1].position, entries[-1].end
         if end < file.size and _is_young_after(file, end, limit):
             return last
         if timed or start:
@@ -179,8 +179,7 @@ def _old_head(file: SegmentFile, limit: int) -> int:
         return 0
     position, highest = int(index["position"][at]), int(index["timestamp"][at])
     found = False
-    for chunk in chunks(file, 0, min(position + 1, file.size), HEADER_WINDOW, payloads=False):
-        entries = chunk.entries
+    for entries in header_rows(file, 0, min(position + 1, file.size)):
         if (entries.max_timestamp > highest).any():
             return 0
         found = bool(entries.position[-1] == position and entries.base_offset[-1] == segment.base_offset + int(index["offset"][at]))

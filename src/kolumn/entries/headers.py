@@ -6,7 +6,7 @@ from dataclasses import replace
 from kolumn.entries.last_offsets import with_last_offsets
 from kolumn.formats import table
 from kolumn.formats.entries import Entries
-from kolumn.plan.chunks import HEADER_WINDOW, chunks
+from kolumn.plan.chunks import header_rows
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment
 
@@ -17,8 +17,8 @@ def headers(segment: Segment, start: int = 0, end: int | None = None) -> Iterato
     Last offsets are filled in in all rows.
     """
     with SegmentFile(segment) as file:
-        for chunk in chunks(file, start, file.size if end is None else end, HEADER_WINDOW, payloads=False):
-            yield with_last_offsets(file, chunk.entries)
+        for entries in header_rows(file, start, file.size if end is None else end):
+            yield with_last_offsets(file, entries)
 
 
 def cut(one: Range, target_bytes: int) -> list[Range]:

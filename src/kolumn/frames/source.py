@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from kolumn import keywords
 from kolumn.api import live_segments
+from kolumn.arrow.payload_strings import as_strings, check_payload, strings_of
 from kolumn.backend import require
 from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.errors import ArgumentError, KolumnError
@@ -16,7 +17,6 @@ from kolumn.options import Options
 from kolumn.reader_types import with_types
 from kolumn.replicas.ranges import log_ranges
 from kolumn.source.memory import in_memory, named_parts
-from kolumn.source.payloads import as_strings, check_payload, strings_of
 from kolumn.source.segments import Segment
 from kolumn.values.columns.stage import payload_names
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from kolumn.decode.pipeline import OnDamage
 from kolumn.internal_topics.newest import Key, Newest, newest, partitions_of, segments_of_source, topic_ids
 from kolumn.keywords import Errors, Source, known_keywords
-from kolumn.replicas.ends import log_end
+from kolumn.replicas.log_end import log_end
 from kolumn.source.segments import Segment
 from kolumn.values.internal.definitions import definitions
 from kolumn.values.internal.topics import decode_key, decode_value

@@ -17,7 +17,7 @@ from kolumn.formats.entries import Entries, Entry
 from kolumn.log.batch_table import entry_rows
 from kolumn.log.markers import intact_positions, marker_types
 from kolumn.options import Options
-from kolumn.plan.chunks import HEADER_WINDOW, MOST_ENTRIES, chunks
+from kolumn.plan.chunks import MOST_ENTRIES, header_rows
 from kolumn.plan.seek import select_ranges
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import HIGHEST, Range, Segment, find_segments
@@ -233,8 +233,8 @@ def _has_aborts(segment: Segment, aborted: list[tuple[int, int, int]]) -> bool:
         return all(_has_abort(segment, producer, last) for producer, _, last in aborted)
     found = set[tuple[int, int]]()
     with SegmentFile(segment) as file:
-        for chunk in chunks(file, 0, file.size, HEADER_WINDOW, payloads=False):
-            markers = chunk.entries[chunk.entries.control == 1]
+        for entries in header_rows(file, 0, file.size):
+            markers = entries[entries.control == 1]
             for marker, kind in zip(markers, marker_types(file, markers), strict=True):
                 if kind == v2.ABORT:
                     found.add((marker.producer_id, marker.base_offset))
@@ -255,8 +255,8 @@ def _has_abort(segment: Segment, producer: int, offset: int) -> bool:
     """Whether the log has an ABORT marker of a producer at an offset."""
     for one in select_ranges([segment], Options(start_offset=offset)):
         with SegmentFile(segment) as file:
-            for chunk in chunks(file, one.start, file.size, HEADER_WINDOW, payloads=False):
-                for row in chunk.entries[chunk.entries.base_offset >= offset]:
+            for entries in header_rows(file, one.start, file.size):
+                for row in entries[entries.base_offset >= offset]:
                     same = row.base_offset == offset and row.producer_id == producer and row.control == 1
                     return bool(same) and marker_of(file, row) == v2.ABORT
     return False

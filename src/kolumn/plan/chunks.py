@@ -1,6 +1,6 @@
 """Entries of a segment as rows of the batch table, chunk by chunk."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -155,6 +155,12 @@ def chunks(
         step = step if payloads else min(2 * step, max(LARGEST_WINDOW, chunk_bytes))
         pays = streamed and (payloads or position - origin >= SMALL_ENTRY * found)
     return Stop(position, Code.OK, 0)
+
+
+def header_rows(file: SegmentFile, start: int, stop: int) -> Iterator[Entries]:
+    """The entries that begin in bytes [start, stop), by their headers alone, up to where the chain of entries ends."""
+    for chunk in chunks(file, start, stop, HEADER_WINDOW, payloads=False):
+        yield chunk.entries
 
 
 def _unread(file: SegmentFile, start: int, span: Span, most: int, ahead: bool, messages: bool) -> Chunk | None:

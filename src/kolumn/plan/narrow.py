@@ -13,7 +13,7 @@ from kolumn.cpu_fallback.check.checksums import check
 from kolumn.formats import layouts, v2
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
-from kolumn.plan.chunks import HEADER_WINDOW, chunks
+from kolumn.plan.chunks import header_rows
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment
 
@@ -65,8 +65,7 @@ def _narrowed(file: SegmentFile, one: Range, low: int | None, high: int | None) 
 def _walk(file: SegmentFile, one: Range) -> Iterator[Entries]:
     """Headers of the range, some at a time; each part but the first begins with the last entry of the one before it."""
     last: Entries | None = None
-    for chunk in chunks(file, one.start, one.end, HEADER_WINDOW, payloads=False):
-        entries = chunk.entries
+    for entries in header_rows(file, one.start, one.end):
         yield entries if last is None else Entries.joined([last, entries])
         last = entries[-1:]
 

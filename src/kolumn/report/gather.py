@@ -21,7 +21,7 @@ from kolumn.decode.result import Tally
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.replicas.ranges import whole_ranges
-from kolumn.report.headers import HeaderStatistics, Offsets, has_transactions, walk
+from kolumn.report.headers import HeaderStatistics, Offsets, add_headers, has_transactions
 from kolumn.report.histograms import Powers, Timeline
 from kolumn.report.keys import Keys
 from kolumn.report.lag import TOPIC, Lag, lag_of
@@ -134,7 +134,7 @@ def gather(
         name = one.segment.topic, one.segment.partition
         part = parts.get(name) or parts.setdefault(name, _Part(found, name))
         damage = part.read(one, one.segment.path not in segments, options, has_transactions(one, quiet))
-        walk(one, quiet, damage, found.headers, part.offsets)
+        add_headers(one, quiet, damage, found.headers, part.offsets)
         segments.add(one.segment.path)
     for part in parts.values():
         part.close()

@@ -137,7 +137,7 @@ def has_transactions(one: Range, options: Options) -> bool:
     return any(bool(entries.transactional.any()) for entries in _entries(one, options))
 
 
-def walk(one: Range, options: Options, damage: list[Damage], headers: HeaderStatistics, offsets: Offsets) -> None:
+def add_headers(one: Range, options: Options, damage: list[Damage], headers: HeaderStatistics, offsets: Offsets) -> None:
     """Add the headers of a range; of damaged batches only which offsets they claim."""
     stretches = sorted((piece.position, piece.position + piece.size) for piece in damage)
     starts, ends = np.array([(-1, -1), *stretches], np.int64).T

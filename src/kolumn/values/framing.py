@@ -17,8 +17,8 @@ from kolumn.errors import ArgumentError
 from kolumn.schema import unknown
 from kolumn.schemas.schema import Schema, Schemas
 from kolumn.values.decoder import Bodies
+from kolumn.values.glue_zlib import inflated
 from kolumn.values.headers import HEADERS, Named, named_in_headers
-from kolumn.values.inflated import inflated
 from kolumn.values.payloads import payloads_of
 
 _BY_ID = kinds.CONFLUENT, kinds.APICURIO

@@ -15,7 +15,7 @@ import numpy as np
 from kolumn.arrays import Flags, Int64s
 from kolumn.cpu_fallback.inflate.locate import locate
 from kolumn.decode.device.batch_table import BatchTable
-from kolumn.decode.device.begun import Begun, PayloadsToCopy
+from kolumn.decode.device.begun_columns import Begun, PayloadsToCopy
 from kolumn.decode.device.inflate import Inflater, plan
 from kolumn.decode.device.part import DevicePart
 from kolumn.decode.device.to_host import to_run

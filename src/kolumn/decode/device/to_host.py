@@ -8,7 +8,7 @@ import pyarrow as pa
 from kolumn.cpu_fallback.columns.columns import BinaryColumn, Columns, ones
 from kolumn.cpu_fallback.fields.put import COPY, SKIP
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, POSITIONS, ROWS, VALUE
-from kolumn.decode.device.begun import Begun
+from kolumn.decode.device.begun_columns import Begun
 from kolumn.decode.device.part import DevicePart
 from kolumn.decode.host.run import Run
 

@@ -12,7 +12,7 @@ from kolumn.errors import ArgumentError
 from kolumn.keywords import PAYLOAD_DEFAULTS, Decode, PayloadAs, PayloadErrors, PayloadFormat, PayloadOptions
 from kolumn.schema import beside
 from kolumn.schemas.schema import Schema, Schemas
-from kolumn.values.columns.make import PayloadFramer, decoder_of, framer_of
+from kolumn.values.columns.decoders import PayloadFramer, decoder_of, framer_of
 from kolumn.values.decoder import ValueDecoder
 from kolumn.values.internal.decoder import LOOKS_AT, InternalDecoder
 from kolumn.values.types import check_separator

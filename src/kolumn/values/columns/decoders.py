@@ -8,7 +8,7 @@ from kolumn.errors import ArgumentError
 from kolumn.schema import unknown
 from kolumn.schemas.schema import Schema, Schemas
 from kolumn.values.avro.decoder import AvroDecoder
-from kolumn.values.bare import BareFramer
+from kolumn.values.bare_framing import BareFramer
 from kolumn.values.decoder import Bodies, ValueDecoder
 from kolumn.values.fixed import FixedDecoder
 from kolumn.values.framing import FRAMINGS, Framer
