@@ -1,12 +1,11 @@
 """Arrow columns on the CPU: memory for a run of batches, which `fields` writes by address, and the arrays that are built over it."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Int64s
+from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.arrow import utf8
 from kolumn.arrow.recycle import take
 from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW, PayloadColumn
@@ -83,7 +82,7 @@ class BinaryColumn:
         return cls(COPY, allocate(payload_bytes), ends, ones(rows))
 
     @property
-    def null_bytes(self) -> Any:
+    def null_bytes(self) -> Bytes:
         """The validity bitmap as an array of bytes; empty if the column is skipped."""
         return np.frombuffer(memoryview(self.valid), np.uint8) if self.valid is not None else np.empty(0, np.uint8)
 
@@ -122,8 +121,8 @@ class Columns:
 
     offset: pa.Buffer
     timestamp: pa.Buffer
-    attributes: Any
-    seconds: Any
+    attributes: Bytes
+    seconds: Int64s
     key: BinaryColumn
     value: BinaryColumn
     header_ends: pa.Buffer | None = None
@@ -184,11 +183,11 @@ class Columns:
         )
 
     @property
-    def value_nulls(self) -> Any:
+    def value_nulls(self) -> Flags:
         """Flags of the rows whose value is null."""
         return np.unpackbits(self.value.null_bytes, axis=None, bitorder="little") == 0
 
-    def int64(self, buffer: pa.Buffer, rows: int) -> Any:
+    def int64(self, buffer: pa.Buffer, rows: int) -> Int64s:
         """NumPy view of an int64 column."""
         return np.frombuffer(buffer, np.int64, rows)
 

@@ -1,4 +1,4 @@
-"""Parameters have types; `Any` is only for compiler intrinsics and for objects of packages without types."""
+"""Parameters, attributes and results have types; `Any` is only for compiler intrinsics and for objects of packages without types."""
 
 import ast
 from collections.abc import Iterator
@@ -39,5 +39,26 @@ def test_few_parameters_are_any() -> None:
     assert len(found) < MOST, found
 
 
+def attributes_and_results(source: str) -> Iterator[str]:
+    """Attributes of classes that are `Any`, and functions that return it, private functions included."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef):
+            fields = [one for one in node.body if isinstance(one, ast.AnnAssign)]
+            yield from (f"{node.name}.{ast.unparse(one.target)}" for one in fields if ast.unparse(one.annotation) == "Any")
+        elif isinstance(node, ast.FunctionDef) and node.returns is not None and ast.unparse(node.returns) == "Any":
+            yield f"{node.name}()"
+
+
+def test_few_attributes_and_results_are_any() -> None:
+    found = [
+        f"{module}: {where}"
+        for module in modules()
+        if module not in INTRINSICS
+        for where in attributes_and_results((PACKAGE / module).read_text())
+    ]
+    assert len(found) < MOST, found
+
+
 def test_any_is_seen() -> None:
+    assert list(attributes_and_results("class A:\n    a: Any\n    b: int\n    def f(self) -> Any: ...")) == ["A.a", "f()"]
     assert dict(parameters("def f(self, a: Any, *b: int, c=1): ...")) == {"f(a)": "Any", "f(b)": "int", "f(c)": ""}

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -46,18 +45,18 @@ def _bytes(column: pa.Array) -> int:
     return int(pc.sum(pc.binary_length(column)).as_py() or 0)
 
 
-def _lengths(column: pa.Array) -> Any:
+def _lengths(column: pa.Array) -> Int64s:
     """Lengths of payloads, -1 for null."""
     return pc.fill_null(pc.binary_length(column).cast("int64"), -1).to_numpy()
 
 
-def _unsigned(values: Int64s) -> Any:
+def _unsigned(values: Int64s) -> Int64s:
     """Bytes of each unsigned varint."""
     raw = values.astype(np.uint64)
-    return 1 + sum((raw >> np.uint64(bits) > 0).astype(np.int64) for bits in range(7, 64, 7))
+    return sum(((raw >> np.uint64(bits) > 0).astype(np.int64) for bits in range(7, 64, 7)), np.ones(len(raw), np.int64))
 
 
-def _varints(values: Int64s) -> Any:
+def _varints(values: Int64s) -> Int64s:
     """Bytes of each zig-zag varint."""
     return _unsigned(((values << 1) ^ (values >> 63)).view(np.uint64))
 

@@ -1,12 +1,10 @@
 """Which records are the last of their key; the result is that of the offset map of Kafka's cleaner (``Cleaner.buildOffsetMap``)."""
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.arrays import Int64s
+from kolumn.arrays import Flags, Int64s
 
 CONSOLIDATE = 1 << 20
 """Keys that are collected before they are merged with the others."""
@@ -22,7 +20,7 @@ class LatestOffsets:
     def __init__(self) -> None:
         self._found: list[pa.Table] = []
         self._waiting = 0
-        self._offsets: Any = None
+        self._offsets: Int64s | None = None
 
     @classmethod
     def of(cls, offsets: Int64s) -> "LatestOffsets":
@@ -53,17 +51,17 @@ class LatestOffsets:
         self._consolidate()
         return self._found[0]
 
-    def offsets(self) -> Any:
+    def offsets(self) -> Int64s:
         """Last offsets, sorted: int64 array."""
         if self._offsets is None:
             self._offsets = np.sort(self.table()["offset"].to_numpy())
         return self._offsets
 
-    def known(self, keys: pa.Array) -> Any:
+    def known(self, keys: pa.Array) -> Flags:
         """Flags of the keys that have been added."""
         return np.asarray(pc.is_in(keys, self.table()["key"].combine_chunks()))
 
-    def is_latest(self, offset: Int64s) -> Any:
+    def is_latest(self, offset: Int64s) -> Flags:
         """Flags of the offsets that are the last ones of a key."""
         known = self.offsets()
         at = np.searchsorted(known, offset)

@@ -1,7 +1,6 @@
 """Which records of a compacted log stay (``Cleaner.shouldRetainRecord`` and ``CleanedTransactionMetadata`` of Kafka 3.9)."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -36,7 +35,7 @@ class Producers:
             else:
                 self.last[producer] = epoch, offset, time
 
-    def is_last(self, entries: Entries) -> Any:
+    def is_last(self, entries: Entries) -> Flags:
         """Flags of the batches that are the last of their producer."""
         flags = np.zeros(len(entries), bool)
         for i in np.flatnonzero(entries.producer_id >= 0).tolist():
@@ -77,7 +76,7 @@ class Round:
     retention_ms: int
     observed: set[int] = field(default_factory=set)
 
-    def discarded(self, entries: Entries) -> Any:
+    def discarded(self, entries: Entries) -> Flags:
         """Flags of the batches that no reader needs: those of aborted transactions, and markers of transactions without other batches."""
         flags = np.zeros(len(entries), bool)
         for i in np.flatnonzero(entries.transactional | entries.control).tolist():
@@ -90,12 +89,12 @@ class Round:
                 flags[i] = self.aborted(entries[i : i + 1])[0]
         return flags
 
-    def aborted(self, entries: Entries) -> Any:
+    def aborted(self, entries: Entries) -> Flags:
         """Flags of the data batches of aborted transactions; never of KIP-98 sets, since a transaction may end inside a set."""
         whole = (entries.transactional == 1) & ~layouts.among(entries.layout, layouts.SETS)
         return self.transactions.states(entries.producer_id, entries.base_offset, whole) == ABORTED
 
-    def aborted_records(self, piece: Piece) -> Any:
+    def aborted_records(self, piece: Piece) -> Flags:
         """Flags of the records of aborted transactions, except control records."""
         found = np.repeat(self.aborted(piece.entries), piece.counts)
         sets = np.repeat(layouts.among(piece.entries.layout, layouts.SETS), piece.counts)
@@ -104,7 +103,7 @@ class Round:
             found |= self.transactions.states(producer, offset, sets & np.asarray(piece.records["isTransactional"])) == ABORTED
         return found & ~np.asarray(piece.records["isControl"])
 
-    def retained(self, piece: Piece, discard: Flags, legacy_deletes: bool) -> Any:
+    def retained(self, piece: Piece, discard: Flags, legacy_deletes: bool) -> Flags:
         """Flags of the records that stay.
 
         Parameters

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,9 +36,9 @@ class Fate:
         Flags of the entries that get a delete horizon now.
     """
 
-    entries: Any
-    keep: Any
-    horizon: Any
+    entries: Int64s
+    keep: Flags
+    horizon: Flags
 
 
 def fate(piece: Piece, round: Round, legacy_deletes: bool, merge: bool) -> Fate:
@@ -64,7 +63,7 @@ def fate(piece: Piece, round: Round, legacy_deletes: bool, merge: bool) -> Fate:
     return Fate(fates, keep, horizon)
 
 
-def _per_entry(flags: Flags, piece: Piece) -> Any:
+def _per_entry(flags: Flags, piece: Piece) -> Int64s:
     """Number of flagged records of each entry."""
     total = np.append(0, np.cumsum(flags))
     return total[piece.first + piece.counts] - total[piece.first]

@@ -4,12 +4,12 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from kolumn import keywords
 from kolumn.api import segments_of
+from kolumn.arrays import Int64s
 from kolumn.conversion.losses import Losses, possible
 from kolumn.conversion.regroup import regroup
 from kolumn.conversion.restride import restride
@@ -267,7 +267,7 @@ class ConversionJob:
             else:
                 yield from regroup(some, changes, self.codec, done.lost)
 
-    def _treatments(self, piece: Piece, changes: Changes) -> Any:
+    def _treatments(self, piece: Piece, changes: Changes) -> Int64s:
         entries = piece.entries
         layout, target = entries.layout, self.how.layout
         same = layouts.among(layout, _COMPACT) if target in _COMPACT else layout == target

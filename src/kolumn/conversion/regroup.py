@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -69,7 +68,7 @@ def regroup(piece: Piece, changes: Changes, codec: int | None, lost: Losses) -> 
             yield _together(records, entry, how, kinds[start] == _PACKED)
 
 
-def _kinds(piece: Piece, changes: Changes) -> Any:
+def _kinds(piece: Piece, changes: Changes) -> Int64s:
     layout, counts = piece.entries.layout, piece.counts
     kinds = np.where(np.isin(layout, _HEADED) | (piece.entries.codec != NONE), _PACKED, _SINGLE)
     if changes.how.layout in _HEADED and changes.transactions is None and changes.timestamp is None:

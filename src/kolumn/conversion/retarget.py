@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.arrays import Int64s
+from kolumn.arrays import Flags, Int64s
 from kolumn.conversion import losses
 from kolumn.conversion.losses import Losses, holds
 from kolumn.encode.entries import EntrySettings
@@ -67,7 +67,7 @@ def retarget(records: pa.RecordBatch, entry: Int64s, layout: Int64s, changes: Ch
     return pa.RecordBatch.from_pydict(columns), entry
 
 
-def _kept(records: pa.RecordBatch, layout: Int64s, changes: Changes, held: frozenset[str], lost: Losses) -> Any:
+def _kept(records: pa.RecordBatch, layout: Int64s, changes: Changes, held: frozenset[str], lost: Losses) -> Flags:
     """Flags of the records that are kept."""
     control = np.asarray(records["isControl"])
     keep = np.ones(len(control), bool)

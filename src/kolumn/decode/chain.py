@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
 import numpy as np
 
 from kolumn.damage.explain import header_error
 from kolumn.damage.findings import Damage, Trouble, damage_of
 from kolumn.errors import Code
+from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.plan.chunks import Chunk
 from kolumn.recovery.resync import Search
@@ -37,7 +37,7 @@ class Chain:
         There is damage before the first intact entry. It cannot be judged until the offsets before the chunk are known.
     """
 
-    entries: Any
+    entries: Entries
     damage: list[Damage] = field(default_factory=list)
     trouble: Trouble | None = None
     undecided: bool = False

@@ -89,7 +89,7 @@ def _by(backend: ChunkDecoder, file: SegmentFile, chunk: Chunk, options: Options
     return result
 
 
-def _cut(chunk: Chunk, good: Entries, position: int, result: Decoded) -> Any:
+def _cut(chunk: Chunk, good: Entries, position: int, result: Decoded) -> Entries:
     """Leave entries at ``position`` and after it for later; returns the intact entries before it."""
     result.rest = chunk.after(int(np.searchsorted(chunk.entries.position, position)))
     result.damage = [damage for damage in result.damage if damage.position < position]

@@ -38,6 +38,7 @@ def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
     ArgumentError
         A record is too large for a batch.
     """
+    assert groups.body is not None
     laid = lay_out(groups, _headers(groups.entries, groups.size))
     to = laid.data.ctypes.data + laid.at
     fill(given.records, _skip(how), groups.first, groups.stop, groups.entries.array, groups.body.ctypes.data, to)

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from kolumn.arrays import Bytes, Int64s
+from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
 from kolumn.arrow.recycle import take
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.machine.address import PAD
@@ -77,11 +76,11 @@ class Groups:
         Sizes of the records, if the layout needs them.
     """
 
-    first: Any
-    size: Any
+    first: Int64s
+    size: Int64s
     stop: int
     entries: Entries
-    body: Any
+    body: AnyArray | None
 
 
 @dataclass
@@ -96,16 +95,16 @@ class PayloadRoom:
         Index of each payload in ``data``, and its bytes. Without a codec, room for the header precedes the payload.
     """
 
-    data: Any
-    at: Any
-    size: Any
+    data: Bytes
+    at: Int64s
+    size: Int64s
 
 
 HeaderSizes = Callable[[Entries, Int64s], Int64s]
 """Entries and the sizes of their payloads -> sizes of their headers, without a codec and with one."""
 
 
-def cuts(given: RecordsIn) -> Any:
+def cuts(given: RecordsIn) -> Flags:
     """Flags of the rows that must begin an entry, since a field that an entry stores once changes or does not continue."""
     rows = given.records.rows
     cut = np.zeros(rows, np.bool_) if given.cut is None else given.cut.copy()
@@ -128,7 +127,9 @@ def cuts(given: RecordsIn) -> Any:
     return cut
 
 
-def whole(given: RecordsIn, how: EntrySettings, first: Int64s, size: Int64s, count: int, last: bool, body: Any = None) -> Groups:
+def whole(
+    given: RecordsIn, how: EntrySettings, first: Int64s, size: Int64s, count: int, last: bool, body: AnyArray | None = None
+) -> Groups:
     """The complete ones of the first ``count`` entries: unless ``last``, the last entry is left out, since it may get more rows."""
     stop = given.records.rows
     if not last and count:
@@ -158,7 +159,7 @@ def place(laid: PayloadRoom, entries: Entries, header_sizes: HeaderSizes, how: E
     data, size = laid.data, laid.size
     codecs = entries.codec
     if codecs.any():
-        plain = [memoryview(data[at : at + length]) for at, length in zip(laid.at.tolist(), size.tolist(), strict=True)]
+        plain = [data[at : at + length].data for at, length in zip(laid.at.tolist(), size.tolist(), strict=True)]
         payloads = [_compressed(codec, part, how) for codec, part in zip(codecs.tolist(), plain, strict=True)]
         size = np.array([len(payload) for payload in payloads], np.int64)
         heads = [bytes(header) for header in header_sizes(entries, size).tolist()]

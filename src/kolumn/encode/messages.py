@@ -1,12 +1,10 @@
 """Rows become messages of formats 0 and 1 and of KIP-87: each is one entry, or with a codec several are in a wrapper."""
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.arrays import Int64s
+from kolumn.arrays import Bytes, Int64s
 from kolumn.codecs import NONE, ZSTD
 from kolumn.cpu_fallback.encode.messages import fill, measure, split, wrap
 from kolumn.encode.entries import Encoded, EntrySettings, Groups, cuts, lay_out, place, whole
@@ -79,7 +77,7 @@ def check(given: RecordsIn, how: EntrySettings, control: bool = False) -> None:
         raise ArgumentError(f"column 'headers': {given.headers} headers, and format {name} has none; drop the column, or write magic=2")
 
 
-def _tombstones(given: RecordsIn) -> Any:
+def _tombstones(given: RecordsIn) -> Bytes:
     """The tombstone bit of each message: from the column ``tombstone``, or where it is null, set if there is no value."""
     rows, names = given.records.rows, given.table.schema.names
     empty = pc.is_null(given.table["value"]) if "value" in names else pa.array(np.ones(rows, bool))

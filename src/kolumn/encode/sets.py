@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kolumn.arrays import Flags, Int64s
+from kolumn.arrays import Bytes, Int64s
 from kolumn.codecs import ZSTD
 from kolumn.cpu_fallback.encode.sets import fill, measure, seal, split
 from kolumn.encode.entries import Encoded, EntrySettings, Groups, cuts, lay_out, place, whole
@@ -63,7 +63,7 @@ def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
     return encoded
 
 
-def _check_keys(given: RecordsIn, marks: Flags) -> None:
+def _check_keys(given: RecordsIn, marks: Bytes) -> None:
     for row in np.flatnonzero(marks).tolist():
         key = given.table["key"][row].as_py() if "key" in given.table.schema.names else None
         if key is None or len(key) < 4:

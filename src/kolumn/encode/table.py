@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kolumn.arrays import Flags, Int64s
 from kolumn.cpu_fallback.encode.payloads import ArrowPayloads, RecordsToEncode
 from kolumn.errors import ArgumentError
 from kolumn.schema import HEADERS, RECORD_COLUMNS
@@ -47,13 +48,13 @@ class RecordsIn:
     """
 
     records: RecordsToEncode
-    offset: Any
-    timestamp: Any
+    offset: Int64s
+    timestamp: Int64s
     headers: int
-    numbers: dict[str, Any]
+    numbers: dict[str, Int64s]
     table: pa.Table
     alive: list[Any] = field(default_factory=list)
-    cut: Any = None
+    cut: Flags | None = None
     from_log: bool = False
 
 
@@ -122,13 +123,13 @@ def _flat(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
     return whole.cast(kind)
 
 
-def _integers(column: pa.ChunkedArray, name: str) -> Any:
+def _integers(column: pa.ChunkedArray, name: str) -> Int64s:
     if column.null_count:
         raise ArgumentError(f"column {name!r}: {column.null_count} rows are null, and every record has one")
     return np.ascontiguousarray(_flat(column, pa.int64()).to_numpy(zero_copy_only=False))
 
 
-def _timestamps(table: pa.Table, names: set[str]) -> Any:
+def _timestamps(table: pa.Table, names: set[str]) -> Int64s:
     """Milliseconds, -1 for no timestamp. ``timestampMs``, the raw field, is used before ``timestamp``."""
     if "timestampMs" in names:
         return _integers(pc.fill_null(table["timestampMs"], -1), "timestampMs")

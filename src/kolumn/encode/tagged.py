@@ -1,12 +1,12 @@
 """Rows become enriched messages: each is one entry, or with a codec several are in a wrapper."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.arrays import Int64s
+from kolumn.arrays import AnyArray, Bytes, Int64s
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.encode.tagged import WRAPPER_TAGS, fill, measure, split, wrap
 from kolumn.encode.entries import Encoded, EntrySettings, Groups, cuts, lay_out, place, whole
@@ -22,8 +22,8 @@ _LARGEST_SECONDS = 2**31 - 1
 class _Times(NamedTuple):
     """``seconds`` (int32) of each message, and flags (uint8) of the messages that also need a broker timestamp."""
 
-    seconds: Any
-    tagged: Any
+    seconds: AnyArray
+    tagged: Bytes
 
 
 def group(given: RecordsIn, how: EntrySettings, last: bool) -> Groups:
@@ -88,7 +88,7 @@ def _times(given: RecordsIn) -> _Times:
     return _Times(np.ascontiguousarray(seconds.astype(np.int32)), np.ascontiguousarray(tagged.astype(np.uint8)))
 
 
-def _kinds(given: RecordsIn) -> Any:
+def _kinds(given: RecordsIn) -> Bytes:
     """Types of the messages: a plain message, or a type of control record."""
     kinds = np.zeros(given.records.rows, np.uint8)
     control = given.numbers.get("isControl")

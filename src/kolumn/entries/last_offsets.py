@@ -1,10 +1,10 @@
 """Offsets that headers do not contain: last offsets of enriched wrappers, whose relative offsets may have holes, and first offsets."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from kolumn.arrays import Int64s
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.decode.host.run import decode_run
 from kolumn.errors import Code
@@ -39,7 +39,7 @@ def _inflated(file: SegmentFile, alone: Entries) -> int:
     return -1 if offsets is None else int(offsets.max())
 
 
-def _offsets(file: SegmentFile, alone: Entries) -> Any:
+def _offsets(file: SegmentFile, alone: Entries) -> Int64s | None:
     """Offsets of the records of one entry; None if they cannot be read."""
     start = alone[0].position
     end = start + alone[0].size

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from kolumn.arrays import Int64s
+from kolumn.arrays import Flags, Int64s
 from kolumn.errors import Code
 from kolumn.formats import enriched, kip87, kip98_draft, legacy, table, v2, v3_compact
 from kolumn.formats.layout import Family, Format, Layout, chosen
@@ -262,7 +262,7 @@ def same_layout(a: int, b: int) -> bool:
     return a == b or LAYOUTS[a].name == LAYOUTS[b].name
 
 
-def among(layouts: Int64s, numbers: tuple[int, ...]) -> Any:
+def among(layouts: Int64s, numbers: tuple[int, ...]) -> Flags:
     """Flags of the layouts in an int64 array that are among ``numbers``, for example `BATCHES`."""
     return np.isin(layouts, numbers)
 

@@ -44,7 +44,7 @@ def _intact(file: SegmentFile, entries: Entries) -> Iterator[tuple[list[int], En
             here = here[: gather(file.descriptor, here.array, window.address)]
         else:
             # Small reads are served from larger ones there.
-            parts = [file.read(row.position, row.end)[: row.size] for row in here]
+            parts = [file.read(row.position, row.end)[: row.size].data for row in here]
             view[: sum(map(len, parts))] = b"".join(parts)
         positions, here.position, here.code = here.position.copy(), np.cumsum(here.size) - here.size, 0
         check(window.address, 0, here.array)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -73,15 +72,15 @@ class Piece:
     entries: Entries
     counts: Int64s
     records: pa.RecordBatch
-    source: Any
+    source: Bytes
     origin: int
 
     @property
-    def first(self) -> Any:
+    def first(self) -> Int64s:
         """Row of ``records`` at which each entry begins."""
         return np.cumsum(self.counts) - self.counts
 
-    def entry(self, i: int) -> Any:
+    def entry(self, i: int) -> Bytes:
         """Bytes of an entry."""
         start = self.entries[i].position - self.origin
         return self.source[start : start + self.entries[i].size]

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kolumn.arrays import Flags, Int64s
 from kolumn.damage.findings import Damage
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
@@ -59,7 +59,7 @@ def _epoch(side: tuple[list[Examined], int]) -> int:
     return int(side[0][0].entries[side[1], EPOCH])
 
 
-def claim(claims: list[Claimed], options: Options) -> Any:
+def claim(claims: list[Claimed], options: Options) -> Int64s | Disagreement | None:
     """Divide the offsets among the copies: first to the copy with most records there, then the rest to the others.
 
     Returns
@@ -124,7 +124,7 @@ def _side(one: Claimed, table: pa.Table, record: int) -> tuple[list[Examined], i
     return [one.examined, *others], row
 
 
-def _equal(one: pa.Table, other: pa.Table) -> Any:
+def _equal(one: pa.Table, other: pa.Table) -> Flags:
     """Flags of the records that are equal; a record without a timestamp also equals one with a timestamp."""
     same = np.ones(len(one), np.bool_)
     for name in ("key", "value"):
@@ -135,7 +135,7 @@ def _equal(one: pa.Table, other: pa.Table) -> Any:
     return same & ((mine == theirs) | (mine == -1) | (theirs == -1))
 
 
-def _shared(claims: list[Claimed], tables: list[pa.Table]) -> Any:
+def _shared(claims: list[Claimed], tables: list[pa.Table]) -> Int64s:
     order = sorted(range(len(claims)), key=lambda i: (-len(tables[i]), claims[i].rank))
     offset = np.concatenate([_int64(tables[i], "offset") for i in order])
     lane = np.concatenate([np.full(len(tables[i]), claims[i].lane) for i in order])
@@ -152,5 +152,5 @@ def _shared(claims: list[Claimed], tables: list[pa.Table]) -> Any:
     return np.array(pieces, np.int64).reshape(-1, 5)
 
 
-def _int64(table: pa.Table, name: str) -> Any:
+def _int64(table: pa.Table, name: str) -> Int64s:
     return table[name].to_numpy().astype(np.int64)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kolumn.arrays import Flags, Row, Rows
+from kolumn.arrays import Flags, Int64s, Row, Rows
 from kolumn.decode.host.run import runs
 from kolumn.decode.segment_end import absent_after
 from kolumn.errors import Code, CorruptBatchError
@@ -74,7 +74,7 @@ class Examined:
 
     segment: Segment
     folder: str
-    entries: Any
+    entries: Int64s
     stretches: list[LostStretch]
     at: int = 0
     beyond: int = 0
@@ -183,8 +183,8 @@ def _absent(file: SegmentFile, found: Examined) -> list[LostStretch]:
 
 
 def _examined(segment: Segment, folder: str, limit: int | None, kept: list[tuple[Any, Any]]) -> Examined:
-    rows: Any = np.concatenate([some for some, _ in kept])
-    good: Any = np.concatenate([flags for _, flags in kept])
+    rows: Int64s = np.concatenate([some for some, _ in kept])
+    good: Flags = np.concatenate([flags for _, flags in kept])
     start = segment.base_offset
     assert start is not None
     highest = start + LARGEST_SPAN if limit is None else limit

@@ -1,10 +1,10 @@
 """Pieces of copies, in the order of offsets, become ranges: neighbours in a file are one range."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from kolumn.arrays import Int64s
 from kolumn.replicas.examine import BASE, LAST, POSITION, SIZE, WIDTH, Examined, LostStretch
 from kolumn.replicas.window import LANE, LOW, ROW, STOP, WHOLE, CopyPart
 from kolumn.source.segments import Range, Segment
@@ -23,7 +23,7 @@ class Joined:
         self.check_crcs = check_crcs
         self.ranges: list[tuple[Range, int, int]] = []
 
-    def add(self, parts: list[CopyPart], pieces: Any, lost: list[tuple[Examined, LostStretch]]) -> None:
+    def add(self, parts: list[CopyPart], pieces: Int64s, lost: list[tuple[Examined, LostStretch]]) -> None:
         """Add the pieces of a window, and the stretches in it that are damaged in every copy."""
         items = [*_runs(parts, pieces), *(self._stretch(examined, stretch) for examined, stretch in lost)]
         for one, low, high in sorted(items, key=lambda item: item[1]):
@@ -59,7 +59,7 @@ class Joined:
 class Filled:
     """The entries that were taken from all copies in a window."""
 
-    def __init__(self, parts: list[CopyPart], pieces: Any) -> None:
+    def __init__(self, parts: list[CopyPart], pieces: Int64s) -> None:
         entries = _entries(parts, pieces)
         self.base, self.last = entries[:, BASE], entries[:, LAST]
         self.size = np.append(0, np.cumsum(entries[:, SIZE]))
@@ -75,7 +75,7 @@ class Filled:
         return bool(self.size[stop] - self.size[first] == stretch.end - stretch.start)
 
 
-def _entries(parts: list[CopyPart], pieces: Any) -> Any:
+def _entries(parts: list[CopyPart], pieces: Int64s) -> Int64s:
     """Rows of `Examined.entries` for pieces."""
     found = np.empty((len(pieces), WIDTH), np.int64)
     for lane in np.unique(pieces[:, LANE]).tolist():
@@ -84,7 +84,7 @@ def _entries(parts: list[CopyPart], pieces: Any) -> Any:
     return found
 
 
-def _runs(parts: list[CopyPart], pieces: Any) -> list[tuple[Range, int, int]]:
+def _runs(parts: list[CopyPart], pieces: Int64s) -> list[tuple[Range, int, int]]:
     """Ranges of pieces that follow each other in one file."""
     if not len(pieces):
         return []

@@ -1,10 +1,8 @@
 """Which entries of a segment have a damaged offset: no checksum covers the offset in any format."""
 
-from typing import Any
-
 import numpy as np
 
-from kolumn.arrays import Int64s
+from kolumn.arrays import Flags, Int64s
 
 _EDGE = 3
 """Entries on each side of a break that are examined one by one."""
@@ -12,7 +10,7 @@ _WINDOW = 512
 """How many entries back the predecessor of an entry is searched."""
 
 
-def fitting(base: Int64s, last: Int64s) -> Any:
+def fitting(base: Int64s, last: Int64s) -> Flags:
     """Flags of the entries that form the longest sequence of growing offsets.
 
     If two entries exclude each other, the one whose offsets adjoin its neighbours' is kept: a damaged offset rarely adjoins them.
@@ -37,7 +35,7 @@ def fitting(base: Int64s, last: Int64s) -> Any:
     return flags
 
 
-def _heaviest(low: Int64s, high: Int64s, weight: Int64s) -> Any:
+def _heaviest(low: Int64s, high: Int64s, weight: Int64s) -> Flags:
     """Flags of the runs in the sequence with most entries, and among those with most neighbours that touch."""
     score, before = 2 * weight, np.full(len(low), -1)
     for i in range(len(low)):

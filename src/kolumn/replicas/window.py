@@ -7,10 +7,11 @@ assigned. The records of such entries are compared (`contested`).
 
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from kolumn.arrays import Flags, Int64s
 from kolumn.options import Options
 from kolumn.replicas.contested import Claimed, Disagreement, claim
 from kolumn.replicas.examine import BASE, COUNT, CRC, LAST, POSITION, SIZE, WRAPS, Examined, misplaced
@@ -41,7 +42,7 @@ class Resolved:
         Two copies have different records at an offset.
     """
 
-    pieces: Any = None
+    pieces: Int64s | None = None
     disagreement: Disagreement | None = None
 
 
@@ -97,7 +98,7 @@ class _Window:
         some = slice(int(self.first[i]), int(self.first[i] + self.copies[i]))
         return [(self.parts[lane], row) for lane, row in zip(self.lane[some].tolist(), self.at[some].tolist(), strict=True)]
 
-    def contested(self) -> Any:
+    def contested(self) -> Flags:
         """Flags of the entries that overlap others."""
         base, last = self.unique[:, BASE], self.unique[:, LAST]
         begins = np.ones(len(base), np.bool_)
@@ -105,13 +106,13 @@ class _Window:
         self.cluster = np.cumsum(begins) - 1
         return np.bincount(self.cluster)[self.cluster] > 1 if len(base) else begins
 
-    def give_up_insides(self, contested: Any) -> bool:
+    def give_up_insides(self, contested: Int64s) -> bool:
         """Discard messages of damaged wrappers, which look like entries if the codec stored them uncompressed.
 
         They lie at the offsets of a wrapper in another copy, and in this copy damage begins where that wrapper begins.
         """
         wraps = self.unique[contested, WRAPS] == 1
-        largest: Any = np.zeros(int(self.cluster[-1]) + 1 if len(self.cluster) else 0, np.int64)
+        largest: Int64s = np.zeros(int(self.cluster[-1]) + 1 if len(self.cluster) else 0, np.int64)
         np.maximum.at(largest, self.cluster[contested[wraps]], self.unique[contested[wraps], SIZE])
         wrong: dict[tuple[int, int], Examined] = {}
         for i in contested[~wraps & (largest[self.cluster[contested]] > 0)].tolist():
@@ -122,7 +123,7 @@ class _Window:
             examined.without(row, None)
         return bool(wrong)
 
-    def groups(self, contested: Any) -> list[Any]:
+    def groups(self, contested: Int64s) -> list[Int64s]:
         """Contested entries in groups of some MiB; overlapping entries are in the same group."""
         if not len(contested):
             return []
@@ -132,13 +133,13 @@ class _Window:
         number = np.repeat(sizes[begins] // _CONTESTED_BYTES, np.diff(np.append(begins, len(contested))))
         return list(np.split(contested, np.flatnonzero(np.diff(number)) + 1))
 
-    def whole(self, chosen: Any) -> Any:
+    def whole(self, chosen: Int64s) -> Int64s:
         """Pieces of whole entries, each from the preferred copy."""
         of = self.first[chosen]
         rows = self.rows[of]
         return np.stack([self.lane[of], self.at[of], rows[:, BASE], rows[:, LAST] + 1, np.ones(len(of), np.int64)], axis=1)
 
-    def claims(self, group: Any) -> list[Claimed]:
+    def claims(self, group: Int64s) -> list[Claimed]:
         """The contested entries of each segment: its rows, and which other copies have the same ones."""
         found: dict[int, Claimed] = {}
         for i in group.tolist():
@@ -221,7 +222,7 @@ def _has_room(examined: Examined, row: int, other: Examined, at: int) -> bool:
     return bool(entries[row + 1, BASE] == others[at + 1, BASE]) and _gap(entries, row + 1) >= _gap(others, at + 1) + size
 
 
-def _gap(entries: Any, row: int) -> int:
+def _gap(entries: Int64s, row: int) -> int:
     """Bytes between an entry and the intact one before it."""
     return int(entries[row, POSITION]) - (int(entries[row - 1, POSITION] + entries[row - 1, SIZE]) if row else 0)
 

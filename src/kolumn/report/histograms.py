@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from copy import copy
-from typing import Any
 
 import numpy as np
 
@@ -27,8 +26,8 @@ class Timeline:
 
     def __init__(self) -> None:
         self.width_ms: int = _FIRST_WIDTH_MS
-        self.numbers: Any = np.zeros(0, np.int64)
-        self.sums: Any = np.zeros((2, 0), np.int64)
+        self.numbers: Int64s = np.zeros(0, np.int64)
+        self.sums: Int64s = np.zeros((2, 0), np.int64)
 
     def add(self, times_ms: Int64s, sizes: Int64s) -> None:
         """Add records by their times in ms since 1970, and their sizes in bytes."""
@@ -105,8 +104,8 @@ class Powers:
     """
 
     def __init__(self) -> None:
-        self.counts: Any = np.zeros(64, np.int64)
-        self.weights: Any = np.zeros(64, np.int64)
+        self.counts: Int64s = np.zeros(64, np.int64)
+        self.weights: Int64s = np.zeros(64, np.int64)
 
     def add(self, numbers: Int64s, weights: Int64s) -> None:
         """Add numbers that are not negative."""

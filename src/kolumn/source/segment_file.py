@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from pyarrow import ArrowException
 
+from kolumn.arrays import Bytes
 from kolumn.arrow.recycle import take, take_locked
 from kolumn.errors import KolumnError
 from kolumn.formats import layouts
@@ -169,7 +170,7 @@ class SegmentFile:
         """File descriptor for compiled code that reads the file itself; minus the address of a segment in memory."""
         return self._file
 
-    def read(self, start: int, end: int, locked: bool = False) -> Any:
+    def read(self, start: int, end: int, locked: bool = False) -> Bytes:
         """Bytes [start, end) as a read-only uint8 array with `PAD` zero bytes after them; ``locked``: for a copy to a GPU.
 
         Releases the GIL. Raises KolumnError if the file has fewer bytes than it had when it was found.

@@ -45,12 +45,12 @@ class Transactions:
         return min((first for _, first in self.open), default=None)
 
     @cached_property
-    def _ranges(self) -> Any:
+    def _ranges(self) -> Int64s:
         """Aborted and open transactions as (producer id, first, last, state), by producer and first offset."""
         entries = [(*one, ABORTED) for one in self.aborted] + [(*one, 2**63 - 1, OPEN) for one in self.open]
         return np.array(sorted(entries), np.int64).reshape(-1, 4)
 
-    def states(self, producer: Int64s, offset: Int64s, transactional: Flags) -> Any:
+    def states(self, producer: Int64s, offset: Int64s, transactional: Flags) -> Int64s:
         """State of each record, an index into `STATES`; a marker has the state of the transaction that it ends.
 
         Parameters
@@ -63,7 +63,7 @@ class Transactions:
             return self._each(producer, offset, transactional)
         return np.repeat(self._each(producer[starts], offset[starts], transactional[starts]), np.diff(starts, append=len(offset)))
 
-    def _starts(self, producer: Int64s, offset: Int64s, transactional: Flags) -> Any:
+    def _starts(self, producer: Int64s, offset: Int64s, transactional: Flags) -> Int64s | None:
         """Rows at which the state can change; None if offsets do not grow."""
         if not len(offset) or (offset[1:] <= offset[:-1]).any():
             return None
@@ -72,7 +72,7 @@ class Transactions:
         near = edges[(edges > offset[0]) & (edges <= offset[-1])]
         return np.unique(np.concatenate([[0], changes, np.searchsorted(offset, near)]))
 
-    def _each(self, producer: Int64s, offset: Int64s, transactional: Flags) -> Any:
+    def _each(self, producer: Int64s, offset: Int64s, transactional: Flags) -> Int64s:
         states = np.where(transactional, COMMITTED, NONE)
         for mine in np.unique(producer[transactional]):
             ranges = self._ranges[self._ranges[:, 0] == mine]
@@ -84,7 +84,7 @@ class Transactions:
         return states
 
 
-def states_of(transactions: Transactions, entries: Entries) -> Any:
+def states_of(transactions: Transactions, entries: Entries) -> Int64s:
     """State of each batch, an index into `STATES`: all records of a batch are of one transaction, except in a `kip98_draft` set.
 
     Parameters

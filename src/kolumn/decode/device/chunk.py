@@ -159,7 +159,7 @@ class DeviceChunk:
             unlike = self._judge(inflater.todo.on_cpu[piece] | (inflater.todo.codec[piece] == 0), entries, good[done.bad], found)
             inflater.on_cpu(piece, unlike, entries, found, inflated)
 
-    def _judge(self, final: Flags, entries: Entries, suspects: Int64s, found: dict[int, str]) -> Any:
+    def _judge(self, final: Flags, entries: Entries, suspects: Int64s, found: dict[int, str]) -> Int64s:
         """Let the CPU say what is wrong with batches. Those in which it finds nothing must have been inflated otherwise: their numbers."""
         unlike = []
         every = replace(self.options, errors="skip", columns=("offset", "key", "value", "headers"), binary="contiguous")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kolumn.arrays import Bytes, Int64s
+from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.codecs import DEFLATE, SNAPPY_BLOCK, STORED, ZSTD_FRAME
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR, inflate
 from kolumn.cpu_fallback.inflate.blocks import BOUND, COLUMNS, KIND, PAYLOAD, SOURCE, STOP, frame
@@ -47,8 +47,8 @@ class InflatedOnDevice:
         How many went through the codecs of the CPU.
     """
 
-    address: Any
-    size: Any
+    address: Int64s
+    size: Int64s
     kept: list[Any] = field(default_factory=list)
     by_cpu: int = 0
 
@@ -68,12 +68,12 @@ class InflatePlan:
         Payloads for the codecs of the CPU.
     """
 
-    start: Any
-    size: Any
-    codec: Any
-    blocks: Any
-    bound: Any
-    on_cpu: Any
+    start: Int64s
+    size: Int64s
+    codec: Int64s
+    blocks: Int64s
+    bound: Int64s
+    on_cpu: Flags
 
 
 def plan(host: Bytes, start: Int64s, size: Int64s, codec: Int64s, entries: Entries, options: Options) -> InflatePlan:
@@ -97,7 +97,7 @@ def plan(host: Bytes, start: Int64s, size: Int64s, codec: Int64s, entries: Entri
     return InflatePlan(start, size, codec, blocks, bound, on_cpu)
 
 
-def _hard_gzip(host: Bytes, start: Int64s, blocks: Int64s) -> Any:
+def _hard_gzip(host: Bytes, start: Int64s, blocks: Int64s) -> Int64s:
     """Let blocks of deflate streams stand for their members, and give the payloads that may have several, or very small ones."""
     gzip = blocks[:, KIND] == DEFLATE
     blocks[gzip, SOURCE] = start[blocks[gzip, PAYLOAD]]
@@ -141,7 +141,7 @@ class Inflater:
         self.on_cpu(piece, np.flatnonzero(slow & entries.is_intact), entries, found, result)
         return result
 
-    def _on_device(self, blocks: Int64s, of: Int64s, result: InflatedOnDevice) -> Any:
+    def _on_device(self, blocks: Int64s, of: Int64s, result: InflatedOnDevice) -> Flags:
         """Inflate blocks, and give the numbers of the payloads that did not come out right."""
         device, bound = self.device, blocks[:, BOUND]
         slots = np.cumsum(bound) - bound
@@ -173,13 +173,13 @@ class Inflater:
             result.kept.append(moved)
         return np.unique(of[~fine])
 
-    def _sized(self, kind: int, blocks: Int64s) -> Any:
+    def _sized(self, kind: int, blocks: Int64s) -> Flags:
         """Flags of the blocks that say how many bytes they inflate to."""
         if kind == ZSTD_FRAME:
             return self.host[blocks[:, SOURCE] + 4] & _ZSTD_SIZED != 0
         return np.full(len(blocks), kind in (DEFLATE, SNAPPY_BLOCK))
 
-    def _right(self, address: Int64s, size: Int64s, stop: Int64s) -> Any:
+    def _right(self, address: Int64s, size: Int64s, stop: Int64s) -> Flags:
         """Flags of the gzip members whose CRC-32 is that of what came out, which nvCOMP does not look at."""
         from kolumn.kernels.decode import bad_checksums
 

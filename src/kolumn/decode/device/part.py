@@ -1,6 +1,6 @@
 """Records of some entries, decoded and still on the device."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class DevicePart:
         self.bytes = int(inflated.size[good].sum())
         self.inflated_by_cpu = inflated.by_cpu
 
-    def counts(self, entries: int) -> Any:
+    def counts(self, entries: int) -> Int64s:
         """Rows of each of ``entries``: int64."""
         counts = np.zeros(entries, np.int64)
         counts[self.good] = np.diff(self.records.first)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Int64s
+from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.arrow.arrays import numbers
 from kolumn.decode.host.run import Run
 from kolumn.formats import layouts, v2
@@ -28,10 +28,11 @@ class MessageFlags:
 
     @cached_property
     def _layout(self) -> Any:
+        # The functions of `layouts` are typed for numbers, and take arrays too.
         return np.repeat(self.entries.layout, self.run.records)
 
     @cached_property
-    def _attributes(self) -> Any:
+    def _attributes(self) -> Bytes:
         return self.run.columns.attributes[: self.run.rows]
 
     @property
@@ -39,7 +40,7 @@ class MessageFlags:
         return len(self.run.columns.attributes) > 0
 
     @cached_property
-    def control(self) -> Any:
+    def control(self) -> Flags:
         """Flags of the control records."""
         found = np.repeat(self.entries.control, self.run.records) != 0
         if self._drafts:
@@ -52,7 +53,7 @@ class MessageFlags:
         return self._drafts and bool(self.control.any())
 
     @property
-    def tombstone(self) -> Any:
+    def tombstone(self) -> Flags:
         """Flags of the tombstones: records without a value, or in `kip87` messages with the tombstone bit."""
         found = self.run.columns.value_nulls[: self.run.rows] & ~self.control
         if self._drafts:

@@ -1,12 +1,11 @@
 """The columns from the batch table, and the Arrow record batch with all columns."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Int64s
+from kolumn.arrays import Flags, Int64s
 from kolumn.arrow.arrays import constant, flags, numbers, optional_strings, strings
 from kolumn.arrow.filter import keep
 from kolumn.arrow.recycle import take
@@ -93,7 +92,7 @@ class _Builder:
         mask = bitmap(valid, rows)[0] if nulls else None
         return pa.Array.from_buffers(kind, rows, [mask, used(values, 8 * rows)], nulls)
 
-    def sequence(self) -> Any:
+    def sequence(self) -> Int64s:
         """Base sequence + offset delta, wrapping from 2^31 - 1 to 0 (``DefaultRecordBatch.incrementSequence``).
 
         Java computes in 32 bits, where the test for the wrap overflows for a negative delta, so that a negative delta wraps too.
@@ -138,7 +137,7 @@ _BUILT: dict[str, Callable[[_Builder, pa.DataType], pa.Array]] = {
 }
 
 
-def _in_range(offset: Int64s, timestamp: Int64s, options: Options) -> Any:
+def _in_range(offset: Int64s, timestamp: Int64s, options: Options) -> Flags | None:
     """Mask of the rows that the ranges keep, or None if they keep all."""
     keep = None
     for values, low, high in (

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -49,8 +49,8 @@ class Run:
     """
 
     columns: Columns
-    at: Any
-    records: Any
+    at: Int64s
+    records: Int64s
     sources: list[pa.Buffer]
     found: dict[int, str]
 

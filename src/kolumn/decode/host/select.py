@@ -1,9 +1,8 @@
 """Which entries of a chunk a read selects: the options as limits for compiled code."""
 
-from typing import Any
-
 import numpy as np
 
+from kolumn.arrays import Flags
 from kolumn.cpu_fallback.check.select import HIGHEST, LOWEST, Limits, select
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
@@ -21,7 +20,7 @@ def limits(options: Options) -> Limits:
     )
 
 
-def wanted(entries: Entries, options: Options) -> Any:
+def wanted(entries: Entries, options: Options) -> Flags:
     """Flags of the entries that can hold a row that the options keep.
 
     Parameters

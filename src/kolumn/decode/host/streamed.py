@@ -6,7 +6,7 @@ and checked, decompressed, and appended to the same columns.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -64,7 +64,7 @@ class StreamedPart:
     """A run, and the rows of the batch table that it was decoded from."""
 
     run: Run
-    entries: Any
+    entries: Entries
 
 
 class Streamed(NamedTuple):
@@ -86,7 +86,7 @@ class Streamed(NamedTuple):
     """
 
     parts: list[StreamedPart]
-    entries: Any
+    entries: Entries
     is_wrong: bool
     intact: int | None = None
     reached: int | None = None
