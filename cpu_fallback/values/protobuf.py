@@ -17,7 +17,7 @@ _INVALID = columns.INVALID
 class Rows(NamedTuple):
     """Addresses of int64 for each row: its body, as in `kolumn.values.decoder.Bodies`, and the row of `choices` of its writer.
 
-    ``front`` says what stands in front of the message, see `kolumn.encodings.protobuf_wire.after_front`. ``valid`` are the flags that are
+    ``front`` says what precedes the message, see `kolumn.encodings.protobuf_wire.after_front`. ``valid`` are the flags that are
     written. With ``bare`` a body that is not valid is tried from its prefix on.
     """
 

@@ -49,7 +49,7 @@ class Block(Generic[Stream]):
     streams : Streams
     address, size : int
     free : callable
-        Gives the memory back in the order of the stream that it is passed.
+        Returns the memory in the order of the stream that it is passed.
     """
 
     def __init__(self, streams: Streams[Stream], address: int, size: int, free: Callable[[Stream], None]) -> None:

@@ -1,4 +1,4 @@
-"""nvCOMP's batched C interface, versions 5 and 6: blocks are inflated where they are, a status for each.
+"""nvCOMP's batched C interface, versions 5 and 6: it decompresses blocks where they are, with a status for each.
 
 The Python interface of the library has no statuses and takes lists; here all arrays are on the device. What the library does with
 broken input is not defined, so only batches with a right checksum come here.

@@ -83,7 +83,7 @@ class Runtime(Protocol):
         """Replace ``count`` integers of ``width`` bytes, 4 or 8, by their running sum."""
 
     def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Int64s, Flags]:
-        """Inflate blocks of a kind of `kolumn.codecs`.
+        """Decompress blocks of a kind of `kolumn.codecs`.
 
         Parameters
         ----------

@@ -65,7 +65,7 @@ class _Open:
 
 
 def parse(text: str) -> Explanation:
-    """Read the text that RAPIDS gives with the argument "ALL"."""
+    """Read the text that RAPIDS prints with the argument "ALL"."""
     found: list[_Open] = []
     for line in text.splitlines():
         match = _LINE.match(line)

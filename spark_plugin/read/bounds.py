@@ -58,4 +58,4 @@ def lost(what: str, fail: bool, option: str = "failOnDataLoss=false") -> None:
     """Raise an error or log a warning: offsets are missing, because they were deleted by retention, truncated, or never written."""
     if fail:
         raise KolumnError(f"{what}. Data may have been lost; {option} reads what is there")
-    logger.warning("%s. Going on with what is there, as %s says", what, option)
+    logger.warning("%s. Continuing with what is there, as %s says", what, option)

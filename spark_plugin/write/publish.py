@@ -138,7 +138,7 @@ def _replaced(target: str) -> list[str]:
     if foreign:
         some = ", ".join(sorted(foreign)[:_NAMED])
         raise ArgumentError(
-            f"{target}: overwrite removes every topic-partition, and {len(foreign)} files or folders in them are none that Kolumn writes: "
+            f"{target}: overwrite removes every topic-partition, and {len(foreign)} files or folders in them were not written by Kolumn: "
             f"{some}: move them away, or name another target"
         )
     return names

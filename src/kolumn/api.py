@@ -162,7 +162,7 @@ def scan(
     value_columns, key_columns : str or iterable of str, optional
         Fields to decode; a dotted name is a field of a struct. Default: all.
     value_framing, key_framing : str
-        What stands in front of each value; "auto" recognises it.
+        What precedes each value; "auto" recognises it.
     value_as, key_as : str, optional
         "struct": one column (default), "columns": the fields of the struct as columns, at its place. On a GPU the default is "columns".
     value_errors, key_errors : str

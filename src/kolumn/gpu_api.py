@@ -91,7 +91,7 @@ def scan_pylibcudf(
     Returns
     -------
     iterator of (pylibcudf.Table, list of str)
-        Tables with at least one row and the names of their columns, in the order of the log; none for a log without records. Device
+        Tables with at least one row and the names of their columns, in the order of the log; no table for a log without records. Device
         memory; columns as of `kolumn.schema.RECORD_COLUMNS`, timestamps without a time zone, headers as lists of structs of key and
         value. Of "kip98-draft", what became of transactions is settled on the host: the columns are copied there and back.
 

@@ -66,6 +66,31 @@ def test_classes_have_one_meaning() -> None:
     assert {name: paths for name, paths in found.items() if len(paths) > 1 and name not in TWINS} == {}
 
 
+NAME_A_LAYOUT = {
+    "accounting/anatomy.py",
+    "conversion/broker.py",
+    "conversion/convert.py",
+    "conversion/restride.py",
+    "cpu_fallback/check/walk.py",
+    "cpu_fallback/encode/batches.py",
+    "cpu_fallback/stream.py",
+    "cpu_fallback/stream_messages.py",
+    "decode/device/inflate.py",
+    "decode/host/chunk.py",
+    "encode/batches.py",
+    "encode/encoders.py",
+    "encode/messages.py",
+    "plan/narrow.py",
+    "recovery/runs.py",
+}
+"""Files outside of `formats` with a path that only one layout has. All others ask `kolumn.formats.layouts` for facts."""
+
+
+def test_few_files_name_a_layout() -> None:
+    others = [path for path in every_module() if path.parts[0] != "formats"]
+    assert {str(path) for path in others if "LAYOUT.number" in (PACKAGE / path).read_text()} == NAME_A_LAYOUT
+
+
 def bare(path: Path, names: set[str]) -> Iterator[str]:
     """Places at which a module assigns a number to one of the names, or has a pair of a number and one of the names."""
     for node in ast.walk(ast.parse(path.read_text())):

@@ -200,7 +200,7 @@ def test_overwrite_refuses_what_is_not_its_own(tmp_path: Path, scheme: str, name
     (log / "payments-7" / name).write_text("mine")
     before = names(log)
     piece = _staged(tmp_path / "staging")
-    with pytest.raises(ArgumentError, match=rf"1 files or folders in them are none that Kolumn writes: .*{name.partition('/')[0]}"):
+    with pytest.raises(ArgumentError, match=rf"1 files or folders in them were not written by Kolumn: .*{name.partition('/')[0]}"):
         publish(f"{scheme}{log}", f"{scheme}{tmp_path / 'staging'}", [piece], overwrite=True)
     assert names(log) == before
 

@@ -1,4 +1,4 @@
-"""The decoder of Protobuf: types, well-known types, columns, what stands in front of messages, writers' schemas, and threads."""
+"""The decoder of Protobuf: types, well-known types, columns, what precedes messages, writers' schemas, and threads."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -73,7 +73,7 @@ def test_descriptors_in_base64_with_imports() -> None:
     schema = Schema("PROTOBUF", texts[0], (Reference("other.proto", "other", 1),))
     file = file_of(schema, Subjects(other1=Schema("PROTOBUF", texts[1])))  # type: ignore[arg-type]
     assert [field.message_type.full_name for field in file.message(None).fields] == ["B", "google.protobuf.Timestamp"]
-    with pytest.raises(ArgumentError, match="a file that it imports is none"):
+    with pytest.raises(ArgumentError, match="a file that it imports is not one"):
         file_of(schema, Subjects(other1=Schema("PROTOBUF", "syntax = ...")))  # type: ignore[arg-type]
 
 

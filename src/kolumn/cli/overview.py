@@ -62,7 +62,7 @@ def _print(found: "Overview", sources: list[str]) -> None:
     width = max(len(line) for line, _ in steps)
     screen = terminal_width()
     for line, why in steps:
-        # A command is never folded; where both do not fit, the reason stands below it.
+        # A command is never folded; where both do not fit, the reason is below it.
         print(f"  {line:{width}}  # {why}" if screen is None or width + len(why) + 6 <= screen else f"  # {why}\n  {line}")
 
 

@@ -17,7 +17,7 @@ _HELP = {
     "message": "Name of the Protobuf message.",
     "columns": "Fields to decode, comma-separated.",
     "as": "'struct', one column, or 'columns', one for each field.",
-    "framing": "What stands in front of {0}s; by default it is recognised.",
+    "framing": "What precedes {0}s; by default it is recognised.",
     "errors": "'keep' {0}s that are not valid as nulls, or 'raise' an error.",
     "separator": "Between the fields of csv.",
 }

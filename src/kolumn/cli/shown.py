@@ -86,7 +86,7 @@ def times_as_text(column: pa.Array, quote: str) -> list[Part]:
 
 
 def escaped(text: pa.LargeStringArray) -> pa.LargeStringArray:
-    """Text as it stands between quotes in JSON."""
+    """Text as JSON has it between quotes."""
     data = bytes_of(text)
     # The backslash is replaced first, since the escapes of the others begin with one.
     found = [byte for byte in (ord("\\"), ord('"')) if (data == byte).any()]

@@ -148,7 +148,7 @@ def decode(t: ColumnTables, program: int, stack: int, at: int, end: int, row: in
 
 
 def _failed(code: int) -> int:
-    """What stands in place of an address after a failure: -1 for a value that is not valid, below that what has no room."""
+    """What replaces an address after a failure: -1 for a value that is not valid, below that what has no room."""
     return -1 if code == INVALID else -1 - code
 
 

@@ -1,4 +1,4 @@
-"""What stands in front of a typed key or value: the prefix that names its schema, or nothing if a header names it.
+"""What precedes a typed key or value: the prefix that names its schema, or nothing if a header names it.
 
     constant          prefix                                            key of the schema
     NONE              none

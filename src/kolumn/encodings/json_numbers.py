@@ -64,7 +64,7 @@ def digits_end(at: int, end: int) -> int:
 
 
 def after_number(at: int, end: int) -> int:
-    """Address after a number without a sign whose value does not matter; -1 if it is none, or so long that a reader could refuse it."""
+    """Address after a number without a sign whose value does not matter; -1 if there is none, or if a reader could refuse its length."""
     begin = at
     at = digits_end(at, end)
     if at == begin or at - begin > MOST_DIGITS or (at - begin > 1 and load8(begin, 0) == _ZERO):
@@ -94,7 +94,7 @@ def integer_at(numbers: int, at: int, end: int) -> tuple[int, int]:
 
 
 def decimal_at(numbers: int, at: int, end: int) -> tuple[int, int, int]:
-    """Digits and exponent of ten of a number without a sign, and the address after it; -1 if it is none, or it is not decided."""
+    """Digits and exponent of ten of a number without a sign, and the address after it; -1 if there is none, or it is not decided."""
     value, at = integer_at(numbers, at, end)
     exponent = 0
     if at >= 0 and at < end and load8(at, 0) == _POINT:

@@ -28,7 +28,7 @@ VARINT4, VARINT8, FIXED4, FIXED8, ZIGZAG4, ZIGZAG8, BOOL, ENUM, BYTES, TEXT, SIN
 WIDTHS = {VARINT4: 4, VARINT8: 8, FIXED4: 4, FIXED8: 8, ZIGZAG4: 4, ZIGZAG8: 8, BOOL: 1, ENUM: 4}
 """Bytes of numbers in their columns."""
 NOTHING, INDEXES, NAME, NUMBER = range(4)
-"""What can stand in front of a message, see `after_front`."""
+"""What can precede a message, see `after_front`."""
 CHOICE = 48 + 8 * MOST_NESTED
 """Bytes of what `after_front` knows of a writer's schema."""
 
@@ -222,7 +222,7 @@ def after_number(at: int, stop: int, number: int) -> int:
 
 
 def after_front(at: int, stop: int, front: int, choice: int) -> int:
-    """Where a message begins, or `MALFORMED` if what stands in front of it chooses another one.
+    """Where a message begins, or `MALFORMED` if what precedes it chooses another one.
 
     Parameters
     ----------

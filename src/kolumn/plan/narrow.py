@@ -71,7 +71,7 @@ def _walk(file: SegmentFile, one: Range) -> Iterator[Entries]:
 
 
 def _is_worth(entries: Entries, one: Range, low: int | None, high: int | None) -> bool:
-    """Whether the first headers let expect that much less is to be read."""
+    """Whether the first headers suggest that much less has to be read."""
     first, last = entries[0], entries[-1]
     if len(entries) == 1 or last.last_offset <= first.base_offset:
         return False

@@ -1,4 +1,4 @@
-"""Charts as SVG that stands in a page: drawn by matplotlib, coloured by the page, with a title and a text for screen readers."""
+"""Charts as SVG for a page: drawn by matplotlib, coloured by the page, with a title and a text for screen readers."""
 
 import re
 import warnings

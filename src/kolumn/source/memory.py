@@ -47,7 +47,7 @@ def in_memory(source: Any) -> InMemory | None:
     if not view.c_contiguous:
         raise ArgumentError(f"source: expected contiguous bytes, found {view.nbytes} bytes with strides {view.strides}")
     if isinstance(source, bytes | bytearray) and 0 < len(source) < _LONGEST_PATH and 0 not in source:
-        found = f"{reprlib.repr(source)}: bytes are taken for a segment, and these are none"
+        found = f"{reprlib.repr(source)}: bytes are taken for a segment, but these are not one"
         raise ArgumentError(f"source: expected a path as str or os.PathLike, or a list of paths, found {found}")
     return InMemory(NAME, source if isinstance(source, pa.Buffer) else pa.py_buffer(view.cast("B") if view.nbytes else b""))
 

@@ -7,7 +7,7 @@ from kolumn.values.decoder import Bodies
 
 
 class BareFramer:
-    """What `kolumn.values.framing.Framer` does, for payloads that nothing stands in front of.
+    """What `kolumn.values.framing.Framer` does, for payloads without a prefix.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from kolumn.schemas.schema import Schema
 
 @dataclass(frozen=True)
 class Bodies:
-    """The payloads of some rows without what stands in front of them, in host memory.
+    """The payloads of some rows without what precedes them, in host memory.
 
     Attributes
     ----------

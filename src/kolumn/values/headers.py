@@ -121,7 +121,7 @@ def _named(value: bytes, framing: int) -> Named | None:
 
 
 def _message_indexes(value: bytes, at: int) -> tuple[int, ...] | None:
-    """Zig-zag varints: how many, then so many; none stands for the first message. None if they don't end where the value does."""
+    """Zig-zag varints: how many, then so many; no index means the first message. None if they don't end where the value does."""
     count, at = varint64(value, at, len(value))
     if at == MALFORMED or not 0 <= count <= len(value) - at:
         return None

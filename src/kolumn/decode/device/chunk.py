@@ -160,7 +160,10 @@ class DeviceChunk:
             inflater.on_cpu(piece, unlike, entries, found, inflated)
 
     def _judge(self, final: Flags, entries: Entries, suspects: Int64s, found: dict[int, str]) -> Int64s:
-        """Let the CPU say what is wrong with batches. Those in which it finds nothing must have been inflated otherwise: their numbers."""
+        """Let the CPU find what is wrong with batches.
+
+        Returns the numbers of those in which it finds nothing: nvCOMP decompressed them wrongly.
+        """
         unlike = []
         every = replace(self.options, errors="skip", columns=("offset", "key", "value", "headers"), binary="contiguous")
         for i in suspects.tolist():

@@ -1,4 +1,4 @@
-"""Compressed payloads of a chunk on a GPU: framed on the host, inflated in place on the device, the rest by the CPU's codecs.
+"""Compressed payloads of a chunk on a GPU: framed on the host, decompressed in place on the device, the rest by the CPU's codecs.
 
     payloads ──▶ frame (host) ──▶ blocks by kind ──▶ nvCOMP, a call for each kind ──▶ slots ──▶ payloads
                      └──────────▶ what nvCOMP can't do, or did not do right ──▶ codecs of the CPU ──▶ copied to the device
@@ -35,7 +35,7 @@ _ZSTD_CHECKSUM, _ZSTD_SIZED = 0x04, 0xE0
 
 @dataclass
 class InflatedOnDevice:
-    """Inflated payloads.
+    """Decompressed payloads.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class InflatedOnDevice:
 
 @dataclass
 class InflatePlan:
-    """How the payloads of some entries are going to be inflated.
+    """How the payloads of some entries are decompressed.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class InflatePlan:
         Positions in the host's buffer; what has codec 0 is as it is.
     blocks : int64 array of shape (blocks, `cpu_fallback.blocks.COLUMNS`)
     bound : int64 array of n
-        Bytes that each can inflate to, as far as that is known; of plain ones their size.
+        Bytes that each can decompress to, as far as that is known; of plain ones their size.
     on_cpu : bool array of n
         Payloads for the codecs of the CPU.
     """
@@ -111,7 +111,7 @@ def _hard_gzip(host: Bytes, start: Int64s, blocks: Int64s) -> Int64s:
 
 
 class Inflater:
-    """Inflates what a plan says.
+    """Decompresses what a plan lists.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ class Inflater:
         return np.unique(of[~fine])
 
     def _sized(self, kind: int, blocks: Int64s) -> Flags:
-        """Flags of the blocks that say how many bytes they inflate to."""
+        """Flags of the blocks that say how many bytes they decompress to."""
         if kind == ZSTD_FRAME:
             return self.host[blocks[:, SOURCE] + 4] & _ZSTD_SIZED != 0
         return np.full(len(blocks), kind in (DEFLATE, SNAPPY_BLOCK))

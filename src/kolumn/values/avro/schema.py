@@ -209,7 +209,7 @@ class _Parser:
             symbols = _texts(given, "symbols", path)
             default = given.get("default")
             if len(set(symbols)) < len(symbols) or (default is not None and default not in symbols):
-                raise ArgumentError(f"{_at(path)}: the symbols of enum {full} repeat, or its default is none of them")
+                raise ArgumentError(f"{_at(path)}: the symbols of enum {full} repeat, or its default is not one of them")
             node = SchemaNode(kind, full, aliases, symbols=symbols, default=default)
         else:
             size = given.get("size")

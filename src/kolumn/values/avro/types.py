@@ -142,7 +142,7 @@ def is_nullable(node: SchemaNode) -> bool:
 
 
 def decimal_bytes(node: SchemaNode) -> int:
-    """Bytes of Arrow's decimal for a type; 0 if the type is none, or has more digits than Arrow's decimals."""
+    """Bytes of Arrow's decimal for a type; 0 if the type is not a decimal, or has more digits than Arrow's decimals."""
     if node.logical is None or node.logical.name != "decimal" or node.logical.precision > 76:
         return 0
     return 16 if node.logical.precision <= 38 else 32

@@ -26,7 +26,7 @@ _FRONTS = {
     framing.GLUE: NUMBER,
     framing.GLUE_ZLIB: NUMBER,
 }
-"""What stands in front of messages after a prefix. Where headers name the schema, nothing does."""
+"""What precedes messages after a prefix. Where headers name the schema, nothing does."""
 _FRONT = np.array([_FRONTS.get(number, NOTHING) for number in range(64)], np.int64)
 
 
@@ -34,7 +34,7 @@ class ProtobufDecoder:
     """Decodes values of one message into one type.
 
     The fields of the table are those of the reader's message. A writer's schema only says which message its values are; what is common to
-    both is found by field numbers, as in all of Protobuf. A row is not valid if what stands in front of its message chooses another one;
+    both is found by field numbers, as in all of Protobuf. A row is not valid if what precedes its message chooses another one;
     without the writer's schema the reader's file is taken for it.
 
     Rows are valid or not, and have the values, as the package protobuf says (its parser upb, and ``IsInitialized``). There are two

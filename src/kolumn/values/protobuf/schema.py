@@ -87,7 +87,7 @@ def _is_made(message: Any) -> bool:
 
 
 class Place(NamedTuple):
-    """How what stands in front of values names a message of a file.
+    """How what precedes values names a message of a file.
 
     Attributes
     ----------
@@ -153,12 +153,12 @@ def _referenced(schema: Schema, schemas: Schemas | None) -> dict[str, str]:
 
 
 def _decoded(text: str, imports: dict[str, str], which: str) -> bytes:
-    """A FileDescriptorSet of files in Base64; b"" if ``text`` is none. No .proto text with a field or message is Base64."""
+    """A FileDescriptorSet of files in Base64; b"" if ``text`` is not one. No .proto text with a field or message is Base64."""
     try:
         files = [base64.b64decode(one.strip(), validate=True) for one in (*imports.values(), text)]
     except ValueError as error:
         if _BASE64.fullmatch(text.strip()):
-            raise ArgumentError(f"schema{which} is a FileDescriptorProto, and a file that it imports is none") from error
+            raise ArgumentError(f"schema{which} is a FileDescriptorProto, and a file that it imports is not one") from error
         return b""
     # FileDescriptorSet: each file is field 1.
     return b"".join(b"\x0a" + _length(len(one)) + one for one in files) if text.strip() else b""

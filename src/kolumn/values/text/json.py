@@ -77,7 +77,7 @@ def _decided(tables: JsonTables, bodies: Bodies) -> tuple[pa.Array, Flags]:
 
 
 def _in_types(array: pa.Array, kind: pa.DataType, decided: Flags) -> tuple[pa.Array, Flags]:
-    """The rows with their times and dates, and which of them are valid: a row with text that is none is null."""
+    """The rows with their times and dates, and which of them are valid: a row whose text is not a time or date is null."""
     try:
         return in_types(array, kind), decided
     except pa.ArrowInvalid:

@@ -7,7 +7,7 @@ _ZONE = r"(Z|[+-]\d\d(:?\d\d)?)\z"
 
 
 def readable(kind: pa.DataType) -> pa.DataType:
-    """The type as JSON has it: text in place of times and dates."""
+    """The type in JSON: text in place of times and dates."""
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(one.name, readable(one.type)) for one in kind])
     if pa.types.is_list(kind):
@@ -16,7 +16,7 @@ def readable(kind: pa.DataType) -> pa.DataType:
 
 
 def in_types(found: pa.Array, kind: pa.DataType) -> pa.Array:
-    """What was read as `readable`, with its times and dates; `pa.ArrowInvalid` if text is none. Copies only what changes."""
+    """What was read as `readable`, with its times and dates; `pa.ArrowInvalid` if a text is not one. Copies only what changes."""
     if readable(kind) == kind:
         return found if found.type == kind else found.cast(kind)
     if pa.types.is_struct(kind):

@@ -135,7 +135,7 @@ def _fields(line: str, separator: str) -> list[str | None] | None:
 
 
 def _converted(cell: pa.LargeStringArray, kind: pa.DataType) -> tuple[pa.Array, Flags]:
-    """A field in its type, null where it is none, and flags of those rows."""
+    """A field in its type, null where the text is not of this type, and flags of those rows."""
     if pa.types.is_string(kind):
         return cell.cast(kind), np.zeros(len(cell), bool)
     there = _flags(cell.is_valid())
