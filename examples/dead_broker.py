@@ -102,7 +102,7 @@ def _write(records: Iterator[tuple[bytes, bytes | None, int]], folder: Path, **h
 
 
 def make(disk: Path, part: float = 0.51) -> None:
-    """Write the disk; what is there already is replaced."""
+    """Write the disk; what already exists is replaced."""
     shutil.rmtree(disk, ignore_errors=True)
     for partition in (0, 1):
         _write(orders(partition, 5_000), disk / f"orders-{partition}")

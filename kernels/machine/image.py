@@ -67,7 +67,7 @@ def assembler() -> str:
     packaged = Path(sysconfig.get_paths()["purelib"], "nvidia", "cu13", "bin", "ptxas")
     found = str(packaged) if packaged.exists() else which("ptxas")
     if found is None:
-        raise MissingError("ptxas is not there: pip install nvidia-cuda-nvcc, or put a CUDA toolkit on the PATH")
+        raise MissingError("ptxas was not found: pip install nvidia-cuda-nvcc, or put a CUDA toolkit on the PATH")
     return found
 
 

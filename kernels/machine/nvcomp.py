@@ -60,7 +60,7 @@ def load() -> Any:
                 return ctypes.CDLL(path)
             except OSError as error:
                 tried.append(str(error))
-    raise MissingError(f"nvCOMP is not there: pip install nvidia-libnvcomp-cu13 ({'; '.join(tried)})")
+    raise MissingError(f"nvCOMP was not found: pip install nvidia-libnvcomp-cu13 ({'; '.join(tried)})")
 
 
 class Decompressor:

@@ -24,7 +24,7 @@ from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.read.splits import Split, limits_of, pack, segments_by_partition, share
 
 _KEYED = 2
-"""Splits are cut by topic partition if that makes at most so many times as many of them as there are, or as tasks run at a time."""
+"""Splits are cut by topic-partition if there are then at most this many times the splits, or the tasks that run at a time."""
 
 
 def answer(question: Json) -> Json:

@@ -14,9 +14,9 @@ from kolumn.options import Options
 from kolumn.source.segments import Range
 
 _SAMPLES = 4
-"""Places of the log that are looked at."""
+"""Number of places of the log that are sampled."""
 _SAMPLE_BYTES = 1 << 18
-"""Bytes of the log that are decoded at each place, at least one entry, for the width of rows with payloads."""
+"""Bytes of the log that are decoded at each place, but at least one entry: they tell the width of rows with payloads."""
 _HEADER_CHUNKS = 8
 """Chunks of headers that are read at each place: thousands of headers of a file, some hundred KiB of an object."""
 _WIDTHS = {"topic": 16}
@@ -34,8 +34,8 @@ class Estimate:
 def estimate(ranges: Sequence[Range], options: Options) -> Estimate:
     """Estimate what ranges have: the log's bytes divided by those of a record, times the width of a row.
 
-    Each place stands for the range that it is in. Compressed entries are what they are decompressed: too small a size would make Spark
-    send a large table to every executor.
+    Each place represents the range that it is in. Compressed entries count with their decompressed size: too small an estimate would
+    make Spark send a large table to every executor.
     """
     parts = [one for one in ranges if one.fault is None and one.end > one.start]
     size = sum(one.end - one.start for one in parts)
@@ -49,7 +49,7 @@ def estimate(ranges: Sequence[Range], options: Options) -> Estimate:
             taken += own * (width if width is not None else _decoded_width(found.first, options))
     if not looked:
         return Estimate(0, size)
-    # Where nothing can be decoded, rows have what the log has.
+    # If nothing can be decoded, rows are as wide as in the log.
     return Estimate(max(1, round(rows * size / looked)), round(taken * size / looked) or size)
 
 
@@ -62,7 +62,7 @@ class _Seen(NamedTuple):
 
 
 def _look(one: Range) -> _Seen | None:
-    """Look at headers of a range, from its start; None where there is none."""
+    """Sample the first headers of a range; None without one."""
     found: _Seen | None = None
     for entries in islice(headers(one.segment, one.start, one.end), _HEADER_CHUNKS):
         records, end = int(entries.count.clip(min=1).sum()), int(entries[-1].end)

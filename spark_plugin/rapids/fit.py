@@ -26,7 +26,7 @@ def check_jar(jar: str | Path, spark: str) -> None:
     Raises
     ------
     ArgumentError
-        It is for another Scala or for other versions of Spark, or it is no jar of the accelerator.
+        It is for another Scala or for other versions of Spark, or it is not a jar of the accelerator.
     """
     name = _NAME.search(str(jar))
     scala = spark_scala()
@@ -38,9 +38,9 @@ def check_jar(jar: str | Path, spark: str) -> None:
         with zipfile.ZipFile(jar) as held:
             shims = {found[1] for one in held.namelist() if (found := _SHIM.match(one))}
     except zipfile.BadZipFile as error:
-        raise ArgumentError(f"{jar} is no jar: {error}") from error
+        raise ArgumentError(f"{jar} is not a jar: {error}") from error
     if not shims:
-        raise ArgumentError(f"{jar} is no jar of the RAPIDS Accelerator: it names no version of Spark")
+        raise ArgumentError(f"{jar} is not a jar of the RAPIDS Accelerator: it names no version of Spark")
     if spark.replace(".", "") not in shims:
         known = ", ".join(".".join(shim) for shim in sorted(shims) if shim.isdigit())
         raise ArgumentError(f"{jar} does not start on Spark {spark}; the versions that it knows, by their digits: {known}")

@@ -38,7 +38,7 @@ def configure(builder: "SparkSession.Builder") -> "SparkSession.Builder":
     Parameters
     ----------
     builder : SparkSession.Builder
-        Before ``getOrCreate``: a session that is there already does not change. The jar is added to the ``spark.jars`` that the
+        Before ``getOrCreate``: a session that already exists does not change. The jar is added to the ``spark.jars`` that the
         builder has. Spark ships it to all executors.
 
     Returns

@@ -98,7 +98,7 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         for (topic, partition), offset in done.items():
             key, where = (topic, partition), f"{topic}-{partition}: read up to offset {offset}, and the"
             if key not in groups:
-                self._lost(f"{where} partition is not there any more")
+                self._lost(f"{where} partition no longer exists")
             elif ends.get(key, offset) < offset:
                 self._lost(f"{where} log ends at {ends[key]}")
         starts = {key: done.get(key, _begin(groups[key])) for key in ends if key in groups}
@@ -145,7 +145,7 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
             begin, where = starts.get(key, 0), f"{key[0]}-{key[1]}"
             if key not in groups:
                 if begin < stop:
-                    self._lost(f"{where}: not there any more, and offsets up to {stop} were to be read")
+                    self._lost(f"{where}: no longer exists, but offsets up to {stop} were to be read")
                 continue
             first = _begin(groups[key])
             if key in starts and begin < min(first, stop):

@@ -156,5 +156,5 @@ def _files(piece: StagedSegments, target: str) -> list[tuple[str, str]]:
     there = storage.look(piece.folder)
     names = files_of(piece.folder) if there is not None and there.is_folder else []
     if not any(storage.base_name(name) == f"{piece.first:020}{LOG}" for name in names):
-        raise KolumnError(f"{piece.folder}: segments of {piece.name} that were staged are not there any more: somebody has removed them")
+        raise KolumnError(f"{piece.folder}: segments of {piece.name} that were staged no longer exist: somebody has removed them")
     return [(name, storage.within(target, piece.name, storage.base_name(name))) for name in names]

@@ -256,7 +256,7 @@ def _places(segments: list[Segment], target: str) -> list[tuple[Segment, str]]:
     recover(_root(target))
     for _, place in items:
         if storage.look(place) is not None:
-            raise ArgumentError(f"{place} is there already: name another target, or remove it")
+            raise ArgumentError(f"{place} already exists: name another target, or remove it")
     return items
 
 

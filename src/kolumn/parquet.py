@@ -59,7 +59,7 @@ def write_parquet(
     with Commit(root, replace=overwrite) as commit:
         there = [str(file) for file, _ in files if os.path.lexists(file)]
         if there and not overwrite:
-            raise ArgumentError(f"{there[0]} is there already ({len(there)} files in all): use --overwrite, or another target")
+            raise ArgumentError(f"{there[0]} already exists ({len(there)} files in all): use --overwrite, or another target")
         for file, some in files:
             yield some, _write(some, commit, file, options, row_group_rows, compression, on_damage)
 

@@ -168,7 +168,7 @@ def test_keys_that_do_not_fit(tmp_path: Path) -> None:
         (None, kolumn.ArgumentError, "encrypted with key 'k': expected its private key in keys={'k': path}, found none"),
         ({"x": other}, kolumn.ArgumentError, "found those of 'x'"),
         ({"k": other}, kolumn.KolumnError, "cannot be unwrapped with key 'k'"),
-        ({"k": text}, kolumn.ArgumentError, "is no private key as PEM or DER"),
+        ({"k": text}, kolumn.ArgumentError, "is not a private key in PEM or DER"),
         ({"k": tmp_path / "no"}, kolumn.ArgumentError, "cannot be read: No such file"),
         ("k=no", kolumn.ArgumentError, "expected a mapping"),
     ):

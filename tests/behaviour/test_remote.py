@@ -89,7 +89,7 @@ def test_targets_that_are_there_already(memory: str) -> None:
     kolumn.write(table, f"{memory}/once/t-1/1.log")
     before = _files(f"{memory}/once")
     for place in ("t-0", "t-0/", "t-1/1.log"):
-        with pytest.raises(ArgumentError, match="is there already"):
+        with pytest.raises(ArgumentError, match="already exists"):
             kolumn.write(table, f"{memory}/once/{place}")
     assert _files(f"{memory}/once") == before
 

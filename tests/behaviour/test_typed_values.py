@@ -330,7 +330,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"key_format": "json", "key_framing": "nnone"}, "unknown key_framing 'nnone', did you mean 'none'"),
     ({"value_format": "json", "value_schema": {"a": "int46"}}, "field 'a': unknown type 'int46', did you mean 'int64'"),
     ({"value_format": "json", "value_schema": {}}, "expected a mapping of names to types"),
-    ({"value_format": "json", "value_schema": "{"}, "value_schema: no JSON text"),
+    ({"value_format": "json", "value_schema": "{"}, "value_schema: not the JSON text"),
     ({"value_format": "json", "value_schema": {"a": ["int8", "int8"]}}, "expected a list of one type"),
     ({"value_format": "json", "value_schema": {"a": pa.binary()}}, "JSON has no values of binary"),
     ({"value_format": "json", "value_sample": 0}, "value_sample=0: expected an integer, at least 1"),

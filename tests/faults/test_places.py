@@ -97,7 +97,7 @@ def test_two_runs_for_one_name(tmp_path: Path) -> None:
             with Commit(tmp_path) as other, StagedFile(other.place(tmp_path / "x.log")) as file:
                 file.write(b"other")
 
-    with pytest.raises(ArgumentError, match=r"x\.log is there already: another run"):
+    with pytest.raises(ArgumentError, match=r"x\.log already exists: another run"):
         both()
     assert tree(tmp_path) == {"x.log": b"other"}
 
@@ -148,7 +148,7 @@ def test_a_journal_that_reaches_outside(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("content", ["", "[]", '{"files": 3, "folders": [], "removed": []}', '{"files": {}}'])
 def test_a_journal_of_nobody(tmp_path: Path, content: str) -> None:
     (dead(tmp_path, {}) / "journal").write_text(content)
-    with pytest.raises(KolumnError, match=r"no journal of Kolumn's: remove .* by hand"):
+    with pytest.raises(KolumnError, match=r"not a journal of Kolumn: remove .* by hand"):
         remove_leftovers(tmp_path)
 
 

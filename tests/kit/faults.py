@@ -56,7 +56,7 @@ class Writer:
     function: Callable[[Path, Path], Any] | None = None
     before: Callable[[Path, Path], Any] | None = None
     replaces: bool = False
-    refuses: str = "is there already"
+    refuses: str = "already exists"
 
     def run(self, source: Path, target: Path) -> int:
         """Write, and return the exit code."""

@@ -159,7 +159,7 @@ def test_a_jar_for_other_versions_of_spark(tmp_path: Path) -> None:
     jar = tmp_path / "rapids-4-spark_2.13-25.02.0-cuda12.jar"
     for shims, message in (
         (("spark350", "spark401", "spark400db173"), r"does not start on Spark 4\.2\.0; .*: 3\.5\.0, 4\.0\.1$"),
-        ((), "is no jar of the RAPIDS Accelerator"),
+        ((), "is not a jar of the RAPIDS Accelerator"),
     ):
         with zipfile.ZipFile(jar, "w") as made:
             for shim in (*shims, "META-INF"):
@@ -167,7 +167,7 @@ def test_a_jar_for_other_versions_of_spark(tmp_path: Path) -> None:
         with pytest.raises(ArgumentError, match=message):
             rapids.configure(Settings(), jar=jar, cluster="yarn")  # type: ignore[arg-type]
     jar.write_bytes(b"<html>")
-    with pytest.raises(ArgumentError, match="is no jar: "):
+    with pytest.raises(ArgumentError, match="is not a jar: "):
         rapids.configure(Settings(), jar=jar, cluster="yarn")  # type: ignore[arg-type]
 
 

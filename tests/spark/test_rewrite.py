@@ -44,7 +44,7 @@ def test_convert(spark: SparkSession, tmp_path: Path, case: str, options: dict[s
         expected.records, expected.batches, expected.copied, dict(expected.lost),
     )  # fmt: skip
     assert done.segments == [f"{scheme}{path}".replace("/one/", "/other/") for path in expected.segments]
-    with pytest.raises(ArgumentError, match="is there already"):
+    with pytest.raises(ArgumentError, match="already exists"):
         spark_plugin.convert(spark, str(CORPUS / case), target, **options)
 
 

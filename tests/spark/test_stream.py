@@ -97,7 +97,7 @@ def test_segments_that_are_gone(tmp_path: Path) -> None:
     assert rows(stream(tmp_path, failOnDataLoss="false"), {"t": {"0": 5}}, {"t": {"0": 30}}) == upto(0, 20, 30)
     # all requested records are gone, or the partition is
     assert rows(stream(tmp_path, failOnDataLoss="false"), {"t": {"0": 5}}, {"t": {"0": 10}}) == []
-    with pytest.raises(KolumnError, match="t-1: read up to offset 7, and the partition is not there any more"):
+    with pytest.raises(KolumnError, match="t-1: read up to offset 7, and the partition no longer exists"):
         stream(tmp_path).latestOffset({"t": {"0": 30, "1": 7}}, None)
     with pytest.raises(KolumnError, match="t-0: read up to offset 31, and the log ends at 30"):
         stream(tmp_path).latestOffset({"t": {"0": 31}}, None)

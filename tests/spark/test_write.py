@@ -186,7 +186,7 @@ def test_staged_files_that_somebody_removed(tmp_path: Path, scheme: str) -> None
     kolumn.write(pa.table({"value": ["old"]}), tmp_path / "log" / "t-0")
     before = names(tmp_path / "log")
     staging = new_folder(log, "write")
-    with pytest.raises(KolumnError, match="t-0 that were staged are not there any more"):
+    with pytest.raises(KolumnError, match="t-0 that were staged no longer exist"):
         publish(log, staging, [StagedSegments("t", 0, f"{staging}/{'a' * 32}/t-0", 0, 9)], overwrite=True)
     assert names(tmp_path / "log") == before
 

@@ -80,7 +80,7 @@ def test_names_are_looked_up_in_their_namespace() -> None:
     ("text", "message"),
     [
         ("{", "its text is not JSON"),
-        ("17", "the outermost type: 17 is no type"),
+        ("17", "the outermost type: 17 is not a type"),
         ('"nothing"', "'nothing' is not defined"),
         ("[]", "a union without types"),
         ('["int", "int"]', "a union has each type once"),
@@ -162,8 +162,8 @@ NESTED = record("R", x={"type": "array", "items": record("I", a="int")})
         ("long", "int", "long is not read as int"),
         (record("R", a="double"), record("R", a="float"), "field a: double is not read as float"),
         (record("R", a="int"), record("R", b="int"), "field b: it is not in the writer's record R and has no default"),
-        (record("R", a="int"), record("R", b={"of": "int", "default": "x"}), "field b: its default is no int"),
-        (record("R", a="int"), record("R", b={"of": ["null", "string"], "default": 3}), "field b: its default is no union"),
+        (record("R", a="int"), record("R", b={"of": "int", "default": "x"}), "field b: its default is not of type int"),
+        (record("R", a="int"), record("R", b={"of": ["null", "string"], "default": 3}), "field b: its default is not of type union"),
         (NESTED, record("R", x={"type": "array", "items": record("I", a="string")}), "field x.a: int is not read as string"),
         (
             {"type": "fixed", "name": "F", "size": 2},

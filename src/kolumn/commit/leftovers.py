@@ -202,7 +202,7 @@ class _How:
             return "left", "staged files of a run; nothing tells how old they are. Remove them when no run writes to the target"
         age = time.time() - newest
         if age < self.old:
-            return "left", f"staged files of a run, the newest {_span(age)} old: it may live. After {_span(self.old)} they are removed"
+            return "left", f"staged files of a run, the newest {_span(age)} old: it may still run. After {_span(self.old)} they are removed"
         return "removed", f"staged files of a run, the newest {_span(age)} old"
 
     def exports(self, root: str) -> Iterator[Leftover]:

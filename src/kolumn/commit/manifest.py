@@ -195,7 +195,7 @@ class ExportTarget:
         if self._locked or (newest is not None and time.time() - newest >= old):
             return ""
         age = "nothing tells how old they are" if newest is None else f"the newest {(time.time() - newest) / 3600:.1f} h old"
-        return f"staged by an export that may live, {age}"
+        return f"staged by an export that may still run, {age}"
 
     def _staged(self) -> list[str]:
         """Folders of runs, and incomplete manifests and intents."""

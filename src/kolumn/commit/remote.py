@@ -72,7 +72,7 @@ def commit(root: str, folder: str, moves: list[tuple[str, str]], gone: Iterable[
             raise KolumnError(f"{place}: cannot be written: it is a file, and a folder was to be there")
     for _, final in moves:
         if final not in replaced and storage.look(final) is not None:
-            raise ArgumentError(f"{final} is there already: another run has made it")
+            raise ArgumentError(f"{final} already exists: another run has made it")
     content = {
         "version": _VERSION,
         "moves": {_below(folder, staged): _below(root, final) for staged, final in moves},
@@ -158,9 +158,7 @@ def read(folder: str) -> dict[str, Any]:
     if version != _VERSION:
         raise KolumnError(f"{name} has version {version}, this Kolumn knows {_VERSION}: update it")
     if wrong:
-        raise KolumnError(
-            f"{name}: no run of Kolumn's wrote this: {wrong[0]!r}. Nothing was moved. Find out who put it there, and remove it"
-        )
+        raise KolumnError(f"{name}: no run of Kolumn wrote this: {wrong[0]!r}. Nothing was moved. Find out who put it there, and remove it")
     return {"version": version, "moves": moves, "gone": gone}
 
 
@@ -185,7 +183,7 @@ def _name(staged: str, final: str, replaces: bool) -> None:
         if storage.look(staged) is None and there is not None:
             return
         if there is not None and not replaces and not _same(staged, final):
-            raise KolumnError(f"{final} is there already, and is not what {staged} has: another run has made it. Remove one of the two")
+            raise KolumnError(f"{final} already exists, and is not what {staged} has: another run has made it. Remove one of the two")
         storage.make_folder(storage.parent(final))
         storage.move(staged, final)
     except KolumnError:

@@ -171,7 +171,7 @@ def refuse_existing(final: Path, replace: bool = False) -> None:
     names = [final, *(final.with_suffix(suffix) for suffix in SIDE_FILES)] if final.suffix == ".log" else [final]
     for name in names:
         if os.path.lexists(name) and (name.suffix == ".log" or not name.is_dir() or any(name.iterdir())):
-            raise ArgumentError(f"{name} is there already: name another target, or remove it")
+            raise ArgumentError(f"{name} already exists: name another target, or remove it")
 
 
 def leftovers(root: Path) -> list[Path]:
@@ -267,7 +267,7 @@ def _claim(folder: Path, dry_run: bool = False) -> int | str:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(lock)
-        return "its run lives" if isinstance(error, BlockingIOError) else "its file system has no locks, so its run cannot be told dead"
+        return "its run lives" if isinstance(error, BlockingIOError) else "its file system has no locks: its run may be alive"
     return lock
 
 
@@ -288,12 +288,12 @@ def _name_new(staged: Path, final: Path) -> None:
     try:
         os.link(staged, final)
     except FileExistsError as error:
-        raise ArgumentError(f"{final} is there already: another run has made it") from error
+        raise ArgumentError(f"{final} already exists: another run has made it") from error
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
         if os.path.lexists(final):
-            raise ArgumentError(f"{final} is there already: another run has made it") from error
+            raise ArgumentError(f"{final} already exists: another run has made it") from error
         os.rename(staged, final)
     else:
         os.unlink(staged)
@@ -373,7 +373,7 @@ def _journal(folder: Path, root: Path) -> tuple[dict[str, Any], list[str], list[
     except FileNotFoundError:
         return {}, [], []
     except (ValueError, KeyError, TypeError) as error:
-        raise KolumnError(f"{folder / 'journal'}: no journal of Kolumn's: remove {folder} by hand") from error
+        raise KolumnError(f"{folder / 'journal'}: not a journal of Kolumn: remove {folder} by hand") from error
     for name in names:
         if name.is_absolute() or ".." in name.parts:
             raise KolumnError(f"{folder / 'journal'}: {str(name)!r} does not lie below {root}: remove {folder} by hand")

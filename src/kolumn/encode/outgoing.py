@@ -100,7 +100,7 @@ def _remote(root: str, names: Iterable[str]) -> Iterator[Place]:
     for name in names:
         there = storage.look(name)
         if there is not None and (not there.is_folder or storage.listing(name)):
-            raise ArgumentError(f"{name} is there already: name another target, or remove it")
+            raise ArgumentError(f"{name} already exists: name another target, or remove it")
     folder, moves = remote_commit.new_folder(root), list[tuple[str, str]]()
 
     @contextmanager

@@ -14,7 +14,7 @@ the list around it: items left of its block, its row, and where a block that say
 STEP, FRAME = 64, 24
 """Bytes of a step, and of a frame of the stack."""
 FREE = 65536
-"""So many items without bytes a value may have beyond its own bytes."""
+"""Items without bytes that a value may have, in addition to one for each of its bytes."""
 OPTIONAL = 64
 
 LONG, INT, INT_TO_LONG, TIME, INT_TO_FLOAT, INT_TO_DOUBLE = range(6)

@@ -67,9 +67,9 @@ def _private_key(key_id: str, path: str) -> tuple[int, int]:
     except OSError as error:
         raise ArgumentError(f"keys: {path}, of key {key_id!r}, cannot be read: {error.strerror}") from error
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"keys: {path}, of key {key_id!r}, is no private key as PEM or DER without a password: {error}") from error
+        raise ArgumentError(f"keys: {path}, of key {key_id!r}, is not a private key in PEM or DER without a password: {error}") from error
     if not isinstance(key, RSAPrivateKey):
-        raise ArgumentError(f"keys: {path}, of key {key_id!r}, is no private RSA key")
+        raise ArgumentError(f"keys: {path}, of key {key_id!r}, is not a private RSA key")
     numbers = key.private_numbers()
     return numbers.public_numbers.n, numbers.d
 

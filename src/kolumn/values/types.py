@@ -55,7 +55,7 @@ def mapping_of(schema: object, where: str = "value_schema") -> Mapping[str, Any]
         try:
             schema = json.loads(schema)
         except ValueError as error:
-            raise ArgumentError(f"{where}: no JSON text of a mapping of names to types: {error}") from error
+            raise ArgumentError(f"{where}: not the JSON text of a mapping of names to types: {error}") from error
     if isinstance(schema, pa.Schema | pa.StructType):
         schema = {field.name: field.type for field in schema}
     if not isinstance(schema, Mapping) or not schema:

@@ -151,7 +151,7 @@ class _Resolver:
                     raise MismatchError(f"{_at(_below(path, one.name))}: it is not in the writer's {writer} and has no default")
                 made = constant(one.type, one.default)
                 if made is None:
-                    raise MismatchError(f"{_at(_below(path, one.name))}: its default is no {one.type}")
+                    raise MismatchError(f"{_at(_below(path, one.name))}: its default is not of type {one.type}")
                 parts.append((one.name, made))
         return RecordFields(tuple(parts))
 

@@ -158,7 +158,7 @@ class _Parser:
         if isinstance(given, list):
             return self._union(given, space, path, depth)
         if not isinstance(given, dict) or "type" not in given:
-            raise ArgumentError(f"{_at(path)}: {json.dumps(given)[:40]} is no type")
+            raise ArgumentError(f"{_at(path)}: {json.dumps(given)[:40]} is not a type")
         kind = given["type"]
         if not isinstance(kind, str):
             return self.type(kind, space, path, depth + 1)
@@ -245,7 +245,7 @@ def _full(name: str, space: str) -> str:
 def _texts(given: dict[str, Any], key: str, path: str) -> tuple[str, ...]:
     texts = given.get(key, [])
     if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
-        raise ArgumentError(f"{_at(path)}: {key} is no list of names")
+        raise ArgumentError(f"{_at(path)}: {key} is not a list of names")
     return tuple(texts)
 
 

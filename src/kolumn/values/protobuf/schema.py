@@ -225,7 +225,7 @@ def _file(serialised: bytes) -> File:
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(serialised).file
     except message.DecodeError as error:
-        raise ArgumentError(f"these bytes are no FileDescriptorSet: {error}") from error
+        raise ArgumentError(f"these bytes are not a FileDescriptorSet: {error}") from error
     if not files:
         raise ArgumentError("these bytes are a FileDescriptorSet without files")
     pool = descriptor_pool.DescriptorPool()

@@ -194,7 +194,7 @@ def _field(field: Any, wanted: _Wanted, path: tuple[str, ...], around: tuple[str
         if special:
             type = TIMES.get(special) or fields[0].type
     elif wanted is not None:
-        raise ArgumentError(f"{'.'.join(path)} is no message: {'.'.join((*path, next(iter(wanted))))} is not there")
+        raise ArgumentError(f"{'.'.join(path)} is not a message: {'.'.join((*path, next(iter(wanted))))} is not there")
     else:
         raw = type = _SCALARS[field.type]
     if field.type == _ENUM:

@@ -30,7 +30,7 @@ def type_of(text: str, where: str = "value_schema") -> pa.StructType:
     try:
         root = json.loads(text)
     except ValueError as error:
-        raise ArgumentError(f"{where}: no JSON Schema: {error}") from error
+        raise ArgumentError(f"{where}: not a JSON Schema: {error}") from error
     found = _Mapper(root, where).type(root, "$", ())
     if not pa.types.is_struct(found):
         raise ArgumentError(f"{where}: a JSON Schema of {found}: expected one of an object")
