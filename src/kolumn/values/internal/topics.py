@@ -146,16 +146,16 @@ def _control(key: bytes, source: MessageBytes) -> DecodedMessage:
     return _read(source, name, version, message, used, more=used < version)
 
 
-def _read(source: Input, type: str, shown: int, message: Definition, version: int, more: bool = False) -> Decoded:
+def _read(source: MessageBytes, type: str, shown: int, message: Definition, version: int, more: bool = False) -> DecodedMessage:
     """A message; not known if bytes are left after it, except for ``more``: previews of Kafka wrote other fields in the same versions."""
-    unknown = Decoded(type, shown, message)
+    unknown = DecodedMessage(type, shown, message)
     if version not in message.versions:
         return unknown
     try:
         fields = reader(message, version)(source)
     except MalformedMessageError:
         return unknown
-    return unknown if source.left and not more else Decoded(type, shown, message, fields)
+    return unknown if source.left and not more else DecodedMessage(type, shown, message, fields)
 
 
 def _control_type(key: bytes) -> str | None:
