@@ -17,7 +17,7 @@ from kit.encoder import Record, batch
 from kit.tiers import Aiven
 from kolumn.cli import main
 from kolumn.source.aiven_file import Access, AivenFile
-from kolumn.source.aiven_manifest import Manifest, parse
+from kolumn.source.aiven_manifest import AivenManifest, parse
 from kolumn.source.data_keys import key_files
 from kolumn.source.segments import find_segments
 
@@ -43,7 +43,7 @@ def tier(root: Path, chunk: int, key: str | None = None, **how: Any) -> tuple[Ai
     return made, None if key is None else {key: made.key_file()}
 
 
-def read_manifest(path: Path) -> Manifest:
+def read_manifest(path: Path) -> AivenManifest:
     return parse(str(path), path.read_bytes())
 
 

@@ -132,7 +132,7 @@ def test_a_run_that_died_while_publishing_is_finished_by_the_next(
 def test_an_attempt_that_fails_after_writing_is_not_counted(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
     """Files of a retried, killed or speculative attempt are in no result, and are removed with the staging folder."""
     place = ExportTarget(fs.LocalFileSystem(), str(tmp_path))
-    layout = parquet_export.Layout(place.files, place.staging("run"), Options.of(), False, 1000, "none")
+    layout = parquet_export.ExportLayout(place.files, place.staging("run"), Options.of(), False, 1000, "none")
     parquet_export.make_staging(place.files, layout.staging)
     (task,) = parquet_export.plan_tasks(
         parquet_export.plan_jobs(segments_of([str(segment)], layout.options), layout.options, place.open(), 1 << 30), 1 << 30

@@ -75,7 +75,7 @@ def test_rows_growth_and_what_is_taken_back() -> None:
     assert {full_level(1), full_column(0)} == set(codes)
 
 
-def _write_row(target: columns.Target, layout: ColumnLayout, row: int, tag: bytes, tags: int) -> int:
+def _write_row(target: columns.ColumnTables, layout: ColumnLayout, row: int, tag: bytes, tags: int) -> int:
     code = _record(target, row, tag, tags)
     if code == DONE:
         for name in ("color", "at", "counts"):
@@ -83,7 +83,7 @@ def _write_row(target: columns.Target, layout: ColumnLayout, row: int, tag: byte
     return code
 
 
-def _record(target: columns.Target, row: int, tag: bytes, tags: int) -> int:
+def _record(target: columns.ColumnTables, row: int, tag: bytes, tags: int) -> int:
     columns.set_valid(target, 2, row, 1)
     columns.put_word(target, 3, row, row, 8)
     columns.begin_list(target, 4, row, 1)

@@ -19,7 +19,7 @@ class DevicePart:
     ----------
     good : int64 array
         Numbers of the entries that they are of.
-    records : kernels.fields.decoded.Records
+    records : kernels.fields.decoded.DeviceRecords
     measures : list of uint8 array
         What was downloaded of what was begun.
     found : dict

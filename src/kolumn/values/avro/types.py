@@ -155,7 +155,7 @@ class ArrowTypes:
     Attributes
     ----------
     symbols : dict
-        Symbols of each enum by its path, as `kolumn.values.layout.Layout.of` takes them.
+        Symbols of each enum by its path, as `kolumn.values.layout.ColumnLayout.of` takes them.
     """
 
     symbols: dict[Path, tuple[str, ...]] = field(default_factory=dict)
