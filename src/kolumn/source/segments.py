@@ -55,10 +55,8 @@ class Segment:
         Bytes, when it was found. A segment is never read past that.
     format : str
         The format that the caller named; carried along, not used here.
-    following : int, optional
-        Base offset of the next segment of its directory: this one is rolled then. None: it is active, or names contain no offsets.
-    preceding : int, optional
-        Base offset of the segment before it.
+    following, preceding : int, optional
+        Base offsets of its neighbours in the directory. It is rolled if another one follows; else it is active, or names have no offsets.
     orphans : tuple of str
         Index files without a log between this segment and the next, and before the first one.
     twin : str, optional
@@ -121,8 +119,8 @@ class Range:
     """Bytes [start, end) of a segment, cut at entries. Tasks get ranges, not the bytes themselves.
 
     ``floor`` is the last offset before ``start``, or -1: after damage it helps to recognise entries. ``transactions`` are those of the
-    log, if their outcome is needed. Of a log in several copies, the records with start_offset <= offset < end_offset are read (None for
-    no bound; if equal, the range is read only to report its damage), and ``fault`` is an error that replaces the whole range.
+    log, if needed. Of a log in several copies, only records with start_offset <= offset < end_offset are read (None for no bound; if
+    equal, only damage is reported), and ``fault`` is an error that replaces the whole range.
     """
 
     segment: Segment
@@ -151,9 +149,8 @@ class Range:
 
     def counts(self, base: Int64s, last: Int64s) -> Any:
         """Whether entries with these base and last offsets can have records that are read; takes numbers and arrays."""
-        return (last >= (-1 if self.start_offset is None else self.start_offset)) & (
-            base < (HIGHEST if self.end_offset is None else self.end_offset)
-        )
+        low, high = (-1 if self.start_offset is None else self.start_offset), (HIGHEST if self.end_offset is None else self.end_offset)
+        return (last >= low) & (base < high)
 
     @classmethod
     def whole(cls, segment: Segment) -> "Range":
