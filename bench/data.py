@@ -61,7 +61,7 @@ def batches(codec: str, segment_bytes: int = SEGMENT_BYTES, batch_bytes: int = B
     template, key_at, value_at = _template(batch_bytes)
     count = len(key_at)
     how_many = max(segment_bytes // (HEADER_BYTES + len(template)), 1)
-    text = np.frombuffer(_text(how_many * count * VALUE_BYTES), np.uint8).reshape(how_many, count, VALUE_BYTES)
+    letters = np.frombuffer(text(how_many * count * VALUE_BYTES), np.uint8).reshape(how_many, count, VALUE_BYTES)
     key_places = key_at[:, None] + np.arange(3, 11)
     value_places = value_at[:, None] + np.arange(VALUE_BYTES)
     powers = 10 ** np.arange(7, -1, -1)
@@ -69,8 +69,8 @@ def batches(codec: str, segment_bytes: int = SEGMENT_BYTES, batch_bytes: int = B
         first = batch * count
         payload = template.copy()
         payload[key_places] = (first + np.arange(count))[:, None] // powers % 10 + ord("0")
-        payload[value_places] = text[batch]
-        yield _batch(first, count, CODECS.index(codec), _COMPRESS[codec](payload.tobytes()))
+        payload[value_places] = letters[batch]
+        yield _batch(first, count, CODECS.index(codec), COMPRESS[codec](payload.tobytes()))
 
 
 def _batch(base_offset: int, count: int, attributes: int, payload: bytes) -> bytes:
@@ -85,19 +85,19 @@ def _template(batch_bytes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     key_at: list[int] = []
     value_at: list[int] = []
     while True:
-        delta = _varint(len(key_at))
-        start = b"\0" + delta + delta + _varint(11)
-        body = len(start) + 11 + len(_varint(VALUE_BYTES)) + VALUE_BYTES + 1
-        if HEADER_BYTES + len(payload) + len(_varint(body)) + body > batch_bytes:
+        delta = varint(len(key_at))
+        start = b"\0" + delta + delta + varint(11)
+        body = len(start) + 11 + len(varint(VALUE_BYTES)) + VALUE_BYTES + 1
+        if HEADER_BYTES + len(payload) + len(varint(body)) + body > batch_bytes:
             return np.frombuffer(bytes(payload), np.uint8), np.array(key_at), np.array(value_at)
-        payload += _varint(body) + start
+        payload += varint(body) + start
         key_at.append(len(payload))
-        payload += b"key" + bytes(8) + _varint(VALUE_BYTES)
+        payload += b"key" + bytes(8) + varint(VALUE_BYTES)
         value_at.append(len(payload))
         payload += bytes(VALUE_BYTES) + b"\0"
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
     """Zig-zag varint of a non-negative number."""
     raw, found = value << 1, bytearray()
     while raw > 0x7F:
@@ -106,7 +106,7 @@ def _varint(value: int) -> bytes:
     return bytes([*found, raw])
 
 
-def _text(size: int) -> bytes:
+def text(size: int) -> bytes:
     random = np.random.default_rng(1)
     letters = np.frombuffer(b"etaoinshrdlucmfwypvbgkjqxz", np.uint8)
     weights = 1 / np.arange(1, 27) ** 0.7
@@ -135,4 +135,4 @@ def _zstd(payload: bytes) -> bytes:
     return compressor.compress(payload) + compressor.flush()
 
 
-_COMPRESS: dict[str, Callable[[bytes], bytes]] = {"none": bytes, "gzip": _gzip, "snappy": _snappy, "lz4": _lz4, "zstd": _zstd}
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {"none": bytes, "gzip": _gzip, "snappy": _snappy, "lz4": _lz4, "zstd": _zstd}

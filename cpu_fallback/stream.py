@@ -19,7 +19,7 @@ from kolumn.cpu_fallback.check.select import Limits, keeps
 from kolumn.cpu_fallback.check.walk import fill
 from kolumn.cpu_fallback.fields.put import COPY
 from kolumn.cpu_fallback.fields.records import batch_records
-from kolumn.cpu_fallback.fields.target import KEY, POSITIONS, ROWS, VALUE, Target
+from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, POSITIONS, ROWS, VALUE, Target
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR
 from kolumn.cpu_fallback.inflate.decoders import Decoders
 from kolumn.cpu_fallback.inflate.unpack import GIVEN_UP, unpack
@@ -49,18 +49,22 @@ _POSITION, _SIZE, _CRC, _COUNT = table.POSITION, table.SIZE, table.CRC, table.CO
 _CODE, _CODEC = table.CODE, table.CODEC
 _NONE, _GZIP, _ZSTD = NONE, GZIP, ZSTD
 _MOST_BYTES = MOST_BYTES
+_SMALLEST_HEADER = v2.SMALLEST_HEADER
 _SMALLEST_RECORD, _RATIO_FLOOR, _GIVEN_UP, _PAD = v2.SMALLEST_RECORD, RATIO_FLOOR, GIVEN_UP, PAD
 _MARGIN = 1.5
 """How much more than expected a payload may decompress to if it is appended to others."""
 
 
 class Room(NamedTuple):
-    """Capacities: rows, bytes of keys and of values, bytes of the arena of decompressed batches."""
+    """Capacities: rows, bytes of keys and of values, of the arena of decompressed batches; headers, bytes of their keys and values."""
 
     rows: int
     key_bytes: int
     value_bytes: int
     arena: int
+    headers: int = 0
+    header_key_bytes: int = 0
+    header_value_bytes: int = 0
 
 
 class Span(NamedTuple):
@@ -343,6 +347,10 @@ def _append(
     if at[ROWS] + count > room.rows:
         return FULL
     if (to.key.mode == COPY and at[KEY] + size > room.key_bytes) or (to.value.mode == COPY and at[VALUE] + size > room.value_bytes):
+        return FULL
+    if to.header_ends and at[HEADERS] + size // _SMALLEST_HEADER > room.headers:
+        return FULL
+    if to.header_ends and (at[HEADER_KEY] + size > room.header_key_bytes or at[HEADER_VALUE] + size > room.header_value_bytes):
         return FULL
     code, _, _ = batch_records(row, payload, size, buffer, origin, count, 1, to, at)
     if code != _OK:

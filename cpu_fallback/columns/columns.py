@@ -14,6 +14,7 @@ from kolumn.cpu_fallback.machine.address import PAD, store32
 from kolumn.cpu_fallback.machine.scalars import compiled
 
 _VIEW = 16
+_WORD, _NOT_ASCII = 8, 0x8080808080808080
 
 
 @compiled
@@ -140,17 +141,20 @@ class Columns:
         values: int,
         want_headers: bool,
         drafts: bool = False,
+        header_bytes: tuple[int, int] | None = None,
     ) -> "Columns":
         """New memory.
 
         Parameters
         ----------
         rows, key_bytes, value_bytes, headers : int
-            Upper bounds. ``value_bytes`` is also the bound for the keys and for the values of headers.
+            Upper bounds.
         keys, values : int
             SKIP, COPY or VIEW.
         want_headers, drafts : bool
             Whether headers are kept; whether messages have attributes of their own.
+        header_bytes : tuple of int, optional
+            The bounds for the keys and for the values of headers; both are ``value_bytes`` if they are not known.
         """
         columns = cls(
             allocate(8 * rows),
@@ -163,7 +167,8 @@ class Columns:
         if want_headers:
             columns.header_ends = allocate(4 * (rows + 1))
             store_zero(columns.header_ends.address)
-            columns.header_key, columns.header_value = (BinaryColumn.of(COPY, headers, value_bytes if headers else 0) for _ in range(2))
+            most = header_bytes or (value_bytes, value_bytes)
+            columns.header_key, columns.header_value = (BinaryColumn.of(COPY, headers, size if headers else 0) for size in most)
         return columns
 
     @property
@@ -212,6 +217,12 @@ class Columns:
 
 
 def _as_text(raw: pa.Array) -> pa.Array:
+    """Strings over the same bytes; bytes that are not UTF-8 are replaced."""
+    mask, ends, held = raw.buffers()
+    whole = len(held) // _WORD
+    words, rest = np.frombuffer(held, np.uint64, whole), memoryview(held)[whole * _WORD :]
+    if not int(np.bitwise_or.reduce(words)) & _NOT_ASCII and bytes(rest).isascii():
+        return pa.Array.from_buffers(pa.string(), len(raw), [mask, ends, held], raw.null_count)
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:

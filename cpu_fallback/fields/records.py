@@ -6,6 +6,7 @@ back to its beginning.
 
 from numba.extending import register_jitable
 
+from kolumn.cpu_fallback.fields.headed_records import headed_records
 from kolumn.cpu_fallback.fields.messages import messages
 from kolumn.cpu_fallback.fields.plain_records import plain_records
 from kolumn.cpu_fallback.fields.put import forget, put
@@ -94,6 +95,11 @@ def batch_records(
     where, first, last = 0, n, n + count
     while n < last:
         where, n, key, value = plain_records(row, buf, where, end, buffer, origin, last, skip, to, n, key, value, header)
+        if n == last:
+            break
+        heads = header, header_key, header_value
+        where, n, key, value, heads = headed_records(row, buf, where, end, buffer, origin, last, skip, to, n, key, value, heads)
+        header, header_key, header_value = heads
         if n == last:
             break
         record = v2.fields(buf, where, end, skip)

@@ -31,6 +31,7 @@ GROUPS = {
         "stream", "stream_messages", "fields.records", "check.walk", "check.checksums", "inflate.blocks", "count", "check.search",
         "inflate.locate", "check.select", "check.gather", "columns.columns", "machine.checksum", "columns.timestamps",
     ),
+    "small segments": ("stream_files",),
     "writing": ("encode.batches", "encode.messages", "encode.tagged", "encode.sets", "encode.restride"),
     "typed values": ("values.framing",),
     "Avro": ("values.avro",),

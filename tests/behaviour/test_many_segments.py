@@ -1,5 +1,7 @@
 """Many small segments: how much Python each of them, and each chunk, costs, and what threads do with them."""
 
+import os
+import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -10,11 +12,14 @@ from typing import Any
 import pytest
 
 import kolumn
-from kit.encoder import Record, batch
-from kolumn.errors import CorruptBatchError
+from kit.encoder import LOG_APPEND_TIME, Record, batch, control_batch, message
+from kit.streams import GZIP, LZ4, ZSTD
+from kolumn.decode.small_segments import SmallSegments
+from kolumn.errors import CorruptBatchError, KolumnError
+from kolumn.schema import RECORD_COLUMNS
 
 SEGMENTS, EACH = 120, 5
-CALLS_OF_A_SEGMENT = 450
+CALLS_OF_A_SEGMENT = 130
 CALLS_OF_A_CHUNK = 300
 
 
@@ -126,3 +131,132 @@ def test_a_read_inside_of_a_callback(topic: Path) -> None:
     reader.start()
     reader.join(60)
     assert done == inner == [SEGMENTS * EACH]
+
+
+def kinds() -> list[bytes]:
+    """Segments of five offsets each, of all kinds that a directory can mix."""
+    found = list[bytes]()
+    for i in range(70):
+        first = EACH * i
+        records = [
+            Record(
+                first + k,
+                (None, b"", b"key%d" % i)[(i + k) % 3],
+                (b"value" * (i % 50), None, b"")[(i + k) % 3],
+                -1 if i % 7 == 3 else first + k,
+                tuple((b"h%d" % j, (b"w", None, b"")[j % 3]) for j in range((i + k) % 4)),
+            )
+            for k in range(EACH)
+        ]
+        codec = (0, 0, LZ4, 0, ZSTD, GZIP)[i % 6]
+        entries = batch(records[:2], codec=codec) + batch(records[2:], flags=LOG_APPEND_TIME if i % 5 == 2 else 0)
+        if i in (20, 21, 22, 55):
+            entries = b"".join(message(i % 2, Record(one.offset, one.key, one.value, one.timestamp if i % 2 else -1)) for one in records)
+        elif i == 30:
+            entries = batch(records[:4]) + control_batch(first + 4, 1)
+        elif i == 31:
+            entries = batch(records[:3])
+        elif i == 32:
+            entries = batch([Record(first + k, b"key", bytes(60_000), first) for k in range(EACH)], codec=GZIP)
+        found.append(entries)
+    return found
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some partitions, of many segments and of one."""
+    root = tmp_path_factory.mktemp("mixed")
+    for partition, segments in enumerate((kinds(), kinds()[:1], kinds()[1:2], kinds()[2:40])):
+        folder = root / f"t-{partition}"
+        folder.mkdir()
+        for i, data in enumerate(segments):
+            (folder / f"{EACH * (i + (partition if partition in (1, 2) else 2 * (partition == 3))):020}.log").write_bytes(data)
+    return root
+
+
+def outcome(source: Path, alone: bool, monkeypatch: pytest.MonkeyPatch, **options: Any) -> tuple[Any, ...]:
+    """Rows, damage and remarks of a read, with small segments decoded together or ``alone``."""
+    with monkeypatch.context() as patch:
+        if alone:
+            patch.setattr(SmallSegments, "decode", lambda self, ranges: None)
+        left_out: list[Any] = []
+        rows = list[Any]()
+        error = ""
+        try:
+            for found in kolumn.scan(source, on_damage=left_out.append, **options):
+                rows += found.to_pylist()
+        except KolumnError as raised:
+            error = str(raised)
+        report = kolumn.verify(source, threads=1)
+        return rows, left_out, error, report.segments.to_pylist(), report.remarks.to_pylist()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"columns": [*RECORD_COLUMNS]},
+        {},
+        {"columns": ["offset", "partition"], "start_offset": 52, "end_offset": 171},
+        {"columns": ["key", "tombstone", "headers"], "include_control": True, "memory_bytes": 1 << 20},
+        {"columns": ["value", "timestamp"], "start_timestamp": 40, "check_crcs": False, "chunk_bytes": 20_000},
+        {"binary": "view"},
+    ],
+    ids=str,
+)
+def test_segments_together_are_as_alone(mixed: Path, options: dict[str, Any], threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, expected = (outcome(mixed, alone, monkeypatch, threads=threads, **options) for alone in (False, True))
+    assert found == expected
+    assert len(found[0]) > 100
+
+
+@pytest.mark.parametrize("errors", ["raise", "skip"])
+def test_damage_among_small_segments_is_as_alone(mixed: Path, errors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flipped byte, a cut, zeros, offsets of another segment, and a file that is no segment."""
+    source = tmp_path / "t-0"
+    source.mkdir()
+    for i, path in enumerate(sorted((mixed / "t-0").iterdir())):
+        data = bytearray(path.read_bytes())
+        if i == 12:
+            data[70] ^= 1
+        elif i == 16:
+            data = data[:-9]
+        elif i == 40:
+            data += bytes(400)
+        elif i == 44:
+            data[:8] = struct.pack(">q", 3)
+        elif i == 60:
+            data = bytearray(b"PAR1" + bytes(200))
+        elif i == 65:
+            data = bytearray()
+        (source / path.name).write_bytes(data)
+    found, expected = (outcome(source, alone, monkeypatch, errors=errors, threads=1) for alone in (False, True))
+    assert found == expected
+    assert len(found[1]) >= 3 or found[2]
+
+
+@pytest.mark.parametrize("change", ["replaced", "overwritten", "cut", "deleted"])
+def test_a_small_segment_that_changes_after_it_was_listed_is_an_error(topic: Path, change: str, tmp_path: Path) -> None:
+    source = damaged(topic, tmp_path)
+    path = sorted(source.iterdir())[70]
+    data = path.read_bytes()
+    reader = kolumn.scan(source, threads=1, chunk_bytes=20_000)
+    rows = reader.read_next_batch().num_rows
+    if change == "replaced":
+        path.rename(tmp_path / "kept")
+        path.write_bytes(data)
+    elif change == "overwritten":
+        os.utime(path, ns=(1, 1))
+    elif change == "cut":
+        os.truncate(path, len(data) - 5)
+    else:
+        path.unlink()
+
+    def rest() -> None:
+        nonlocal rows
+        for found in reader:
+            rows += found.num_rows
+
+    with pytest.raises(KolumnError, match=r"after the source was listed|it was cut"):
+        rest()
+    assert rows == 70 * EACH

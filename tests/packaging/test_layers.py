@@ -25,7 +25,7 @@ LAYERS = (
         "cpu_fallback.values",
     ),
     ("kernels.check", "kernels.count", "kernels.fields", "cpu_fallback.columns", "cpu_fallback.stream", "values"),
-    ("cpu_fallback.stream_messages", "values.text", "values.avro", "values.protobuf", "values.internal"),
+    ("cpu_fallback.stream_messages", "cpu_fallback.stream_files", "values.text", "values.avro", "values.protobuf", "values.internal"),
     ("values.columns",),
     ("kernels.columns", "kernels.decode", "options", "damage", "commit"),
     ("kernels.values", "plan", "transactions", "encode"),

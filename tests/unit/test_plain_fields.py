@@ -80,3 +80,31 @@ def test_the_end_is_kept(missing: int) -> None:
     data = (varint(len(body)) + body)[:-missing]
     assert v2.plain_fields(data + bytes(2), 0, len(data)) == (-1, 0, 0, 0, 0, 0, 0)
     assert v2.plain_fields(bytes(2), 0, 0) == (-1, 0, 0, 0, 0, 0, 0)
+
+
+def test_records_with_headers_are_read_the_short_way_as_the_long_way() -> None:
+    chance, taken, left = random.Random(3), 0, 0
+    for _ in range(20_000):
+        headers = tuple(
+            (chance.randbytes(chance.choice((0, 1, 5, 70))), chance.choice((None, b"", b"v", bytes(200))))
+            for _ in range(chance.randrange(1, 4))
+        )
+        body = record_body(Record(chance.choice(DELTAS), b"key", chance.choice((None, b"value")), 7, headers), 0, 0)
+        whole = bytearray(varint(len(body)) + body)
+        for _ in range(chance.choice((0, 0, 1, 3))):
+            whole[chance.randrange(len(whole))] = chance.choice([0, 1, 2, 3, 0x7F, 0x80, 0x81, 0xFF, chance.randrange(256)])
+        data = bytes(whole) + bytes(2)
+        short, full = v2.short_fields(data, 0, len(whole)), v2.fields(data, 0, len(whole))
+        if short.next < 0 or full.code != Code.OK:
+            continue
+        assert short == full[1:8]
+        at = full.headers
+        for _ in range(min(full.header_count, 10)):
+            one, expected = v2.plain_header(data, at, full.next), v2.record_header(data, at, full.next)
+            if one.next < 0:
+                left += 1
+                break
+            assert one == expected
+            taken, at = taken + 1, one.next
+    assert taken > 10_000
+    assert left > 100

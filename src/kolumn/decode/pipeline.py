@@ -18,6 +18,7 @@ from kolumn.decode.device.resident import ResidentOptions
 from kolumn.decode.result import Decoded, Tally
 from kolumn.decode.resume import resumed
 from kolumn.decode.segment_end import at_stop, compare_start
+from kolumn.decode.small_segments import MOST_SEGMENTS, SMALL, SmallSegments
 from kolumn.errors import NoMemoryError
 from kolumn.options import AHEAD, Options
 from kolumn.plan.chunks import Chunk, Stop, chunks
@@ -28,10 +29,6 @@ from kolumn.values.columns.stage import finished
 
 OnDamage = Callable[[Damage], None]
 OnTally = Callable[[Range, Tally], None]
-
-TINY = 1 << 18
-"""Bytes of a segment that is decoded together with its neighbours, by one thread: it takes less time in loops than in Python."""
-MOST_TINY = 256
 
 
 def scan_ranges(
@@ -78,18 +75,20 @@ def _within_memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, tally: OnTally | None) -> Iterator[pa.RecordBatch]:
+    tasks, small, turn = _tasks(source, options.chunk_bytes), SmallSegments(options), threading.Lock()
     if options.threads == 1:
-        for one in source:
-            yield from _finish(one, Tally(), options, None, damage, tally)
+        for task in tasks:
+            if len(task) == 1:
+                yield from _finish(task[0], Tally(), options, None, damage, tally)
+            else:
+                yield from _parts(task, _begin(task, options, small, turn), options, damage, tally)
         return
-    tasks = _tasks(source, options.chunk_bytes)
     with ThreadPoolExecutor(options.threads, thread_name_prefix="kolumn") as pool:
         pending: deque[tuple[list[Range], Future[tuple[list[_Part], BaseException | None]] | None]] = deque()
-        turn = threading.Lock()
 
         def submit(task: list[Range]) -> None:
-            small = task[0].end - task[0].start <= options.chunk_bytes
-            pending.append((task, pool.submit(_begin, task, options, turn) if small else None))
+            alone = task[0].end - task[0].start > options.chunk_bytes
+            pending.append((task, None if alone else pool.submit(_begin, task, options, small, turn)))
 
         try:
             for task in islice(tasks, AHEAD * options.threads):
@@ -109,20 +108,32 @@ def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, ta
 
 
 def _tasks(source: Iterator[Range], chunk_bytes: int) -> Iterator[list[Range]]:
-    """Ranges for a thread each: one, or several very small ones, whose time is that of Python."""
+    """Ranges for a thread each: one, or several small ones. If the source fails, those that it named before come first."""
     held: list[Range] = []
-    size = 0
-    for one in source:
+    size, failed = 0, None
+    while True:
+        try:
+            one = next(source)
+        except StopIteration:
+            break
+        except BaseException as error:
+            failed = error
+            break
         own = one.end - one.start
-        if held and (own > TINY or size + own > chunk_bytes or len(held) == MOST_TINY):
+        if held and (own > SMALL or size + own > chunk_bytes or len(held) == MOST_SEGMENTS):
             yield held
             held, size = [], 0
-        if own > TINY:
+        if own > SMALL:
             yield [one]
         else:
             held, size = [*held, one], size + own
     if held:
         yield held
+    if failed is not None:
+        try:
+            raise failed
+        finally:
+            del failed
 
 
 @dataclass
@@ -134,32 +145,46 @@ class _Part:
     rest: Iterator[pa.RecordBatch] = field(default_factory=lambda: iter(()))
 
 
-def _begin(task: list[Range], options: Options, turn: threading.Lock) -> tuple[list[_Part], BaseException | None]:
+def _begin(task: list[Range], options: Options, small: SmallSegments, turn: threading.Lock) -> tuple[list[_Part], BaseException | None]:
     """Decode ranges up to a chunk's share of memory, or up to an error.
 
     Returns the ranges that were begun, of which the last one can be unfinished, and the error that ended it.
     """
     parts, size, failed = list[_Part](), 0, None
-    # Threads that decode tiny segments take turns: nearly all is Python, for which they would wait for each other at every call.
-    with turn if len(task) > 1 else nullcontext():
-        try:
-            for one in task:
-                part = _Part(Tally())
-                parts.append(part)
-                part.rest = _range(one, options, None, part.found)
-                for batch in part.rest:
-                    part.batches.append(batch)
-                    # Batches on a GPU take memory there.
-                    size += batch.nbytes
-                    if size >= options.inflated_bytes:
-                        return parts, None
-        except BaseException as error:
-            failed = error
-        try:
-            return parts, failed
-        finally:
-            # The error's traceback references this frame, which would keep the data read in memory until a garbage collection.
-            del parts, failed
+    try:
+        while len(parts) < len(task) and size < options.inflated_bytes:
+            found = small.decode(task[len(parts) :]) if len(task) > 1 else None
+            if found is not None:
+                parts += map(_Part, found.tallies)
+                if found.batch is not None:
+                    parts[-len(found.tallies)].batches.append(found.batch)
+                    size += found.batch.nbytes
+                continue
+            part = _Part(Tally())
+            part.rest = _range(task[len(parts)], options, None, part.found)
+            parts.append(part)
+            # Threads take turns at small segments that are decoded alone: nearly all is Python, for which they would wait at every call.
+            with turn if len(task) > 1 else nullcontext():
+                size += _decode(part, options.inflated_bytes - size)
+    except BaseException as error:
+        failed = error
+    try:
+        return parts, failed
+    finally:
+        # The error's traceback references this frame, which would keep the data read in memory until a garbage collection.
+        del parts, failed
+
+
+def _decode(part: _Part, most: int) -> int:
+    """Decode a range up to its end, or until its batches have ``most`` bytes; returns how many they have."""
+    size = 0
+    for batch in part.rest:
+        part.batches.append(batch)
+        # Batches on a GPU take memory there.
+        size += batch.nbytes
+        if size >= most:
+            break
+    return size
 
 
 def _parts(
@@ -239,9 +264,9 @@ def _until_trouble(
     """Decode up to the end or to the place where the chain of entries is lost."""
     floor = one.floor
     on_gpu = choose(options.backend) == "gpu"
-    streamed, ahead = on_gpu or "headers" not in options.stored.columns, pool is not None or on_gpu
+    ahead = pool is not None or on_gpu
     plan = chunks(
-        file, one.start, one.end, options.chunk_bytes, streamed=streamed, ahead=ahead, check_crcs=options.check_crcs, as_stored=on_gpu
+        file, one.start, one.end, options.chunk_bytes, streamed=True, ahead=ahead, check_crcs=options.check_crcs, as_stored=on_gpu
     )
 
     def work(chunk: Chunk) -> Decoded:

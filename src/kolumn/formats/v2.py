@@ -32,6 +32,8 @@ HEADER = 61
 SMALLEST = 49
 CRC_FROM = 21
 SMALLEST_RECORD = 7
+SMALLEST_HEADER = 2
+"""Bytes of the smallest record header: two lengths."""
 ABORT, COMMIT = 0, 1
 """Types of control records that end transactions."""
 
@@ -130,6 +132,14 @@ def plain_fields(buf: Buffer, at: int, end: int, skip: int = 1) -> PlainRecord:
     A plain record has no headers, and no varint of more than two bytes. For all others, including damaged ones, the result is
     `NOT_PLAIN`, and the caller uses `fields`. Up to two bytes after ``end`` are read, so that one comparison with the end is enough.
     """
+    found = short_fields(buf, at, end, skip)
+    if found.next < 0 or found.value + max(found.value_length, 0) + 1 != found.next or load8(buf, found.next - 1) != 0:
+        return NOT_PLAIN
+    return found
+
+
+def short_fields(buf: Buffer, at: int, end: int, skip: int = 1) -> PlainRecord:
+    """As `plain_fields`, but records may have headers; what follows the value is not looked at."""
     length, body, more = short_varint(buf, at)
     stop = body + (length >> 1)
     if length < 2 * (skip + 5) or stop > end:
@@ -147,13 +157,29 @@ def plain_fields(buf: Buffer, at: int, end: int, skip: int = 1) -> PlainRecord:
     more |= last
     # Raw zig-zag numbers are odd if they are negative. The only odd ones in a plain record are the timestamp delta and lengths of null, 1.
     odd = ((length | offset) & 1) | (key_length & 1 & (key_length >> 1 > 0)) | (value_length & 1 & (value_length >> 1 > 0))
-    if more >= 0x80 or odd or value + (value_length >> 1) + 1 != stop or load8(buf, stop - 1) != 0:
+    if more >= 0x80 or odd or value + (value_length >> 1) >= stop:
         return NOT_PLAIN
     time_delta = (timestamp >> 1) ^ -(timestamp & 1)
     return PlainRecord(
         stop, time_delta, offset >> 1,
         key, (key_length >> 1) - (key_length & 1), value, (value_length >> 1) - (value_length & 1),
     )  # fmt: skip
+
+
+def plain_header(buf: Buffer, at: int, stop: int) -> Header:
+    """As `record_header`, for lengths of one or two bytes; ``next`` is -1 for a header that `record_header` has to read.
+
+    Up to two bytes after ``stop`` are read.
+    """
+    key_length, key, more = short_varint(buf, at)
+    value_at = key + (key_length >> 1)
+    if value_at >= stop:
+        return bad_header(_HEADER_KEY, -1)
+    value_length, value, last = short_varint(buf, value_at)
+    following = value + (value_length >> 1)
+    if (more | last) >= 0x80 or key_length & 1 or (value_length & 1 and value_length > 1) or following > stop:
+        return bad_header(_HEADER_VALUE, -1)
+    return Header(_OK, following, key, key_length >> 1, value, (value_length >> 1) - (value_length & 1))
 
 
 def record_header(buf: Buffer, at: int, stop: int) -> Header:

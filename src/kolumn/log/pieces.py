@@ -154,6 +154,6 @@ def _piece(
             raise error
         if damage is not None:
             damage.append(damage_of(entries[i], error, entries[i].size, -1))
-    batch = record_batch(run, entries, segment, options)
+    batch = record_batch(run, entries, [(segment, run.rows)], options)
     good = entries.is_intact
     return Piece(entries[good], run.records[good], batch, source, origin)

@@ -49,10 +49,11 @@ class SegmentFile:
     ----------
     format : int
         Number in `layouts`: the format of its entries.
-    inflates, density, key_share, largest : float
-        Estimates: decompressed bytes for each compressed byte, records for each decompressed byte (0 if not known), the share of
-        keys in the decompressed bytes, and the decompressed bytes of the largest batch so far. Decoders update them; they determine
-        the sizes of chunks and columns.
+    inflates, density, header_density, largest : float
+        Estimates: decompressed bytes for each compressed byte, records (0 if not known) and their headers for each decompressed byte, and
+        the decompressed bytes of the largest batch so far. Decoders update them; they determine the sizes of chunks and columns.
+    shares : tuple of float
+        More such estimates: the shares of keys, values, header keys and header values in the decompressed bytes, or somewhat more.
     memory : pa.Buffer, optional
         The segment itself, if it is in memory and not in a file.
     """
@@ -60,7 +61,8 @@ class SegmentFile:
     def __init__(self, segment: Segment) -> None:
         self.segment, self.path, self.size = segment, segment.path, segment.size
         self.format = layouts.FORMAT_NAMES.index(segment.format)
-        self.inflates, self.density, self.key_share, self.largest = 4.0, 0.0, 1.0, 0
+        self.inflates, self.density, self.header_density, self.largest = 4.0, 0.0, 1 / 32, 0
+        self.shares: tuple[float, ...] = (1.0, 1.0, 1 / 8, 1 / 4)
         self.memory = segment.memory
         self._remote: Any = None
         self._ahead: tuple[int, bytes] = (0, b"")

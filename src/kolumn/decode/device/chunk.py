@@ -112,7 +112,7 @@ class DeviceChunk:
     @staticmethod
     def batch(run: Any, entries: Entries, segment: Segment, options: Any) -> Any:
         """As `decode.decoder.ChunkDecoder.batch`: records that are on the host again."""
-        return record_batch(run, entries, segment, options)
+        return record_batch(run, entries, [(segment, run.rows)], options)
 
     def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[tuple[Any, Entries]]:
         """As `on_host.HostChunk.runs`: records copied back to the host."""

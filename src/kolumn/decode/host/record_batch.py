@@ -1,6 +1,6 @@
 """The columns from the batch table, and the Arrow record batch with all columns."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -36,10 +36,14 @@ _REPEATED = {
 }
 
 
-def record_batch(run: Run, entries: Entries, segment: Segment, options: Options) -> pa.RecordBatch:
+Parts = Sequence[tuple[Segment, int]]
+"""Segments whose records follow one another in a run, and how many rows each has."""
+
+
+def record_batch(run: Run, entries: Entries, parts: Parts, options: Options) -> pa.RecordBatch:
     """Arrow record batch of a decoded run, without the rows outside of the requested ranges."""
     schema = record_schema(options.columns, options.binary)
-    builder = _Builder(run, entries, segment, options)
+    builder = _Builder(run, entries, parts)
     batch = pa.RecordBatch.from_arrays([builder.column(field) for field in schema], schema=schema)
     mask = _in_range(builder.offset, builder.timestamp, options)
     if not options.include_control and builder.messages.some_control:
@@ -49,8 +53,8 @@ def record_batch(run: Run, entries: Entries, segment: Segment, options: Options)
 
 
 class _Builder:
-    def __init__(self, run: Run, entries: Entries, segment: Segment, options: Options) -> None:
-        self.run, self.entries, self.segment, self.options = run, entries, segment, options
+    def __init__(self, run: Run, entries: Entries, parts: Parts) -> None:
+        self.run, self.entries, self.parts = run, entries, parts
         self.offset = run.columns.int64(run.columns.offset, run.rows)
         self.timestamp = run.columns.int64(run.columns.timestamp, run.rows)
         self.messages = MessageFlags(run, entries)
@@ -74,6 +78,18 @@ class _Builder:
             return constant(int(values[0]), kind, self.run.rows)
         repeated = self.repeat(values)
         return flags(repeated != 0) if pa.types.is_boolean(kind) else numbers(repeated, kind)
+
+    def of_segment(self, value: Callable[[Segment], str | int | None], kind: pa.DataType) -> pa.Array:
+        """A column of what is the same for all records of a segment."""
+        pieces = list[tuple[str | int | None, int]]()
+        for segment, rows in self.parts:
+            found = value(segment)
+            if pieces and pieces[-1][0] == found:
+                pieces[-1] = found, pieces[-1][1] + rows
+            else:
+                pieces.append((found, rows))
+        columns = [constant(found, kind, rows) for found, rows in pieces if rows]
+        return columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
 
     def codec(self, kind: pa.DataType) -> pa.Array:
         """Name of the codec of each record's entry."""
@@ -124,9 +140,9 @@ _BUILT: dict[str, Callable[[_Builder, pa.DataType], pa.Array]] = {
     "offset": lambda made, kind: made.int64s(made.run.columns.offset, kind),
     "timestampMs": lambda made, kind: made.int64s(made.run.columns.timestamp, kind),
     "timestamp": lambda made, kind: made.microseconds(kind),
-    "topic": lambda made, kind: constant(None if made.segment.topic is None else shown(made.segment.topic), kind, made.run.rows),
-    "partition": lambda made, kind: constant(made.segment.partition, kind, made.run.rows),
-    "segment": lambda made, kind: constant(shown(made.segment.path), kind, made.run.rows),
+    "topic": lambda made, kind: made.of_segment(lambda one: None if one.topic is None else shown(one.topic), kind),
+    "partition": lambda made, kind: made.of_segment(lambda one: one.partition, kind),
+    "segment": lambda made, kind: made.of_segment(lambda one: shown(one.path), kind),
     "codec": lambda made, kind: made.codec(kind),
     "sequence": lambda made, kind: numbers(made.sequence(), kind),
     "isControl": lambda made, kind: flags(made.messages.control),

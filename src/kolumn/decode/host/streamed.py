@@ -16,7 +16,7 @@ from kolumn.arrow.recycle import take
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.columns.columns import Columns
 from kolumn.cpu_fallback.fields.put import COPY, NEXT_BLOCK, VIEW
-from kolumn.cpu_fallback.fields.target import KEY, POSITIONS, ROWS
+from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, POSITIONS, ROWS, VALUE
 from kolumn.cpu_fallback.inflate.arena import Share, inflate
 from kolumn.cpu_fallback.inflate.decoders import decoders
 from kolumn.cpu_fallback.machine.address import PAD
@@ -41,7 +41,7 @@ from kolumn.cpu_fallback.stream import (
 from kolumn.decode.host.run import Run, modes
 from kolumn.decode.host.select import limits, wanted
 from kolumn.formats.entries import Entries
-from kolumn.formats.v2 import HEADER, SMALLEST_RECORD
+from kolumn.formats.v2 import HEADER, SMALLEST_HEADER, SMALLEST_RECORD
 from kolumn.options import Options
 from kolumn.plan.chunks import MOST_ENTRIES, Chunk
 from kolumn.source.segment_file import SegmentFile
@@ -143,7 +143,7 @@ class _Chunk:
         self.tile: _Tile | None = None
         self.limits = limits(options)
         self.keep = options.binary == "view"
-        self.modes = modes(options, VIEW if self.keep else COPY, need_key)
+        self.modes, self.want_headers = modes(options, VIEW if self.keep else COPY, need_key), "headers" in options.columns
         self.libraries = decoders()
         self.state, self.need, self.ready = DONE, 0, 0
         self.records = np.zeros(len(entries), np.int64)
@@ -179,7 +179,8 @@ class _Chunk:
     def _begin(self, first: int) -> None:
         """Allocate columns for the entries from row ``first`` on. Their size is always the same, so that their memory can be reused.
 
-        A batch is decoded only where all its bytes could be keys, so keys have room for the largest batch after the likely keys.
+        A batch is decoded only where all its bytes could be keys, values or headers, so each has room for the largest batch after what is
+        likely.
         """
         likely = self.entries[min(first, self.known - 1)]
         size, count = likely.size, likely.count
@@ -187,11 +188,15 @@ class _Chunk:
         left = max(self.span.stop - self.entries[0].position, size)
         most = left * (1 if likely.codec == NONE else 64)
         payload_bytes = max(min(int(self.span.weight), most) * 9 // 8 + SLACK, self.need)
+        self.payload_bytes = payload_bytes
         density = self.file.density or max(count, 1) / size
         records = max(int(payload_bytes * density * 1.1), min(count, self.need // SMALLEST_RECORD), 1)
         records = min(records, payload_bytes // SMALLEST_RECORD)
-        key_bytes = min(int(payload_bytes * self.file.key_share) + max(SLACK, self.largest), payload_bytes)
-        self.columns = Columns.of(records, key_bytes, payload_bytes, 0, *self.modes, False)
+        key_bytes, value_bytes, *header_bytes = (self._likely(payload_bytes, share) for share in self.file.shares)
+        headers = int(payload_bytes * self.file.header_density) + self.largest // SMALLEST_HEADER if self.want_headers else 0
+        self.columns = Columns.of(
+            records, key_bytes, value_bytes, headers, *self.modes, self.want_headers, header_bytes=(header_bytes[0], header_bytes[1])
+        )
         self.target = self.columns.target
         if self.keep:
             # The views of the last part point into its arena. The batch that did not fit is after their bytes there.
@@ -201,10 +206,14 @@ class _Chunk:
             self.inflated_bytes[: self.ready] = waiting
             self.arena_room = min(payload_bytes, self.options.max_batch_bytes) if self.ready else 0
         self.at, self.inflated = np.zeros(SLOTS, np.int64), 0
-        self.limit = Room(records, key_bytes, payload_bytes, self.arena_room)
+        self.limit = Room(records, key_bytes, value_bytes, self.arena_room, headers, *header_bytes)
         plain = self._plain(first) if self.keep else self.window
         self.views = plain.address
         self.sources: list[pa.Buffer] = [plain, self.arena] if self.keep else []
+
+    def _likely(self, payload_bytes: int, share: float) -> int:
+        """Room for a share of the payloads, and for one batch that consists of nothing else."""
+        return min(int(payload_bytes * share) + max(SLACK, self.largest), payload_bytes)
 
     def _plain(self, first: int) -> pa.Buffer:
         """What views of uncompressed payloads point into, in the entries from row ``first`` on."""
@@ -249,7 +258,7 @@ class _Chunk:
         """Make the first arena, or a larger one; False if that is not allowed."""
         most = max(INFLATED, min(MOST_INFLATED, self.share.bytes // 16))
         if self.keep:
-            size = self.limit.value_bytes + min(self.largest, most)
+            size = self.payload_bytes + min(self.largest, most)
         else:
             size = INFLATED if max(self.arena_room, self.file.largest) < INFLATED else most
         size = min(size, self.options.max_batch_bytes)
@@ -343,4 +352,5 @@ class _Chunk:
         total = int(sizes.sum()) - packed + inflated
         if total:
             self.file.density = max(int(self.at[ROWS]), 1) / total
-            self.file.key_share = min(1.0, 1.2 * int(self.at[KEY]) / total)
+            self.file.header_density = 1.2 * int(self.at[HEADERS]) / total
+            self.file.shares = tuple(min(1.0, 1.2 * int(self.at[slot]) / total) for slot in (KEY, VALUE, HEADER_KEY, HEADER_VALUE))

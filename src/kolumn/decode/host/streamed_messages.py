@@ -124,9 +124,9 @@ class _Messages:
         """Allocate columns; their size is always the same, so that their memory can be reused."""
         payload_bytes = max(min(int(self.span.weight), self.most_per_byte * (self.span.stop - self.position)) * 9 // 8 + SLACK, self.need)
         largest = max(self.file.largest, self.need)
-        key_bytes = min(int(payload_bytes * self.file.key_share) + max(SLACK, largest), payload_bytes)
+        key_bytes = min(int(payload_bytes * self.file.shares[0]) + max(SLACK, largest), payload_bytes)
         records = max(int(payload_bytes * self.density * 1.1), self.need // SMALLEST_ENTRY + 1)
-        self.columns = Columns.of(records, key_bytes, payload_bytes, 0, *self.modes, False)
+        self.columns = Columns.of(records, key_bytes, payload_bytes, 0, *self.modes, "headers" in self.options.columns)
         self.target = self.columns.target
         if self.keep:
             used = int(self.at[ARENA]) if self.ready else 0
@@ -180,4 +180,4 @@ class _Messages:
             self.file.inflates = max(1.0, inflated / packed)
         total = int(entries.size.sum()) - packed + inflated
         self.file.density = self.density = rows / total
-        self.file.key_share = min(1.0, 1.2 * int(self.at[KEY]) / total)
+        self.file.shares = (min(1.0, 1.2 * int(self.at[KEY]) / total), 1.0, 1.0, 1.0)

@@ -1,0 +1,139 @@
+"""Reads and decodes several small segments in one call, format 2 batches only, into the same columns.
+
+A segment of some 100 KB takes less time in loops than the calls of Python that a segment costs. So this opens the files, compares them with
+the identities that were found when the source was listed, and reads, checks and decodes them, without Python. At a segment with anything
+unusual it stops; `kolumn.decode.small_segments` decodes that one alone, and explains what is wrong with it.
+"""
+
+from typing import NamedTuple
+
+from numba.extending import register_jitable
+
+from kolumn.cpu_fallback.check.select import Limits
+from kolumn.cpu_fallback.fields.target import Target
+from kolumn.cpu_fallback.machine.address import PAD, call, load8, load32, load64
+from kolumn.cpu_fallback.machine.arrays import Int64s, Table
+from kolumn.cpu_fallback.machine.fetch import fetch
+from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.stream import DONE, Room, Source, Span, hop, stream
+from kolumn.formats import table
+
+LOOK_BYTES = 256
+"""Bytes of a ``struct statx``."""
+SIZE, INODE, MODIFIED, MODIFIED_NS, BORN, BORN_NS, DEVICE, PATH, TAIL, TAIL_BYTES = range(10)
+"""Columns of a file that is to be read: its identity; addresses of its path, with a 0 at the end, and of its last bytes; how many they are.
+The device is its minor number above its major number. `BORN` and `DEVICE` are -1 if they are not known."""
+WIDTH = 10
+TAIL_AT = 64
+"""How many bytes before the end of a file the bytes begin that `Identity.tail` has."""
+
+_READ_ONLY, _AT_EMPTY_PATH, _BASIC, _BORN = 0o2000000, 0x1000, 0x7FF, 0x800
+_NEGATIVE, _WORD = 0x80000000, 0xFFFFFFFF
+_POSITION, _SIZE = table.POSITION, table.SIZE
+
+
+class Calls(NamedTuple):
+    """Addresses of functions of the C library, and of memory for one ``struct statx`` and for an empty path."""
+
+    open: int
+    statx: int
+    close: int
+    look: int
+    empty: int
+
+
+@compiled
+def stream_files(
+    calls: Calls,
+    files: Table,
+    source: Source,
+    span: Span,
+    limits: Limits,
+    rows: Table,
+    records: Int64s,
+    ends: Int64s,
+    written: Table,
+    to: Target,
+    at: Int64s,
+    room: Room,
+) -> int:
+    """Decode segments one after the other; returns how many were decoded as a whole.
+
+    Parameters
+    ----------
+    files : int64 array of shape (n, `WIDTH`)
+    source
+        Its window has room for the largest file; its ``file`` is not used.
+    span
+        Its ``inflates`` is used.
+    rows, records
+        Out: entries of all segments, with positions in their segments, and the number of records of each.
+    ends : int64 array of n
+        Out: number of entries up to and including each segment.
+    written : int64 array of shape (n, number of slots)
+        Out: ``at`` after each segment.
+    to, at, room
+        As for `stream`. After the call ``at`` is that after the last segment that was decoded as a whole.
+    """
+    first = 0
+    for i in range(files.shape[0]):
+        size = files[i, SIZE]
+        if first == rows.shape[0] or size > source.room or not _read(calls, files[i], source.window):
+            return _back(written, i, at)
+        here, last = Span(size, size + PAD, 1.0, span.inflates), Span(size, size + PAD, 1e18, span.inflates)
+        memory = Source(
+            -source.window, source.views, source.arena, source.arena, source.room, source.block, False, False, source.libraries,
+        )  # fmt: skip
+        found, _ = hop(-source.window, 0, here, calls.look, rows[first : first + 1])
+        if found == 0:
+            return _back(written, i, at)
+        row, state, _, known = stream(memory, last, limits, rows[first:], 1, 0, 0, records[first:], to, at, room)
+        end = first + row
+        if state != DONE or row != known or rows[end - 1, _POSITION] + rows[end - 1, _SIZE] != size:
+            return _back(written, i, at)
+        first = ends[i] = end
+        written[i] = at
+    return files.shape[0]
+
+
+@register_jitable
+def _back(written: Table, done: int, at: Int64s) -> int:
+    """Take back what was written of a segment that is not decoded as a whole; nulls of later rows stay, so no row may follow."""
+    at[:] = 0
+    if done > 0:
+        at[:] = written[done - 1]
+    return done
+
+
+@register_jitable
+def _read(calls: Calls, file: Int64s, window: int) -> bool:
+    """Read a file; False if it is not the one that was listed, before it is read and after it."""
+    opened = call(calls.open, (file[PATH], _READ_ONLY)) & _WORD
+    if opened >= _NEGATIVE:
+        return False
+    size = file[SIZE]
+    whole = _is_same(calls, file, opened) and fetch(opened, window, size, 0) == size and _is_same(calls, file, opened)
+    call(calls.close, (opened,))
+    if whole:
+        end = window + max(size - TAIL_AT, 0)
+        for i in range(file[TAIL_BYTES]):
+            whole = whole and load8(end + i) == load8(file[TAIL] + i)
+    return whole
+
+
+@register_jitable
+def _is_same(calls: Calls, file: Int64s, opened: int) -> bool:
+    """Whether an open file has the identity of the one that was listed, and was not modified since."""
+    at = calls.look
+    if call(calls.statx, (opened, calls.empty, _AT_EMPTY_PATH, _BASIC | _BORN, at)) & _WORD != 0:
+        return False
+    mask = load32(at)
+    if mask & _BASIC != _BASIC or load64(at + 40) != file[SIZE] or load64(at + 32) != file[INODE]:
+        return False
+    if load64(at + 112) != file[MODIFIED] or load32(at + 120) != file[MODIFIED_NS]:
+        return False
+    if file[DEVICE] >= 0 and (load32(at + 136) | (load32(at + 140) << 32)) != file[DEVICE]:
+        return False
+    if mask & _BORN and file[BORN] >= 0:
+        return load64(at + 80) == file[BORN] and load32(at + 88) == file[BORN_NS]
+    return True
