@@ -13,6 +13,7 @@ with suppress(ValueError):
 
 # Tests read what people see on a terminal; those of pipes remove this.
 os.environ["KOLUMN_OUTPUT"] = "text"
+os.environ.pop("COLUMNS", None)
 
 # Processes that tests start, Spark's workers among them, import the test kit too.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))

@@ -30,6 +30,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ELSEWHERE = {"spark-issue-threads.md"}
 """Pages whose snippets another test runs: tests/spark/test_threads.py."""
 UPDATE = os.environ.get("KOLUMN_DOCS_UPDATE") == "1"
+WIDTH = 98
+"""Columns of the terminal in the README: as many as code has where it is usually read."""
 REASONS = {"needs a GPU", "needs a cluster", "needs a bucket"}
 """Why a block may be left out: ```` ```python no-test: needs a GPU ````."""
 
@@ -101,9 +103,11 @@ def place(disks: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     "page", [one for one in PAGES if one.name not in ELSEWHERE and blocks(one)], ids=lambda one: str(one.relative_to(ROOT))
 )
-def test_page(page: Path, place: Path, request: pytest.FixtureRequest) -> None:
+def test_page(page: Path, place: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "SparkSession" in page.read_text():
         request.getfixturevalue("spark")
+    if page.name == "README.md":
+        monkeypatch.setenv("COLUMNS", str(WIDTH))
     names: dict[str, Any] = {"__name__": "__page__"}
     written: list[tuple[Block, str]] = []
     for block in blocks(page):

@@ -46,21 +46,21 @@ def on_terminal(columns: int, *args: object) -> list[str]:
 
 def test_a_table_is_as_wide_as_it_has_to_be() -> None:
     rows = [["orders", 3, "x" * 400], ["漢字", None, ""]]
-    assert layout("title", ["topic", "n", "reason"], rows, None) == ["title", "topic   n  reason", f"orders  3  {'x' * 400}", "漢字"]
+    assert layout("title", ["topic", "n", "reason"], rows, None, False) == ["title", "topic   n  reason", f"orders  3  {'x' * 400}", "漢字"]
 
 
 def test_a_table_that_does_not_fit_becomes_blocks() -> None:
     rows = [["orders", 3, "r" * 70], ["payments", None, "b"]]
-    assert layout("", ["topic", "n", "reason"], rows, 79) == [
+    assert layout("", ["topic", "n", "reason"], rows, 79, True) == [
         "topic   orders", "n       3", f"reason  {'r' * 70}", "", "topic   payments", "reason  b",
     ]  # fmt: skip
     # Columns are separated by two blanks: 8 + 2 + 1 + 2 + 70.
-    assert layout("", ["topic", "n", "reason"], rows, 83)[0].endswith("reason\x1b[0m")
-    assert layout("", ["topic", "n", "reason"], rows, 82)[0] == "topic   orders"
+    assert layout("", ["topic", "n", "reason"], rows, 83, True)[0].endswith("reason\x1b[0m")
+    assert layout("", ["topic", "n", "reason"], rows, 82, True)[0] == "topic   orders"
 
 
 def test_what_a_name_may_hold_moves_no_cursor_and_has_a_form() -> None:
-    lines = layout("", ["topic"], [["\x1b[2Jgone"], ["bad-\udcff"], ["[bold]"]], None)
+    lines = layout("", ["topic"], [["\x1b[2Jgone"], ["bad-\udcff"], ["[bold]"]], None, False)
     assert lines == ["topic", r"\x1b[2Jgone", r"bad-\udcff", "[bold]"]
 
 

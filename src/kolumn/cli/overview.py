@@ -59,11 +59,17 @@ def _print(found: "Overview", sources: list[str]) -> None:
     print()
     print("Next:")
     steps = _next(found, sources)
+    for line in _shown(steps, terminal_width()):
+        print(line)
+
+
+def _shown(steps: list[tuple[str, str]], screen: int | None) -> list[str]:
+    """Commands with their reasons: in two columns, or else side by side, or else one above the other. A command is never folded."""
     width = max(len(line) for line, _ in steps)
-    screen = terminal_width()
-    for line, why in steps:
-        # A command is never folded; where both do not fit, the reason is below it.
-        print(f"  {line:{width}}  # {why}" if screen is None or width + len(why) + 6 <= screen else f"  # {why}\n  {line}")
+    for made in ([f"  {line:{width}}  # {why}" for line, why in steps], [f"  {line}  # {why}" for line, why in steps]):
+        if screen is None or max(map(len, made)) <= screen:
+            return made
+    return [text for line, why in steps for text in (f"  # {why}", f"  {line}")]
 
 
 def _records(seen: "list[Seen]") -> str:
@@ -160,12 +166,12 @@ def _next(found: "Overview", sources: Iterable[str]) -> list[tuple[str, str]]:
     one = shlex.quote(min(largest.folders)) if len(seen) > 1 and largest.folders else source
     skip = " --errors skip" if found.damage else ""
     committed = " --isolation-level read_committed" if any(one.control for one in seen) else ""
-    steps = [(f"kolumn verify {source}", "compare all checksums, decode all records")]
+    steps = [(f"kolumn verify {source}", "check everything")]
     steps.append((f"kolumn cat -n 5{skip} {one}", "the first records"))
     if any(one.topic == "_schemas" for one in seen):
-        steps.append((f"kolumn schemas {source}", "the schemas of this cluster"))
-    steps.append((f"kolumn to-parquet{skip}{committed} {source} -o parquet", "Parquet by topic and partition"))
-    return [*steps, (f"kolumn report {source} -o report.html", "pictures, in a page")]
+        steps.append((f"kolumn schemas {source}", "the schemas"))
+    steps.append((f"kolumn to-parquet{skip}{committed} {source} -o parquet", "Parquet files"))
+    return [*steps, (f"kolumn report {source} -o report.html", "pictures")]
 
 
 def _as_json(found: "Overview") -> dict[str, Any]:

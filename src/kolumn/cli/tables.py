@@ -1,5 +1,6 @@
 """Tables for people: as wide as necessary, or one line for each cell if the terminal is too narrow."""
 
+import os
 import shutil
 import sys
 from typing import Any
@@ -7,12 +8,13 @@ from typing import Any
 
 def print_table(title: str, names: list[str], rows: list[list[Any]]) -> None:
     """Print a table; plain text if standard output is not a terminal. No cell is ever folded."""
-    print("\n".join(layout(title, names, rows, terminal_width())))
+    print("\n".join(layout(title, names, rows, terminal_width(), sys.stdout.isatty())))
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal; None if standard output is not a terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    """Columns of the terminal, or those that are asked for by KOLUMN_OUTPUT=text and COLUMNS; None for a file or pipe otherwise."""
+    is_asked = os.environ.get("KOLUMN_OUTPUT") == "text" and "COLUMNS" in os.environ
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() or is_asked else None
 
 
 def fits(names: list[str], rows: list[list[Any]], width: int | None) -> bool:
@@ -20,10 +22,10 @@ def fits(names: list[str], rows: list[list[Any]], width: int | None) -> bool:
     return width is None or sum(_widths(names, _cells(rows))) + 2 * (len(names) - 1) <= width
 
 
-def layout(title: str, names: list[str], rows: list[list[Any]], width: int | None) -> list[str]:
-    """Lines of a table, for a terminal of ``width`` columns or, without a width, for a file or pipe."""
+def layout(title: str, names: list[str], rows: list[list[Any]], width: int | None, bold: bool) -> list[str]:
+    """Lines of a table of at most ``width`` columns, or of any; whether the names of columns are bold."""
     lines = [title] if title else []
-    return lines + (_grid(names, rows, width is not None) if fits(names, rows, width) else _blocks(names, rows))
+    return lines + (_grid(names, rows, bold) if fits(names, rows, width) else _blocks(names, rows))
 
 
 def printable(text: str) -> str:
