@@ -127,13 +127,13 @@ def test_the_plan_goes_on_where_the_decoder_got_to(tmp_path: Path) -> None:
         plan = chunks(file, 0, file.size, options.chunk_bytes, streamed=True, ahead=False)
         first = next(plan)
         assert (first.is_unread, len(first.entries), first.end) == (True, 1, size)
-        decoded = decode_chunk(file, first, options, -1, True)
+        decoded = decode_chunk(file, first, options, -1, alone=True)
         assert (decoded.reached, decoded.records, decoded.rest, len(first.entries)) == (file.size, 6, None, 1)
         # The plan also follows a decoder that stopped earlier.
         second = plan.send(4 * size)
         assert (second.origin, second.end) == (4 * size, 5 * size)
         with pytest.raises(StopIteration) as end:
-            plan.send(decode_chunk(file, second, options, 3, True).reached)
+            plan.send(decode_chunk(file, second, options, 3, alone=True).reached)
         assert (end.value.value.position, end.value.value.code) == (file.size, Code.OK)
     # If the plan reads headers first, it knows all entries.
     with SegmentFile(found) as file:
@@ -141,4 +141,4 @@ def test_the_plan_goes_on_where_the_decoder_got_to(tmp_path: Path) -> None:
         assert (len(whole.entries), whole.end) == (6, file.size)
         left = whole.after(2)
         assert (left.origin, len(left.entries), left.end) == (2 * size, 4, file.size)
-        assert decode_chunk(file, left, options, 1, True).records == 4
+        assert decode_chunk(file, left, options, 1, alone=True).records == 4

@@ -162,11 +162,11 @@ READING = f"""
 import kolumn, kolumn.cli, kolumn.decode.pipeline, os, signal, sys, time
 {NOTICED}
 decode_chunk = kolumn.decode.pipeline.decode_chunk
-def slow(*arguments):
+def slow(*arguments, **named):
     # In one call: threads must not mix their lines.
     os.write(2, b"reading\\n")
     time.sleep(0.3)
-    return decode_chunk(*arguments)
+    return decode_chunk(*arguments, **named)
 kolumn.decode.pipeline.decode_chunk = slow
 path = sys.argv[1]
 """

@@ -28,5 +28,5 @@ def _overhead(format: str, magic: int, count: int) -> int:
         "key": pa.array([bytes(_KEY)] * count, pa.binary()),
         "value": pa.array([bytes(_MESSAGE - _KEY)] * count, pa.binary()),
     }
-    encoded, _ = encode(take_apart(pa.table(columns), 0), settings(format, magic, "none", None, 1 << 30, None), True)
+    encoded, _ = encode(take_apart(pa.table(columns), 0), settings(format, magic, "none", None, 1 << 30, None), last=True)
     return len(encoded.data) - count * _MESSAGE

@@ -13,7 +13,6 @@ from kolumn.codecs.known import NAMES
 from kolumn.conversion.losses import Losses
 from kolumn.conversion.regroup import regroup
 from kolumn.conversion.retarget import Changes
-from kolumn.cpu_fallback.check.walk import walk
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.decode.pipeline import OnDamage
 from kolumn.encode.compress import codec_of
@@ -25,6 +24,7 @@ from kolumn.keywords import known_keywords
 from kolumn.log.pieces import Piece, piece_of, pieces, whole_options
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
+from kolumn.plan.walk import Loaded, walk_entries
 from kolumn.source.segments import Segment
 from kolumn.source.storage import parent
 from kolumn.transactions.states import Transactions
@@ -143,7 +143,7 @@ def _read_back(encoded: Encoded, format: str) -> Piece:
     source = np.zeros(end + PAD, np.uint8)
     source[:end] = encoded.data
     entries = Entries.room(len(encoded.entries))
-    walk(source.ctypes.data, 0, end, end, end, 0, layouts.FORMAT_NAMES.index(format), True, False, entries.array)
+    walk_entries(Loaded.whole(source, end), 0, end, layouts.FORMAT_NAMES.index(format), entries, whole=True, decide=False)
     return piece_of(source, 0, entries, Segment("<memory>", None, None, None, end), Options(format=format))
 
 

@@ -92,7 +92,7 @@ def _merged(records: pa.RecordBatch, how: EntrySettings) -> Encoded:
     given = take_apart(pa.Table.from_batches([_plain(records, how)]), 0)
     given.from_log = True
     file = encoder(how.layout)
-    return file.put(given, file.group(given, how, True), how)
+    return file.put(given, file.group(given, how, last=True), how)
 
 
 def _plain(records: pa.RecordBatch, how: EntrySettings) -> pa.RecordBatch:

@@ -18,7 +18,6 @@ from kolumn.conversion.losses import Losses
 from kolumn.conversion.regroup import regroup
 from kolumn.conversion.retarget import Changes
 from kolumn.cpu_fallback.check.checksums import check
-from kolumn.cpu_fallback.check.walk import walk
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.cpu_fallback.machine.checksum import crc32
 from kolumn.damage.explain import header_error
@@ -31,6 +30,7 @@ from kolumn.formats.entry import SMALLEST
 from kolumn.keywords import known_keywords
 from kolumn.log.pieces import Piece, piece_of
 from kolumn.options import Options
+from kolumn.plan.walk import Loaded, walk_entries
 from kolumn.source.segments import Segment
 
 _IN_REQUEST = Segment("<entries>", None, None, None, 0)
@@ -215,7 +215,7 @@ def _walked(request: bytes, format: keywords.Format) -> tuple[Bytes, Entries, Op
     source[: len(request)] = np.frombuffer(request, np.uint8)
     entries = Entries.room(len(request) // (SMALLEST + 12) + 1)
     end, number = len(request), layouts.FORMAT_NAMES.index(format)
-    count, position, code, _ = walk(source.ctypes.data, 0, end, end, end, 0, number, True, True, entries.array)
+    count, position, code, _ = walk_entries(Loaded.whole(source, end), 0, end, number, entries, whole=True, decide=True)
     if code != Code.OK:
         raise CorruptBatchError(_IN_REQUEST.path, int(position), Code.BAD_LENGTH, found=f"{end - position} bytes left")
     entries = entries[:count]

@@ -108,7 +108,7 @@ def _together(records: pa.RecordBatch, entry: Int64s, how: EntrySettings, packed
         how = replace(how, batch_bytes=_LARGEST, batch_records=_LARGEST)
         given.cut = np.append(False, np.diff(entry) != 0)
     file = encoder(how.layout)
-    return file.put(given, file.group(given, how, True), how)
+    return file.put(given, file.group(given, how, last=True), how)
 
 
 def _check_codecs(codecs: Int64s, how: EntrySettings, asked: int | None) -> None:

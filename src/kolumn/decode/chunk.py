@@ -23,7 +23,7 @@ from kolumn.values.columns.stage import typed_batch
 _Make = Callable[[Any, Entries, Segment, Options], Any]
 
 
-def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options, floor: int | Floor, alone: bool) -> Decoded:
+def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options, floor: int | Floor, *, alone: bool) -> Decoded:
     """Check and decode the entries of a chunk; runs in any thread.
 
     ``floor`` is the last offset of the last intact entry before the chunk, -1 without one. Unless the chunk is ``alone``, an entry

@@ -271,7 +271,7 @@ def _until_trouble(
 
     def work(chunk: Chunk) -> Decoded:
         # With threads, a chunk is started before the chunks in front of it are done.
-        return decode_chunk(file, chunk, options, Floor.NOT_YET_KNOWN if pool else floor, pool is None)
+        return decode_chunk(file, chunk, options, Floor.NOT_YET_KNOWN if pool else floor, alone=pool is None)
 
     in_order = _one_by_one(plan, work) if pool is None else _ahead(plan, work, pool, options.threads)
     while True:
@@ -285,7 +285,7 @@ def _until_trouble(
         rest: Chunk | None = chunk
         while rest is not None:
             if decoded.undecided:
-                decoded = decode_chunk(file, rest, options, floor, True)
+                decoded = decode_chunk(file, rest, options, floor, alone=True)
             yield from decoded.batches
             if decoded.trouble is not None and decoded.trouble.floor < 0:
                 decoded.trouble.floor = floor
@@ -296,7 +296,7 @@ def _until_trouble(
             floor = decoded.last_offset if decoded.last_offset >= 0 else floor
             rest = decoded.rest
             if rest is not None:
-                decoded = decode_chunk(file, rest, options, floor, True)
+                decoded = decode_chunk(file, rest, options, floor, alone=True)
     return at_stop(file, stop, floor, found)
 
 

@@ -48,7 +48,7 @@ def _offsets(file: SegmentFile, alone: Entries) -> Int64s | None:
     source = file.read(start, end)
     if check(source.ctypes.data, start, alone.array) != 0:
         return None
-    run = decode_run(source, start, alone, replace(_OPTIONS, format=file.segment.format), False)
+    run = decode_run(source, start, alone, replace(_OPTIONS, format=file.segment.format), need_key=False)
     if alone.code[0] != Code.OK or not run.rows:
         return None
     return run.columns.int64(run.columns.offset, run.rows)

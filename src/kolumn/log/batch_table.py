@@ -99,7 +99,7 @@ def _rows(file: SegmentFile, options: Options, found: Tally, one: Range) -> Iter
     if one.fault is not None:
         found.damage.append(damage_of_fault(one))
         return
-    for chunk in entry_chunks(file, options, found, options.check_crcs, one):
+    for chunk in entry_chunks(file, options, found, payloads=options.check_crcs, part=one):
         entries = chunk.entries
         if one.is_lost:
             yield entries[~entries.is_intact]
@@ -107,7 +107,7 @@ def _rows(file: SegmentFile, options: Options, found: Tally, one: Range) -> Iter
             yield entries[one.counts(entries.base_offset, entries.last_offset)] if one.is_bounded else entries
 
 
-def entry_chunks(file: SegmentFile, options: Options, found: Tally, payloads: bool = True, part: Range | None = None) -> Iterator[Chunk]:
+def entry_chunks(file: SegmentFile, options: Options, found: Tally, *, payloads: bool = True, part: Range | None = None) -> Iterator[Chunk]:
     """Entries of a segment chunk by chunk, with the bytes that were checked. Damaged entries are included and have a code.
 
     Parameters
@@ -134,7 +134,7 @@ def entry_chunks(file: SegmentFile, options: Options, found: Tally, payloads: bo
 def _until_trouble(file: SegmentFile, one: Range, options: Options, tally: Tally, payloads: bool) -> Generator[Chunk, None, Trouble | None]:
     """Entries up to the end or to the place where the chain is lost. Only checksums reveal a wrong length that leads to another entry."""
     window = options.chunk_bytes if payloads else HEADER_WINDOW
-    walk, floor = chunks(file, one.start, one.end, window, payloads, check_crcs=options.check_crcs), one.floor
+    walk, floor = chunks(file, one.start, one.end, window, payloads=payloads, check_crcs=options.check_crcs), one.floor
     while True:
         try:
             chunk = next(walk)

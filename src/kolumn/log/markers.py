@@ -25,7 +25,7 @@ def marker_types(file: SegmentFile, markers: Entries) -> list[int | None]:
     found: dict[int, int | None] = {}
     for positions, good, source in _intact(file, markers):
         options = Options(columns=("key",), include_control=True, errors="skip", format=file.segment.format)
-        run = decode_run(source, 0, good, options, True) if len(good) else None
+        run = decode_run(source, 0, good, options, need_key=True) if len(good) else None
         found |= zip(positions, _first_types(run, len(good)), strict=True)
     return [found.get(position) for position in markers.position.tolist()]
 

@@ -114,7 +114,7 @@ def pieces(segment: Segment, options: Options, on_damage: OnDamage | None = None
                 raise _header_error(file, chunk, chunk.entries[bad[0]])
             for part in np.split(np.arange(len(chunk.entries)), bad):
                 good = chunk.entries[part].intact()
-                for run, entries in runs(chunk.source, chunk.origin, good, replace(chosen, errors="skip"), True):
+                for run, entries in runs(chunk.source, chunk.origin, good, replace(chosen, errors="skip"), need_key=True):
                     yield _piece(run, entries, chunk.source, chunk.origin, segment, chosen, found.damage)
     if on_damage is not None:
         for damage in sorted(found.damage, key=lambda one: one.position):
@@ -141,7 +141,7 @@ def piece_of(source: Bytes, origin: int, entries: Entries, segment: Segment, opt
         Entries with wrong contents are added to it.
     """
     chosen = replace(options, columns=COLUMNS, include_control=True)
-    run = decode_run(source, origin, entries, replace(chosen, errors="skip"), True)
+    run = decode_run(source, origin, entries, replace(chosen, errors="skip"), need_key=True)
     return _piece(run, entries, source, origin, segment, chosen, damage)
 
 

@@ -6,13 +6,14 @@ from math import inf
 from typing import Any
 
 from kolumn.arrow.recycle import take
-from kolumn.cpu_fallback.check.walk import FULL, HEADERS, MORE, walk
+from kolumn.cpu_fallback.check.walk import FULL, HEADERS, MORE
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.cpu_fallback.stream import Span, hop
 from kolumn.cpu_fallback.stream_messages import hop_messages
 from kolumn.errors import Code
 from kolumn.formats import layouts, v2
 from kolumn.formats.entries import Entries, Entry
+from kolumn.plan.walk import Loaded, walk_entries
 from kolumn.source.segment_file import SegmentFile
 
 MOST_ENTRIES = 16384
@@ -108,6 +109,7 @@ def chunks(
     start: int,
     stop: int,
     chunk_bytes: int,
+    *,
     payloads: bool = True,
     streamed: bool = False,
     ahead: bool = True,
@@ -142,9 +144,8 @@ def chunks(
         source, origin, found = file.read(position, loaded), position, 0
         while True:
             entries = Entries.room(min(MOST_ENTRIES, (loaded - position) // 26 + 1))
-            count, position, code, size = walk(
-                source.ctypes.data, position, loaded, stop, file.size, origin, file.format, payloads, check_crcs, entries.array
-            )
+            held = Loaded(source, origin, loaded, file.size)
+            count, position, code, size = walk_entries(held, position, stop, file.format, entries, whole=payloads, decide=check_crcs)
             if count:
                 found += count
                 yield Chunk(source, origin, entries[:count])

@@ -18,12 +18,13 @@ import numpy as np
 
 from kolumn.arrays import AnyArray
 from kolumn.cpu_fallback.check.checksums import check
-from kolumn.cpu_fallback.check.walk import HEADERS, walk
+from kolumn.cpu_fallback.check.walk import HEADERS
 from kolumn.errors import Code
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.plan.narrow import narrowed
+from kolumn.plan.walk import Loaded, walk_entries
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import parent, read_bytes, with_suffix
@@ -96,7 +97,8 @@ def _entries(file: SegmentFile, start: int, stop: int) -> Entries:
     entries = Entries.room(4096)
     loaded = min(stop + HEADERS, file.size)
     source = file.read(start, loaded)
-    count, position, code, _ = walk(source.ctypes.data, start, loaded, stop, file.size, start, file.format, False, False, entries.array)
+    held = Loaded(source, start, loaded, file.size)
+    count, position, code, _ = walk_entries(held, start, stop, file.format, entries, whole=False, decide=False)
     entries = entries[:count]
     if code != Code.OK or position != stop or check(source.ctypes.data, start, entries.array):
         return entries[:0]

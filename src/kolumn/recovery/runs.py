@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 from kolumn.arrays import Bytes
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.cpu_fallback.check.search import candidate, plausible, wrapped
-from kolumn.cpu_fallback.check.walk import HEADERS, MORE, walk
+from kolumn.cpu_fallback.check.walk import HEADERS, MORE
 from kolumn.entries.last_offsets import first_offset
 from kolumn.errors import Code
 from kolumn.formats import entry, layouts, legacy, memory, table, v2
 from kolumn.formats.entries import Entries, Entry
+from kolumn.plan.walk import Loaded, walk_entries
 from kolumn.recovery.claims import LARGEST_SPAN, Claim, first_of
 from kolumn.source.segment_file import SegmentFile
 
@@ -260,7 +261,6 @@ class Runs:
     def _walk_one(self, position: int, loaded: int, end: int, entries: Entries) -> tuple[int, int]:
         head = self.file.read(position, loaded)
         whole = layouts.has_own_frame(self.file.format) and loaded == end
-        count, _, code, size = walk(
-            head.ctypes.data, position, loaded, position + 1, end, position, self.file.format, whole, whole, entries.array
-        )
-        return int(count), int(size) if code == MORE else 0
+        held = Loaded(head, position, loaded, end)
+        count, _, code, size = walk_entries(held, position, position + 1, self.file.format, entries, whole=whole, decide=whole)
+        return count, size if code == MORE else 0

@@ -215,7 +215,7 @@ def _inflated(file: SegmentFile, entries: Entries, options: Options) -> Entries:
     start = entries[0].position
     source = file.read(start, entries[-1].end)
     entries = entries.copy()
-    for run, some in runs(source, start, entries, options, False):
+    for run, some in runs(source, start, entries, options, need_key=False):
         counts = np.where(some.is_intact, run.records, 0)
         offsets = run.columns.int64(run.columns.offset, run.rows)
         full = np.flatnonzero(counts)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kolumn.arrow.recycle import take
 from kolumn.codecs import NONE
-from kolumn.cpu_fallback.check.walk import HEADERS, walk
+from kolumn.cpu_fallback.check.walk import HEADERS
 from kolumn.cpu_fallback.columns.columns import Columns
 from kolumn.cpu_fallback.fields.put import COPY, VIEW
 from kolumn.cpu_fallback.fields.target import KEY, POSITIONS, ROWS
@@ -28,6 +28,7 @@ from kolumn.formats.legacy import SMALLEST_ENTRY
 from kolumn.formats.table import WIDTH
 from kolumn.options import Options
 from kolumn.plan.chunks import MOST_ENTRIES, Chunk, messages_from
+from kolumn.plan.walk import Loaded, walk_entries
 from kolumn.source.segment_file import SegmentFile
 
 ASIDE = 256 << 10
@@ -110,10 +111,9 @@ class _Messages:
             loaded = min(self.position + size + HEADERS, file.size)
             source = file.read(self.position, loaded)
             entries = Entries.room((loaded - self.position) // SMALLEST_ENTRY + 1)
-            count, _, _, claimed = walk(
-                source.ctypes.data, self.position, loaded, stop, file.size, self.position, file.format, True, self.options.check_crcs,
-                entries.array,
-            )  # fmt: skip
+            held = Loaded(source, self.position, loaded, file.size)
+            decide = self.options.check_crcs
+            count, _, _, claimed = walk_entries(held, self.position, stop, file.format, entries, whole=True, decide=decide)
             if count:
                 return Chunk(source, self.position, entries[:count])
             if claimed <= size or loaded == file.size:
