@@ -95,7 +95,7 @@ def test_every_buffer_grows_and_nothing_is_written_after_its_end(monkeypatch: py
     given = lines(2, 400)
     decoder = AvroDecoder(registered(EVERYTHING))
     expected = rows_of(decoder, bodies(given))
-    monkeypatch.setattr(module, "Columns", Watched)
+    monkeypatch.setattr(module, "ColumnMemory", Watched)
     Watched.codes.clear()
     assert rows_of(decoder, bodies(given)) == expected
     layout = decoder._layout

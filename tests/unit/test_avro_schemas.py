@@ -89,7 +89,7 @@ def test_names_are_looked_up_in_their_namespace() -> None:
         ('{"type": "record", "name": "R"}', "a record without fields"),
         ('{"type": "fixed", "name": "F", "size": -1}', "fixed F has no size"),
         ('{"type": "enum", "name": "E", "symbols": ["A", "A"]}', "the symbols of enum E repeat"),
-        ('{"type": "enum", "name": "E", "symbols": ["A"], "default": "B"}', "its default is none of them"),
+        ('{"type": "enum", "name": "E", "symbols": ["A"], "default": "B"}', "its default is not one of them"),
         (
             json.dumps(record("R", a="int") | {"fields": 2 * [{"name": "a", "type": "int"}]}),
             "field 'a' has no name or no type, or is there twice",
