@@ -1,5 +1,6 @@
 """The layers of the package: a folder imports only from folders of lower layers, by any kind of import."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,15 @@ def test_circles_are_found() -> None:
     a, b, c, d = (Path(f"{name}.py") for name in "abcd")
     assert circles({a: {b}, b: {c}, c: {b, d}, d: set()}) == [b, c]
     assert circles({a: {b, c}, b: {c}, c: {d}, d: set()}) == []
+
+
+def test_design_lists_folders_from_the_highest_layer_down() -> None:
+    text = (Path(__file__).resolve().parents[2] / "DESIGN.md").read_text().split("### What each folder is for")[1].split("\n\n`kernels/`")[0]
+    folders = [name.removeprefix("src/kolumn/") for name in re.findall(r"^\| `([\w/]+)/` ", text, re.MULTILINE)]
+    rooms = [name.replace("/", ".") for name in folders if name != "src/kolumn"]
+    heights = [max(height for name, height in LAYER.items() if f"{name}.".startswith(f"{room}.")) for room in rooms]
+    assert len(rooms) > 30
+    assert heights == sorted(heights, reverse=True)
 
 
 def test_public_names_come_from_below() -> None:

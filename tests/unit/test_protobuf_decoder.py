@@ -178,7 +178,7 @@ def test_columns() -> None:
 
 @pytest.mark.parametrize(
     ("columns", "said"),
-    [(("idd",), "shop.Order has no field 'idd'"), (("gift.x",), "shop.Order.Item has no field 'x'"), (("id.x",), "id is no message"),
+    [(("idd",), "shop.Order has no field 'idd'"), (("gift.x",), "shop.Order.Item has no field 'x'"), (("id.x",), "id is not a message"),
      (("at.seconds",), "at is one column"), (("marks.value",), "marks is one column"), (("gift.more.key",), "gift.more is one column")],
 )  # fmt: skip
 def test_columns_that_are_not_there(columns: tuple[str, ...], said: str) -> None:

@@ -40,6 +40,7 @@ from kolumn.cpu_fallback.stream import (
 )
 from kolumn.decode.host.run import Run, modes
 from kolumn.decode.host.select import limits, wanted
+from kolumn.decode.host.stream_arena import StreamArena
 from kolumn.formats.entries import Entries
 from kolumn.formats.v2 import HEADER, SMALLEST_HEADER, SMALLEST_RECORD
 from kolumn.options import Options
@@ -50,9 +51,6 @@ TILE = 4 << 20
 """Maximum compressed bytes that a library decompresses at a time."""
 BLOCK = NEXT_BLOCK
 """Bytes that `stream` reads at a time."""
-INFLATED, MOST_INFLATED = 4 << 20, 16 << 20
-"""Bytes of the arena in `stream`, unless views keep them: at first, and after a batch that does not fit. Larger batches are left to a
-library."""
 LATER = -1
 """State of a chunk whose remaining entries are left for later, since they would need too much memory."""
 SLACK = 1 << 16
@@ -154,8 +152,7 @@ class _Chunk:
         copies = self.whole and file.memory is None
         self.room = max(int(span.weight), int(sizes.sum())) + largest if copies else largest
         self.window, _ = take(self.room + PAD)
-        self.arena, self.inflated_bytes = take(PAD)
-        self.arena_room = 0
+        self.arena = StreamArena(self.keep, options, share)
         self.at = np.zeros(SLOTS, np.int64)
 
     def parts(self) -> Iterator[StreamedPart]:
@@ -198,18 +195,12 @@ class _Chunk:
             records, key_bytes, value_bytes, headers, *self.modes, self.want_headers, header_bytes=(header_bytes[0], header_bytes[1])
         )
         self.target = self.columns.target
-        if self.keep:
-            # The views of the last part point into its arena. The batch that did not fit is after their bytes there.
-            used = int(self.at[ARENA]) if self.ready else 0
-            waiting = self.inflated_bytes[used : used + self.ready]
-            self.arena, self.inflated_bytes = take((payload_bytes if self.ready else 0) + PAD)
-            self.inflated_bytes[: self.ready] = waiting
-            self.arena_room = min(payload_bytes, self.options.max_batch_bytes) if self.ready else 0
+        self.arena.begin(payload_bytes, int(self.at[ARENA]), self.ready)
         self.at, self.inflated = np.zeros(SLOTS, np.int64), 0
-        self.limit = Room(records, key_bytes, value_bytes, self.arena_room, headers, *header_bytes)
+        self.limit = Room(records, key_bytes, value_bytes, self.arena.room, headers, *header_bytes)
         plain = self._plain(first) if self.keep else self.window
         self.views = plain.address
-        self.sources: list[pa.Buffer] = [plain, self.arena] if self.keep else []
+        self.sources: list[pa.Buffer] = [plain, self.arena.buffer] if self.keep else []
 
     def _likely(self, payload_bytes: int, share: float) -> int:
         """Room for a share of the payloads, and for one batch that consists of nothing else."""
@@ -227,7 +218,7 @@ class _Chunk:
         while True:
             ready, self.ready = self.ready, 0
             source = Source(
-                self.file.descriptor, self.views, self.window.address, self.arena.address, self.room, BLOCK, self.whole, self.keep,
+                self.file.descriptor, self.views, self.window.address, self.arena.buffer.address, self.room, BLOCK, self.whole, self.keep,
                 self.libraries,
             )  # fmt: skip
             row, self.state, self.need, self.known = stream(
@@ -256,18 +247,12 @@ class _Chunk:
 
     def _make_arena(self) -> bool:
         """Make the first arena, or a larger one; False if that is not allowed."""
-        most = max(INFLATED, min(MOST_INFLATED, self.share.bytes // 16))
-        if self.keep:
-            size = self.payload_bytes + min(self.largest, most)
-        else:
-            size = INFLATED if max(self.arena_room, self.file.largest) < INFLATED else most
-        size = min(size, self.options.max_batch_bytes)
-        if size <= self.arena_room:
+        kept = self.payload_bytes + min(self.largest, self.arena.most)
+        if not self.arena.grow(kept if self.keep else self.arena.likely(self.file.largest)):
             return False
-        self.arena, self.inflated_bytes = take(size + PAD)
-        self.arena_room, self.limit = size, self.limit._replace(arena=size)
+        self.limit = self.limit._replace(arena=self.arena.room)
         if self.keep:
-            self.sources[1] = self.arena
+            self.sources[1] = self.arena.buffer
         return True
 
     def _tile(self, row: int) -> tuple[int, int, int]:

@@ -22,7 +22,8 @@ from kolumn.cpu_fallback.stream import ARENA, DONE, FULL, LARGEST, WINDOW, Room,
 from kolumn.cpu_fallback.stream_messages import INTACT, MESSAGE_SLOTS, POSITION, SMALL, STRETCHES, WEIGHT, stream_messages
 from kolumn.decode.host.run import Run, modes
 from kolumn.decode.host.select import limits
-from kolumn.decode.host.streamed import BLOCK, INFLATED, MOST_INFLATED, SLACK, Streamed, StreamedPart
+from kolumn.decode.host.stream_arena import StreamArena
+from kolumn.decode.host.streamed import BLOCK, SLACK, Streamed, StreamedPart
 from kolumn.formats.entries import Entries
 from kolumn.formats.legacy import SMALLEST_ENTRY
 from kolumn.formats.table import WIDTH
@@ -68,8 +69,7 @@ class _Messages:
         stored = self.span.stop - self.start if self.is_bounded else min(int(self.span.weight) + first.size, file.size - self.start)
         self.room = max(BLOCK, stored) + SLACK if self.whole else BLOCK
         self.window, _ = take(self.room + PAD)
-        self.arena, self.inflated_bytes = take(PAD)
-        self.arena_room = 0
+        self.arena = StreamArena(self.keep, options, share)
         self.at = np.zeros(MESSAGE_SLOTS, np.int64)
 
     def parts(self) -> list[StreamedPart]:
@@ -128,23 +128,18 @@ class _Messages:
         records = max(int(payload_bytes * self.density * 1.1), self.need // SMALLEST_ENTRY + 1)
         self.columns = Columns.of(records, key_bytes, payload_bytes, 0, *self.modes, "headers" in self.options.columns)
         self.target = self.columns.target
-        if self.keep:
-            used = int(self.at[ARENA]) if self.ready else 0
-            waiting = self.inflated_bytes[used : used + self.ready]
-            self.arena, self.inflated_bytes = take((payload_bytes if self.ready else 0) + PAD)
-            self.inflated_bytes[: self.ready] = waiting
-            self.arena_room = min(payload_bytes, self.options.max_batch_bytes) if self.ready else 0
+        self.arena.begin(payload_bytes, int(self.at[ARENA]), self.ready)
         self.at = np.zeros(MESSAGE_SLOTS, np.int64)
         self.at[POSITION], self.at[WEIGHT] = self.position, self.weight
-        self.limit = Room(records, key_bytes, payload_bytes, self.arena_room)
-        self.sources: list[pa.Buffer] = [self.window, self.arena] if self.keep else []
+        self.limit = Room(records, key_bytes, payload_bytes, self.arena.room)
+        self.sources: list[pa.Buffer] = [self.window, self.arena.buffer] if self.keep else []
 
     def _fill(self) -> None:
         """Decode until the columns are full, or until the chunk ends."""
         while True:
             source = Source(
-                self.file.descriptor, self.window.address, self.window.address, self.arena.address, self.room, BLOCK, self.whole, self.keep,
-                self.libraries,
+                self.file.descriptor, self.window.address, self.window.address, self.arena.buffer.address, self.room, BLOCK, self.whole,
+                self.keep, self.libraries,
             )  # fmt: skip
             self.state, self.need, self.ready = stream_messages(
                 source, self.span, self.limits, self.merge, self.start, self.ready, self.entries.array, self.row, self.records,
@@ -158,15 +153,12 @@ class _Messages:
 
     def _make_arena(self) -> bool:
         """Make the first arena, or a larger one; False if that is not allowed."""
-        most = max(INFLATED, min(MOST_INFLATED, self.share.bytes // 16))
-        size = INFLATED if max(self.arena_room, self.file.largest) < INFLATED else most
-        size = min(self.limit.value_bytes + size if self.keep else size, self.options.max_batch_bytes)
-        if size <= self.arena_room:
+        size = self.arena.likely(self.file.largest)
+        if not self.arena.grow(self.limit.value_bytes + size if self.keep else size):
             return False
-        self.arena, self.inflated_bytes = take(size + PAD)
-        self.arena_room, self.limit = size, self.limit._replace(arena=size)
+        self.limit = self.limit._replace(arena=self.arena.room)
         if self.keep:
-            self.sources[1] = self.arena
+            self.sources[1] = self.arena.buffer
         return True
 
     def _learn(self) -> None:
