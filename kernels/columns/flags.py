@@ -22,7 +22,7 @@ class Marks(NamedTuple):
     Attributes
     ----------
     rows, owner, key, key_length, value_length, attributes : int
-        As of `fields`.
+        As in `fields`.
     control, tombstone : int
         Out: uint8, 0 or 1.
     control_type : int

@@ -39,7 +39,7 @@ class WriteOptions:
         The log directory, or its URL.
     how : EntrySettings
     segment_bytes, index_interval_bytes : int
-        As of `kolumn.write`.
+        As in `kolumn.write`.
     topic, partition
         Topic and partition of all records, used where the DataFrame has no column of that name.
     """

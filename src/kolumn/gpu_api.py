@@ -62,19 +62,19 @@ def scan_pylibcudf(
     Parameters
     ----------
     source
-        As of `kolumn.scan`.
+        As in `kolumn.scan`.
     payload : str
         "binary": keys, values and headers' values as lists of uint8, cuDF's only type for bytes. "string": as strings, whose bytes are
-        not looked at: that they are text is the caller's word.
+        not checked: the caller guarantees that they are text.
     value_format, key_format, … : optional
-        As of `kolumn.scan`, but that fields are columns of their own unless ``value_as="struct"``. Values of Avro records, and of flat
-        schemas of other formats, are parsed on the GPU if no more than the next three options say how; ``valueValid`` is then the only
+        As in `kolumn.scan`, except that fields are separate columns unless ``value_as="struct"``. Values of Avro records, and of flat
+        schemas of other formats, are parsed on the GPU if only the next three options are set; ``valueValid`` is then the only
         column beside them. All others are decoded on the host and copied to the GPU.
 
-        On the GPU, in place of ``value`` come the columns of ``value_schema``, and ``valueValid``: false where a value is not as the
-        schema says; then its fields are null.
+        On the GPU, in place of ``value`` come the columns of ``value_schema``, and ``valueValid``: false for a value that does not match
+        the schema; its fields are null then.
         "json": objects, by cuDF's reader; "csv": separated fields (RFC 4180); "avro": the binary encoding of a record; "fixed": numbers
-        at fixed places. A number of "csv" that is none leaves the other fields of its value as they are.
+        at fixed places. A field of "csv" that is not a valid number is null, and the other fields of its value are not.
     value_schema
         Of "json" and "csv" a mapping of names to types ("int64", "float64", "string", "bool", …); of "fixed" one of names to NumPy dtypes,
         in order and with their byte order (">i8"); of "avro" the schema of a record, as text or dict. Lists, maps and records in it
@@ -86,13 +86,13 @@ def scan_pylibcudf(
     value_separator : str
         Between the fields of "csv".
     columns, start_offset, …
-        All others as of `kolumn.scan`; ``backend`` and ``binary`` have no effect.
+        All others as in `kolumn.scan`; ``backend`` and ``binary`` have no effect.
 
     Returns
     -------
     iterator of (pylibcudf.Table, list of str)
         Tables with at least one row and the names of their columns, in the order of the log; no table for a log without records. Device
-        memory; columns as of `kolumn.schema.RECORD_COLUMNS`, timestamps without a time zone, headers as lists of structs of key and
+        memory; columns as in `kolumn.schema.RECORD_COLUMNS`, timestamps without a time zone, headers as lists of structs of key and
         value. Of "kip98-draft", what became of transactions is settled on the host: the columns are copied there and back.
 
     Raises
@@ -202,7 +202,7 @@ def read_pylibcudf(
     Returns
     -------
     table : pylibcudf.Table
-        Device memory; columns as of `scan_pylibcudf`. A log of one chunk is returned as it was decoded. Of several chunks the columns are
+        Device memory; columns as in `scan_pylibcudf`. A log of one chunk is returned as it was decoded. Of several chunks the columns are
         joined one after the other, so that at most the log and one of its columns are on the GPU at a time.
     names : list of str
     """

@@ -83,7 +83,8 @@ def test_circles_are_found() -> None:
 
 
 def test_design_lists_folders_from_the_highest_layer_down() -> None:
-    text = (Path(__file__).resolve().parents[2] / "DESIGN.md").read_text().split("### What each folder is for")[1].split("\n\n`kernels/`")[0]
+    design = Path(__file__).resolve().parents[2] / "DESIGN.md"
+    text = design.read_text().split("### What each folder is for")[1].split("\n\n`kernels/`")[0]
     folders = [name.removeprefix("src/kolumn/") for name in re.findall(r"^\| `([\w/]+)/` ", text, re.MULTILINE)]
     rooms = [name.replace("/", ".") for name in folders if name != "src/kolumn"]
     heights = [max(height for name, height in LAYER.items() if f"{name}.".startswith(f"{room}.")) for room in rooms]

@@ -52,7 +52,7 @@ def sql(
     """Ask topics in SQL, by DuckDB (kolumn[sql]). Each topic is a table; only the columns and ranges that a query names are read.
 
     Keys and values are BLOBs: `decode(key)` is text, and with `--value-format json` or another format values are structs. On a terminal
-    the result is a table, elsewhere it is JSON lines as of `kolumn cat --json`.
+    the result is a table, elsewhere it is JSON lines as in `kolumn cat --json`.
 
     Example: `kolumn sql /mnt/dead-broker "select decode(key) k, count(*) n from orders group by k order by n desc limit 5"`
     """

@@ -166,7 +166,7 @@ def put_integer(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, 
 
 
 def put_decimal(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, byte: int, end: int) -> int:
-    """Write a float64 or float32; results as of `put_integer`."""
+    """Write a float64 or float32; results as in `put_integer`."""
     digits, exponent, at = decimal_at(p.numbers, at + 1 if byte == MINUS else at, end)
     if at < 0:
         return -1
@@ -180,7 +180,7 @@ def put_decimal(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, 
 
 
 def put_boolean(t: ColumnTables, field: int, row: int, at: int, byte: int, end: int) -> int:
-    """Write ``true`` or ``false``; results as of `put_integer`."""
+    """Write ``true`` or ``false``; results as in `put_integer`."""
     at = after_literal(at, end, byte)
     if at >= 0:
         put_word(t, load64(field + _COLUMN), row, 1 if byte == _T else 0, 1)
@@ -188,7 +188,7 @@ def put_boolean(t: ColumnTables, field: int, row: int, at: int, byte: int, end: 
 
 
 def put_value(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, byte: int, end: int) -> int:
-    """Write a value that is neither an object nor a list, or null; results as of `put_integer`, or -1 minus the code for no room."""
+    """Write a value that is neither an object nor a list, or null; results as in `put_integer`, or -1 minus the code for no room."""
     kind = load64(field + _KIND)
     if byte == QUOTE and kind == TEXT:
         return put_string(t, load64(field + _COLUMN), row, at + 1, end)

@@ -221,7 +221,7 @@ def put_numbers(t: ColumnTables, p: ProtobufProgram, field: int, row: int, at: i
     Returns
     -------
     code : int
-        As of `write_message`.
+        As in `write_message`.
     next : int
     strange : int
         1 if there was a number that its closed enum does not have.
@@ -246,7 +246,7 @@ def put_numbers(t: ColumnTables, p: ProtobufProgram, field: int, row: int, at: i
 
 
 def put_string(t: ColumnTables, field: int, row: int, at: int, end: int) -> tuple[int, int, int]:
-    """Write or append the string or bytes at [at, end); results as of `put_numbers`."""
+    """Write or append the string or bytes at [at, end); results as in `put_numbers`."""
     column, target = load64(field + _COLUMN), begin_row(t, field, row)
     if target < 0:
         return -target, at, 0
@@ -265,11 +265,11 @@ def put_value(
     Returns
     -------
     code, next : int
-        As of `put_numbers`.
+        As in `put_numbers`.
     seen : int
         With the field's bit.
     strange : int
-        As of `put_numbers`.
+        As in `put_numbers`.
     """
     kind = load64(field + _KIND)
     if kind <= ENUM and load64(field + _CHILD) == 0:

@@ -57,7 +57,7 @@ def uvarint(at: int, stop: int) -> tuple[int, int]:
 
 
 def tag_at(at: int, stop: int) -> tuple[int, int]:
-    """Tag, of up to five bytes and 32 bits; results as of `uvarint`."""
+    """Tag, of up to five bytes and 32 bits; results as in `uvarint`."""
     value, shift = 0, 0
     while at < stop and shift < 35:
         byte = load8(at, 0)
@@ -70,7 +70,7 @@ def tag_at(at: int, stop: int) -> tuple[int, int]:
 
 
 def length_at(at: int, stop: int) -> tuple[int, int]:
-    """Length of a field, of up to five bytes, that ends before ``stop``; results as of `uvarint`."""
+    """Length of a field, of up to five bytes, that ends before ``stop``; results as in `uvarint`."""
     length, at = tag_at(at, stop)
     if at < 0 or length > stop - at:
         return 0, MALFORMED
@@ -93,7 +93,7 @@ def symbol_of(symbols: int, number: int) -> int:
 
 
 def number_at(at: int, stop: int, kind: int) -> tuple[int, int]:
-    """The bits of a number of a certain kind, of an enum its number; results as of `uvarint`."""
+    """The bits of a number of a certain kind, of an enum its number; results as in `uvarint`."""
     if kind <= VARINT8:
         return uvarint(at, stop)
     if kind == FIXED8:

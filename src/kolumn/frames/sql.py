@@ -63,7 +63,7 @@ class Topics:
         ArgumentError
             The query is wrong, or a value does not fit it.
         KolumnError
-            A read failed, as of `kolumn.scan`.
+            A read failed, as in `kolumn.scan`.
         """
         try:
             found = self._connection.sql(query)

@@ -55,7 +55,7 @@ def open_transactions(source: Source, *, now: Time | None = None, errors: Errors
     now : int, datetime or str, optional
         The moment at which ages end; the present by default. For a cluster that has died, the moment at which it did.
     errors, on_damage
-        As of `kolumn.groups`.
+        As in `kolumn.groups`.
 
     Returns
     -------

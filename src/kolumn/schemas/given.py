@@ -47,7 +47,7 @@ def schema_of(given: Text, kind: Kind | None = None) -> Schema:
     Raises
     ------
     ArgumentError
-        It is none of these, or bytes that are not UTF-8.
+        It has another type, or is bytes that are not UTF-8.
     """
     if isinstance(given, Schema):
         return given

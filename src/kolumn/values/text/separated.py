@@ -61,7 +61,7 @@ class SeparatedDecoder:
         return self
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
-        """As `kolumn.values.decoder.ValueDecoder.decode`, but that a value with a wrong field is not null as a whole."""
+        """As `kolumn.values.decoder.ValueDecoder.decode`, except that a wrong field makes only itself null, not the value."""
         there = bodies.length >= 0
         text = array_of(bodies, there)
         utf8 = _flags(is_utf8(text))
