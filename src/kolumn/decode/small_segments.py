@@ -26,7 +26,8 @@ from kolumn.cpu_fallback.stream_files import LOOK_BYTES, WIDTH, Calls, stream_fi
 from kolumn.decode.host.record_batch import record_batch
 from kolumn.decode.host.run import Run, modes
 from kolumn.decode.host.select import limits
-from kolumn.decode.host.streamed import BLOCK, INFLATED, SLACK
+from kolumn.decode.host.stream_arena import INFLATED
+from kolumn.decode.host.streamed import BLOCK, SLACK
 from kolumn.decode.result import Tally
 from kolumn.decode.segment_end import at_stop, compare_start
 from kolumn.errors import Code, KolumnError
