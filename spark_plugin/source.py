@@ -43,7 +43,7 @@ class RecordSource(DataSource):
         """The columns if the user gives no schema."""
         if self.read_options.table in _TABLES:
             return spark_schema(_TABLES[self.read_options.table])
-        return spark_schema(self.typed_options.decode.schema)
+        return spark_schema(self.typed_options.decode.schema, self.read_options.payload)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of one DataFrame; Spark passes ``schema`` by name."""

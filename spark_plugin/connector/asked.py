@@ -35,7 +35,7 @@ def options_of(question: Json) -> ReadOptions:
     """The options of a table with the columns of its schema."""
     schema = struct(question["schema"])
     known = _typed.get(_key(question))
-    if known is None or spark_schema(known.decode.schema) != schema:
+    if known is None or spark_schema(known.decode.schema, known.payload) != schema:
         known = with_types_of(ReadOptions.of(given(question)))
     return with_columns(known, schema)
 

@@ -3,7 +3,7 @@
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import groupby
+from functools import reduce
 from typing import cast
 
 from kolumn.entries.headers import headers
@@ -12,7 +12,9 @@ from kolumn.replicas.ranges import whole_ranges
 from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin.connector import streams
 from kolumn.spark_plugin.connector.asked import given, options_of, options_with_types, strings, struct
-from kolumn.spark_plugin.connector.ranges import Comparison, chosen, narrowed
+from kolumn.spark_plugin.connector.conditions import EVERYTHING, Box, Condition, boxes, is_decided, is_useful
+from kolumn.spark_plugin.connector.jobs import Job, by_tasks, done
+from kolumn.spark_plugin.connector.keyed import are_ordered, by_partition
 from kolumn.spark_plugin.connector.statistics import Estimate, estimate
 from kolumn.spark_plugin.connector.totals import NAMES, tells
 from kolumn.spark_plugin.connector.wire import Json
@@ -20,11 +22,9 @@ from kolumn.spark_plugin.connector.work import Work, packed
 from kolumn.spark_plugin.options.positions import Key
 from kolumn.spark_plugin.options.read import ReadOptions
 from kolumn.spark_plugin.read.batches import PAYLOAD_RATIO
+from kolumn.spark_plugin.read.bounds import Bounds
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.read.splits import Split, limits_of, pack, segments_by_partition, share
-
-_KEYED = 2
-"""Splits are cut by topic-partition if there are then at most this many times the splits, or the tasks that run at a time."""
 
 
 def answer(question: Json) -> Json:
@@ -43,7 +43,8 @@ def in_words(error: Exception) -> str:
 
 
 def _schema(question: Json) -> Json:
-    return {"schema": spark_schema(options_with_types(question).decode.schema).json()}
+    options = options_with_types(question)
+    return {"schema": spark_schema(options.decode.schema, options.payload).json()}
 
 
 def _topics(question: Json) -> Json:
@@ -58,35 +59,67 @@ def _totals(question: Json) -> Json:
     return {"exact": tells(options) and set(asked) <= NAMES and columns <= set(options.decode.columns)}
 
 
+def _conditions(question: Json) -> Json:
+    """Which conditions the plan uses, and which it decides, so that no row has to be compared."""
+    columns = options_of(question).decode.columns
+    conditions = cast(list[Condition], question["conditions"])
+    return {"useful": [is_useful(one, columns) for one in conditions], "decided": [is_decided(one, columns) for one in conditions]}
+
+
 def _plan(question: Json) -> Json:
-    """What all tasks share, their splits, and what Spark's planner wants to know."""
+    """What all tasks share, their splits, and what Spark's planner wants to know; or the pieces of a job that finds out where to cut."""
+    try:
+        return _planned(question)
+    except Job as job:
+        return {"job": job.pieces}
+
+
+def _planned(question: Json) -> Json:
     options, totals, limit = options_of(question).for_batch(), strings(question["totals"]), cast(int, question["limit"])
     asked = struct(question["asked"])
-    filters = cast(list[Comparison], question["filters"])
+    conditions = cast(list[Condition], question["conditions"]) + cast(list[Condition], question["found"])
+    columns = options.decode.columns
     options = replace(_only(options, asked.fieldNames(), totals), slots=cast(int, question["slots"]))
     groups = segments_by_partition(options)
     limits = limits_of(options, groups)
-    options = replace(options, decode=narrowed(filters, options.decode))
-    groups = chosen(filters, groups)
-    keys = None
+    where = boxes(conditions, groups, columns)
+    groups = {key: groups[key] for key in where}
+    options, limits = _narrowed(options, limits, where)
+    keys, ordered = None, False
     if totals:
         splits = _for_totals(options, groups)
         found = Estimate(len(splits), 64 * len(splits))
     else:
-        splits = share(options, groups, limits)
+        splits = share(options, groups, limits, by_tasks(question))
         found = estimate([one for split in splits for one in split.ranges], options.decode)
         if limit >= 0:
-            splits = _first(splits, limit) if tells(options) else splits
+            whole = all(box == EVERYTHING for box in where.values())
+            splits = _first(splits, limit) if whole and tells(options) else splits
             found = Estimate(min(limit, found.rows), found.bytes * min(limit, found.rows) // max(1, found.rows))
         elif question["keyed"]:
-            splits, keys = _by_partition(splits, options.slots or 1)
+            splits, keys = by_partition(splits, options.slots or 1, bool(question["mustBeKeyed"]))
+            ordered = keys is not None and "offset" in asked.fieldNames() and are_ordered(splits, keys)
     return {
-        "work": packed(Work(options, asked, limit, totals)),
+        "work": packed(Work(options, asked, limit, totals, ordered=ordered)),
         "splits": [packed(one) for one in splits],
         "keys": keys,
+        "ordered": ordered,
         "rows": found.rows,
         "bytes": found.bytes,
     }
+
+
+def _narrowed(options: ReadOptions, limits: dict[Key, Bounds], where: dict[Key, Box]) -> tuple[ReadOptions, dict[Key, Bounds]]:
+    """The options with the range of times, and the bounds of offsets of each topic partition, as narrow as its box."""
+    bounds = {}
+    for key, box in where.items():
+        inner = Box(*limits.get(key, (None, None))).and_(Box(box.start_offset, box.end_offset))
+        bounds[key] = (0, 0) if inner.is_empty else (inner.start_offset, inner.end_offset)
+    times = reduce(Box.or_, where.values()) if where else EVERYTHING
+    times = times.and_(Box(None, None, options.decode.start_timestamp, options.decode.end_timestamp))
+    return replace(
+        options, decode=replace(options.decode, start_timestamp=times.start_timestamp, end_timestamp=times.end_timestamp)
+    ), bounds
 
 
 def _only(options: ReadOptions, names: list[str], totals: tuple[str, ...]) -> ReadOptions:
@@ -100,18 +133,6 @@ def _only(options: ReadOptions, names: list[str], totals: tuple[str, ...]) -> Re
 def _for_totals(options: ReadOptions, groups: dict[Key, list[Segment]]) -> list[Split]:
     whole = [one for segments in groups.values() for one in whole_ranges(segments, options.decode)]
     return [Split(some) for some in pack(whole, PAYLOAD_RATIO * options.split_bytes)] or [Split(())]
-
-
-def _by_partition(splits: list[Split], slots: int) -> tuple[list[Split], list[Key] | None]:
-    """Splits of one topic partition each, and which; unless that would be too many tasks."""
-    parts = [(key, Split(tuple(own), split.bounds)) for split in splits for key, own in groupby(split.ranges, _key)]
-    if len(parts) > _KEYED * max(len(splits), slots):
-        return splits, None
-    return [split for _, split in parts], [key for key, _ in parts]
-
-
-def _key(one: Range) -> Key:
-    return one.segment.topic, one.segment.partition
 
 
 def _first(splits: list[Split], limit: int) -> list[Split]:
@@ -132,4 +153,12 @@ def _first(splits: list[Split], limit: int) -> list[Split]:
     return splits
 
 
-_ANSWERS: dict[str, Callable[[Json], Json]] = {"schema": _schema, "totals": _totals, "plan": _plan, "topics": _topics, **streams.ANSWERS}
+_ANSWERS: dict[str, Callable[[Json], Json]] = {
+    "schema": _schema,
+    "totals": _totals,
+    "conditions": _conditions,
+    "plan": _plan,
+    "piece": done,
+    "topics": _topics,
+    **streams.ANSWERS,
+}

@@ -9,6 +9,7 @@ import pyarrow as pa
 from kolumn.damage.findings import Damage
 from kolumn.decode.result import Tally
 from kolumn.source.segments import Range
+from kolumn.spark_plugin.connector.keyed import ascending
 from kolumn.spark_plugin.connector.totals import rows_of_totals
 from kolumn.spark_plugin.connector.work import Work
 from kolumn.spark_plugin.read.schema import arrow_schema, in_schema
@@ -74,9 +75,12 @@ class Task:
         if work.totals:
             yield from rows_of_totals(split.ranges, work.options.decode, work.totals, self.schema)
             return
+        last = -1
         if work.live:
             check_planned(split)
         for batch in read_split(split, work.options, self.counted.left_out, self.counted.range_done):
+            if work.ordered:
+                last = ascending(batch.column("offset").to_numpy(), last)
             yield in_schema(batch, self.schema)
 
     def _limited(self, batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

@@ -27,6 +27,8 @@ class Work:
         What is asked for of the headers (`totals.py`); empty for rows.
     live : bool
         Whether the log is being written: the files have to be those that the split was planned from.
+    ordered : bool
+        Whether Spark was told that offsets ascend in each split.
     """
 
     options: ReadOptions
@@ -34,6 +36,7 @@ class Work:
     limit: int = -1
     totals: tuple[str, ...] = ()
     live: bool = False
+    ordered: bool = False
 
 
 def packed(one: object) -> str:

@@ -4,10 +4,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, get_args
 
 from kolumn.errors import ArgumentError
-from kolumn.keywords import Source
+from kolumn.keywords import Payload, Source
 from kolumn.options import Options
 from kolumn.source.memory import named_parts
 from kolumn.spark_plugin.options.kafka import (
@@ -78,6 +78,7 @@ _OWN: dict[str, Rule] = {
     "path": ("path", str, "a path"),
     "paths": ("paths", paths, "a JSON array of paths"),
     "splitBytes": ("split_bytes", int, "an integer"),
+    "payload": ("payload", str.lower, "binary or string"),
     "table": ("table", str.lower, "records, batches or remarks"),
     # For the connector, which does not pass it on; without it everything is read by Python.
     "reader": ("reader", str.lower, "columnar or python"),
@@ -116,6 +117,8 @@ class ReadOptions:
         A micro-batch waits until ``least`` offsets are available, for ``delay_ms`` at most. With ``least`` 0 it does not wait.
     slots : int, optional
         How many tasks run at a time; None for a data source, which is planned without a session.
+    payload : str
+        Whether keys and values that are not decoded are "binary", or "string" with the same bytes.
     checks_crcs : bool
         Whether checkCrcs=true was given explicitly, rather than by default.
     """
@@ -136,6 +139,7 @@ class ReadOptions:
     least: int = 0
     delay_ms: int = MAX_TRIGGER_DELAY_MS
     slots: int | None = None
+    payload: Payload = "binary"
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> "ReadOptions":
@@ -153,9 +157,7 @@ class ReadOptions:
         found = found or path_of_brokers({name.lower(): text for name, text in texts.items()}.get(BROKERS))
         if not found:
             raise ArgumentError("no path: name a segment file, a topic-partition directory, a log directory or a glob in load(...)")
-        table = values.get("table", "records")
-        if table not in _TABLES:
-            raise ArgumentError(f"option table: expected {', '.join(_TABLES[:-1])} or {_TABLES[-1]}, found {table!r}")
+        table = _one_of("table", values.get("table", "records"), _TABLES)
         named = "columns" in values or values.get("include_headers", False)
         return cls(
             tuple(map(local, found)),
@@ -174,6 +176,7 @@ class ReadOptions:
             values.get("check_crcs", False),
             _positive("minOffsetsPerTrigger", values.get("least")) or 0,
             values.get("delay", MAX_TRIGGER_DELAY_MS),
+            payload=_one_of("payload", values.get("payload", "binary"), get_args(Payload)),
         )
 
     @classmethod
@@ -206,6 +209,12 @@ def _isolation(values: dict[str, Any]) -> dict[str, Any]:
     if kafka is not None and own is not None and kafka != own:
         raise ArgumentError(f"kafka.isolation.level={kafka!r} and isolationLevel={own!r} contradict each other: give one of the two")
     return {"isolation_level": kafka} if kafka is not None and own is None else {}
+
+
+def _one_of(name: str, value: Any, known: tuple[str, ...]) -> Any:
+    if value not in known:
+        raise ArgumentError(f"option {name}: expected {', '.join(known[:-1])} or {known[-1]}, found {value!r}")
+    return value
 
 
 def _positive(name: str, value: Any) -> Any:

@@ -7,6 +7,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from kolumn.errors import ArgumentError
+from kolumn.keywords import Payload
 from kolumn.options import Options
 from kolumn.spark_plugin.options.read import ReadOptions
 from kolumn.spark_plugin.read.types import in_spark, spark_type
@@ -16,10 +17,17 @@ MAX_ROWS = 50_000
 MAX_BYTES = 8 << 20
 
 
-def spark_schema(schema: pa.Schema) -> StructType:
-    """The Spark types of Arrow columns, every one nullable at every level, as in Spark's Kafka source."""
-    known = pa.schema([pa.field(one.name, spark_type(one.type)) for one in schema])
+def spark_schema(schema: pa.Schema, payload: Payload = "binary") -> StructType:
+    """The Spark types of Arrow columns, every one nullable at every level, as in Spark's Kafka source.
+
+    With ``payload="string"`` keys and values that are not decoded are strings of the same bytes.
+    """
+    known = pa.schema([pa.field(one.name, spark_type(_as(payload, one))) for one in schema])
     return from_arrow_schema(known, prefer_timestamp_ntz=True).toNullable()
+
+
+def _as(payload: Payload, one: pa.Field) -> pa.DataType:
+    return pa.string() if payload == "string" and one.name in ("key", "value") and pa.types.is_binary(one.type) else one.type
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -30,7 +38,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
         return to_arrow_schema(schema)
 
 
-def check_schema(schema: StructType, decode: Options) -> tuple[str, ...]:
+def check_schema(schema: StructType, decode: Options, payload: Payload = "binary") -> tuple[str, ...]:
     """Compare the schema of a read, which may be the user's own, with the columns that exist.
 
     Parameters
@@ -38,6 +46,8 @@ def check_schema(schema: StructType, decode: Options) -> tuple[str, ...]:
     schema : StructType
     decode : Options
         With the types of its typed columns.
+    payload : str
+        Whether keys and values are binary or strings.
 
     Returns
     -------
@@ -51,7 +61,7 @@ def check_schema(schema: StructType, decode: Options) -> tuple[str, ...]:
     """
     given = schema.fieldNames()
     chosen = decode if given == decode.schema.names else decode.with_columns(given)
-    expected = spark_schema(chosen.schema)
+    expected = spark_schema(chosen.schema, payload)
     if given != expected.fieldNames():
         fields = ", ".join(expected.fieldNames())
         raise ArgumentError(f"the schema has the columns {', '.join(given)}, the read has {fields}: leave the schema out, and select")
@@ -65,7 +75,7 @@ def check_schema(schema: StructType, decode: Options) -> tuple[str, ...]:
 
 def with_columns(options: ReadOptions, schema: StructType) -> ReadOptions:
     """The options with the columns of a schema. If the options name columns too, both must be the same."""
-    columns = check_schema(schema, options.decode)
+    columns = check_schema(schema, options.decode, options.payload)
     if options.names_columns and columns != options.decode.columns:
         asked = ", ".join(options.decode.columns)
         raise ArgumentError(f"the schema has the columns {', '.join(columns)}, the options ask for {asked}: give one of the two")

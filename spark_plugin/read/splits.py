@@ -7,7 +7,6 @@ there are thousands and a session is available: Spark plans Python data sources 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 
 from pyspark.sql.datasource import InputPartition
 
@@ -102,7 +101,7 @@ def share(options: ReadOptions, groups: dict[Key, list[Segment]], limits: Mappin
     target = even(sum(one.end - one.start for one in chosen), options.split_bytes, options.slots)
     if options.min_partitions is not None:
         target = max(1, min(target, sum(one.end - one.start for one in chosen) // options.min_partitions))
-    counts = dict(chain.from_iterable(run(partial(_cut, target=target, records=options.max_records), chosen)))
+    counts = dict(_parts(chosen, target, options.max_records, run))
     packed = pack(with_transactions(list(counts), options.decode), target, counts, options.max_records)
     return [Split(group, limits) for group in packed]
 
@@ -117,8 +116,7 @@ def _within(segments: list[Segment], limit: Bounds, options: ReadOptions) -> lis
 def wanted(segments: list[Segment], options: Options, target: int, run: Run = by_threads) -> list[Range]:
     """Parts of about ``target`` bytes of the segments that the range of offsets or times can select."""
     chosen = log_ranges(segments, replace(options, threads=THREADS))
-    parts = chain.from_iterable(run(partial(_cut, target=target, records=None), chosen))
-    return with_transactions([part for part, _ in parts], options)
+    return with_transactions([part for part, _ in _parts(chosen, target, None, run)], options)
 
 
 def narrowed(options: ReadOptions, limit: Bounds) -> ReadOptions:
@@ -126,10 +124,16 @@ def narrowed(options: ReadOptions, limit: Bounds) -> ReadOptions:
     return replace(options, decode=options.decode.within(*limit))
 
 
+def _parts(chosen: Iterable[Range], target: int, records: int | None, run: Run) -> Iterator[tuple[Range, int]]:
+    """Parts of ranges, with the number of offsets in each. Only ranges whose headers have to be read are passed to ``run``."""
+    ranges = [(one, one.fault is None and (records is not None or one.end - one.start > target)) for one in chosen]
+    cut = iter(run(partial(_cut, target=target, records=records), [one for one, is_cut in ranges if is_cut]))
+    for one, is_cut in ranges:
+        yield from next(cut) if is_cut else [(one, 0)]
+
+
 def _cut(chosen: Range, target: int, records: int | None) -> list[tuple[Range, int]]:
     """Parts of a range with the number of offsets in each; 0 if offsets are not limited."""
-    if chosen.fault is not None:
-        return [(chosen, 0)]
     return [(part, 0) for part in cut(chosen, target)] if records is None else _count(chosen, target, records)
 
 

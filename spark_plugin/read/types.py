@@ -49,15 +49,20 @@ def spark_type(kind: pa.DataType) -> pa.DataType:
 
 
 def in_spark(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column in the type that Spark expects, which `spark_type` says but for the names of members. Copies what has another type."""
+    """A column in the type that Spark expects, which `spark_type` says but for the names of members. Copies what has another type.
+
+    Spark may ask for some of a struct's members; then the names say which.
+    """
     own = column.type
     if own == kind:
         return column
     nulls = column.is_null() if column.null_count else None
     if own == pa.month_day_nano_interval():
-        return _interval(column).cast(kind)
+        return in_spark(_interval(column), kind)
     if pa.types.is_struct(own):
-        members = [in_spark(column.field(i), one.type) for i, one in enumerate(kind)]
+        names = [one.name for one in own]
+        places = range(len(names)) if len(names) == kind.num_fields else [names.index(one.name) for one in kind]
+        members = [in_spark(column.field(i), one.type) for i, one in zip(places, kind, strict=True)]
         return pa.StructArray.from_arrays(members, fields=list(kind), mask=nulls)
     if pa.types.is_map(own):
         entries = [in_spark(member, one) for member, one in ((column.keys, kind.key_type), (column.items, kind.item_type))]
@@ -66,6 +71,9 @@ def in_spark(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_list(own):
         values = in_spark(column.values, kind.value_type)
         return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, column.offset, [values])
+    if pa.types.is_binary(own) and pa.types.is_string(kind):
+        # The same bytes, valid UTF-8 or not.
+        return pa.Array.from_buffers(kind, len(column), column.buffers(), column.null_count, column.offset)
     if pa.types.is_time32(own):
         column = column.cast(pa.int32())
     return column.cast(kind, safe=not pa.types.is_temporal(own))

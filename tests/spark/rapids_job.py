@@ -20,6 +20,9 @@ def queries(spark: SparkSession, path: str) -> Iterator[tuple[str, DataFrame]]:
     yield "source", source
     yield "source in Python", spark.read.format("kolumn").option("reader", "python").load(path)
     yield "source, aggregated", source.filter("offset > 5").groupBy("partition").agg(sql.max("timestamp"))
+    strings = spark.read.format("kolumn").options(splitBytes=SPLIT, payload="string").load(path)
+    yield "source, strings grouped by key", strings.groupBy("key").agg(sql.sum("offset"))
+    yield "source, counted from headers", source.groupBy("partition").count()
     records = read_segments(spark, path, split_bytes=SPLIT)
     yield "segments", records
     yield "segments, aggregated", records.groupBy("topic", "partition").agg(sql.max("timestamp"), sql.sum("offset"))

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import signal
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 import kolumn
-from kolumn.schema import RECORD_COLUMNS
+from kit.encoder import Record, batch
+from kolumn.schema import HEADERS, RECORD_COLUMNS
 
 pytestmark = pytest.mark.spark
 ORDER = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
@@ -92,9 +94,10 @@ def test_only_what_a_query_needs_is_read(spark: SparkSession, columnar: Any, log
     frame = columnar(logs).where("offset >= 3990 AND topic = 'orders' AND partition IN (0, 2)").select("value")
     assert frame.count() == 20
     found = plan(frame)
-    assert "columns: value, topic, partition, offset, ranges:" in found
+    # Topic and partition are the same for all records of a partition, so they are not compared again.
+    assert "columns: value, offset, where: " in found
     assert "offset >= 3990" in found
-    assert "topic = orders" in found
+    assert "topic = 'orders'" in found
     # The ranges of one query stay with it.
     whole = columnar(logs)
     assert (whole.where("offset >= 3000").select("value").count(), whole.select("value").count()) == (6000, 24000)
@@ -107,6 +110,8 @@ def test_only_what_a_query_needs_is_read(spark: SparkSession, columnar: Any, log
         "offset > 9223372036854775806", "offset < 0", "5 > offset", "offset = 7 OR offset = 3999", "offset >= 10 AND offset < 5",
         "timestamp >= timestamp'2023-11-14 22:13:20.0005' AND timestamp <= timestamp'2023-11-14 22:13:21'", "topic IS NULL",
         "timestamp < timestamp'2023-11-14 22:13:20.001'", "topic IN ('notes', 'none') AND offset IN (1, 3998)", "NOT offset > 5",
+        "(topic = 'orders' AND offset < 3) OR (topic LIKE 'not%' AND partition <> 1 AND offset > 3996)", "partition NOT IN (0, NULL)",
+        "NOT (topic <=> 'orders') AND NOT (offset >= 2 OR partition = 1)",
     ],
 )  # fmt: skip
 def test_filters_leave_the_same_rows(spark: SparkSession, columnar: Any, logs: Path, condition: str) -> None:
@@ -126,6 +131,9 @@ def test_counts_come_from_headers(spark: SparkSession, columnar: Any, logs: Path
     grouped = frame.groupBy("topic", "partition").count().orderBy("topic", "partition")
     assert "from headers" in plan(grouped)
     assert [tuple(row) for row in grouped.collect()] == [(topic, p, ROWS) for topic in ("notes", "orders") for p in range(PARTITIONS)]
+    some = frame.where("topic LIKE 'ord%' AND partition <> 1").agg(sql.count("offset"), sql.max("offset"))
+    assert "from headers: [count, max offset]" in plan(some)
+    assert tuple(some.collect()[0]) == (2 * ROWS, ROWS - 1)
     for other in (frame.where("offset > 5"), columnar(logs, checkCrcs="true"), columnar(logs, startOffset=5)):
         assert "from headers" not in plan(other.agg(*totals))
     assert frame.agg(sql.min("timestamp"), sql.count("value")).collect()[0][1] == 2 * PARTITIONS * (ROWS - -(-ROWS // 7))
@@ -152,6 +160,51 @@ def test_a_group_by_partition_needs_no_exchange(spark: SparkSession, columnar: A
     frame = columnar(logs, splitBytes=200_000).groupBy("topic", "partition").agg(sql.sum("offset"))
     assert "Exchange" not in plan(frame)
     assert {row[2] for row in frame.collect()} == {ROWS * (ROWS - 1) // 2}
+
+
+def test_a_window_over_whole_partitions_needs_neither_exchange_nor_sort(columnar: Any, logs: Path) -> None:
+    asked = columnar(logs / "orders-*").selectExpr(
+        "topic", "partition", "offset - lag(offset) OVER (PARTITION BY topic, partition ORDER BY offset) AS step"
+    )
+    assert not {"Exchange", "Sort "} & set(re.findall(r"Exchange|Sort ", plan(asked)))
+    assert asked.groupBy("step").count().orderBy("step").collect() == [(None, PARTITIONS), (1, PARTITIONS * (ROWS - 1))]
+
+
+def test_what_a_join_finds_out_while_it_runs_narrows_the_scan(spark: SparkSession, columnar: Any, logs: Path) -> None:
+    small = spark.createDataFrame([("orders", 1, "wanted"), ("notes", 2, "not")], "topic string, partition int, note string")
+    joined = columnar(logs).join(sql.broadcast(small.where("note = 'wanted'")), ["topic", "partition"]).agg(sql.sum("offset"))
+    assert "dynamicpruning" in plan(joined)
+    assert joined.collect() == [(ROWS * (ROWS - 1) // 2,)]
+    assert metrics(joined)["logBytes"] == sum(path.stat().st_size for path in (logs / "orders-1").glob("*.log"))
+
+
+def test_fields_that_nobody_asked_for_are_not_handed_over(columnar: Any, tmp_path: Path) -> None:
+    rows = [{"customer": f"c{i % 3}", "id": i, "items": [{"sku": str(i), "text": "x" * 100}]} for i in range(ROWS)]
+    values: list[bytes | None] = [json.dumps(row).encode() for row in rows]
+    values[3] = b'{"customer": "c0", "id": 3, "items": 5}'
+    headers = pa.array([[{"key": f"h{i % 4}", "value": b"v" * 50}] for i in range(ROWS)], HEADERS)
+    kolumn.write(pa.table({"value": pa.array(values, pa.binary()), "headers": headers}), tmp_path / "orders-0")
+    schema = json.dumps({"customer": "string", "id": "int64", "items": [{"sku": "string", "text": "string"}]})
+    frame = columnar(tmp_path, includeHeaders="true", valueFormat="json", valueSchema=schema)
+    # A value is valid if all of its fields are, also those that nobody asked for.
+    few = frame.agg(sql.sum("value.id"), sql.sum(sql.size("headers.key")), sql.max(sql.expr("value.items[0].sku")))
+    assert few.collect() == [(sum(range(ROWS)) - 3, ROWS, "999")]
+    whole = frame.agg(sql.max("value"), sql.max("headers"))
+    whole.collect()
+    assert metrics(few)["arrowBytes"] < metrics(whole)["arrowBytes"] / 3
+
+
+def test_payloads_as_strings(spark: SparkSession, columnar: Any, logs: Path) -> None:
+    binary = kolumn.read(logs / "orders-0", columns=["offset", "value"]).sort_by("offset")["value"].to_pylist()
+    for frame in (
+        columnar(logs / "orders-0", payload="string"),
+        spark.read.format("kolumn").options(payload="string").load(str(logs / "orders-0")),
+    ):
+        assert dict(frame.dtypes)["key"] == dict(frame.dtypes)["value"] == "string"
+        assert [row[0] for row in frame.orderBy("offset").selectExpr("cast(value as binary)").collect()] == binary
+        assert sorted(frame.groupBy("key").count().collect()) == [(str(i), ROWS // 5) for i in range(5)]
+    with pytest.raises(PySparkException, match="option payload: expected binary or string"):
+        columnar(logs, payload="text")
 
 
 def test_the_planner_knows_the_size(columnar: Any, logs: Path) -> None:
@@ -198,6 +251,21 @@ def test_metrics_count_what_was_read_and_what_was_left_out(columnar: Any, logs: 
         columnar(tmp_path).select("value").collect()
     with pytest.raises(PySparkException, match=r"CorruptBatchError: .*bad-0"):
         columnar(tmp_path, checkCrcs="true").count()
+
+
+def test_the_headers_of_many_segments_are_read_by_a_job(spark: SparkSession, columnar: Any, tmp_path: Path) -> None:
+    one = batch([Record(0, None, b"x", 0)])
+    (tmp_path / "t-0").mkdir()
+    for base in range(2000):
+        (tmp_path / "t-0" / f"{base:020}.log").write_bytes(struct.pack(">q", base) + one[8:])
+    frame = columnar(tmp_path, maxRecordsPerPartition=1500).select("offset")
+    spark.sparkContext.setJobGroup("many", "many segments")
+    try:
+        assert frame.rdd.getNumPartitions() == 2
+        assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("many")) == 1
+        assert frame.agg(sql.sum("offset"), sql.count("*")).collect() == [(1999 * 1000, 2000)]
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
 
 
 def test_tables(spark: SparkSession, logs: Path, columnar: Any) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -20,49 +21,88 @@ from kolumn.arrow import recycle
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.source.segments import Range
+from kolumn.spark_plugin.connector.conditions import boxes, is_decided, is_useful
+from kolumn.spark_plugin.connector.keyed import are_ordered, ascending, by_partition
 from kolumn.spark_plugin.connector.questions import answer
-from kolumn.spark_plugin.connector.ranges import chosen, narrowed
 from kolumn.spark_plugin.connector.shared import SharedBlocks, can_describe, from_start
 from kolumn.spark_plugin.connector.statistics import estimate
 from kolumn.spark_plugin.connector.task import CONSTANT
 from kolumn.spark_plugin.connector.totals import COUNT, FIRST, LAST, NEWEST, tells, totals_of
 from kolumn.spark_plugin.connector.work import Work, unpacked
 from kolumn.spark_plugin.options.read import ReadOptions
-from kolumn.spark_plugin.read.splits import Split
+from kolumn.spark_plugin.read.splits import Split, plan_splits
 
 TOPIC = Path(__file__).resolve().parents[1] / "data" / "corpus" / "v2-java" / "java-zstd-0"
 
 
+KEYS: Any = {("a", 0): 1, ("a", 1): 2, ("b", 0): 3, (None, None): 4}
+COLUMNS = ("topic", "partition", "offset", "timestamp", "value")
+
+
 @pytest.mark.parametrize(
-    ("filters", "expected"),
+    ("condition", "expected"),
     [
-        ([("offset", ">", 5)], (6, None, None, None)),
-        ([("offset", ">=", 5), ("offset", "<", 9)], (5, 9, None, None)),
-        ([("offset", "<=", 9), ("offset", "in", [7, 3])], (3, 8, None, None)),
-        ([("offset", "=", 2**63 - 1)], (2**63 - 1, None, None, None)),
-        ([("offset", ">", 2**63 - 1), ("offset", "<", -5)], (2**63 - 1, 0, None, None)),
+        ([">", "offset", 5], (6, None, None, None)),
+        (["AND", [">=", "offset", 5], ["<", "offset", 9]], (5, 9, None, None)),
+        (["AND", ["<=", "offset", 9], ["IN", "offset", [7, None, 3]]], (3, 8, None, None)),
+        (["=", "offset", 2**63 - 1], (2**63 - 1, None, None, None)),
+        (["AND", [">", "offset", 2**63 - 1], ["<", "offset", -5]], None),
         # Microseconds become milliseconds, outwards: records have whole milliseconds.
-        ([("timestamp", ">", 1_500), ("timestamp", "<", 3_000)], (None, None, 1, 3)),
-        ([("timestamp", ">=", 2_000), ("timestamp", "<=", 3_000)], (None, None, 2, 4)),
-        ([("timestamp", "<", 3_001)], (None, None, None, 4)),
-        ([("topic", "=", "a"), ("offset", "in", [])], (None, None, None, None)),
+        (["AND", [">", "timestamp", 1_500], ["<", "timestamp", 3_000]], (None, None, 1, 3)),
+        (["AND", [">=", "timestamp", 2_000], ["<=", "timestamp", 3_000]], (None, None, 2, 4)),
+        (["<", "timestamp", 3_001], (None, None, None, 4)),
+        (["OR", ["<", "offset", 3], ["=", "offset", 8]], (None, 9, None, None)),
+        (["OR", ["<", "offset", 3], [">", "timestamp", 3_000]], (None, None, None, None)),
+        (["NOT", ["OR", ["<", "offset", 3], [">=", "offset", 9]]], (3, 9, None, None)),
+        (["AND", ["?"], ["<", "offset", 3]], (None, 3, None, None)),
+        (["OR", ["?"], ["<", "offset", 3]], (None, None, None, None)),
+        (["NOT", ["AND", ["?"], ["<", "offset", 3]]], (None, None, None, None)),
+        (["OR", ["AND", ["=", "topic", "a"], ["<", "offset", 3]], ["AND", ["=", "topic", "b"], [">", "offset", 7]]], (None, 3, None, None)),
+        (["<", "offset", None], None),
+        (["<=>", "offset", 4], (4, 5, None, None)),
+        (["<=>", "timestamp", None], (None, None, None, None)),
+        (["NOT", ["IN", "offset", [1]]], (None, None, None, None)),
+        (["IS_NULL", "timestamp"], (None, None, None, None)),
+        (["ALWAYS_FALSE"], None),
     ],
 )
-def test_comparisons_become_ranges(filters: Any, expected: tuple[int | None, ...]) -> None:
-    found = narrowed(filters, Options.of(columns=["offset"]))
-    assert (found.start_offset, found.end_offset, found.start_timestamp, found.end_timestamp) == expected
+def test_conditions_become_ranges(condition: Any, expected: tuple[int | None, ...] | None) -> None:
+    found = boxes([condition], {("a", 0): 1}, COLUMNS)
+    assert found == ({} if expected is None else {("a", 0): expected})
 
 
-def test_the_narrower_of_option_and_comparison_counts() -> None:
-    own = Options.of(start_offset=10, end_offset=20, start_timestamp=5)
-    found = narrowed([("offset", ">", 4), ("offset", "<", 15), ("timestamp", ">", 9_000)], own)
-    assert (found.start_offset, found.end_offset, found.start_timestamp) == (10, 15, 9)
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (["=", "topic", "a"], [("a", 0), ("a", 1)]),
+        (["IN", "partition", [1, 2]], [("a", 1)]),
+        (["NOT", ["IN", "partition", [1, 2]]], [("a", 0), ("b", 0)]),
+        # Null is neither in a list nor outside of it, and nothing is outside of a list with a null.
+        (["NOT", ["IN", "partition", [1, None]]], []),
+        (["IN", "partition", [1, None]], [("a", 1)]),
+        (["<>", "topic", "a"], [("b", 0)]),
+        (["IS_NULL", "topic"], [(None, None)]),
+        (["NOT", ["IS_NULL", "topic"]], [("a", 0), ("a", 1), ("b", 0)]),
+        (["<=>", "topic", None], [(None, None)]),
+        (["NOT", ["<=>", "topic", "a"]], [("b", 0), (None, None)]),
+        (["STARTS_WITH", "topic", "b"], [("b", 0)]),
+        (["NOT", ["OR", ["ENDS_WITH", "topic", "b"], ["CONTAINS", "topic", "z"]]], [("a", 0), ("a", 1)]),
+        (["AND", [">", "topic", "a"], ["<=", "partition", 0]], [("b", 0)]),
+    ],
+)
+def test_topic_partitions_are_chosen(condition: Any, expected: list[Any]) -> None:
+    assert is_decided(condition, COLUMNS)
+    assert list(boxes([condition], KEYS, COLUMNS)) == expected
 
 
-def test_topic_partitions_are_chosen() -> None:
-    groups = {("a", 0): 1, ("a", 1): 2, ("b", 0): 3, (None, None): 4}
-    assert chosen([("topic", "=", "a"), ("partition", "in", [1, 2])], groups) == {("a", 1): 2}
-    assert chosen([("offset", "=", 1), ("topic", ">", "a")], groups) == groups
+def test_what_conditions_say_of_other_columns() -> None:
+    """A field of a value may have the name of a record column."""
+    condition = ["AND", ["=", "topic", "a"], ["<", "offset", 3]]
+    assert boxes([condition], KEYS, ("value",)) == dict.fromkeys(KEYS, (None,) * 4)
+    assert not is_useful(condition, ("value",))
+    assert is_useful(condition, COLUMNS)
+    assert not is_decided(condition, COLUMNS)
+    assert not is_decided(["=", "topic", "a"], ("value",))
 
 
 @pytest.mark.parametrize("case", cases()[::4], ids=str)
@@ -104,14 +144,40 @@ def question(**more: object) -> dict[str, object]:
     options = {"path": str(TOPIC)}
     schema = answer({"op": "schema", "options": options})["schema"]
     asked = {"type": "struct", "fields": [one for one in json.loads(str(schema))["fields"] if one["name"] in ("offset", "partition")]}
-    plain = {"filters": [], "limit": -1, "totals": [], "slots": 2, "keyed": False}
+    plain = {"conditions": [], "found": [], "limit": -1, "totals": [], "slots": 2, "keyed": False, "mustBeKeyed": False}
     return {"op": "plan", "options": options, "schema": schema, "asked": json.dumps(asked), **plain, **more}
 
 
 def test_a_plan_reads_the_columns_that_are_asked_for() -> None:
-    found = answer(question(filters=[["offset", ">", 40]]))
-    work = unpacked(found["work"], Work)
-    assert (work.options.decode.columns, work.options.decode.start_offset) == (("partition", "offset"), 41)
+    found: Any = answer(question(conditions=[[">", "offset", 40]], found=[["<", "offset", 90]]))
+    assert unpacked(found["work"], Work).options.decode.columns == ("partition", "offset")
+    (split,) = (unpacked(text, Split) for text in found["splits"])
+    assert list(split.bounds.values()) == [(41, 90)]
+    # A condition and an option: the narrower counts.
+    question_of_both = question(conditions=[[">", "offset", 40]])
+    question_of_both["options"] = {"path": str(TOPIC), "startingOffsets": '{"java-zstd": {"0": 60}}'}
+    found = answer(question_of_both)
+    assert [unpacked(text, Split).bounds for text in found["splits"]] == [{("java-zstd", 0): (60, None)}]
+
+
+def test_whole_partitions_are_in_order(tmp_path: Path) -> None:
+    options = ReadOptions.of({"path": str(TOPIC)})
+    splits, keys = by_partition(plan_splits(options), 2, always=False)
+    assert keys == [("java-zstd", 0)]
+    assert are_ordered(splits, keys)
+    assert not are_ordered(splits * 2, keys * 2)
+    # Segments whose names do not say so, as copies may have.
+    folder = tmp_path / TOPIC.name
+    folder.mkdir()
+    for base in (0, 10**6):
+        shutil.copy(TOPIC / f"{0:020d}.log", folder / f"{base:020d}.log")
+    splits, keys = by_partition([Split(tuple(Range.whole(one) for one in segments_of(folder, Options.of())))], 2, always=False)
+    assert keys is not None
+    assert not are_ordered(splits, keys)
+    assert ascending(np.array([3, 5]), 2) == 5
+    for wrong, last in (([3, 3], 1), ([3, 4], 3)):
+        with pytest.raises(kolumn.KolumnError, match="offsets do not ascend"):
+            ascending(np.array(wrong), last)
 
 
 def test_a_limit_reads_no_more_than_headers_say_it_needs(tmp_path: Path) -> None:
@@ -121,6 +187,24 @@ def test_a_limit_reads_no_more_than_headers_say_it_needs(tmp_path: Path) -> None
 
     assert planned(limit=1) < planned() / 4
     assert planned(limit=10**9) == planned()
+
+
+def test_many_segments_are_cut_by_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        shutil.copytree(TOPIC, tmp_path / f"t-{number}")
+    asked = question()
+    asked["options"] = {"path": str(tmp_path), "splitBytes": "50000"}
+    expected = answer(asked)
+    monkeypatch.setattr("kolumn.spark_plugin.connector.jobs.MANY", 5)
+    monkeypatch.setattr("kolumn.spark_plugin.connector.jobs._PIECE", 2)
+    job: Any = answer(asked)
+    assert len(job["job"]) == -(-len(segments_of(tmp_path, Options.of())) // 2)
+    found = [answer({"op": "piece", "piece": one})["found"] for one in job["job"]]
+    assert answer({**asked, "pieces": found}) == expected
+    # A segment that came meanwhile is cut all the same.
+    shutil.copytree(TOPIC, tmp_path / "t-5")
+    more: Any = answer({**asked, "pieces": found})
+    assert len({one.segment.partition for text in more["splits"] for one in unpacked(text, Split).ranges}) == 6
 
 
 def test_errors_are_answers() -> None:

@@ -36,6 +36,7 @@ def conditions(rows: pa.Table, chance: random.Random) -> Iterator[str]:
     yield f"offset IN ({low}, {high})"
     yield f"{high} > offset"
     yield f"offset <= {low} AND partition = {rows['partition'][0].as_py()}"
+    yield f"(partition = {rows['partition'][-1].as_py()} AND offset > {low}) OR NOT (offset >= {low} OR topic LIKE '%a%')"
     times = [at for at in rows["timestamp"].to_pylist() if at is not None]
     if times:
         first, last = sorted(chance.choices(times, k=2))

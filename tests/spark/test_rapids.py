@@ -296,6 +296,8 @@ PLACES = {
     "source": ([], ["BatchScan"]),
     "source in Python": (["Project"], ["BatchScan"]),
     "source, aggregated": ([*AGGREGATE, "Project", "Filter"], ["BatchScan"]),
+    "source, strings grouped by key": (AGGREGATE, ["BatchScan"]),
+    "source, counted from headers": (AGGREGATE, ["BatchScan"]),
     "segments": (RECORDS, []),
     "segments, aggregated": (AGGREGATE + RECORDS, []),
     "segments, length of a binary value": (AGGREGATE + RECORDS, []),

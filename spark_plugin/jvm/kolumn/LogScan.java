@@ -7,16 +7,24 @@ import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
 import java.util.TreeMap;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.SortDirection;
+import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsReportOrdering;
 import org.apache.spark.sql.connector.read.SupportsReportPartitioning;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.connector.read.partitioning.KeyGroupedPartitioning;
 import org.apache.spark.sql.connector.read.partitioning.Partitioning;
 import org.apache.spark.sql.connector.read.partitioning.UnknownPartitioning;
@@ -24,32 +32,54 @@ import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
 
 /** What a query reads. It is planned once, by Python, when Spark first asks for statistics or partitions. */
-final class LogScan implements Scan, Batch, SupportsReportStatistics, SupportsReportPartitioning {
-  private final LogTable table;
+final class LogScan
+    implements Scan, Batch, SupportsReportStatistics, SupportsReportPartitioning, SupportsReportOrdering, SupportsRuntimeV2Filtering {
+  private static final List<String> IN_RANGES = List.of("topic", "partition", "offset", "timestamp");
+
+
   private final Map<String, String> options;
   private final StructType schema;
-  private final String comparisons;
+  private final String conditions;
   private final Map<String, Object> question;
+  private final List<Object> found = new ArrayList<>();
   private JsonNode plan;
 
   LogScan(
-      LogTable table, Map<String, String> options, StructType schema, Comparisons comparisons, int limit, List<String> totals) {
-    this.table = table;
+      LogTable table, Map<String, String> options, StructType schema, List<Predicate> conditions, int limit, List<String> totals) {
     this.options = options;
     this.schema = schema;
-    this.comparisons = comparisons.toString();
+    this.conditions = conditions.stream().map(Predicate::toString).collect(Collectors.joining(" AND "));
     question = new HashMap<>(Map.of("op", "plan", "options", options, "schema", table.schema().json(), "asked", schema.json()));
-    question.putAll(Map.of("filters", comparisons.found, "limit", limit, "totals", totals));
+    question.putAll(Map.of("conditions", Conditions.of(conditions.toArray(new Predicate[0])), "limit", limit, "totals", totals));
   }
 
   private synchronized JsonNode plan() {
     if (plan == null) {
-      Map<String, Object> asked = new HashMap<>(question);
       boolean hasKey = List.of(schema.fieldNames()).containsAll(List.of("topic", "partition"));
-      asked.putAll(Map.of("slots", Settings.slots(), "keyed", hasKey && Settings.isKeyed()));
-      plan = Questions.ask(asked);
+      plan = Questions.plan(asked(hasKey && Settings.isKeyed(), false));
     }
     return plan;
+  }
+
+  private Map<String, Object> asked(boolean isKeyed, boolean mustBeKeyed) {
+    Map<String, Object> asked = new HashMap<>(question);
+    asked.putAll(Map.of("slots", Settings.slots(), "keyed", isKeyed, "mustBeKeyed", mustBeKeyed, "found", found));
+    return asked;
+  }
+
+  @Override
+  public NamedReference[] filterAttributes() {
+    boolean hasRows = ((List<?>) question.get("totals")).isEmpty();
+    List<String> names = List.of(schema.fieldNames());
+    return IN_RANGES.stream().filter(name -> hasRows && names.contains(name)).map(Expressions::column).toArray(NamedReference[]::new);
+  }
+
+  /** What Spark finds out while the query runs, as keys of the other side of a join. */
+  @Override
+  public synchronized void filter(Predicate[] predicates) {
+    boolean isKeyed = plan().path("keys").isArray();
+    found.addAll(Conditions.of(predicates));
+    plan = Questions.plan(asked(isKeyed, isKeyed));
   }
 
   @Override
@@ -61,7 +91,7 @@ final class LogScan implements Scan, Batch, SupportsReportStatistics, SupportsRe
   public String description() {
     StringBuilder text = new StringBuilder("kolumn ");
     text.append(new TreeMap<>(options)).append(", columns: ").append(String.join(", ", schema.fieldNames()));
-    text.append(comparisons.isEmpty() ? "" : ", ranges: " + comparisons);
+    text.append(conditions.isEmpty() ? "" : ", where: " + conditions);
     text.append((int) question.get("limit") < 0 ? "" : ", limit: " + question.get("limit"));
     return text.append(((List<?>) question.get("totals")).isEmpty() ? "" : ", from headers: " + question.get("totals")).toString();
   }
@@ -128,10 +158,20 @@ final class LogScan implements Scan, Batch, SupportsReportStatistics, SupportsRe
         : new UnknownPartitioning(count);
   }
 
+  /** Only for splits that are whole topic partitions: Spark does not merge several of one. */
+  @Override
+  public SortOrder[] outputOrdering() {
+    return plan().path("ordered").asBoolean()
+        ? Stream.of("topic", "partition", "offset")
+            .map(name -> Expressions.sort(Expressions.column(name), SortDirection.ASCENDING))
+            .toArray(SortOrder[]::new)
+        : new SortOrder[0];
+  }
+
   /** Equal scans of one query share an exchange. */
   @Override
   public boolean equals(Object other) {
-    return other instanceof LogScan scan && schema.equals(scan.schema) && question.equals(scan.question);
+    return other instanceof LogScan scan && schema.equals(scan.schema) && question.equals(scan.question) && found.equals(scan.found);
   }
 
   @Override

@@ -1,13 +1,14 @@
 package kolumn;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
+import org.apache.spark.sql.connector.expressions.aggregate.Count;
 import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
 import org.apache.spark.sql.connector.expressions.aggregate.Max;
 import org.apache.spark.sql.connector.expressions.aggregate.Min;
@@ -18,7 +19,6 @@ import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /** Collects what a query wants; each query has its own, so nothing leaks from one into another. */
@@ -30,8 +30,8 @@ final class LogScanBuilder
   private final LogTable table;
   private final Map<String, String> options;
   private StructType required;
-  private final List<Predicate> pushed = new ArrayList<>();
-  private final Comparisons comparisons = new Comparisons();
+  private List<Predicate> pushed = List.of();
+  private boolean areAllDecided = true;
   private int limit = -1;
   private List<String> totals = List.of();
 
@@ -41,26 +41,29 @@ final class LogScanBuilder
     this.required = table.schema();
   }
 
-  /** Columns as a whole: with nested pruning Spark asks for parts of headers, or of typed values, whose validity depends on all of them. */
+  /** With nested pruning Spark asks for fields of headers, or of typed values: these fields are handed over, and all of them are decoded. */
   @Override
   public void pruneColumns(StructType asked) {
-    Set<String> names = new HashSet<>(List.of(asked.fieldNames()));
-    StructType kept = new StructType();
-    for (StructField field : table.schema().fields()) {
-      kept = names.contains(field.name()) ? kept.add(field) : kept;
-    }
-    required = kept;
+    required = asked;
   }
 
-  /** Everything goes back to Spark, which compares again. */
+  /** What holds for all records of a topic partition or for none is decided there; all else goes back to Spark, which compares again. */
   @Override
   public Predicate[] pushPredicates(Predicate[] predicates) {
-    for (Predicate one : predicates) {
-      if (comparisons.take(one)) {
-        pushed.add(one);
+    JsonNode told = Questions.conditions(options, table.schema(), Conditions.of(predicates));
+    List<Predicate> useful = new ArrayList<>();
+    List<Predicate> again = new ArrayList<>();
+    for (int i = 0; i < predicates.length; i++) {
+      if (told.get("useful").get(i).asBoolean()) {
+        useful.add(predicates[i]);
+      }
+      if (!told.get("decided").get(i).asBoolean()) {
+        again.add(predicates[i]);
       }
     }
-    return predicates;
+    pushed = useful;
+    areAllDecided = again.isEmpty();
+    return again.toArray(new Predicate[0]);
   }
 
   @Override
@@ -86,7 +89,7 @@ final class LogScanBuilder
     List<String> names = new ArrayList<>();
     StructType results = new StructType();
     for (Expression one : asked.groupByExpressions()) {
-      String name = Comparisons.column(one);
+      String name = Conditions.column(one);
       if (!"topic".equals(name) && !"partition".equals(name)) {
         return false;
       }
@@ -101,7 +104,7 @@ final class LogScanBuilder
       names.add(name);
       results = results.add(name + " " + names.size(), name.endsWith("timestamp") ? DataTypes.TimestampType : DataTypes.LongType);
     }
-    if (!pushed.isEmpty() || names.isEmpty() || !Questions.areTotalsExact(options, table.schema(), names)) {
+    if (!areAllDecided || names.isEmpty() || !Questions.areTotalsExact(options, table.schema(), names)) {
       return false;
     }
     totals = names;
@@ -110,15 +113,16 @@ final class LogScanBuilder
   }
 
   private static String total(AggregateFunc one) {
-    if (one instanceof CountStar) {
+    // Every record has an offset.
+    if (one instanceof CountStar || (one instanceof Count count && !count.isDistinct() && "offset".equals(Conditions.column(count.column())))) {
       return "count";
     }
     if (one instanceof Max max) {
-      String name = Comparisons.column(max.column());
+      String name = Conditions.column(max.column());
       return name != null && HAVE_MAXIMUM.contains(name) ? "max " + name : null;
     }
     // The least timestamp is not in a header: what is there is the first record's.
-    return one instanceof Min min && "offset".equals(Comparisons.column(min.column())) ? "min offset" : null;
+    return one instanceof Min min && "offset".equals(Conditions.column(min.column())) ? "min offset" : null;
   }
 
   @Override
@@ -126,7 +130,7 @@ final class LogScanBuilder
     if (totals.isEmpty() && required.isEmpty()) {
       required = cheapest();
     }
-    return new LogScan(table, options, required, comparisons, limit, totals);
+    return new LogScan(table, options, required, pushed, limit, totals);
   }
 
   /** A batch of no columns has no rows in Arrow: one column stands for all. */

@@ -6,12 +6,15 @@ import java.io.InterruptedIOException;
 import java.io.UncheckedIOException;
 import java.nio.channels.ClosedByInterruptException;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
-/** What the driver asks Python, which alone knows options, paths and formats. */
+/** What the connector asks Python, which alone knows options, paths and formats. */
 final class Questions {
   private Questions() {}
 
@@ -24,14 +27,36 @@ final class Questions {
     return ask(Map.of("op", "totals", "options", options, "schema", schema.json(), "totals", totals)).get("exact").asBoolean();
   }
 
+  /** Of each condition, whether it is useful for the plan, and whether topic and partition alone decide it. */
+  static JsonNode conditions(Map<String, String> options, StructType schema, List<List<Object>> conditions) {
+    return ask(Map.of("op", "conditions", "options", options, "schema", schema.json(), "conditions", conditions));
+  }
+
   static List<String> topics(Map<String, String> options) {
     List<String> found = new ArrayList<>();
     ask(Map.of("op", "topics", "options", options)).get("topics").forEach(one -> found.add(one.asText()));
     return found;
   }
 
+  /** A plan; where the headers of many segments have to be read for it, the executors do that first. */
+  static JsonNode plan(Map<String, Object> question) {
+    JsonNode found = ask(question);
+    if (!found.has("job")) {
+      return found;
+    }
+    List<String> pieces = new ArrayList<>();
+    found.get("job").forEach(one -> pieces.add(one.asText()));
+    JavaSparkContext context = JavaSparkContext.fromSparkContext(SparkSession.active().sparkContext());
+    Map<String, Object> again = new HashMap<>(question);
+    again.put("pieces", context.parallelize(pieces, pieces.size()).map(new Piece(Settings.tasksPython())).collect());
+    return ask(again);
+  }
+
   static JsonNode ask(Map<String, Object> question) {
-    String python = Settings.driversPython();
+    return ask(Settings.driversPython(), question);
+  }
+
+  static JsonNode ask(String python, Map<String, Object> question) {
     while (true) {
       Worker worker = start(python);
       try {
