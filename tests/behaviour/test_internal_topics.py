@@ -13,6 +13,7 @@ import pytest
 
 import kolumn
 from kit.corpus import HERE
+from kit.dumped import BROKERS, differences, kept
 
 INTERNAL = HERE / "internal"
 
@@ -106,3 +107,17 @@ def test_messages_in_parquet(tmp_path: Any) -> None:
     expected = kolumn.read(source, decode="internal")
     for name in ("key", "value"):
         assert found[name].to_pylist() == expected[name].to_pylist()
+
+
+@pytest.mark.parametrize("version", sorted(path.name for path in BROKERS.iterdir()))
+def test_messages_of_other_brokers_are_those_of_kafkas_decoders(version: str) -> None:
+    """Compared field by field with what DumpLogSegments of Kafka 4.3.0 prints of the same segments."""
+    compared = 0
+    for log in sorted((BROKERS / version).glob("*/*.log")):
+        lines = kept(log)
+        rows = kolumn.read(log, decode="internal", include_control=True).to_pylist()
+        assert {row["offset"] for row in rows} == set(lines)
+        for row in rows:
+            assert list(differences(row, *lines[row["offset"]])) == [], (log, row["offset"])
+            compared += 1
+    assert compared > 20

@@ -18,7 +18,7 @@ from pyarrow import fs
 import kolumn
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
-from kit.s3 import CREDENTIALS, Proxy, server
+from kit.s3 import CREDENTIALS, Proxy, java_server, server
 from kit.tiers import Aiven, tier_of
 from kolumn.source import storage
 from kolumn.source.read_ahead import ReadAhead
@@ -28,12 +28,16 @@ COLUMNS = ["topic", "partition", "offset", "key", "value"]
 LOG = CORPUS / "transactional" / "txn-zstd-0"
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
+@pytest.fixture(scope="module", params=["moto", pytest.param("s3proxy", marks=pytest.mark.slow)])
+def s3(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a server with a bucket that has logs, and credentials in the environment."""
-    with pytest.MonkeyPatch.context() as patch, server() as address:
+    started = server() if request.param == "moto" else java_server(tmp_path_factory.mktemp("s3proxy"))
+    with pytest.MonkeyPatch.context() as patch, started as address:
         for name, value in CREDENTIALS.items():
             patch.setenv(name, value)
+        if request.param == "s3proxy":
+            patch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
+            patch.setenv("AWS_RESPONSE_CHECKSUM_VALIDATION", "when_required")
         store = fs.S3FileSystem(endpoint_override=address, scheme="http", allow_bucket_creation=True)
         store.create_dir("bucket")
         for case in ("transactional", "upgraded"):
@@ -88,6 +92,18 @@ def test_requests_that_fail_are_repeated(s3: str) -> None:
         for case in ("transactional", "upgraded"):
             assert kolumn.read(url(case, proxy.address), columns=COLUMNS).equals(kolumn.read(CORPUS / case, columns=COLUMNS))
         assert proxy.failed > 5
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_once_while_it_is_read(s3: str) -> None:
+    with Proxy(s3, fails=10) as proxy:
+        reader, offsets = kolumn.scan(url("transactional", proxy.address), columns=["topic", "offset"], threads=1, chunk_bytes=4096), []
+        for number, found in enumerate(reader):
+            if number == 2:
+                proxy.kill(4)
+            offsets += found.to_pylist()
+        assert proxy.failed > 3
+    assert offsets == kolumn.read(CORPUS / "transactional", columns=["topic", "offset"]).to_pylist()
 
 
 @pytest.mark.slow

@@ -140,7 +140,8 @@ def chunks(
             pays = position - before >= (STREAMED_BYTES if payloads else SMALL_ENTRY * len(chunk.entries))
             continue
         beyond = max(stop + HEADERS, position + size)
-        loaded = min(position + max(step, size, HEADERS), beyond, file.size)
+        least = min(position + max(size, HEADERS), file.size)
+        loaded = file.end_of_read(position, least, min(position + max(step, size, HEADERS), beyond, file.size))
         source, origin, found = file.read(position, loaded), position, 0
         while True:
             entries = Entries.room(min(MOST_ENTRIES, (loaded - position) // 26 + 1))

@@ -12,6 +12,9 @@ from os import getpid
 from threading import Lock
 from typing import Any, Protocol
 
+import numpy as np
+
+from kolumn.arrays import Bytes
 from kolumn.source import storage
 from kolumn.source.retries import repeated
 
@@ -80,13 +83,29 @@ class ReadAhead:
             return bytes(fetched(self.file, start, start + size))
         return b"".join(self._parts(start, start + size))
 
-    def read_into(self, view: memoryview, start: int) -> int:
-        """Fill ``view`` with the bytes from ``start`` on; returns how many there are."""
+    def read_into(self, target: Bytes, start: int) -> int:
+        """Fill ``target`` with the bytes from ``start`` on; returns how many there are."""
         done = 0
-        for part in self._parts(start, min(start + len(view), self.size)):
-            view[done : done + len(part)] = part
+        for part in self._parts(start, min(start + len(target), self.size)):
+            # NumPy copies without the GIL.
+            target[done : done + len(part)] = np.frombuffer(part, np.uint8)
             done += len(part)
         return done
+
+    def held(self, start: int, end: int, more: int) -> Bytes | None:
+        """Bytes [start, end + more) without a copy, if one request has fetched them all."""
+        with self._lock:
+            used = self._used(start, end)
+        if len(used) > 1 or used[0].end < end + more:
+            return None
+        one = used[0]
+        data = one.data.result()
+        return np.frombuffer(data, np.uint8, end + more - start, start - one.start) if len(data) == one.end - one.start else None
+
+    def border(self, start: int) -> int | None:
+        """Where the request ends that has fetched the byte at ``start``; None if none has."""
+        with self._lock:
+            return next((one.end for one in self._windows if one.start <= start < one.end), None)
 
     def _parts(self, start: int, end: int) -> list[memoryview]:
         with self._lock:

@@ -1,5 +1,6 @@
 """Requests to file systems far away, made again if they fail."""
 
+import re
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -8,8 +9,9 @@ from pyarrow import ArrowException
 
 _PAUSES = (0.1, 0.4, 1.6, 6.4)
 """Seconds before a request is repeated; the file systems have repeated it by then as they do."""
-_FINAL = ("ACCESS_DENIED", "NO_SUCH_KEY", "NO_SUCH_BUCKET")
-"""Words in pyarrow's errors of an S3 that will answer the same again; it has no class of its own for the first."""
+_FINAL = re.compile(r"AWS Error (ACCESS_DENIED|NO_SUCH_\w+|INVALID_\w+|SIGNATURE_\w+|UNRECOGNIZED_\w+)|HTTP status 4(?!08|29)\d\d")
+"""In pyarrow's errors, of a store of S3's kind that would answer the same again."""
+_OF_FOLDERS = IsADirectoryError | NotADirectoryError
 T = TypeVar("T")
 
 
@@ -30,4 +32,4 @@ def repeated(request: Callable[[], T]) -> T:
 
 def is_final(error: Exception) -> bool:
     """Whether the file system has answered: the file does not exist, or may not be read."""
-    return isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError) or any(word in str(error) for word in _FINAL)
+    return isinstance(error, FileNotFoundError | PermissionError | _OF_FOLDERS) or _FINAL.search(str(error)) is not None

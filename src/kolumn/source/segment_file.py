@@ -25,6 +25,8 @@ _AGAIN = "Run again: the read is then planned for the present files"
 _ROOM = 64
 """Zeros at the end of a file that show that it was preallocated."""
 _LOOKS, _BETWEEN_LOOKS = 5, 0.01
+_OVER = 1 << 18
+"""Bytes that are copied where an entry is in what two requests have fetched: more than that entry, so that chunks are not tiny."""
 
 
 def _changed(path: str, how: str) -> KolumnError:
@@ -177,11 +179,14 @@ class SegmentFile:
 
         Releases the GIL. Raises KolumnError if the file has fewer bytes than it had when it was found.
 
-        A segment in memory is not copied if `PAD` bytes of it follow; they are then not zeros.
+        A segment in memory is not copied if `PAD` bytes of it follow; they are then not zeros. The same is true of bytes that were fetched
+        together.
         """
         size = end - start
         if self.memory is not None and end + PAD <= self.size:
             return np.frombuffer(self.memory, np.uint8, size + PAD, start)
+        if self._remote is not None and not locked and (found := self._held(start, end)) is not None:
+            return found
         buffer, view = (take_locked if locked else take)(size + PAD)
         done = self._read_remote(view, start, end) if self._remote is not None else 0
         if self.memory is not None:
@@ -198,16 +203,32 @@ class SegmentFile:
         view[size:] = bytes(PAD)
         return np.frombuffer(buffer, np.uint8)
 
+    def _held(self, start: int, end: int) -> Any:
+        """Bytes that one request has fetched, with those after them; None if they are of several."""
+        try:
+            return self._remote.held(start, end, PAD) if end > start else None
+        except (OSError, ArrowException) as error:
+            raise self._unread(start, error) from error
+
     def _read_remote(self, view: Any, start: int, end: int) -> int:
         """Read over a network; small reads, like those of headers, are served from larger ones."""
-        assert self._remote is not None
         try:
-            done = self._remote.read_into(view[: end - start], start)
+            done = self._remote.read_into(np.frombuffer(view, np.uint8)[: end - start], start)
         except (OSError, ArrowException) as error:
-            raise KolumnError(f"{self.path}: cannot be read at position {start}: {error}") from error
+            raise self._unread(start, error) from error
         if done < end - start:
             raise self._cut(start + done)
         return int(done)
+
+    def _unread(self, start: int, error: Exception) -> KolumnError:
+        return KolumnError(f"{self.path}: cannot be read at position {start}: {error}")
+
+    def end_of_read(self, start: int, least: int, most: int) -> int:
+        """Where a read from ``start`` should end, between two positions, so that bytes that were fetched together need no copy."""
+        border = None if self._remote is None else self._remote.border(start)
+        if border is None or border - PAD >= most:
+            return most
+        return border - PAD if border - PAD >= least else min(max(least, border + _OVER), most)
 
     def _cut(self, position: int) -> KolumnError:
         return KolumnError(f"{self.path}: ends at position {position} and had {self.size} bytes when it was found: it was cut. {_AGAIN}")

@@ -171,19 +171,23 @@ def look(name: str) -> FolderEntry | None:
             found = os.stat(name)
             now = identity.of_file(name, found)
             return FolderEntry(name, now.size, stat.S_ISDIR(found.st_mode), stat.S_ISREG(found.st_mode), now)
-        system, path, root, top = _at(name)
-        if (inner := fsspec_of(system)) is None:
-            info = system.get_file_info(path)
-            return None if info.type == fs.FileType.NotFound else _entry(info, system, root, top, {})
-        # One request; pyarrow would make another one, and not pass on what tells objects apart.
-        details = inner.info(path)
-        is_folder = details["type"] == "directory"
-        kind, size = (fs.FileType.Directory, None) if is_folder else (fs.FileType.File, details["size"])
-        return _entry(fs.FileInfo(path, kind, size=size, mtime=details.get("mtime")), system, root, top, {} if is_folder else details)
+        return repeated(lambda: _look_at(name))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ArrowException) as error:
         raise KolumnError(f"{name}: cannot be inspected: {error}") from error
+
+
+def _look_at(url: str) -> FolderEntry | None:
+    system, path, root, top = _at(url)
+    if (inner := fsspec_of(system)) is None:
+        info = system.get_file_info(path)
+        return None if info.type == fs.FileType.NotFound else _entry(info, system, root, top, {})
+    # One request; pyarrow would make another one, and not pass on what tells objects apart.
+    details = inner.info(path)
+    is_folder = details["type"] == "directory"
+    kind, size = (fs.FileType.Directory, None) if is_folder else (fs.FileType.File, details["size"])
+    return _entry(fs.FileInfo(path, kind, size=size, mtime=details.get("mtime")), system, root, top, {} if is_folder else details)
 
 
 def listing(folder: str) -> list[FolderEntry]:
@@ -193,7 +197,7 @@ def listing(folder: str) -> list[FolderEntry]:
             # This leaves out broken links, devices, sockets and FIFOs.
             return sorted((_scanned(one) for one in scanned(folder) if one.is_file() or one.is_dir()), key=_name)
         system, path, root, top = _at(folder)
-        infos = system.get_file_info(fs.FileSelector(path))
+        infos = repeated(lambda: system.get_file_info(fs.FileSelector(path)))
         details = _details(system, path)
         return sorted((_entry(info, system, root, top, details.get(info.path.strip("/"), {})) for info in infos), key=_name)
     except (OSError, ArrowException) as error:
@@ -304,7 +308,7 @@ def open_input(url: str) -> Any:
     """Open a file, at a URL or of this machine, for random access; a ``pyarrow.NativeFile``."""
     try:
         system, path = file_system(url)
-        return system.open_input_file(path)
+        return repeated(lambda: system.open_input_file(path))
     except (OSError, ArrowException) as error:
         raise KolumnError(f"{url}: cannot be opened: {error}") from error
 

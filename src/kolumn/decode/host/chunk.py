@@ -7,11 +7,12 @@ import pyarrow as pa
 
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.cpu_fallback.inflate.arena import Share
+from kolumn.cpu_fallback.stream import Span
 from kolumn.decode.host.record_batch import record_batch
 from kolumn.decode.host.run import Run, runs
 from kolumn.decode.host.streamed import Streamed, stream_runs
 from kolumn.decode.host.streamed_messages import stream_message_runs
-from kolumn.formats import legacy
+from kolumn.formats import legacy, v2
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.plan.chunks import Chunk
@@ -50,10 +51,14 @@ class HostChunk:
 
     @staticmethod
     def streamed(file: SegmentFile, chunk: Chunk, options: Options, alone: bool) -> Streamed | None:
-        """As `decode.decoder.ChunkDecoder.streamed`: chunks whose bytes were not read, unless they have very large batches."""
-        if chunk.span is None:
-            return None
+        """As `decode.decoder.ChunkDecoder.streamed`: chunks whose bytes were not read, unless they have very large batches.
+
+        So are those of a file far away, whose bytes were read, if all entries are of format 2: columns are then made in one pass too.
+        """
         share = Share(options.inflated_bytes, alone)
+        if chunk.span is None:
+            far = not (file.is_local or options.binary == "view" or "headers" in options.columns)
+            return _stream_loaded(file, chunk, options, share) if far else None
         if chunk.entries[0].layout == legacy.LAYOUT.number:
             return stream_message_runs(file, chunk, options, "controlType" in options.columns, share)
         if int(chunk.entries.size.max()) > STREAMED_BATCH:
@@ -73,3 +78,13 @@ class HostChunk:
         """As `decode.decoder.ChunkDecoder.runs`."""
         share = Share(self.options.inflated_bytes, alone)
         yield from runs(self.source, self.origin, entries, self.options, need_key, share)
+
+
+def _stream_loaded(file: SegmentFile, chunk: Chunk, options: Options, share: Share) -> Streamed | None:
+    """Decode a chunk of format 2 batches from memory; None if it has others."""
+    entries = chunk.entries
+    if (entries.layout != v2.LAYOUT.number).any() or int(entries.size.max()) > STREAMED_BATCH:
+        return None
+    span = Span(chunk.end, chunk.end, float(options.chunk_bytes), file.inflates)
+    descriptor = chunk.origin - chunk.source.ctypes.data
+    return stream_runs(file, entries, span, options, "controlType" in options.columns, share, descriptor)

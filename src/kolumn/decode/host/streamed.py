@@ -91,7 +91,9 @@ class Streamed(NamedTuple):
     rest: Chunk | None = None
 
 
-def stream_runs(file: SegmentFile, entries: Entries, span: Span, options: Options, need_key: bool, share: Share) -> Streamed:
+def stream_runs(
+    file: SegmentFile, entries: Entries, span: Span, options: Options, need_key: bool, share: Share, descriptor: int | None = None
+) -> Streamed:
     """Decode the entries of a chunk.
 
     Parameters
@@ -106,8 +108,11 @@ def stream_runs(file: SegmentFile, entries: Entries, span: Span, options: Option
         As for `run.decode_run`.
     share : Share
         How much memory the chunk may use.
+    descriptor : int, optional
+        Where compiled code reads instead, as `SegmentFile.descriptor`.
     """
-    chunk = _Chunk(file, _with_room(entries, span), len(entries), span, options, need_key, share)
+    place = file.descriptor if descriptor is None else descriptor
+    chunk = _Chunk(file, _with_room(entries, span), len(entries), span, options, need_key, share, place)
     parts = list(chunk.parts())
     return Streamed(parts, chunk.entries[: chunk.known], chunk.state == WRONG)
 
@@ -135,7 +140,10 @@ class _Tile(NamedTuple):
 class _Chunk:
     """State of decoding one chunk: the position, and the memory that is being filled."""
 
-    def __init__(self, file: SegmentFile, entries: Entries, known: int, span: Span, options: Options, need_key: bool, share: Share) -> None:
+    def __init__(
+        self, file: SegmentFile, entries: Entries, known: int, span: Span, options: Options, need_key: bool, share: Share, descriptor: int
+    ) -> None:
+        self.descriptor = descriptor
         self.file, self.entries, self.known, self.span, self.options, self.share = file, entries, known, span, options, share
         self.taken = 0
         self.tile: _Tile | None = None
@@ -218,7 +226,7 @@ class _Chunk:
         while True:
             ready, self.ready = self.ready, 0
             source = Source(
-                self.file.descriptor, self.views, self.window.address, self.arena.buffer.address, self.room, BLOCK, self.whole, self.keep,
+                self.descriptor, self.views, self.window.address, self.arena.buffer.address, self.room, BLOCK, self.whole, self.keep,
                 self.libraries,
             )  # fmt: skip
             row, self.state, self.need, self.known = stream(
@@ -283,7 +291,7 @@ class _Chunk:
         stop = row + max(1, len(fits) if fits.all() else int(np.argmin(fits)))
         entries = self.entries[row:stop]
         window, _ = take(max(TILE, entries[0].size) + PAD)
-        if not load(self.file.descriptor, entries.array, window.address, self.options.check_crcs):
+        if not load(self.descriptor, entries.array, window.address, self.options.check_crcs):
             return WRONG
         asked = wanted(entries, self.options) & (entries.count != 0)
         taken = np.flatnonzero(asked)
@@ -316,7 +324,7 @@ class _Chunk:
             following = self.entries[row].end
             room, _ = take(HEADER + PAD)
             span = self.span._replace(weight=min(TILE, self._weight_left()), inflates=1.0)
-            self.known += hop(self.file.descriptor, following, span, room.address, self.entries[self.known :].array)[0]
+            self.known += hop(self.descriptor, following, span, room.address, self.entries[self.known :].array)[0]
 
     def _weight_left(self) -> float:
         """Bytes of the log that may still be added to the chunk."""

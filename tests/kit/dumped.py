@@ -1,0 +1,98 @@
+"""Messages of internal topics as Kafka's DumpLogSegments prints them, compared with Kolumn's rows."""
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from kolumn.values.internal.definitions import definitions
+from kolumn.values.internal.wire import MessageBytes, reader
+
+BROKERS = Path(__file__).parents[1] / "data" / "internal"
+"""Internal topics of brokers of other versions: ``<version>/<topic>-0/<segment>.log``, and beside it what the tool prints, as JSON."""
+DECODERS = {
+    "__consumer_offsets": "--offsets-decoder",
+    "__transaction_state": "--transaction-log-decoder",
+    "__share_group_state": "--share-group-state-decoder",
+    "__remote_log_metadata": "--remote-log-metadata-decoder",
+    "__cluster_metadata": "--cluster-metadata-decoder",
+}
+"""Options of the tool."""
+LINE = re.compile(r"\| offset: (\d+) .*?headerKeys: \[\] (?:key: (\{.*?\}) payload: (\{.*\}|<DELETE>)|payload: (\{.*\})|(\w+):? (\{.*\}))$")
+MARKER = re.compile(r"\| offset: (\d+) .*? endTxnMarker: (COMMIT|ABORT) coordinatorEpoch: (-?\d+)$")
+CONTROL = {"LeaderChange": "LEADER_CHANGE", "SnapshotHeader": "SNAPSHOT_HEADER", "SnapshotFooter": "SNAPSHOT_FOOTER"}
+CONTROL |= {"KRaftVersion": "KRAFT_VERSION", "KRaftVoters": "KRAFT_VOTERS"}
+PROTOCOL = {"subscription": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
+DEFAULTS: tuple[Any, ...] = (None, -1, -2, 0, "", [], False, "A" * 22)
+"""What the tool leaves out: fields that a version does not have, and tagged fields with their default."""
+Printed = tuple[Any, Any, str | None]
+"""JSON of a key and of a value, and the type of a control record."""
+
+
+def printed(lines: Iterable[str]) -> dict[str, dict[int, Printed]]:
+    """The messages in the tool's output, by segment and offset."""
+    found: dict[str, dict[int, Printed]] = {}
+    for line in lines:
+        if line.startswith("Dumping "):
+            current = found.setdefault(line.removeprefix("Dumping "), {})
+        elif match := MARKER.match(line):
+            current[int(match[1])] = None, {"coordinatorEpoch": int(match[3])}, match[2]
+        elif match := LINE.match(line):
+            offset, key, value, framed, control, body = match.groups()
+            key, value = (None if text in (None, "<DELETE>") else json.loads(text) for text in (key, value or framed or body))
+            current[int(offset)] = key, value, control
+        else:
+            assert not line.startswith("| offset"), line
+    return found
+
+
+def kept(log: Path) -> dict[int, Printed]:
+    """What the tool printed of a segment below `BROKERS`."""
+    found = json.loads(log.with_suffix(".json").read_text("utf-8"))
+    return {offset: (key, value, control) for offset, key, value, control in found}
+
+
+def topic_of(segment: str) -> str:
+    return next((topic for topic in DECODERS if topic in segment), "__cluster_metadata")
+
+
+def same(own: Any, other: Any, where: str = "") -> Iterator[str]:
+    """Places at which a value and the tool's JSON of it differ."""
+    if isinstance(own, dict) and isinstance(other, dict):
+        for name in own.keys() | other.keys():
+            if name not in other:
+                if own[name] not in DEFAULTS:
+                    yield f"{where}.{name}: {own[name]!r} is not printed"
+            elif name in PROTOCOL and isinstance(own.get(name), bytes) and isinstance(other[name], dict):
+                source = MessageBytes(own[name])
+                message = definitions("clients")[PROTOCOL[name]]
+                yield from same(reader(message, min(source.int16(), message.versions.last))(source), other[name], f"{where}.{name}")
+            else:
+                yield from same(own.get(name), other[name], f"{where}.{name}")
+    elif isinstance(own, list) and isinstance(other, list) and len(own) == len(other):
+        for i, pair in enumerate(zip(own, other, strict=True)):
+            yield from same(*pair, f"{where}[{i}]")
+    elif (base64.b64encode(own).decode() if isinstance(own, bytes) else own) != other:
+        yield f"{where}: {own!r}, not {other!r}"
+
+
+def differences(row: dict[str, Any], key: Any, value: Any, control: str | None) -> Iterator[str]:
+    """Places at which a row and the tool's JSON of its key and value differ."""
+    own = row["key"]
+    if control is not None:
+        assert own["type"] == CONTROL.get(control, control)
+        yield from same(row["value"][row["value"]["type"]], value)
+        return
+    if key is not None:
+        assert own["version"] == int(key["type"])
+        yield from same(own[own["type"]], key["data"], "key")
+    if value is None:
+        assert row["value"] is None
+        return
+    one = row["value"]
+    assert one["version"] == int(value["version"])
+    if key is None:
+        assert re.sub(r"(?<=[a-z])(?=[A-Z])", "_", one["type"]).upper() == value["type"]
+    yield from same(one.get(one["type"]) or {}, value["data"], "value")
