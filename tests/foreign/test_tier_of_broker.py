@@ -56,9 +56,8 @@ def transactions(address: str, number: int, name: str, random: random.Random) ->
 
 def change(address: str, **settings: str) -> None:
     entries = [ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()]
-    changed = AdminClient({"bootstrap.servers": address}).incremental_alter_configs(
-        [ConfigResource("topic", "orders", incremental_configs=entries)]
-    )
+    admin = AdminClient({"bootstrap.servers": address})
+    changed = admin.incremental_alter_configs([ConfigResource("topic", "orders", incremental_configs=entries)])
     for one in changed.values():
         one.result(60)
 
