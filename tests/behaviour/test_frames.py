@@ -183,7 +183,7 @@ def test_damage_is_an_error_with_its_place(tmp_path: Path, broker: Path) -> None
     out = CliRunner().invoke(app, ["sql", str(tmp_path), "select count(*) from orders"])
     assert out.exit_code == 1
     assert "--errors skip" in out.stderr
-    out = CliRunner().invoke(app, ["sql", str(tmp_path), "select count(*) n from orders", "--errors", "skip"])
+    out = CliRunner().invoke(app, ["sql", "--json", str(tmp_path), "select count(*) n from orders", "--errors", "skip"])
     assert out.exit_code == 1
     assert "1 damaged stretch left out" in out.stderr
     assert 0 < json.loads(out.stdout)["n"] < ROWS
@@ -197,7 +197,7 @@ def test_wrong_sources_and_options_are_errors_at_once() -> None:
 
 
 def sql(*args: object) -> list[dict[str, Any]]:
-    out = CliRunner().invoke(app, ["sql", *map(str, args)])
+    out = CliRunner().invoke(app, ["sql", "--json", *map(str, args)])
     assert out.exit_code == 0, out.stderr
     return [json.loads(line) for line in out.stdout.splitlines()]
 

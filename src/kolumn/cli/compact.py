@@ -105,9 +105,17 @@ def clean(
     sources, target = sources_and_target(paths, output)
     import kolumn
 
-    with progress("cleaning", None):
+    with progress("cleaning", None) as advance:
         done = kolumn.clean(
-            sources, target, retention_ms=retention_ms, now=now, replicas=replicas, format=format, topic=topic, partition=partition
+            sources,
+            target,
+            retention_ms=retention_ms,
+            now=now,
+            replicas=replicas,
+            format=format,
+            topic=topic,
+            partition=partition,
+            on_progress=advance,
         )
     if json:
         print_json({"segments": done.segments, "dropped": done.dropped, "cut": done.cut})

@@ -2,6 +2,7 @@
 
 from kolumn.cli.common import JsonInPipes, Sources, command, is_json, print_json, print_table
 from kolumn.cli.left_out import say
+from kolumn.cli.progress import progress
 
 _SHOWN = ("group", "kind", "state", "topic", "partition", "committedOffset", "logEndOffset", "lag", "commitTimestamp", "metadata")
 
@@ -19,7 +20,8 @@ def groups(sources: Sources, json: JsonInPipes = None) -> int:
     import kolumn
 
     skipped = kolumn.Skipped()
-    found = kolumn.groups(sources, errors="skip", on_damage=skipped).to_pylist()
+    with progress("reading", None) as advance:
+        found = kolumn.groups(sources, errors="skip", on_damage=skipped, on_progress=advance).to_pylist()
     if is_json(json):
         for row in found:
             print_json(row)

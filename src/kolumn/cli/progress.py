@@ -12,8 +12,8 @@ PATIENCE_S = 1.0
 def progress(title: str, total: int | Callable[[], int] | None) -> Iterator[Callable[[int], None]]:
     """Show a bar over ``total`` bytes if the work takes longer than a second and standard error is a terminal.
 
-    Yields a function to be called with the number of bytes that were read, from any thread. Without a total the bar only shows
-    activity. If ``total`` is a function, it is called only if there is a bar, since finding the segments of a source takes time.
+    Yields a function to be called with the number of bytes that were read, from any thread. Without a total only those are shown. If
+    ``total`` is a function, it is called only if there is a bar, since finding the segments of a source takes time.
     """
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -23,7 +23,7 @@ def progress(title: str, total: int | Callable[[], int] | None) -> Iterator[Call
         yield lambda done: None
         return
     total = total() if callable(total) else total
-    sizes = () if total is None else (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    sizes = (DownloadColumn(), TransferSpeedColumn(), *(() if total is None else (TimeRemainingColumn(),)))
     # Standard output is not redirected: records are written to it directly.
     bar = Progress(TextColumn("{task.description}"), BarColumn(), *sizes, console=console, transient=True, redirect_stdout=False)
     task = bar.add_task(title, total=total)

@@ -6,6 +6,7 @@ import typer
 
 from kolumn.cli.common import Errors, Json, command, counted, print_json
 from kolumn.cli.left_out import say_of
+from kolumn.cli.progress import progress
 
 
 @command
@@ -24,7 +25,8 @@ def rebuild_index(
     """
     import kolumn
 
-    done = kolumn.rebuild_index(folder, index_interval_bytes=index_interval_bytes, errors=errors)
+    with progress("indexing", None) as advance:
+        done = kolumn.rebuild_index(folder, index_interval_bytes=index_interval_bytes, errors=errors, on_progress=advance)
     if json:
         counts = {"offsetEntries": done.offset_entries, "timeEntries": done.time_entries, "transactionEntries": done.transaction_entries}
         print_json({"files": list(done.files), "removed": list(done.removed), **counts})

@@ -3,6 +3,8 @@
 import base64
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +27,7 @@ from kolumn.cli.common import (
 )
 from kolumn.cli.left_out import say
 from kolumn.cli.payloads import payload_options, with_payloads
+from kolumn.cli.progress import progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,34 +68,44 @@ def sql(
         errors=errors, replicas=replicas, check_crcs=check_crcs, format=format, topic=topic, partition=partition,
         **payload_options(payloads),
     )  # fmt: skip
-    skipped = Skipped()
-    topics = Topics(sources, options, skipped)
-    try:
-        _print(topics.ask(query), is_json(json))
-    finally:
-        topics.close()
+    skipped, as_json = Skipped(), is_json(json)
+    names: list[str] = []
+    rows: list[list[object]] = []
+    # On a terminal a bar would overwrite the lines.
+    with nullcontext() if as_json and sys.stdout.isatty() else progress("reading", None) as advance:
+        topics = Topics(sources, replace(options, on_progress=advance), skipped)
+        try:
+            if as_json:
+                _print_lines(topics.ask(query))
+            else:
+                names, rows = _first_rows(topics.ask(query))
+        finally:
+            topics.close()
+    if not as_json:
+        print_table("", names, rows)
+        if len(rows) >= _ROWS:
+            print(f"the first {_ROWS} rows; with --json or in a pipe all are printed")
     return say(skipped)
 
 
-def _print(found: "Iterator[pa.RecordBatch]", as_json: bool) -> None:
+def _print_lines(found: "Iterator[pa.RecordBatch]") -> None:
     from kolumn.cli.json_lines import json_lines
     from kolumn.cli.shown import blocks, data_of
 
-    if as_json:
-        for batch in found:
-            for block in blocks(batch):
-                sys.stdout.buffer.write(data_of(json_lines(block), block.num_rows))
-        return
-    rows: list[list[object]] = []
+    for batch in found:
+        for block in blocks(batch):
+            sys.stdout.buffer.write(data_of(json_lines(block), block.num_rows))
+
+
+def _first_rows(found: "Iterator[pa.RecordBatch]") -> tuple[list[str], list[list[object]]]:
     names: list[str] = []
+    rows: list[list[object]] = []
     for batch in found:
         names = batch.schema.names
         rows += [list(map(_cell, row)) for row in zip(*(column.to_pylist() for column in batch.slice(0, _ROWS - len(rows))), strict=True)]
         if len(rows) >= _ROWS:
             break
-    print_table("", names, rows)
-    if len(rows) >= _ROWS:
-        print(f"the first {_ROWS} rows; with --json or in a pipe all are printed")
+    return names, rows
 
 
 def _cell(value: object) -> object:

@@ -6,6 +6,7 @@ import typer
 
 from kolumn.cli.common import JsonInPipes, Sources, command, is_json, print_json, print_table
 from kolumn.cli.left_out import say
+from kolumn.cli.progress import progress
 
 _SHOWN = (
     *("producerId", "producerEpoch", "transactionalId", "topic", "partition", "firstOffset", "firstTimestamp", "ageMs"),
@@ -32,7 +33,8 @@ def transactions(
     import kolumn
 
     skipped = kolumn.Skipped()
-    found = kolumn.open_transactions(sources, now=now, errors="skip", on_damage=skipped).to_pylist()
+    with progress("reading", None) as advance:
+        found = kolumn.open_transactions(sources, now=now, errors="skip", on_damage=skipped, on_progress=advance).to_pylist()
     if is_json(json):
         for row in found:
             print_json(row)

@@ -21,7 +21,7 @@ from kolumn.entries.replaced import without_replaced
 from kolumn.errors import ArgumentError
 from kolumn.formats import layouts, v2
 from kolumn.formats.entries import Entries
-from kolumn.keywords import Errors, Path, known_keywords
+from kolumn.keywords import Errors, Path, Progress, known_keywords
 from kolumn.log.batch_table import entry_chunks
 from kolumn.log.transactions import begun_at, marker_of
 from kolumn.options import Options
@@ -62,7 +62,14 @@ class Rebuilt:
 
 
 @known_keywords()
-def rebuild_index(path: Path, *, index_interval_bytes: int = 4096, errors: Errors = "raise", on_damage: OnDamage | None = None) -> Rebuilt:
+def rebuild_index(
+    path: Path,
+    *,
+    index_interval_bytes: int = 4096,
+    errors: Errors = "raise",
+    on_damage: OnDamage | None = None,
+    on_progress: Progress | None = None,
+) -> Rebuilt:
     """Write the index files of segments anew, in their folders: ``.index``, ``.timeindex`` and ``.txnindex``.
 
     Existing ones are replaced, all of them or none. The log is read, and never changed. No broker may be running on it.
@@ -77,6 +84,8 @@ def rebuild_index(path: Path, *, index_interval_bytes: int = 4096, errors: Error
         "raise" at the first damage, before anything is written, or "skip" it: intact batches after it get entries too.
     on_damage : callable, optional
         Called with a `kolumn.Damage` for each damaged stretch that is left out.
+    on_progress : callable, optional
+        As in `kolumn.scan`.
 
     Returns
     -------
@@ -110,7 +119,7 @@ def rebuild_index(path: Path, *, index_interval_bytes: int = 4096, errors: Error
     made = [_Indexes(one) for one in segments]
     folders = {parent(one.path): [other for other in made if parent(other.segment.path) == parent(one.path)] for one in segments}
     for own in folders.values():
-        _fill(own, Options.of(errors=errors, backend="cpu", threads=1), index_interval_bytes, damaged)
+        _fill(own, Options.of(errors=errors, backend="cpu", threads=1, on_progress=on_progress), index_interval_bytes, damaged)
     return _written(root, made, skipped)
 
 

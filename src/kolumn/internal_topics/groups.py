@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kolumn.decode.pipeline import OnDamage
 from kolumn.internal_topics.newest import Key, Newest, newest, partitions_of, segments_of_source, topic_ids
-from kolumn.keywords import Errors, Source, known_keywords
+from kolumn.keywords import Errors, Progress, Source, known_keywords
 from kolumn.replicas.log_end import log_end
 from kolumn.source.segments import Segment
 from kolumn.values.internal.definitions import definitions
@@ -74,7 +74,7 @@ class _Group:
 
 
 @known_keywords()
-def groups(source: Source, *, errors: Errors = "raise", on_damage: OnDamage | None = None) -> pa.Table:
+def groups(source: Source, *, errors: Errors = "raise", on_damage: OnDamage | None = None, on_progress: Progress | None = None) -> pa.Table:
     """The groups of a cluster with their last committed offsets, and the lag against the logs that are there.
 
     Parameters
@@ -86,6 +86,8 @@ def groups(source: Source, *, errors: Errors = "raise", on_damage: OnDamage | No
         "raise" at damage in `__consumer_offsets`, or "skip" it: an older commit may then seem to be the last one.
     on_damage : callable, optional
         Called with a `kolumn.Damage` for each damaged stretch that is left out.
+    on_progress : callable, optional
+        As in `kolumn.scan`.
 
     Returns
     -------
@@ -102,7 +104,7 @@ def groups(source: Source, *, errors: Errors = "raise", on_damage: OnDamage | No
         Damage, with ``errors="raise"``.
     """
     segments = segments_of_source(source)
-    found = _groups(newest(segments, TOPIC, errors, on_damage))
+    found = _groups(newest(segments, TOPIC, errors, on_damage, on_progress))
     logs = partitions_of(segments)
     names = {one: topic for (topic, _), own in logs.items() for one in topic_ids(own)}
     ends = _ends(logs)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.entries.replaced import with_twins, without_replaced
 from kolumn.errors import ArgumentError
-from kolumn.keywords import Errors, Source
+from kolumn.keywords import Errors, Progress, Source
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.replicas.ranges import log_ranges
@@ -33,7 +33,9 @@ def segments_of_source(source: Source) -> list[Segment]:
     return with_twins(without_replaced(find_segments(source)))
 
 
-def newest(segments: Iterable[Segment], topic: str, errors: Errors, on_damage: OnDamage | None) -> dict[bytes, Newest]:
+def newest(
+    segments: Iterable[Segment], topic: str, errors: Errors, on_damage: OnDamage | None, on_progress: Progress | None = None
+) -> dict[bytes, Newest]:
     """The newest value of each key, in the order of the log; keys without one are left out.
 
     Of a transaction's records only those count whose transaction was committed. If the segments are of several copies of the topic, each
@@ -47,7 +49,7 @@ def newest(segments: Iterable[Segment], topic: str, errors: Errors, on_damage: O
     own = [one for one in segments if one.topic == topic]
     if not own:
         raise ArgumentError(f"no {topic} in this source: name the log directory of a broker that has partitions of it, or several")
-    options = Options.of(columns=_COLUMNS, errors=errors, replicas="merge", backend="cpu", threads=1)
+    options = Options.of(columns=_COLUMNS, errors=errors, replicas="merge", backend="cpu", threads=1, on_progress=on_progress)
     found: dict[bytes, Newest | None] = {}
     for batch in scan_ranges(with_transactions(log_ranges(own, options), options), options, on_damage):
         for offset, time, key, value, state, partition in zip(*(column.to_pylist() for column in batch.columns), strict=True):

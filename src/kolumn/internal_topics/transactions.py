@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.internal_topics.newest import Key, Newest, newest, partitions_of, segments_of_source
-from kolumn.keywords import Errors, Source, Time, known_keywords
+from kolumn.keywords import Errors, Progress, Source, Time, known_keywords
 from kolumn.log.transactions import of_ranges
 from kolumn.options import Options
 from kolumn.replicas.ranges import log_ranges, whole_ranges
@@ -45,7 +45,14 @@ TRANSACTION_SCHEMA = pa.schema(
 
 
 @known_keywords()
-def open_transactions(source: Source, *, now: Time | None = None, errors: Errors = "raise", on_damage: OnDamage | None = None) -> pa.Table:
+def open_transactions(
+    source: Source,
+    *,
+    now: Time | None = None,
+    errors: Errors = "raise",
+    on_damage: OnDamage | None = None,
+    on_progress: Progress | None = None,
+) -> pa.Table:
     """Transactions that are open in the logs of a source, or under way for a coordinator.
 
     Parameters
@@ -54,7 +61,7 @@ def open_transactions(source: Source, *, now: Time | None = None, errors: Errors
         Log directories of brokers. Copies of a partition are merged.
     now : int, datetime or str, optional
         The moment at which ages end; the present by default. For a cluster that has died, the moment at which it did.
-    errors, on_damage
+    errors, on_damage, on_progress
         As in `kolumn.groups`.
 
     Returns
@@ -75,8 +82,8 @@ def open_transactions(source: Source, *, now: Time | None = None, errors: Errors
     segments = segments_of_source(source)
     known = None
     if any(one.topic == TOPIC for one in segments):
-        known = _coordinated(newest(segments, TOPIC, errors, on_damage))
-    found = _open(segments, errors, on_damage)
+        known = _coordinated(newest(segments, TOPIC, errors, on_damage, on_progress))
+    found = _open(segments, errors, on_damage, on_progress)
     end = int(time.time() * 1000) if moment is None else moment
     rows = [_row(key, producer, first, known, end) for key, producer, first in found]
     seen = {(key, producer) for key, producer, _ in found}
@@ -102,9 +109,17 @@ def _row(key: Key, producer: int, first: _First | None, known: dict[int, dict[st
     }  # fmt: skip
 
 
-def _open(segments: list[Segment], errors: Errors, on_damage: OnDamage | None) -> list[tuple[Key, int, _First]]:
+def _open(
+    segments: list[Segment], errors: Errors, on_damage: OnDamage | None, on_progress: Progress | None
+) -> list[tuple[Key, int, _First]]:
     """Transactions that are open at the end of each log, by partition and first offset."""
-    options = Options.of(columns=("offset", "timestampMs", "producerId", "producerEpoch"), errors=errors, replicas="merge", backend="cpu")
+    options = Options.of(
+        columns=("offset", "timestampMs", "producerId", "producerEpoch"),
+        errors=errors,
+        replicas="merge",
+        backend="cpu",
+        on_progress=on_progress,
+    )
     found = []
     for key, own in sorted(partitions_of(segments).items()):
         for producer, first in sorted(of_ranges(whole_ranges(own, options), options).open, key=lambda one: one[1]):
