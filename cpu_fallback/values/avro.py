@@ -7,13 +7,10 @@ import kolumn.encodings.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine import address
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s
 from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.values.varints import after_varint_by_words, uvarint_by_words
 from kolumn.encodings import avro_skip, numbers
 from kolumn.encodings.avro import decode
 from kolumn.encodings.columns import DONE, INVALID, ColumnTables, put_nulls, restore
-from kolumn.formats.varint import varint64
-
-_HIGH, _SEVEN, _ONES = -0x7F7F7F7F7F7F7F80, 0x7F7F7F7F7F7F7F7F, 0x0101010101010101
-_PAIRS, _FOURS, _LOWER = 0x007F007F007F007F, 0x00003FFF00003FFF, 0x0FFFFFFF
 
 
 @overload(numbers.little64, target="cpu")
@@ -28,19 +25,13 @@ def _little32(at):  # type: ignore[no-untyped-def]
 
 @register_jitable
 def _longer_at(at: int, end: int) -> tuple[int, int]:
-    """Up to eight bytes at once: where the first byte without bit 7 is, and groups of seven bits pushed together in pairs."""
-    if end - at >= 8:
-        word = address.load64(at)
-        stop = ~word & _HIGH
-        if stop != 0:
-            below = (stop & -stop) - 1
-            size = ((below & _ONES) * _ONES) >> 56
-            word &= below & _SEVEN
-            word = (word & _PAIRS) | ((word & (_PAIRS << 8)) >> 1)
-            word = (word & _FOURS) | ((word & (_FOURS << 16)) >> 2)
-            word = (word & _LOWER) | (word >> 32 << 28)
-            return (word >> 1) ^ -(word & 1), at + size
-    return varint64(0, at, end)
+    value, at = uvarint_by_words(at, end)
+    return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), at
+
+
+@overload(numbers.after_long, target="cpu")
+def _after_long(at, end):  # type: ignore[no-untyped-def]
+    return lambda at, end: after_varint_by_words(at, end)
 
 
 @overload(numbers.longer_at, target="cpu")

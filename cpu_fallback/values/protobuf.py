@@ -9,23 +9,25 @@ from kolumn.cpu_fallback.machine.address import load8, load32, load64, store8
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.encodings import columns, protobuf, protobuf_wire
 from kolumn.encodings.columns import ColumnTables
-from kolumn.encodings.protobuf import ProtobufProgram
+from kolumn.encodings.protobuf_tables import ProtobufProgram
 
 _INVALID = columns.INVALID
 
 
 class Rows(NamedTuple):
-    """Addresses of int64 for each row: its body, as in `kolumn.values.decoder.Bodies`, and the row of `choices` of its writer.
+    """Addresses. Those of int64 for each row, ``at`` to ``schema``, are as in `kolumn.values.decoder.Bodies`.
 
-    ``front`` says what precedes the message, see `kolumn.encodings.protobuf_wire.after_front`. ``valid`` are the flags that are
-    written. With ``bare`` a body that is not valid is tried from its prefix on.
+    ``fronts`` says what precedes a message, after a prefix of each framing, see `kolumn.encodings.protobuf_wire.after_front`.
+    ``choices`` has a row for the reader's schema, and one for each writer's. ``valid`` are the flags that are written. With ``bare`` a
+    body that is not valid is tried from its prefix on.
     """
 
     at: int
     length: int
     prefix: int
-    front: int
-    choice: int
+    framing: int
+    schema: int
+    fronts: int
     choices: int
     valid: int
     bare: int
@@ -42,13 +44,18 @@ def write_rows(target: ColumnTables, program: ProtobufProgram, rows: Rows, first
     code : int
         What has no room for it, see `kolumn.encodings.columns`; 0 if all are written.
     """
+    # Constants, where the compiler sees them: no cursors, and counts next to each other.
+    target = ColumnTables(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count)
     for row in range(first, last):
         at, length = load64(rows.at + 8 * row), load64(rows.length + 8 * row)
         stop, code = at + length, _INVALID
         start = -1
         if length >= 0:
-            choice = rows.choices + protobuf_wire.CHOICE * load64(rows.choice + 8 * row)
-            start = protobuf_wire.after_front(at, stop, load64(rows.front + 8 * row), choice)
+            front = protobuf_wire.NOTHING
+            if load64(rows.prefix + 8 * row) > 0:
+                front = load64(rows.fronts + 8 * load64(rows.framing + 8 * row))
+            choice = rows.choices + protobuf_wire.CHOICE * (load64(rows.schema + 8 * row) + 1)
+            start = protobuf_wire.after_front(at, stop, front, choice)
         for again in range(2):
             if start > 0:
                 code = protobuf.write_message(target, program, row, start, stop)

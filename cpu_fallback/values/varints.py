@@ -1,4 +1,4 @@
-"""Varints of Protobuf by words, for the CPU: eight bytes are loaded at once where there are as many. And bits by an instruction."""
+"""Varints by words, for the CPU: up to eight bytes are looked at at once. And bits by an instruction."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload, register_jitable
 
-from kolumn.cpu_fallback.machine.address import load8, load64
+from kolumn.cpu_fallback.machine.address import load8, load32, load64
 from kolumn.encodings import protobuf_wire
 
 _MORE = -0x7F7F7F7F7F7F7F80
@@ -39,14 +39,28 @@ def _by_bytes(at: int, stop: int) -> tuple[int, int]:
 
 
 @register_jitable(forceinline=True)
-def _uvarint(at: int, stop: int) -> tuple[int, int]:
+def _word(at: int, stop: int) -> int:
+    """Eight bytes, of which there is one at least; those from ``stop`` on have bit 7 set, as no last byte of a varint has."""
+    left = stop - at
+    if left >= 8:
+        return load64(at)
+    if left >= 4:
+        word = load32(at) | load32(stop - 4) << (8 * left - 32)
+    else:
+        middle = left >> 1
+        word = load8(at) | load8(at + middle) << (8 * middle) | load8(stop - 1) << (8 * left - 8)
+    return word | -1 << (8 * left)
+
+
+@register_jitable(forceinline=True)
+def uvarint_by_words(at: int, stop: int) -> tuple[int, int]:
     if at < stop:
         byte = load8(at)
         if byte < 0x80:
             return byte, at + 1
-    if stop - at < 8:
-        return _by_bytes(at, stop)
-    word = load64(at)
+    else:
+        return 0, protobuf_wire.MALFORMED
+    word = _word(at, stop)
     last = ~word & _MORE
     if last == 0:
         return _by_bytes(at, stop)
@@ -58,9 +72,24 @@ def _uvarint(at: int, stop: int) -> tuple[int, int]:
     return word, at + ((_trailing_zeros(last) + 1) >> 3)
 
 
+@register_jitable(forceinline=True)
+def after_varint_by_words(at: int, stop: int) -> int:
+    if at >= stop:
+        return protobuf_wire.MALFORMED
+    last = ~_word(at, stop) & _MORE
+    if last == 0:
+        return _by_bytes(at, stop)[1]
+    return at + ((_trailing_zeros(last) + 1) >> 3)
+
+
+@overload(protobuf_wire.after_varint, target="cpu")
+def _passed(at, stop):  # type: ignore[no-untyped-def]
+    return lambda at, stop: after_varint_by_words(at, stop)
+
+
 @overload(protobuf_wire.uvarint, target="cpu")
 def _of_words(at, stop):  # type: ignore[no-untyped-def]
-    return lambda at, stop: _uvarint(at, stop)
+    return lambda at, stop: uvarint_by_words(at, stop)
 
 
 @overload(protobuf_wire.lowest_bit, target="cpu")

@@ -11,6 +11,7 @@ from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.kernels.values.cells import allocate, number
 from kolumn.kernels.values.json_values import parse_json
+from kolumn.kernels.values.message_columns import parse_messages
 from kolumn.kernels.values.numbers_of_text import to_floats
 from kolumn.kernels.values.parse import BYTES, FIRST, STRING, Avro, Fixed, avro, fixed
 from kolumn.kernels.values.schema import COLUMNS, VALID, Values
@@ -80,6 +81,9 @@ def parsed(device: Runtime, values: DevicePayloads, how: Values) -> dict[str, An
     """Columns of values by their names; of JSON they are pylibcudf's."""
     if how.program is not None:
         return parse_nested(device, values, how)
+    if how.messages is not None:
+        found, valid = parse_messages(device, values, how.messages)
+        return {**{name: child for (name, _), child in zip(how.fields, found, strict=True)}, VALID: valid}
     if not values.count:
         # With no text cuDF's readers know no columns.
         return {name: all_null(device, kind, 0) for name, kind in how.kinds().items()}

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from kolumn.errors import ArgumentError
+from kolumn.kernels.values.message_columns import Messages, message_of
 from kolumn.kernels.values.parse import BOOLEAN, BYTES, DOUBLE, FIRST, FLOAT, INT, LONG, NULL, SECOND, STRING
 from kolumn.kernels.values.typed import DeviceProgram, kind_of
 from kolumn.schema import unknown
@@ -26,7 +27,7 @@ _AVRO = {
 }  # fmt: skip
 COLUMNS = {BOOLEAN: "bool", INT: "int32", LONG: "int64", FLOAT: "float32", DOUBLE: "float64", NULL: "int8"}
 """Columns of Avro's types other than text."""
-FORMATS = ("json", "csv", "avro", "fixed")
+FORMATS = ("json", "csv", "avro", "protobuf", "fixed")
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Values:
         The byte between fields of "csv".
     program : DeviceProgram, optional
         Of "avro" whose fields are not all numbers, text or bytes.
+    messages : Messages, optional
+        Of "protobuf".
     """
 
     format: str
@@ -52,10 +55,14 @@ class Values:
     skipped: int = 0
     separator: int = ord(",")
     program: DeviceProgram | None = None
+    messages: Messages | None = None
 
     @classmethod
-    def of(cls, format: str, schema: object, skipped: int = 0, separator: str = ",") -> "Values":
-        """Check the caller's arguments.
+    def of(
+        cls, format: str, schema: object, skipped: int = 0, separator: str = ",", message: str | None = None,
+        columns: tuple[str, ...] | None = None,
+    ) -> "Values":  # fmt: skip
+        """Check the caller's arguments; ``message`` and ``columns`` are of "protobuf".
 
         Raises
         ------
@@ -69,6 +76,9 @@ class Values:
         byte = check_separator(separator, format)
         if format == "avro":
             return cls._avro(schema, skipped or -1)
+        if format == "protobuf":
+            messages = message_of(schema, message, columns)
+            return cls("protobuf", messages.fields, -1, messages=messages)
         if not isinstance(schema, Mapping) or not schema:
             raise ArgumentError(f"value_schema={schema!r}: expected a mapping of names to types")
         if format == "csv" and (wrong := sorted(name for name in NOT_OF_CSV if name in schema.values())):
@@ -100,6 +110,8 @@ class Values:
         return {**{name: self._kind(kind) for name, kind in self.fields}, VALID: "bool"}
 
     def _kind(self, kind: Any) -> str:
+        if self.format == "protobuf":
+            return str(kind)
         if self.format == "fixed":
             return str(kind.name)
         if self.format == "avro":

@@ -80,7 +80,7 @@ class DeviceProgram:
 
 
 @dataclass
-class _Memory:
+class Made:
     """One column of the layout on the device."""
 
     data: Memory | None
@@ -99,57 +99,71 @@ def parse_records(device: Runtime, values: DevicePayloads, program: DeviceProgra
         len(layout.levels), layout.bytes_columns, valid.address,
     )  # fmt: skip
     device.launch(measure_values, n, shared)
-    rows, sizes = _totals(device, cells, layout, n)
-    made = [_allocate(device, spec, rows[spec.level], sizes[number]) for number, spec in enumerate(layout.columns)]
-    table = np.array([[0 if one is None else one.address for one in (c.data, c.valid, c.ends)] + [_MOST] for c in made], np.int64)
-    tables = [
-        device.upload(one) for one in (
-            table.reshape(-1, 4),
-            np.array([(room, *level, 0) for room, level in zip(rows, layout.levels, strict=True)], np.int64),
-            layout.fill_table(),
-        )
-    ]  # fmt: skip
-    root = layout.root
-    column_table, level_table, fill_table = (one.address for one in tables)
-    args = WriteValues(**shared._asdict(), column_table=column_table, level_table=level_table, fill_table=fill_table,
-                       first_fill=root.first_fill, fills=root.fills, ended=len(layout.columns))  # fmt: skip
-    device.launch(write_values, n, args)
-    column = _Tree(device, layout, made, rows).column()
+    _, rows, sizes = totals(device, cells, layout, n)
+    memory = LayoutMemory(device, layout, rows, sizes)
+    device.launch(write_values, n, WriteValues(**shared._asdict(), **memory.addresses))
+    column = ColumnTree(device, layout, memory.made, rows).column()
     return column, Column("bool", n, valid)
 
 
-def _totals(device: Runtime, cells: Memory, layout: ColumnLayout, n: int) -> tuple[list[int], list[int]]:
-    """Rows of each level, and bytes of each column; where each value begins takes the place of its sizes."""
+class LayoutMemory:
+    """Memory of all columns on the device, and the tables that name it.
+
+    Attributes
+    ----------
+    made : list of Made
+        Memory of each column of the layout.
+    addresses : dict of str to int
+        The arguments that both kinds of kernels take after those of their first pass.
+    """
+
+    def __init__(self, device: Runtime, layout: ColumnLayout, rows: list[int], sizes: list[int]) -> None:
+        self.made = [_allocate(device, spec, rows[spec.level], sizes[number]) for number, spec in enumerate(layout.columns)]
+        table = np.array([[0 if one is None else one.address for one in (c.data, c.valid, c.ends)] + [_MOST] for c in self.made], np.int64)
+        levels = np.array([(room, *level, 0) for room, level in zip(rows, layout.levels, strict=True)], np.int64)
+        self._tables = [device.upload(one) for one in (table.reshape(-1, 4), levels, layout.fill_table())]
+        names = ("column_table", "level_table", "fill_table")
+        self.addresses = {name: one.address for name, one in zip(names, self._tables, strict=True)}
+        self.addresses |= {"first_fill": layout.root.first_fill, "fills": layout.root.fills, "ended": len(layout.columns)}
+
+
+def totals(device: Runtime, cells: Memory, layout: ColumnLayout, n: int) -> tuple[int, list[int], list[int]]:
+    """The sum of level 0, rows of each level, and bytes of each column; where each value begins takes the place of its sizes."""
     levels, width = len(layout.levels), 8 * (n + 2)
     device.running_sum(cells, (n + 2) * (levels + layout.bytes_columns), 8)
     # All sums go on from row to row: the last cell of each is the first of the next.
     ends = device.downloads([(cells, 8, width * (row + 1) - 8) for row in range(levels + layout.bytes_columns)])
-    totals = np.diff([0, *(int(one.view(np.int64)[0]) for one in ends)]).tolist()
-    for row, total in enumerate(totals):
+    found = np.diff([0, *(int(one.view(np.int64)[0]) for one in ends)]).tolist()
+    for row, total in enumerate(found):
         if total > _MOST:
             what = "elements" if row < levels else "bytes"
             raise KolumnError(
                 f"values of one chunk have {total} {what} in one column, and cuDF counts to {_MOST}: take a smaller chunk_bytes"
             )
-    return [n, *totals[1:levels]], [*totals[levels:], *[0] * (len(layout.columns) - layout.bytes_columns)]
+    return found[0], [n, *found[1:levels]], [*found[levels:], *[0] * (len(layout.columns) - layout.bytes_columns)]
 
 
-def _allocate(device: Runtime, spec: ColumnSpec, rows: int, size: int) -> _Memory:
+def _allocate(device: Runtime, spec: ColumnSpec, rows: int, size: int) -> Made:
     data = device.empty(spec.width * rows if spec.kind == NULL_WORD else size) if spec.kind in (NULL_WORD, NULL_BYTES) else None
     # Without any value no thread writes where the first one begins.
     ends = (device.empty if rows else device.zeros)(4 * (rows + 1)) if spec.kind in (NULL_BYTES, NULL_LIST) else None
-    return _Memory(data, device.empty(rows) if spec.nullable else None, ends)
+    return Made(data, device.empty(rows) if spec.nullable else None, ends)
 
 
-class _Tree:
+class ColumnTree:
     """Makes columns of the memory of a layout."""
 
-    def __init__(self, device: Runtime, layout: ColumnLayout, made: list[_Memory], rows: list[int]) -> None:
+    def __init__(self, device: Runtime, layout: ColumnLayout, made: list[Made], rows: list[int]) -> None:
         self.device, self.layout, self.made, self.rows = device, layout, made, rows
         self.masks: dict[int, tuple[Memory, int]] = {}
 
     def column(self) -> Column:
         """The column of the root."""
+        self.mark()
+        return self.node(self.layout.root)
+
+    def mark(self) -> None:
+        """Make the bitmaps of all flags of validity; a wait."""
         begun = {}
         for number, (spec, one) in enumerate(zip(self.layout.columns, self.made, strict=True)):
             rows = self.rows[spec.level]
@@ -161,17 +175,17 @@ class _Tree:
                 begun[number] = bitmap, (nulls, 4, 4 * (words - 1))
         counts = self.device.downloads([wanted for _, wanted in begun.values()]) if begun else []
         self.masks = {number: (bitmap, number_of(count)) for (number, (bitmap, _)), count in zip(begun.items(), counts, strict=True)}
-        return self._node(self.layout.root)
 
-    def _node(self, node: LayoutNode) -> Column:
+    def node(self, node: LayoutNode) -> Column:
+        """The column of a node."""
         rows, kind = self.rows[node.level], kind_of(node.type)
         bitmap, nulls = self.masks.get(node.column, (None, 0))
         mask = bitmap if nulls else None
         if kind == "struct":
-            return Column(kind, rows, None, mask, nulls, tuple(map(self._node, node.children)))
+            return Column(kind, rows, None, mask, nulls, tuple(map(self.node, node.children)))
         one = self.made[node.column]
         if node.child_level >= 0:
-            inner = [self._node(child) for child in node.children]
+            inner = [self.node(child) for child in node.children]
             items = inner[0] if pa.types.is_list(node.type) else Column("struct", self.rows[node.child_level], children=tuple(inner))
             return Column(kind, rows, None, mask, nulls, (Column("int32", rows + 1, one.ends), items))
         if node.symbols:
@@ -188,7 +202,7 @@ class _Tree:
             return Column(kind, rows, None, mask, nulls, (Column("int32", rows + 1, even), Column("uint8", node.width * rows, assert_data)))
         return Column(kind, rows, one.data, mask, nulls)
 
-    def _named(self, node: LayoutNode, one: _Memory, mask: Memory | None, nulls: int) -> Column:
+    def _named(self, node: LayoutNode, one: Made, mask: Memory | None, nulls: int) -> Column:
         """Strings for the numbers of an enum; a null's number is that of no name."""
         rows, device = self.rows[node.level], self.device
         encoded = [name.encode() for name in node.symbols]

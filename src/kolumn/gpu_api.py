@@ -17,9 +17,11 @@ from kolumn.options import Options
 from kolumn.replicas.ranges import log_ranges
 from kolumn.transactions.states import matter
 
-_PARSED = ("json", "csv", "avro", "fixed")
+_PARSED = ("json", "csv", "avro", "protobuf", "fixed")
 _PARSING = ("value_format", "value_schema", "value_skip", "value_separator")
 """Formats that a GPU parses, and the options that say how."""
+_OF_PROTOBUF = ("value_message", "value_columns")
+"""More options that say how."""
 
 
 @known_keywords()
@@ -67,19 +69,22 @@ def scan_pylibcudf(
         "binary": keys, values and headers' values as lists of uint8, cuDF's only type for bytes. "string": as strings, whose bytes are
         not checked: the caller guarantees that they are text.
     value_format, key_format, … : optional
-        As in `kolumn.scan`, except that fields are separate columns unless ``value_as="struct"``. Values of Avro records, and of flat
-        schemas of other formats, are parsed on the GPU if only the next three options are set; ``valueValid`` is then the only
-        column beside them. All others are decoded on the host and copied to the GPU.
+        As in `kolumn.scan`, except that fields are separate columns unless ``value_as="struct"``. Values of Avro records, of Protobuf
+        messages, and of flat schemas of other formats, are parsed on the GPU if only the next three options are set, and for "protobuf"
+        ``value_message`` and ``value_columns``; ``valueValid`` is then the only column beside them. All others are decoded on the host and
+        copied to the GPU. So are Protobuf messages with maps, required fields or more than 62 fields, and chunks that have a message which
+        no serializer writes: a string, bytes or a message twice in a field that is not repeated, or unknown groups.
 
         On the GPU, in place of ``value`` come the columns of ``value_schema``, and ``valueValid``: false for a value that does not match
         the schema; its fields are null then.
-        "json": objects, by cuDF's reader; "csv": separated fields (RFC 4180); "avro": the binary encoding of a record; "fixed": numbers
-        at fixed places. A field of "csv" that is not a valid number is null, and the other fields of its value are not.
+        "json": objects, by cuDF's reader; "csv": separated fields (RFC 4180); "avro": the binary encoding of a record; "protobuf": a
+        message, after any prefix; "fixed": numbers at fixed places. A field of "csv" that is not a valid number is null, and the other
+        fields of its value are not.
     value_schema
         Of "json" and "csv" a mapping of names to types ("int64", "float64", "string", "bool", …); of "fixed" one of names to NumPy dtypes,
-        in order and with their byte order (">i8"); of "avro" the schema of a record, as text or dict. Lists, maps and records in it
-        become cuDF's lists and structs, enums strings, fixed sizes lists of uint8, times of day integers. cuDF has no type for decimals of
-        more than 38 digits and for durations: leave them out by ``value_columns``.
+        in order and with their byte order (">i8"); of "avro" the schema of a record, as text or dict; of "protobuf" as in `kolumn.scan`.
+        Lists, maps, messages and records become cuDF's lists and structs, enums strings, fixed sizes lists of uint8, times of day integers.
+        cuDF has no type for decimals of more than 38 digits and for durations of Avro: leave them out by ``value_columns``.
     value_skip : int
         Bytes in front of each value of "avro". Without it a prefix that is recognised is left out, as in `kolumn.scan`; compressed values
         of AWS Glue are not valid on the GPU: take ``value_framing="glue"``.
@@ -326,15 +331,19 @@ def _values(payloads: keywords.PayloadOptions) -> Any:
     """How a GPU parses values; None if it does not, or can't."""
     given = {name: value for name, value in payloads.items() if value != keywords.PAYLOAD_DEFAULTS[name]}
     format, schema = given.get("value_format"), given.get("value_schema")
-    others = set(given) - {*_PARSING} - ({"value_as"} if given.get("value_as") == "columns" else set())
+    others = set(given) - {*_PARSING, *(_OF_PROTOBUF if format == "protobuf" else ())}
+    others -= {"value_as"} if given.get("value_as") == "columns" else set()
     if format not in _PARSED or schema is None or others:
         return None
     from kolumn.kernels.values.schema import Values
 
     try:
-        return Values.of(str(format), schema, payloads.get("value_skip", 0), payloads.get("value_separator", ","))
+        skip, separator = payloads.get("value_skip", 0), payloads.get("value_separator", ",")
+        wanted = payloads.get("value_columns")
+        named = None if wanted is None else (wanted,) if isinstance(wanted, str) else tuple(wanted)
+        return Values.of(str(format), schema, skip, separator, payloads.get("value_message"), named)
     except ArgumentError:
-        if format in ("json", "avro"):
+        if format in ("json", "avro", "protobuf"):
             # With nested types, or with what the host refuses in its own words.
             return None
         raise

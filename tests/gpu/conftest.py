@@ -39,3 +39,24 @@ def device(request: pytest.FixtureRequest) -> Iterator["Emulated | None"]:
     with current.using(emulated):
         yield emulated
     assert not HostMemory.overrun
+
+
+@pytest.fixture(params=["loops", "ptx"])
+def emulated(request: pytest.FixtureRequest) -> Iterator["Emulated"]:
+    """The emulated device, whose kernels run as compiled loops, and as PTX with races looked for."""
+    from kit.emulated import Emulated, HostMemory, run_loops
+
+    HostMemory.overrun.clear()
+    if request.param == "loops":
+        loops = Emulated(run_loops)
+        with current.using(loops):
+            yield loops
+    else:
+        pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
+        from kit.ptx import Machine
+
+        with Machine(races=True).watching() as machine:
+            threads = Emulated(machine.run)
+            with current.using(threads):
+                yield threads
+    assert not HostMemory.overrun

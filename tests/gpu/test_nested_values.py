@@ -3,7 +3,6 @@
 import io
 import json
 import random
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,8 @@ import pytest
 
 import kolumn
 from kit.device_columns import as_type, resident, to_arrow
-from kit.emulated import Emulated, HostMemory, run_loops
-from kit.ptx import Machine
+from kit.emulated import Emulated
 from kolumn.errors import ArgumentError
-from kolumn.kernels.machine import device
 from kolumn.kernels.values.schema import Values
 from kolumn.schemas.schema import Schema
 from kolumn.values.avro.decoder import AvroDecoder
@@ -98,19 +95,6 @@ def by_cpu(given: list[bytes | None], skipped: int) -> tuple[pa.StructArray, lis
     bodies, _ = framer.bodies(pa.array(given, pa.binary()))
     found, valid = AvroDecoder(Schema("AVRO", json.dumps(SCHEMA))).decode(bodies)
     return found, valid.tolist()
-
-
-@pytest.fixture(params=["loops", "ptx"])
-def emulated(request: pytest.FixtureRequest) -> Iterator[Emulated]:
-    HostMemory.overrun.clear()
-    if request.param == "loops":
-        with device.using(Emulated(run_loops)):
-            yield Emulated(run_loops)
-    else:
-        pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
-        with Machine(races=True).watching() as machine, device.using(Emulated(machine.run)):
-            yield Emulated(machine.run)
-    assert not HostMemory.overrun
 
 
 @pytest.mark.parametrize("skipped", [0, 5])

@@ -10,6 +10,7 @@ from kolumn.gpu_api import _for_host, _values
 from kolumn.kernels.columns.assemble import in_known_types
 
 RECORD = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]}'
+MESSAGE = 'syntax = "proto3"; message M { int32 a = 1; }'
 NESTED = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "array", "items": "long"}}]}'
 
 
@@ -22,6 +23,8 @@ NESTED = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": {"typ
         {"value_format": "fixed", "value_schema": {"a": ">i8"}},
         {"value_format": "avro", "value_schema": RECORD, "value_skip": 5},
         {"value_format": "avro", "value_schema": NESTED},
+        {"value_format": "protobuf", "value_schema": MESSAGE},
+        {"value_format": "protobuf", "value_schema": MESSAGE, "value_message": "M", "value_columns": ["a"], "value_as": "columns"},
     ],
     ids=str,
 )
@@ -41,6 +44,8 @@ def test_values_are_parsed_on_the_gpu(options: Any) -> None:
         {"value_format": "avro", "value_schema": NESTED, "value_as": "struct"},
         {"value_format": "avro", "value_schema": RECORD, "value_schemas": {1: RECORD}},
         {"value_format": "protobuf", "value_schema": "message M {}"},
+        {"value_format": "protobuf", "value_schema": "message M { required int32 a = 1; }"},
+        {"value_format": "protobuf", "value_schema": MESSAGE, "value_framing": "confluent"},
         {"key_format": "csv", "key_schema": {"a": "int8"}},
     ],
     ids=str,

@@ -16,7 +16,7 @@ from kit.bodies import Guarded
 from kit.protobuf_values import body, in_edition, message_class, mutants, plain, schema, varint
 from kolumn.encodings import columns, protobuf
 from kolumn.encodings import protobuf_wire as wire
-from kolumn.encodings.protobuf import FRAMES, ProtobufProgram
+from kolumn.encodings.protobuf_tables import FRAMES, GROUPS, ProtobufProgram
 from kolumn.machine_code.words import address_of
 from kolumn.values.layout import ColumnLayout
 from kolumn.values.memory import ColumnMemory
@@ -164,8 +164,8 @@ def test_the_interpreter_in_plain_python_writes_what_the_loop_writes(seed: int) 
     parts = shape(file.message("M0"))
     layout = ColumnLayout.of(parts.raw)
     table = tables(parts, layout)
-    frames = np.empty(FRAMES // 8, np.int64)
-    program = ProtobufProgram(*(one.ctypes.data for one in (table.messages, table.fields, table.direct, table.symbols, frames)))
+    memory = np.empty(FRAMES // 8, np.int64), np.empty(GROUPS // 8, np.int64)
+    program = ProtobufProgram(*(one.ctypes.data for one in (table.messages, table.fields, table.direct, table.symbols, *memory)))
     values = [body(rng, file.message("M0"), 0.2) for _ in range(6)]
     values += [one for value in values[:3] for one in mutants(rng, value, values[0], 2)]
     guarded = Guarded(values)

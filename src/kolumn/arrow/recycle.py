@@ -1,8 +1,9 @@
 """Blocks of memory that are reused: fresh pages cost more time than the writes into them.
 
-`take` returns an Arrow buffer. When the buffer, every slice of it and every array over it are freed, its memory is reused by the next
-call of about that size. `take_locked` returns page-locked memory, which is copied to a GPU at full speed. The number of bytes kept for
-reuse is bounded; for page-locked memory, so is the number of bytes in use. `allocate_by` says where new blocks of `take` come from.
+`take` returns an Arrow buffer, `take_array` a NumPy array. When these, every slice of them and every array over them are freed, their
+memory is reused by the next call of about that size. `take_locked` returns page-locked memory, which is copied to a GPU at full speed. The
+number of bytes kept for reuse is bounded; for page-locked memory, so is the number of bytes in use. `allocate_by` says where new blocks of
+`take` come from.
 """
 
 import threading
@@ -197,6 +198,19 @@ def take(size: int) -> tuple[pa.Buffer, memoryview]:
         array = _ordinary.new(size_class)
         block = _Block(array, array.ctypes.data)
     return pa.foreign_buffer(block.address, size, _Lease(block, _keep)), memoryview(block.array)[:size]
+
+
+class _Memory:
+    """Memory of `take` for NumPy: its arrays keep this object alive, and with it the memory."""
+
+    def __init__(self, count: int, dtype: np.dtype[Any]) -> None:
+        self._block, _ = take(max(count * dtype.itemsize, 1))
+        self.__array_interface__ = {"version": 3, "shape": (count,), "typestr": dtype.str, "data": (self._block.address, False)}
+
+
+def take_array(count: int, dtype: Any) -> Any:
+    """An uninitialised array over memory of `take`, which is used again when no array and no buffer over it is left."""
+    return np.asarray(_Memory(count, np.dtype(dtype)))
 
 
 def take_locked(size: int) -> tuple[pa.Buffer, memoryview]:

@@ -12,11 +12,12 @@ from kolumn.encodings.avro_steps import (
     SKIP_JUMP,
     SKIP_LENGTH,
     SKIP_LIST,
+    SKIP_LONG,
     SKIP_NUMBER,
     SKIP_UNION,
     STEP,
 )
-from kolumn.encodings.numbers import long_at, size_at
+from kolumn.encodings.numbers import after_long, long_at, size_at
 from kolumn.formats.memory import load8
 from kolumn.machine_code.words import load64, store64
 
@@ -67,6 +68,8 @@ def skip_steps(program: int, pc: int, stack: int, at: int, end: int, free: int) 
             if value < 0 or value > end - at - load64(s + A_AT):
                 return -1, pc, free
             at = at + load64(s + A_AT) + value if at >= 0 else -1
+        elif kind == SKIP_LONG:
+            at = after_long(at, end)
         elif kind == SKIP_NUMBER:
             value, at = long_at(at, end)
             if value < load64(s + A_AT) or value > load64(s + B_AT):

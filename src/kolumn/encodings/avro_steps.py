@@ -22,7 +22,7 @@ TEXT, BYTES, DECIMAL_BYTES, ENUM, UNION = range(6, 11)
 DOUBLE, FLOAT, BOOLEAN, FLOAT_TO_DOUBLE, FIXED, DECIMAL, DURATION = range(11, 18)
 NEXT, LIST, JUMP, END, FAIL, OPEN, ITEM, CLOSE = range(18, 26)
 VALID, NULLS, WORD, CONSTANT, CONSTANT_FIXED = range(26, 31)
-SKIP_LENGTH, SKIP_NUMBER, SKIP_NEXT, SKIP_LIST, SKIP_BYTES, SKIP_BOOLEAN, SKIP_UNION, SKIP_JUMP = range(32, 40)
+SKIP_LENGTH, SKIP_LONG, SKIP_NUMBER, SKIP_NEXT, SKIP_LIST, SKIP_BYTES, SKIP_BOOLEAN, SKIP_UNION, SKIP_JUMP = range(32, 41)
 """Kinds of steps. Those of the last line write nothing. LONG to UNION begin with a number. What their words mean:
 
 LONG, INT, INT_TO_LONG, FLOAT, DOUBLE, BOOLEAN, FLOAT_TO_DOUBLE, DURATION, TEXT, BYTES: ``column``.
@@ -33,9 +33,9 @@ DECIMAL_BYTES, DECIMAL: a: place of the largest number, words from the lowest on
 the column; after the two numbers a word with the bytes of a DECIMAL. FIXED: b: bytes.
 LIST, SKIP_LIST: a: level of the items, -1 if they are skipped; b: whether items may have no bytes; ``jump``: the step after its NEXT.
 NEXT, SKIP_NEXT: the same, but ``jump`` is the first step of an item. UNION, SKIP_UNION: b: branches; as many steps follow, of which
-``jump`` counts. SKIP_NUMBER: a, b: the least and the most that the number can be. SKIP_LENGTH: as many bytes follow as the number says, and
-a more. SKIP_BYTES: b: how many. NULLS: fills. VALID: ``column`` is not null. WORD: a: bits, b: bytes. CONSTANT, CONSTANT_FIXED: a: place,
-b: bytes. OPEN, ITEM, CLOSE: a list of constants; a: level.
+``jump`` counts. SKIP_LONG: any number. SKIP_NUMBER: a, b: the least and the most that the number can be. SKIP_LENGTH: as many bytes follow
+as the number says, and a more. SKIP_BYTES: b: how many. NULLS: fills. VALID: ``column`` is not null. WORD: a: bits, b: bytes. CONSTANT,
+CONSTANT_FIXED: a: place, b: bytes. OPEN, ITEM, CLOSE: a list of constants; a: level.
 """
 COLUMN_AT, A_AT, JUMP_AT, B_AT, FILL_AT, FILLS_AT, NULL_AT = 8, 16, 24, 32, 40, 48, 56
 """Where words are in a step."""

@@ -12,10 +12,11 @@ from kolumn.encodings import (
     json_words,
     numbers,
     protobuf,
+    protobuf_tables,
     protobuf_wire,
     text,
 )
 from kolumn.machine_code.scalar import scalar
 
-scalar(text, framing, columns, numbers, floats, avro_skip, avro, protobuf_wire, protobuf)
+scalar(text, framing, columns, numbers, floats, avro_skip, avro, protobuf_wire, protobuf_tables, protobuf)
 scalar(json_words, json_numbers, json_text, json)

@@ -27,6 +27,11 @@ def longer_at(at: int, end: int) -> tuple[int, int]:
     return varint64(0, at, end)
 
 
+def after_long(at: int, end: int) -> int:
+    """As `long_at` without the value. A backend may have a faster one."""
+    return long_at(at, end)[1]
+
+
 def little32(at: int) -> int:
     """Four bytes, unsigned, at any address."""
     return load8(at, 0) | (load8(at, 1) << 8) | (load8(at, 2) << 16) | (load8(at, 3) << 24)

@@ -162,6 +162,43 @@ def after_field(at: int, stop: int, tag: int, depth: int, numbers: int) -> int:
     return at
 
 
+def after_varint(at: int, stop: int) -> int:
+    """As `uvarint` without the value. A backend may have a faster one."""
+    _, at = uvarint(at, stop)
+    return at
+
+
+def after_unknown(at: int, stop: int, known: int) -> int:
+    """Position of the first field, from ``at`` on, that is not passed over in a few steps.
+
+    Passed over are fields with a tag of one byte and a number that is not known, but for groups and long strings. What is malformed
+    remains for the caller.
+
+    Parameters
+    ----------
+    known : int
+        Bits of the numbers 0 to 15 that are known; 0 always is.
+    """
+    while at < stop:
+        tag = load8(at, 0)
+        if tag >= 0x80 or (known >> (tag >> 3)) & 1 != 0:
+            break
+        wire, after = tag & 7, MALFORMED
+        if wire == LENGTH:
+            if at + 1 < stop and load8(at, 1) < 0x80:
+                after = at + 2 + load8(at, 1)
+        elif wire == VARINT:
+            after = after_varint(at + 1, stop)
+        elif wire == FIXED64:
+            after = at + 9
+        elif wire == FIXED32:
+            after = at + 5
+        if after < 0 or after > stop:
+            break
+        at = after
+    return at
+
+
 def lowest_bit(bits: int) -> int:
     """Number of the lowest bit that is set; there is one. A backend may have an instruction for it."""
     number = 0

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kolumn.arrays import Int64s
 from kolumn.arrow.arrays import numbers
-from kolumn.arrow.recycle import take
+from kolumn.arrow.recycle import take_array
 from kolumn.cpu_fallback.values.framing import INDEX, NO_ID, NO_SCHEMA, NULL, WIDTH, add_key, recognise_prefixes
 from kolumn.encodings import framing as kinds
 from kolumn.errors import ArgumentError
@@ -190,16 +190,6 @@ def _framer(framing: str, schemas: Schemas | None, schema: Schema | None, is_key
     return Framer(framing, schemas, schema, is_key=is_key, max_value_bytes=max_value_bytes)
 
 
-class _Memory:
-    """Words that are used again, for NumPy: its arrays keep this object alive, and with it the block."""
-
-    def __init__(self, words: int) -> None:
-        self._block, _ = take(max(8 * words, 1))
-        self.__array_interface__ = {
-            "version": 3, "shape": (words,), "typestr": np.dtype(np.int64).str, "data": (self._block.address, False),
-        }  # fmt: skip
-
-
 @dataclass
 class _Rows:
     """What is known of each row: int64 arrays of one length."""
@@ -215,7 +205,7 @@ class _Rows:
     def of(cls, column: pa.Array) -> "_Rows":
         """Rows whose payloads are those of a column."""
         n = len(column)
-        at, length, prefix, framing, schema = np.asarray(_Memory(5 * n)).reshape(5, n)
+        at, length, prefix, framing, schema = take_array(5 * n, np.int64).reshape(5, n)
         # The numbers become a column of the result, which must not keep the memory of the others.
         rows = cls(at, length, prefix, framing, np.full(n, NO_ID), schema)
         payloads_of(column, rows.at, rows.length)

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import AnyArray
+from kolumn.arrays import AnyArray, Int64s
+from kolumn.arrow.recycle import take_array
 from kolumn.encodings.columns import NULL_BYTES, NULL_LIST, NULL_WORD, ColumnTables, full_column, full_level
 from kolumn.values.layout import ColumnLayout, LayoutNode
 
@@ -45,9 +46,12 @@ class ColumnMemory:
         for spec in layout.columns:
             room = self._room[spec.level]
             size = {NULL_WORD: room * spec.width, NULL_BYTES: data}.get(spec.kind)
-            self._valid.append(np.empty(room, np.uint8) if spec.nullable else None)
-            self._data.append(None if size is None else np.empty(size + _SLACK, np.uint8))
-            self._ends.append(np.zeros(room + 1, np.int32) if spec.kind in (NULL_BYTES, NULL_LIST) else None)
+            self._valid.append(take_array(room, np.uint8) if spec.nullable else None)
+            self._data.append(None if size is None else take_array(size + _SLACK, np.uint8))
+            self._ends.append(take_array(room + 1, np.int32) if spec.kind in (NULL_BYTES, NULL_LIST) else None)
+        for ends in self._ends:
+            if ends is not None:
+                ends[0] = 0
         self._address()
 
     @property
@@ -138,6 +142,20 @@ class ColumnMemory:
         return pa.py_buffer(array).slice(0, size)
 
 
+def shared_bytes(layout: ColumnLayout, length: Int64s) -> int:
+    """Bytes that each column of bytes has room for at first: it has at most all bytes of the values, and most have a share.
+
+    Parameters
+    ----------
+    length : int64 array
+        Bytes of each value, -1 without one.
+    """
+    if not layout.bytes_columns:
+        return 0
+    total = int(length.sum()) + len(length)
+    return min(total, 4 * total // len(layout.columns) + 4096)
+
+
 def _bits(flags: AnyArray) -> pa.Buffer:
     return pa.py_buffer(np.packbits(flags.view(np.bool_), bitorder="little"))
 
@@ -149,6 +167,6 @@ def _more(size: int) -> int:
 
 
 def _grown(array: AnyArray, size: int) -> Any:
-    made = np.empty(size, array.dtype)
+    made = take_array(size, array.dtype)
     made[: len(array)] = array
     return made

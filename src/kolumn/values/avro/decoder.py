@@ -20,9 +20,12 @@ from kolumn.values.avro.schema import SchemaNode, parse, title
 from kolumn.values.avro.types import ArrowTypes, readable
 from kolumn.values.decoder import Bodies
 from kolumn.values.layout import ColumnLayout
-from kolumn.values.memory import LARGEST, ColumnMemory
+from kolumn.values.memory import LARGEST, ColumnMemory, shared_bytes
 
 logger = logging.getLogger("kolumn")
+
+_FEW = 4
+"""Schemas that are looked for one by one."""
 
 
 class AvroDecoder:
@@ -90,10 +93,9 @@ class AvroDecoder:
         at, length, prefix, schema = (
             np.ascontiguousarray(one, np.int64) for one in (bodies.at, bodies.length, bodies.prefix, bodies.schema)
         )
-        # No column of bytes has more than all values together, but for defaults. Memory that is not written costs nothing.
-        size = min(int(np.maximum(length, 0).sum() + (prefix.sum() if bodies.bare else 0)), LARGEST)
-        memory = ColumnMemory(self._layout, rows, min(int(rows * self._elements), LARGEST) + 1, size)
-        root, valid = self._layout.root, np.zeros(rows, np.bool_)
+        elements = min(int(rows * self._elements), LARGEST) + 1
+        memory = ColumnMemory(self._layout, rows, elements, min(shared_bytes(self._layout, length), LARGEST))
+        root, valid = self._layout.root, np.empty(rows, np.bool_)
         row, code = 0, DONE
         while True:
             target = memory.target
@@ -110,8 +112,11 @@ class AvroDecoder:
 
     def _used(self, bodies: Bodies) -> list[AvroProgram | None]:
         """The reader's own program, then those of the schemas; None for schemas that no row has or that cannot be read."""
-        seen = np.bincount(bodies.schema + 1, minlength=len(bodies.schemas) + 1)
-        return [self._own, *(self._written(one) if count else None for one, count in zip(bodies.schemas, seen[1:], strict=True))]
+        if len(bodies.schemas) > _FEW:
+            seen = (np.bincount(bodies.schema + 1, minlength=len(bodies.schemas) + 1)[1:] > 0).tolist()
+        else:
+            seen = [(bodies.schema == number).any() for number in range(len(bodies.schemas))]
+        return [self._own, *(self._written(one) if used else None for one, used in zip(bodies.schemas, seen, strict=True))]
 
     def _written(self, writer: Schema) -> AvroProgram | None:
         """The program of a writer's schema, made when it is first met."""

@@ -247,6 +247,8 @@ class _Steps:
             self.add(avro.SKIP_NUMBER, 0, 0, len(node.symbols) - 1)
         elif node.kind == "boolean":
             self.add(avro.SKIP_BOOLEAN)
+        elif node.kind == "long":
+            self.add(avro.SKIP_LONG)
         elif node.kind in _RANGES:
             self.add(avro.SKIP_NUMBER, 0, *_RANGES[node.kind])
         elif node.kind in ("bytes", "string"):

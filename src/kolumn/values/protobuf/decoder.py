@@ -1,6 +1,8 @@
 """The decoder of Protobuf: bodies in, a typed column out."""
 
 import threading
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -8,26 +10,35 @@ import pyarrow as pa
 from kolumn.arrays import Flags, Int64s
 from kolumn.cpu_fallback.values.protobuf import Rows, write_rows
 from kolumn.encodings import framing
-from kolumn.encodings.protobuf import FRAMES, ProtobufProgram
+from kolumn.encodings.protobuf_tables import FRAMES, GROUPS, ProtobufProgram
 from kolumn.encodings.protobuf_wire import CHOICE, INDEXES, NAME, NOTHING, NUMBER
 from kolumn.schemas.schema import Schema, Schemas
 from kolumn.values.decoder import Bodies
 from kolumn.values.layout import ColumnLayout
-from kolumn.values.memory import ColumnMemory
+from kolumn.values.memory import ColumnMemory, shared_bytes
 from kolumn.values.protobuf.finish import finished, incomplete
 from kolumn.values.protobuf.program import tables
 from kolumn.values.protobuf.schema import Place, file_of
 from kolumn.values.protobuf.types import has_required, shape
 
-_FRONTS = {
+_BY_FRAMING = {
     framing.CONFLUENT: INDEXES,
     framing.CONFLUENT_GUID: INDEXES,
     framing.APICURIO: NAME,
     framing.GLUE: NUMBER,
     framing.GLUE_ZLIB: NUMBER,
 }
-"""What precedes messages after a prefix. Where headers name the schema, nothing does."""
-_FRONT = np.array([_FRONTS.get(number, NOTHING) for number in range(64)], np.int64)
+"""What precedes messages, after a prefix. Where headers name the schema, nothing does."""
+FRONTS = np.array([_BY_FRAMING.get(number, NOTHING) for number in range(framing.AZURE + 1)], np.int64)
+"""The same by the number of the framing."""
+
+
+class _Name:
+    """A name in memory of its own."""
+
+    def __init__(self, name: bytes) -> None:
+        self._held = np.frombuffer(name, np.uint8)
+        self.address = self._held.ctypes.data
 
 
 class ProtobufDecoder:
@@ -56,6 +67,12 @@ class ProtobufDecoder:
     ----------
     type : pa.StructType
         See `kolumn.values.protobuf.types`.
+    shape : Shape
+        Of the message.
+    layout : ColumnLayout
+        Of its raw columns.
+    tables : Tables
+        The program.
 
     Raises
     ------
@@ -81,11 +98,11 @@ class ProtobufDecoder:
             message = getattr(schema, "DESCRIPTOR").full_name  # noqa: B009
         descriptor = own.message(message)
         self._name, self._simple = str(descriptor.full_name), str(descriptor.name)
-        self._shape = shape(descriptor, columns)
-        self.type = self._shape.type
-        self._layout = ColumnLayout.of(self._shape.raw)
-        self._tables = tables(self._shape, self._layout)
-        self._required = has_required(self._shape)
+        self.shape = shape(descriptor, columns)
+        self.type = self.shape.type
+        self.layout = ColumnLayout.of(self.shape.raw)
+        self.tables = tables(self.shape, self.layout)
+        self._required = has_required(self.shape)
         self._reader = schema if isinstance(schema, Schema) else None
         self._places: dict[tuple[object, ...], Place | None] = {}
         self._own = own.places().get(self._name, Place((), -1))
@@ -104,25 +121,24 @@ class ProtobufDecoder:
         length = np.ascontiguousarray(bodies.length, np.int64)
         array, valid = self._raw(bodies, length)
         if self._required:
-            lacking = incomplete(self._shape, array)
+            lacking = incomplete(self.shape, array)
             if lacking.any():
                 # Written again without these rows, so that nothing of them is left in the column.
                 array, valid = self._raw(bodies, np.where(lacking, -1, length))
-        return finished(self._shape, array), valid
+        return finished(self.shape, array), valid
 
     def _raw(self, bodies: Bodies, length: Int64s) -> tuple[pa.Array, Flags]:
         count = len(length)
         choices, names = self._choices(bodies)
-        prefix = np.ascontiguousarray(bodies.prefix, np.int64)
-        front = np.where(prefix > 0, _FRONT[np.asarray(bodies.framing)], NOTHING).astype(np.int64)
-        at, choice = np.ascontiguousarray(bodies.at, np.int64), np.asarray(bodies.schema, np.int64) + 1
-        valid, frames = np.zeros(count, np.bool_), np.empty(FRAMES // 8, np.int64)
-        addresses = [one.ctypes.data for one in (at, length, prefix, front, choice, choices, valid)]
+        at, prefix, kinds, schema = (
+            np.ascontiguousarray(one, np.int64) for one in (bodies.at, bodies.prefix, bodies.framing, bodies.schema)
+        )
+        valid, frames = np.empty(count, np.bool_), np.empty((FRAMES + GROUPS) // 8, np.int64)
+        addresses = [one.ctypes.data for one in (at, length, prefix, kinds, schema, FRONTS, choices, valid)]
         rows = Rows._make([*addresses, int(bodies.bare)])
-        program = ProtobufProgram(*(one.ctypes.data for one in (*vars(self._tables).values(), frames)))
-        total = int(np.maximum(length, 0).sum())
-        # A column of bytes has at most all bytes, and most have a share.
-        memory = ColumnMemory(self._layout, count, count + 64, min(total, 4 * total // len(self._layout.columns) + 4096))
+        tables = (one.ctypes.data for one in vars(self.tables).values())
+        program = ProtobufProgram._make((*tables, frames.ctypes.data, frames.ctypes.data + FRAMES))
+        memory = ColumnMemory(self.layout, count, count + 64, shared_bytes(self.layout, length))
         row = 0
         while True:
             row, code = write_rows(memory.target, program, rows, row, count)
@@ -132,18 +148,31 @@ class ProtobufDecoder:
         del names
         return memory.array(count), valid
 
-    def _choices(self, bodies: Bodies) -> tuple[Int64s, list[bytes]]:
+    def _choices(self, bodies: Bodies) -> tuple[Int64s, list[Any]]:
         """What the writers' schemas say of the message, one row each after the reader's; and the memory of names."""
-        simple, full = self._simple.encode(), self._name.encode()
-        names = [np.frombuffer(one, np.uint8) for one in (simple, full)]
-        table = np.zeros((len(bodies.schemas) + 1, CHOICE // 8), np.int64)
-        places = [self._own, *(self._place(one) for one in bodies.schemas)]
+        return self._chosen([self._own, *(self._place(one) for one in bodies.schemas)], _Name)
+
+    def own_choice(self, held: Callable[[bytes], Any]) -> tuple[Int64s, list[Any]]:
+        """What the reader's schema says of the message, as in `kolumn.encodings.protobuf_wire.after_front`, and the memory of names.
+
+        Parameters
+        ----------
+        held : callable
+            Makes memory with an ``address`` of a name.
+        """
+        return self._chosen([self._own], held)
+
+    def _chosen(self, places: Sequence[Place | None], held: Callable[[bytes], Any]) -> tuple[Int64s, list[Any]]:
+        names = [one.encode() for one in (self._simple, self._name)]
+        memory = [held(one) for one in names]
+        table = np.zeros((len(places), CHOICE // 8), np.int64)
+        where = [number for one, name in zip(memory, names, strict=True) for number in (one.address, len(name))]
         for row, place in zip(table, places, strict=True):
-            row[:6] = -1 if place is None else len(place.path), names[0].ctypes.data, len(simple), names[1].ctypes.data, len(full), 0
+            row[:6] = -1 if place is None else len(place.path), *where, 0
             if place is not None:
                 row[5] = place.number
                 row[6 : 6 + len(place.path)] = place.path
-        return table, [simple, full]
+        return table.reshape(-1), memory
 
     def _place(self, schema: Schema) -> Place | None:
         """Where the message is in a writer's schema; None if it is not there, or a header of the values chose another one."""

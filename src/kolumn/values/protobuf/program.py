@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kolumn.arrays import Int64s
-from kolumn.encodings.protobuf import BITS, FIELD, MESSAGE
+from kolumn.encodings.protobuf_tables import BITS, FIELD, MESSAGE
 from kolumn.encodings.protobuf_wire import (
     BOOL,
     BYTES,
@@ -60,7 +60,7 @@ class _Writer:
 
     def message(self, shape: Shape, nodes: tuple[LayoutNode, ...], fill: tuple[int, int], entries: tuple[int, int]) -> int:
         """Place of a new message, whose fields are at ``nodes``; they are written later."""
-        self.messages.append([0, 0, 0, 0, 0, *fill, *entries, 0])
+        self.messages.append([0, 0, 0, 0, 0, *fill, *entries, 0, 0])
         self.todo.append((len(self.messages) - 1, shape, nodes))
         return MESSAGE * (len(self.messages) - 1)
 
@@ -75,6 +75,7 @@ class _Writer:
             self.fields.append(self.field(one, node, bit, _ring(one, places), FIELD * (first + k), after))
         count = min(max(places, default=-1) + 1, _DIRECT)
         row = self.messages[number]
+        row[-1] = 1 | sum(1 << one for one in places if one < 16)
         row[:5] = [FIELD * first, len(ordered), 8 * len(self.direct), count, sum(one[6] for one in self.fields[first:])]
         self.direct += [places.get(one, -1) for one in range(count)]
 
@@ -99,7 +100,7 @@ class _Writer:
             message = self.message(one, element.children, (element.first_fill, element.fills), (-1, -1))
         level = node.child_level if repeated else 0
         listed = self.enum(one) if kind == ENUM else -1
-        plain = -1 if repeated or ring >= 0 else {VARINT4: VARINT8, VARINT8: VARINT8, TEXT: TEXT}.get(kind, -1)
+        plain = -1 if repeated or ring >= 0 else {VARINT4: VARINT8, VARINT8: VARINT8, FIXED8: FIXED8, TEXT: TEXT}.get(kind, -1)
         return [tag, other, kind, node.column, level, message, bit, ring, following, node.first_fill, node.fills, listed, element.column,
                 WIDTHS.get(kind, 0), plain]  # fmt: skip
 
@@ -133,7 +134,7 @@ def tables(shape: Shape, layout: ColumnLayout) -> Tables:
     made = _Writer()
     root = layout.root
     made.message(shape, root.children, (root.first_fill, root.fills), (-1, -1))
-    made.messages[0][-1] = root.column
+    made.messages[0][-2] = root.column
     while made.todo:
         made.fill_message(*made.todo.popleft())
     # A message without fields expects the row after the last field, which no tag matches.

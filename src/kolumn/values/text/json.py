@@ -12,7 +12,7 @@ from kolumn.arrays import Flags, Int64s
 from kolumn.cpu_fallback.values.json import decode_objects
 from kolumn.encodings.json import FIELD, JsonProgram
 from kolumn.values.decoder import Bodies
-from kolumn.values.memory import ColumnMemory
+from kolumn.values.memory import ColumnMemory, shared_bytes
 from kolumn.values.text.json_lines import LinesDecoder
 from kolumn.values.text.json_program import JsonTables, json_tables
 from kolumn.values.text.moments import in_types, readable
@@ -65,10 +65,8 @@ def _decided(tables: JsonTables, bodies: Bodies) -> tuple[pa.Array, Flags]:
     frames, short = np.empty(tables.frames // 8, np.int64), np.empty(1, np.int64)
     names = np.frombuffer(tables.names, np.uint8)
     program = JsonProgram(*(one.ctypes.data for one in (tables.fields, names, tables.numbers, stamps, frames)))
-    total = int(np.maximum(length, 0).sum())
-    # A column of strings has at most all bytes, and most have a share.
-    memory = ColumnMemory(tables.layout, count, count + 64, min(total, 4 * total // len(tables.layout.columns) + 4096))
-    decided, row = np.zeros(count, np.bool_), 0
+    memory = ColumnMemory(tables.layout, count, count + 64, shared_bytes(tables.layout, length))
+    decided, row = np.empty(count, np.bool_), 0
     while True:
         row, code = decode_objects(memory.target, program, at, length, root.first_fill, root.fills, short.ctypes.data, row, decided)
         if code == 0:

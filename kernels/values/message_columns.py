@@ -1,0 +1,195 @@
+"""Columns of Protobuf messages on the device: the tables of a message there, the two passes, and the types that come out."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.arrays import Int64s
+from kolumn.encodings.protobuf_tables import BITS, FRAME
+from kolumn.errors import ArgumentError
+from kolumn.kernels.columns.flags import Label, label
+from kolumn.kernels.columns.table import Column, bytes_column, nullable
+from kolumn.kernels.fields.decoded import DevicePayloads
+from kolumn.kernels.machine.runtime import Memory, Runtime
+from kolumn.kernels.values.messages import (
+    MeasureMessages,
+    Moments,
+    Symbols,
+    WriteMessages,
+    measure_messages,
+    moments,
+    symbols,
+    write_messages,
+)
+from kolumn.kernels.values.typed import ColumnTree, LayoutMemory, kind_of, totals
+from kolumn.kernels.values.uploaded import uploaded
+from kolumn.values.framing import Framer
+from kolumn.values.layout import LayoutNode
+from kolumn.values.protobuf.decoder import FRONTS, ProtobufDecoder
+from kolumn.values.protobuf.types import TIMES, Shape, has_required, is_closed
+from kolumn.values.protobuf.types import symbols as symbols_of
+
+
+@dataclass(frozen=True)
+class Messages:
+    """A message that a GPU decodes, and what decodes it on the host.
+
+    Attributes
+    ----------
+    decoder : ProtobufDecoder
+    depth : int
+        Messages around a message, at most.
+    """
+
+    decoder: ProtobufDecoder
+    depth: int
+
+    @classmethod
+    def of(cls, decoder: ProtobufDecoder) -> "Messages":
+        """Check a message.
+
+        Raises
+        ------
+        ArgumentError
+            The host has to decode it: it has a map, a required field, or a message of more than 62 fields.
+        """
+        whole = decoder.shape
+        if not whole.fields:
+            raise ArgumentError("a message without fields has no columns")
+        if has_required(whole):
+            raise ArgumentError("required fields are looked for on the host")
+        return cls(decoder, _depth(whole))
+
+    @property
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        """Names and kinds of the columns."""
+        return tuple((one.name, kind_of(one.type)) for one in self.decoder.type)
+
+
+def _depth(shape: Shape) -> int:
+    """Messages around a message in this one, at most; checks each."""
+    if shape.is_map:
+        raise ArgumentError(f"{shape.name}: keys of a map that come again are looked for on the host")
+    if len(shape.fields) > BITS:
+        raise ArgumentError(f"{shape.name}: a message of more than {BITS} fields is decoded on the host")
+    if not shape.special and not shape.fields:
+        kind_of(shape.type.value_type if shape.is_list else shape.type)
+    return max((1 + _depth(one) for one in shape.fields if one.is_message), default=0)
+
+
+def parse_messages(device: Runtime, values: DevicePayloads, how: Messages) -> tuple[tuple[Column, ...], Column]:
+    """Columns of the fields of messages, and flags of the values that are messages.
+
+    If the thread of a message leaves it to the host, the host decodes all values of the chunk.
+    """
+    n, decoder = values.count, how.decoder
+    layout, tables = decoder.layout, decoder.tables
+    choice, names = decoder.own_choice(lambda data: device.upload(np.frombuffer(data or b"\0", np.uint8)))
+    held = [device.upload(_some(one)) for one in (FRONTS, choice, tables.messages, tables.fields, tables.direct, tables.symbols)]
+    fronts, chosen, *program = (one.address for one in held)
+    frame_bytes = FRAME * (how.depth + 1)
+    front, frames, valid = device.empty(4 * n), device.empty(frame_bytes * n), device.empty(n)
+    levels = len(layout.levels)
+    cells = device.zeros(8 * (n + 2) * (levels + layout.bytes_columns))
+    shared = MeasureMessages._make((
+        values.at.address, values.length.address, fronts, chosen, front.address, *program, frames.address, frame_bytes, cells.address, n,
+        levels, layout.bytes_columns, valid.address,
+    ))  # fmt: skip
+    device.launch(measure_messages, n, shared)
+    left, rows, sizes = totals(device, cells, layout, n)
+    if left:
+        return _by_host(device, values, decoder)
+    memory = LayoutMemory(device, layout, rows, sizes)
+    device.launch(write_messages, n, WriteMessages(**shared._asdict(), **memory.addresses))
+    del names
+    made = _MessageTree(device, layout, memory.made, rows).fields(decoder.shape)
+    return made, Column("bool", n, valid)
+
+
+def _some(table: Int64s) -> Int64s:
+    return table if len(table) else np.zeros(1, np.int64)
+
+
+def _by_host(device: Runtime, values: DevicePayloads, decoder: ProtobufDecoder) -> tuple[tuple[Column, ...], Column]:
+    column = bytes_column(device, values, False)
+    ends, data = (device.download(one.data, one.data.size) for one in column.children if one.data is not None)
+    mask = None if column.bitmap is None else pa.py_buffer(device.download(column.bitmap, column.bitmap.size))
+    payload = pa.Array.from_buffers(pa.binary(), column.rows, [mask, pa.py_buffer(ends), pa.py_buffer(data)], column.nulls)
+    bodies, _ = Framer("auto").bodies(payload)
+    found, valid = decoder.decode(bodies)
+    return tuple(uploaded(device, one) for one in found.flatten()), uploaded(device, pa.array(valid))
+
+
+class _MessageTree(ColumnTree):
+    """Makes the columns of a message of its raw ones, as `kolumn.values.protobuf.finish` does on the host."""
+
+    def fields(self, shape: Shape) -> tuple[Column, ...]:
+        """The columns of the fields: null where the value is."""
+        self.mark()
+        root = self.layout.root
+        found = [self.field(one, node) for one, node in zip(shape.fields, root.children, strict=True)]
+        bitmap, nulls = self.masks.get(root.column, (None, 0))
+        return tuple(replace(one, bitmap=bitmap, nulls=nulls) if nulls and one.bitmap is None else one for one in found)
+
+    def field(self, shape: Shape, node: LayoutNode) -> Column:
+        """A field."""
+        if not shape.is_list:
+            return self.value(shape, node)
+        rows, ends = self.rows[node.level], self.made[node.column].ends
+        return Column("list", rows, children=(Column("int32", rows + 1, ends), self.value(shape, node.children[0])))
+
+    def value(self, shape: Shape, node: LayoutNode) -> Column:
+        """A value of a field, or the elements of its list."""
+        rows = self.rows[node.level]
+        bitmap, nulls = self.masks.get(node.column, (None, 0))
+        type = shape.type.value_type if shape.is_list else shape.type
+        if shape.special in TIMES:
+            return self.times(node, kind_of(type))
+        if shape.special:
+            return replace(self.node(node.children[0]), bitmap=bitmap if nulls else None, nulls=nulls)
+        if shape.is_message:
+            inner = tuple(self.field(one, child) for one, child in zip(shape.fields, node.children, strict=True))
+            return Column("struct", rows, None, bitmap if nulls else None, nulls, inner)
+        return self.enum(shape, node) if pa.types.is_dictionary(type) else self.node(node)
+
+    def times(self, node: LayoutNode, kind: str) -> Column:
+        """Timestamps or durations of seconds and nanoseconds."""
+        rows, device = self.rows[node.level], self.device
+        seconds, nanos = (_address(self.made[child.column].data) for child in node.children)
+        target, lengths = device.empty(8 * rows), device.empty(4 * rows)
+        device.launch(moments, rows, Moments(seconds, nanos, self.flags(node), target.address, lengths.address))
+        return nullable(device, kind, target, lengths, rows)
+
+    def enum(self, shape: Shape, node: LayoutNode) -> Column:
+        """Names of the numbers of an open enum, or of the indexes of a closed one."""
+        rows, device, names = self.rows[node.level], self.device, symbols_of(shape.field.enum_type)
+        encoded = [name.encode() for name in names.values()]
+        text = device.upload(np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
+        begins = np.cumsum([0, *map(len, encoded)])[:-1].astype(np.int64)
+        where, sizes = device.upload(text.address + begins), device.upload(np.array([len(one) for one in encoded], np.int32))
+        order = sorted(range(len(names)), key=list(names).__getitem__)
+        known = device.upload(np.array([len(names), *sorted(names), *order], np.int64))
+        indexes = device.empty(4 * rows)
+        table = 0 if is_closed(shape.field.enum_type) else known.address
+        device.launch(symbols, rows, Symbols(_address(self.made[node.column].data), self.flags(node), table, indexes.address))
+        named = DevicePayloads(device.empty(8 * rows), device.empty(4 * rows), rows)
+        device.launch(label, rows, Label(indexes.address, where.address, sizes.address, named.at.address, named.length.address))
+        return bytes_column(device, named, True)
+
+    def flags(self, node: LayoutNode) -> int:
+        """Address of what says which rows are not null; of fields that cannot be null, which values are valid; 0 without any."""
+        valid = self.made[node.column].valid if node.column >= 0 else None
+        if valid is None and node.level == 0:
+            valid = self.made[self.layout.root.column].valid
+        return _address(valid)
+
+
+def _address(memory: Memory | None) -> int:
+    return 0 if memory is None else memory.address
+
+
+def message_of(schema: Any, message: str | None, columns: tuple[str, ...] | None) -> Messages:
+    """The message that callers name, as `kolumn.values.protobuf.decoder.ProtobufDecoder` takes it."""
+    return Messages.of(ProtobufDecoder(schema, message, columns))

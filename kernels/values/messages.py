@@ -1,0 +1,185 @@
+"""Protobuf messages on the device: the program of `kolumn.encodings.protobuf` run by a thread per message, twice.
+
+As in `kolumn.kernels.values.records`: the first pass adds up what each message takes, a running sum says where it begins, and the second
+pass writes the columns from there on. What a thread has written it cannot take back. So it leaves a message to the host in which a string,
+bytes or a message come again, or a second member of a oneof, or an unknown group: the first cell of a message, that of level 0, counts
+these. No serializer writes such messages.
+
+Bound: the messages' bytes, read twice, and the columns' bytes, written once.
+"""
+
+from typing import NamedTuple
+
+import kolumn.encodings.compiled  # noqa: F401 (the decoders as compiled functions first)
+from kolumn.encodings.columns import COLUMN, DONE, ColumnTables, put_nulls
+from kolumn.encodings.framing import PREFIXES, recognise
+from kolumn.encodings.protobuf import UNDECIDED, write_message
+from kolumn.encodings.protobuf_tables import ProtobufProgram
+from kolumn.encodings.protobuf_wire import NOTHING, after_front, symbol_of
+from kolumn.formats.memory import load8
+from kolumn.kernels.machine.kernel import thread_per_item
+from kolumn.machine_code.words import load32, load64, store8, store32, store64
+
+_COLUMN, _DONE, _ENDS, _PREFIXES, _NOTHING, _UNDECIDED = COLUMN, DONE, 16, PREFIXES, NOTHING, UNDECIDED
+_SECOND = 1_000_000_000
+_NEAR = 1 << 62
+_FIRST_SECOND, _FIRST_NANO = divmod(-(2**63), _SECOND)
+_LAST_SECOND, _LAST_NANO = divmod(2**63 - 1, _SECOND)
+
+
+class MeasureMessages(NamedTuple):
+    """What both passes take of the messages, and where they keep their place; addresses, but for the numbers.
+
+    Attributes
+    ----------
+    at, length : int
+        int64 and int32: where values are; a length of -1 for null.
+    fronts, choice : int
+        int64 of each framing, and the row of the reader's schema, as in `kolumn.encodings.protobuf_wire.after_front`.
+    front : int
+        int32: bytes in front of the message, by the first pass; -1 for a value that is not valid.
+    messages, fields, direct, symbols : int
+        The tables.
+    frames, frame_bytes : int
+        Memory for the frames of all threads, and how much one has.
+    cells, rows, levels, columns, valid : int
+        As of `kolumn.kernels.values.records.MeasureValues`.
+    """
+
+    at: int
+    length: int
+    fronts: int
+    choice: int
+    front: int
+    messages: int
+    fields: int
+    direct: int
+    symbols: int
+    frames: int
+    frame_bytes: int
+    cells: int
+    rows: int
+    levels: int
+    columns: int
+    valid: int
+
+
+class WriteMessages(NamedTuple):
+    """Arguments of `write_messages`: those of the first pass, tables, the fills of a value, the number of all columns."""
+
+    at: int
+    length: int
+    fronts: int
+    choice: int
+    front: int
+    messages: int
+    fields: int
+    direct: int
+    symbols: int
+    frames: int
+    frame_bytes: int
+    cells: int
+    rows: int
+    levels: int
+    columns: int
+    valid: int
+    column_table: int
+    level_table: int
+    fill_table: int
+    first_fill: int
+    fills: int
+    ended: int
+
+
+@thread_per_item(MeasureMessages)
+def measure_messages(i: int, a: MeasureMessages) -> None:
+    """Write what value ``i`` takes in each level and column, and whether it is valid; or that the host has to look at it."""
+    stride, own = 8 * (a.rows + 2), a.cells + 8 * (i + 2)
+    at, length = load64(a.at + 8 * i), load32(a.length + 4 * i)
+    framing, prefix, _, _ = recognise(at, 0, max(length, 0), _PREFIXES)
+    p = ProtobufProgram(a.messages, a.fields, a.direct, a.symbols, a.frames + a.frame_bytes * i, 0)
+    code, start, attempt = -1, -1, 0
+    while attempt < 2 and length >= 0:
+        if attempt == 0:
+            start = after_front(at + prefix, at + length, load64(a.fronts + 8 * framing) if prefix > 0 else _NOTHING, a.choice)
+        else:
+            # A message may only look as if there were a prefix.
+            start = at
+        if start >= 0:
+            t = ColumnTables(0, 0, own, 0, own + stride * a.levels, stride, a.levels)
+            code = write_message(t, p, i, start, at + length)
+            if code != _DONE:
+                for k in range(a.levels + a.columns):
+                    store64(own + stride * k, 0)
+        attempt = attempt + 1 if code < _DONE and prefix > 0 else 2
+    if code == _UNDECIDED:
+        store64(own, 1)
+    store32(a.front + 4 * i, start - at if code == _DONE else -1)
+    store8(a.valid + i, 1 if code == _DONE else 0)
+
+
+@thread_per_item(WriteMessages)
+def write_messages(i: int, a: WriteMessages) -> None:
+    """Write value ``i`` into the columns, from where the sums say."""
+    if i == 0:
+        for k in range(a.ended):
+            ends = load64(a.column_table + _COLUMN * k + _ENDS)
+            if ends != 0:
+                store32(ends, 0)
+    stride, own = 8 * (a.rows + 2), a.cells + 8 * (i + 1)
+    for k in range(a.levels + a.columns):
+        store64(own + stride * k, load64(own + stride * k) - load64(a.cells + stride * k))
+    t = ColumnTables(a.column_table, a.level_table, own, a.fill_table, own + stride * a.levels, stride, a.levels)
+    p = ProtobufProgram(a.messages, a.fields, a.direct, a.symbols, a.frames + a.frame_bytes * i, 0)
+    front, at, length = load32(a.front + 4 * i), load64(a.at + 8 * i), load32(a.length + 4 * i)
+    if front < 0 or write_message(t, p, i, at + front, at + length) != _DONE:
+        put_nulls(t, a.first_fill, a.fills, i)
+
+
+class Moments(NamedTuple):
+    """Arguments of `moments`: int64 ``seconds`` and int32 ``nanos`` of a Timestamp or Duration, uint8 ``flags`` of what is not null or 0;
+    out: int64 ``target``, and int32 ``lengths``, -1 for null."""
+
+    seconds: int
+    nanos: int
+    flags: int
+    target: int
+    lengths: int
+
+
+@thread_per_item(Moments)
+def moments(i: int, a: Moments) -> None:
+    """Write the nanoseconds of row ``i``, as `kolumn.values.protobuf.finish` does; null if 64 bits do not hold them."""
+    seconds, nanos = load64(a.seconds + 8 * i), load32(a.nanos + 4 * i)
+    fine = (a.flags == 0 or load8(a.flags, i) != 0) and seconds >= -_NEAR and seconds < _NEAR
+    if fine:
+        while nanos < 0:
+            nanos, seconds = nanos + _SECOND, seconds - 1
+        while nanos >= _SECOND:
+            nanos, seconds = nanos - _SECOND, seconds + 1
+        fine = (seconds > _FIRST_SECOND or (seconds == _FIRST_SECOND and nanos >= _FIRST_NANO)) and (
+            seconds < _LAST_SECOND or (seconds == _LAST_SECOND and nanos <= _LAST_NANO)
+        )
+    store64(a.target + 8 * i, seconds * _SECOND + nanos if fine else 0)
+    store32(a.lengths + 4 * i, 0 if fine else -1)
+
+
+class Symbols(NamedTuple):
+    """Arguments of `symbols`: int32 ``numbers``; ``flags`` as of `Moments`; ``known`` as of `symbol_of`, 0 if the numbers are indexes
+    already; int32 ``target``, -1 for null and for a number without a symbol."""
+
+    numbers: int
+    flags: int
+    known: int
+    target: int
+
+
+@thread_per_item(Symbols)
+def symbols(i: int, a: Symbols) -> None:
+    """Write the index of the symbol of row ``i``."""
+    index = -1
+    if a.flags == 0 or load8(a.flags, i) != 0:
+        index = load32(a.numbers + 4 * i)
+        if a.known != 0:
+            index = symbol_of(a.known, index)
+    store32(a.target + 4 * i, index)

@@ -1,0 +1,161 @@
+"""Protobuf messages on the device: the columns that the CPU decodes, and which messages a thread leaves to the host."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf import message_factory
+
+import kolumn
+from kit.device_columns import as_type, resident, to_arrow
+from kit.emulated import Emulated
+from kit.protobuf_values import body, mutants, schema
+from kolumn.errors import ArgumentError
+from kolumn.kernels.machine.device import runtime
+from kolumn.kernels.values.schema import Values
+from kolumn.values.framing import Framer
+from kolumn.values.protobuf.decoder import ProtobufDecoder
+from kolumn.values.protobuf.schema import file_of
+
+ORDER = """
+syntax = "proto3";
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/duration.proto";
+import "google/protobuf/wrappers.proto";
+package shop;
+enum Color { NONE = 0; RED = 5; GREEN = -3; }
+message Item { string sku = 1; int32 qty = 2; repeated bytes parts = 3; google.protobuf.Timestamp at = 4; }
+message Order {
+  int64 id = 1;
+  optional string customer = 2;
+  Color color = 3;
+  repeated Color colors = 4;
+  repeated Item items = 5;
+  Item first = 6;
+  google.protobuf.Timestamp at = 7;
+  google.protobuf.Duration took = 8;
+  google.protobuf.StringValue label = 9;
+  repeated sint64 numbers = 10;
+  bool paid = 11;
+  fixed32 four = 12;
+  double price = 13;
+  oneof how { string card = 14; Item gift = 15; uint64 points = 16; }
+  bytes raw = 2000;
+}
+"""
+
+
+def compare(given: list[bytes | None], made: Any, message: str, path: Path) -> tuple[int, list[bool]]:
+    """Compare with the CPU; returns how many launches of the second pass there were, and which values are valid."""
+    decoder = ProtobufDecoder(made, message)
+    bodies, _ = Framer("auto").bodies(pa.array(given, pa.binary()))
+    expected, valid = decoder.decode(bodies)
+    kolumn.write(pa.table({"value": pa.array(given, pa.binary())}), path, codec="lz4")
+    device: Any = runtime()
+    before = device.launched.get("write_messages", 0)
+    (table,) = resident(path, "string", columns=["value"], values=Values.of("protobuf", made, message=message))
+    columns = dict(zip(table.names, table.columns, strict=True))
+    assert to_arrow(columns["valueValid"]).to_pylist() == valid.tolist()
+    for field, child in zip(expected.type, expected.flatten(), strict=True):
+        found = as_type(columns[field.name], field.type)
+        found.validate(full=True)
+        assert repr(found.to_pylist()) == repr(child.to_pylist()), field.name
+    return device.launched.get("write_messages", 0) - before, valid.tolist()
+
+
+def orders(rng: random.Random, count: int) -> list[Any]:
+    order = message_factory.GetMessageClass(file_of(ORDER, None).message("Order"))
+    made = []
+    for _ in range(count):
+        one = order(id=rng.choice([0, -1, 2**63 - 1, rng.getrandbits(40)]), color=rng.choice([0, 5, -3, 7]), four=rng.getrandbits(32))
+        one.colors.extend(rng.choices([0, 5, -3, 99], k=rng.randrange(3)))
+        one.numbers.extend(rng.getrandbits(rng.randrange(1, 60)) - 5 for _ in range(rng.randrange(4)))
+        for item in [one.items.add() for _ in range(rng.randrange(3))] + ([one.first] if rng.random() < 0.5 else []):
+            item.sku, item.qty = rng.choice(["", "s1", "naïve"]), rng.choice([0, 7, -1])
+            item.parts.extend(rng.randbytes(rng.randrange(4)) for _ in range(rng.randrange(3)))
+            if rng.random() < 0.5:
+                item.at.seconds, item.at.nanos = rng.choice([0, -(2**40), 2**62, 9223372036]), rng.choice([0, -1, 999_999_999, 2**31 - 1])
+        one.paid, one.price, one.raw = rng.random() < 0.5, rng.random(), rng.randbytes(rng.randrange(5))
+        if rng.random() < 0.5:
+            one.customer, one.at.seconds, one.took.nanos = rng.choice(["", "a customer with a long name"]), 5, -7
+        if rng.random() < 0.5:
+            one.label.value = rng.choice(["", "label"])
+        match rng.randrange(4):
+            case 0:
+                one.card = "1234"
+            case 1:
+                one.gift.sku = "gift"
+            case 2:
+                one.points = 9
+        made.append(one)
+    return made
+
+
+def values(rng: random.Random, count: int) -> list[bytes | None]:
+    """Orders, with prefixes or without; some are cut, or missing."""
+    found: list[bytes | None] = []
+    for one in orders(rng, count):
+        value = rng.choice([b"", b"\0\0\0\0\7\2\2", b"\1" + bytes(range(16)) + b"\2\2", b"\0\0\0\0\7\0"]) + one.SerializeToString()
+        found.append(rng.choice([value] * 6 + [value[: rng.randrange(len(value))], value + b"\x0c", None]))
+    return found
+
+
+@pytest.mark.slow
+def test_the_same_columns_as_on_the_cpu(emulated: Emulated, tmp_path: Path) -> None:
+    rng = random.Random(3)
+    written, valid = compare([*values(rng, 200), b"", None], ORDER, "Order", tmp_path / "a.log")
+    assert written == 1
+    assert {*valid} == {True, False}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more",
+    [b"\x12\1x\x12\1y", b"\x32\2\x0a\0\x32\2\x0a\0", b"\x72\1x\x7a\0", b"\x9b\x7d\x9c\x7d", b"\x4a\0\x4a\3\x0a\1x"],
+    ids=["a string again", "a message again", "two of a oneof", "a group", "a wrapper again"],
+)
+def test_what_a_thread_leaves_to_the_host(device: Emulated, more: bytes, tmp_path: Path) -> None:
+    rng = random.Random(4)
+    given: list[bytes | None] = [*(one.SerializeToString() for one in orders(rng, 20)), more, b"", None, b"\x0a"]
+    assert compare(given, ORDER, "Order", tmp_path / "a.log")[0] == 0
+    # A number that comes again is written again.
+    given[20] = b"\x08\1\x08\2"
+    assert compare(given, ORDER, "Order", tmp_path / "b.log")[0] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_any_schema(device: Emulated, seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    while True:
+        made = schema(rng)
+        try:
+            Values.of("protobuf", made, message="M0")
+        except ArgumentError:
+            continue
+        break
+    message = file_of(made, None).message("M0")
+    given = [body(rng, message, 0.1) for _ in range(40)]
+    given += [one for value in given[:20] for one in mutants(rng, value, given[0], 2)]
+    compare(given, made, "M0", tmp_path / "a.log")
+
+
+@pytest.mark.slow
+def test_no_values(device: Emulated) -> None:
+    from kolumn.kernels.fields.decoded import DevicePayloads
+    from kolumn.kernels.values.columns import parsed
+
+    one = runtime()
+    found = parsed(one, DevicePayloads(one.empty(0), one.empty(0), 0), Values.of("protobuf", ORDER, message="Order"))
+    assert [column.rows for column in found.values()] == [0] * 18
+
+
+@pytest.mark.parametrize(
+    "text", ["map<string, int32> m = 1;", "M2 inner = 1;", "repeated M2 inner = 1;"], ids=["a map", "a large message", "many of them"]
+)
+def test_messages_that_the_host_decodes(text: str) -> None:
+    large = "".join(f"int32 f{k} = {k};" for k in range(1, 64))
+    with pytest.raises(ArgumentError, match="on the host"):
+        Values.of("protobuf", f'syntax = "proto3"; message M2 {{ {large} }} message M {{ {text} }}', message="M")
