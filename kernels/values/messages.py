@@ -43,7 +43,7 @@ class MeasureMessages(NamedTuple):
     frames, frame_bytes : int
         Memory for the frames of all threads, and how much one has.
     cells, rows, levels, columns, valid : int
-        As of `kolumn.kernels.values.records.MeasureValues`.
+        As in `kolumn.kernels.values.records.MeasureValues`.
     """
 
     at: int
@@ -165,7 +165,7 @@ def moments(i: int, a: Moments) -> None:
 
 
 class Symbols(NamedTuple):
-    """Arguments of `symbols`: int32 ``numbers``; ``flags`` as of `Moments`; ``known`` as of `symbol_of`, 0 if the numbers are indexes
+    """Arguments of `symbols`: int32 ``numbers``; ``flags`` as in `Moments`; ``known`` as of `symbol_of`, 0 if the numbers are indexes
     already; int32 ``target``, -1 for null and for a number without a symbol."""
 
     numbers: int
