@@ -1,7 +1,6 @@
 """Columns of Protobuf messages on the device: the tables of a message there, the two passes, and the types that come out."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -190,6 +189,14 @@ def _address(memory: Memory | None) -> int:
     return 0 if memory is None else memory.address
 
 
-def message_of(schema: Any, message: str | None, columns: tuple[str, ...] | None) -> Messages:
-    """The message that callers name, as `kolumn.values.protobuf.decoder.ProtobufDecoder` takes it."""
+def message_of(schema: object, message: str | None, columns: tuple[str, ...] | None) -> Messages:
+    """The message that callers name, as `kolumn.values.protobuf.decoder.ProtobufDecoder` takes it.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such message, or the host has to decode it.
+    """
+    if not isinstance(schema, str | bytes | type):
+        raise ArgumentError(f"{schema!r}: expected .proto text, a FileDescriptorSet or a generated class")
     return Messages.of(ProtobufDecoder(schema, message, columns))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Bytes
+from kolumn.arrays import AnyArray, Bytes
 
 SMALLEST = 1 << 17
 LARGEST = 1 << 25
@@ -203,12 +203,12 @@ def take(size: int) -> tuple[pa.Buffer, memoryview]:
 class _Memory:
     """Memory of `take` for NumPy: its arrays keep this object alive, and with it the memory."""
 
-    def __init__(self, count: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, count: int, dtype: np.dtype[np.generic]) -> None:
         self._block, _ = take(max(count * dtype.itemsize, 1))
         self.__array_interface__ = {"version": 3, "shape": (count,), "typestr": dtype.str, "data": (self._block.address, False)}
 
 
-def take_array(count: int, dtype: Any) -> Any:
+def take_array(count: int, dtype: type[np.generic]) -> AnyArray:
     """An uninitialised array over memory of `take`, which is used again when no array and no buffer over it is left."""
     return np.asarray(_Memory(count, np.dtype(dtype)))
 

@@ -167,6 +167,6 @@ def _more(size: int) -> int:
 
 
 def _grown(array: AnyArray, size: int) -> Any:
-    made = take_array(size, array.dtype)
+    made = take_array(size, array.dtype.type)
     made[: len(array)] = array
     return made
