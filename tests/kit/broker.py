@@ -53,7 +53,7 @@ class Cluster:
         subprocess.run(self._java("kafka.tools.StorageTool", "format", "-t", name, "-c", str(self.settings)), check=True)
 
     def _java(self, *arguments: str) -> list[str]:
-        return ["java", "-Xmx512m", "-cp", self.classes, *arguments]
+        return ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", self.classes, *arguments]
 
     @contextmanager
     def running(self) -> Iterator[None]:
