@@ -1,6 +1,8 @@
 """Segments at URLs have the same rows as local files, with each kind of file system."""
 
+import gc
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import kolumn
+from kit.encoder import Record, batch
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.source import segment_file, storage
 from kolumn.source.segments import find_segments
@@ -144,6 +147,59 @@ def test_large_files_come_in_blocks(monkeypatch: pytest.MonkeyPatch, memory: str
     segments = find_segments(f"{memory}/v2-java")
     kolumn.batches(segments[0].path, check_crcs=False)
     assert calls == [(0, segments[0].size)]
+
+
+@pytest.fixture
+def large_segments() -> list[str]:
+    """URLs of three segments that are decoded chunk by chunk."""
+    system = fsspec.filesystem("memory")
+    for at in range(3):
+        data = b"".join(batch([Record(at * 1000 + i, value=bytes([at]) * 5000)]) for i in range(20))
+        system.pipe(f"/large/t-0/{at * 1000:020d}.log", data)
+    return [f"memory://large/t-0/{at * 1000:020d}.log" for at in range(3)]
+
+
+def test_the_next_large_segment_is_opened_early(large_segments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, closed = [], []
+    real, shut = segment_file.SegmentFile.__init__, segment_file.SegmentFile.close
+
+    def init(self: Any, segment: Any) -> None:
+        real(self, segment)
+        opened.append(segment.base_offset)
+
+    def close(self: Any) -> None:
+        closed.append(self.segment.base_offset)
+        shut(self)
+
+    monkeypatch.setattr(segment_file.SegmentFile, "__init__", init)
+    monkeypatch.setattr(segment_file.SegmentFile, "close", close)
+    reader = kolumn.scan("memory://large", columns=["offset"], threads=2, chunk_bytes=20_000)
+    assert reader.read_next_batch()["offset"][0].as_py() == 0
+    while 1000 not in opened:
+        time.sleep(0.01)
+    assert 2000 not in opened
+    rest = reader.read_all()["offset"].to_pylist()
+    assert rest[-20:] == list(range(2000, 2020))
+    assert sorted(opened) == sorted(closed)
+    opened.clear()
+    closed.clear()
+    # What was opened for nothing is closed.
+    reader = kolumn.scan("memory://large", columns=["offset"], threads=2, chunk_bytes=20_000)
+    reader.read_next_batch()
+    del reader
+    gc.collect()
+    assert sorted(opened) == sorted(closed)
+
+
+def test_the_next_large_segment_is_missing(large_segments: list[str]) -> None:
+    """The error comes after the records before it."""
+    reader = kolumn.scan("memory://large", columns=["offset"], threads=2, chunk_bytes=20_000)
+    fsspec.filesystem("memory").rm("/large/t-0/00000000000000001000.log")
+    found: list[int] = []
+    batches = (found.extend(one["offset"].to_pylist()) for one in reader)
+    with pytest.raises(KolumnError, match=r"00000000000000001000.log: was deleted after the source was listed"):
+        list(batches)
+    assert found == list(range(20))
 
 
 def test_what_is_not_there(memory: str, tmp_path: Path) -> None:

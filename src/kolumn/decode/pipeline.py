@@ -15,6 +15,7 @@ from kolumn.damage.findings import Damage, Trouble, damage_of_fault
 from kolumn.decode.chain import Floor
 from kolumn.decode.chunk import decode_chunk
 from kolumn.decode.device.resident import ResidentOptions
+from kolumn.decode.opened_early import OpenedEarly
 from kolumn.decode.result import Decoded, Tally
 from kolumn.decode.resume import resumed
 from kolumn.decode.segment_end import at_stop, compare_start
@@ -90,18 +91,23 @@ def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, ta
             alone = task[0].end - task[0].start > options.chunk_bytes
             pending.append((task, None if alone else pool.submit(_begin, task, options, small, turn)))
 
+        early = OpenedEarly()
         try:
             for task in islice(tasks, AHEAD * options.threads):
                 submit(task)
             while pending:
                 task, future = pending.popleft()
                 if future is None:
-                    yield from _finish(task[0], Tally(), options, pool, damage, tally)
+                    file = early.take(task[0])
+                    if pending and pending[0][1] is None:
+                        early.begin(pending[0][0][0])
+                    yield from _finish(task[0], Tally(), options, pool, damage, tally, file)
                 else:
                     yield from _parts(task, future.result(), options, damage, tally)
                 for following in islice(tasks, 1):
                     submit(following)
         finally:
+            early.close()
             for _, future in pending:
                 if future is not None:
                     future.cancel()
@@ -209,9 +215,15 @@ def _parts(
 
 
 def _finish(
-    one: Range, found: Tally, options: Options, pool: ThreadPoolExecutor | None, damage: OnDamage | None, tally: OnTally | None
+    one: Range,
+    found: Tally,
+    options: Options,
+    pool: ThreadPoolExecutor | None,
+    damage: OnDamage | None,
+    tally: OnTally | None,
+    opened: Callable[[], SegmentFile] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    yield from _range(one, options, pool, found)
+    yield from _range(one, options, pool, found, opened)
     _report(one, found, damage, tally)
 
 
@@ -223,7 +235,9 @@ def _report(one: Range, found: Tally, damage: OnDamage | None, tally: OnTally | 
         tally(one, found)
 
 
-def _range(one: Range, options: Options, pool: ThreadPoolExecutor | None, found: Tally) -> Iterator[pa.RecordBatch]:
+def _range(
+    one: Range, options: Options, pool: ThreadPoolExecutor | None, found: Tally, opened: Callable[[], SegmentFile] | None = None
+) -> Iterator[pa.RecordBatch]:
     """Decode one range from start to end, continuing after damage if the options allow it."""
     if one.fault is not None:
         if options.errors == "raise":
@@ -236,7 +250,7 @@ def _range(one: Range, options: Options, pool: ThreadPoolExecutor | None, found:
     if isinstance(options, ResidentOptions):
         # These are settled on the GPU, where the columns are.
         inner, transactions = options.of_partition(transactions), None
-    with SegmentFile(one.segment) as file:
+    with SegmentFile(one.segment) if opened is None else opened() as file:
 
         def until_trouble(rest: Range) -> Generator[pa.RecordBatch, None, Trouble | None]:
             decoded = _until_trouble(file, rest, inner, pool, found)

@@ -102,6 +102,11 @@ class ReadAhead:
         data = one.data.result()
         return np.frombuffer(data, np.uint8, end + more - start, start - one.start) if len(data) == one.end - one.start else None
 
+    def request(self, start: int) -> None:
+        """Begin to fetch what a read in order from ``start`` on asks for first."""
+        with self._lock:
+            self._used(start, min(start + self.block + 1, self.size))
+
     def border(self, start: int) -> int | None:
         """Where the request ends that has fetched the byte at ``start``; None if none has."""
         with self._lock:

@@ -81,7 +81,7 @@ class SegmentFile:
         try:
             self._compare()
         except BaseException:
-            self._close()
+            self.close()
             raise
 
     def __enter__(self) -> Self:
@@ -93,7 +93,7 @@ class SegmentFile:
             if error is None or isinstance(error, KolumnError):
                 self._compare()
         finally:
-            self._close()
+            self.close()
 
     def _opened_remote(self) -> Any:
         try:
@@ -148,7 +148,13 @@ class SegmentFile:
     def _gone(self) -> KolumnError:
         return _changed(self.path, "cannot be opened: it was deleted")
 
-    def _close(self) -> None:
+    def request(self, start: int) -> None:
+        """Begin to fetch what a read in order from ``start`` on asks for first, if the file is far away."""
+        if self._remote is not None:
+            self._remote.request(start)
+
+    def close(self) -> None:
+        """Close the file; at the end of a ``with`` it is also compared with the one that was found."""
         if self._remote is not None:
             self._remote.close()
         elif self.memory is None:
