@@ -1,7 +1,7 @@
 """Segments for the benches: 64 MiB of v2 records in 16 KiB batches, with exactly the framing of the Java producer.
 
 Keys are ``key%08d``, values are 100 bytes of words; the vocabulary is such that lz4 leaves 0.73 of a segment and zstd half of it.
-Everything is deterministic, written once to ``build/bench`` and independent of Kolumn's own code.
+Everything is deterministic, written once to ``build/bench`` and, but for values of any length, independent of Kolumn's own code.
 """
 
 import struct
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import cramjam
 import numpy as np
+import pyarrow as pa
 import zstandard
 from crc32c import crc32c
 
@@ -71,6 +72,17 @@ def batches(codec: str, segment_bytes: int = SEGMENT_BYTES, batch_bytes: int = B
         payload[key_places] = (first + np.arange(count))[:, None] // powers % 10 + ord("0")
         payload[value_places] = letters[batch]
         yield _batch(first, count, CODECS.index(codec), COMPRESS[codec](payload.tobytes()))
+
+
+def write_any_lengths(path: Path, size: int, batch_bytes: int) -> None:
+    """A segment of nearly ``size`` bytes, not compressed, whose values have 60 to 140 bytes; written by `kolumn.write`."""
+    import kolumn
+
+    lengths = np.random.default_rng(1).integers(60, 141, size // 123)
+    words, begins = text(int(lengths.sum())), np.cumsum(lengths) - lengths
+    values = [words[begin : begin + length] for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True)]
+    keys = [b"key%08d" % number for number in range(len(values))]
+    kolumn.write(pa.table({"key": keys, "value": values}), path, batch_bytes=batch_bytes)
 
 
 def _batch(base_offset: int, count: int, attributes: int, payload: bytes) -> bytes:

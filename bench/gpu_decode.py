@@ -1,8 +1,9 @@
 """How fast does a GPU decode, beside copying the same bytes to it and beside the CPU?  python -m bench.gpu_decode [FOLDER]
 
 Steps of one chunk of bytes that are on the device already, each timed by events around it. Then page-locked host memory to columns, in
-chunks by several threads as a read does it, beside the copy alone: what is copied while another chunk is decoded costs nothing. Then the
-two algorithms for gzip, and whole reads of every codec by both backends, in turns. Needs a GPU; without one it says so.
+chunks by several threads as a read does it, beside the copy alone: what is copied while another chunk is decoded costs nothing. Then a
+chunk of large batches, the two algorithms for gzip, and whole reads of every codec by both backends, in turns. What `bench.gpu_model`
+predicts stands beside it. Needs a GPU; without one it says so.
 """
 
 import gzip
@@ -10,15 +11,14 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from bench import data, machine
+from bench import data, gpu_model, machine
 from kolumn.arrays import Bytes, Rows
 from kolumn.codecs import DEFLATE
 from kolumn.errors import MissingError
@@ -32,7 +32,9 @@ COPIES = 16
 """Segments of 64 MiB in the bytes on the device: 1 GiB."""
 THREADS = 3
 TURNS = 7
-COPY, OVERLAPPED = "copy to the device", "copy, checksums and columns, overlapped"
+COPY, OVERLAPPED = "copy to the device", "copy, checksums and columns, chunks overlapped"
+LARGE = f"a chunk of {GPU_CHUNK_BYTES >> 20} MiB in batches of 1 MiB"
+"""Names of steps, as `bench.gpu_model` has them."""
 
 
 def main(folder: Path | None = None) -> None:
@@ -49,24 +51,20 @@ def main(folder: Path | None = None) -> None:
     result: dict[str, Any] = {"gpu": name, "resident": resident(runtime), "gzip": [gzip_algorithms(runtime, size) for size in MEMBERS]}
     result["reads"] = [reads(codec) for codec in data.CODECS]
     print(result)
-    print(side_by_side(predicted(), result["resident"]["steps"]))
+    print(side_by_side(gpu_model.predictions(), result["resident"]["steps"]))
     print(machine.save("gpu_decode", result, folder))
 
 
-def predicted() -> dict[str, Any]:
-    """What `bench.gpu_model` predicts for the steps, by name, if it is there."""
-    if find_spec("bench.gpu_model") is None:
-        return {}
-    found: dict[str, Any] = import_module("bench.gpu_model").predictions()
-    return found
-
-
 def side_by_side(expected: dict[str, Any], steps: dict[str, dict[str, float]]) -> str:
-    """A line for each step: its name, what was predicted, and what was measured."""
-    lines = [f"{'step':45} {'predicted':>30}   measured"]
+    """A line for each step: its name, and milliseconds and GB/s, predicted and measured."""
+    lines = [f"{'step':55} {'predicted':>21} {'measured':>21}"]
     for name in dict.fromkeys([*steps, *expected]):
-        lines.append(f"{name:45} {expected.get(name, '-')!s:>30}   {steps.get(name, '-')}")
+        lines.append(f"{name:55} {_times(expected.get(name), 'ms')} {_times(steps.get(name), 'best_ms')}")
     return "\n".join(lines)
+
+
+def _times(found: dict[str, float] | None, milliseconds: str) -> str:
+    return f"{'-':>21}" if found is None else f"{found[milliseconds]:8.3f} ms {found['GB/s']:5.0f} GB/s"
 
 
 def best_ms(runtime: Any, step: Callable[[], Any]) -> dict[str, float]:
@@ -101,19 +99,38 @@ def resident(runtime: Any) -> dict[str, Any]:
     one = np.fromfile(data.segment("none"), np.uint8)
     host = page_locked(len(one) * COPIES)
     with ThreadPoolExecutor(THREADS) as pool:
-        steps = steps_of(host, one, _rows(len(one)), COPIES, GPU_CHUNK_BYTES, pool)
+        steps = steps_of(host, one, _rows(data.segment("none")), COPIES, GPU_CHUNK_BYTES, pool)
         found = {}
         for name, step in steps.items():
             step()
             runtime.synchronize()
             found[name] = (best_wall_ms if name == OVERLAPPED else best_ms)(runtime, step)
             found[name]["GB/s"] = round(len(host) / found[name]["best_ms"] / 1e6, 1)
+    found[LARGE] = large_batches(runtime)
     return {
         "bytes": len(host),
         "threads": THREADS,
         "steps": found,
         "share_of_copy_speed": round(found[COPY]["best_ms"] / found[OVERLAPPED]["best_ms"], 3),
     }
+
+
+def large_batches(runtime: Any) -> dict[str, float]:
+    """Checksums and columns of a chunk on the device, in batches of 1 MiB with values of any length."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, f"{0:020d}.log")
+        data.write_any_lengths(path, GPU_CHUNK_BYTES, 1 << 20)
+        one, rows = np.fromfile(path, np.uint8), _rows(path)
+    with ThreadPoolExecutor(1) as pool:
+        steps = steps_of(np.empty_like(one), one, rows, 1, GPU_CHUNK_BYTES, pool)
+
+        def both() -> None:
+            steps["checksums"]()
+            steps["columns"]()
+
+        both()
+        found = best_ms(runtime, both)
+    return found | {"GB/s": round(len(one) / found["best_ms"] / 1e6, 1)}
 
 
 def steps_of(
@@ -197,10 +214,10 @@ def gzip_algorithms(runtime: Any, size: int) -> dict[str, Any]:
     return found
 
 
-def _rows(size: int) -> Rows:
-    (segment,) = find_segments(str(data.segment("none")))
+def _rows(path: Path) -> Rows:
+    (segment,) = find_segments(str(path))
     with SegmentFile(segment) as file:
-        return np.concatenate([chunk.entries.array for chunk in chunks(file, 0, size, 8 << 20)])
+        return np.concatenate([chunk.entries.array for chunk in chunks(file, 0, file.size, 8 << 20)])
 
 
 def _moved(rows: Rows, by: int) -> Rows:

@@ -12,14 +12,11 @@ from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.kernels import check as checking
 from kolumn.kernels.count import Count, count
 from kolumn.kernels.fields.decoded import DeviceRecords, empty_records
-from kolumn.kernels.fields.hop import Hop, hop, hop_staged
+from kolumn.kernels.fields.hop import Hop
 from kolumn.kernels.fields.records import Fields, fields
+from kolumn.kernels.fields.slices import hop_for
 from kolumn.kernels.machine.batches import Batches
 from kolumn.kernels.machine.runtime import Memory, Runtime
-
-FEW = 4096
-"""With fewer batches than this, each gets a warp: fewer threads would leave most of a device idle."""
-
 
 Wanted = Sequence[tuple[Memory, int, int]]
 """Bytes of the device: a memory, a size and a start."""
@@ -104,7 +101,7 @@ def decode(
     begins = ends.view(np.int64)
     found = empty_records(device, int(begins[-1]), batches, begins, drafts)
     chain = Hop(*known, found.start.address, found.owner.address)
-    device.launch(hop if n >= FEW else hop_staged, n, chain)
+    device.launch(*hop_for(int(size.sum()), n, found.rows), chain)
     device.launch(fields, found.rows, _targets(chain, found))
     flags, *measures = device.downloads([(bad, 4 * n, 0), *measure(found)])
     if _flags(flags).any():

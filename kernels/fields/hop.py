@@ -18,6 +18,11 @@ Those up to the first wrong guess are right, since each begins where the one bef
 
 Bound: the bytes of the payload that records begin in, read once; for each record the latency of shared memory and of some ten
 instructions that wait for each other.
+
+`hop_sliced` shortens that chain where few large batches have many records: a block per batch, of which each warp has a slice. A warp
+guesses where the first record of its slice begins, as `kolumn.kernels.fields.slices` says, and hops to the end of the slice. The
+guesses are right if each chain ends where the next one begins, since the first one begins where the payload does. Then the warps know
+their row numbers too, and hop once more to write. Where it is not so, one warp hops through the whole batch, as above.
 """
 
 from typing import NamedTuple
@@ -32,12 +37,13 @@ from kolumn.kernels.machine.batches import field
 from kolumn.kernels.machine.kernel import WARP, blocks, thread_per_item
 from kolumn.machine_code.words import address_of, load64, store32, store64
 
-WINDOW = 2048
+WINDOW, ROOM = 2048, 32 + 2048 + 8
+"""Bytes of a window, and what a warp needs of shared memory for it."""
 _OK, _ALL_LANES = int(Code.OK), 0xFFFFFFFF
 _LAYOUT, _CODEC = table.LAYOUT, table.CODEC
 _CARRY = 32
 """More bytes than a record's length has, and what precedes it in a message."""
-_WINDOW, _ROOM, _LAST_BYTES = WINDOW, _CARRY + WINDOW + 8, WINDOW - _CARRY
+_WINDOW, _ROOM, _LAST_BYTES = WINDOW, ROOM, WINDOW - _CARRY
 _EVEN = 0x3FFE
 """Bits of the zig-zag varint of a length of one or two bytes: the lowest one is the sign."""
 _VARINTS = sum(1 << number for number, layout in layouts.LAYOUTS.items() if layout.hop is v2.following)
@@ -92,7 +98,7 @@ def hop_staged(n: int, a: Hop) -> None:
     windows = cuda.shared.array((2, _ROOM), np.uint8, 8)
     lane, own = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
     for b in range(cuda.grid(1) // WARP, n, cuda.gridsize(1) // WARP):
-        _hop_in_window(b, lane, address_of(windows) + own * _ROOM, a)
+        hop_in_window(b, lane, address_of(windows) + own * _ROOM, a)
 
 
 @register_jitable
@@ -125,40 +131,75 @@ def _put(window: int, lane: int, words: tuple[int, int, int, int, int, int, int,
 
 
 @register_jitable
-def _hop_in_window(b: int, lane: int, window: int, a: Hop) -> None:
+def hop_in_window(b: int, lane: int, window: int, a: Hop) -> None:
     """Follow the chain of batch ``b``, a window at a time."""
     row, stop = load64(a.first + 8 * b), load64(a.first + 8 * (b + 1))
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    at, code, origin, empty, length = 0, _OK, buf & -8, row == stop, 0
-    layout, wrapped = field(a, b, _LAYOUT), field(a, b, _CODEC)
-    varints = (_VARINTS >> layout) & 1 != 0
+    layout, wrapped, empty = field(a, b, _LAYOUT), field(a, b, _CODEC), row == stop
+    row, at, code = walk(layout, wrapped, buf, end, row, stop, 0, end + 1, lane, window, b, a.start, a.owner)
+    if code != _OK:
+        for k in range(row + lane, stop, WARP):
+            store32(a.start + 4 * k, -1)
+            store32(a.owner + 4 * k, b)
+    if lane == 0 and (code != _OK or (at != end and _must_end(layout) and not empty)):
+        store32(a.bad + 4 * b, 1)
+
+
+@register_jitable
+def has_varints(layout: int) -> bool:
+    """Whether the records of a layout begin with their length as a zig-zag varint."""
+    return (_VARINTS >> layout) & 1 != 0
+
+
+@register_jitable
+def walk(
+    layout: int, wrapped: int, buf: int, end: int, row: int, stop: int, at: int, until: int, lane: int, window: int,
+    b: int, start: int, owner: int,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Hop from the record at ``at``, of ``row``, until one begins at ``until`` or later; the lanes of a warp together.
+
+    Parameters
+    ----------
+    stop : int
+        Row after the last one.
+    window : int
+        Shared memory of the warp.
+    b : int
+        Number of the batch.
+    start, owner : int
+        Where positions and the number of the batch are written for each row; nothing is where ``start`` is 0.
+
+    Returns
+    -------
+    row, at, code : int
+        Of the next record.
+    """
+    code, length, varints = _OK, 0, has_varints(layout)
+    origin = (buf + at) & -8
     last = max((buf + end - 1) & -8, origin)
     words = _fetch(origin, last, lane)
-    while row < stop:
+    while row < stop and at < until and code == _OK:
         _put(window, lane, words)
         following = origin + _WINDOW
         words = _fetch(following, last, lane)
         cuda.syncwarp()
         begin = row
-        limit = end if following >= buf + end else origin - buf + _LAST_BYTES
+        limit = min(end if following >= buf + end else origin - buf + _LAST_BYTES, until - 1)
         # Positions in the payload become places in the window.
         text = window + _CARRY + buf - origin
         if varints and length > 0:
-            row, at = _guess(text, row, stop, at, limit, end, length, lane, a.start)
+            row, at = _guess(text, row, stop, at, limit, end, length, lane, start)
         if lane == 0:
-            row, at, code, length = _hop_to(layout, wrapped, row, stop, at, limit, end, length, text, a.start)
+            row, at, code, length = _hop_to(layout, wrapped, row, stop, at, limit, end, length, text, start)
         cuda.syncwarp()
         # Less than 2 GiB, so 32 bits do; a shuffle takes no more at once.
         row = int(cuda.shfl_sync(_ALL_LANES, np.int32(row), 0))
         at = int(cuda.shfl_sync(_ALL_LANES, np.int32(at), 0))
         code = int(cuda.shfl_sync(_ALL_LANES, np.int32(code), 0))
         length = int(cuda.shfl_sync(_ALL_LANES, np.int32(length), 0))
-        if code != _OK:
-            for k in range(row + lane, stop, WARP):
-                store32(a.start + 4 * k, -1)
-            row = stop
-        for k in range(begin + lane, row, WARP):
-            store32(a.owner + 4 * k, b)
+        if start != 0:
+            for k in range(begin + lane, row, WARP):
+                store32(owner + 4 * k, b)
         here = buf + at
         if following - _CARRY <= here < following + _WINDOW:
             # Where the length begins in this window, the next one needs its last bytes.
@@ -169,8 +210,7 @@ def _hop_in_window(b: int, lane: int, window: int, a: Hop) -> None:
             origin = here & -8
             words = _fetch(origin, last, lane)
         cuda.syncwarp()
-    if lane == 0 and (code != _OK or (at != end and _must_end(layout) and not empty)):
-        store32(a.bad + 4 * b, 1)
+    return row, at, code
 
 
 @register_jitable
@@ -195,7 +235,7 @@ def _guess(text: int, row: int, stop: int, at: int, limit: int, end: int, length
                 wrong = 1
         found = int(cuda.ballot_sync(_ALL_LANES, wrong == 0)) & _ALL_LANES
         right = int(cuda.popc(found & ~(found + 1)))
-        if lane < right:
+        if lane < right and start != 0:
             store32(start + 4 * (row + lane), mine)
         row += right
         at += right * length
@@ -220,7 +260,7 @@ def _hop_to(
     row, at, code, length : int
         Of the next record, and the length of the one before it.
     """
-    varints, code = (_VARINTS >> layout) & 1 != 0, _OK
+    varints, code = has_varints(layout), _OK
     while row < stop and at <= limit:
         if varints:
             row, at, length = _hop_short(text, row, stop, at, limit, end, length, start)
@@ -229,7 +269,8 @@ def _hop_to(
         code, following = layouts.hop(layout, text, at, end, wrapped)
         if code != _OK:
             break
-        store32(start + 4 * row, at)
+        if start != 0:
+            store32(start + 4 * row, at)
         length = following - at
         at = following
         row += 1
@@ -244,7 +285,8 @@ def _hop_short(text: int, row: int, stop: int, at: int, limit: int, end: int, le
         following, wrong = _short(text, at)
         if wrong != 0 or following > end:
             break
-        store32(to, at)
+        if start != 0:
+            store32(to, at)
         length = following - at
         at = following
         to += 4

@@ -3,7 +3,6 @@
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -42,17 +41,22 @@ def test_steps(gpu_decode: Any, device: Emulated, tmp_path: Path) -> None:
             assert found == {"checksums": (1, 0), "columns": (0, 1), gpu_decode.OVERLAPPED: (chunk_count,) * 2}.get(name, (0, 0)), name
 
 
-def test_predictions_are_printed_beside_measurements(gpu_decode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_decode, "find_spec", lambda name: SimpleNamespace() if name == "bench.gpu_model" else None)
-    monkeypatch.setattr(
-        gpu_decode, "import_module", lambda _: SimpleNamespace(predictions=lambda: {"columns": {"best_ms": 2.9}, "other": 1})
-    )
-    lines = gpu_decode.side_by_side(gpu_decode.predicted(), {"columns": {"best_ms": 3.5}, "copy": {"best_ms": 19.5}}).splitlines()
-    assert [line.split()[0] for line in lines] == ["step", "columns", "copy", "other"]
-    assert "2.9" in lines[1]
-    assert "3.5" in lines[1]
-
-
-def test_without_the_model(gpu_decode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_decode, "find_spec", lambda _: None)
-    assert gpu_decode.predicted() == {}
+def test_predictions_are_printed_beside_measurements(gpu_decode: Any) -> None:
+    """Of each step that is measured; the model predicts more."""
+    expected = gpu_decode.gpu_model.predictions()
+    names = [gpu_decode.COPY, "checksums", "columns", gpu_decode.OVERLAPPED, gpu_decode.LARGE]
+    lines = gpu_decode.side_by_side(expected, {name: {"best_ms": 3.5, "GB/s": 300.0} for name in names}).splitlines()
+    assert len(lines) == 1 + len(expected)
+    for name, line in zip(names, lines[1:], strict=False):
+        assert line.split() == [
+            *name.split(),
+            f"{expected[name]['ms']:.3f}",
+            "ms",
+            f"{expected[name]['GB/s']:.0f}",
+            "GB/s",
+            "3.500",
+            "ms",
+            "300",
+            "GB/s",
+        ]
+    assert lines[-1].endswith(" -")

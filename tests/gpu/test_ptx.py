@@ -23,9 +23,10 @@ from kit.outcome import COLUMNS, outcome
 from kit.ptx import FaultError, Machine, shipped
 from kit.ptx_compare import run_both
 from kit.source_tree import modules
-from kolumn.kernels import check, decode
+from kolumn.kernels import check
 from kolumn.kernels.build import load_all
 from kolumn.kernels.columns.gather import gather
+from kolumn.kernels.fields import slices
 from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine import device
 from kolumn.kernels.machine.image import OLDEST, ptx
@@ -34,7 +35,8 @@ from kolumn.kernels.values.lines import make_lines, mark
 from kolumn.kernels.values.schema import Values
 
 pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
-FEW = decode.FEW
+WAYS = {"a thread": (1, slices.LARGE, slices.LONG), "a warp": (slices.FEW, 1 << 40, 0), "a block": (slices.FEW, 0, 1 << 40)}
+"""What each batch gets to find its records by: `FEW`, `LARGE` and `LONG` of `slices`."""
 MUTANTS = 60
 SEGMENTS = [(case, segment) for case in cases() for segment in case.segments]
 OWN = [segment for case, segment in SEGMENTS if HERE in case.directory.parents]
@@ -64,9 +66,15 @@ def machine() -> Iterator[Machine]:
     assert not HostMemory.overrun
 
 
-@pytest.fixture(params=[1, FEW], ids=["a thread for each batch", "a warp for each batch"])
-def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "FEW", request.param)
+def go(way: str, patch: pytest.MonkeyPatch) -> None:
+    """Let each batch get one of `WAYS`."""
+    for name, value in zip(("FEW", "LARGE", "LONG"), WAYS[way], strict=True):
+        patch.setattr(slices, name, value)
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    go(request.param, monkeypatch)
 
 
 def compare(machine: Machine, path: Any, **options: Any) -> None:
@@ -92,15 +100,15 @@ def columns_by(how: Callable[[Kernel, int, Any], None], path: Path, ways: list[d
 
 @pytest.fixture(scope="module")
 def mutants(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> int:
-    """Damaged segments of shipped formats, and drafts, decoded both ways of `FEW`: how many."""
+    """Damaged segments of shipped formats, and drafts, decoded in all of `WAYS`: how many."""
     path = tmp_path_factory.mktemp("mutants") / "a.log"
     ways = [{"columns": COLUMNS}]
     for seed in range(MUTANTS):
         rng = random.Random(seed)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(decode, "FEW", (1, FEW)[seed % 2])
+            go(list(WAYS)[seed % 3], patch)
             path.write_bytes(mutate(rng, make_segment(rng)).data)
-            compare(machine, path, errors=("raise", "skip")[seed % 2], check_crcs=seed % 3 > 0)
+            compare(machine, path, errors=("raise", "skip")[seed // 3 % 2], check_crcs=seed % 4 > 0)
             form = FORMATS[seed % 4]
             path.write_bytes(b"".join(entry.data for entry in Maker(form, rng).segment(2)))
             compare(machine, path, format=form, errors="skip")
@@ -137,20 +145,20 @@ def values(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> int:
     return 2 * len(ways)
 
 
-def test_segments_of_brokers(few: None, machine: Machine) -> None:
+def test_segments_of_brokers(way: None, machine: Machine) -> None:
     for segment in OWN:
         compare(machine, segment, errors="skip")
 
 
 @pytest.mark.slow
-def test_more_segments_of_brokers(few: None, machine: Machine) -> None:
+def test_more_segments_of_brokers(way: None, machine: Machine) -> None:
     if not OTHERS:
         pytest.skip("KOLUMN_CORPUS names no folder")
     for segment in OTHERS:
         compare(machine, segment, errors="skip")
 
 
-def test_batches_larger_than_a_window(few: None, machine: Machine, tmp_path: Path) -> None:
+def test_batches_larger_than_a_window(way: None, machine: Machine, tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     large_batches(path)
     compare(machine, path)
@@ -177,12 +185,23 @@ def test_entries_that_are_checked_in_slices(large: int, machine: Machine, tmp_pa
 
 
 @pytest.mark.parametrize("sizes", [[100], [5], [2000], [9000], [100, 101], [60, 3000], [1, 2, 8000, 70], [16000]], ids=str)
-def test_records_of_any_length(sizes: list[int], machine: Machine, tmp_path: Path) -> None:
-    """Lengths of one byte, two, and three, alike and not: a warp for each batch guesses that they are alike."""
+def test_records_of_any_length(sizes: list[int], way: None, machine: Machine, tmp_path: Path) -> None:
+    """Lengths of one byte, two, and three, alike and not: a warp guesses that they are alike, and where the first of a slice begins."""
     path, rng = tmp_path / "a.log", random.Random(1)
     for chosen in ([sizes[i % len(sizes)] for i in range(60)], [rng.choice(sizes) for _ in range(60)], [rng.choice(sizes)] * 59 + [7]):
         path.write_bytes(batch([Record(i, None, bytes(size), 0) for i, size in enumerate(chosen)]))
         compare(machine, path)
+
+
+def test_guesses_that_are_wrong(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values hold records, so that slices begin in what looks like the right place. Some of them begin no record at all."""
+    go("a block", monkeypatch)
+    path, ran = tmp_path / "a.log", machine.ran["hop_sliced"]
+    inner = batch([Record(i, b"k", bytes([i % 251]) * (i % 40), i) for i in range(400)])[61:]
+    for values in ([inner] * 3, [b"", inner, b"x"], [inner[7:], *[b"y" * 30] * 300], [b"z" * 20_000, b"", b"z" * 100]):
+        path.write_bytes(batch([Record(i, None, value, 0) for i, value in enumerate(values)]))
+        compare(machine, path)
+    assert machine.ran["hop_sliced"] == ran + 4
 
 
 def test_mutants_and_drafts(mutants: int) -> None:

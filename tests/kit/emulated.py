@@ -19,6 +19,7 @@ from kit.ordering import Ordering
 from kolumn.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME, gzip
 from kolumn.kernels import check
 from kolumn.kernels.fields.hop import hop
+from kolumn.kernels.fields.slices import SLICES
 from kolumn.kernels.machine import direct
 from kolumn.kernels.machine.kernel import WARP, Kernel
 from kolumn.kernels.machine.lifetime import Block
@@ -213,11 +214,13 @@ def _check(n: int, args: Any, steps: Any) -> None:
 
 
 def run_loops(kernel: Kernel, n: int, args: Any) -> None:
-    """Run a kernel as a loop. Two need their threads to talk: lanes of `check` are summed here, `hop_staged` is `hop` with a cache."""
+    """Run a kernel as a loop. Three need their threads to talk: lanes of `check` are summed here, the others are `hop` with a cache."""
     if kernel.name == "check":
         known = check.tables()
         _check(n, args, np.concatenate([known[:1024], known[check.WORDS : check.WORDS + 1024]]))
     elif kernel.name == "hop_staged":
         _loop(hop)(n, args)
+    elif kernel.name == "hop_sliced":
+        _loop(hop)(n // SLICES, args)
     else:
         _loop(kernel)(n, args)
