@@ -14,7 +14,7 @@ from kit.corpus import HERE as CORPUS
 from kit.s3 import CREDENTIALS, Proxy, server
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-CASE = CORPUS / "transactional"
+CASE = CORPUS / "transactional" / "txn-zstd-0"
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def proxy() -> Iterator[Proxy]:
             secret_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
         )
         store.create_dir("bucket")
-        fs.copy_files(str(CASE), "bucket/logs", destination_filesystem=store)
+        fs.copy_files(str(CASE), "bucket/logs/txn-zstd-0", destination_filesystem=store)
         yield found
 
 
@@ -41,7 +41,7 @@ def killed_in_between(proxy: Proxy) -> None:
     """Kill the server for some seconds after the first requests."""
 
     def run() -> None:
-        while len(proxy.requests) < 30:
+        while len(proxy.requests) < 12:
             time.sleep(0.01)
         proxy.kill(3)
 
@@ -55,10 +55,10 @@ def expected() -> list[tuple[str, int]]:
 
 def test_batch(spark: SparkSession, proxy: Proxy) -> None:
     killed_in_between(proxy)
-    rows = spark.read.format("kolumn").option("splitBytes", "20000").load(url(proxy)).select("topic", "offset").collect()
+    rows = spark.read.format("kolumn").option("splitBytes", "50000").load(url(proxy)).select("topic", "offset").collect()
     assert sorted((row.topic, row.offset) for row in rows) == expected()
     assert proxy.down_until
-    assert proxy.failed > 3
+    assert proxy.failed > 1
 
 
 def test_stream(spark: SparkSession, proxy: Proxy, tmp_path: Path) -> None:
@@ -68,4 +68,4 @@ def test_stream(spark: SparkSession, proxy: Proxy, tmp_path: Path) -> None:
     query.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination()
     assert sorted((row.topic, row.offset) for row in spark.read.parquet(str(tmp_path / "out")).collect()) == expected()
     assert proxy.down_until
-    assert proxy.failed > 3
+    assert proxy.failed > 1
