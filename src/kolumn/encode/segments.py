@@ -13,17 +13,24 @@ entry. A segment's last timestamp is added when it is closed.
 """
 
 import struct
+from bisect import bisect_right
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from kolumn.arrays import Bytes
+import numpy as np
+
+from kolumn.arrays import Bytes, Int64s
 from kolumn.commit.staged_file import StagedFile, final_name, make_folders, writing
 from kolumn.encode.entries import Encoded
 from kolumn.errors import ArgumentError
+from kolumn.formats.entries import Entries
 
 _LARGEST_RELATIVE = 2**31 - 1
 _DIGITS = 20
+_INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
+_TIMES = np.dtype([("time", ">i8"), ("offset", ">i4")])
+_ENRICHED = np.dtype([("offset", ">i4"), ("time", ">i8"), ("position", ">i4")])
 
 
 class SegmentFiles:
@@ -83,26 +90,24 @@ class SegmentFiles:
 
     def append(self, batches: Encoded) -> None:
         """Append batches, rolling segments between them."""
-        start = 0
-        for b, (position, size, base, last, time) in enumerate(_fields(batches)):
-            if self._open is None or self._open.full(size, last, self.segment_bytes):
-                self._write(batches, start, position)
-                start = position
-                self._roll(base)
+        entries, done = batches.entries, 0
+        ends = entries.end
+        while done < len(entries):
+            rest = entries[done:]
+            fits = 0 if self._open is None else self._open.fits(rest, self.segment_bytes)
+            if not fits:
+                self._roll(rest[0].base_offset)
+                continue
             assert self._open is not None
-            self._open.note(size, base, last, time, self.interval)
-            self.last_offset = last
-            if b + 1 == len(batches.entries):
-                self._write(batches, start, position + size)
+            some, start = rest[:fits], rest[0].position
+            self._open.note(some.position - start + self._open.size, some, self.interval)
+            self._open.write(batches.data[start : int(ends[done + fits - 1])])
+            self.last_offset, done = some[-1].last_offset, done + fits
 
     def append_tail(self, data: Bytes) -> None:
         """Append bytes that are not an entry: the tail of an active segment."""
         if self._open is not None and len(data):
             self._open.write(data)
-
-    def _write(self, batches: Encoded, start: int, stop: int) -> None:
-        if self._open is not None and stop > start:
-            self._open.write(batches.data[start:stop])
 
     def _roll(self, base: int) -> None:
         if self._open is not None:
@@ -140,16 +145,49 @@ class IndexEntries:
         self.time, self.time_offset, self.time_noted = -1, base, -1
         self.index, self.times = index, times
 
-    def note(self, size: int, base: int, last: int, time: int, interval: int) -> None:
-        """Add index entries for a batch, before it is written."""
-        if time > self.time:
-            self.time, self.time_offset = time, last
-        if self.since > interval:
-            if last - self.base <= _LARGEST_RELATIVE:
-                self.index.write(struct.pack(">ii", last - self.base, self.size))
-            self.note_time()
-            self.since = 0
-        self.size, self.since, self.last = self.size + size, self.since + size, last
+    def note(self, positions: Int64s, entries: Entries, interval: int) -> None:
+        """Add index entries for batches, before they are written.
+
+        Parameters
+        ----------
+        positions : int64 array of n
+            Where they are in the segment.
+        entries : Entries
+            n batches, at least one.
+        interval : int
+        """
+        due = self._due(positions, int(positions[-1]) + entries[-1].size, interval)
+        newest, offsets = self._newest(entries)
+        last = entries.last_offset[due] - self.base
+        near = last <= _LARGEST_RELATIVE
+        self.index.write(_packed(_INDEX, last[near], positions[due][near]))
+        time, relative = newest[due], offsets[due] - self.base
+        near = relative <= _LARGEST_RELATIVE
+        time, relative = time[near], relative[near]
+        later = time > np.append(self.time_noted, time[:-1])[: len(time)]
+        self.times.write(_packed(_TIMES, time[later], relative[later]))
+        self.time_noted = max(self.time_noted, int(time.max(initial=-1)))
+
+    def _due(self, positions: Int64s, end: int, interval: int) -> list[int]:
+        """Numbers of the batches that get index entries; the segment then ends at ``end``."""
+        due, each, start = list[int](), positions.tolist(), self.size - self.since
+        at = bisect_right(each, start + interval)
+        while at < len(each):
+            due.append(at)
+            start = each[at]
+            at = bisect_right(each, start + interval, at + 1)
+        self.size, self.since = end, end - start
+        return due
+
+    def _newest(self, entries: Entries) -> tuple[Int64s, Int64s]:
+        """The largest timestamp up to each batch, and the last offset of the batch that had it first."""
+        time = np.append(self.time, entries.max_timestamp)
+        newest = np.maximum.accumulate(time)
+        rises = np.append(True, newest[1:] > newest[:-1])
+        first = np.maximum.accumulate(np.where(rises, np.arange(len(time)), 0))
+        offsets = np.append(self.time_offset, entries.last_offset)[first]
+        self.time, self.time_offset, self.last = int(newest[-1]), int(offsets[-1]), entries[-1].last_offset
+        return newest[1:], offsets[1:]
 
     def note_time(self) -> None:
         """Add the largest timestamp so far; called when a segment is closed too."""
@@ -169,9 +207,13 @@ class _Segment(IndexEntries):
         self.log = self.files[0]
         super().__init__(base, self.files[1], self.files[-1])
 
-    def full(self, size: int, last: int, segment_bytes: int) -> bool:
-        """Whether a batch has to go into the next segment."""
-        return self.size > 0 and (self.size + size > segment_bytes or last - self.first > _LARGEST_RELATIVE)
+    def fits(self, entries: Entries, segment_bytes: int) -> int:
+        """How many of some batches, one after the other, this segment has room for; an empty segment has room for the first."""
+        after = self.size + entries.end - entries[0].position
+        full = (after > segment_bytes) | (entries.last_offset - self.first > _LARGEST_RELATIVE)
+        if self.size == 0:
+            full[0] = False
+        return int(np.argmax(full)) if full.any() else len(entries)
 
     def write(self, data: Any) -> None:
         self.log.write(data)
@@ -197,14 +239,16 @@ class _EnrichedSegment(_Segment):
         super().__init__(stem, base, first)
         self.newest: tuple[int, int, int] | None = None
 
-    def note(self, size: int, base: int, last: int, time: int, interval: int) -> None:
-        """Add an index entry for a message, before it is written."""
-        self.time = max(self.time, time)
-        self.newest = base - self.base, self.time, self.size
-        if self.since > interval:
-            self._write_newest()
-            self.since = 0
-        self.size, self.since, self.last = self.size + size, self.since + size, last
+    def note(self, positions: Int64s, entries: Entries, interval: int) -> None:
+        """As `IndexEntries.note`, for messages."""
+        due = self._due(positions, int(positions[-1]) + entries[-1].size, interval)
+        newest, _ = self._newest(entries)
+        base = entries.base_offset - self.base
+        some = base[due]
+        near = some <= _LARGEST_RELATIVE
+        self.index.write(_packed(_ENRICHED, some[near], newest[due][near], positions[due][near]))
+        is_last = bool(due) and due[-1] == len(entries) - 1
+        self.newest = None if is_last else (int(base[-1]), int(newest[-1]), int(positions[-1]))
 
     def _write_newest(self) -> None:
         if self.newest is not None and self.newest[0] <= _LARGEST_RELATIVE:
@@ -224,7 +268,9 @@ def _kind(enriched: bool) -> type[_Segment]:
     return _EnrichedSegment if enriched else _Segment
 
 
-def _fields(batches: Encoded) -> list[tuple[int, int, int, int, int]]:
-    entries = batches.entries
-    columns = (entries.position, entries.size, entries.base_offset, entries.last_offset, entries.max_timestamp)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+def _packed(kind: np.dtype[Any], *columns: Int64s) -> bytes:
+    """Index entries as bytes."""
+    made = np.empty(len(columns[0]), kind)
+    for name, column in zip(kind.names or (), columns, strict=True):
+        made[name] = column
+    return made.tobytes()

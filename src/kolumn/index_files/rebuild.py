@@ -147,12 +147,9 @@ class _Indexes:
 
     def note(self, entries: Entries, interval: int) -> None:
         """Take in intact entries of the segment, at their positions."""
-        columns = entries.position, entries.size, entries.base_offset, entries.last_offset, entries.max_timestamp
-        for position, size, base, last, time in zip(*(column.tolist() for column in columns), strict=True):
+        if len(entries):
             # Damaged bytes before an entry are part of the file.
-            self.entries.since += position - self.entries.size
-            self.entries.size = position
-            self.entries.note(size, base, last, time, interval)
+            self.entries.note(entries.position, entries, interval)
 
     def contents(self) -> list[tuple[str, bytes]]:
         """Suffixes and bytes of the files."""
