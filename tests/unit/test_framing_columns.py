@@ -294,3 +294,14 @@ def test_message_indexes_of_a_header_are_a_part_of_the_schema() -> None:
     found, ids = Framer("auto", SCHEMAS).bodies(column([b"body"] * 6, pa.binary()), told)
     assert [None if one is None else one.message_indexes for one in schemas(found)] == [(0,), (1,), (1, 0), (), None, None]
     assert ids.to_pylist() == [2, 2, 2, 2, None, None]
+
+
+def test_what_glues_serializer_writes() -> None:
+    """Output of ``SerializationDataEncoder`` of software.amazon.glue:schema-registry-serde 1.1.27, plain and compressed."""
+    guid = UUID("b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63")
+    text = '{"type":"record","name":"r","fields":[{"name":"id","type":"long"},{"name":"s","type":"string"}]}'
+    plain = "0300b7b4a7f09c964e4aa687fb5de9ef0c630a0668c3a9"
+    payload = pa.array([bytes.fromhex(plain), bytes.fromhex("0305b7b4a7f09c964e4aa687fb5de9ef0c63789ce362cb38bc120003b601e5")], pa.binary())
+    found, _ = Framer("auto", ListedSchemas([Registered("r", 1, Schema("AVRO", text, guid=guid))])).bodies(payload)
+    assert bodies(found) == [bytes.fromhex("0a0668c3a9")] * 2
+    assert found.schema.tolist() == [0, 0]
