@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
@@ -436,3 +437,16 @@ def test_what_may_describe_protobuf(tmp_path: Path, schema: Any) -> None:
     assert found["value"].to_pylist() == [{"x": 5, "y": "t"}, {"x": 0, "y": ""}, None]
     found = kolumn.read(tmp_path / "t-0", value_format="protobuf", value_schema=schema, value_message="a.B", value_columns="x")
     assert found.schema.field("value").type == pa.struct([pa.field("x", pa.int32(), nullable=False)])
+
+
+def test_fields_as_columns_are_null_where_the_value_is_invalid(tmp_path: Path) -> None:
+    """Fields that the schema never makes null too: Parquet refuses nulls in a column that is declared to have none."""
+    schema = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]}'
+    kolumn.write(pa.table({"value": pa.array([b"\2", b"\2\2", None], pa.binary())}), tmp_path / "a-0")
+    how: dict[str, Any] = {"value_format": "avro", "value_schema": schema, "value_as": "columns"}
+    found = kolumn.read(tmp_path / "a-0", columns=["value"], **how)
+    found.validate(full=True)
+    assert found.schema.field("a").nullable
+    assert found.column("a").to_pylist() == [1, None, None]
+    pq.write_table(found, tmp_path / "a.parquet")
+    assert pq.read_table(tmp_path / "a.parquet").column("a").to_pylist() == [1, None, None]

@@ -87,7 +87,10 @@ def _reason(one: Typed) -> str:
 def _fields(name: str, binary: str, typed: Sequence[Typed]) -> list[pa.Field]:
     for one in typed:
         if name == one.column:
-            return list(one.type) if one.flat and pa.types.is_struct(one.type) else [pa.field(name, one.type)]
+            if one.flat and pa.types.is_struct(one.type):
+                # Null in the rows whose value is, whatever the schema of the value says.
+                return [field.with_nullable(True) for field in one.type]
+            return [pa.field(name, one.type)]
         if name in beside(one.column):
             raw = name.endswith("Raw") and binary == "view"
             return [pa.field(name, pa.binary_view() if raw else beside(one.column)[name])]
