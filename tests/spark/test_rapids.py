@@ -297,7 +297,7 @@ PLACES = {
     "source in Python": (["Project"], ["BatchScan"]),
     "source, aggregated": ([*AGGREGATE, "Project", "Filter"], ["BatchScan"]),
     "source, strings grouped by key": (AGGREGATE, ["BatchScan"]),
-    "source, counted from headers": (AGGREGATE, ["BatchScan"]),
+    "source, counted from headers": ([*AGGREGATE, "Project"], ["BatchScan"]),
     "segments": (RECORDS, []),
     "segments, aggregated": (AGGREGATE + RECORDS, []),
     "segments, length of a binary value": (AGGREGATE + RECORDS, []),
