@@ -108,6 +108,7 @@ def test_the_same_columns_as_on_the_cpu(emulated: Emulated, tmp_path: Path) -> N
     written, valid = compare([*values(rng, 200), b"", None], ORDER, "Order", tmp_path / "a.log")
     assert written == 1
     assert {*valid} == {True, False}
+    assert {"measure_messages", "write_messages", "moments", "symbols"} <= set(emulated.launched)
 
 
 @pytest.mark.slow

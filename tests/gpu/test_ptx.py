@@ -46,6 +46,8 @@ AVRO = {
     "name": "r",
     "fields": [{"name": "a", "type": ["null", "bytes"]}, {"name": "b", "type": "long"}, {"name": "c", "type": "boolean"}],
 }
+OF_MESSAGES = {"measure_messages", "write_messages", "moments", "symbols"}
+"""Kernels that `test_message_values.py` runs: they take long to compile."""
 NESTED = {
     "type": "record",
     "name": "r",
@@ -217,7 +219,8 @@ def test_every_kernel_has_run(machine: Machine, mutants: int, values: int, tmp_p
     path = tmp_path / "a.log"
     path.write_bytes(batch([Record(0, b"k", bytes(40_000), 0)]))
     compare(machine, path)
-    assert set(machine.ran) == set(KERNELS)
+    assert set(machine.ran) | OF_MESSAGES == set(KERNELS)
+    assert not set(machine.ran) & OF_MESSAGES
 
 
 def test_every_kernel_is_built() -> None:
