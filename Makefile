@@ -19,7 +19,7 @@ TESTS ?= not slow and not gpu
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format docs bench kernels jar gpu-packages gpu-check release clean
+.PHONY: help demo test lint format docs bench loops kernels jar gpu-packages gpu-check release clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 21
@@ -45,6 +45,9 @@ docs: $(READY)  ## the site of docs/, in build/docs; a broken link or reference 
 bench: $(READY)  ## measure; results go to bench/results
 	$(RUN) -m bench
 
+loops: $(READY)  ## compile the CPU's loops ahead of time, for several levels of processors: what is built afterwards brings them along
+	$(RUN) -m kolumn.cpu_fallback.build cpu_fallback/compiled
+
 kernels: $(READY)  ## compile the kernels ahead of time: what is built afterwards brings them along
 	$(RUN) -m kolumn.kernels.build kernels/compiled
 
@@ -61,7 +64,7 @@ gpu-check:  ## on a machine with a GPU: its tests and its bench; results in buil
 	PYTHONPATH=src:$$PYTHONPATH $(GPU_PYTHON) -m bench.gpu_check $(GPU_OUT)
 
 # Publishing is a person's decision: `twine upload build/release/*` after this.
-release: $(READY)  ## wheel and sdist in build/release, checked in an environment of their own; nothing is published
+release: loops  ## wheel and sdist in build/release, checked in an environment of their own; nothing is published
 	rm -rf build/release
 	$(RUN) -m build --installer pip --outdir build/release .
 	$(PYTHON) -m venv build/release/try
@@ -70,7 +73,7 @@ release: $(READY)  ## wheel and sdist in build/release, checked in an environmen
 	rm -rf build/release/try
 
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) build dist kernels/compiled spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist cpu_fallback/compiled kernels/compiled spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -name '*.egg-info' -type d -prune -exec rm -rf {} +
 

@@ -12,8 +12,6 @@ chunks with an error and explains it.
 
 from typing import NamedTuple
 
-from numba.extending import register_jitable
-
 from kolumn.codecs import GZIP, NONE, ZSTD
 from kolumn.cpu_fallback.check.select import Limits, keeps
 from kolumn.cpu_fallback.check.walk import fill
@@ -30,6 +28,7 @@ from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.errors import Code
 from kolumn.formats import crc, table, v2
 from kolumn.formats.entry import entry, magic_at
+from kolumn.machine_code.deferred import register_jitable
 
 MOST_BYTES = 16 << 20
 """Largest batch that is streamed, in bytes; the general path decodes larger ones."""

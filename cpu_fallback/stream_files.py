@@ -7,8 +7,6 @@ unusual it stops; `kolumn.decode.small_segments` decodes that one alone, and exp
 
 from typing import NamedTuple
 
-from numba.extending import register_jitable
-
 from kolumn.cpu_fallback.check.select import Limits
 from kolumn.cpu_fallback.fields.target import Target
 from kolumn.cpu_fallback.machine.address import PAD, call, load8, load32, load64
@@ -17,6 +15,7 @@ from kolumn.cpu_fallback.machine.fetch import fetch
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.cpu_fallback.stream import DONE, Room, Source, Span, hop, stream
 from kolumn.formats import table
+from kolumn.machine_code.deferred import register_jitable
 
 LOOK_BYTES = 256
 """Bytes of a ``struct statx``."""
@@ -92,16 +91,17 @@ def stream_files(
         if state != DONE or row != known or rows[end - 1, _POSITION] + rows[end - 1, _SIZE] != size:
             return _back(written, i, at)
         first = ends[i] = end
-        written[i] = at
+        # One by one here and below: an assignment of arrays takes memory, which loops do not have.
+        for slot in range(len(at)):
+            written[i, slot] = at[slot]
     return files.shape[0]
 
 
 @register_jitable
 def _back(written: Table, done: int, at: Int64s) -> int:
     """Take back what was written of a segment that is not decoded as a whole; nulls of later rows stay, so no row may follow."""
-    at[:] = 0
-    if done > 0:
-        at[:] = written[done - 1]
+    for slot in range(len(at)):
+        at[slot] = written[done - 1, slot] if done > 0 else 0
     return done
 
 

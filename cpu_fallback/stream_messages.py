@@ -8,8 +8,6 @@ At an entry with anything unusual (a wrong checksum, a payload that `unpack` giv
 before it, and the general path decodes from there on.
 """
 
-from numba.extending import register_jitable
-
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.check.select import Limits, in_range
 from kolumn.cpu_fallback.check.walk import fill
@@ -38,6 +36,7 @@ from kolumn.errors import Code
 from kolumn.formats import crc, inner, layouts, legacy, table
 from kolumn.formats.entry import OVERHEAD, entry, magic_at
 from kolumn.formats.memory import i64_at, load8, u32_at
+from kolumn.machine_code.deferred import register_jitable
 
 ODD, SMALL = 5, 6
 """Why a loop stopped, in addition to the reasons of `stream`: at an entry that the general path has to decode; at a wrapper for which the

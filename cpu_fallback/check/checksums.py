@@ -1,11 +1,10 @@
 """Compares the checksums of entries with their bytes. `kolumn.kernels.check` does it on a GPU."""
 
-from numba.extending import register_jitable
-
 from kolumn.cpu_fallback.machine.arrays import Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.errors import Code
 from kolumn.formats import crc, layouts, table
+from kolumn.machine_code.deferred import register_jitable
 
 _OK, _BAD_CRC = int(Code.OK), int(Code.BAD_CRC)
 _POSITION, _SIZE, _CODE, _LAYOUT = table.POSITION, table.SIZE, table.CODE, table.LAYOUT

@@ -1,11 +1,10 @@
 """Searches damaged bytes for entries."""
 
-from numba.extending import register_jitable
-
 from kolumn.codecs import LZ4
 from kolumn.cpu_fallback.check.checksums import checksum
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.formats import crc, entry, layouts, legacy, memory
+from kolumn.machine_code.deferred import register_jitable
 
 _SMALLEST, _LEGACY_HEADER, _LARGEST_CODEC = legacy.SMALLEST_V0, legacy.HEADER, LZ4
 _CRC32C, _CRC32 = crc.CRC32C, crc.CRC32

@@ -2,11 +2,10 @@
 
 from typing import NamedTuple
 
-from numba.extending import register_jitable
-
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.formats import layouts, table
+from kolumn.machine_code.deferred import register_jitable
 
 _MAGIC, _CODEC, _CONTROL, _UNKNOWN = table.MAGIC, table.CODEC, table.CONTROL, table.UNKNOWN
 _LAYOUT = table.LAYOUT

@@ -1,13 +1,12 @@
 """Frames the entries of a buffer and fills their rows of the batch table."""
 
-from numba.extending import register_jitable
-
 from kolumn.cpu_fallback.check.checksums import checksum
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.errors import Code
 from kolumn.formats import crc, layouts, legacy, memory, table, v2, v3_compact
 from kolumn.formats.entry import entry, magic_at
+from kolumn.machine_code.deferred import register_jitable
 
 HEADERS = v3_compact.LARGEST_HEADER
 """Bytes of an entry that `walk` needs to fill its row; some enriched messages need more."""

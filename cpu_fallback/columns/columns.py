@@ -90,7 +90,14 @@ class BinaryColumn:
     @property
     def payloads(self) -> PayloadColumn:
         """The addresses, for compiled code."""
-        return PayloadColumn(self.mode, *(0 if b is None else b.address for b in (self.arena, self.ends, self.valid, self.views)))
+        arena, ends, valid, views = self.arena, self.ends, self.valid, self.views
+        return PayloadColumn(
+            self.mode,
+            0 if arena is None else arena.address,
+            0 if ends is None else ends.address,
+            0 if valid is None else valid.address,
+            0 if views is None else views.address,
+        )
 
     def array(self, kind: pa.DataType, rows: int, used_bytes: int, sources: list[pa.Buffer]) -> pa.Array:
         """Arrow array of the first ``rows`` payloads. Copies nothing; views keep ``sources`` alive."""

@@ -1,13 +1,12 @@
 """Encodes records as batches of formats 2 and 3, for `kolumn.encode`: loops for bounds of batches, bytes of records, and headers."""
 
-from numba.extending import register_jitable
-
 from kolumn.cpu_fallback.encode.payloads import ArrowPayloads, RecordsToEncode, copy_payload, payload
 from kolumn.cpu_fallback.machine.address import load32, load64, store32
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.formats import crc, memory, table, v2, v3_compact
 from kolumn.formats.varint import put_varint, varint_size
+from kolumn.machine_code.deferred import register_jitable
 
 _HEADER, _CRC_FROM = v2.HEADER, v2.CRC_FROM
 _POSITION, _SIZE, _LAYOUT, _V2 = table.POSITION, table.SIZE, table.LAYOUT, v2.LAYOUT.number

@@ -1,12 +1,11 @@
 """Encodes records as messages of formats 0 and 1, either single ones or in wrappers."""
 
-from numba.extending import register_jitable
-
 from kolumn.cpu_fallback.encode.payloads import ArrowPayloads, RecordsToEncode, copy_payload, payload
 from kolumn.cpu_fallback.machine.address import load8, load64
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.formats import crc, legacy, memory, table
+from kolumn.machine_code.deferred import register_jitable
 
 _CRC_FROM = legacy.CRC_FROM
 _POSITION, _SIZE, _LAST_OFFSET, _CODEC = table.POSITION, table.SIZE, table.LAST_OFFSET, table.CODEC

@@ -2,9 +2,8 @@
 
 from typing import NamedTuple
 
-from numba.extending import register_jitable
-
 from kolumn.cpu_fallback.machine.address import STEP, copy_padded, load8, load32, store8
+from kolumn.machine_code.deferred import register_jitable
 
 
 class ArrowPayloads(NamedTuple):

@@ -1,13 +1,12 @@
 """Encodes records as message sets of `formats.kip98_draft`."""
 
-from numba.extending import register_jitable
-
 from kolumn.cpu_fallback.encode.payloads import ArrowPayloads, RecordsToEncode, copy_payload, payload
 from kolumn.cpu_fallback.machine.address import load8, load64, store32
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.formats import crc, kip98_draft, memory, table
 from kolumn.formats.varint import uvarint_size
+from kolumn.machine_code.deferred import register_jitable
 
 _HEADER, _CRC_FROM = kip98_draft.HEADER, kip98_draft.CRC_FROM
 _POSITION, _SIZE, _BASE_OFFSET = table.POSITION, table.SIZE, table.BASE_OFFSET

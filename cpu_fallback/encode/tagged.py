@@ -1,13 +1,12 @@
 """Encodes records as messages of `formats.enriched`, either single ones or in wrappers."""
 
-from numba.extending import register_jitable
-
 from kolumn.cpu_fallback.encode.messages import put_sized, seal_message
 from kolumn.cpu_fallback.encode.payloads import RecordsToEncode, payload
 from kolumn.cpu_fallback.machine.address import load8, load32, load64
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.formats import enriched, memory, table
+from kolumn.machine_code.deferred import register_jitable
 
 _HONOURED, _NON_KEYED = enriched.HONOURED, enriched.NON_KEYED
 _BROKER_TIMESTAMP, _NUM_MESSAGES = enriched.BROKER_TIMESTAMP, enriched.NUM_MESSAGES

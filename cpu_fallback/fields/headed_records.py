@@ -1,12 +1,11 @@
 """Decodes the records of a batch that have a few short headers, as most records with headers have."""
 
-from numba.extending import register_jitable
-
 from kolumn.cpu_fallback.fields.put import put
 from kolumn.cpu_fallback.fields.target import Target, put_record
 from kolumn.cpu_fallback.machine.arrays import Int64s
 from kolumn.formats import table, v2
 from kolumn.formats.varint import short_varint
+from kolumn.machine_code.deferred import register_jitable
 
 _BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
 _MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from numba.extending import register_jitable
-
 from kolumn.cpu_fallback.fields.target import HEADERS, KEY, ROWS, VALUE, Target, put_record
 from kolumn.cpu_fallback.machine.address import store8, store64
 from kolumn.cpu_fallback.machine.arrays import Int64s
@@ -12,6 +10,7 @@ from kolumn.cpu_fallback.machine.scalars import compiled  # noqa: F401 (the form
 from kolumn.errors import Code
 from kolumn.formats import layouts, table
 from kolumn.formats.layout import Layout, chosen
+from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.scalar import known
 
 _OK, _LOG_APPEND_TIME = int(Code.OK), table.LOG_APPEND_TIME

@@ -4,8 +4,6 @@ Batches are written densely in file order. If a batch turns out to be damaged, i
 back to its beginning.
 """
 
-from numba.extending import register_jitable
-
 from kolumn.cpu_fallback.fields.headed_records import headed_records
 from kolumn.cpu_fallback.fields.messages import messages
 from kolumn.cpu_fallback.fields.plain_records import plain_records
@@ -16,6 +14,7 @@ from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.errors import Code
 from kolumn.formats import layouts, table, v2
+from kolumn.machine_code.deferred import register_jitable
 
 _OK, _RECORD_END, _RECORD_LENGTH = int(Code.OK), int(Code.RECORD_END), int(Code.RECORD_LENGTH)
 _RECORDS_MISSING, _RECORDS_REMAIN = int(Code.RECORDS_MISSING), int(Code.RECORDS_REMAIN)

@@ -2,10 +2,9 @@
 
 from typing import NamedTuple
 
-from numba.extending import register_jitable
-
 from kolumn.cpu_fallback.fields.put import SKIP, PayloadColumn, put
 from kolumn.cpu_fallback.machine.address import store32, store64
+from kolumn.machine_code.deferred import register_jitable
 
 ROWS, KEY, VALUE, HEADERS, HEADER_KEY, HEADER_VALUE = range(6)
 """Write positions in the array ``at``: rows, bytes of keys and values, headers, bytes of their keys and values."""

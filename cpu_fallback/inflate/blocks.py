@@ -4,7 +4,7 @@ import numpy as np
 
 from kolumn.codecs import END, flaws, gzip, known, lz4, plain, snappy, xxh32, zstd
 from kolumn.cpu_fallback.machine import scalars  # noqa: F401 (formats first)
-from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
+from kolumn.cpu_fallback.machine.arrays import Constants, Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.machine_code import scalar as machine_code
 
@@ -19,11 +19,11 @@ CODEC, COUNT = flaws.CODEC, known.COUNT
 @compiled
 def _frame(
     buf: int,
-    start: Int64s,
-    size: Int64s,
-    codec: Int64s,
-    magic: Int64s,
-    limit: Int64s,
+    start: Constants,
+    size: Constants,
+    codec: Constants,
+    magic: Constants,
+    limit: Constants,
     first: int,
     row: int,
     table: Table,

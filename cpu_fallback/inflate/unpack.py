@@ -8,8 +8,6 @@ Compressed text consists of elements of a few bytes whose kind cannot be predict
 a branch on its kind, and the first bytes of the next element are loaded before those of this one are copied.
 """
 
-from numba.extending import register_jitable
-
 from kolumn.codecs import END, GZIP, LZ4, SNAPPY, STORED, ZSTD, gzip, lz4, snappy, zstd
 from kolumn.cpu_fallback.inflate import blocks  # noqa: F401 (the framings as compiled functions first)
 from kolumn.cpu_fallback.inflate.decoders import Decoder, Decoders
@@ -17,6 +15,7 @@ from kolumn.cpu_fallback.inflate.libisal import AVAIL_IN, AVAIL_OUT, NEXT_IN, NE
 from kolumn.cpu_fallback.machine.address import PAD, call, copy16, copy32, copy_padded, load8, load64, select, store8, store32, store64
 from kolumn.formats import crc
 from kolumn.formats.memory import u32_little_at
+from kolumn.machine_code.deferred import register_jitable
 
 GIVEN_UP = -1
 """Returned instead of a size if the payload is malformed, unusual, or does not fit."""

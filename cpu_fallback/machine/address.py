@@ -6,18 +6,14 @@ The caller must keep the memory alive outside the compiled function.
 
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.core.cgutils import unpack_tuple
-from numba.extending import intrinsic, register_jitable
-from numba.np.arrayobj import make_array
+from kolumn.machine_code.deferred import arrayobj, cgutils, intrinsic, ir, register_jitable, types
 
 STEP = 32
 PAD = 64
 """Bytes that every source and target buffer has after its last used byte, so that copies in whole steps need no loop for the rest."""
 
 
-def _pointer(builder: Any, address: Any, kind: ir.Type) -> Any:
+def _pointer(builder: Any, address: Any, kind: Any) -> Any:
     return builder.inttoptr(address, kind.as_pointer())
 
 
@@ -86,7 +82,7 @@ def borrowed(typing: Any, array: Any) -> Any:
     """The same array without an owner. Numba counts no references to its slices, which saves an atomic operation for each."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        view = make_array(signature.args[0])(context, builder, args[0])
+        view = arrayobj.make_array(signature.args[0])(context, builder, args[0])
         view.meminfo, view.parent = view.meminfo.type(None), view.parent.type(None)
         return view._getvalue()
 
@@ -136,7 +132,7 @@ def call(typing: Any, function: Any, words: Any) -> Any:
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word = ir.IntType(64)
         kind = ir.FunctionType(word, words.count * [word])
-        return builder.call(_pointer(builder, args[0], kind), unpack_tuple(builder, args[1]))
+        return builder.call(_pointer(builder, args[0], kind), cgutils.unpack_tuple(builder, args[1]))
 
     return types.int64(types.int64, types.UniTuple(types.int64, words.count)), emit
 

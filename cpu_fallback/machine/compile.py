@@ -1,131 +1,125 @@
-"""Numba for the CPU: `compiled` makes a loop that releases the GIL, checks no bounds, and has its machine code stored on disk.
+"""`compiled` makes a loop for the CPU: it releases the GIL, checks no bounds, and its machine code is kept on disk.
 
-Numba's own cache compares only the file of the outermost function. The name of Kolumn's folder of machine code depends on everything
-that can change the code (`kolumn.cpu_fallback.machine.loops`).
+    call ──▶ code in the package, else in the user's folder ──▶ loaded, at the first call
+                        │ none
+                        └──▶ compiled with the loops of its group by other processes (`compile_ahead`), or by this one
 
-A loop without machine code is compiled when it is called: `kolumn.cpu_fallback.machine.compile_ahead` compiles it together with the
-loops of its group. This process compiles the loop itself only if that is impossible.
+Only what compiles imports Numba.
 """
 
-import logging
-import os
-import pickle
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+import struct
+from collections.abc import Callable
+from ctypes import addressof, c_char, c_double, c_int64
+from functools import update_wrapper
 from typing import Any, TypeVar, cast
 
-from numba import njit
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, NullCache, _CacheLocator
-
-from kolumn.cpu_fallback.machine import compile_ahead
-from kolumn.cpu_fallback.machine.loops import LOOPS, folder, version
+from kolumn.cpu_fallback.machine import compile_ahead, objects
+from kolumn.cpu_fallback.machine.arrays import ArrayKind, Kind, arguments, results
+from kolumn.cpu_fallback.machine.loops import LOOPS, entry_of, stored
+from kolumn.machine_code.deferred import overload
 
 _Loop = TypeVar("_Loop", bound=Callable[..., Any])
-
-logger = logging.getLogger("kolumn")
 
 
 def compiled(function: _Loop) -> _Loop:
     """Make a loop for the CPU: it releases the GIL, and processes share its machine code.
 
-    The parameters of the function must be annotated, see `kolumn.cpu_fallback.machine.arrays`.
+    Parameters and the result must be annotated, see `kolumn.cpu_fallback.machine.arrays`.
     """
-    dispatcher = njit(nogil=True, boundscheck=False)(function)
-    name = f"{function.__module__}:{function.__qualname__}"
-    LOOPS[name] = dispatcher
-    dispatcher._cache = _Cache(function, name) if folder() is not None else _NoCache(name)
-    return cast(_Loop, dispatcher)
+    return cast(_Loop, Loop(function))
 
 
-class _Locator(_CacheLocator):
-    """Tells Numba where to store the code of one function."""
+class Loop:
+    """A function that runs as machine code.
 
-    def __init__(self, function: Callable[..., Any], source: str) -> None:
-        # The full module name is needed, because files of different folders may have the same name.
-        self._place = f"{function.__module__}-{function.__code__.co_firstlineno}"
+    Attributes
+    ----------
+    py_func : callable
+        The function in Python.
+    name : str
+        ``module:name``, its key in `kolumn.cpu_fallback.machine.loops.LOOPS`.
+    """
 
-    @classmethod
-    def from_function(cls, function: Callable[..., Any], source: str) -> "_Locator":
-        return cls(function, source)
+    def __init__(self, function: Callable[..., Any]) -> None:
+        update_wrapper(self, function)
+        self.py_func = function
+        self.name = f"{function.__module__}:{function.__qualname__}"
+        self._run: Callable[..., Any] | None = None
+        LOOPS[self.name] = self
+        # Other loops may call this one, as any function.
+        overload(self, strict=False)(lambda *given: function)
 
-    def get_cache_path(self) -> str:
-        return str(folder())
+    def __call__(self, *given: Any) -> Any:
+        return (self._run or self._loaded())(*given)
 
-    def get_source_stamp(self) -> str:
-        return version()
+    @property
+    def is_loaded(self) -> bool:
+        """Whether its machine code is in this process."""
+        return self._run is not None
 
-    def get_disambiguator(self) -> str:
-        return self._place
-
-    def ensure_cache_path(self) -> None:
-        Path(self.get_cache_path()).mkdir(mode=0o755, exist_ok=True)
-
-
-class _CacheImpl(CompileResultCacheImpl):
-    _locator_classes = (_Locator,)
-
-
-class _CacheFile(IndexDataCacheFile):
-    """Writes files that others cannot write to, with any umask."""
-
-    @contextmanager
-    def _open_for_write(self, filepath: str) -> Iterator[Any]:
-        draft = f"{filepath}.{os.getpid()}.tmp"
-        try:
-            with open(draft, "wb", opener=_private) as file:
-                yield file
-            os.replace(draft, filepath)
-        except BaseException:
-            Path(draft).unlink(missing_ok=True)
-            raise
+    def _loaded(self) -> Callable[..., Any]:
+        code = stored(self.name)
+        if code is None and compile_ahead.make(self.name):
+            code = stored(self.name)
+        if code is None:
+            code = compile_ahead.compile_alone(self.name, self.py_func)
+        self._run = _caller(self.name, self.py_func, objects.load(code, entry_of(self.name)))
+        return self._run
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o644)
+def _caller(name: str, function: Callable[..., Any], entry: Callable[[bytes, Any], int]) -> Callable[..., Any]:
+    """The function that Python calls: arguments become words, and words become the result.
+
+    It is made as text, one expression for all arguments, because calls for each field would take longer than some loops.
+    """
+    kinds, returned = arguments(function), results(function)
+    types = returned if isinstance(returned, list) else [] if returned is None else [returned]
+    known: dict[str, Any] = {
+        "pack": struct.Struct("".join(map(_format, kinds))).pack, "address": _address, "addressof": addressof, "buffer": c_char.from_buffer,
+        "space": c_int64 * max(1, len(types)), "entry": entry, "real": _real, "failed": _failed, "name": name,
+    }  # fmt: skip
+    names = [f"a{number}" for number in range(len(kinds))]
+    words = [word for each, kind in zip(names, kinds, strict=True) for word in _words(each, kind, known)]
+    found = [{int: "out[{}]", bool: "out[{}] != 0", float: "real(out[{}])"}[kind].format(place) for place, kind in enumerate(types)]
+    result = f"({', '.join(found)},)" if isinstance(returned, list) else found[0] if found else "None"
+    text = f"def run({', '.join(names)}):\n out = space()\n code = entry(pack({', '.join(words)}), out)\n"
+    exec(f"{text} if code: failed(name, code)\n return {result}", known)
+    run: Callable[..., Any] = known["run"]
+    return run
 
 
-class _Cache(FunctionCache):
-    _impl_class = _CacheImpl
-
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
-        super().__init__(function)
-        self._loop = name
-        self._cache_file = _CacheFile(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Load machine code from disk. If there is none, all loops of the group are compiled first."""
-        found = self._stored(sig, target_context)
-        if found is None and compile_ahead.make(self._loop):
-            found = self._stored(sig, target_context)
-        if found is None:
-            compile_ahead.begin_alone(self._loop)
-        return found
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Store machine code for other processes. A full disk or a read-only folder is logged, and is not an error."""
-        compile_ahead.end_alone()
-        try:
-            super().save_overload(sig, data)
-        except OSError as error:
-            logger.info("machine code of %s is not stored: %s", self._loop, error)
-
-    def _stored(self, sig: Any, target_context: Any) -> Any:
-        try:
-            return super().load_overload(sig, target_context)
-        except (OSError, EOFError, pickle.UnpicklingError) as error:
-            logger.info("machine code of %s cannot be read: %s", self._loop, error)
-            with suppress(OSError):
-                os.unlink(self._cache_file._index_path)
-            return None
+def _failed(name: str, code: int) -> None:
+    raise RuntimeError(f"{name}: machine code ended with {code}; please report this")
 
 
-class _NoCache(NullCache):
-    def __init__(self, loop: str) -> None:
-        self._loop = loop
+def _words(name: str, kind: Kind, known: dict[str, Any]) -> list[str]:
+    """Expressions for the words of an argument; layouts of arrays become ``known``."""
+    if isinstance(kind, ArrayKind):
+        array, dtype = f"kind{len(known)}", f"dtype{len(known)}"
+        known[array], known[dtype] = kind, kind.dtype
+        # The short way to the address takes only what can be written and is not empty.
+        short = f"{name}.dtype is {dtype} and {name}.ndim == {kind.ndim} and {name}.size and {name}.flags.carray"
+        place = f"addressof(buffer({name})) if {short} else address({name}, {array})"
+        return [place, *(f"{name}.shape[{axis}]" for axis in range(kind.ndim))]
+    if isinstance(kind, tuple):
+        return [word for field, inner in enumerate(kind[1]) for word in _words(f"{name}[{field}]", inner, known)]
+    return [name]
 
-    def load_overload(self, sig: Any, target_context: Any) -> None:
-        compile_ahead.begin_alone(self._loop)
 
-    def save_overload(self, sig: Any, cres: Any) -> None:
-        compile_ahead.end_alone()
+def _address(array: Any, layout: ArrayKind) -> int:
+    flags = array.flags
+    if array.dtype != layout.dtype or array.ndim != layout.ndim or not (flags.carray or (layout.readonly and flags.c_contiguous)):
+        raise TypeError(f"expected a contiguous array like {layout}, found {array.dtype} of {array.ndim} dimensions, {flags}")
+    return int(array.__array_interface__["data"][0])
+
+
+def _format(kind: Kind) -> str:
+    if isinstance(kind, ArrayKind):
+        return "q" * (1 + kind.ndim)
+    if isinstance(kind, tuple):
+        return "".join(map(_format, kind[1]))
+    return {int: "q", bool: "?7x", float: "d"}[kind]
+
+
+def _real(word: int) -> float:
+    return c_double.from_buffer(c_int64(word)).value

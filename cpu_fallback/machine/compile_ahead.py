@@ -1,4 +1,4 @@
-"""Compiles machine code before it is needed, in parallel processes, once for all processes of a user.
+"""Compiles machine code that the package does not bring, before it is needed, in parallel processes, once for all processes of a user.
 
     this process   ── lock ──▶  starts `compilers` ──▶  waits; Ctrl-C kills them  ──▶  loads what they have compiled
     any other      ── waits for the lock  ──────────────────────────────────────────▶  loads
@@ -17,10 +17,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from kolumn.cpu_fallback.machine import compilers
+from kolumn.cpu_fallback.machine import compilers, objects
 from kolumn.cpu_fallback.machine.compile_lock import locked
-from kolumn.cpu_fallback.machine.loops import LOOPS, folder
+from kolumn.cpu_fallback.machine.loops import LOOPS, entry_of, file_of, folder, shipped
 from kolumn.errors import MissingError
 
 logger = logging.getLogger("kolumn")
@@ -72,8 +73,9 @@ class Warmup:
 def warmup() -> Warmup:
     """Compile all machine code now, so that no later call has to wait for it.
 
-    Without a warmup the loops for reading, or those for writing, are compiled when the first of them is called: once for all processes
-    of a user, while the others wait. The code is valid for the processor, the Python and the Numba with which it was compiled.
+    A package with machine code for this processor needs no warmup. Without it, the loops for reading, or those for writing, are compiled
+    when the first of them is called: once for all processes of a user, while the others wait. The code is valid for the processor and
+    the versions of Numba and LLVM with which it was compiled.
 
     Returns
     -------
@@ -84,8 +86,8 @@ def warmup() -> Warmup:
     MissingError
         There is no folder that only this user can write to, or the loops cannot be compiled by other processes.
     """
-    start, place, compiled = time.monotonic(), folder(), 0
-    if place is None:
+    start, place, compiled = time.monotonic(), Path(str(shipped() or folder() or "")), 0
+    if place == Path():
         raise MissingError("there is no folder for machine code: set KOLUMN_CACHE_DIR to a folder that only you can write to")
     for group in GROUPS:
         done = _ensure(group)
@@ -97,6 +99,8 @@ def warmup() -> Warmup:
 
 def is_ready(group: str) -> bool:
     """Whether the machine code of one of `GROUPS` is complete."""
+    if shipped() is not None:
+        return True
     place = folder()
     return place is not None and _mark(place, group).exists()
 
@@ -111,9 +115,13 @@ def loops_of(group: str) -> list[str]:
 
 def make(loop: str) -> bool:
     """Compile the group of a loop that has no machine code; False if this process has to compile the loop itself."""
+    group = _group_of(loop)
+    return group is not None and _ensure(group) is not None
+
+
+def _group_of(loop: str) -> str | None:
     module = loop.split(":")[0].removeprefix("kolumn.cpu_fallback.")
-    groups = [group for group, modules in GROUPS.items() if module in modules]
-    return bool(groups) and _ensure(groups[0]) is not None
+    return next((group for group, modules in GROUPS.items() if module in modules), None)
 
 
 def prepare() -> None:
@@ -134,6 +142,8 @@ def _mark(place: Path, group: str) -> Path:
 
 def _ensure(group: str) -> int | None:
     """Compile a group; returns how many of its loops had no machine code, or None if it cannot be compiled ahead."""
+    if shipped() is not None:
+        return 0
     place = folder()
     if place is None or compilers.is_one():
         return None
@@ -158,7 +168,7 @@ def _make_one(place: Path, group: str, mark: Path) -> int:
         names = loops_of(group)
         with _announce(f"compiling machine code for {group}, once for this machine, into {place}", len(names)) as step:
             compiled = 0
-            for done, new in enumerate(compilers.compile_all(place.parent, names), 1):
+            for done, new in enumerate(compilers.compile_all(place, names), 1):
                 compiled += new
                 step(1)
                 told(done, len(names))
@@ -185,8 +195,10 @@ def announce_by(announce: Announce) -> None:
     _announce, _is_program = announce, True
 
 
-def begin_alone(loop: str) -> None:
-    """Announce that this process compiles a loop itself; called before it does."""
+def compile_alone(loop: str, function: Callable[..., Any]) -> bytes:
+    """Compile a loop in this process; returns its object code, which is stored too if it belongs to a group."""
+    from kolumn.cpu_fallback.machine.emit import emit
+
     global _began_alone
     if not _began_alone and not compilers.is_one():
         _began_alone = True
@@ -194,11 +206,19 @@ def begin_alone(loop: str) -> None:
             pass
     logger.debug("compiling %s", loop)
     _swap_handler(signal.default_int_handler, signal.SIG_DFL)
-
-
-def end_alone() -> None:
-    """Restore the handler of Ctrl-C; called after this process has compiled a loop itself."""
-    _swap_handler(signal.SIG_DFL, signal.default_int_handler)
+    try:
+        with _one_thread:
+            code = emit(function, entry_of(loop))
+    finally:
+        _swap_handler(signal.SIG_DFL, signal.default_int_handler)
+    place = folder()
+    if place is not None and _group_of(loop) is not None:
+        try:
+            place.mkdir(mode=0o755, exist_ok=True)
+            objects.write(place / file_of(loop), code)
+        except OSError as error:
+            logger.info("machine code of %s is not stored: %s", loop, error)
+    return code
 
 
 def _swap_handler(old: object, new: signal.Handlers | Callable[..., object]) -> None:

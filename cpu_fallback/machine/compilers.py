@@ -9,21 +9,24 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
-from kolumn.cpu_fallback.machine.arrays import signature
-from kolumn.cpu_fallback.machine.loops import LOOPS
+from kolumn.cpu_fallback.machine import objects
+from kolumn.cpu_fallback.machine.emit import emit
+from kolumn.cpu_fallback.machine.loops import LOOPS, entry_of, file_of
 
 MOST = 4
 """Most processes at a time. Each takes some 300 MB, and four compile the others in the time that the longest loop takes."""
 
 # sys.path is sent by the pipe, since it may differ from the environment's. With -P no module is imported from the working folder.
 _PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.stdin.readline()); from kolumn.cpu_fallback.machine.compilers import serve; serve()"
+    "import json, sys; sys.path[:] = json.loads(sys.stdin.readline());"
+    "from kolumn.cpu_fallback.machine.compilers import serve; serve(sys.stdin.readline()[:-1])"
 )
 
 
@@ -32,12 +35,14 @@ class FailedError(Exception):
 
 
 class _Compiler:
-    def __init__(self, cache: Path) -> None:
-        environment = {**os.environ, "KOLUMN_CACHE_DIR": str(cache)}
+    def __init__(self, folder: Path, environment: Mapping[str, str], show_errors: bool) -> None:
         pipe = subprocess.PIPE
         command = [sys.executable, "-P", "-c", _PROGRAM]
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment)
+        self.process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=None if show_errors else subprocess.DEVNULL, env={**os.environ, **environment}
+        )
         self.give(json.dumps([str(Path(__file__).parents[3]), *(place for place in sys.path if place)]))
+        self.give(str(folder))
 
     @property
     def answers(self) -> IO[bytes]:
@@ -69,8 +74,12 @@ class _Compiler:
                 pipe.close()
 
 
-def compile_all(cache: Path, names: list[str]) -> Iterator[int]:
-    """Compile loops into a cache folder, in the order of their names in the list.
+def compile_all(
+    folder: Path, names: list[str], environment: Mapping[str, str] = MappingProxyType({}), show_errors: bool = False
+) -> Iterator[int]:
+    """Compile loops into a folder, in the order of their names in the list.
+
+    ``environment`` has more variables for the compilers, which print what goes wrong only with ``show_errors``.
 
     Yields
     ------
@@ -91,7 +100,7 @@ def compile_all(cache: Path, names: list[str]) -> Iterator[int]:
     with selectors.DefaultSelector() as events:
         try:
             for _ in range(min(MOST, len(os.sched_getaffinity(0)), len(names))):
-                started.append(_Compiler(cache))
+                started.append(_Compiler(folder, environment, show_errors))
                 started[-1].give(waiting.popleft())
                 events.register(started[-1].answers, selectors.EVENT_READ, started[-1])
             while events.get_map():
@@ -115,8 +124,8 @@ def is_one() -> bool:
     return _serving
 
 
-def serve() -> None:
-    """Be a compiler, as long as the parent process exists."""
+def serve(folder: str) -> None:
+    """Be a compiler that writes to a folder, as long as the parent process exists."""
     global _serving
     _serving = True
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -129,9 +138,11 @@ def serve() -> None:
     while True:
         name = names.get()
         import_module(name.split(":")[0])
-        loop = LOOPS[name]
-        loop.compile(signature(loop.py_func))
-        os.write(answers, b"1\n" if loop.stats.cache_misses else b"0\n")
+        place = Path(folder, file_of(name))
+        done = objects.read(place) is not None
+        if not done:
+            objects.write(place, emit(LOOPS[name].py_func, entry_of(name)))
+        os.write(answers, b"0\n" if done else b"1\n")
 
 
 def _receive(names: "queue.SimpleQueue[str]") -> None:

@@ -11,13 +11,12 @@ import os
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic, overload, register_jitable
 
 from kolumn.cpu_fallback.machine.address import load64
-from kolumn.cpu_fallback.machine.fold import folding, has, widest
+from kolumn.cpu_fallback.machine.fold import folding, widest
+from kolumn.cpu_fallback.machine.processor import has
 from kolumn.formats import crc, memory
+from kolumn.machine_code.deferred import intrinsic, ir, overload, register_jitable, types
 
 LONG = 1344
 SHORT = 168

@@ -11,20 +11,13 @@ checksum as all bytes. (Gopal and others, "Fast CRC Computation for Generic Poly
 
 from typing import Any
 
-from llvmlite import binding, ir
-from numba import config, types
-from numba.extending import intrinsic
-
+from kolumn.cpu_fallback.machine.processor import has
 from kolumn.formats import crc
+from kolumn.machine_code.deferred import intrinsic, ir, types
 
 _NAMES = {16: "llvm.x86.pclmulqdq", 32: "llvm.x86.pclmulqdq.256", 64: "llvm.x86.pclmulqdq.512"}
 _LOW, _HIGH = 0x00, 0x11
 """Selectors of the halves of each 16 bytes that are multiplied."""
-
-
-def has(feature: str) -> bool:
-    """Whether this CPU has a feature, by LLVM's name, and code is compiled for this CPU: Numba can be configured for another one."""
-    return config.CPU_NAME is None and config.CPU_FEATURES is None and bool(binding.get_host_cpu_features().get(feature))
 
 
 def widest() -> int:

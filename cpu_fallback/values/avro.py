@@ -1,7 +1,5 @@
 """Avro values on the CPU: a loop over rows, each by the program of its writer's schema."""
 
-from numba.extending import overload, register_jitable
-
 import kolumn.cpu_fallback.values.text
 import kolumn.encodings.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine import address
@@ -11,6 +9,7 @@ from kolumn.cpu_fallback.values.varints import after_varint_by_words, uvarint_by
 from kolumn.encodings import avro_skip, numbers
 from kolumn.encodings.avro import decode
 from kolumn.encodings.columns import DONE, INVALID, ColumnTables, put_nulls, restore
+from kolumn.machine_code.deferred import overload, register_jitable
 
 
 @overload(numbers.little64, target="cpu")

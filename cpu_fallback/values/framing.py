@@ -1,12 +1,11 @@
 """Recognises the prefix of each payload, and looks up the schema that it names in a table of known keys."""
 
-from numba.extending import register_jitable
-
 import kolumn.encodings.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine.address import load64
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.encodings import framing
+from kolumn.machine_code.deferred import register_jitable
 
 _NONE, _CONFLUENT, _APICURIO, _FIRST_HEADER = framing.NONE, framing.CONFLUENT, framing.APICURIO, framing.CONFLUENT_HEADER
 _FIVE, _NEVER = (1 << 40) - 1, -1

@@ -1,7 +1,5 @@
 """JSON objects on the CPU: a loop over rows, which leaves out what it does not decide."""
 
-from numba.extending import overload, register_jitable
-
 import kolumn.cpu_fallback.values.json_words
 import kolumn.cpu_fallback.values.text
 import kolumn.encodings.compiled  # noqa: F401
@@ -12,6 +10,7 @@ from kolumn.encodings import json, json_text
 from kolumn.encodings.columns import DONE, ColumnTables, put_nulls, restore
 from kolumn.encodings.json import UNDECIDED, JsonProgram
 from kolumn.encodings.text import is_utf8
+from kolumn.machine_code.deferred import overload, register_jitable
 
 _SHORTEST = 8
 _SPACE = ord(" ")

@@ -2,14 +2,9 @@
 
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic, overload
-
 from kolumn.cpu_fallback.machine import address
 from kolumn.encodings import json_words
-
-_WORD = ir.IntType(64)
+from kolumn.machine_code.deferred import intrinsic, ir, overload, types
 
 
 @intrinsic
@@ -19,8 +14,8 @@ def _product(typing: Any, one: Any, other: Any) -> Any:
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         wide = ir.IntType(128)
         both = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
-        high = builder.trunc(builder.lshr(both, ir.Constant(wide, 64)), _WORD)
-        return context.make_tuple(builder, signature.return_type, [high, builder.trunc(both, _WORD)])
+        high = builder.trunc(builder.lshr(both, ir.Constant(wide, 64)), ir.IntType(64))
+        return context.make_tuple(builder, signature.return_type, [high, builder.trunc(both, ir.IntType(64))])
 
     return types.UniTuple(types.int64, 2)(types.int64, types.int64), emit
 
@@ -40,7 +35,7 @@ def _first_byte(typing: Any, bits: Any) -> Any:
     """Number of the byte with the lowest set bit of a word that is not 0."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.lshr(builder.cttz(args[0], ir.IntType(1)(1)), ir.Constant(_WORD, 3))
+        return builder.lshr(builder.cttz(args[0], ir.IntType(1)(1)), ir.Constant(ir.IntType(64), 3))
 
     return types.int64(types.int64), emit
 

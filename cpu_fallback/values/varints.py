@@ -2,12 +2,9 @@
 
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic, overload, register_jitable
-
 from kolumn.cpu_fallback.machine.address import load8, load32, load64
 from kolumn.encodings import protobuf_wire
+from kolumn.machine_code.deferred import intrinsic, ir, overload, register_jitable, types
 
 _MORE = -0x7F7F7F7F7F7F7F80
 """The highest bit of each of eight bytes, which says that there is another byte."""

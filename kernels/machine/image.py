@@ -25,7 +25,16 @@ from kolumn.kernels.machine.kernel import Kernel
 from kolumn.machine_code.cache import cache_folder, fingerprint
 
 ARCHITECTURES = (80, 90, 100)
-SOURCES = ("machine_code/scalar.py", "machine_code/words.py", "errors.py", "kernels", "encodings", "formats", "codecs")
+SOURCES = (
+    "machine_code/deferred.py",
+    "machine_code/scalar.py",
+    "machine_code/words.py",
+    "errors.py",
+    "kernels",
+    "encodings",
+    "formats",
+    "codecs",
+)
 """Sources that can end up in a kernel, as functions or as constants."""
 OLDEST = 80
 """Architecture of the PTX: newer ones take it too."""

@@ -17,6 +17,9 @@ from numba import cuda
 from numba.extending import register_jitable
 
 import kolumn.machine_code.scalar  # noqa: F401 (the formats as compiled functions first)
+from kolumn.machine_code.deferred import apply
+
+apply()
 
 WARP = 32
 

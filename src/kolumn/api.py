@@ -24,7 +24,6 @@ from kolumn.source.read_ahead import AHEAD_BYTES
 from kolumn.source.segments import Segment, find_segments
 from kolumn.values.columns.stage import payload_names
 from kolumn.verification.report import Report
-from kolumn.verification.verified import verified
 
 
 def live_segments(source: keywords.Source, options: Options) -> list[Segment]:
@@ -372,4 +371,6 @@ def verify(
         on_progress=on_progress, keys=keys, **payloads,
     )  # fmt: skip
     require(asked.backend)
+    from kolumn.verification.verified import verified
+
     return verified(linked_as_log(live_segments(source, replace(asked, errors="skip")), asked), asked)

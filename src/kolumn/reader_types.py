@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -13,14 +13,13 @@ from kolumn.decode.pipeline import scan_ranges
 from kolumn.errors import ArgumentError
 from kolumn.keywords import Source
 from kolumn.options import Options
-from kolumn.registry.open import schemas_of
 from kolumn.schemas.schema import Kind, Schema, Schemas
 from kolumn.source.memory import named_parts
 from kolumn.source.segments import Range
 from kolumn.values.columns.typed import INTERNAL, Typed
-from kolumn.values.internal.decoder import Reading
-from kolumn.values.internal.topics import CLUSTER_METADATA, INTERNAL_TOPICS
-from kolumn.values.text.infer import inferred
+
+if TYPE_CHECKING:
+    from kolumn.values.internal.decoder import Reading
 
 logger = logging.getLogger("kolumn.values")
 
@@ -75,7 +74,10 @@ def _known(one: Typed, options: Options, source: Source, ranges: Sequence[Range]
     return made
 
 
-def _reading(options: Options, ranges: Sequence[Range]) -> Reading:
+def _reading(options: Options, ranges: Sequence[Range]) -> "Reading":
+    from kolumn.values.internal.decoder import Reading
+    from kolumn.values.internal.topics import CLUSTER_METADATA, INTERNAL_TOPICS
+
     topics = sorted({each.segment.topic for each in ranges if each.segment.topic is not None})
     nameless = {each.segment.path.endswith(".checkpoint") for each in ranges if each.segment.topic is None} == {True}
     if not options.include_control and not nameless and not set(topics) & set(INTERNAL_TOPICS):
@@ -124,6 +126,8 @@ def _opener(one: Typed, source: Source) -> Callable[[], Schemas] | None:
 def _open(given: object, source: Source) -> Schemas:
     if hasattr(given, "by_id"):
         return cast(Schemas, given)
+    from kolumn.registry.open import schemas_of
+
     return schemas_of(cast(Any, given), source)
 
 
@@ -147,6 +151,8 @@ def _newest(one: Typed, ranges: Iterable[Range]) -> Schema:
 
 
 def _inferred(one: Typed, options: Options, ranges: Sequence[Range]) -> pa.StructType:
+    from kolumn.values.text.infer import inferred
+
     # Decoded on the CPU: Spark's driver calls this too, and must not open a GPU.
     walk = replace(options, columns=(one.column,), typed=(), threads=1, backend="cpu", on_progress=None, binary="contiguous")
     values = list(_first(walk, one.column, one.sample, ranges))

@@ -1,14 +1,19 @@
 """Memory is bounded by decompressed bytes, for batches of any ratio; a decompression bomb is an error before memory is allocated."""
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import kolumn
 from kit.bombs import BLOCK, CODECS, bomb, large_record, write
 from kit.corpus import cases
+from kolumn.arrow.recycle import KEPT
+from kolumn.schema import RECORD_COLUMNS
 
 ADDRESS_SPACE = 1 << 30
 OF_SNAPPY = 3 << 29
@@ -119,3 +124,48 @@ def test_little_memory_changes_nothing(case: object, tmp_path: Path) -> None:
         whole = kolumn.read(paths, include_control=True, **options)
         for little in ({"threads": 1, "memory_bytes": 1}, {"threads": 3, "memory_bytes": 5000}, {"threads": 3, "memory_bytes": 1}):
             assert kolumn.read(paths, include_control=True, **options, **little).equals(whole), (options, little)
+
+
+SCAN = (
+    PEAK
+    + """
+import sys, json, kolumn
+rows = sum(batch.num_rows for batch in kolumn.scan(sys.argv[1], threads=2, **json.loads(sys.argv[2])))
+print(rows, peak())
+"""
+)
+SHAPES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+    "plain": ({}, {}),
+    "views": ({}, {"binary": "view"}),
+    "batches of 1 MiB": ({"codec": "zstd", "batch_bytes": MIB}, {}),
+    "messages": ({"magic": 1, "codec": "gzip"}, {}),
+    "headers": ({"codec": "lz4"}, {"include_headers": True}),
+    "typed values": ({"codec": "zstd"}, {"value_format": "json", "value_schema": {"id": "int64", "note": "string"}}),
+    "many segments": ({"segment_bytes": 200_000}, {}),
+}
+COMMON = ("plain", "headers")
+
+
+@pytest.mark.parametrize(
+    "shape", [pytest.param(shape, marks=[] if shape in ("plain", "headers") else pytest.mark.slow) for shape in SHAPES]
+)
+def test_a_longer_log_takes_no_more_memory(shape: str, tmp_path: Path) -> None:
+    """Ten times as many partitions, which are links to the same segments."""
+    written, asked = SHAPES[shape]
+    value = pa.array([b'{"id": %d, "note": "%s"}' % (i, b"note " * 15) for i in range(20_000)])
+    headers = pa.array([[{"key": "trace", "value": b"0123456789"}]] * 20_000, RECORD_COLUMNS["headers"])
+    table = pa.table({"value": value} | ({"headers": headers} if "include_headers" in asked else {}))
+    kolumn.write(table, tmp_path / "one-0", **written)  # type: ignore[arg-type]
+    peaks = []
+    for partitions in (8, 80):
+        place = tmp_path / str(partitions)
+        for partition in range(partitions):
+            (place / f"some-{partition}").mkdir(parents=True)
+            for segment in (tmp_path / "one-0").glob("*.log"):
+                os.link(segment, place / f"some-{partition}" / segment.name)
+        rows, peak = map(int, run(SCAN, place, json.dumps(asked)).split())
+        assert rows == partitions * 20_000
+        peaks.append(peak)
+    # As much as is kept for reuse.
+    assert peaks[1] < peaks[0] + KEPT
+    assert peaks[1] < 512 * MIB

@@ -18,7 +18,7 @@ from kolumn.formats.v2 import ABORT
 from kolumn.options import Options
 from kolumn.schemas.schema import Schema
 from kolumn.values.bare_framing import BareFramer
-from kolumn.values.columns import typed
+from kolumn.values.columns import decoders
 from kolumn.values.decoder import Bodies
 
 SCHEMA = {"id": "int64", "customer": "string", "items": [{"sku": "string", "price": "float64"}], "at": "timestamp"}
@@ -388,7 +388,7 @@ class InHeaders:
 @pytest.mark.parametrize("columns", [["value", "valueSchemaId"], ["valueSchemaId", "headers", "value"]])
 def test_a_framing_in_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: list[str]) -> None:
     """Headers are read for it, and are a column only if they are asked for."""
-    monkeypatch.setattr(typed, "framer_of", lambda *_: InHeaders())
+    monkeypatch.setattr(decoders, "framer_of", lambda *_: InHeaders())
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     headers = pa.array([[{"key": "h", "value": b'{"id": %d}' % i}] for i in range(50)], kind)
     table = pa.table({"value": [b"x" * i for i in range(50)], "headers": headers})

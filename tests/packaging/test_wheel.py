@@ -1,8 +1,10 @@
 """`pip install` installs every module of the tree, including the linked folders, and nothing else."""
 
+import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -12,21 +14,24 @@ from kit.source_tree import modules
 
 ROOT = Path(__file__).resolve().parents[2]
 LINKED = ("kernels", "cpu_fallback", "spark_plugin")
+BUILT = ("kernels/compiled/sizes.sm_90.cubin", "cpu_fallback/compiled/x86-64-v3-0123456789abcdef/stream.hop.code")
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """A wheel built from a copy of the tree, because files of an older build folder would be added to the wheel."""
     copy = tmp_path_factory.mktemp("tree")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     for name in ("src", *LINKED):
         shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "compiled"))
-    # `make kernels` leaves such a file.
-    (copy / "kernels" / "compiled").mkdir()
-    (copy / "kernels" / "compiled" / "sizes.sm_90.cubin").write_bytes(b"code")
+    # `make kernels` and `make loops` leave such files.
+    for file in BUILT:
+        (copy / file).parent.mkdir(parents=True)
+        (copy / file).write_bytes(b"code")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(copy / "out"), str(copy)]
-    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "KOLUMN_BUILD_LOOPS": "0"}
+    built = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
     (path,) = (copy / "out").glob("*.whl")
     return zipfile.ZipFile(path)
@@ -34,7 +39,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 def test_wheel_holds_the_tree(wheel: zipfile.ZipFile) -> None:
     others = {"py.typed", "report/style.css", "spark_plugin/discover_gpus.sh", "spark_plugin/jars/kolumn-spark.jar"}
-    others |= {"kernels/compiled/sizes.sm_90.cubin"}
+    others |= set(BUILT)
     others |= {str(path.relative_to(ROOT / "src" / "kolumn")) for path in (ROOT / "src").rglob("definitions/*/*.json")}
     expected = {f"kolumn/{path}" for path in modules()} | {"pyspark_kolumn.py"} | {f"kolumn/{name}" for name in others}
     assert {name for name in wheel.namelist() if ".dist-info/" not in name} == expected
@@ -51,3 +56,11 @@ def test_wheel_has_the_command_and_the_licence(wheel: zipfile.ZipFile) -> None:
     (folder,) = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name}
     assert "kolumn = kolumn.cli:main" in wheel.read(f"{folder}/entry_points.txt").decode()
     assert f"{folder}/licenses/LICENSE" in wheel.namelist()
+
+
+def test_loops_are_compiled_with_what_they_run_with() -> None:
+    """`setup.py` compiles loops in an environment of its own, whose packages have the same ranges."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    build = set(project["build-system"]["requires"]) - {"setuptools>=77"}
+    assert build < set(project["project"]["dependencies"])
+    assert {name.partition(">")[0] for name in build} >= {"numba", "numpy"}

@@ -17,6 +17,10 @@ from kolumn.cpu_fallback.machine import crc as chosen
 from kolumn.cpu_fallback.machine.fold import folding, widest
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.formats import crc
+from kolumn.machine_code.deferred import apply
+
+# Numba compiles functions of Kolumn here.
+apply()
 
 BYTES = np.frombuffer(random.Random(5).randbytes(70_000), np.uint8).copy()
 LENGTHS = [*range(140), *range(250, 260), *range(500, 530), 1023, 1024, 4031, 16_384, 65_537]

@@ -1,7 +1,6 @@
 """Folders to which somebody else could write are not used for machine code, because the code in them is run."""
 
 import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -81,7 +80,7 @@ def test_what_is_no_folder(folder: Path) -> None:
 
 
 def test_files(folder: Path) -> None:
-    file = folder / "loop.nbi"
+    file = folder / "loop.code"
     file.write_bytes(b"")
     file.chmod(0o600)
     assert file_objection(folder) is None
@@ -137,62 +136,62 @@ def test_a_folder_that_can_only_be_read(folder: Path, tmp_path: Path, monkeypatc
     assert cache.code_folder("this") == folder / "this"
     with pytest.warns(UserWarning, match="KOLUMN_CACHE_DIR is not used .*read-only"):
         assert cache.code_folder("another") == tmp_path / "home" / "kolumn" / "another"
-    (folder / "this" / "loop.nbi").write_bytes(b"")
-    (folder / "this" / "loop.nbi").chmod(0o666)
+    (folder / "this" / "loop.code").write_bytes(b"")
+    (folder / "this" / "loop.code").chmod(0o666)
     cache.code_folder.cache_clear()
-    with pytest.warns(UserWarning, match=r"loop\.nbi can be written"):
+    with pytest.warns(UserWarning, match=r"loop\.code can be written"):
         assert cache.code_folder("this") == tmp_path / "home" / "kolumn" / "this"
 
 
-class Bomb:
-    """Runs when it is unpickled."""
+PLANTED = """
+import sys
+from pathlib import Path
+import numpy as np
+from kolumn.cpu_fallback.columns import timestamps
+from kolumn.cpu_fallback.machine import loops, objects
+from kolumn.cpu_fallback.machine.arrays import Constants, Int64s
+from kolumn.cpu_fallback.machine.emit import emit
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+def bang(source: Constants, target: Int64s, valid: int) -> int:
+    target[0] = 666
+    return 0
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return os.mkdir, (str(self.place),)
+name = timestamps.microseconds.name
+place = Path(sys.argv[1], loops.version())
+place.mkdir()
+objects.write(place / loops.file_of(name), emit(bang, loops.entry_of(name)))
+(place / "reading.ready").touch()
+"""
+USED = """
+import sys, numpy as np
+from kolumn.cpu_fallback.columns.timestamps import microseconds
+from kolumn.cpu_fallback.machine import compile_ahead, loops
+compile_ahead.GROUPS = {"reading": ("columns.timestamps",)}
+target = np.zeros(1, np.int64)
+microseconds(np.ones(1, np.int64), target, 0)
+print(target[0], loops.folder())
+"""
 
 
 def test_planted_machine_code_does_not_run(folder: Path, tmp_path: Path) -> None:
-    """The attack of a user of the same machine: wait for the folder's name, then put Numba's index there, which is a pickle."""
+    """The attack of a user of the same machine: wait for the folder's name, then put machine code there."""
+    environment = {**os.environ, "KOLUMN_NATIVE": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", PLANTED, str(folder)], env=environment, check=True)
+    environment |= {"KOLUMN_CACHE_DIR": str(folder), "XDG_CACHE_HOME": str(own_cache(tmp_path))}
+
+    def used() -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", USED], env=environment, capture_output=True, text=True, check=True)
+
+    assert used().stdout.split() == ["666", str(next(folder.iterdir()))]
     folder.chmod(0o777)
-    bang = tmp_path / "bang"
-    planted = f"""
-import pickle
-from kolumn.cpu_fallback.machine import loops
-from test_ownership import Bomb
-from pathlib import Path
-place = Path({str(folder)!r}, loops.version())
-place.mkdir()
-from kolumn.cpu_fallback.columns.timestamps import microseconds
-name = microseconds._cache._impl.filename_base if hasattr(microseconds._cache, "_impl") else None
-(place / f"{{name}}.nbi").write_bytes(pickle.dumps(Bomb(Path({str(bang)!r}))))
-(place / "reading.ready").touch()
-"""
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    subprocess.run([sys.executable, "-c", planted], env={**os.environ, "PYTHONPATH": path}, check=True)
-    (index,) = folder.glob("*/*.nbi")
-    assert "timestamps.microseconds" in index.name
-    used = "import kolumn; from kolumn.cpu_fallback.machine import loops; print(kolumn.read({!r}).num_rows, loops.folder())"
-    segment = Path(__file__).resolve().parents[1] / "data" / "corpus" / "upgraded" / "upgraded-gzip-0"
-    environment = {**os.environ, "PYTHONPATH": path, "KOLUMN_CACHE_DIR": str(folder), "XDG_CACHE_HOME": str(own_cache(tmp_path))}
-    answer = subprocess.run([sys.executable, "-c", used.format(str(segment))], env=environment, capture_output=True, text=True, check=True)
-    assert not bang.exists()
+    answer = used()
     assert answer.stdout.startswith("1000 ")
     assert str(folder) not in answer.stdout
     assert "can be written by other users" in answer.stderr
-    pickle.loads(index.read_bytes())
-    assert bang.exists()
 
 
 def own_cache(tmp_path: Path) -> Path:
-    """A cache folder with a copy of the machine code that the tests use."""
-    from kolumn.cpu_fallback.machine import loops
-
+    """An empty cache folder of the user, for the one loop: it alone is compiled."""
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
-    place = loops.folder()
-    assert place is not None
-    (home / "kolumn").symlink_to(place.parent)
     return home

@@ -17,6 +17,7 @@ from kit.protobuf_values import body, in_edition, message_class, mutants, plain,
 from kolumn.encodings import columns, protobuf
 from kolumn.encodings import protobuf_wire as wire
 from kolumn.encodings.protobuf_tables import FRAMES, GROUPS, ProtobufProgram
+from kolumn.machine_code.deferred import apply
 from kolumn.machine_code.words import address_of
 from kolumn.values.layout import ColumnLayout
 from kolumn.values.memory import ColumnMemory
@@ -24,6 +25,9 @@ from kolumn.values.protobuf.finish import finished
 from kolumn.values.protobuf.program import tables
 from kolumn.values.protobuf.schema import file_of
 from kolumn.values.protobuf.types import shape
+
+# Numba compiles functions of Kolumn here.
+apply()
 
 MALFORMED = wire.MALFORMED
 

@@ -12,9 +12,13 @@ import kolumn.cpu_fallback.values.text
 import kolumn.encodings.compiled  # noqa: F401
 from kolumn.encodings import columns, text
 from kolumn.encodings.columns import DONE, INVALID, full_column, full_level
+from kolumn.machine_code.deferred import apply
 from kolumn.machine_code.words import address_of
 from kolumn.values.layout import ColumnLayout, nodes, word_width
 from kolumn.values.memory import ColumnMemory
+
+# Numba compiles functions of Kolumn here.
+apply()
 
 TYPE = pa.struct(
     [

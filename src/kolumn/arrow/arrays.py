@@ -66,7 +66,9 @@ def _constants(value: str | int | bool | None, kind: pa.DataType, rows: int) -> 
     if value is None:
         return pa.nulls(rows, kind)
     if isinstance(value, str):
-        return pa.repeat(strings([value])[0], rows).cast(kind)
+        repeated = pa.repeat(strings([value])[0], rows)
+        # A cast imports `pyarrow.compute`, which takes long.
+        return repeated if repeated.type == kind else repeated.cast(kind)
     if pa.types.is_boolean(kind):
         return flags(np.full(rows, value))
     return numbers(np.full(rows, value), kind)

@@ -73,10 +73,10 @@ def _cpu() -> dict[str, Any]:
         from kolumn.cpu_fallback.inflate import libisal, libzstd
         from kolumn.cpu_fallback.machine import compile_ahead
         from kolumn.cpu_fallback.machine.crc import KIND
-        from kolumn.cpu_fallback.machine.loops import folder
+        from kolumn.cpu_fallback.machine.loops import folder, shipped
     except ImportError as error:
         return {"backend": f"can't run: {error}"}
-    place = folder()
+    place, brought = folder(), shipped()
     missing = [group for group in compile_ahead.GROUPS if not compile_ahead.is_ready(group)]
     return {
         "backend": "can run",
@@ -84,8 +84,12 @@ def _cpu() -> dict[str, Any]:
         "gzip": "ISA-L of the package isal" if libisal.available() else "package isal (its ISA-L can't be called directly: slower)",
         "zstd": libzstd.name() or "package zstandard (no libzstd that can be called directly: slower)",
         "machine code cache": str(place) if place else "none: no folder that only you can write to, set KOLUMN_CACHE_DIR",
-        "machine code": f"not there for {', '.join(missing)}: compiled on first use, or by `kolumn warmup`" if missing else "there",
+        "machine code": f"in the package: {brought.name}" if brought else _there(missing),
     }
+
+
+def _there(missing: list[str]) -> str:
+    return f"not there for {', '.join(missing)}: compiled on first use, or by `kolumn warmup`" if missing else "there"
 
 
 def _checksums(kind: str) -> str:

@@ -6,7 +6,6 @@ from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kolumn.schema import REMARK_SCHEMA
 from kolumn.source.storage import shown
@@ -82,6 +81,8 @@ def remark_table(remarks: Iterable[Remark]) -> pa.Table:
 
 def null_values(batch: pa.RecordBatch) -> pa.Table:
     """Remarks about a batch of KIP-87 records with the columns `REMARKED`."""
+    import pyarrow.compute as pc
+
     rows = np.flatnonzero(np.asarray(pc.and_not(pc.is_null(batch["value"]), batch["tombstone"])))
     found = pa.Table.from_batches([batch.select(["segment", "position", "offset"])]).take(pa.array(rows)).to_pylist()
     text = "the record has no value and no tombstone bit"

@@ -311,6 +311,8 @@ def _until_trouble(
             rest = decoded.rest
             if rest is not None:
                 decoded = decode_chunk(file, rest, options, floor, alone=True)
+        # They would be in memory together with the next ones.
+        del chunk, decoded
     return at_stop(file, stop, floor, found)
 
 
@@ -331,12 +333,11 @@ def _one_by_one(plan: _Plan, work: _Work) -> _InOrder:
 
     while True:
         try:
-            chunk = plan.send(reached)
+            # Without local variables, which would keep the bytes and the batches alive while the next ones are made.
+            yield done(plan.send(reached))
         except StopIteration as end:
             stop: Stop = end.value
             return stop
-        # Without a local variable, which would keep the batches alive after the caller has passed them on.
-        yield done(chunk)
 
 
 def _ahead(plan: _Plan, work: _Work, pool: ThreadPoolExecutor, threads: int) -> _InOrder:

@@ -16,11 +16,10 @@ IEEE = 0xEDB88320
 def slicing_tables(polynomial: int) -> np.ndarray:
     """Tables of a reflected polynomial: int64, shape (8, 256)."""
     tables = np.zeros((8, 256), np.int64)
-    for byte in range(256):
-        register = byte
-        for _ in range(8):
-            register = (register >> 1) ^ (polynomial if register & 1 else 0)
-        tables[0, byte] = register
+    register = np.arange(256)
+    for _ in range(8):
+        register = (register >> 1) ^ np.where(register & 1, polynomial, 0)
+    tables[0] = register
     for k in range(1, 8):
         tables[k] = tables[0][tables[k - 1] & 0xFF] ^ (tables[k - 1] >> 8)
     return tables
@@ -56,7 +55,12 @@ def power_of_x(exponent: int, polynomial: int) -> int:
 def shift_tables(size: int, polynomial: int) -> np.ndarray:
     """Tables that move a register over ``size`` zero bytes, byte by byte of the register: int64, shape (4, 256)."""
     power = power_of_x(8 * size, polynomial)
-    return np.array([[multiply(power, byte << (8 * k), polynomial) for byte in range(256)] for k in range(4)], np.int64)
+    tables = np.zeros((4, 256), np.int64)
+    for bit in range(32):
+        # A product is a sum over bits: the bytes with this bit have its product added to that of their lower bits.
+        k, first = bit // 8, 1 << (bit % 8)
+        tables[k, first : 2 * first] = tables[k, :first] ^ multiply(power, 1 << bit, polynomial)
+    return tables
 
 
 def eight_bytes(t, low: int, high: int) -> int:  # type: ignore[no-untyped-def]

@@ -1,18 +1,18 @@
 """Folders in which compiled code is stored between processes, and fingerprints that tell its versions apart."""
 
 import hashlib
-import inspect
 import os
-import tempfile
 import warnings
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kolumn.formats.layouts import EXTRA
 from kolumn.machine_code.ownership import file_objection, objection
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 READY = "reading.ready"
 """File that marks a folder of machine code as complete for reading."""
@@ -20,9 +20,12 @@ READY = "reading.ready"
 
 def places() -> list[Path]:
     """Folders for machine code, best first: KOLUMN_CACHE_DIR, the user's cache folder, a folder in the system's temporary folder."""
+    # Not at the top, as `inspect` below: these take long to import, and code that was compiled ahead needs neither.
+    from tempfile import gettempdir
+
     named = os.environ.get("KOLUMN_CACHE_DIR")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    own = [Path(home) / "kolumn", Path(tempfile.gettempdir()) / f"kolumn-{os.getuid()}"]
+    own = [Path(home) / "kolumn", Path(gettempdir()) / f"kolumn-{os.getuid()}"]
     return [Path(named).absolute(), *own] if named else own
 
 
@@ -61,11 +64,13 @@ def _first_usable(name: str | None) -> tuple[Path | None, list[str]]:
 
 def _unwritable(place: Path) -> str | None:
     # A folder that the user names may be shipped to others, who have to read it.
+    from tempfile import TemporaryFile
+
     mode = 0o755 if os.environ.get("KOLUMN_CACHE_DIR") == str(place) else 0o700
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.mkdir(mode=mode, exist_ok=True)
-        with tempfile.TemporaryFile(dir=place):
+        with TemporaryFile(dir=place):
             pass
     except OSError as error:
         return f"{place}: {error.strerror}"
@@ -90,16 +95,29 @@ def _tell(found: Path | None, refused: list[str]) -> None:
     warnings.warn(text, stacklevel=4)
 
 
+def package() -> "Traversable":
+    """Kolumn's own folder, which may be in a zip."""
+    place = Path(__file__).parents[1]
+    if place.is_dir():
+        return place
+    # This import takes as long as several of NumPy's.
+    from importlib.resources import files
+
+    return files("kolumn")
+
+
 @cache
 def fingerprint(*names: str) -> str:
     """Digest of source files: modules and packages of Kolumn by name, including nested packages, and the drafts of KOLUMN_FORMATS."""
-    own = digest(files("kolumn"), *names)
+    own = digest(package(), *names)
     if not EXTRA:
         return own
+    import inspect
+
     return hashlib.sha256(own.encode() + b"".join(inspect.getsource(module).encode() for module in EXTRA)).hexdigest()[:16]
 
 
-def digest(package: Traversable, *names: str) -> str:
+def digest(package: "Traversable", *names: str) -> str:
     """Digest as in `fingerprint`, without the drafts, of any copy of the package."""
     total = hashlib.sha256()
     for name in names:
@@ -108,7 +126,7 @@ def digest(package: Traversable, *names: str) -> str:
     return total.hexdigest()[:16]
 
 
-def _sources(place: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
+def _sources(place: "Traversable", path: str) -> Iterator[tuple[str, "Traversable"]]:
     # Traversables are used instead of paths because Spark ships the package in a zip.
     if place.is_dir():
         for inner in sorted(place.iterdir(), key=lambda entry: entry.name):

@@ -8,11 +8,8 @@ from collections.abc import Callable, Iterable
 from types import FunctionType, ModuleType
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic, overload, register_jitable
-
 from kolumn.formats import crc, entry, fields, inner, layout, layouts, memory, varint
+from kolumn.machine_code.deferred import intrinsic, ir, overload, register_jitable, types
 
 _PRIMITIVES = (memory.load8, memory.store8)
 

@@ -7,9 +7,7 @@ the word's size.
 from ctypes import c_int8, c_int16, c_int32, c_int64, c_uint32
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic, overload
+from kolumn.machine_code.deferred import intrinsic, ir, overload, types
 
 _ALL = (1 << 64) - 1
 

@@ -152,6 +152,8 @@ def chunks(
                 yield Chunk(source, origin, entries[:count])
             if code != FULL:
                 break
+        # The next bytes are read without these in memory.
+        del source
         if code not in (Code.OK, MORE):
             return Stop(position, Code(code), size)
         step = step if payloads else min(2 * step, max(LARGEST_WINDOW, chunk_bytes))

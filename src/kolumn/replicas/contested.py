@@ -5,7 +5,6 @@ from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kolumn.arrays import Flags, Int64s
 from kolumn.damage.findings import Damage
@@ -126,6 +125,8 @@ def _side(one: Claimed, table: pa.Table, record: int) -> tuple[list[Examined], i
 
 def _equal(one: pa.Table, other: pa.Table) -> Flags:
     """Flags of the records that are equal; a record without a timestamp also equals one with a timestamp."""
+    import pyarrow.compute as pc
+
     same = np.ones(len(one), np.bool_)
     for name in ("key", "value"):
         mine, theirs = one[name], other[name]

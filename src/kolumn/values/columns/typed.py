@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 
@@ -12,10 +12,13 @@ from kolumn.errors import ArgumentError
 from kolumn.keywords import PAYLOAD_DEFAULTS, Decode, PayloadAs, PayloadErrors, PayloadFormat, PayloadOptions
 from kolumn.schema import beside
 from kolumn.schemas.schema import Schema, Schemas
-from kolumn.values.columns.decoders import PayloadFramer, decoder_of, framer_of
-from kolumn.values.decoder import ValueDecoder
-from kolumn.values.internal.decoder import LOOKS_AT, InternalDecoder
 from kolumn.values.types import check_separator
+
+# Decoders are imported when one is made: they take as long to import as everything else, and most reads have none.
+if TYPE_CHECKING:
+    from kolumn.values.columns.decoders import PayloadFramer
+    from kolumn.values.decoder import ValueDecoder
+    from kolumn.values.internal.decoder import InternalDecoder
 
 _SCHEMALESS = ("csv", "fixed")
 INTERNAL = "internal"
@@ -71,19 +74,25 @@ class Typed:
         return {name: value for name, value in self.__dict__.items() if name in self.__dataclass_fields__}
 
     @cached_property
-    def decoder(self) -> ValueDecoder:
+    def decoder(self) -> "ValueDecoder":
         """The decoder of this read, which its threads share."""
+        from kolumn.values.columns.decoders import decoder_of
+
         return decoder_of(self.format, self.reader, self.columns, self.message, self.separator, self.column, self.writers)
 
     @cached_property
-    def of_internal(self) -> InternalDecoder:
+    def of_internal(self) -> "InternalDecoder":
         """The decoder of the format `INTERNAL`, to which keys and values belong together."""
+        from kolumn.values.internal.decoder import InternalDecoder
+
         return InternalDecoder(self.column, self.reader)
 
     @property
     def looks_at(self) -> tuple[str, ...]:
         """Record columns that are needed beside the own one."""
         if self.format == INTERNAL:
+            from kolumn.values.internal.decoder import LOOKS_AT
+
             return LOOKS_AT
         return ("headers",) if self.framer.needs_headers else ()
 
@@ -93,8 +102,10 @@ class Typed:
         return None if self.open_schemas is None else self.open_schemas()
 
     @cached_property
-    def framer(self) -> PayloadFramer:
+    def framer(self) -> "PayloadFramer":
         """What finds the bodies in payloads."""
+        from kolumn.values.columns.decoders import framer_of
+
         return framer_of(self.format, self.framing, self.column, self.skip, self.writers)
 
     @property

@@ -1,0 +1,48 @@
+"""All loops as machine code, ahead of time: ``python -m kolumn.cpu_fallback.build FOLDER [LEVEL ...]``.
+
+Each level of `kolumn.cpu_fallback.machine.processor.LEVELS` becomes a folder. Without levels, those of this architecture are compiled;
+"host" is the level of this CPU. Folders for other sources are removed.
+"""
+
+import platform
+import shutil
+import sys
+from pathlib import Path
+
+from kolumn.cpu_fallback.machine import compilers, processor
+from kolumn.cpu_fallback.machine.compile_ahead import GROUPS, loops_of
+from kolumn.cpu_fallback.machine.loops import shipped_name
+
+_PART = ".part"
+"""End of the name of a folder that is not complete."""
+
+
+def build(target: Path, levels: list[str]) -> None:
+    """Compile all loops for some levels into folders of ``target``; what is there already is kept."""
+    names = [name for group in GROUPS for name in loops_of(group)]
+    known = {f"{shipped_name(level)}{end}" for level in processor.LEVELS for end in ("", _PART)}
+    for old in target.iterdir() if target.is_dir() else ():
+        if old.name not in known:
+            shutil.rmtree(old)
+    for level in levels:
+        folder = target / shipped_name(level)
+        # Under another name until it is complete.
+        draft = target / f"{folder.name}{_PART}"
+        if folder.is_dir():
+            continue
+        draft.mkdir(parents=True, exist_ok=True)
+        new = sum(compilers.compile_all(draft, names, processor.LEVELS[level].environment, show_errors=True))
+        print(f"compiled {new} of {len(names)} loops for {level}", flush=True)
+        draft.rename(folder)
+
+
+def main(target: str, *levels: str) -> None:
+    """Build the named levels."""
+    host = processor.level()
+    # LLVM could compile for another architecture, but nobody could run the result here.
+    own = [name for name, level in processor.LEVELS.items() if level.is_arm == (platform.machine() == "aarch64")]
+    build(Path(target), [level for one in levels or own if (level := host if one == "host" else one) is not None])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,130 @@
+"""Compiles a loop by Numba to object code that needs neither Numba nor Python to run.
+
+The object has one function, which takes its arguments and writes its results as words of 64 bits (`arrays`):
+
+    int32 entry(const int64 *arguments, int64 *results)        0, or Numba's code of an exception
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from kolumn.cpu_fallback.machine.arrays import Kind, arguments, results
+from kolumn.machine_code.deferred import apply, arrayobj, cgutils, ir, types
+
+_EXTERNAL = {"memcpy", "memmove", "memset", "memcmp", "pread"}
+"""Functions of the C library that object code may call."""
+
+
+def emit(function: Callable[..., Any], entry: str) -> bytes:
+    """Object code of a loop, with a function of the name ``entry``.
+
+    Raises
+    ------
+    TypeError
+        Its annotations do not say what it returns.
+    RuntimeError
+        It needs something that is not there without Numba.
+    """
+    apply()
+    from llvmlite import binding
+    from numba import njit
+
+    dispatcher = njit(nogil=True, boundscheck=False, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    dispatcher.compile(tuple(map(_numba_type, arguments(function))))
+    (compiled,) = dispatcher.overloads.values()
+    context, codegen = compiled.target_context, compiled.target_context.codegen()
+    if _words(compiled.fndesc.restype) != results(function):
+        raise TypeError(f"{entry} returns {compiled.fndesc.restype}, and not {results(function)}")
+    module = binding.parse_assembly(cgutils.normalize_ir_text(str(_entry(context, compiled.fndesc, entry))))
+    module.link_in(compiled.library._get_module_for_linking(), preserve=True)
+    defined = [one for one in (*module.functions, *module.global_variables) if not one.is_declaration]
+    for one in defined:
+        if one.name != entry:
+            one.linkage = "internal"
+    codegen._module_pass_manager()[0].run(module, codegen._pass_builder())
+    needed = {one.name for one in (*module.functions, *module.global_variables) if one.is_declaration and not one.name.startswith("llvm.")}
+    if needed - _EXTERNAL:
+        raise RuntimeError(f"{entry} needs {', '.join(sorted(needed - _EXTERNAL))}")
+    return bytes(codegen._tm.emit_object(module))
+
+
+def _numba_type(kind: Kind) -> Any:
+    if kind in (int, bool, float):
+        return {int: types.int64, bool: types.boolean, float: types.float64}[kind]
+    if hasattr(kind, "ndim"):
+        from numba import from_dtype
+
+        return types.Array(from_dtype(kind.dtype), kind.ndim, "C", readonly=kind.readonly)
+    cls, fields = kind
+    return types.BaseTuple.from_types([_numba_type(field) for field in fields], cls)
+
+
+def _words(kind: Any) -> list[type] | type | None:
+    """As `arrays.results`, of Numba's type."""
+    if isinstance(kind, types.BaseTuple):
+        return [_word(one) for one in kind.types]
+    return None if isinstance(kind, types.NoneType) else _word(kind)
+
+
+def _word(kind: Any) -> type:
+    return bool if isinstance(kind, types.Boolean) else float if isinstance(kind, types.Float) else int
+
+
+def _entry(context: Any, described: Any, name: str) -> Any:
+    """A module with the function that calls a compiled loop."""
+    module = context.create_module(name)
+    code, words = ir.IntType(32), ir.IntType(64).as_pointer()
+    kind = context.call_conv.get_function_type(described.restype, described.argtypes)
+    loop = ir.Function(module, kind, described.llvm_func_name)
+    function = ir.Function(module, ir.FunctionType(code, [words, words]), name)
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    given, at = [], 0
+    for one in described.argtypes:
+        value, at = _load(context, builder, one, function.args[0], at)
+        given.append(value)
+    status, result = context.call_conv.call_function(builder, loop, described.restype, described.argtypes, given)
+    with builder.if_then(status.is_error, likely=False):
+        builder.ret(status.code)
+    parts = cgutils.unpack_tuple(builder, result) if isinstance(described.restype, types.BaseTuple) else [result]
+    for place, (one, part) in enumerate(zip(getattr(described.restype, "types", [described.restype]), parts, strict=True)):
+        if not isinstance(one, types.NoneType):
+            builder.store(_as_word(builder, one, part), cgutils.gep_inbounds(builder, function.args[1], place))
+    builder.ret(code(0))
+    return module
+
+
+def _load(context: Any, builder: Any, kind: Any, words: Any, at: int) -> tuple[Any, int]:
+    """An argument from the words at ``at``, and where the next one begins."""
+
+    def word(place: int) -> Any:
+        return builder.load(cgutils.gep_inbounds(builder, words, place))
+
+    if isinstance(kind, types.BaseTuple):
+        parts = []
+        for one in kind.types:
+            part, at = _load(context, builder, one, words, at)
+            parts.append(part)
+        return context.make_tuple(builder, kind, parts), at
+    if isinstance(kind, types.Array):
+        array = context.make_array(kind)(context, builder)
+        shape = [word(at + 1 + k) for k in range(kind.ndim)]
+        item = strides_from = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+        strides: list[Any] = []
+        for count in reversed(shape):
+            strides.insert(0, strides_from)
+            strides_from = builder.mul(strides_from, count)
+        data = builder.inttoptr(word(at), array.data.type)
+        arrayobj.populate_array(array, data=data, shape=shape, strides=strides, itemsize=item, meminfo=None)
+        return array._getvalue(), at + 1 + kind.ndim
+    if isinstance(kind, types.Float):
+        return builder.bitcast(word(at), ir.DoubleType()), at + 1
+    return (builder.trunc(word(at), ir.IntType(1)) if isinstance(kind, types.Boolean) else word(at)), at + 1
+
+
+def _as_word(builder: Any, kind: Any, value: Any) -> Any:
+    word = ir.IntType(64)
+    if isinstance(kind, types.Float):
+        return builder.bitcast(value, word)
+    if value.type.width == word.width:
+        return value
+    return builder.sext(value, word) if getattr(kind, "signed", False) else builder.zext(value, word)

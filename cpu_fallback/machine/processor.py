@@ -1,0 +1,89 @@
+"""The processor that loops are compiled for: this one, or one of the levels for which they are compiled ahead.
+
+Numba's environment variables say it: NUMBA_CPU_NAME and NUMBA_CPU_FEATURES, by LLVM's names. A level is what many processors have in
+common: those of the x86-64 psABI, and the multiplications that checksums are computed by. KOLUMN_NATIVE=1 asks for code for this very
+processor instead, which is compiled on first use.
+"""
+
+import os
+from functools import cache
+from typing import NamedTuple
+
+_V3 = (
+    "avx",
+    "avx2",
+    "bmi",
+    "bmi2",
+    "cx16",
+    "f16c",
+    "fma",
+    "lzcnt",
+    "movbe",
+    "popcnt",
+    "sahf",
+    "sse3",
+    "sse4.1",
+    "sse4.2",
+    "ssse3",
+    "xsave",
+)
+_V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+_SETTINGS = ("KOLUMN_NATIVE", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX", "NUMBA_OPT")
+
+
+class ProcessorLevel(NamedTuple):
+    """Processors that can run the same code: LLVM's name for them, and the features that each of them has."""
+
+    cpu: str
+    features: tuple[str, ...]
+
+    @property
+    def is_arm(self) -> bool:
+        """Whether it is of the architecture AArch64, and not of x86-64."""
+        return "neon" in self.features
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that make Numba compile for this level."""
+        return {"NUMBA_CPU_NAME": self.cpu, "NUMBA_CPU_FEATURES": ",".join(f"+{name}" for name in self.features)}
+
+
+LEVELS = {
+    "x86-64-v4-vpclmulqdq": ProcessorLevel("x86-64-v4", (*_V4, "pclmul", "vpclmulqdq")),
+    "x86-64-v3-vpclmulqdq": ProcessorLevel("x86-64-v3", (*_V3, "pclmul", "vpclmulqdq")),
+    "x86-64-v3": ProcessorLevel("x86-64-v3", (*_V3, "pclmul")),
+    "armv8-a": ProcessorLevel("generic", ("fp-armv8", "neon")),
+}
+"""Levels, the most capable first."""
+
+
+@cache
+def host_features() -> frozenset[str]:
+    """Features of this CPU, by LLVM's names."""
+    from llvmlite import binding
+
+    return frozenset(name for name, there in binding.get_host_cpu_features().items() if there)
+
+
+@cache
+def level() -> str | None:
+    """The most capable of `LEVELS` that this CPU has; None if it has none, or if the environment names a processor."""
+    if any(name in os.environ for name in _SETTINGS):
+        return None
+    return next((name for name, one in LEVELS.items() if host_features().issuperset(one.features)), None)
+
+
+def has(feature: str) -> bool:
+    """Whether the processor that code is compiled for has a feature, by LLVM's name."""
+    named = os.environ.get("NUMBA_CPU_FEATURES")
+    if named is not None:
+        return f"+{feature}" in named.split(",")
+    return "NUMBA_CPU_NAME" not in os.environ and feature in host_features()
+
+
+def description() -> tuple[object, ...]:
+    """What code depends on, apart from sources and versions."""
+    from llvmlite import binding
+
+    settings = tuple(os.environ.get(name) for name in _SETTINGS[1:])
+    return binding.get_process_triple(), binding.get_host_cpu_name(), sorted(host_features()), settings

@@ -1,0 +1,117 @@
+"""Machine code that the package brings: compiled ahead for levels of processors, and loaded without Numba."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kolumn.cpu_fallback.machine import objects, processor
+
+LEVELS = [name for name, level in processor.LEVELS.items() if processor.host_features().issuperset(level.features)]
+SMALL = """
+import json, os, sys
+from pathlib import Path
+from kolumn.cpu_fallback.machine import compile_ahead, loops, processor
+compile_ahead.GROUPS = {"reading": ("machine.checksum", "columns.timestamps")}
+"""
+BUILD = (
+    SMALL
+    + """
+from kolumn.cpu_fallback import build
+build.GROUPS = compile_ahead.GROUPS
+build.main(sys.argv[1], *sys.argv[2:])
+"""
+)
+USE = (
+    SMALL
+    + """
+loops.package = lambda: Path(sys.argv[1])
+if sys.argv[2:]:
+    processor.level = lambda: sys.argv[2]
+from kolumn.cpu_fallback.machine.checksum import crc32, crc32c
+data = bytes(range(256)) * 40
+sums = [[crc32c(data[:size], at), crc32(data[:size], at)] for size in (0, 1, 17, 64, 255, 10_000) for at in (0, size // 3)]
+print(json.dumps([sums, "numba" in sys.modules, loops.shipped() is not None]))
+"""
+)
+
+
+def run(program: str, *arguments: object, **environment: str) -> str:
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("KOLUMN_", "NUMBA_"))}
+    variables = {**clean, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the code of a few loops, for every level that this CPU has."""
+    place = tmp_path_factory.mktemp("package")
+    old = place / "cpu_fallback" / "compiled" / "x86-64-v3-ofothersources"
+    old.mkdir(parents=True)
+    said = run(BUILD, old.parent, *LEVELS)
+    assert said.splitlines() == [f"compiled 3 of 3 loops for {level}" for level in LEVELS]
+    assert sorted(path.name.rpartition("-")[0] for path in old.parent.iterdir()) == sorted(LEVELS)
+    assert run(BUILD, old.parent, "host") == ""
+    return place
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    place = tmp_path / "cache"
+    place.mkdir(mode=0o700)
+    return place
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_code_of_every_level(level: str, package: Path, cache: Path) -> None:
+    """It computes what Python computes; nothing is compiled, written or imported for it."""
+    found, numba, shipped = json.loads(run(USE, package, level, KOLUMN_CACHE_DIR=str(cache)))
+    expected = json.loads(run(USE, package, level, KOLUMN_CACHE_DIR=str(cache), KOLUMN_CRC="portable"))[0]
+    assert (found, numba, shipped) == (expected, False, True)
+
+
+def test_nothing_is_written(package: Path, cache: Path) -> None:
+    assert json.loads(run(USE, package, KOLUMN_CACHE_DIR=str(cache)))[1:] == [False, bool(LEVELS)]
+    assert list(cache.iterdir()) == [] or not LEVELS
+
+
+@pytest.mark.parametrize("environment", [{"KOLUMN_NATIVE": "1"}, {"KOLUMN_CRC": "portable"}, {"NUMBA_OPT": "2"}])
+def test_what_asks_for_other_code(environment: dict[str, str], package: Path) -> None:
+    program = USE.replace("from kolumn.cpu_fallback.machine.checksum import", "print(loops.shipped()); sys.exit()\nfrom json import")
+    assert run(program, package, **environment) == "None\n"
+
+
+def test_a_file_that_was_cut_off(package: Path, cache: Path, tmp_path: Path) -> None:
+    """The loop is compiled; LLVM would end the process over such an object."""
+    broken = tmp_path / "broken" / "cpu_fallback" / "compiled"
+    (name,) = (path for path in (package / "cpu_fallback" / "compiled").iterdir() if path.name.startswith(LEVELS[0]))
+    (broken / name.name).mkdir(parents=True)
+    for file in name.iterdir():
+        (broken / name.name / file.name).write_bytes(file.read_bytes()[:-50])
+        assert objects.read(broken / name.name / file.name) is None
+    found = json.loads(run(USE, tmp_path / "broken", KOLUMN_CACHE_DIR=str(cache)))
+    assert found == [json.loads(run(USE, package, KOLUMN_CACHE_DIR=str(cache)))[0], True, True]
+    assert len(list(cache.glob("*/*.code"))) == 2
+
+
+def test_arguments_are_checked() -> None:
+    import numpy as np
+
+    from kolumn.cpu_fallback.columns.timestamps import microseconds
+
+    good = np.zeros(2, np.int64)
+    assert microseconds(good, good, 0) == 0
+    frozen = good.copy()
+    frozen.flags.writeable = False
+    assert microseconds(frozen, good, 0) == 0
+    for wrong in (good.astype(np.int32), np.zeros(4, np.int64)[::2], good.reshape(1, 2), frozen):
+        with pytest.raises(TypeError, match="contiguous array"):
+            microseconds(good, wrong, 0)
+    with pytest.raises(TypeError, match="missing 1 required"):
+        microseconds(good, good)  # type: ignore[call-arg]
