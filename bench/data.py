@@ -4,6 +4,7 @@ Keys are ``key%08d``, values are 100 bytes of words; the vocabulary is such that
 Everything is deterministic, written once to ``build/bench`` and, but for values of any length, independent of Kolumn's own code.
 """
 
+import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -35,6 +36,15 @@ def segment(codec: str) -> Path:
             file.writelines(batches(codec))
         partial.rename(path)
     return path
+
+
+def read_back(path: Path) -> None:
+    """Make sure that the page cache has a file as it was read from disk, not as it was written."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        while file.read(1 << 20):
+            pass
 
 
 def records(segment_bytes: bytes) -> int:

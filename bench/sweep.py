@@ -12,7 +12,6 @@ the best of all. Without options every cell is measured, which takes hours, and 
 """
 
 import argparse
-import os
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -20,7 +19,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench import machine
+from bench import data, machine
 from bench.cpu_vs_java import JVM, Rival, build
 
 FOLDER = machine.ROOT / "build" / "bench" / "sweep"
@@ -71,17 +70,8 @@ def segment(cell: Cell, megabytes: int) -> Path:
         partial = path.with_suffix(".partial")
         subprocess.run(["java", "-cp", classpath(), "Shapes", str(partial), *map(str, cell), str(megabytes)], check=True)
         partial.rename(path)
-    read_back(path)
+    data.read_back(path)
     return path
-
-
-def read_back(path: Path) -> None:
-    """Make sure that the page cache has a file as it was read from disk, not as it was written."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        while file.read(1 << 20):
-            pass
 
 
 def compare(cell: Cell, megabytes: int, jvms: int, warm_up: float) -> dict[str, Any]:

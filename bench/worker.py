@@ -1,7 +1,8 @@
-"""Kolumn's side of `cpu_vs_java`, line for line the protocol of Decode.java: worker SEGMENT arrays|iterate SECONDS.
+"""Kolumn's side of `cpu_vs_java`, line for line the protocol of Decode.java: worker SEGMENT arrays|iterate SECONDS [memory].
 
 Warms up for SECONDS, prints what was decoded, then for every line N on standard input decodes N times and prints the nanoseconds of each.
 "arrays" is a table with copied keys and values, "iterate" one whose keys and values point into the segment.
+It reads from the path, or with "memory" from a buffer that has the segment.
 """
 
 import json
@@ -9,6 +10,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,9 +22,11 @@ COLUMNS = ["key", "value", "offset", "timestamp"]
 BINARY = {"arrays": "contiguous", "iterate": "view"}
 
 
-def main(segment: str, mode: str, seconds: str) -> None:
+def main(segment: str, mode: str, seconds: str, source: str = "path") -> None:
+    held = pa.py_buffer(Path(segment).read_bytes()) if source == "memory" else segment
+
     def run() -> pa.Table:
-        return kolumn.read(segment, columns=COLUMNS, binary=BINARY[mode], threads=1)
+        return kolumn.read(held, columns=COLUMNS, binary=BINARY[mode], threads=1)
 
     race(run, summary(run(), mode), float(seconds))
 
