@@ -49,7 +49,7 @@ def test_every_byte_of_the_drafts(tmp_path: Path, format: str) -> None:
         assert all(one.parts["compression"] == 0 for one in found[1:]), [(one.format, one.parts["compression"]) for one in found]
 
 
-@pytest.mark.parametrize("case", ["v2-java", "upgraded", "transactional", "v1-append-time"])
+@pytest.mark.parametrize("case", ["v2-java", "upgraded", pytest.param("transactional", marks=pytest.mark.slow), "v1-append-time"])
 def test_what_conversion_gives_is_what_was_said(tmp_path: Path, case: str) -> None:
     for one in kolumn.space(DATA / case, codec="lz4")[1:]:
         target = tmp_path / f"{one.format}-{one.magic}"
