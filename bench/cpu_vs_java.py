@@ -27,8 +27,8 @@ from bench import data, machine
 CORE = max(os.sched_getaffinity(0))
 JAVA_SOURCES = ("memory", "map", "file")
 JVM = ["-XX:+UseSerialGC", "-Xms1g", "-Xmx1g", "-Xmn16m", "-XX:+AlwaysPreTouch"]
-WARM_UP_SECONDS = 2.0
-TURNS, ITERATIONS = 6, 3
+WARM_UP_SECONDS = 1.5
+TURNS, ITERATIONS = 5, 2
 TARGETS = {"arrays": {"none": 5.0, "gzip": 2.2, "snappy": 3.5, "lz4": 3.0, "zstd": 2.5}, "iterate": {"none": 1.8}}
 """How many times as fast Kolumn has to be from memory, beside Java from memory."""
 
