@@ -41,7 +41,8 @@ def headed_records(
         if record.next < 0:
             break
         count, head, _ = short_varint(0, record.value + max(record.value_length, 0))
-        if count & 1 or count == 0 or count > _MOST:
+        # Memory is there for the headers of records that `v2.fields` accepts, so nothing is written for one with an impossible count.
+        if count & 1 or count == 0 or count > _MOST or count >> 1 > record.next - head:
             break
         header, header_key, header_value = heads
         for _ in range(count >> 1):

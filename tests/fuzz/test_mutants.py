@@ -4,11 +4,14 @@ KOLUMN_FUZZ_MUTANTS is their number, KOLUMN_FUZZ_SEED the first seed.
 """
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from kit.differential import compare, make, run_all
+from kit.encoder import Record, batch, raw_batch, record_body, varint
 from kit.fuzz import MUTANTS
 
 JUDGED_OTHERWISE = 2000
@@ -23,6 +26,32 @@ def test_mutants_that_lost_entries(tmp_path: Path) -> None:
     for seed in HARD:
         assert make(seed)[1].untouched
         compare(seed, tmp_path / "0.log")
+
+
+GUARDED = """
+import sys, kolumn
+from kit.guarded import guard_columns
+guard_columns()
+for options in ({}, {"columns": ["offset", "headers"]}, {"chunk_bytes": 100}, {"binary": "view"}):
+    try:
+        kolumn.read(sys.argv[1], threads=1, **options)
+    except kolumn.CorruptBatchError as error:
+        assert error.code.name == "HEADER_COUNT", error
+"""
+
+
+def test_a_record_with_room_for_half_of_its_headers(tmp_path: Path) -> None:
+    """Nothing is written for headers that the record claims and has no bytes for."""
+    body = record_body(Record(1, None, None, 0), 0, 0)
+    assert body[-1:] == varint(0)
+    body = body[:-1] + varint(63) + bytes(62)
+    whole = batch([Record(0, b"key", b"value", 0)])
+    (tmp_path / "0.log").write_bytes(whole + raw_batch(varint(len(body)) + body, 1, base_offset=1))
+    path = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", GUARDED, str(tmp_path / "0.log")], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.timeout(4 * 3600)

@@ -21,6 +21,7 @@ import pyarrow as pa
 import kolumn
 from kit import oracle
 from kit.corpus import small_segments
+from kit.guarded import guard_columns
 from kit.mutate import Mutant, make_segment, mutate
 from kolumn.errors import Code
 
@@ -45,7 +46,7 @@ def rows_of(table: pa.Table) -> list[oracle.Row]:
 def read(path: Path, streamed: bool = True, **options: Any) -> list[oracle.Row]:
     """Every row and column as Kolumn reads them.
 
-    Headers are decoded by the general path alone; where ``streamed``, what the streamed path makes of the same bytes has to be the same.
+    Where ``streamed``, the loops without headers have to make the same of the same bytes.
     """
     whole = _outcome(path, COLUMNS, options)
     if streamed:
@@ -210,7 +211,8 @@ def peak_memory() -> int:
 
 
 def run(seeds: range, folder: str, current: Any, results: Any) -> None:
-    """Compare the mutants of many seeds; the process dies with a stack trace where one takes too long."""
+    """Compare the mutants of many seeds; the process dies with a stack trace where one takes too long, or writes past its memory."""
+    guard_columns()
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     path = Path(folder) / f"{seeds.start}.log"
     failures = []
