@@ -213,7 +213,7 @@ def test_a_journal_that_no_run_wrote(tmp_path: Path, moves: Any, gone: Any) -> N
         (tmp_path / name).write_text("mine")
     url, _ = f"objects://{tmp_path / 'target'}", journal(tmp_path / "target", moves, gone)
     found = objects(tmp_path)
-    with pytest.raises(KolumnError, match="no run of Kolumn's wrote"):
+    with pytest.raises(KolumnError, match="no run of Kolumn wrote"):
         kolumn.write(records(3), f"{url}/t-1")
     assert [one.action for one in kolumn.tidy(url, older_than_hours=0)] == ["failed"]
     assert objects(tmp_path) == found
