@@ -16,8 +16,8 @@ from kolumn.arrow.recycle import KEPT
 from kolumn.schema import RECORD_COLUMNS
 
 ADDRESS_SPACE = 1 << 30
-OF_SNAPPY = 3 << 29
-"""The batch itself has 200 MB, because snappy stores 64 bytes in three at best. Compiled code and libraries take most of a GiB."""
+OF_SNAPPY = 2 << 30
+"""The batch itself has 200 MB, because snappy stores 64 bytes in three at best. Compiled code and libraries take more than a GiB."""
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, ({0}, {0}))\n"
 PEAK = """
 def peak():
@@ -130,7 +130,7 @@ SCAN = (
     PEAK
     + """
 import sys, json, kolumn
-rows = sum(batch.num_rows for batch in kolumn.scan(sys.argv[1], threads=2, **json.loads(sys.argv[2])))
+rows = sum(batch.num_rows for batch in kolumn.scan(sys.argv[1], threads=1, **json.loads(sys.argv[2])))
 print(rows, peak())
 """
 )
@@ -150,14 +150,14 @@ COMMON = ("plain", "headers")
     "shape", [pytest.param(shape, marks=[] if shape in ("plain", "headers") else pytest.mark.slow) for shape in SHAPES]
 )
 def test_a_longer_log_takes_no_more_memory(shape: str, tmp_path: Path) -> None:
-    """Ten times as many partitions, which are links to the same segments."""
+    """Four times as many partitions, which are links to the same segments; the first ones teach how large columns have to be."""
     written, asked = SHAPES[shape]
     value = pa.array([b'{"id": %d, "note": "%s"}' % (i, b"note " * 15) for i in range(20_000)])
     headers = pa.array([[{"key": "trace", "value": b"0123456789"}]] * 20_000, RECORD_COLUMNS["headers"])
     table = pa.table({"value": value} | ({"headers": headers} if "include_headers" in asked else {}))
     kolumn.write(table, tmp_path / "one-0", **written)  # type: ignore[arg-type]
     peaks = []
-    for partitions in (8, 80):
+    for partitions in (160, 640):
         place = tmp_path / str(partitions)
         for partition in range(partitions):
             (place / f"some-{partition}").mkdir(parents=True)
@@ -168,4 +168,4 @@ def test_a_longer_log_takes_no_more_memory(shape: str, tmp_path: Path) -> None:
         peaks.append(peak)
     # As much as is kept for reuse.
     assert peaks[1] < peaks[0] + KEPT
-    assert peaks[1] < 512 * MIB
+    assert peaks[1] < 768 * MIB
