@@ -195,7 +195,7 @@ _held: list[Any] = []
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"format": "xml", "schema": {}}, "expected one of json, csv, avro, fixed"),
+        ({"format": "xml", "schema": {}}, "expected one of json, csv, avro, protobuf, fixed"),
         ({"format": "csv", "schema": {"a": "int64"}, "separator": ";;"}, "expected one ASCII character"),
         ({"format": "json", "schema": {"a": "int64"}, "separator": ";"}, "for value_format='csv' only"),
         ({"format": "csv", "schema": {"a": "timestamp"}}, "take int64 or string"),

@@ -189,7 +189,7 @@ def test_doctor():
 def test_doctor_and_warmup_say_whether_machine_code_is_there(tmp_path):
     environment = {**os.environ, "KOLUMN_NATIVE": "1", "KOLUMN_CACHE_DIR": str(tmp_path)}
     found = json.loads(run("doctor", "--json", env=environment).stdout)["cpu"]
-    missing = "reading, writing, typed values, Avro, Protobuf, JSON"
+    missing = "reading, small segments, writing, typed values, Avro, Protobuf, JSON"
     assert found["machine code"] == f"not there for {missing}: compiled on first use, or by `kolumn warmup`"
     folder = Path(found["machine code cache"])
     assert folder.parent == tmp_path

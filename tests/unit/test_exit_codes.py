@@ -198,8 +198,9 @@ def test_signals_while_chunks_are_decoded(call: str, number: signal.Signals) -> 
         assert code == 128 + number
         assert "Traceback" not in said
     else:
-        # Arrow's reader, which calls the generator, may wrap the interrupt in an error of its own.
-        assert code == -number or (code == 1 and "scan" in call)
+        # Arrow's reader, which calls the generator, may wrap the interrupt in an error of its own. Python exits with 1 if the interrupt
+        # comes while a thread starts.
+        assert code == -number or (code == 1 and ("scan" in call or said.rstrip().endswith("KeyboardInterrupt")))
         assert ("KeyboardInterrupt" in said) == (number == signal.SIGINT and code == -number) or "scan" in call
         assert "Error" in said or "Interrupt" in said or "Cancelled" in said or number == signal.SIGTERM
 

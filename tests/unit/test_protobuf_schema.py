@@ -106,7 +106,7 @@ def test_sets_of_file_descriptors() -> None:
     assert file_of(files.SerializeToString()).message(None).full_name == "A"
     turned = descriptor_pb2.FileDescriptorSet(file=[files.file[1], files.file[0]])
     assert file_of(turned.SerializeToString()).message("A").full_name == "A"
-    for wrong, said in [(b"abc", "no FileDescriptorSet"), (b"", "without files"),
+    for wrong, said in [(b"abc", "not a FileDescriptorSet"), (b"", "without files"),
                         (descriptor_pb2.FileDescriptorSet(file=[main]).SerializeToString(), "is not valid")]:  # fmt: skip
         with pytest.raises(ArgumentError, match=said):
             file_of(wrong)
