@@ -1,5 +1,6 @@
 """Decodes the records of a batch that have a few short headers, as most records with headers have."""
 
+from kolumn.cpu_fallback.fields.plain_records import base_time
 from kolumn.cpu_fallback.fields.put import put
 from kolumn.cpu_fallback.fields.target import Target, put_record
 from kolumn.cpu_fallback.machine.arrays import Int64s
@@ -7,8 +8,7 @@ from kolumn.formats import table, v2
 from kolumn.formats.varint import short_varint
 from kolumn.machine_code.deferred import register_jitable
 
-_BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
-_MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
+_BASE_OFFSET = table.BASE_OFFSET
 _MOST = 0x7F
 
 
@@ -33,9 +33,8 @@ def headed_records(
     Parameters are named as in `records.batch_records`; ``heads`` are the used headers, and the bytes of their keys and of their values.
     """
     at, end, moved = buf + where, buf + end, origin - buf
-    offset, timestamp, keep = row[_BASE_OFFSET], row[_BASE_TIMESTAMP], -1
-    if row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME:
-        timestamp, keep = row[_MAX_TIMESTAMP], 0
+    offset = row[_BASE_OFFSET]
+    timestamp, keep = base_time(row)
     while n < last:
         record = v2.short_fields(0, at, end, skip)
         if record.next < 0:

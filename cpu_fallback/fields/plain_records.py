@@ -10,6 +10,14 @@ _MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.T
 
 
 @register_jitable(forceinline=True)
+def base_time(row: Int64s) -> tuple[int, int]:
+    """What the timestamps of a batch's records count from, and a mask for their deltas: 0 if a broker set one time for all."""
+    if row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME:
+        return row[_MAX_TIMESTAMP], 0
+    return row[_BASE_TIMESTAMP], -1
+
+
+@register_jitable(forceinline=True)
 def plain_records(
     row: Int64s,
     buf: int,
@@ -31,9 +39,8 @@ def plain_records(
     """
     # Only addresses are used, because positions would need one more register.
     at, end, moved = buf + where, buf + end, origin - buf
-    offset, timestamp, keep = row[_BASE_OFFSET], row[_BASE_TIMESTAMP], -1
-    if row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME:
-        timestamp, keep = row[_MAX_TIMESTAMP], 0
+    offset = row[_BASE_OFFSET]
+    timestamp, keep = base_time(row)
     while n < last:
         record = v2.plain_fields(0, at, end, skip)
         if record.next < 0:
