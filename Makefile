@@ -15,7 +15,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 
 # What `make test` leaves out, as a pytest marker expression.
 TESTS ?= not slow and not gpu
-# Processes that share the tests, a file at a time. Two Spark sessions take some 4 GiB of memory; 0: all in one process.
+# Processes that share the tests, a file at a time, in the order of the folders: files of few, long tests are not left for the end, where one
+# process would wait for the other. Two Spark sessions take some 4 GiB of memory; 0: all in one process.
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
@@ -28,7 +29,7 @@ demo: $(READY)  ## records of a real broker, through Spark
 	@$(RUN) examples/demo.py
 
 test: $(READY)  ## every test but the long ones
-	$(RUN) -m pytest -q -n $(WORKERS) --dist loadfile -m "$(TESTS)"
+	$(RUN) -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(TESTS)"
 
 lint: $(READY)  ## ruff and mypy
 	$(RUN) -m ruff check .
