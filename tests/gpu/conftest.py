@@ -32,11 +32,12 @@ def device(request: pytest.FixtureRequest) -> Iterator["Emulated | None"]:
         yield None
         return
     from kit.emulated import Emulated, HostMemory, run_loops
+    from kit.hidden import nothing_hidden
 
     where = request.node.callspec.params.get("where") if hasattr(request.node, "callspec") else None
     emulated = Emulated(run_loops, reads_files=where == "past the host")
     HostMemory.overrun.clear()
-    with current.using(emulated):
+    with current.using(emulated), nothing_hidden():
         yield emulated
     assert not HostMemory.overrun
 
@@ -45,11 +46,12 @@ def device(request: pytest.FixtureRequest) -> Iterator["Emulated | None"]:
 def emulated(request: pytest.FixtureRequest) -> Iterator["Emulated"]:
     """The emulated device, whose kernels run as compiled loops, and as PTX with races looked for."""
     from kit.emulated import Emulated, HostMemory, run_loops
+    from kit.hidden import nothing_hidden
 
     HostMemory.overrun.clear()
     if request.param == "loops":
         loops = Emulated(run_loops)
-        with current.using(loops):
+        with current.using(loops), nothing_hidden():
             yield loops
     else:
         pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
@@ -57,6 +59,6 @@ def emulated(request: pytest.FixtureRequest) -> Iterator["Emulated"]:
 
         with Machine(races=True).watching() as machine:
             threads = Emulated(machine.run)
-            with current.using(threads):
+            with current.using(threads), nothing_hidden():
                 yield threads
     assert not HostMemory.overrun

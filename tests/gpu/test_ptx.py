@@ -18,6 +18,7 @@ from kit.device_columns import resident, to_arrow
 from kit.draft_segments import FORMATS, Maker
 from kit.emulated import Emulated, HostMemory, run_loops
 from kit.encoder import Record, batch, message
+from kit.hidden import HiddenError, nothing_hidden
 from kit.mutate import make_segment, mutate
 from kit.outcome import COLUMNS, outcome
 from kit.ptx import FaultError, Machine, shipped
@@ -28,11 +29,13 @@ from kolumn.kernels.build import load_all
 from kolumn.kernels.columns.gather import gather
 from kolumn.kernels.fields import slices
 from kolumn.kernels.fields.decoded import DevicePayloads
+from kolumn.kernels.fields.records import fields
 from kolumn.kernels.machine import device
 from kolumn.kernels.machine.image import OLDEST, ptx
 from kolumn.kernels.machine.kernel import KERNELS, Kernel
 from kolumn.kernels.values.lines import make_lines, mark
 from kolumn.kernels.values.schema import Values
+from kolumn.machine_code.words import load32, store32
 
 pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
 WAYS = {"a thread": (1, slices.LARGE, slices.LONG), "a warp": (slices.FEW, 1 << 40, 0), "a block": (slices.FEW, 0, 1 << 40)}
@@ -61,7 +64,7 @@ NESTED = {
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
     HostMemory.overrun.clear()
-    with pytest.MonkeyPatch.context() as patch, Machine(races=True).watching() as one:
+    with pytest.MonkeyPatch.context() as patch, Machine(races=True).watching() as one, nothing_hidden():
         # As on a small device: thousands of warps with nothing to do take long here.
         patch.setattr(check, "WARPS", 8)
         yield one
@@ -206,6 +209,18 @@ def test_guesses_that_are_wrong(machine: Machine, tmp_path: Path, monkeypatch: p
     assert machine.ran["hop_sliced"] == ran + 4
 
 
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_the_device_does_it_all(codec: Any, machine: Machine, tmp_path: Path) -> None:
+    """Of payloads without a flaw, of one block and of several, the CPU decompresses none."""
+    for number, size in enumerate([10, 2500]):
+        path = tmp_path / f"{number}.log"
+        values = pa.array([(b"%06d " % i * 400)[:size] for i in range(100)], pa.binary())
+        kolumn.write(pa.table({"value": values}), path, codec=codec, batch_bytes=150_000)
+        with device.using(Emulated(machine.run)):
+            assert kolumn.verify(path, backend="gpu").inflated_by_cpu == 0
+        compare(machine, path)
+
+
 def test_mutants_and_drafts(mutants: int) -> None:
     assert mutants == MUTANTS
 
@@ -310,6 +325,24 @@ def test_planted(fault: str, tmp_path: Path) -> None:
     with Machine(text, races=True).watching() as machine, pytest.raises(FaultError, match=said):
         read_by_both(machine, path)
     HostMemory.overrun.clear()
+
+
+@register_jitable
+def _calls_all_wrong(i: int, a: Any) -> None:
+    _fields(i, a)
+    store32(a.bad + 4 * load32(a.owner + 4 * i), 1)
+
+
+_fields = fields.body
+
+
+def test_a_good_batch_that_is_called_wrong(tmp_path: Path) -> None:
+    """The CPU would decompress it, and return its rows."""
+    path = tmp_path / "a.log"
+    kolumn.write(pa.table({"value": pa.array([b"x"] * 9, pa.binary())}), path, codec="zstd")
+    text = in_place_of(replace(fields, body=_calls_all_wrong))
+    with Machine(text).watching() as machine, nothing_hidden(), pytest.raises(HiddenError, match=r"refused the batches at \[0\]"):
+        compare(machine, path)
 
 
 def test_nothing_is_found_without_a_fault(tmp_path: Path) -> None:
