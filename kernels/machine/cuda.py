@@ -1,6 +1,5 @@
 """A CUDA device by CuPy: memory from the pool that all libraries share, kernels by plain pointers, running sums by CUB."""
 
-import os
 from collections.abc import Sequence
 from functools import cache, cached_property, partial
 from typing import Any
@@ -9,7 +8,7 @@ import cupy
 import numpy as np
 import rmm.mr
 from cupy.cuda import cub
-from rmm.pylibrmm.stream import LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, Stream
+from rmm.pylibrmm.stream import LEGACY_DEFAULT_STREAM, Stream
 
 from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
 from kolumn.arrow.recycle import LARGEST_LOCKED, is_locked, take_locked
@@ -84,9 +83,10 @@ def _interface(memory: DeviceMemory) -> dict[str, Any]:
     return {"shape": (memory.size,), "strides": None, "typestr": "|u1", "data": (memory.address, False), "version": 3}
 
 
-def _others() -> Stream:
-    """The stream on which cuDF works: as pylibcudf chooses it (``pylibcudf/utils.pyx``, CUDF_DEFAULT_STREAM)."""
-    return PER_THREAD_DEFAULT_STREAM if os.getenv("CUDF_PER_THREAD_STREAM", "0") == "1" else LEGACY_DEFAULT_STREAM
+_OTHERS = LEGACY_DEFAULT_STREAM
+"""The stream on which cuDF works (``pylibcudf/utils.pyx``, CUDF_DEFAULT_STREAM), or which waits for it and which it waits for: with
+CUDF_PER_THREAD_STREAM each thread has a stream, and the one that frees memory need not be the one that used it. The legacy default stream
+is ordered with those of all threads (CUDA, "Stream synchronization behavior")."""
 
 
 @cache
@@ -130,7 +130,7 @@ class CudaRuntime:
         self.stream = cupy.cuda.Stream(non_blocking=True)
         device = cupy.cuda.Device()
         self._device = int(device.id)
-        self._streams = Streams(Stream(self.stream), _others(), _freeing(self._device), partial(_order, self._device))
+        self._streams = Streams(Stream(self.stream), _OTHERS, _freeing(self._device), partial(_order, self._device))
         self.arch = int(device.compute_capability)
         self._most_blocks = _CONCURRENT * device.attributes["MultiProcessorCount"]
         self.kept: dict[str, Any] = {}

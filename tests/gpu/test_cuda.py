@@ -159,14 +159,9 @@ def test_no_room(runtime: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         runtime.empty(200)
 
 
-def test_the_stream_of_cudf(monkeypatch: pytest.MonkeyPatch) -> None:
-    for value, handle in (("0", 1), ("1", 2), (None, 1)):
-        if value is None:
-            monkeypatch.delenv("CUDF_PER_THREAD_STREAM")
-        else:
-            monkeypatch.setenv("CUDF_PER_THREAD_STREAM", value)
-        assert cuda._others().__cuda_stream__() == (0, handle)
-    assert (cupy.cuda.runtime.streamLegacy, cupy.cuda.runtime.streamPerThread) == (1, 2)
+def test_the_stream_of_cudf() -> None:
+    """The one that is ordered with the streams of all threads, which cuDF may be told to work on."""
+    assert cuda._OTHERS.__cuda_stream__() == (0, cupy.cuda.runtime.streamLegacy)
 
 
 def test_an_interrupt_waits_for_copies(runtime: Any, monkeypatch: pytest.MonkeyPatch) -> None:
