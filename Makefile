@@ -43,8 +43,10 @@ format: $(READY)  ## let ruff lay out the code
 docs: $(READY)  ## the site of docs/, in build/docs; a broken link or reference is an error
 	$(RUN) -m sphinx -q -W --keep-going -n -b html docs build/docs
 
+# BENCH=--quick: with less data, and no result is saved.
+BENCH ?=
 bench: $(READY)  ## measure; results go to bench/results
-	$(RUN) -m bench
+	$(RUN) -m bench $(BENCH)
 
 loops: $(READY)  ## compile the CPU's loops ahead of time, for several levels of processors: what is built afterwards brings them along
 	$(RUN) -m kolumn.cpu_fallback.build cpu_fallback/compiled

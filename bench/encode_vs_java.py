@@ -1,8 +1,8 @@
-"""How fast is writing beside reading, and beside Kafka's MemoryRecordsBuilder?  python -m bench.encode_vs_java
+"""How fast is writing beside reading, and beside Kafka's MemoryRecordsBuilder?  python -m bench.encode_vs_java [quick]
 
 The 64 MiB of `bench.data` without a codec, on one core. Java builds each batch of records that lie in arrays, Kolumn of an Arrow table
 that lies in memory; both write to memory, and the bytes have to be the same before anything is measured. Reading starts from the file.
-The three take turns, ratios are of best times.
+The three take turns, ratios are of best times. "quick" is one turn, whose result is not saved.
 """
 
 import sys
@@ -26,7 +26,7 @@ def rivals(segment: str) -> dict[str, Rival]:
     }
 
 
-def main() -> None:
+def main(quick: bool = False) -> None:
     build()
     segment = data.segment("none")
     with ExitStack() as stack:
@@ -34,7 +34,7 @@ def main() -> None:
         summaries = [rival.summary for rival in racing.values()]
         if any(one != summaries[0] for one in summaries):
             raise SystemExit(f"not the same bytes: {dict(zip(racing, summaries, strict=True))}")
-        for _ in range(TURNS):
+        for _ in range(1 if quick else TURNS):
             for rival in racing.values():
                 rival.turn()
         times = {name: rival.result() for name, rival in racing.items()}
@@ -43,8 +43,9 @@ def main() -> None:
     for name, time in times.items():
         verdict = f"{ratios[name]:6.2f} x as fast, target {TARGETS[name]}" if name in ratios else ""
         print(f"{name:14}{time['best_ms']:8.1f} ms {verdict}", flush=True)
-    print(machine.save("encode_vs_java", {"jvm": JVM, **summaries[0], "times": times, "ratios": ratios}))
+    if not quick:
+        print(machine.save("encode_vs_java", {"jvm": JVM, **summaries[0], "times": times, "ratios": ratios}))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] == ["quick"])

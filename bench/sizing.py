@@ -5,22 +5,26 @@ The model, on purpose no more than a division:
     core hours = bytes on disk / rate of one core           rate: bench/results/cpu_vs_java.json, of the same kind of records
     hours      = core hours / (cores * share)               share: what is left of a core's rate when all cores work, measured here
     GET requests of a bucket = bytes / bytes of a request
-    memory     = cores * memory of a thread                 bench/results/scan_memory.json
+    memory     = cores * memory of a thread                 bench/results/scan_memory.json, of batches of 16 KiB
 """
 
 import json
+import os
+import shutil
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from bench import data, machine, scan_memory
+from bench import data, machine
 
 RESULTS = machine.ROOT / "bench" / "results"
 REQUEST_BYTES = 8 << 20
 """Bytes that a read from a URL asks for at a time: `chunk_bytes` of a read by several threads."""
 SIZES = {"1 TB": (10**12, 8), "100 TB": (10**14, 200), "1 PB": (10**15, 1000)}
 """Bytes on disk, and cores to spread them over."""
+PARTITIONS = 64
+"""Of the directories that are scanned: each is the same 64 MiB segment."""
 
 
 def rates() -> dict[str, float]:
@@ -39,9 +43,18 @@ def core_hours(size: int, codec: str) -> float:
     return size / rates()[codec] / share() / 3600
 
 
+def memory_of_thread() -> float:
+    """MiB of resident memory for each thread of a scan of the same kind of records."""
+    found = _result("scan_memory")
+    if "runs" in found:
+        # Results of before 2026-11-25 have no rows for shapes.
+        return float(max(run["peak_mib"] for run in found["runs"]) / found["threads"])
+    return float(max(row["peak_mib"] / row["threads"] for row in found["rows"] if row["shape"].startswith("16 KiB")))
+
+
 def rows() -> list[dict[str, Any]]:
     """The table: a row for each size and codec."""
-    memory = max(run["peak_mib"] for run in _result("scan_memory")["runs"]) / _result("scan_memory")["threads"]
+    memory = memory_of_thread()
     return [
         {
             "size": name,
@@ -73,8 +86,8 @@ def main() -> None:
     """Compare the model with scans of whole directories by all cores, and save both."""
     runs = []
     for codec in data.CODECS:
-        folder = scan_memory.directory(codec)
-        size = sum(path.stat().st_size for path in Path(folder).iterdir())
+        folder = directory(codec)
+        size = sum(path.stat().st_size for path in folder.rglob("*.log"))
         one, every = (_seconds(folder, threads) for threads in (1, machine.describe()["cores"]))
         cores = machine.describe()["cores"]
         run = {
@@ -89,6 +102,17 @@ def main() -> None:
         print(run, flush=True)
         runs.append(run)
     machine.save("sizing", {"runs": runs})
+
+
+def directory(codec: str) -> Path:
+    """A log directory whose segments are hard links to one segment."""
+    target = data.FOLDER / "sizing" / codec
+    shutil.rmtree(target, ignore_errors=True)
+    for partition in range(PARTITIONS):
+        folder = target / f"{codec}-{partition}"
+        folder.mkdir(parents=True)
+        os.link(data.segment(codec), folder / f"{0:020d}.log")
+    return target
 
 
 def _seconds(folder: Path, threads: int) -> float:

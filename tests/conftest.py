@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import importlib
 import os
 import signal
 from contextlib import suppress
@@ -13,7 +14,12 @@ with suppress(ValueError):
 
 # Tests read what people see on a terminal; those of pipes remove this.
 os.environ["KOLUMN_OUTPUT"] = "text"
-os.environ.pop("COLUMNS", None)
+# GNU readline, which a debugger loads, tells new processes the width of the terminal, though `os.environ` does not have it.
+with suppress(ImportError):
+    importlib.import_module("readline")
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
+    os.unsetenv(name)
 
 # Processes that tests start, Spark's workers among them, import the test kit too.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))

@@ -59,9 +59,17 @@ def test_a_table_that_does_not_fit_becomes_blocks() -> None:
     assert layout("", ["topic", "n", "reason"], rows, 82, True)[0] == "topic   orders"
 
 
+def test_sentences_go_on_below_and_names_do_not() -> None:
+    reason = "crc: expected the stored checksum 0x01, found 0x02"
+    assert layout("", ["segment", "reason"], [[f"{'s' * 50} -x", reason]], 40, False) == [
+        f"segment  {'s' * 50} -x", "reason   crc: expected the stored", "         checksum 0x01, found 0x02",
+    ]  # fmt: skip
+    assert layout("", ["segment", "reason"], [["s", reason]], None, False)[1] == f"s        {reason}"
+
+
 def test_what_a_name_may_hold_moves_no_cursor_and_has_a_form() -> None:
     lines = layout("", ["topic"], [["\x1b[2Jgone"], ["bad-\udcff"], ["[bold]"]], None, False)
-    assert lines == ["topic", r"\x1b[2Jgone", r"bad-\udcff", "[bold]"]
+    assert lines == ["topic", r"\x1b[2Jgone", r"bad-\xff", "[bold]"]
 
 
 def test_stats_and_inspect_fit_eighty_columns() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -122,14 +123,28 @@ def test_completion_of_values(line: str, found: str) -> None:
     assert CliRunner().invoke(app, [], env=environment, prog_name="kolumn").stdout.split() == [found]
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
-def test_completion_in_bash_itself() -> None:
-    """The script that `--show-completion` prints defines what bash calls."""
+IN_SHELLS = {
+    "bash": 'COMP_WORDS=(kolumn to-p); COMP_CWORD=1; _kolumn_completion kolumn; echo "${COMPREPLY[@]}"',
+    # What zsh's own function would be called with.
+    "zsh": '_arguments() { print -r -- "$@" }; words=(kolumn to-p); CURRENT=2; _kolumn_completion',
+    "fish": 'complete -C "kolumn to-p"',
+}
+
+
+@pytest.mark.parametrize("shell", IN_SHELLS)
+def test_completion_in_the_shell_itself(shell: str, tmp_path: Path) -> None:
+    """The script that `--show-completion` prints defines what the shell calls."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell}")
     program = f'#!/bin/sh\nexec {sys.executable} -c "import sys; sys.argv[0] = \'kolumn\'; from kolumn.cli import main; main()" "$@"\n'
-    script = """
-        set -e; cd "$(mktemp -d)"; printf '%s' "$PROGRAM" > kolumn; chmod +x kolumn; PATH=$PWD:$PATH
-        source <(_KOLUMN_COMPLETE=source_bash kolumn)
-        COMP_WORDS=(kolumn to-p); COMP_CWORD=1; _kolumn_completion kolumn; echo "${COMPREPLY[@]}"
-    """
-    out = subprocess.run(["bash", "-c", script], env={**os.environ, "PROGRAM": program}, capture_output=True, text=True, check=False)
-    assert (out.stdout.strip(), out.returncode) == ("to-parquet", 0), out.stderr
+    (tmp_path / "kolumn").write_text(program)
+    (tmp_path / "kolumn").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    source = {**environment, "_KOLUMN_COMPLETE": f"source_{shell}"}
+    defines = subprocess.run(["kolumn"], env=source, capture_output=True, text=True, check=True).stdout
+    # `compdef` is zsh's own, and is there only where its completions are on.
+    script = f"compdef() {{ :; }}; {defines}" if shell == "zsh" else defines
+    command = [shell, *(["-f"] if shell == "zsh" else []), "-c", f"{script}\n{IN_SHELLS[shell]}"]
+    out = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert out.returncode == 0, out.stderr
+    assert re.findall(r"[a-z]+-[a-z]+", out.stdout)[0] == "to-parquet"

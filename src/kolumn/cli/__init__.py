@@ -32,7 +32,7 @@ from kolumn.cli import (
     verify,
     warmup,
 )
-from kolumn.cli.ending import FAILED, OK, exit_code_of, prepare_process
+from kolumn.cli.ending import OK, Ended, exit_code_of, exit_code_of_typer, prepare_process
 
 
 class _Group(TyperGroup):
@@ -119,6 +119,8 @@ def _run() -> int:
     """Exit code of the command in the arguments, or of an action of Typer itself, like help."""
     try:
         app()
+    except Ended as end:
+        return end.code
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else OK if end.code is None else FAILED
+        return exit_code_of_typer(end.code)
     return OK

@@ -10,6 +10,7 @@ from json import loads as json_loads
 from typing import Any
 
 from kolumn.cli.common import Json, command, print_json
+from kolumn.cli.tables import terminal_width, wrapped
 
 _PACKAGES = (
     "kolumn",
@@ -41,7 +42,7 @@ def doctor(json: Json = False) -> None:
     for title, part in found.items():
         print(title)
         for name, value in part.items():
-            print(f"  {name:24} {'not installed' if value is None else value}")
+            print("\n".join(wrapped(f"  {name:24} ", "not installed" if value is None else str(value), terminal_width())))
 
 
 def diagnosis() -> dict[str, dict[str, Any]]:

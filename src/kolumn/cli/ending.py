@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import typer
 
 from kolumn.cli.shell_words import in_shell_words
+from kolumn.cli.tables import NAMES
 
 OK, DAMAGE, USAGE, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes: nothing wrong, damage found, wrong arguments, failed, Ctrl-C. For other signals: 128 plus the signal's number."""
@@ -30,9 +31,23 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
 
         announce_by(compiling)
         options = tuple(signature(function).parameters)
-        raise typer.Exit(exit_code_of(lambda: function(*args, **kwargs) or OK, options))
+        raise Ended(exit_code_of(lambda: function(*args, **kwargs) or OK, options))
 
     return run
+
+
+class Ended(SystemExit):
+    """A command has run; `code` is its exit code. Typer's own exits, as after help, are other exceptions."""
+
+    code: int
+
+
+def exit_code_of_typer(code: Any) -> int:
+    """Exit code of an action of Typer itself: help, completion, wrong arguments."""
+    if code != 1:
+        return code if isinstance(code, int) else OK if code is None else FAILED
+    # Its 1 has no meaning of its own. Rich ends with it where the reader of a pipe has closed it, and writes to /dev/null from then on.
+    return OK if os.path.samestat(os.fstat(1), os.stat(os.devnull)) else INTERRUPTED
 
 
 def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
@@ -91,7 +106,7 @@ def _discard_output() -> None:
 def prepare_process() -> None:
     """Set up streams that accept any name and report write errors, and signals that let a command clean up before it ends.
 
-    A name that is not UTF-8 is shown with escapes, which JSON knows too.
+    A name that is not UTF-8 is shown with escapes; on standard output with those that JSON knows too.
     """
     for number in (0, 1, 2):
         try:
@@ -103,6 +118,8 @@ def prepare_process() -> None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     with suppress(AttributeError):
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    with suppress(AttributeError):
+        sys.stderr.reconfigure(errors=NAMES)  # type: ignore[union-attr]
     for number in _ENDING_SIGNALS:
         # If the process was started with a signal ignored, as by nohup, the signal stays ignored.
         if signal.getsignal(number) == signal.SIG_DFL:

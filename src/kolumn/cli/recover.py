@@ -20,6 +20,7 @@ from kolumn.cli.common import (
     sources_and_target,
 )
 from kolumn.cli.progress import progress
+from kolumn.cli.tables import printable
 
 
 @command
@@ -56,7 +57,7 @@ def recover(
             print_table(titles[name], list(own[0]), [list(row.values()) for row in own])
             print()
     for text in done.divergences:
-        print(f"Different records: {text}")
+        print(f"Different records: {printable(text)}")
     open_ones = sum(row["openTransactions"] for row in rows["partitions"])
     if open_ones:
         print(f"{counted(open_ones, 'transaction')} without a marker: `kolumn transactions` lists what a broker would wait for")

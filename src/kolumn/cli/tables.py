@@ -1,9 +1,16 @@
 """Tables for people: as wide as necessary, or one line for each cell if the terminal is too narrow."""
 
+import codecs
 import os
 import shutil
 import sys
+import textwrap
 from typing import Any
+
+NAMES = "kolumn-names"
+"""Error handler of streams on which names of files are printed."""
+_PROSE = {"reason", "remark", "evidence"}
+"""Columns whose cells are sentences. Others are names and numbers, which are never folded."""
 
 
 def print_table(title: str, names: list[str], rows: list[list[Any]]) -> None:
@@ -25,12 +32,24 @@ def fits(names: list[str], rows: list[list[Any]], width: int | None) -> bool:
 def layout(title: str, names: list[str], rows: list[list[Any]], width: int | None, bold: bool) -> list[str]:
     """Lines of a table of at most ``width`` columns, or of any; whether the names of columns are bold."""
     lines = [title] if title else []
-    return lines + (_grid(names, rows, bold) if fits(names, rows, width) else _blocks(names, rows))
+    return lines + (_grid(names, rows, bold) if fits(names, rows, width) else _blocks(names, rows, width))
 
 
 def printable(text: str) -> str:
-    """Text that moves no cursor and that every encoding can write: names of files may contain any bytes."""
+    """Text that moves no cursor and that every encoding can write: names of files may contain any bytes, which are shown as ``\\xff``."""
+    if not text.isascii():
+        text = text.encode("utf-8", NAMES).decode()
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Bytes that are not UTF-8, surrogates in Python's names of files, as `kolumn.source.storage.shown` shows them."""
+    assert isinstance(error, UnicodeEncodeError)
+    found = error.object[error.start : error.end]
+    return "".join(f"\\x{ord(char) & 0xFF:02x}" if "\udc80" <= char <= "\udcff" else f"\\u{ord(char):04x}" for char in found), error.end
+
+
+codecs.register_error(NAMES, _escaped)
 
 
 def _grid(names: list[str], rows: list[list[Any]], bold: bool) -> list[str]:
@@ -41,11 +60,23 @@ def _grid(names: list[str], rows: list[list[Any]], bold: bool) -> list[str]:
     return [f"\x1b[1m{head}\x1b[0m" if bold else head, *lines]
 
 
-def _blocks(names: list[str], rows: list[list[Any]]) -> list[str]:
-    width = max(map(len, names))
+def wrapped(label: str, text: str, width: int | None) -> list[str]:
+    """A label and a text after it. A text that is longer than a line goes on below itself; no word is folded."""
+    if width is None or len(label) + len(text) <= width:
+        return [label + text]
+    most = max(width - len(label), 20)
+    lines = textwrap.wrap(text, most, break_long_words=False, break_on_hyphens=False)
+    return [f"{' ' * len(label) if i else label}{line}" for i, line in enumerate(lines)]
+
+
+def _blocks(names: list[str], rows: list[list[Any]], width: int | None) -> list[str]:
+    longest = max(map(len, names))
     lines: list[str] = []
     for row in _cells(rows):
-        lines += ([""] if lines else []) + [f"{name:{width}}  {cell}" for name, cell in zip(names, row, strict=True) if cell]
+        lines += [""] if lines else []
+        for name, cell in zip(names, row, strict=True):
+            if cell:
+                lines += wrapped(f"{name:{longest}}  ", cell, width if name in _PROSE else None)
     return lines
 
 

@@ -25,6 +25,7 @@ from kolumn.cli.common import (
     size_of,
 )
 from kolumn.cli.progress import progress
+from kolumn.cli.tables import printable
 
 if TYPE_CHECKING:
     from kolumn.verification.report import Report
@@ -72,7 +73,7 @@ def verify(
     damage = [one for one in damage if one not in foreign]
     _print_tables([s for s in segments if s["tail"]], damage, remarks)
     for one in foreign:
-        print(f"{one['segment']}: not a Kafka log segment: {one['reason'].rpartition('found ')[2]}")
+        print(f"{printable(one['segment'])}: not a Kafka log segment: {one['reason'].rpartition('found ')[2]}")
     if len(foreign) < len(segments):
         read = f"{counted(report.batches, 'intact batch')}, {counted(report.records, 'record')}, {counted(report.bytes, 'byte')}"
         by_cpu = f", {report.inflated_by_cpu} payloads decompressed by the CPU for the GPU" if report.inflated_by_cpu else ""

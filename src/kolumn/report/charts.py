@@ -36,9 +36,15 @@ def over_time(name: str, title: str, drawn: Drawn, values: Int64s, unit: Callabl
         axes.set_ylim(bottom=0)
         axes.set_xlim(starts[0], starts[-1])
         _time_axis(axes, int(starts[0]), int(starts[-1]))
-        axes.yaxis.set_major_formatter(lambda value, _: unit(value))
+        _whole_numbers(axes, unit)
         axes.grid(visible=False, axis="x")
     return chart
+
+
+def _whole_numbers(axes: "Axes", unit: Callable[[float], str]) -> None:
+    """Marks of a vertical axis at whole numbers of records or bytes."""
+    axes.locator_params(axis="y", integer=True)
+    axes.yaxis.set_major_formatter(lambda value, _: unit(value))
 
 
 def _time_axis(axes: "Axes", start: int, end: int) -> None:
@@ -65,7 +71,10 @@ def powers(name: str, title: str, found: Powers, label: str, unit: Callable[[flo
     chart = Chart(name, title, f"{len(places)} bars by powers of two. Most, {unit(float(values[top]))}, are below {name_of(top)}.")
     with chart as axes:
         axes.bar([name_of(place) for place in places], [int(values[place]) for place in places], color=SECOND, width=0.8)
-        axes.yaxis.set_major_formatter(lambda value, _: unit(value))
+        # A few bars are as wide as one of many.
+        room = max(len(places), 7) / 2
+        axes.set_xlim(len(places) / 2 - 0.5 - room, len(places) / 2 - 0.5 + room)
+        _whole_numbers(axes, unit)
         axes.set_xlabel(label, fontsize=9)
         axes.grid(visible=False, axis="x")
         if len(places) > 7:
@@ -130,13 +139,13 @@ def savings(name: str, written: list[tuple[str, int, int]]) -> Chart:
     """The sample with each codec and batch size."""
     codecs = list(dict.fromkeys(codec for codec, _, _ in written))
     sizes = {(codec, batch): size for codec, batch, size in written}
-    text = "; ".join(f"{codec} in batches of {batch >> 10} KiB: {words.size(size)}" for codec, batch, size in written)
+    text = "; ".join(f"{codec} in batches of {words.binary(batch)}: {words.size(size)}" for codec, batch, size in written)
     chart = Chart(name, "The sample with other codecs and batch sizes", text, 3.2)
     with chart as axes:
         for number, (batch, colour) in enumerate(zip(BATCHES, (FIRST, SECOND, THIRD), strict=True)):
             places = [i + (number - 1) * 0.27 for i, codec in enumerate(codecs) if (codec, batch) in sizes]
             values = [sizes[codec, batch] for codec in codecs if (codec, batch) in sizes]
-            axes.bar(places, values, width=0.25, color=colour, label=f"{batch >> 10} KiB" if batch < 1 << 20 else "1 MiB")
+            axes.bar(places, values, width=0.25, color=colour, label=words.binary(batch))
         axes.set_xticks(range(len(codecs)), codecs)
         axes.yaxis.set_major_formatter(lambda value, _: words.size(value))
         axes.legend(title="batches of", ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=9, title_fontsize=9)

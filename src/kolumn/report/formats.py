@@ -39,8 +39,8 @@ def space(found: Findings) -> str:
     if found.sample.parts:
         formats = in_formats(found.sample)
         drawn.append(charts.overhead("overhead", formats, _name))
-        most = words.number(max(one.records for one in formats))
-        said = f"The second picture is {most} records of the sample, uncompressed, in batches of 16 KiB."
+        most = words.counted(max(one.records for one in formats), "record")
+        said = f"The second picture is {most} of the sample, uncompressed, in batches of 16 KiB."
         lines = [[_name(one), one.bytes, *(one.parts[part] for part in PARTS[:-1]), ", ".join(one.lost)] for one in formats]
         made += html.table("The sample in each format, by what the bytes are for", ["format", "bytes", *PARTS[:-1], "lost"], lines)
     return html.charts(drawn) + html.text(said) + made

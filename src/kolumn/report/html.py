@@ -1,6 +1,7 @@
 """Pieces of the page."""
 
 import json
+import re
 from collections.abc import Sequence
 from html import escape
 from importlib import resources
@@ -14,13 +15,14 @@ _WRAPPED = {
     "remark": "wrap",
     "evidence": "wrap",
     "explanation": "wrap",
-    "segment": "path",
     "key": "path",
     "group": "path",
 }
 MOST_ROWS = 200
 """Of a long table; its caption says how many more there are."""
 _OPEN_ROWS = 12
+_NUMBER = re.compile(r"[<\d.\u202f ]+(%|min|ms|[smhd]|[kMGTP]?B)?|–")
+"""Text that is a number, with or without a unit."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The page may load nothing, whatever names of topics and keys in it say."""
 
@@ -70,7 +72,7 @@ def table(caption: str, names: Sequence[str], rows: Sequence[Sequence[Any]], mos
         return ""
     if most is not None and len(rows) > most:
         caption, rows = f"{caption}: the first {most} of {words.number(len(rows))}", rows[:most]
-    right = [all(isinstance(row[i], int | None) for row in rows) for i in range(len(names))]
+    right = [all(_is_number(row[i]) for row in rows) for i in range(len(names))]
     kinds = [
         ' class="n"' if number else f' class="{_WRAPPED[name]}"' if name in _WRAPPED else ""
         for name, number in zip(names, right, strict=True)
@@ -88,6 +90,10 @@ def table(caption: str, names: Sequence[str], rows: Sequence[Sequence[Any]], mos
         if len(rows) <= _OPEN_ROWS
         else f"<details><summary>{escape(caption)}: {words.counted(len(rows), 'row')}</summary>{made}</details>"
     )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | None) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)
 
 
 def _cell(value: object) -> str:

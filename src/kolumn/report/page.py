@@ -8,6 +8,9 @@ from kolumn.report.gather import Findings, total
 from kolumn.report.html import MOST_ROWS
 from kolumn.source.storage import shown
 
+_MOST_PARTITIONS = 1000
+"""In the table; the numbers of all are in the page as JSON."""
+
 
 def _segment(path: str) -> str:
     """A segment's name and its folder's."""
@@ -112,4 +115,4 @@ def _partitions(found: Findings) -> str:
     largest = sorted(rows, key=lambda row: -row["bytes"])[:12]
     labels = [(f"{row['topic'] or '?'}-{row['partition']}", row["bytes"]) for row in largest]
     drawn = [charts.bars("partitions", "Stored bytes of the largest partitions", labels, words.size)] if len(rows) > 1 else []
-    return html.charts(drawn) + html.table("The numbers of `kolumn stats`", names, lines)
+    return html.charts(drawn) + html.table("The numbers of `kolumn stats`", names, lines, _MOST_PARTITIONS)

@@ -30,7 +30,7 @@ def time(found: Findings) -> str:
         ]
         said.append(f"Each bar is {words.duration(drawn.width_ms)}.")
         if drawn.outside:
-            said.append(f"{words.number(drawn.outside)} records have times outside of the picture.")
+            said.append(f"The times of {words.counted(drawn.outside, 'record')} are outside of the picture.")
     for number, (name, own) in enumerate(topics):
         title = f"Records of {charts.shortened(name)}"
         figures += [
@@ -41,7 +41,7 @@ def time(found: Findings) -> str:
         more = len(found.timelines) - len(topics)
         said.append("The largest topics have their own pictures, each over its own times" + (f"; {more} have none." if more else "."))
     if found.untimed:
-        said.append(f"{words.number(found.untimed)} records have no timestamp.")
+        said.append(f"There is no timestamp in {words.counted(found.untimed, 'record')}.")
     return html.charts(figures) + html.text(*said)
 
 
@@ -89,11 +89,13 @@ def codecs(found: Findings) -> str:
     )
     rows: list[list[Any]] = []
     if written:
-        said.append(f"The sample has the first {words.number(sample.records)} records of {words.counted(sample.partitions, 'partition')}.")
+        said.append(
+            f"The sample has the first {words.counted(sample.records, 'record')} of {words.counted(sample.partitions, 'partition')}."
+        )
         smallest = min(written, key=lambda one: one[2])
-        said.append(f"It is smallest with {smallest[0]} in batches of {smallest[1] >> 10} KiB.")
+        said.append(f"It is smallest with {smallest[0]} in batches of {words.binary(smallest[1])}.")
         plain = next((size for codec, batch, size in written if codec == "none"), 0)
-        rows = [[codec, f"{batch >> 10} KiB", size, words.share(size, plain)] for codec, batch, size in written]
+        rows = [[codec, words.binary(batch), size, words.share(size, plain)] for codec, batch, size in written]
     ratios = [
         [name, count, size, found.payloads[name], f"{found.payloads[name] / size:.2f}"]
         for name, (count, size) in by_size
@@ -112,7 +114,7 @@ def keys(found: Findings) -> str:
     records, without = total(found, lambda one: one.records), total(found, lambda one: one.null_keys)
     if not records:
         return ""
-    said = [f"{words.number(records - without)} records have a key, {words.number(without)} have none."]
+    said = [f"Of {words.counted(records, 'record')}, {words.number(records - without)} have a key and {words.number(without)} have none."]
     if not found.keys.available:
         return html.text(*said, "Keys were not counted: pip install 'kolumn[report]' brings the package datasketches.")
     if records == without:
@@ -120,6 +122,8 @@ def keys(found: Findings) -> str:
     estimate, low, high = found.keys.distinct()
     said.append(
         f"There are about {words.number(estimate)} different keys (between {words.number(low)} and {words.number(high)} with 95 %)."
+        if high > 1
+        else "All have the same key."
     )
     frequent = found.keys.frequent()
     if not frequent:

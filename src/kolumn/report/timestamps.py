@@ -16,7 +16,7 @@ def timestamps(found: Findings) -> str:
     which = f"{words.number(late)} of {words.number(all_of_them)} records ({words.share(late, all_of_them)})"
     said = [f"{which} are older than a record before them in their partition." if late else "Timestamps never go back in a partition."]
     if found.ahead:
-        said.append(f"{words.number(found.ahead)} records are from a time that had not come yet when this report was made.")
+        said.append(f"The times of {words.counted(found.ahead, 'record')} had not come yet when this report was made.")
     ranges = [("below 1 s", 1, 11), ("below 1 min", 11, 17), ("below 1 h", 17, 23), ("below 1 d", 23, 28), ("more", 28, 64)]
     rows = [(label, int(counts[low:high].sum())) for label, low, high in ranges]
     drawn = []

@@ -24,6 +24,11 @@ def size(value: float) -> str:
     raise AssertionError
 
 
+def binary(value: int) -> str:
+    """A power of two of at least 1 KiB, in bytes."""
+    return f"{value >> 10} KiB" if value < 1 << 20 else f"{value >> 20} MiB"
+
+
 def short(value: float) -> str:
     """A count for an axis: 2.5 M."""
     length, unit = next(((length, unit) for length, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")) if abs(value) >= length), (1, ""))
@@ -53,12 +58,10 @@ def duration(ms: float) -> str:
     """A length of time."""
     for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if ms >= length:
-            return f"{ms / length:.3g} {unit}"
+            return f"{number(ms / length) if ms >= 100 * length else f'{ms / length:.3g}'} {unit}"
     return f"{ms:.0f} ms"
 
 
 def power(place: int) -> str:
     """The sizes in one place of `kolumn.report.histograms.Powers`: its upper bound."""
-    return (
-        "0" if place == 0 else f"{2**place // 1024} KiB" if 10 <= place < 20 else f"{2**place >> 20} MiB" if place >= 20 else str(2**place)
-    )
+    return "0" if place == 0 else binary(2**place) if place >= 10 else str(2**place)
