@@ -191,6 +191,30 @@ def test_the_next_large_segment_is_opened_early(large_segments: list[str], monke
     assert sorted(opened) == sorted(closed)
 
 
+def test_a_scan_asks_for_little_besides_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look at the source, one listing, and two looks at each segment, of which none delays the bytes."""
+    store = fsspec.filesystem("memory")
+    for at in (0, 20, 40):
+        store.pipe(f"/asked/t-0/{at:020d}.log", b"".join(batch([Record(at + i, value=bytes(5000))]) for i in range(20)))
+    asked: dict[str, int] = {}
+
+    def count(name: str) -> None:
+        real = getattr(type(store), name)
+
+        def counted(self: Any, *args: Any, **options: Any) -> Any:
+            asked[name] = asked.get(name, 0) + 1
+            return real(self, *args, **options)
+
+        monkeypatch.setattr(type(store), name, counted)
+
+    for name in ("info", "ls", "cat_file"):
+        count(name)
+    for threads in (1, 2):
+        asked.clear()
+        assert kolumn.read("memory://asked/t-0", columns=["offset"], threads=threads, chunk_bytes=20_000).num_rows == 60
+        assert asked == {"info": 1 + 2 * 3, "ls": 1, "cat_file": 3}
+
+
 def test_the_next_large_segment_is_missing(large_segments: list[str]) -> None:
     """The error comes after the records before it."""
     reader = kolumn.scan("memory://large", columns=["offset"], threads=2, chunk_bytes=20_000)

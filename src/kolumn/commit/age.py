@@ -4,7 +4,7 @@ from typing import Any
 
 from pyarrow import fs
 
-from kolumn.source.storage import fsspec_of
+from kolumn.source.fsspec_files import fsspec_of
 
 
 def newest_in(system: fs.FileSystem, path: str) -> float | None:

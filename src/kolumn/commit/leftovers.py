@@ -28,6 +28,7 @@ from kolumn.commit.remote import OLD_HOURS
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.keywords import known_keywords
 from kolumn.source import storage
+from kolumn.source.fsspec_files import forget
 from kolumn.source.segments import is_partition_folder
 
 _REMOVED = ".removed"
@@ -88,7 +89,7 @@ def tidy(target: keywords.Path, *, older_than_hours: float = OLD_HOURS, dry_run:
         raise ArgumentError(f"older_than_hours={older_than_hours}: expected at least 0")
     root = storage.plain(os.fspath(target))
     root = root.rstrip("/") if storage.is_url(root) else str(Path(root))
-    storage.forget(storage.file_system(root)[0])
+    forget(storage.file_system(root)[0])
     folders = list(_folders(root))
     if not folders and not storage.is_url(root):
         raise ArgumentError(f"{root}: no such folder")
@@ -110,7 +111,7 @@ def recover(root: str, own: str = "") -> None:
     KolumnError
         An interrupted run cannot be completed or undone.
     """
-    storage.forget(storage.file_system(root)[0])
+    forget(storage.file_system(root)[0])
     for _ in _How(OLD_HOURS * 3600, dry_run=False, strict=True, own=own).runs(root):
         pass
 

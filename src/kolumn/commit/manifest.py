@@ -25,7 +25,7 @@ from kolumn.commit.age import newest_in
 from kolumn.commit.remote import OLD_HOURS
 from kolumn.commit.staged_file import sync, writing
 from kolumn.errors import ArgumentError, KolumnError
-from kolumn.source import storage
+from kolumn.source.fsspec_files import forget
 
 FOLDER = "_kolumn"
 VERSION = 1
@@ -130,7 +130,7 @@ class ExportTarget:
 
     def open(self) -> Manifest:
         """The newest manifest, after an earlier run that was interrupted while publishing has been completed."""
-        storage.forget(self.files)
+        forget(self.files)
         for name in self._intents():
             self._finish(name)
         numbers = [int(stem) for stem in (name.removesuffix(".json") for name in self._names()) if stem.isdigit()]
@@ -151,7 +151,7 @@ class ExportTarget:
         """
         intent = {"moves": moves, "manifest": asdict(manifest)}
         name = f"{manifest.number:08d}.intent.json"
-        storage.forget(self.files)
+        forget(self.files)
         lost = next((staged for staged in moves if not self._has(staged)), None)
         if lost is not None:
             raise KolumnError(f"{self.path(lost)} no longer exists: it was removed. Nothing was exported: run it again")

@@ -21,6 +21,7 @@ from typing import Any
 from kolumn.commit.run import REDO
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.source import storage
+from kolumn.source.fsspec_files import forget
 from kolumn.source.segments import LOG, SIDE_FILES
 
 JOURNAL = REDO
@@ -92,7 +93,7 @@ def commit(root: str, folder: str, moves: list[tuple[str, str]], gone: Iterable[
 
 def pending(folder: str) -> bool:
     """Whether a staging folder has a journal."""
-    storage.forget(storage.file_system(folder)[0])
+    forget(storage.file_system(folder)[0])
     return storage.look(storage.within(folder, JOURNAL)) is not None
 
 

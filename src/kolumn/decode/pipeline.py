@@ -77,10 +77,11 @@ def _within_memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, tally: OnTally | None) -> Iterator[pa.RecordBatch]:
     tasks, small, turn = _tasks(source, options.chunk_bytes), SmallSegments(options), threading.Lock()
+    early = OpenedEarly()
     if options.threads == 1:
         for task in tasks:
             if len(task) == 1:
-                yield from _finish(task[0], Tally(), options, None, damage, tally)
+                yield from _finish(task[0], Tally(), options, None, damage, tally, early.opener(task[0], None))
             else:
                 yield from _parts(task, _begin(task, options, small, turn), options, damage, tally)
         return
@@ -91,17 +92,14 @@ def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, ta
             alone = task[0].end - task[0].start > options.chunk_bytes
             pending.append((task, None if alone else pool.submit(_begin, task, options, small, turn)))
 
-        early = OpenedEarly()
         try:
             for task in islice(tasks, AHEAD * options.threads):
                 submit(task)
             while pending:
                 task, future = pending.popleft()
                 if future is None:
-                    file = early.take(task[0])
-                    if pending and pending[0][1] is None:
-                        early.begin(pending[0][0][0])
-                    yield from _finish(task[0], Tally(), options, pool, damage, tally, file)
+                    after = pending[0][0][0] if pending and pending[0][1] is None else None
+                    yield from _finish(task[0], Tally(), options, pool, damage, tally, early.opener(task[0], after))
                 else:
                     yield from _parts(task, future.result(), options, damage, tally)
                 for following in islice(tasks, 1):

@@ -1,30 +1,35 @@
 """Bytes of a file far away: read in order, the next ranges are fetched by other threads while the first are decoded.
 
 A read somewhere in a file fetches its own range, and at least a block. One of more than a block, and each one that goes on where the last
-ended, multiplies the bytes that are fetched ahead, up to a bound, in several requests. A range whose request fails is requested again,
-each time after a longer pause.
+ended, multiplies the bytes that are fetched ahead, up to a bound, in several requests. Where a read in order is announced, all of them
+are begun at once. A range whose request fails is requested again, each time after a longer pause.
 """
 
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from os import getpid
-from threading import Lock
+from threading import RLock
 from typing import Any, Protocol
 
 import numpy as np
 
 from kolumn.arrays import Bytes
 from kolumn.source import storage
+from kolumn.source.fsspec_files import fsspec_of
 from kolumn.source.retries import repeated
 
 BLOCK = 4 << 20
 """Minimum bytes of a request."""
-AHEAD_BYTES = 128 << 20
-"""Bytes that are fetched ahead of one file, unless ``memory_bytes`` is smaller. At 50 ms that is up to 2.5 GiB/s."""
+AHEAD_BYTES = 256 << 20
+"""Bytes that are fetched ahead of one file, unless ``memory_bytes`` is smaller. At 50 ms that is up to 5 GiB/s.
+
+Half of it is not exceeded unless a reader had to wait.
+"""
 REQUESTS = 16
 """Requests at a time, of all files together."""
-_OF_ONE, _LARGEST = 8, 4
+_OF_ONE, _LARGEST = 8, 7
 """Requests at a time for one file, and blocks of the largest."""
 
 
@@ -59,14 +64,23 @@ class ReadAhead:
         Bytes of a request.
     aligned : bool
         Whether ranges should end at multiples of ``block``: where bytes are stored in chunks, none is then fetched twice.
+
+    Attributes
+    ----------
+    begun : int
+        Requests that were begun.
     """
 
     def __init__(self, file: Readable, size: int, most: int, block: int = BLOCK, aligned: bool = False) -> None:
         self.file, self.size, self.block, self.aligned = file, size, block, aligned
         self._most = most // block * block
-        self._ahead = 0
+        self._ahead, self._bound = 0, self._most // 2 // block * block
+        self._origin, self._goal = 0, size
         self._windows: deque[_Window] = deque()
-        self._lock = Lock()
+        self._lock = RLock()
+        self.begun, self._under_way = 0, 0
+        self._when_begun: Callable[[], None] | None = None
+        self._when_fetched: Callable[[], None] | None = None
 
     def close(self) -> None:
         """Close the file, after requests that have begun."""
@@ -99,13 +113,29 @@ class ReadAhead:
         if len(used) > 1 or used[0].end < end + more:
             return None
         one = used[0]
-        data = one.data.result()
+        data = self._awaited(one)
         return np.frombuffer(data, np.uint8, end + more - start, start - one.start) if len(data) == one.end - one.start else None
 
-    def request(self, start: int) -> None:
-        """Begin to fetch what a read in order from ``start`` on asks for first."""
+    def request(self, start: int, end: int) -> None:
+        """Begin to fetch what a read of [start, end) in order asks for first. Nothing after ``end`` is then fetched ahead."""
         with self._lock:
-            self._used(start, min(start + self.block + 1, self.size))
+            self._goal = min(end, self.size)
+            self._forget()
+            # The first answer should not take long to transfer.
+            self._ahead, self._origin, reach = self._bound, start, self._begin(start, start + self.block)
+            while reach < min(start + self._ahead, self._goal):
+                reach = self._begin(reach, reach + self._request())
+
+    def when_begun(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` when the last request of a read in order is begun; in the thread that reads."""
+        with self._lock:
+            self._when_begun = listener
+            if self._windows and self._windows[-1].end >= self._goal:
+                listener()
+
+    def when_fetched(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` whenever everything has been fetched that a read in order asks for; from a thread that fetches."""
+        self._when_fetched = listener
 
     def border(self, start: int) -> int | None:
         """Where the request ends that has fetched the byte at ``start``; None if none has."""
@@ -115,24 +145,24 @@ class ReadAhead:
     def _parts(self, start: int, end: int) -> list[memoryview]:
         with self._lock:
             used = self._used(start, end)
-        return [memoryview(one.data.result())[max(start - one.start, 0) : end - one.start] for one in used]
+        return [memoryview(self._awaited(one))[max(start - one.start, 0) : end - one.start] for one in used]
 
     def _used(self, start: int, end: int) -> list[_Window]:
         """Windows that cover a range; the next ones are begun, and those before it are dropped."""
         known = self._windows
         if not known or not known[0].start <= start <= known[-1].end:
             self._forget()
-            known, self._ahead = self._windows, 0
+            known, self._ahead, self._origin = self._windows, 0, start
             if end - start > self.block:
-                self._ahead = min(_OF_ONE * self.block, self._most)
+                self._ahead = min(_OF_ONE * self.block, self._bound)
         elif start >= known[0].end or end > known[-1].end:
-            self._ahead = min(max(self.block, self._ahead * 4), self._most)
+            self._ahead = min(max(self.block, self._ahead * 4), self._bound)
         while len(known) > 1 and known[1].start <= start:
             known.popleft().data.cancel()
         reach = known[-1].end if known else start
         while reach < end:
             reach = self._begin(reach, end if self._ahead == 0 else reach + self._request())
-        while reach < min(end + self._ahead, self.size):
+        while reach < min(end + self._ahead, self._goal):
             reach = self._begin(reach, reach + self._request())
         return [one for one in known if one.start < end and one.end > start]
 
@@ -145,8 +175,27 @@ class ReadAhead:
         end = min(max(end, least), self.size)
         if self.aligned:
             end = min(-(-end // self.block) * self.block, self.size)
-        self._windows.append(_Window(start, end, _pool(getpid()).submit(fetched, self.file, start, end)))
+        data = _pool(getpid()).submit(fetched, self.file, start, end)
+        self.begun += 1
+        self._under_way += 1
+        self._windows.append(_Window(start, end, data))
+        data.add_done_callback(self._ended)
+        if end >= self._goal and self._when_begun is not None:
+            self._when_begun()
         return end
+
+    def _awaited(self, one: _Window) -> bytes:
+        """The bytes of a request; more is fetched ahead from now on if they have not arrived, unless they are among the first."""
+        if one.start - self._origin > self._bound and not one.data.done():
+            self._bound = self._most
+        return one.data.result()
+
+    def _ended(self, data: "Future[bytes]") -> None:
+        with self._lock:
+            self._under_way -= 1
+            is_last = not self._under_way and bool(self._windows) and self._windows[-1].end >= self._goal
+        if is_last and not data.cancelled() and self._when_fetched is not None:
+            self._when_fetched()
 
     def _forget(self) -> None:
         for one in self._windows:
@@ -174,7 +223,7 @@ def open_ranges(url: str) -> Readable:
     Errors as `kolumn.source.storage.open_input`; with fsspec a file that does not exist is only found to be missing when it is read.
     """
     system, path = storage.file_system(url)
-    inner = storage.fsspec_of(system)
+    inner = fsspec_of(system)
     opened: Readable = storage.open_input(url) if inner is None else _ByRequests(inner, path)
     return opened
 

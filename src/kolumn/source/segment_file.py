@@ -2,6 +2,9 @@
 
 import os
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,6 +28,7 @@ _AGAIN = "Run again: the read is then planned for the present files"
 _ROOM = 64
 """Zeros at the end of a file that show that it was preallocated."""
 _LOOKS, _BETWEEN_LOOKS = 5, 0.01
+_LOOKERS = 8
 _OVER = 1 << 18
 """Bytes that are copied where an entry is in what two requests have fetched: more than that entry, so that chunks are not tiny."""
 
@@ -67,13 +71,16 @@ class SegmentFile:
         self.shares: tuple[float, ...] = (1.0, 1.0, 1 / 8, 1 / 4)
         self.memory = segment.memory
         self._remote: Any = None
-        self._ahead: tuple[int, bytes] = (0, b"")
+        self._first_look: Future[Identity | None] | None = None
+        self._last_look: tuple[int, Future[Identity | None]] | None = None
         if self.memory is not None:
             self._file = -self.memory.address
             return
-        self._remote = self._opened_remote() if segment.manifest is not None or storage.is_url(segment.path) else None
+        if segment.manifest is not None or storage.is_url(segment.path):
+            self._open_remote()
+            return
         try:
-            self._file = -1 if self._remote is not None else os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
             raise self._gone() from error
         except OSError as error:
@@ -95,6 +102,19 @@ class SegmentFile:
         finally:
             self.close()
 
+    def _open_remote(self) -> None:
+        """Open a file far away. Whether it is the one that was found is asked meanwhile, and compared before any byte is returned."""
+        self._file = -1
+        if self.segment.identity is not None:
+            self._first_look = _lookers(os.getpid()).submit(storage.current, self.path)
+        self._remote = self._opened_remote()
+        self._remote.when_fetched(self._on_fetched)
+
+    def _on_fetched(self) -> None:
+        """Look at a file whose bytes are all there, so that nobody waits for it at the end."""
+        if self.segment.identity is not None:
+            self._last_look = self._remote.begun, _lookers(os.getpid()).submit(storage.current, self.path)
+
     def _opened_remote(self) -> Any:
         try:
             manifest, access = self.segment.manifest, self.segment.access
@@ -114,7 +134,17 @@ class SegmentFile:
         before = self.segment.identity
         if before is None or self.memory is not None:
             return
-        now = self._identity()
+        last = self._last_look
+        self._judge(before, last[1].result() if last is not None and last[0] == self._remote.begun else self._identity())
+
+    def _compare_first(self) -> None:
+        """The same of a file far away, before its first bytes are used."""
+        if (look := self._first_look) is not None:
+            assert self.segment.identity is not None
+            self._judge(self.segment.identity, look.result())
+            self._first_look = None
+
+    def _judge(self, before: Identity, now: Identity | None) -> None:
         if now is None:
             raise _changed(self.path, "was deleted")
         if before.is_another(now):
@@ -148,10 +178,15 @@ class SegmentFile:
     def _gone(self) -> KolumnError:
         return _changed(self.path, "cannot be opened: it was deleted")
 
-    def request(self, start: int) -> None:
-        """Begin to fetch what a read in order from ``start`` on asks for first, if the file is far away."""
+    def request(self, start: int, end: int) -> None:
+        """Begin to fetch what a read of [start, end) in order asks for first, if the file is far away."""
         if self._remote is not None:
-            self._remote.request(start)
+            self._remote.request(start, end)
+
+    def when_begun(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` when the last request for a file far away that is read in order has been begun."""
+        if self._remote is not None:
+            self._remote.when_begun(listener)
 
     def close(self) -> None:
         """Close the file; at the end of a ``with`` it is also compared with the one that was found."""
@@ -212,9 +247,11 @@ class SegmentFile:
     def _held(self, start: int, end: int) -> Any:
         """Bytes that one request has fetched, with those after them; None if they are of several."""
         try:
-            return self._remote.held(start, end, PAD) if end > start else None
+            found = self._remote.held(start, end, PAD) if end > start else None
         except (OSError, ArrowException) as error:
             raise self._unread(start, error) from error
+        self._compare_first()
+        return found
 
     def _read_remote(self, view: Any, start: int, end: int) -> int:
         """Read over a network; small reads, like those of headers, are served from larger ones."""
@@ -222,11 +259,13 @@ class SegmentFile:
             done = self._remote.read_into(np.frombuffer(view, np.uint8)[: end - start], start)
         except (OSError, ArrowException) as error:
             raise self._unread(start, error) from error
+        self._compare_first()
         if done < end - start:
             raise self._cut(start + done)
         return int(done)
 
     def _unread(self, start: int, error: Exception) -> KolumnError:
+        self._compare_first()
         return KolumnError(f"{self.path}: cannot be read at position {start}: {error}")
 
     def end_of_read(self, start: int, least: int, most: int) -> int:
@@ -246,3 +285,9 @@ class SegmentFile:
             if self.read(at, stop)[: stop - at].any():
                 return False
         return True
+
+
+@cache
+def _lookers(process: int) -> ThreadPoolExecutor:
+    """Threads of this process that ask for what a file far away is now: those that fetch may be busy for long."""
+    return ThreadPoolExecutor(_LOOKERS, thread_name_prefix="kolumn-look")

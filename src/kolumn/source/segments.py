@@ -9,7 +9,6 @@ is the finished replacement of segments that a crash left in place (`kolumn.entr
 
 import os
 import re
-import reprlib
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from kolumn.errors import ArgumentError, KolumnError
 from kolumn.source import storage, tier_names
 from kolumn.source.aiven_file import Access
 from kolumn.source.aiven_manifest import AivenManifest, manifest_of, read_manifests
+from kolumn.source.given_names import names_in
 from kolumn.source.memory import in_memory
 from kolumn.source.storage import FolderEntry, Identity
 from kolumn.source.tier_names import MANIFEST
@@ -177,7 +177,7 @@ def find_segments(source: object, topic: str | None = None, partition: int | Non
     segments: list[Segment] = []
     places = Places()
     held = in_memory(source)
-    for part in _names(source) if held is None else ():
+    for part in names_in(source) if held is None else ():
         segments += _find(part, places)
     unique = _unique(segments) if held is None else [Segment(held.name, None, None, None, held.memory.size, memory=held.memory)]
     if topic is not None:
@@ -220,19 +220,6 @@ def _neighbours(folder: str) -> dict[str, Segment]:
         return {}
 
 
-def _names(source: Any) -> list[str]:
-    """Names in a source argument."""
-    many = isinstance(source, Iterable) and not isinstance(source, str | bytes | bytearray | os.PathLike) and not hasattr(source, "read")
-    parts = list(source) if many else [source]
-    if not parts:
-        raise ArgumentError("no source given: name a segment file, a topic-partition directory, a log directory or a glob")
-    for part in parts:
-        if not isinstance(part, str | os.PathLike) or not isinstance(os.fspath(part), str):
-            found = f"{reprlib.repr(part)}{' in a list' if many else ''}"
-            raise ArgumentError(f"source: expected a path as str or os.PathLike, or a list of paths, found {found}")
-    return [os.fspath(part) for part in parts]
-
-
 def _unique(segments: list[Segment]) -> list[Segment]:
     """Each file once, even if it is named by several links or relative paths; if the topic differs, each topic keeps it."""
     folders: dict[str, str] = {}
@@ -250,7 +237,7 @@ def _unique(segments: list[Segment]) -> list[Segment]:
 
 def _find(name: str, places: Places) -> list[Segment]:
     name = storage.plain(name)
-    found = storage.look(name)
+    found, below = storage.look_into(name)
     if found is None:
         caught = storage.matches(name)
         if not caught:
@@ -260,7 +247,7 @@ def _find(name: str, places: Places) -> list[Segment]:
         return _of_manifests([manifest])
     if not found.is_folder:
         return [_as_it_is(places.of(_segment(_checked(found))))]
-    segments = _in_directory(found.name)
+    segments = _in_directory(found.name, entries=below)
     if not segments:
         there = _further_down(found.name)
         raise ArgumentError(f"{name}: no segment (*.log) in this directory nor in topic-partition directories one level below it{there}")
@@ -297,23 +284,25 @@ def _matched(found: FolderEntry, places: Places) -> list[Segment]:
     return [_as_it_is(places.of(_segment(found)))] if found.is_regular and found.name.endswith((LOG, SWAP, ".checkpoint")) else []
 
 
-def _in_directory(folder: str, above: tuple[Any, ...] = ()) -> list[Segment]:
+def _in_directory(folder: str, above: tuple[Any, ...] = (), entries: list[FolderEntry] | None = None) -> list[Segment]:
     """Segments of a folder and of its subfolders. ``above`` are the parent folders so far: a link may lead back to one of them."""
     real = storage.real_folder(folder)
     if real is not None and real in above:
         return []
-    entries = storage.listing(folder)
+    entries = storage.listing(folder) if entries is None else entries
     own = [_as_it_is(one) for one in _segments_here(entries)]
-    below: list[tuple[tuple[str, int], str, bool]] = []
+    folders: list[tuple[tuple[str, int], str, bool]] = []
     above_them = storage.base_name(folder)
     for name in (one.name for one in entries if one.is_folder):
         last = storage.base_name(name)
         if (match := _PARTITION.fullmatch(last)) is not None and not match["state"]:
-            below.append((_topic_partition(last), name, False))
+            folders.append((_topic_partition(last), name, False))
         elif (found := tier_names.place_of(last, above_them)) is not None:
-            below.append((found, name, True))
-    for _, name, tiered in sorted(below):
-        own += [one for one in _in_directory(name, (*above, real)) if not tiered or (one.copy_id is not None and one.topic is not None)]
+            folders.append((found, name, True))
+    folders.sort()
+    for (_, name, tiered), below in zip(folders, storage.listings([name for _, name, _ in folders]), strict=True):
+        some = _in_directory(name, (*above, real), below)
+        own += [one for one in some if not tiered or (one.copy_id is not None and one.topic is not None)]
     return own
 
 

@@ -8,6 +8,8 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -18,10 +20,13 @@ from pyarrow import ArrowException, fs
 from kolumn.errors import ArgumentError, KolumnError, MissingError
 from kolumn.source import identity
 from kolumn.source.folder_scan import scanned
+from kolumn.source.fsspec_files import fsspec_of, listed, looked_at
 from kolumn.source.retries import is_final, repeated
 
 Identity = identity.Identity
 _COPIED = 8 << 20
+_AT_A_TIME = 16
+"""Folders that are listed at a time."""
 _NAMES = 1024
 """Names of which the parts are remembered: each segment's name is taken apart again and again."""
 _URL = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<host>[^/]*))(?P<path>.*)", re.DOTALL)
@@ -148,22 +153,6 @@ def _stat(path: str) -> os.stat_result | None:
         return None
 
 
-def fsspec_of(system: fs.FileSystem) -> Any:
-    """The fsspec file system that pyarrow calls; None if pyarrow uses its own."""
-    return getattr(getattr(system, "handler", None), "fs", None)
-
-
-def _details(system: fs.FileSystem, path: str) -> dict[str, dict[str, Any]]:
-    """Properties from fsspec that pyarrow does not pass on, for all files in a folder, by path."""
-    inner = fsspec_of(system)
-    if inner is None:
-        return {}
-    try:
-        return {one["name"].strip("/"): one for one in inner.ls(path, detail=True)}
-    except (OSError, ValueError, NotImplementedError):
-        return {}
-
-
 def look(name: str) -> FolderEntry | None:
     """The file or folder of this name; None if there is none."""
     try:
@@ -180,14 +169,30 @@ def look(name: str) -> FolderEntry | None:
 
 def _look_at(url: str) -> FolderEntry | None:
     system, path, root, top = _at(url)
-    if (inner := fsspec_of(system)) is None:
-        info = system.get_file_info(path)
-        return None if info.type == fs.FileType.NotFound else _entry(info, system, root, top, {})
-    # One request; pyarrow would make another one, and not pass on what tells objects apart.
-    details = inner.info(path)
-    is_folder = details["type"] == "directory"
-    kind, size = (fs.FileType.Directory, None) if is_folder else (fs.FileType.File, details["size"])
-    return _entry(fs.FileInfo(path, kind, size=size, mtime=details.get("mtime")), system, root, top, {} if is_folder else details)
+    inner = fsspec_of(system)
+    info, details = looked_at(inner, path) if inner is not None else (system.get_file_info(path), {})
+    return None if info.type == fs.FileType.NotFound else _entry(info, system, root, top, details)
+
+
+def look_into(name: str) -> tuple[FolderEntry | None, list[FolderEntry] | None]:
+    """As `look`, and at a URL what is in the folder, if the name may be that of one; both are asked for at the same time."""
+    last = base_name(name)
+    if not is_url(name) or name.startswith("http") or "." in last or _WILD.search(last):
+        # A web server would send the file.
+        return look(name), None
+    with ThreadPoolExecutor(1, thread_name_prefix="kolumn-list") as thread:
+        below = thread.submit(listing, name)
+        found = look(name)
+        return found, below.result() if found is not None and found.is_folder else None
+
+
+def listings(folders: list[str]) -> Iterator[list[FolderEntry] | None]:
+    """What is in each of some folders; some at a time at URLs, and None on this machine, where nobody waits for an answer."""
+    if not any(map(is_url, folders)):
+        yield from (None for _ in folders)
+        return
+    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="kolumn-list") as pool:
+        yield from pool.map(listing, folders)
 
 
 def listing(folder: str) -> list[FolderEntry]:
@@ -197,9 +202,11 @@ def listing(folder: str) -> list[FolderEntry]:
             # This leaves out broken links, devices, sockets and FIFOs.
             return sorted((_scanned(one) for one in scanned(folder) if one.is_file() or one.is_dir()), key=_name)
         system, path, root, top = _at(folder)
-        infos = repeated(lambda: system.get_file_info(fs.FileSelector(path)))
-        details = _details(system, path)
-        return sorted((_entry(info, system, root, top, details.get(info.path.strip("/"), {})) for info in infos), key=_name)
+        if (inner := fsspec_of(system)) is not None:
+            found = repeated(lambda: listed(inner, path))
+        else:
+            found = [(info, {}) for info in repeated(lambda: system.get_file_info(fs.FileSelector(path)))]
+        return sorted((_entry(info, system, root, top, details) for info, details in found), key=_name)
     except (OSError, ArrowException) as error:
         raise KolumnError(f"{folder}: cannot be listed: {error}") from error
 
@@ -381,12 +388,6 @@ def put(url: str, data: bytes) -> None:
 def file_system(name: str) -> tuple[fs.FileSystem, str]:
     """The file system of a name, and the path there."""
     return _at(name)[:2] if is_url(name) else (fs.LocalFileSystem(), os.path.abspath(name))
-
-
-def forget(system: fs.FileSystem) -> None:
-    """Clear the cache of a file system, since another process may have changed it."""
-    if (inner := fsspec_of(system)) is not None:
-        inner.invalidate_cache()
 
 
 def _unwritten(name: str, error: Exception) -> KolumnError:
