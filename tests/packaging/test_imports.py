@@ -140,6 +140,18 @@ def test_reading_does_not_load_pandas() -> None:
     assert answer.stdout.split() == ["9", "True", "False"]
 
 
+def test_commands_do_not_load_pandas() -> None:
+    """Though they make arrays from Python objects; other packages still find it."""
+    directory = next(case.directory for case in cases() if case.directory.name == "compact-txn-0")
+    program = (
+        "import atexit, importlib.util, sys; from kolumn.cli import main; sys.argv[0] = 'kolumn';"
+        "atexit.register(lambda: print('pandas' in sys.modules, importlib.util.find_spec('pandas') is not None, file=sys.stderr)); main()"
+    )
+    answer = subprocess.run([sys.executable, "-c", program, "stats", str(directory)], capture_output=True, text=True, check=True)
+    assert "compact-txn" in answer.stdout
+    assert answer.stderr.split() == ["False", "True"]
+
+
 def test_what_is_public_is_listed() -> None:
     program = "import kolumn; assert set(kolumn.__all__) < set(dir(kolumn)); print(*dir(kolumn))"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

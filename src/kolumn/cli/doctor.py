@@ -5,7 +5,6 @@ import platform
 import shutil
 import subprocess
 import sys
-from importlib import metadata, resources
 from json import loads as json_loads
 from typing import Any
 
@@ -57,6 +56,9 @@ def diagnosis() -> dict[str, dict[str, Any]]:
 
 
 def _version(name: str) -> str | None:
+    # Here and below: every command imports this module, and these take longer than all of it.
+    from importlib import metadata
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -101,6 +103,8 @@ def _checksums(kind: str) -> str:
 
 def _gpu() -> dict[str, Any]:
     """The GPU backend, judged by files and packages alone: a call of CUDA would begin to use the GPU."""
+    from importlib import resources
+
     driver = os.path.exists("/proc/driver/nvidia/version")
     needed = {"cupy-cuda13x": "CuPy", "numba-cuda": "numba-cuda", "nvidia-libnvcomp-cu13": "nvCOMP", "pylibcudf-cu13": "pylibcudf"}
     missing = [title for name, title in needed.items() if _version(name) is None]

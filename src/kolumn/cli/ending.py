@@ -19,6 +19,7 @@ OK, DAMAGE, USAGE, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes: nothing wrong, damage found, wrong arguments, failed, Ctrl-C. For other signals: 128 plus the signal's number."""
 
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_owns_process = False
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
@@ -30,6 +31,8 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
         from kolumn.cpu_fallback.machine.compile_ahead import announce_by
 
         announce_by(compiling)
+        if _owns_process:
+            _keep_pandas_out()
         options = tuple(signature(function).parameters)
         raise Ended(exit_code_of(lambda: function(*args, **kwargs) or OK, options))
 
@@ -108,6 +111,8 @@ def prepare_process() -> None:
 
     A name that is not UTF-8 is shown with escapes; on standard output with those that JSON knows too.
     """
+    global _owns_process
+    _owns_process = True
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -124,6 +129,28 @@ def prepare_process() -> None:
         # If the process was started with a signal ignored, as by nohup, the signal stays ignored.
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _end)
+
+
+def _keep_pandas_out() -> None:
+    """Let PyArrow find that pandas is not installed: it looks once, at the first value that it converts, and importing pandas takes longer
+    than most commands. No command needs it, and other packages still find it.
+    """
+    if "pandas" in sys.modules:
+        return
+    import pyarrow as pa
+
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        pa.scalar(0)
+    finally:
+        sys.meta_path.remove(_NoPandas)
+
+
+class _NoPandas:
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
