@@ -15,7 +15,8 @@ _LARGEST_DELTA = 2**31 - 1
 
 
 @register_jitable
-def _headers(records: RecordsToEncode, row: int) -> tuple[int, int]:
+def headers_of(records: RecordsToEncode, row: int) -> tuple[int, int]:
+    """Rows of the first header of a record, and of the one after its last."""
     if records.header_ends == 0:
         return 0, 0
     return load32(records.header_ends + 4 * row), load32(records.header_ends + 4 * row + 4)
@@ -24,7 +25,7 @@ def _headers(records: RecordsToEncode, row: int) -> tuple[int, int]:
 @register_jitable
 def _fixed_size(records: RecordsToEncode, row: int, skip: int) -> int:
     """Bytes of a record's body without its two deltas; its attributes have ``skip`` bytes."""
-    first, stop = _headers(records, row)
+    first, stop = headers_of(records, row)
     size = (
         skip + v2.payload_size(payload(records.key, row)[1]) + v2.payload_size(payload(records.value, row)[1]) + varint_size(stop - first)
     )
@@ -132,7 +133,7 @@ def fill(records: RecordsToEncode, skip: int, first: Int64s, stop: int, rows: Ta
             offset, moment = load64(records.offset + 8 * row), load64(records.timestamp + 8 * row)
             at = v2.put_record(0, at, load32(body + 4 * row), moment - time, offset - base, skip)
             at = _put(records.value, row, _put(records.key, row, at))
-            begin, end = _headers(records, row)
+            begin, end = headers_of(records, row)
             at = put_varint(0, at, end - begin)
             for i in range(begin, end):
                 at = _put(records.header_value, i, _put(records.header_key, i, at))

@@ -33,7 +33,7 @@ GROUPS = {
         "inflate.locate", "check.select", "check.gather", "columns.columns", "machine.checksum", "columns.timestamps",
     ),
     "small segments": ("stream_files",),
-    "writing": ("encode.batches", "encode.messages", "encode.tagged", "encode.sets", "encode.restride"),
+    "writing": ("encode.batches", "encode.messages", "encode.tagged", "encode.sets", "encode.restride", "encode.sizes"),
     "typed values": ("values.framing",),
     "Avro": ("values.avro",),
     "Protobuf": ("values.protobuf",),

@@ -107,6 +107,11 @@ class Options:
         end = min((offset for offset in (self.end_offset, end_offset) if offset is not None), default=None)
         return replace(self, start_offset=start, end_offset=end)
 
+    def shared_by(self, readers: int) -> "Options":
+        """The options of each of some reads at the same time: its share of the threads and of the memory."""
+        memory = None if self.memory_bytes is None else max(1, self.memory_bytes // readers)
+        return replace(self, threads=max(1, self.threads // readers), memory_bytes=memory)
+
     @property
     def inflated_bytes(self) -> int:
         """Bytes to which one chunk in progress may be decompressed; a larger batch is decoded when no other chunk is in progress."""

@@ -1,16 +1,41 @@
 """`kolumn.space` assigns every byte of every entry to one purpose, in every format."""
 
 import random
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import kolumn
 from kit.draft_segments import FORMATS, Maker
 from kit.encoder import Record, batch, message
+from kolumn.accounting.anatomy import anatomy
 from kolumn.accounting.draft_table import draft_table
+from kolumn.accounting.formats import TARGETS
 from kolumn.accounting.picture import draw
+from kolumn.api import segments_of
+from kolumn.conversion.losses import Losses
+from kolumn.conversion.regroup import regroup
+from kolumn.conversion.retarget import Changes
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.encode import batches, messages, sets, tagged
+from kolumn.encode.compress import codec_of
+from kolumn.encode.entries import Encoded, EntrySettings, Groups
+from kolumn.encode.table import RecordsIn
+from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError
+from kolumn.formats import layouts
+from kolumn.formats.entries import Entries
+from kolumn.log.pieces import Piece, piece_of, pieces, whole_options
+from kolumn.log.transactions import transactions_of_segment
+from kolumn.options import Options
+from kolumn.plan.walk import Loaded, walk_entries
+from kolumn.source.segments import Segment
+from kolumn.transactions.states import Transactions
 
 DATA = Path(__file__).parent.parent / "data" / "corpus"
 TIME = 1_700_000_000_000
@@ -47,6 +72,76 @@ def test_every_byte_of_the_drafts(tmp_path: Path, format: str) -> None:
         assert found[0].bytes == path.stat().st_size
         assert all(one.bytes == sum(one.parts.values()) for one in found)
         assert all(one.parts["compression"] == 0 for one in found[1:]), [(one.format, one.parts["compression"]) for one in found]
+
+
+def encoded(piece: Piece, format: str, magic: int, transactions: Transactions, codec: int) -> Counter[str]:
+    """Bytes by purpose of the entries that a conversion writes, read back."""
+    how, found, lost = settings(format, magic, "none", None, 16384, None), Counter[str](), Losses()
+    changes = Changes(how, None, transactions if layouts.holds_messages(how.layout) else None)
+    for one in regroup(piece, changes, codec, lost):
+        entries, source = Entries.room(len(one.entries)), np.append(one.data, np.zeros(PAD, np.uint8))
+        walk_entries(Loaded.whole(source, len(one.data)), 0, len(one.data), how.format, entries, whole=True, decide=False)
+        found.update(anatomy(piece_of(source, 0, entries, Segment("", None, None, None, len(one.data)), Options(format=format))))
+    return found
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy"])
+@pytest.mark.parametrize("source", ["transactional", "upgraded", "v1-append-time", "compacted", *FORMATS])
+def test_sizes_are_those_of_encoded_records(tmp_path: Path, source: str, codec: str) -> None:
+    """Nothing is encoded for them, and up to a MiB everything is compressed."""
+    path, format = DATA / source, "kafka"
+    if source in FORMATS:
+        path, format = tmp_path / "a.log", source
+        path.write_bytes(b"".join(entry.data for entry in Maker(format, random.Random(9)).segment(30)))
+    found = kolumn.space(path, source_format=format, codec=codec)
+    options = whole_options(format)
+    told = [Counter[str]() for _ in found[1:]]
+    for segment in segments_of(path, options):
+        transactions = transactions_of_segment(segment, options)
+        for piece in pieces(segment, options):
+            for one, parts in zip(found[1:], told, strict=True):
+                parts.update(encoded(piece, one.format, one.magic or 0, transactions, codec_of(codec)))
+    assert [one.parts for one in found[1:]] == told
+    assert [one.estimated for one in found] == [0] * len(found)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """12 MiB of lines, the later ones more alike."""
+    words, path = random.Random(1), tmp_path_factory.mktemp("large") / "a.log"
+    lines = [bytes(words.choices(b"abcdefghij     ", k=100)) for _ in range(2000)]
+    values = [words.choice(lines[: 2000 - row // 100]) for row in range(120_000)]
+    kolumn.write(pa.table({"key": [b"%d" % row for row in range(120_000)], "value": values}), path)
+    return path
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_what_a_codec_saves_is_estimated(tmp_path: Path, large: Path, codec: str) -> None:
+    found = kolumn.space(large, codec=codec)
+    by_name = {(one.format, one.magic): one for one in found}
+    for format, magic in (("kafka", 2), ("kafka", 1), ("v3-compact", 3)):
+        one, target = by_name[format, magic], tmp_path / f"{format}{magic}.log"
+        kolumn.convert(large, target, format=format, magic=magic, codec=one.codec)
+        assert abs(one.bytes - target.stat().st_size) < 0.02 * target.stat().st_size
+        assert one.bytes == sum(one.parts.values())
+        assert 0.5 * one.bytes < one.estimated < one.bytes
+    assert found[0].estimated == 0
+
+
+@pytest.mark.parametrize(("codec", "share"), [("none", 0), ("gzip", 0.25)])
+def test_little_is_encoded(large: Path, codec: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A budget: bytes that are encoded and compressed, of all formats together."""
+    written: list[int] = []
+
+    def counting(given: RecordsIn, groups: Groups, how: EntrySettings, put: Callable[..., Encoded]) -> Encoded:
+        written.append(int(groups.size.sum()))
+        return put(given, groups, how)
+
+    for module in (batches, messages, sets, tagged):
+        monkeypatch.setattr(module, "put", partial(counting, put=module.put))
+    kolumn.space(large, codec=codec)
+    assert sum(written) <= share * len(TARGETS) * large.stat().st_size
+    assert bool(written) == (codec != "none")
 
 
 @pytest.mark.parametrize("case", ["v2-java", "upgraded", pytest.param("transactional", marks=pytest.mark.slow), "v1-append-time"])

@@ -1,15 +1,20 @@
 """The bytes of entries by purpose, counted field by field for each layout."""
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.arrays import Int64s
+from kolumn.arrays import AnyArray, Int64s
 from kolumn.codecs import NONE
-from kolumn.formats import enriched, layouts, table, v2
+from kolumn.cpu_fallback.encode import sizes
+from kolumn.cpu_fallback.encode.sizes import count_batches, count_payloads, count_sets
+from kolumn.encode.table import RecordsIn, take_apart
+from kolumn.formats import enriched, layouts, v2
+from kolumn.formats.entries import Entries
+from kolumn.formats.varint import uvarint_size, varint_size
 from kolumn.log.pieces import Piece
 
 PARTS = ("keys", "values", "headers", "offsets", "timestamps", "lengths", "crc", "producer", "attributes", "compression")
@@ -17,99 +22,105 @@ PARTS = ("keys", "values", "headers", "offsets", "timestamps", "lengths", "crc",
 ``attributes`` are all other fixed fields; ``compression`` is what a codec saves, a negative number."""
 
 _CRC, _PRODUCER = 4, 14
+_TAG = 9
+"""Bytes of the broker timestamp of an enriched message."""
+
+
+@dataclass
+class CountedEntries:
+    """Entries of one layout, and their records.
+
+    Attributes
+    ----------
+    entries : Entries
+        With ``size``; in format 3 with ``payload`` too.
+    given : RecordsIn
+    first : int64 array
+        First record of each entry.
+    stop : int
+        The record after the last.
+    tagged : uint8 array, optional
+        Of enriched messages: which have a broker timestamp.
+    """
+
+    entries: Entries
+    given: RecordsIn
+    first: Int64s
+    stop: int
+    tagged: AnyArray | None = None
+
+    @property
+    def counts(self) -> Int64s:
+        """Number of records of each entry."""
+        return np.diff(np.append(self.first, self.stop))
 
 
 def anatomy(piece: Piece) -> Counter[str]:
     """Bytes of each of `PARTS` in the entries of a piece; together they are the bytes of the entries."""
     found: Counter[str] = Counter()
-    kinds = piece.entries.layout * 2 + (piece.entries.codec != NONE)
-    for kind in np.unique(kinds).tolist():
-        some = kinds == kind
-        part = replace(
-            piece, entries=piece.entries[some], counts=piece.counts[some], records=piece.records.filter(np.repeat(some, piece.counts))
-        )
-        layout, packed = divmod(kind, 2)
+    for layout in np.unique(piece.entries.layout).tolist():
+        some = piece.entries.layout == layout
+        entries, counts, records = piece.entries, piece.counts, piece.records
+        if not some.all():
+            entries, counts, records = entries[some], counts[some], records.filter(pa.array(np.repeat(some, counts)))
+        tagged = np.asarray(pc.is_valid(records["brokerTimestampMs"])) if layout == enriched.LAYOUT.number else None
+        table = pa.Table.from_batches([records.select(["offset", "timestampMs", "key", "value", "headers"])])
+        first = np.cumsum(counts) - counts
+        found.update(count(CountedEntries(entries, take_apart(table, 0), first, records.num_rows, tagged), layout))
+    return found
+
+
+def count(what: CountedEntries, layout: int) -> Counter[str]:
+    """Bytes of each of `PARTS` in entries of a layout.
+
+    What is left of an entry's size is ``compression`` if it has a codec. Otherwise it is ``lengths``: fields may be longer than they need
+    to be.
+    """
+    by_loop, packed = np.zeros((2, sizes.WIDTH), np.int64), what.entries.codec != NONE
+    found: Counter[str] = Counter()
+    records, first, stop, rows = what.given.records, what.first, what.stop, np.ascontiguousarray(what.entries.array)
+    if layouts.holds_records(layout):
+        count_batches(records, layouts.attribute_bytes(layout), first, stop, rows, by_loop)
+    elif layouts.is_set(layout):
+        count_sets(records, first, stop, rows, by_loop)
+    else:
+        count_payloads(records, first, stop, rows, by_loop)
+    for kind in (0, 1):
+        some = packed == bool(kind)
+        if not some.any():
+            continue
+        own = Counter(dict(zip(PARTS, by_loop[kind].tolist(), strict=False)))
+        entries, counts = what.entries[some], what.counts[some]
         if layouts.holds_records(layout):
-            own = _batches(part, layout)
+            own.update(_batches(entries, int(counts.sum()), layout))
         elif layouts.is_set(layout):
-            own = _sets(part)
+            own.update(_sets(len(entries), int(counts.sum())))
         else:
-            own = _messages(part, layout, packed)
-        own["keys"], own["values"] = _bytes(part.records["key"]), _bytes(part.records["value"])
-        own["compression" if packed else "lengths"] += int(part.entries.size.sum()) - sum(own.values())
+            tagged = 0 if what.tagged is None else int(what.tagged[np.repeat(some, what.counts)].sum())
+            own.update(_messages(entries, counts, layout, len(entries) if kind else 0, tagged))
+        own["compression" if kind else "lengths"] += int(entries.size.sum()) - sum(own.values())
         found.update(own)
     return found
 
 
-def _bytes(column: pa.Array) -> int:
-    return int(pc.sum(pc.binary_length(column)).as_py() or 0)
-
-
-def _lengths(column: pa.Array) -> Int64s:
-    """Lengths of payloads, -1 for null."""
-    return pc.fill_null(pc.binary_length(column).cast("int64"), -1).to_numpy()
-
-
-def _unsigned(values: Int64s) -> Int64s:
-    """Bytes of each unsigned varint."""
-    raw = values.astype(np.uint64)
-    return sum(((raw >> np.uint64(bits) > 0).astype(np.int64) for bits in range(7, 64, 7)), np.ones(len(raw), np.int64))
-
-
-def _varints(values: Int64s) -> Int64s:
-    """Bytes of each zig-zag varint."""
-    return _unsigned(((values << 1) ^ (values >> 63)).view(np.uint64))
-
-
-def _of_entry(piece: Piece, values: Int64s) -> Int64s:
-    return np.repeat(values, piece.counts)
-
-
-def _batches(piece: Piece, layout: int) -> Counter[str]:
-    rows, records, entries = piece.entries, piece.records, len(piece.entries)
-    time = records["timestampMs"].to_numpy() - _of_entry(piece, piece.entries.base_timestamp)
-    time[_of_entry(piece, piece.entries.timestamp_type) == table.LOG_APPEND_TIME] = 0
-    times, offsets = _varints(time), _varints(records["offset"].to_numpy() - _of_entry(piece, piece.entries.base_offset))
-    key, value, listed = (
-        _lengths(records["key"]),
-        _lengths(records["value"]),
-        pc.list_value_length(records["headers"]).cast("int64").to_numpy(),
-    )
-    headers = records["headers"].flatten()
-    name, content = _lengths(headers.field("key")), _lengths(headers.field("value"))
-    each = np.append(0, np.cumsum(np.maximum(name, 0) + np.maximum(content, 0) + _varints(name) + _varints(content)))
-    stops = np.cumsum(listed)
-    attributes = layouts.attribute_bytes(layout)
-    counted = _varints(key) + _varints(value) + _varints(listed)
-    body = attributes + times + offsets + counted + np.maximum(key, 0) + np.maximum(value, 0) + each[stops] - each[stops - listed]
-    header_bytes = int(np.maximum(name, 0).sum() + np.maximum(content, 0).sum())
-    found = Counter(headers=header_bytes, crc=_CRC * entries, producer=_PRODUCER * entries, attributes=attributes * len(key) + 7 * entries)
-    found["lengths"] = int((_varints(body) + counted).sum() + each[-1]) - header_bytes
-    found["timestamps"], found["offsets"] = int(times.sum()), int(offsets.sum()) + 8 * entries
+def _batches(rows: Entries, records: int, layout: int) -> Counter[str]:
+    """Headers of batches, and the attributes of their records."""
+    entries = len(rows)
+    found = Counter(crc=_CRC * entries, producer=_PRODUCER * entries, attributes=layouts.attribute_bytes(layout) * records + 7 * entries)
     if layout == v2.LAYOUT.number:
-        found["lengths"] += 8 * entries
-        found["timestamps"] += 16 * entries
-        found["offsets"] += 4 * entries
-        return found
-    base, highest = rows.base_timestamp, rows.max_timestamp
-    stamps = int((_varints(base) + _varints(highest - base)).sum())
-    last = int(_unsigned(rows.last_offset - rows.base_offset).sum())
-    found["timestamps"] += stamps
-    found["offsets"] += last
-    found["lengths"] += int(rows.payload.sum()) - stamps - last - (8 + 7 + _CRC + _PRODUCER) * entries
-    return found
+        return found + Counter(lengths=8 * entries, timestamps=16 * entries, offsets=(8 + 4) * entries)
+    base, highest = rows.base_timestamp.tolist(), (rows.max_timestamp - rows.base_timestamp).tolist()
+    stamps = sum(map(varint_size, base)) + sum(map(varint_size, highest))
+    last = sum(map(uvarint_size, (rows.last_offset - rows.base_offset).tolist()))
+    lengths = int(rows.payload.sum()) - stamps - last - (8 + 7 + _CRC + _PRODUCER) * entries
+    return found + Counter(timestamps=stamps, offsets=8 * entries + last, lengths=lengths)
 
 
-def _sets(piece: Piece) -> Counter[str]:
+def _sets(entries: int, messages: int) -> Counter[str]:
     """Sets of the KIP-98 draft: every message has its length, its timestamp and its checksum."""
-    records, entries, messages = piece.records, len(piece.entries), piece.records.num_rows
-    key, value = _lengths(records["key"]), _lengths(records["value"])
-    delta = _unsigned(records["offset"].to_numpy() - _of_entry(piece, piece.entries.base_offset))
-    counted = np.where((key >= 0) & (value >= 0), _unsigned(np.maximum(key, 0)), 0)
-    body = 13 + delta + counted + np.maximum(key, 0) + np.maximum(value, 0)
     return Counter(
-        lengths=int((counted + _unsigned(body)).sum()) + 4 * entries,
-        offsets=int(delta.sum()) + 12 * entries,
+        lengths=4 * entries,
+        offsets=12 * entries,
         timestamps=8 * (messages + entries),
         crc=_CRC * (messages + entries),
         producer=_PRODUCER * entries,
@@ -117,16 +128,20 @@ def _sets(piece: Piece) -> Counter[str]:
     )
 
 
-def _messages(piece: Piece, layout: int, packed: int) -> Counter[str]:
+def _messages(rows: Entries, counts: Int64s, layout: int, wrappers: int, tagged: int) -> Counter[str]:
     """Messages, and the wrappers around them."""
-    wrappers = len(piece.entries) if packed else 0
-    messages = piece.records.num_rows + wrappers
-    found = Counter(offsets=8 * messages, crc=_CRC * messages, lengths=12 * messages, attributes=2 * messages)
     if layout == enriched.LAYOUT.number:
-        tagged = pc.sum(pc.is_valid(piece.records["brokerTimestampMs"])).as_py() or 0
-        found["lengths"] += 4 * messages
-        found["timestamps"] = 4 * messages + 9 * tagged
-        return found
-    timed = piece.entries.magic >= 1
-    found["timestamps"] = 8 * (int(piece.counts[timed].sum()) + (int(timed.sum()) if packed else 0))
-    return found
+        return tagged_messages(int(counts.sum()) + wrappers, tagged)
+    timed = rows.magic >= 1
+    return plain_messages(int(counts.sum()) + wrappers, int(counts[timed].sum()) + (int(timed.sum()) if wrappers else 0))
+
+
+def plain_messages(messages: int, timed: int) -> Counter[str]:
+    """Messages of formats 0 and 1, apart from keys and values; ``timed`` of them have a timestamp."""
+    return Counter(offsets=8 * messages, crc=_CRC * messages, lengths=12 * messages, attributes=2 * messages, timestamps=8 * timed)
+
+
+def tagged_messages(messages: int, tagged: int) -> Counter[str]:
+    """Enriched messages, apart from keys and values; ``tagged`` of them have a broker timestamp."""
+    timestamps = 4 * messages + _TAG * tagged
+    return Counter(offsets=8 * messages, crc=_CRC * messages, lengths=(12 + 4) * messages, attributes=2 * messages, timestamps=timestamps)

@@ -1,30 +1,22 @@
-"""The size of segments in each format: they are encoded in all formats, in memory, and their bytes are counted."""
+"""The size of segments in each format, from the lengths of the fields of their records: only what a codec saves has to be tried."""
 
 from collections import Counter
 from dataclasses import dataclass
 
-import numpy as np
-
 from kolumn import keywords
 from kolumn.accounting.anatomy import anatomy
+from kolumn.accounting.sizes import FormatSizes
 from kolumn.api import segments_of
-from kolumn.codecs import ZSTD
-from kolumn.codecs.known import NAMES
 from kolumn.conversion.losses import Losses
-from kolumn.conversion.regroup import regroup
 from kolumn.conversion.retarget import Changes
-from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.decode.pipeline import OnDamage
 from kolumn.encode.compress import codec_of
-from kolumn.encode.entries import Encoded
 from kolumn.encode.write import settings
 from kolumn.formats import layouts
-from kolumn.formats.entries import Entries
 from kolumn.keywords import known_keywords
-from kolumn.log.pieces import Piece, piece_of, pieces, whole_options
+from kolumn.log.pieces import pieces, whole_options
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
-from kolumn.plan.walk import Loaded, walk_entries
 from kolumn.source.segments import Segment
 from kolumn.source.storage import parent
 from kolumn.transactions.states import Transactions
@@ -48,6 +40,9 @@ class Space:
         Records and fields that the format cannot store.
     codec : str
         "" if batches keep their codec.
+    estimated : int
+        How many of the bytes were estimated. Of the batches with a codec, the first MiB before compression and then 256 KiB of each
+        4 MiB are compressed; the size of the others is what these make likely. 0 if all sizes are exact, as without a codec.
     """
 
     format: str
@@ -57,6 +52,7 @@ class Space:
     parts: Counter[str]
     lost: Losses
     codec: str = ""
+    estimated: int = 0
 
 
 @known_keywords()
@@ -78,6 +74,8 @@ def space(
     on_progress: keywords.Progress | None = None,
 ) -> list[Space]:
     """Count the bytes of segments by purpose, as they are and as each format would encode them. No file is written.
+
+    FormatSizes follow from the lengths of fields. What a codec saves is measured on a part of the batches, see `Space.estimated`.
 
     Parameters
     ----------
@@ -106,48 +104,26 @@ def space(
 
 
 def _space(segments: list[Segment], chosen: Options, asked: int | None, on_damage: OnDamage | None) -> list[Space]:
-    found = [
-        Space("as it is", None, 0, 0, Counter(), Losses()),
-        *(Space(format, magic, 0, 0, Counter(), Losses()) for format, magic in TARGETS),
-    ]
+    own = Space("as it is", None, 0, 0, Counter(), Losses())
+    found = [Space(format, magic, 0, 0, Counter(), Losses()) for format, magic in TARGETS]
+    sizes = [FormatSizes(one.lost, asked) for one in found]
     known: dict[str, Transactions] = {}
     for segment in segments:
         if parent(segment.path) not in known:
             known[parent(segment.path)] = transactions_of_segment(segment, chosen)
         changes = [_changes(format, magic, known[parent(segment.path)]) for format, magic in TARGETS]
         for piece in pieces(segment, chosen, on_damage):
-            _add(found[0], anatomy(piece), piece.records.num_rows)
-            for one, change in zip(found[1:], changes, strict=True):
-                for encoded in regroup(piece, change, _codec(piece, change, asked, one), one.lost):
-                    _add(one, anatomy(_read_back(encoded, one.format)), int(encoded.entries.count.sum()))
-    return found
+            own.parts.update(anatomy(piece))
+            own.records += piece.records.num_rows
+            for size, change in zip(sizes, changes, strict=True):
+                size.add(piece, change)
+    for one, size in zip(found, sizes, strict=True):
+        one.parts, one.records, one.codec, one.estimated = size.parts, size.records, size.codec, size.estimated
+    for one in (own, *found):
+        one.bytes = sum(one.parts.values())
+    return [own, *found]
 
 
 def _changes(format: str, magic: int, transactions: Transactions) -> Changes:
     how = settings(format, magic, "none", None, 16384, None)
     return Changes(how, None, transactions if layouts.holds_messages(how.layout) else None)
-
-
-def _codec(piece: Piece, changes: Changes, asked: int | None, space: Space) -> int | None:
-    """The codec for a piece's entries: one that the format supports."""
-    lacks = not layouts.holds_records(changes.how.layout)
-    wanted = (piece.entries.codec == ZSTD).any() if asked is None else asked == ZSTD
-    chosen = codec_of("gzip") if lacks and wanted else asked
-    space.codec = "" if chosen is None else NAMES[chosen]
-    return chosen
-
-
-def _read_back(encoded: Encoded, format: str) -> Piece:
-    """Decode entries in memory."""
-    end = len(encoded.data)
-    source = np.zeros(end + PAD, np.uint8)
-    source[:end] = encoded.data
-    entries = Entries.room(len(encoded.entries))
-    walk_entries(Loaded.whole(source, end), 0, end, layouts.FORMAT_NAMES.index(format), entries, whole=True, decide=False)
-    return piece_of(source, 0, entries, Segment("<memory>", None, None, None, end), Options(format=format))
-
-
-def _add(space: Space, parts: Counter[str], records: int) -> None:
-    space.parts.update(parts)
-    space.bytes += sum(parts.values())
-    space.records += records

@@ -74,8 +74,10 @@ def space(
         draw(found, picture, ", ".join(map(short_name, sources)))
     if is_json(json):
         for one in found:
-            print_json(_row(one) | {"lost": dict(one.lost)} | counts(skipped))
+            print_json(_row(one) | {"estimated": one.estimated, "lost": dict(one.lost)} | counts(skipped))
         return say(skipped)
+    if any(one.estimated for one in found):
+        typer.echo("sizes with a codec are estimated from a part of the batches: see 'estimated' with --json", err=True)
     rows = [_row(one) for one in found]
     print_table("", list(rows[0]), [list(row.values()) for row in rows])
     return say(skipped)

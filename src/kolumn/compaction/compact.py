@@ -34,6 +34,8 @@ from kolumn.transactions.states import Transactions
 
 DAY_MS = 86_400_000
 _COPIED = 8 << 20
+_OF_KEYS = ("offset", "key", "producerId", "isTransactional", "isControl")
+"""Columns that tell which records may be the last of their key."""
 
 
 @dataclass
@@ -260,12 +262,15 @@ def _legacy_horizon(segments: list[Segment], how: CompactionSettings) -> int:
 
 def last_keys(segment: Segment, round: Round, how: CompactionSettings) -> Iterator[tuple[pa.Array, pa.Array]]:
     """Keys and offsets of a segment's records that may replace earlier records of their keys."""
-    for piece in pieces(segment, how.options):
+    for piece in pieces(segment, how.options, columns=_OF_KEYS):
         records = piece.records
         usable = ~np.asarray(records["isControl"]) & ~round.aborted_records(piece)
         usable &= records["offset"].to_numpy() >= how.first_dirty
-        mask = pa.array(usable)
-        yield records["key"].filter(mask), records["offset"].filter(mask)
+        if usable.all():
+            yield records["key"], records["offset"]
+        else:
+            mask = pa.array(usable)
+            yield records["key"].filter(mask), records["offset"].filter(mask)
 
 
 def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: CompactionSettings) -> Compaction:

@@ -31,9 +31,11 @@ class LatestOffsets:
 
     def add(self, keys: pa.Array, offsets: pa.Array) -> None:
         """Add records that are neither control records nor of aborted transactions; those without a key have no effect."""
-        table = pa.table({"key": keys, "offset": offsets}).filter(pc.is_valid(keys))
-        self._found.append(table.group_by("key").aggregate([("offset", "max")]).rename_columns(["key", "offset"]))
-        self._waiting += self._found[-1].num_rows
+        table = pa.table({"key": keys, "offset": offsets})
+        # Either way the keys are copied: those of a decoded batch are in memory with room for much more.
+        some = table.filter(pc.is_valid(keys)) if keys.null_count else pa.concat_tables([table, table.slice(0, 0)]).combine_chunks()
+        self._found.append(some)
+        self._waiting += table.num_rows
         if self._waiting > CONSOLIDATE and len(self._found) > 1:
             self._consolidate()
 

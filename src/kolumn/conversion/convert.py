@@ -312,7 +312,11 @@ def copied(piece: Piece) -> Encoded:
     """The entries as they are."""
     entries = piece.entries.copy()
     entries.count = piece.counts
-    data = np.concatenate([piece.entry(i) for i in range(len(entries))])
+    if (entries.position[1:] == entries.end[:-1]).all():
+        start = int(entries.position[0]) - piece.origin
+        data = piece.source[start : start + int(entries.size.sum())]
+    else:
+        data = np.concatenate([piece.entry(i) for i in range(len(entries))])
     entries.position = np.cumsum(entries.size) - entries.size
     return Encoded(data, _known(entries, piece))
 

@@ -1,7 +1,7 @@
 """Records are encoded as entries of another layout: batches stay together, single messages are combined up to a size."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,9 +13,9 @@ from kolumn.codecs.known import NAMES
 from kolumn.conversion import losses
 from kolumn.conversion.losses import Losses
 from kolumn.conversion.retarget import Changes, retarget
-from kolumn.encode.encoders import encoder
-from kolumn.encode.entries import Encoded, EntrySettings
-from kolumn.encode.table import take_apart
+from kolumn.encode.encoders import encoder, in_parts
+from kolumn.encode.entries import Encoded, EntrySettings, Groups
+from kolumn.encode.table import RecordsIn, take_apart
 from kolumn.errors import ArgumentError
 from kolumn.formats import contents, layouts, table
 from kolumn.formats.entries import Entries
@@ -32,8 +32,41 @@ _WHOLE, _PACKED, _SINGLE = range(3)
 _LARGEST = 2**31 - 1
 
 
+@dataclass
+class Regrouped:
+    """Records that become entries of one layout and with one codec.
+
+    Attributes
+    ----------
+    given : RecordsIn
+    how : EntrySettings
+    first : int64 array, optional
+        First record of each of ``entries``.
+    entries : Entries, optional
+        Entries that keep their header fields. Otherwise these follow from the records.
+    """
+
+    given: RecordsIn
+    how: EntrySettings
+    first: Int64s | None = None
+    entries: Entries | None = None
+
+    def groups(self) -> Groups:
+        """Which records make which entries."""
+        file = encoder(self.how.layout)
+        if self.entries is None or self.first is None:
+            return file.group(self.given, self.how, last=True)
+        return file.regroup(self.given, self.first, self.entries, self.how)
+
+
 def regroup(piece: Piece, changes: Changes, codec: int | None, lost: Losses) -> Iterator[Encoded]:
-    """Encode the records of a piece in the target's layout.
+    """Encode the records of a piece in the target's layout; parameters and errors are those of `regrouped`."""
+    for one in regrouped(piece, changes, codec, lost):
+        yield from in_parts(one.given, one.groups(), one.how)
+
+
+def regrouped(piece: Piece, changes: Changes, codec: int | None, lost: Losses) -> Iterator[Regrouped]:
+    """Records of a piece as the target's layout can store them, in the order of the log.
 
     Parameters
     ----------
@@ -46,7 +79,7 @@ def regroup(piece: Piece, changes: Changes, codec: int | None, lost: Losses) -> 
     Raises
     ------
     ArgumentError
-        The target does not support the codec, or cannot store a record.
+        The target does not support the codec.
     """
     entries = piece.entries
     kinds = _kinds(piece, changes)
@@ -79,8 +112,8 @@ def _kinds(piece: Piece, changes: Changes) -> Int64s:
     return kinds
 
 
-def _whole(records: pa.RecordBatch, entry: Int64s, source: Entries, start: int, how: EntrySettings) -> Encoded:
-    """Encode entries with their original header fields."""
+def _whole(records: pa.RecordBatch, entry: Int64s, source: Entries, start: int, how: EntrySettings) -> Regrouped:
+    """Entries with their original header fields."""
     given = take_apart(pa.Table.from_batches([records]), 0)
     given.from_log = True
     counts = np.bincount(entry - start, minlength=len(source))
@@ -96,19 +129,17 @@ def _whole(records: pa.RecordBatch, entry: Int64s, source: Entries, start: int, 
             some = drafts & (counts > 0)
             entries.base_timestamp[some] = given.timestamp[first[some]]
             entries.control[some] = given.numbers["isControl"][first[some]]
-    file = encoder(how.layout)
-    return file.put(given, file.regroup(given, first, entries, how), how)
+    return Regrouped(given, how, first, entries)
 
 
-def _together(records: pa.RecordBatch, entry: Int64s, how: EntrySettings, packed: bool) -> Encoded:
-    """Encode entries whose header fields are derived from their records."""
+def _together(records: pa.RecordBatch, entry: Int64s, how: EntrySettings, packed: bool) -> Regrouped:
+    """Entries whose header fields are derived from their records."""
     given = take_apart(pa.Table.from_batches([records]), 0)
     given.from_log = True
     if packed:
         how = replace(how, batch_bytes=_LARGEST, batch_records=_LARGEST)
         given.cut = np.append(False, np.diff(entry) != 0)
-    file = encoder(how.layout)
-    return file.put(given, file.group(given, how, last=True), how)
+    return Regrouped(given, how)
 
 
 def _check_codecs(codecs: Int64s, how: EntrySettings, asked: int | None) -> None:

@@ -78,6 +78,8 @@ def _kept(records: pa.RecordBatch, layout: Int64s, changes: Changes, held: froze
             dropped = (states == state) & ~control
             lost.note(what, int(dropped.sum()))
             keep &= ~dropped
+    if not control.any():
+        return keep
     names = records["controlType"]
     ends = np.asarray(pc.fill_null(pc.is_in(names, pa.array(["COMMIT", "ABORT"])), False))
     typed = layouts.among(layout, layouts.TYPED_CONTROL)
@@ -108,10 +110,9 @@ def _timestamps(columns: dict[str, pa.Array], changes: Changes, held: frozenset[
     if contents.APPEND_TIMES not in held:
         columns["timestampType"] = pa.array(np.full(len(time), table.CREATE_TIME, np.int32))
     if contents.SECONDS not in held:
-        lost.note(
-            contents.SECONDS, pc.sum(pc.and_(*(pc.is_valid(columns[n]) for n in ("timestampSeconds", "brokerTimestampMs")))).as_py() or 0
-        )
-        del columns["timestampSeconds"], columns["brokerTimestampMs"]
+        seconds, broker = columns.pop("timestampSeconds"), columns.pop("brokerTimestampMs")
+        if seconds.null_count < len(seconds):
+            lost.note(contents.SECONDS, pc.sum(pc.and_(pc.is_valid(seconds), pc.is_valid(broker))).as_py() or 0)
 
 
 def _producers(columns: dict[str, pa.Array], changes: Changes, held: frozenset[str], lost: Losses) -> None:
@@ -119,7 +120,7 @@ def _producers(columns: dict[str, pa.Array], changes: Changes, held: frozenset[s
     if contents.LEADER_EPOCHS not in held:
         lost.note(contents.LEADER_EPOCHS, int((columns.pop("leaderEpoch").to_numpy() != -1).sum()))
     transactional = np.asarray(columns["isTransactional"])
-    if contents.TRANSACTIONS not in held or changes.transactions is not None:
+    if (contents.TRANSACTIONS not in held or changes.transactions is not None) and transactional.any():
         lost.note(contents.TRANSACTIONS, int(transactional.sum()))
         columns["isTransactional"] = pa.array(np.zeros(rows, bool))
     if contents.PRODUCERS not in held or changes.transactions is not None:
@@ -127,22 +128,23 @@ def _producers(columns: dict[str, pa.Array], changes: Changes, held: frozenset[s
         if contents.PRODUCERS in held:
             gone &= transactional
         lost.note(contents.PRODUCERS, int(gone.sum()))
-        for name, absent in _PRODUCER.items():
-            columns[name] = pa.array(np.where(gone, absent, columns[name].to_numpy()), columns[name].type)
+        if gone.any():
+            for name, absent in _PRODUCER.items():
+                columns[name] = pa.array(np.where(gone, absent, columns[name].to_numpy()), columns[name].type)
 
 
 def _values(columns: dict[str, pa.Array], layout: int, held: frozenset[str], lost: Losses) -> None:
     """Tombstones with a value become tombstones without one; if the target has no flag, a null value marks them."""
-    dead, empty = columns["tombstone"], pc.is_null(columns["value"])
     if contents.DELETES in held:
         return
+    dead, empty = columns.pop("tombstone"), pc.is_null(columns["value"])
     payload = pc.and_not(dead, empty)
     control = columns["isControl"]
     alive = pc.and_not(pc.and_not(empty, dead), control)
-    lost.note(contents.DELETES, pc.sum(payload).as_py() or 0)
     lost.note(contents.TOMBSTONES, pc.sum(alive).as_py() or 0)
-    columns["value"] = pc.if_else(payload, pa.scalar(None, pa.binary()), columns["value"])
-    del columns["tombstone"]
+    if (deleted := pc.sum(payload).as_py() or 0) > 0:
+        lost.note(contents.DELETES, deleted)
+        columns["value"] = pc.if_else(payload, pa.scalar(None, pa.binary()), columns["value"])
 
 
 def _control_keys(columns: dict[str, pa.Array], layout: int) -> pa.Array:

@@ -19,7 +19,7 @@ def group(given: RecordsIn, how: EntrySettings, last: bool) -> Groups:
     records = given.records
     body, first, size = np.empty(records.rows, np.int32), np.empty(records.rows, np.int64), np.empty(records.rows, np.int64)
     count = split(records, _skip(how), cuts(given), how.batch_bytes, how.batch_records, body.ctypes.data, first, size)
-    return whole(given, how, first, size, count, last, body)
+    return whole(given, first, size, count, last, body)
 
 
 def regroup(given: RecordsIn, first: Int64s, entries: Entries, how: EntrySettings) -> Groups:
@@ -39,15 +39,17 @@ def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
         A record is too large for a batch.
     """
     assert groups.body is not None
-    laid = lay_out(groups, _headers(groups.entries, groups.size))
+    entries = groups.rows(given, how)
+    laid = lay_out(groups, entries, header_sizes(entries, groups.size, how))
     to = laid.data.ctypes.data + laid.at
-    fill(given.records, _skip(how), groups.first, groups.stop, groups.entries.array, groups.body.ctypes.data, to)
-    encoded = place(laid, groups.entries, _headers, how)
+    fill(given.records, _skip(how), groups.first, groups.stop, entries.array, groups.body.ctypes.data, to)
+    encoded = place(laid, entries, header_sizes, how)
     seal(encoded.data.ctypes.data, encoded.entries.array)
     return encoded
 
 
-def _headers(entries: Entries, size: Int64s) -> Int64s:
+def header_sizes(entries: Entries, size: Int64s, how: EntrySettings) -> Int64s:
+    """Bytes of the headers of batches whose records have ``size`` bytes."""
     headers = np.full(len(entries), v2.HEADER, np.int64)
     if len(entries) and entries.layout[0] != v2.LAYOUT.number:
         compact_headers(entries.array, size, headers)

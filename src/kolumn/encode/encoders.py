@@ -1,5 +1,6 @@
 """Which module encodes which layout."""
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from kolumn.arrays import Int64s
@@ -8,6 +9,9 @@ from kolumn.encode.entries import Encoded, EntrySettings, Groups
 from kolumn.encode.table import RecordsIn
 from kolumn.formats import enriched, layouts
 from kolumn.formats.entries import Entries
+
+_ENTRIES = 4096
+"""Entries that are encoded at a time."""
 
 
 class Encoder(Protocol):
@@ -18,6 +22,9 @@ class Encoder(Protocol):
 
     def regroup(self, given: RecordsIn, first: Int64s, entries: Entries, how: EntrySettings) -> Groups:
         """Keep given entries: ``first`` is the first row of each."""
+
+    def header_sizes(self, entries: Entries, size: Int64s, how: EntrySettings) -> Int64s:
+        """Bytes of the headers of entries whose payloads have ``size`` bytes."""
 
     def put(self, given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
         """Write the entries."""
@@ -58,3 +65,10 @@ def encode(given: RecordsIn, how: EntrySettings, last: bool) -> tuple[Encoded, i
     file = encoder(how.layout)
     groups = file.group(given, how, last)
     return file.put(given, groups, how), groups.stop
+
+
+def in_parts(given: RecordsIn, groups: Groups, how: EntrySettings) -> Iterator[Encoded]:
+    """Encode groups, some entries at a time: messages are many, and their table has to stay in the CPU's cache."""
+    file = encoder(how.layout)
+    for start in range(0, len(groups.first), _ENTRIES):
+        yield file.put(given, groups.part(start, min(start + _ENTRIES, len(groups.first))), how)

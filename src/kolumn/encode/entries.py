@@ -70,17 +70,27 @@ class Groups:
         First row of each entry, and the bytes of its records before compression.
     stop : int
         The row after the last.
-    entries : Entries
-        Header fields, including the codec.
-    body : int32 array
+    entries : Entries, optional
+        Header fields, including the codec; None if they follow from the records.
+    body : int32 array, optional
         Sizes of the records, if the layout needs them.
     """
 
     first: Int64s
     size: Int64s
     stop: int
-    entries: Entries
+    entries: Entries | None
     body: AnyArray | None
+
+    def part(self, start: int, stop: int) -> "Groups":
+        """Some of the entries, without a copy."""
+        entries = None if self.entries is None else self.entries[start:stop]
+        end = int(self.first[stop]) if stop < len(self.first) else self.stop
+        return Groups(self.first[start:stop], self.size[start:stop], end, entries, self.body)
+
+    def rows(self, given: RecordsIn, how: EntrySettings) -> Entries:
+        """Header fields of the entries."""
+        return batch_rows(given, self.first, self.stop, how) if self.entries is None else self.entries
 
 
 @dataclass
@@ -100,7 +110,7 @@ class PayloadRoom:
     size: Int64s
 
 
-HeaderSizes = Callable[[Entries, Int64s], Int64s]
+HeaderSizes = Callable[[Entries, Int64s, EntrySettings], Int64s]
 """Entries and the sizes of their payloads -> sizes of their headers, without a codec and with one."""
 
 
@@ -127,18 +137,15 @@ def cuts(given: RecordsIn) -> Flags:
     return cut
 
 
-def whole(
-    given: RecordsIn, how: EntrySettings, first: Int64s, size: Int64s, count: int, last: bool, body: AnyArray | None = None
-) -> Groups:
+def whole(given: RecordsIn, first: Int64s, size: Int64s, count: int, last: bool, body: AnyArray | None = None) -> Groups:
     """The complete ones of the first ``count`` entries: unless ``last``, the last entry is left out, since it may get more rows."""
     stop = given.records.rows
     if not last and count:
         count, stop = count - 1, int(first[count - 1])
-    first = first[:count]
-    return Groups(first, size[:count], stop, batch_rows(given, first, stop, how), body)
+    return Groups(first[:count], size[:count], stop, None, body)
 
 
-def lay_out(groups: Groups, headers: Int64s) -> PayloadRoom:
+def lay_out(groups: Groups, entries: Entries, headers: Int64s) -> PayloadRoom:
     """Allocate memory for the payloads of entries with headers of given sizes.
 
     Raises
@@ -149,7 +156,7 @@ def lay_out(groups: Groups, headers: Int64s) -> PayloadRoom:
     size = groups.size
     if len(size) and int((size + headers).max()) > _LARGEST_ENTRY - PAD:
         raise ArgumentError(f"row {int(groups.first[size.argmax()])}: a record of {int(size.max())} bytes, and a batch has 2 GiB at most")
-    gap = np.where(groups.entries.codec == NONE, headers, 0)
+    gap = np.where(entries.codec == NONE, headers, 0)
     room, _ = take(int((size + gap).sum()) + PAD)
     return PayloadRoom(np.frombuffer(room, np.uint8), np.cumsum(size + gap) - size, size)
 
@@ -162,9 +169,9 @@ def place(laid: PayloadRoom, entries: Entries, header_sizes: HeaderSizes, how: E
         plain = [data[at : at + length].data for at, length in zip(laid.at.tolist(), size.tolist(), strict=True)]
         payloads = [_compressed(codec, part, how) for codec, part in zip(codecs.tolist(), plain, strict=True)]
         size = np.array([len(payload) for payload in payloads], np.int64)
-        heads = [bytes(header) for header in header_sizes(entries, size).tolist()]
+        heads = [bytes(header) for header in header_sizes(entries, size, how).tolist()]
         data = np.frombuffer(bytearray(b"".join(part for pair in zip(heads, payloads, strict=True) for part in pair)), np.uint8)
-    entries.size = size + header_sizes(entries, size)
+    entries.size = size + header_sizes(entries, size, how)
     entries.position = np.cumsum(entries.size) - entries.size
     return Encoded(data[: int(entries.size.sum())], entries)
 

@@ -33,7 +33,7 @@ def group(given: RecordsIn, how: EntrySettings, last: bool) -> Groups:
     first, size = np.empty(records.rows, np.int64), np.empty(records.rows, np.int64)
     most = 1 if how.codec == NONE else how.batch_records
     count = split(records, how.magic, cuts(given), how.batch_bytes, most, first, size)
-    return whole(given, how, first, size, count, last)
+    return whole(given, first, size, count, last)
 
 
 def regroup(given: RecordsIn, first: Int64s, entries: Entries, how: EntrySettings) -> Groups:
@@ -41,6 +41,11 @@ def regroup(given: RecordsIn, first: Int64s, entries: Entries, how: EntrySetting
     size = np.empty(len(first), np.int64)
     measure(given.records, how.magic, first, given.records.rows, size)
     return Groups(first, size, given.records.rows, entries, None)
+
+
+def header_sizes(entries: Entries, size: Int64s, how: EntrySettings) -> Int64s:
+    """Bytes of the wrappers around messages; messages without a codec have none."""
+    return np.where(entries.codec == NONE, 0, legacy.message_size(how.magic, -1, 0))
 
 
 def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
@@ -51,15 +56,12 @@ def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
     ArgumentError
         A record is too large, or a record of KIP-87 has no value and is not a tombstone.
     """
-
-    def headers(entries: Entries, size: Int64s) -> Int64s:
-        return np.where(entries.codec == NONE, 0, legacy.message_size(how.magic, -1, 0))
-
-    laid = lay_out(groups, headers(groups.entries, groups.size))
-    marks = _tombstones(given) if layouts.LAYOUTS[how.layout].tombstone_bit else None
+    entries = groups.rows(given, how)
+    laid = lay_out(groups, entries, header_sizes(entries, groups.size, how))
+    marks = given.once("tombstones", _tombstones) if layouts.LAYOUTS[how.layout].tombstone_bit else None
     to = laid.data.ctypes.data + laid.at
-    fill(given.records, how.magic, 0 if marks is None else marks.ctypes.data, groups.first, groups.stop, groups.entries.array, to)
-    encoded = place(laid, groups.entries, headers, how)
+    fill(given.records, how.magic, 0 if marks is None else marks.ctypes.data, groups.first, groups.stop, entries.array, to)
+    encoded = place(laid, entries, header_sizes, how)
     wrap(encoded.data.ctypes.data, encoded.entries.array, how.magic)
     return encoded
 

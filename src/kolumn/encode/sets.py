@@ -28,7 +28,7 @@ def group(given: RecordsIn, how: EntrySettings, last: bool) -> Groups:
     records = given.records
     body, first, size = np.empty(records.rows, np.int32), np.empty(records.rows, np.int64), np.empty(records.rows, np.int64)
     count = split(records, cuts(given), how.batch_bytes, how.batch_records, body.ctypes.data, first, size)
-    return whole(given, how, first, size, count, last, body)
+    return whole(given, first, size, count, last, body)
 
 
 def regroup(given: RecordsIn, first: Int64s, entries: Entries, how: EntrySettings) -> Groups:
@@ -39,6 +39,11 @@ def regroup(given: RecordsIn, first: Int64s, entries: Entries, how: EntrySetting
     return Groups(first, size, stop, entries, body)
 
 
+def header_sizes(entries: Entries, size: Int64s, how: EntrySettings) -> Int64s:
+    """Bytes of the headers of sets."""
+    return np.full(len(entries), kip98_draft.HEADER, np.int64)
+
+
 def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
     """Write sets.
 
@@ -47,18 +52,15 @@ def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
     ArgumentError
         A record is too large for a set.
     """
-
-    def headers(entries: Entries, size: Int64s) -> Int64s:
-        return np.full(len(entries), kip98_draft.HEADER, np.int64)
-
-    laid = lay_out(groups, headers(groups.entries, groups.size))
+    entries = groups.rows(given, how)
+    laid = lay_out(groups, entries, header_sizes(entries, groups.size, how))
     control = given.numbers.get("isControl")
     marks = None if control is None else np.ascontiguousarray(control.astype(np.uint8))
     if marks is not None:
         _check_keys(given, marks)
     to = laid.data.ctypes.data + laid.at
-    fill(given.records, 0 if marks is None else marks.ctypes.data, groups.first, groups.stop, groups.entries.array, to)
-    encoded = place(laid, groups.entries, headers, how)
+    fill(given.records, 0 if marks is None else marks.ctypes.data, groups.first, groups.stop, entries.array, to)
+    encoded = place(laid, entries, header_sizes, how)
     seal(encoded.data.ctypes.data, encoded.entries.array)
     return encoded
 

@@ -1,5 +1,6 @@
 """An Arrow table converted to contiguous arrays: the fields of each record in a log."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +46,8 @@ class RecordsIn:
         Whether the records come from a log: records that `write` rejects are then kept as they are.
     table : pa.Table
         The rows themselves, for columns that only some formats use.
+    found : dict
+        Results of `once`.
     """
 
     records: RecordsToEncode
@@ -56,6 +59,13 @@ class RecordsIn:
     alive: list[Any] = field(default_factory=list)
     cut: Flags | None = None
     from_log: bool = False
+    found: dict[str, Any] = field(default_factory=dict)
+
+    def once(self, name: str, find: Callable[["RecordsIn"], Any]) -> Any:
+        """What a format finds out about all rows; it is asked for with every part of them."""
+        if name not in self.found:
+            self.found[name] = find(self)
+        return self.found[name]
 
 
 def check_columns(schema: pa.Schema) -> None:
@@ -99,18 +109,17 @@ def take_apart(table: pa.Table, next_offset: int) -> RecordsIn:
     records = RecordsToEncode(
         rows, payloads("key"), payloads("value"), header_ends, header_key, header_value, offset.ctypes.data, timestamp.ctypes.data
     )
-    numbers = {
-        name: _integers(pc.fill_null(table[name], _typed(absent, table[name].type)), name)
-        for name, absent in ABSENT.items()
-        if name in names
-    }
+    numbers = {name: _integers(_filled(table[name], absent), name) for name, absent in ABSENT.items() if name in names}
     if "timestampType" in numbers:
         numbers["timestampType"] = np.maximum(numbers["timestampType"], 0)
     return RecordsIn(records, offset, timestamp, count, numbers, table, [*alive, offset, timestamp])
 
 
-def _typed(value: int, kind: pa.DataType) -> pa.Scalar:
-    return pa.scalar(bool(value) if pa.types.is_boolean(kind) else value, kind)
+def _filled(column: pa.ChunkedArray, absent: int) -> pa.ChunkedArray:
+    """A column with the value ``absent`` in place of nulls."""
+    if not column.null_count:
+        return column
+    return pc.fill_null(column, pa.scalar(bool(absent) if pa.types.is_boolean(column.type) else absent, column.type))
 
 
 def _flat(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
@@ -132,7 +141,7 @@ def _integers(column: pa.ChunkedArray, name: str) -> Int64s:
 def _timestamps(table: pa.Table, names: set[str]) -> Int64s:
     """Milliseconds, -1 for no timestamp. ``timestampMs``, the raw field, is used before ``timestamp``."""
     if "timestampMs" in names:
-        return _integers(pc.fill_null(table["timestampMs"], -1), "timestampMs")
+        return _integers(_filled(table["timestampMs"], -1), "timestampMs")
     if "timestamp" not in names:
         return np.full(table.num_rows, -1, np.int64)
     moments = pc.cast(table["timestamp"], pa.timestamp("ms", tz=table["timestamp"].type.tz), safe=False)

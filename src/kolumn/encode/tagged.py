@@ -19,7 +19,7 @@ from kolumn.formats.entries import Entries
 _LARGEST_SECONDS = 2**31 - 1
 
 
-class _Times(NamedTuple):
+class MessageTimes(NamedTuple):
     """``seconds`` (int32) of each message, and flags (uint8) of the messages that also need a broker timestamp."""
 
     seconds: AnyArray
@@ -39,16 +39,21 @@ def group(given: RecordsIn, how: EntrySettings, last: bool) -> Groups:
     records = given.records
     first, size = np.empty(records.rows, np.int64), np.empty(records.rows, np.int64)
     most = 1 if how.codec == NONE else how.batch_records
-    tagged = _times(given).tagged
+    tagged = times_of(given).tagged
     count = split(records, tagged.ctypes.data, cuts(given), how.batch_bytes, most, first, size)
-    return whole(given, how, first, size, count, last)
+    return whole(given, first, size, count, last)
 
 
 def regroup(given: RecordsIn, first: Int64s, entries: Entries, how: EntrySettings) -> Groups:
     """Groups for given message sets: the first row of each, and the wrapper's header fields as rows of the batch table."""
-    size, tagged = np.empty(len(first), np.int64), _times(given).tagged
+    size, tagged = np.empty(len(first), np.int64), times_of(given).tagged
     measure(given.records, tagged.ctypes.data, first, given.records.rows, size)
     return Groups(first, size, given.records.rows, entries, None)
+
+
+def header_sizes(entries: Entries, size: Int64s, how: EntrySettings) -> Int64s:
+    """Bytes of the wrappers around messages; messages without a codec have none."""
+    return np.where(entries.codec == NONE, 0, enriched.message_size(WRAPPER_TAGS, -1, 0))
 
 
 def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
@@ -59,33 +64,37 @@ def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
     ArgumentError
         A record is too large for a message, or a control record has a type that this format does not have.
     """
-
-    def headers(entries: Entries, size: Int64s) -> Int64s:
-        return np.where(entries.codec == NONE, 0, enriched.message_size(WRAPPER_TAGS, -1, 0))
-
-    laid = lay_out(groups, headers(groups.entries, groups.size))
-    times, kinds = _times(given), _kinds(given)
+    entries = groups.rows(given, how)
+    laid = lay_out(groups, entries, header_sizes(entries, groups.size, how))
+    times, kinds = times_of(given), given.once("kinds", _kinds)
     to = laid.data.ctypes.data + laid.at
     addresses = (times.tagged.ctypes.data, kinds.ctypes.data, times.seconds.ctypes.data)
-    fill(given.records, *addresses, groups.first, groups.stop, groups.entries.array, to)
-    encoded = place(laid, groups.entries, headers, how)
+    fill(given.records, *addresses, groups.first, groups.stop, entries.array, to)
+    encoded = place(laid, entries, header_sizes, how)
     wrap(encoded.data.ctypes.data, encoded.entries.array)
     return encoded
 
 
-def _times(given: RecordsIn) -> _Times:
+def times_of(given: RecordsIn) -> MessageTimes:
+    """Timestamps of the messages, as `_times` finds them."""
+    found: MessageTimes = given.once("times", _times)
+    return found
+
+
+def _times(given: RecordsIn) -> MessageTimes:
     """Timestamps in whole seconds; a message whose timestamp is not a whole second is flagged, since it also needs milliseconds."""
     exact, names = given.timestamp, given.table.schema.names
     seconds = exact // 1000
     seconds = np.where((seconds < 0) | (seconds > _LARGEST_SECONDS), -1, seconds)
-    tagged = np.where(seconds < 0, exact != -1, exact % 1000 != 0)
-    if "brokerTimestampMs" in names:
+    # Cheaper than a remainder.
+    tagged = np.where(seconds < 0, exact != -1, exact != seconds * 1000)
+    if "brokerTimestampMs" in names and given.table["brokerTimestampMs"].null_count < len(exact):
         tagged |= pc.is_valid(given.table["brokerTimestampMs"]).to_numpy()
-    if "timestampSeconds" in names:
+    if "timestampSeconds" in names and given.table["timestampSeconds"].null_count < len(exact):
         known = pc.is_valid(given.table["timestampSeconds"]).to_numpy()
         said = pc.fill_null(given.table["timestampSeconds"].cast(pa.int64()), -1).to_numpy()
         seconds = np.where(known & (tagged | (said * 1000 == exact)), said, seconds)
-    return _Times(np.ascontiguousarray(seconds.astype(np.int32)), np.ascontiguousarray(tagged.astype(np.uint8)))
+    return MessageTimes(np.ascontiguousarray(seconds.astype(np.int32)), np.ascontiguousarray(tagged.astype(np.uint8)))
 
 
 def _kinds(given: RecordsIn) -> Bytes:

@@ -63,7 +63,7 @@ class Piece:
     counts : int64 array of n
         Number of records in each entry.
     records : pa.RecordBatch
-        All records, with the columns `COLUMNS`.
+        All records, with the columns that were asked for, by default `COLUMNS`.
     source : uint8 array
         Bytes of the segment from ``origin`` on, padded.
     origin : int
@@ -86,7 +86,7 @@ class Piece:
         return self.source[start : start + self.entries[i].size]
 
 
-def pieces(segment: Segment, options: Options, on_damage: OnDamage | None = None) -> Iterator[Piece]:
+def pieces(segment: Segment, options: Options, on_damage: OnDamage | None = None, columns: tuple[str, ...] = COLUMNS) -> Iterator[Piece]:
     """Entries of a segment in file order. Each byte is read once.
 
     Parameters
@@ -96,6 +96,8 @@ def pieces(segment: Segment, options: Options, on_damage: OnDamage | None = None
         Limits, checksums and ``errors``; ranges and columns have no effect.
     on_damage : callable, optional
         Called with each damaged stretch that ``errors="skip"`` leaves out, as `kolumn.verify` finds it, when the segment has been read.
+    columns : tuple of str
+        Those of `COLUMNS` that are needed.
 
     Raises
     ------
@@ -103,7 +105,7 @@ def pieces(segment: Segment, options: Options, on_damage: OnDamage | None = None
         An entry is damaged, with ``errors="raise"``.
     """
     chosen = replace(
-        options, columns=COLUMNS, include_control=True, binary="contiguous",
+        options, columns=columns, include_control=True, binary="contiguous",
         start_offset=None, end_offset=None, start_timestamp=None, end_timestamp=None,
     )  # fmt: skip
     found = Tally()

@@ -1,0 +1,88 @@
+"""Counts the bytes of entries by purpose from the lengths of their fields, for `kolumn.space`: nothing is encoded."""
+
+from kolumn.cpu_fallback.encode.batches import headers_of
+from kolumn.cpu_fallback.encode.payloads import RecordsToEncode, payload
+from kolumn.cpu_fallback.machine.address import load64
+from kolumn.cpu_fallback.machine.arrays import Int64s, Table
+from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.formats import kip98_draft, table
+from kolumn.formats.varint import uvarint_size, varint_size
+
+KEYS, VALUES, HEADERS, OFFSETS, TIMESTAMPS, LENGTHS = range(6)
+"""Columns of what is counted: bytes of keys, of values, and so on. ``LENGTHS`` includes the numbers of headers."""
+WIDTH = 6
+
+_CODEC, _BASE_OFFSET, _BASE_TIMESTAMP = table.CODEC, table.BASE_OFFSET, table.BASE_TIMESTAMP
+_TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
+
+
+@compiled
+def count_batches(records: RecordsToEncode, skip: int, first: Int64s, stop: int, rows: Table, found: Table) -> None:
+    """Count the bytes of the records of batches of formats 2 and 3.
+
+    With LogAppendTime a batch does not tell the deltas that its records have; each is counted as one byte.
+
+    Parameters
+    ----------
+    skip, first, stop
+        As for `batches.fill`.
+    rows : int64 array of shape (n, `table.WIDTH`)
+        Rows of the batch table with codec, timestamp type, base offset and base timestamp.
+    found : int64 array of shape (2, `WIDTH`)
+        Bytes are added to it: to the first row for batches without a codec, and to the second for those with one.
+    """
+    for b in range(first.shape[0]):
+        base, time, appended = rows[b, _BASE_OFFSET], rows[b, _BASE_TIMESTAMP], rows[b, _TIMESTAMP_TYPE] == _LOG_APPEND_TIME
+        keys, values, listed, offsets, times, lengths = 0, 0, 0, 0, 0, 0
+        for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
+            key, value = payload(records.key, row)[1], payload(records.value, row)[1]
+            moment = varint_size(0 if appended else load64(records.timestamp + 8 * row) - time)
+            offset = varint_size(load64(records.offset + 8 * row) - base)
+            begin, end = headers_of(records, row)
+            own, counted = 0, varint_size(key) + varint_size(value) + varint_size(end - begin)
+            for i in range(begin, end):
+                name, content = payload(records.header_key, i)[1], payload(records.header_value, i)[1]
+                own += max(name, 0) + max(content, 0)
+                counted += varint_size(name) + varint_size(content)
+            key, value = max(key, 0), max(value, 0)
+            keys += key
+            values += value
+            listed += own
+            offsets += offset
+            times += moment
+            lengths += counted + varint_size(skip + moment + offset + counted + key + value + own)
+        packed = 1 if rows[b, _CODEC] != 0 else 0
+        found[packed, 0] += keys
+        found[packed, 1] += values
+        found[packed, 2] += listed
+        found[packed, 3] += offsets
+        found[packed, 4] += times
+        found[packed, 5] += lengths
+
+
+@compiled
+def count_sets(records: RecordsToEncode, first: Int64s, stop: int, rows: Table, found: Table) -> None:
+    """Count the bytes of the messages of sets of the KIP-98 draft; parameters as for `count_batches`."""
+    for b in range(first.shape[0]):
+        packed = 1 if rows[b, _CODEC] != 0 else 0
+        for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
+            key, value = payload(records.key, row)[1], payload(records.value, row)[1]
+            delta = load64(records.offset + 8 * row) - rows[b, _BASE_OFFSET]
+            inner = kip98_draft.body_size(delta, key, value)
+            found[packed, 0] += max(key, 0)
+            found[packed, 1] += max(value, 0)
+            found[packed, 3] += uvarint_size(delta)
+            found[packed, 5] += uvarint_size(inner) + (uvarint_size(max(key, 0)) if key >= 0 and value >= 0 else 0)
+
+
+@compiled
+def count_payloads(records: RecordsToEncode, first: Int64s, stop: int, rows: Table, found: Table) -> None:
+    """Count the bytes of the keys and values of messages; parameters as for `count_batches`."""
+    for b in range(first.shape[0]):
+        keys, values = 0, 0
+        for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
+            keys += max(payload(records.key, row)[1], 0)
+            values += max(payload(records.value, row)[1], 0)
+        packed = 1 if rows[b, _CODEC] != 0 else 0
+        found[packed, 0] += keys
+        found[packed, 1] += values

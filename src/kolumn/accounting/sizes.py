@@ -1,0 +1,139 @@
+"""The size of records in another format, without encoding them: what a codec saves is measured on a part of the batches."""
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from kolumn.accounting.anatomy import CountedEntries, count, plain_messages, tagged_messages
+from kolumn.arrays import Flags, Int64s
+from kolumn.codecs import NONE, ZSTD
+from kolumn.codecs.known import NAMES
+from kolumn.conversion.losses import Losses
+from kolumn.conversion.regroup import Regrouped, regrouped
+from kolumn.conversion.retarget import Changes
+from kolumn.cpu_fallback.encode import sizes
+from kolumn.cpu_fallback.encode.sizes import count_payloads
+from kolumn.encode.compress import codec_of
+from kolumn.encode.encoders import encoder
+from kolumn.encode.entries import Groups
+from kolumn.encode.tagged import times_of
+from kolumn.formats import layouts
+from kolumn.formats.entries import Entries
+from kolumn.log.pieces import Piece
+
+WHOLE_BYTES, STRETCH_BYTES, EVERY = 1 << 20, 1 << 18, 16
+"""Compressed are the first bytes of each codec, and then one stretch of so many, counted before compression."""
+
+
+@dataclass
+class _Sample:
+    """Batches of one codec. ``seen`` and the others are bytes of their records: of all, and of compressed ones before and after."""
+
+    seen: int = 0
+    plain: int = 0
+    packed: int = 0
+
+
+class FormatSizes:
+    """Bytes that records take in one format.
+
+    Parameters
+    ----------
+    lost : Losses
+        What the format cannot store is added to it.
+    codec : int, optional
+        Of all batches; None if each keeps its own.
+
+    Attributes
+    ----------
+    parts : Counter of str
+        Bytes by purpose.
+    records : int
+    codec : str
+        As `Space.codec`.
+    estimated : int
+        As `Space.estimated`.
+    """
+
+    def __init__(self, lost: Losses, codec: int | None) -> None:
+        self.lost, self.asked = lost, codec
+        self.parts: Counter[str] = Counter()
+        self.records, self.codec, self.estimated = 0, "", 0
+        self._samples: dict[int, _Sample] = {}
+
+    def add(self, piece: Piece, changes: Changes) -> None:
+        """Add the records of a piece."""
+        for one in regrouped(piece, changes, self._codec(piece, changes), self.lost):
+            self.records += one.given.records.rows
+            if one.how.codec == NONE and layouts.holds_messages(one.how.layout):
+                self.parts.update(_messages(one))
+            else:
+                self._entries(one)
+
+    def _codec(self, piece: Piece, changes: Changes) -> int | None:
+        """The codec for a piece's entries: one that the format supports."""
+        lacks = not layouts.holds_records(changes.how.layout)
+        wanted = (piece.entries.codec == ZSTD).any() if self.asked is None else self.asked == ZSTD
+        chosen = codec_of("gzip") if lacks and wanted else self.asked
+        self.codec = "" if chosen is None else NAMES[chosen]
+        return chosen
+
+    def _entries(self, one: Regrouped) -> None:
+        groups, how = one.groups(), one.how
+        entries, payload = groups.rows(one.given, how), groups.size.copy()
+        packed = np.flatnonzero(entries.codec)
+        if len(packed):
+            payload[packed] = self._compressed(one, groups, entries, packed)
+        entries.payload = encoder(how.layout).header_sizes(entries, payload, how)
+        entries.size = payload + entries.payload
+        tagged = times_of(one.given).tagged if layouts.has_typed_control(how.layout) else None
+        self.parts.update(count(CountedEntries(entries, one.given, groups.first, groups.stop, tagged), how.layout))
+
+    def _compressed(self, one: Regrouped, groups: Groups, entries: Entries, packed: Int64s) -> Int64s:
+        """Bytes of the records of those entries that have a codec, compressed."""
+        sample = self._samples.setdefault(one.how.codec, _Sample())
+        plain = groups.size[packed]
+        chosen, size = _chosen(plain, sample), np.zeros(len(packed), np.int64)
+        if chosen.any():
+            size[chosen] = _tried(one, groups, entries, packed[chosen])
+        sample.seen += int(plain.sum())
+        sample.plain += int(plain[chosen].sum())
+        sample.packed += int(size[chosen].sum())
+        size[~chosen] = np.round(plain[~chosen] * (sample.packed / max(sample.plain, 1)))
+        self.estimated += int(size[~chosen].sum())
+        return size
+
+
+def _chosen(plain: Int64s, sample: _Sample) -> Flags:
+    """Flags of the entries, with ``plain`` bytes before compression, that are compressed."""
+    start = sample.seen + np.cumsum(plain) - plain
+    chosen: Flags = (start < WHOLE_BYTES) | (start // STRETCH_BYTES % EVERY == 0)
+    return chosen
+
+
+def _tried(one: Regrouped, groups: Groups, entries: Entries, which: Int64s) -> Int64s:
+    """Bytes of the records of some entries, compressed; neighbours are encoded together."""
+    bounds = [0, *(np.flatnonzero(np.diff(which) != 1) + 1).tolist(), len(which)]
+    file, found = encoder(one.how.layout), list[Int64s]()
+    for start, stop in pairwise(bounds):
+        part = slice(int(which[start]), int(which[stop - 1]) + 1)
+        size = file.put(one.given, groups.part(part.start, part.stop), one.how).entries.size
+        # The size of a header may depend on what is after it, by one byte.
+        about = size - file.header_sizes(entries[part], groups.size[part], one.how)
+        found.append(size - file.header_sizes(entries[part], np.maximum(about, 0), one.how))
+    return np.concatenate(found)
+
+
+def _messages(one: Regrouped) -> Counter[str]:
+    """Bytes of messages that are entries of their own."""
+    by_loop = np.zeros((2, sizes.WIDTH), np.int64)
+    rows = one.given.records.rows
+    count_payloads(one.given.records, np.zeros(1, np.int64), rows, Entries.zeros(1).array, by_loop)
+    if layouts.has_typed_control(one.how.layout):
+        found = tagged_messages(rows, int(times_of(one.given).tagged.sum()))
+    else:
+        found = plain_messages(rows, rows if one.how.magic >= 1 else 0)
+    found.update(keys=int(by_loop[0, sizes.KEYS]), values=int(by_loop[0, sizes.VALUES]))
+    return found
