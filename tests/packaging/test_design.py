@@ -35,6 +35,13 @@ def test_paths_exist(document: str) -> None:
     assert [name for name, path in named((ROOT / document).read_text()) if not path.exists()] == []
 
 
+def test_links_of_the_readme_exist() -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", (ROOT / "README.md").read_text())
+    here = [link.partition("#")[0] for link in links if "://" not in link]
+    assert len(here) > 30
+    assert [link for link in here if not (ROOT / link).exists()] == []
+
+
 def test_every_folder_is_named() -> None:
     folders = {"src/kolumn/"}
     for package in packages()[1:]:
