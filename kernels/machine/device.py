@@ -1,8 +1,10 @@
 """The device of this process, and the one memory pool that cuDF, CuPy and Kolumn share on it."""
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from kolumn.arrow.recycle import lock_by
 from kolumn.errors import MissingError
@@ -36,8 +38,19 @@ def count() -> int:
     try:
         found = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise MissingError(f"a GPU was asked for, and CUDA has none: {error}; {ADVICE}") from error
+        raise MissingError(f"a GPU was asked for, and {_why_none(cupy.cuda.runtime)}: {error}; see `kolumn doctor`") from error
     return int(found)
+
+
+def _why_none(cuda: Any) -> str:
+    """What a machine lacks on which CUDA's runtime finds no device: CUDA says the same of a driver that is too old and of none."""
+    driver, own = cuda.driverGetVersion(), cuda.runtimeGetVersion() // 1000
+    if not driver:
+        return f"there is no NVIDIA driver (libcuda.so.1): install one that knows CUDA {own}"
+    if driver // 1000 < own:
+        return f"the NVIDIA driver knows CUDA {driver // 1000}.{driver % 1000 // 10}, and CuPy is for CUDA {own}: install a newer driver"
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return "CUDA has none" if visible is None else f"CUDA has none, with CUDA_VISIBLE_DEVICES={visible}"
 
 
 def memory_of(device: int) -> int:

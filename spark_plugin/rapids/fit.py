@@ -15,25 +15,31 @@ from kolumn.errors import ArgumentError, MissingError
 from kolumn.spark_plugin.session.gpu_task import check_shares
 
 _NAME = re.compile(r"rapids-4-spark_(?P<scala>[\d.]+)-(?P<release>\d[\d.]*)(?:-cuda(?P<cuda>\d+))?(?:-arm64)?\.jar$")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _SHIM = re.compile(r"spark(\d+)/")
 _DEFAULT_CUDA = 12
 """Of a jar without a classifier."""
 
 
 def check_jar(jar: str | Path, spark: str) -> None:
-    """Compare a jar with the version of Spark, where the jar is a file of this machine; by its name otherwise.
+    """Compare a jar with the version of Spark, where the jar is a file of this machine; by its name where it is a URI.
 
     Raises
     ------
     ArgumentError
         It is for another Scala or for other versions of Spark, or it is not a jar of the accelerator.
+    MissingError
+        It is a path, and no file is there.
     """
     name = _NAME.search(str(jar))
     scala = spark_scala()
     if name and scala and name["scala"] != scala:
         raise ArgumentError(f"{jar} is for Scala {name['scala']}, and Spark {spark} has Scala {scala}: take rapids-4-spark_{scala}")
-    if not Path(jar).is_file():
+    if _URI.match(str(jar)):
+        # Where Spark gets it, or where every executor has it.
         return
+    if not Path(jar).is_file():
+        raise MissingError(f"{jar} is not a file of this machine; one that every executor has is local:///path")
     try:
         with zipfile.ZipFile(jar) as held:
             shims = {found[1] for one in held.namelist() if (found := _SHIM.match(one))}

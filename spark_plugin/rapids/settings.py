@@ -58,7 +58,8 @@ def configure(
         what else you need there, give afterwards and together with what is here.
     jar : str or Path, optional
         By default what `jar.find_jar` finds. Spark ships a file of the driver's machine to all executors, whatever the cluster;
-        ``local:///path`` is one that every executor has, as in an image for Kubernetes.
+        ``local:///path`` is one that every executor has, as in an image for Kubernetes. What is in a file of this machine is compared with
+        Spark; of other URIs the name.
     cluster : str, optional
         None for a local session, else "standalone", "yarn" or "kubernetes": each executor has one GPU then, and a script says which.
     cores : int

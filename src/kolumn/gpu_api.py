@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Unpack
 
+import pyarrow as pa
+
 from kolumn import keywords
 from kolumn.api import live_segments, reader_of
 from kolumn.arrow.payload_strings import check_payload
@@ -272,7 +274,7 @@ def _scan(source: keywords.Source, chosen: Options, payload: str, payloads: keyw
 
     if asked is None:
         reader = _on_host(source, chosen)
-        return ((from_arrow(batch, payload), batch.schema.names) for batch in reader)
+        return ((from_arrow(pa.Table.from_batches([batch]), payload), batch.schema.names) for batch in reader)
     return ((to_pylibcudf(table), asked.names) for table in _tables(source, chosen, asked))
 
 
@@ -320,11 +322,15 @@ def _on_host(source: keywords.Source, chosen: Options) -> Any:
 
 def _for_host(payloads: keywords.PayloadOptions) -> keywords.PayloadOptions:
     """The options for values and keys, if the host decodes them; none if a GPU parses the values, or nothing does."""
-    flat: keywords.PayloadOptions = {"value_as": payloads.get("value_as") or "columns", "key_as": payloads.get("key_as") or "columns"}
-    if payloads.get("decode") is not None or (payloads.get("value_format") is None and payloads.get("key_format") is None):
-        # Options without a format are refused by name.
-        return payloads
-    return {} if _values(payloads) is not None else {**payloads, **flat}
+    if payloads.get("decode") is None and _values(payloads) is not None:
+        return {}
+    # Options without a format are refused by name.
+    flat: keywords.PayloadOptions = {}
+    if payloads.get("key_format") is not None:
+        flat["key_as"] = payloads.get("key_as") or "columns"
+    if payloads.get("value_format") is not None:
+        flat["value_as"] = payloads.get("value_as") or "columns"
+    return {**payloads, **flat}
 
 
 def _values(payloads: keywords.PayloadOptions) -> Any:

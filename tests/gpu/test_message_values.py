@@ -102,7 +102,11 @@ def values(rng: random.Random, count: int) -> list[bytes | None]:
     return found
 
 
-@pytest.mark.slow
+PTX = pytest.mark.parametrize("emulated", ["ptx", pytest.param("loops", marks=pytest.mark.slow)], indirect=True)
+"""As loops the kernels take long to compile."""
+
+
+@PTX
 def test_the_same_columns_as_on_the_cpu(emulated: Emulated, tmp_path: Path) -> None:
     rng = random.Random(3)
     written, valid = compare([*values(rng, 200), b"", None], ORDER, "Order", tmp_path / "a.log")
@@ -111,13 +115,13 @@ def test_the_same_columns_as_on_the_cpu(emulated: Emulated, tmp_path: Path) -> N
     assert {"measure_messages", "write_messages", "moments", "symbols"} <= set(emulated.launched)
 
 
-@pytest.mark.slow
+@PTX
 @pytest.mark.parametrize(
     "more",
     [b"\x12\1x\x12\1y", b"\x32\2\x0a\0\x32\2\x0a\0", b"\x72\1x\x7a\0", b"\x9b\x7d\x9c\x7d", b"\x4a\0\x4a\3\x0a\1x"],
     ids=["a string again", "a message again", "two of a oneof", "a group", "a wrapper again"],
 )
-def test_what_a_thread_leaves_to_the_host(device: Emulated, more: bytes, tmp_path: Path) -> None:
+def test_what_a_thread_leaves_to_the_host(emulated: Emulated, more: bytes, tmp_path: Path) -> None:
     rng = random.Random(4)
     given: list[bytes | None] = [*(one.SerializeToString() for one in orders(rng, 20)), more, b"", None, b"\x0a"]
     assert compare(given, ORDER, "Order", tmp_path / "a.log")[0] == 0
@@ -126,9 +130,9 @@ def test_what_a_thread_leaves_to_the_host(device: Emulated, more: bytes, tmp_pat
     assert compare(given, ORDER, "Order", tmp_path / "b.log")[0] == 1
 
 
-@pytest.mark.slow
+@PTX
 @pytest.mark.parametrize("seed", range(12))
-def test_any_schema(device: Emulated, seed: int, tmp_path: Path) -> None:
+def test_any_schema(emulated: Emulated, seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     while True:
         made = schema(rng)
@@ -143,8 +147,8 @@ def test_any_schema(device: Emulated, seed: int, tmp_path: Path) -> None:
     compare(given, made, "M0", tmp_path / "a.log")
 
 
-@pytest.mark.slow
-def test_no_values(device: Emulated) -> None:
+@PTX
+def test_no_values(emulated: Emulated) -> None:
     from kolumn.kernels.fields.decoded import DevicePayloads
     from kolumn.kernels.values.columns import parsed
 

@@ -50,7 +50,7 @@ AVRO = {
     "fields": [{"name": "a", "type": ["null", "bytes"]}, {"name": "b", "type": "long"}, {"name": "c", "type": "boolean"}],
 }
 OF_MESSAGES = {"measure_messages", "write_messages", "moments", "symbols"}
-"""Kernels that `test_message_values.py` runs: they take long to compile."""
+"""Kernels that `test_message_values.py` runs."""
 NESTED = {
     "type": "record",
     "name": "r",

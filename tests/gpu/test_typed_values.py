@@ -1,16 +1,21 @@
 """Which values does a GPU parse itself, and what does cuDF get of those that the host decodes?"""
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+import kolumn
+from kit.emulated import Emulated
 from kolumn.gpu_api import _for_host, _values
+from kolumn.kernels.columns import assemble
 from kolumn.kernels.columns.assemble import in_known_types
 
 RECORD = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]}'
 MESSAGE = 'syntax = "proto3"; message M { int32 a = 1; }'
+BYTES = pa.binary()
 NESTED = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "array", "items": "long"}}]}'
 
 
@@ -52,7 +57,32 @@ def test_values_are_parsed_on_the_gpu(options: Any) -> None:
 )
 def test_others_are_decoded_on_the_host(options: Any) -> None:
     assert _values(options) is None
-    assert _for_host(options) == {"value_as": "columns", "key_as": "columns"} | options
+    flat = {f"{one}_as": "columns" for one in ("key", "value") if f"{one}_format" in options}
+    assert _for_host(options) == flat | options
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"value_format": "json"},
+        {"value_format": "json", "value_as": "struct"},
+        {"key_format": "csv", "key_schema": {"k": "int8"}},
+        {"key_format": "csv", "key_schema": {"k": "int8"}, "value_format": "json", "value_schema": {"a": "int64"}},
+        {"value_format": "json", "value_schema": {"a": ["int64"]}, "value_errors": "keep"},
+    ],
+    ids=str,
+)
+def test_the_host_decodes_them(options: Any, device: Emulated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `kolumn.read` does, with fields as columns; only the copy to the device is left out."""
+    monkeypatch.setattr(assemble, "from_arrow", in_known_types)
+    made = pa.table({"key": [b"1", b"x", None], "value": [b'{"a": [5]}', b"{}", b"?"]}, pa.schema([("key", BYTES), ("value", BYTES)]))
+    kolumn.write(made, tmp_path / "t-0")
+    expected = kolumn.read(tmp_path / "t-0", **({f"{name.partition('_')[0]}_as": "columns" for name in options} | options))
+    found, names = kolumn.read_pylibcudf(tmp_path / "t-0", payload="string", **options)
+    assert names == expected.column_names
+    assert found.equals(in_known_types(expected, "string"))
+    ((streamed, _),) = kolumn.scan_pylibcudf(tmp_path / "t-0", payload="string", **options)
+    assert streamed.equals(found)
 
 
 def test_typed_columns_in_types_of_cudf() -> None:

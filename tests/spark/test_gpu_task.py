@@ -130,7 +130,9 @@ def test_all_processes_on_a_gpu_together(gigabytes: int, workers: int, monkeypat
         for python in (0.05, 0.2, 0.3, 0.45):
             if jvm + python > 0.95:
                 continue
-            settings = rapids.configure(Settings(), jar="rapids.jar", cluster="yarn", cores=workers, jvm_share=jvm, python_share=python)  # type: ignore[arg-type]
+            settings = rapids.configure(
+                Settings(), jar="local:///opt/rapids.jar", cluster="yarn", cores=workers, jvm_share=jvm, python_share=python
+            )  # type: ignore[arg-type]
             for name, value in settings.items():  # type: ignore[attr-defined]
                 if name.startswith("spark.executorEnv.KOLUMN"):
                     monkeypatch.setenv(name.removeprefix("spark.executorEnv."), value)
@@ -185,12 +187,24 @@ def test_what_is_missing_is_named(gpu: list[Any], missing: str, monkeypatch: pyt
         apply(lambda frame: frame, BATCH, SCHEMA, "cudf")
 
 
-def test_no_device(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("driver", "visible", "message"),
+    [
+        (0, None, r"there is no NVIDIA driver \(libcuda\.so\.1\): install one that knows CUDA 13: cudaError"),
+        (12080, None, r"the NVIDIA driver knows CUDA 12\.8, and CuPy is for CUDA 13: install a newer driver: cudaError"),
+        (13000, None, "CUDA has none: cudaError"),
+        (13020, "7", "CUDA has none, with CUDA_VISIBLE_DEVICES=7: cudaError"),
+    ],
+)
+def test_no_device(gpu: list[Any], driver: int, visible: str | None, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> int:
-        raise RuntimeError("cudaErrorNoDevice")
+        raise RuntimeError("cudaErrorOfSomeKind")
 
-    monkeypatch.setattr(sys.modules["cupy"].cuda.runtime, "getDeviceCount", none)
-    with pytest.raises(MissingError, match="CUDA has none: cudaErrorNoDevice"):
+    runtime = sys.modules["cupy"].cuda.runtime
+    runtime.getDeviceCount, runtime.driverGetVersion, runtime.runtimeGetVersion = none, lambda: driver, lambda: 13000
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with pytest.raises(MissingError, match=f"a GPU was asked for, and {message}.*; see `kolumn doctor`"):
         gpu_task.use_gpu()
 
 

@@ -18,6 +18,7 @@ from kolumn.spark_plugin.rapids import fit
 from kolumn.spark_plugin.rapids import jar as rapids_jar
 from kolumn.spark_plugin.rapids.plan import parse
 
+JAR = "local:///opt/rapids.jar"
 TOPIC = Path(__file__).resolve().parents[1] / "data" / "corpus" / "v2-java" / "java-zstd-0"
 
 
@@ -31,7 +32,7 @@ class Settings(dict[str, str]):
 
 def configured(**options: Any) -> Settings:
     settings = Settings()
-    assert rapids.configure(settings, jar="rapids.jar", **options) is settings  # type: ignore[arg-type, comparison-overlap]
+    assert rapids.configure(settings, jar=JAR, **options) is settings  # type: ignore[arg-type, comparison-overlap]
     return settings
 
 
@@ -62,7 +63,7 @@ def test_other_versions_are_refused_by_name(version: str, right: str, monkeypatc
 def test_a_local_session() -> None:
     settings = configured(jvm_share=0.4, python_share=0.2)
     assert settings["spark.plugins"] == "com.nvidia.spark.SQLPlugin"
-    assert settings["spark.jars"] == f"rapids.jar,{connector_jar()}"
+    assert settings["spark.jars"] == f"{JAR},{connector_jar()}"
     assert settings["spark.rapids.memory.gpu.allocFraction"] == settings["spark.rapids.memory.gpu.maxAllocFraction"] == "0.4"
     assert settings["spark.executorEnv.KOLUMN_GPU_SHARE"] == "0.2"
     assert settings["spark.rapids.sql.python.gpu.enabled"] == "false"
@@ -105,7 +106,7 @@ def test_settings_that_make_no_sense(options: dict[str, Any], message: str) -> N
 def test_every_cluster_ships_the_jar_and_says_which_gpu() -> None:
     for cluster in ("standalone", "yarn", "kubernetes"):
         settings = configured(cluster=cluster, cores=4, jvm_share=0.4, python_share=0.2)
-        assert settings["spark.jars"] == f"rapids.jar,{connector_jar()}"
+        assert settings["spark.jars"] == f"{JAR},{connector_jar()}"
         assert settings["spark.executor.resource.gpu.amount"] == "1"
         assert settings["spark.executor.resource.gpu.discoveryScript"].endswith("discover_gpus.sh")
         assert int(1 / float(settings["spark.task.resource.gpu.amount"])) == int(settings["spark.executor.cores"]) == 4
@@ -133,10 +134,11 @@ def test_a_local_session_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_driver_that_is_older_than_the_jar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit, "driver_cuda", lambda: 12)
-    jar = "rapids-4-spark_2.13-26.08.1-cuda13.jar"
+    jar = "local:///opt/rapids-4-spark_2.13-26.08.1-cuda13.jar"
     with pytest.raises(MissingError, match=r"is for CUDA 13, and the driver of this machine's GPU knows CUDA 12: .*classifier cuda12"):
         rapids.configure(Settings(), jar=jar)  # type: ignore[arg-type]
     for fine in ("rapids-4-spark_2.13-26.08.1-cuda12.jar", "rapids-4-spark_2.13-26.08.1.jar", "own.jar"):
+        fine = f"hdfs:///jars/{fine}"
         rapids.configure(Settings(), jar=fine)  # type: ignore[arg-type]
     monkeypatch.setattr(fit, "driver_cuda", lambda: 13)
     rapids.configure(Settings(), jar=jar)  # type: ignore[arg-type]
@@ -166,6 +168,9 @@ def test_a_jar_for_other_versions_of_spark(tmp_path: Path) -> None:
                 made.writestr(f"{shim}/a.properties", "")
         with pytest.raises(ArgumentError, match=message):
             rapids.configure(Settings(), jar=jar, cluster="yarn")  # type: ignore[arg-type]
+    for nowhere in (tmp_path, tmp_path / "other.jar", "rapids.jar"):
+        with pytest.raises(MissingError, match=r"is not a file of this machine; one that every executor has is local:///path"):
+            rapids.configure(Settings(), jar=nowhere, cluster="yarn")  # type: ignore[arg-type]
     jar.write_bytes(b"<html>")
     with pytest.raises(ArgumentError, match="is not a jar: "):
         rapids.configure(Settings(), jar=jar, cluster="yarn")  # type: ignore[arg-type]
