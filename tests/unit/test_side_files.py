@@ -5,7 +5,8 @@ from pathlib import Path
 import crc32c
 import pytest
 
-from kolumn.source.side_files import read_snapshot, read_txnindex
+from kolumn.source.side_files import aborted_in, open_in
+from kolumn.source.storage import read_bytes
 
 ENTRY = bytes.fromhex(
     "0000"  # version 0
@@ -29,7 +30,7 @@ def snapshot(version: int = 1, checksum: int = 0, producers: bytes = PRODUCERS) 
 
 def test_txnindex(tmp_path: Path) -> None:
     path = tmp_path / "0.txnindex"
-    assert read_txnindex(str(path)) is None
+    assert aborted_in(read_bytes(str(path))) is None
     for data, expected in [
         (b"", []),
         (ENTRY, [(7, 16, 32)]),
@@ -37,7 +38,7 @@ def test_txnindex(tmp_path: Path) -> None:
         (ENTRY + ENTRY[:33], [(7, 16, 32)]),
     ]:
         path.write_bytes(data)
-        assert read_txnindex(str(path)) == expected
+        assert aborted_in(read_bytes(str(path))) == expected
 
 
 @pytest.mark.parametrize(
@@ -50,22 +51,22 @@ def test_a_txnindex_that_is_not_sane(tmp_path: Path, place: int, byte: int) -> N
     data[place] = byte
     path = tmp_path / "0.txnindex"
     path.write_bytes(data)
-    assert read_txnindex(str(path)) is None
+    assert aborted_in(read_bytes(str(path))) is None
 
 
 def test_a_txnindex_out_of_order(tmp_path: Path) -> None:
     path = tmp_path / "0.txnindex"
     path.write_bytes(ENTRY + ENTRY[:25] + b"\x1f" + ENTRY[26:])
-    assert read_txnindex(str(path)) is None
+    assert aborted_in(read_bytes(str(path))) is None
 
 
 def test_snapshot(tmp_path: Path) -> None:
     path = tmp_path / "33.snapshot"
-    assert read_snapshot(str(path)) is None
+    assert open_in(read_bytes(str(path))) is None
     path.write_bytes(snapshot())
-    assert read_snapshot(str(path)) == {7: 31}
+    assert open_in(read_bytes(str(path))) == {7: 31}
     path.write_bytes(snapshot(producers=bytes(4)))
-    assert read_snapshot(str(path)) == {}
+    assert open_in(read_bytes(str(path))) == {}
 
 
 @pytest.mark.parametrize(
@@ -76,4 +77,4 @@ def test_snapshot(tmp_path: Path) -> None:
 def test_a_snapshot_that_is_not_sane(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "33.snapshot"
     path.write_bytes(data)
-    assert read_snapshot(str(path)) is None
+    assert open_in(read_bytes(str(path))) is None

@@ -5,9 +5,11 @@ With side files (`side_files`) only the end of the log has to be walked: ``.txni
 In both cases the log decides: an index entry is used only if the log has its marker at the given offset.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import pairwise
+from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from kolumn.decode.pipeline import scan_ranges
@@ -21,10 +23,13 @@ from kolumn.plan.chunks import MOST_ENTRIES, header_rows
 from kolumn.plan.seek import select_ranges
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import HIGHEST, Range, Segment, find_segments
-from kolumn.source.side_files import read_snapshot, read_txnindex
-from kolumn.source.storage import base_name, beside, listing, parent, with_suffix
+from kolumn.source.side_bytes import side_bytes
+from kolumn.source.side_files import aborted_in, open_in
+from kolumn.source.storage import base_name, beside, is_url, listing, parent, read_bytes
 from kolumn.transactions.states import Transactions, matter
 
+_AT_A_TIME = 16
+"""Segments at URLs whose index files are read at a time."""
 _SOUGHT = 16
 """For more aborted transactions of a segment all its headers are walked once, instead of a part of them for each transaction."""
 
@@ -74,7 +79,7 @@ def of_ranges(ranges: list[Range], options: Options) -> Transactions:
     segment = ranges[0].segment
     if layouts.format_of(segment.format).transactions_in_sets:
         return from_records(ranges, options)
-    return _from_headers(ranges, options, read_snapshot(_snapshot(segment, segment.base_offset or 0)) or {})
+    return _from_headers(ranges, options, open_in(read_bytes(_snapshot(segment, segment.base_offset or 0))) or {})
 
 
 def from_headers(segments: list[Segment], options: Options, start: int = 0) -> Transactions:
@@ -90,7 +95,7 @@ def from_headers(segments: list[Segment], options: Options, start: int = 0) -> T
         beginning, where a snapshot may contain transactions that were open in deleted segments.
     """
     first = start or (segments[0].base_offset or 0)
-    begun = read_snapshot(dict(_snapshots(segments)).get(first) or _snapshot(segments[0], first)) if segments[0].memory is None else None
+    begun = _open_at(segments, first) if segments[0].memory is None else None
     return _from_headers(map(Range.whole, _from_offset(segments, start)), options, begun or {}, start)
 
 
@@ -163,13 +168,13 @@ def from_records(ranges: Iterable[Range], options: Options) -> Transactions:
 def from_side_files(segments: list[Segment], options: Options) -> Transactions | None:
     """From ``.txnindex`` files and the newest snapshot; None if one is missing or the log contradicts it."""
     aborted = []
-    for segment in segments:
-        entries = _aborted(segment)
-        if entries is None or not _has_aborts(segment, entries):
-            return None
-        aborted += entries
-    later = sorted((one for one in _snapshots(segments) if one[0] > (segments[0].base_offset or 0)), reverse=True)
-    newest = next((offset for offset, name in later if read_snapshot(name) is not None), None)
+    with ThreadPoolExecutor(_AT_A_TIME if is_url(segments[0].path) else 1, thread_name_prefix="kolumn-transactions") as pool:
+        for entries in pool.map(_confirmed, segments):
+            if entries is None:
+                return None
+            aborted += entries
+    later = sorted((one for one in _snapshots(segments) if one[0] > (segments[0].base_offset or 0)), key=_offset, reverse=True)
+    newest = next((offset for offset, snapshot in later if open_in(snapshot()) is not None), None)
     if newest is None:
         return None
     rest = from_headers(segments, options, newest)
@@ -179,24 +184,44 @@ def from_side_files(segments: list[Segment], options: Options) -> Transactions |
 
 def _aborted(segment: Segment) -> list[tuple[int, int, int]] | None:
     """Aborted transactions whose markers are among the offsets that are read from a segment; None if that is not known."""
-    entries = read_txnindex(with_suffix(segment.path, ".txnindex"))
-    if entries is None and segment.copy_id is not None and read_snapshot(with_suffix(segment.path, ".snapshot")) is not None:
+    entries = aborted_in(side_bytes(segment, ".txnindex"))
+    if entries is None and segment.copy_id is not None and open_in(side_bytes(segment, ".snapshot")) is not None:
         # A tier gets an index only if there is an entry in it, and before the snapshot.
         return []
     low, end = segment.start_offset or 0, HIGHEST if segment.end_offset is None else segment.end_offset
     return entries if entries is None else [one for one in entries if low <= one[2] < end]
 
 
-def _snapshots(segments: list[Segment]) -> Iterator[tuple[int, str]]:
-    """Offsets and names of snapshots. The name of one in a tier is that of its segment, and its offset is that of the next one."""
-    for one, after in pairwise(segments):
-        if one.copy_id is not None and one.end_offset is None and after.lowest is not None:
-            yield after.lowest, with_suffix(one.path, ".snapshot")
+def _confirmed(segment: Segment) -> list[tuple[int, int, int]] | None:
+    """As `_aborted`; None too if the log contradicts it."""
+    entries = _aborted(segment)
+    return entries if entries is not None and _has_aborts(segment, entries) else None
+
+
+def _snapshots(segments: list[Segment]) -> Iterator[tuple[int, Callable[[], bytes | None]]]:
+    """Offsets of snapshots, and what reads them. The name of one in a tier is that of its segment, and its offset is after its end."""
+    for one, after in zip_longest(segments, segments[1:]):
+        if one.copy_id is None or one.end_offset is not None:
+            continue
+        last = one.manifest.last if one.manifest is not None else None
+        end = after.lowest if after is not None else None if last is None else last + 1
+        if end is not None:
+            yield end, partial(side_bytes, one, ".snapshot")
     for folder in dict.fromkeys(parent(one.path) or "." for one in segments if one.copy_id is None):
         for entry in listing(folder):
             stem, _, suffix = base_name(entry.name).partition(".")
             if suffix == "snapshot" and stem.isdigit():
-                yield int(stem), entry.name
+                yield int(stem), partial(read_bytes, entry.name)
+
+
+def _open_at(segments: list[Segment], offset: int) -> dict[int, int] | None:
+    """What a snapshot at an offset says."""
+    found = next((snapshot for at, snapshot in _snapshots(segments) if at == offset), None)
+    return open_in(read_bytes(_snapshot(segments[0], offset)) if found is None else found())
+
+
+def _offset(one: tuple[int, object]) -> int:
+    return one[0]
 
 
 def _snapshot(segment: Segment, offset: int) -> str:
@@ -243,7 +268,7 @@ def _has_aborts(segment: Segment, aborted: list[tuple[int, int, int]]) -> bool:
 
 def begun_at(segment: Segment) -> dict[int, int]:
     """First offsets of the transactions that were open where a segment begins, by producer, as its snapshot says."""
-    return dict(read_snapshot(_snapshot(segment, segment.base_offset or 0)) or {})
+    return dict(open_in(read_bytes(_snapshot(segment, segment.base_offset or 0))) or {})
 
 
 def marker_of(file: SegmentFile, row: Entry) -> int | None:

@@ -27,7 +27,8 @@ from kolumn.plan.narrow import narrowed
 from kolumn.plan.walk import Loaded, walk_entries
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment
-from kolumn.source.storage import parent, read_bytes, with_suffix
+from kolumn.source.side_bytes import side_bytes
+from kolumn.source.storage import parent
 
 OFFSET_INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
 ENRICHED_INDEX = np.dtype([("offset", ">i4"), ("timestamp", ">i8"), ("position", ">i4")])
@@ -80,7 +81,7 @@ def _from_index(segment: Segment, options: Options) -> Range:
 
 def read_index(segment: Segment, suffix: str, kind: np.dtype) -> Any:
     """Entries of an index file, or None if it is missing, empty or invalid."""
-    raw = read_bytes(with_suffix(segment.path, suffix))
+    raw = side_bytes(segment, suffix)
     if raw is None or len(raw) % kind.itemsize:
         return None
     entries = np.frombuffer(raw, kind)

@@ -51,7 +51,7 @@ def orphan_of(segment: Segment, floor: int) -> tuple[Segment, Reach] | None:
     """The first segment without a log whose index files list offsets that no segment has."""
     for name in segment.orphans:
         base = int(storage.base_name(name).partition(".")[0])
-        gone = replace(segment, path=storage.with_suffix(name, ".log"), base_offset=base, size=0, orphans=())
+        gone = replace(segment, path=storage.with_suffix(name, ".log"), base_offset=base, size=0, orphans=(), beside=None)
         reach = reach_of(gone, -1 if base < (segment.base_offset or 0) else floor, sys.maxsize)
         if reach is not None:
             return gone, reach

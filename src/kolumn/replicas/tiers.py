@@ -18,8 +18,9 @@ from kolumn.plan.seek import OFFSET_INDEX, read_index
 from kolumn.replicas.copies import Copies, Key, one_log, overlapping, span
 from kolumn.replicas.lineage import Interval, belonging, lineage
 from kolumn.source.segments import HIGHEST, Segment
-from kolumn.source.side_files import CHECKPOINT, TIER_CHECKPOINT, Epochs, read_epochs
-from kolumn.source.storage import beside, parent, with_suffix
+from kolumn.source.side_bytes import side_bytes
+from kolumn.source.side_files import CHECKPOINT, TIER_CHECKPOINT, Epochs, epochs_in, read_epochs
+from kolumn.source.storage import beside, parent
 
 logger = logging.getLogger(__name__)
 _AT_A_TIME = 16
@@ -97,7 +98,7 @@ def _looked_at(segments: list[Segment]) -> list[_Copy]:
 def _look(segment: Segment) -> _Copy:
     if segment.manifest is not None:
         return _Copy(segment, segment.manifest.last, segment.manifest.epochs)
-    epochs = None if segment.copy_id is None else read_epochs(with_suffix(segment.path, TIER_CHECKPOINT))
+    epochs = None if segment.copy_id is None else epochs_in(side_bytes(segment, TIER_CHECKPOINT))
     if segment.following is not None:
         return _Copy(segment, segment.following - 1, epochs)
     return _Copy(segment, _last(segment), epochs)

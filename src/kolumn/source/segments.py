@@ -22,6 +22,7 @@ from kolumn.source.aiven_file import Access
 from kolumn.source.aiven_manifest import AivenManifest, manifest_of, read_manifests
 from kolumn.source.given_names import names_in
 from kolumn.source.memory import in_memory
+from kolumn.source.side_files import TIER_CHECKPOINT
 from kolumn.source.storage import FolderEntry, Identity
 from kolumn.source.tier_names import MANIFEST
 
@@ -31,6 +32,7 @@ CLEANED = ".log.cleaned"
 INDEXES = (".index", ".timeindex")
 SIDE_FILES = (*INDEXES, ".txnindex", ".snapshot")
 """Suffixes of the files that are next to a log and share its name."""
+SIDES = (*SIDE_FILES, TIER_CHECKPOINT)
 
 _LOOKED_AT = 100
 """Directories on each level that are searched for segments to name in an error message."""
@@ -73,6 +75,8 @@ class Segment:
         Of a segment in Aiven's tier, where ``path`` is the manifest; positions are those in the segment.
     access : Access
         How a segment of a tier is opened.
+    beside : tuple of str, optional
+        At a URL, suffixes of the files with its name that were listed with it: what was not there needs no request. None if not known.
     """
 
     path: str
@@ -92,6 +96,7 @@ class Segment:
     end_offset: int | None = field(default=None, compare=False)
     manifest: AivenManifest | None = field(default=None, compare=False, repr=False)
     access: Access = field(default=Access(), compare=False)
+    beside: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
 
     @property
     def lowest(self) -> int | None:
@@ -107,6 +112,10 @@ class Segment:
     def state(self) -> str:
         """One of "rolled", "active", and "unknown" if its name contains no base offset."""
         return "unknown" if self.base_offset is None else "active" if self.following is None else "rolled"
+
+    def has_beside(self, suffix: str) -> bool:
+        """Whether there may be a file of its name with this suffix."""
+        return self.beside is None or suffix in self.beside
 
     @property
     def is_swap(self) -> bool:
@@ -209,7 +218,9 @@ class Places:
         if folder not in self._known:
             self._known[folder] = _neighbours(folder or ".")
         known = self._known[folder].get(storage.base_name(segment.path))
-        return segment if known is None else replace(segment, following=known.following, preceding=known.preceding, orphans=known.orphans)
+        if known is None:
+            return segment
+        return replace(segment, following=known.following, preceding=known.preceding, orphans=known.orphans, beside=known.beside)
 
 
 def _neighbours(folder: str) -> dict[str, Segment]:
@@ -313,6 +324,9 @@ def _segments_here(entries: list[FolderEntry]) -> list[Segment]:
         # What has no manifest yet has not been copied completely.
         return _of_manifests(manifests)
     segments = _live([_segment(file) for file in files if file.name.endswith((LOG, SWAP))], files)
+    if segments and storage.is_url(segments[0].path):
+        names = {file.name for file in files}
+        segments = [replace(one, beside=tuple(some for some in SIDES if storage.with_suffix(one.path, some) in names)) for one in segments]
     return with_neighbours(segments, _orphans(files))
 
 

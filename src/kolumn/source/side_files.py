@@ -31,12 +31,11 @@ _TOPIC_ID = re.compile(rb"^topic_id: *([A-Za-z0-9_-]{22})\s*$", re.MULTILINE)
 _NO_ID = "A" * 22
 
 
-def read_txnindex(name: str) -> list[tuple[int, int, int]] | None:
-    """Aborted transactions as (producer id, first offset, offset of the marker), in the order of their markers.
+def aborted_in(raw: bytes | None) -> list[tuple[int, int, int]] | None:
+    """Aborted transactions of a ``.txnindex`` as (producer id, first offset, offset of the marker), in the order of their markers.
 
     A fragment of an entry at the end is ignored, as Kafka does. None if the file is missing or not valid.
     """
-    raw = read_bytes(name)
     if raw is None:
         return None
     entries = np.frombuffer(raw, ABORTED, len(raw) // ABORTED.itemsize)
@@ -47,9 +46,8 @@ def read_txnindex(name: str) -> list[tuple[int, int, int]] | None:
     return [(int(one["producer"]), int(one["first"]), int(one["last"])) for one in entries]
 
 
-def read_snapshot(name: str) -> dict[int, int] | None:
-    """First offset of the open transaction of each producer that has one; None if the file is missing or not valid."""
-    raw = read_bytes(name)
+def open_in(raw: bytes | None) -> dict[int, int] | None:
+    """First offset of the open transaction of each producer that has one, from a ``.snapshot``; None if it is missing or not valid."""
     if raw is None:
         return None
     if len(raw) < _HEAD or int.from_bytes(raw[:2], "big") != 1:
@@ -62,8 +60,13 @@ def read_snapshot(name: str) -> dict[int, int] | None:
 
 
 def read_epochs(name: str) -> Epochs | None:
-    """Leader epochs with their start offsets, both increasing; None if the file is missing or not valid."""
-    words = (read_bytes(name) or b"").split()
+    """As `epochs_in`, of a file."""
+    return epochs_in(read_bytes(name))
+
+
+def epochs_in(raw: bytes | None) -> Epochs | None:
+    """Leader epochs of a checkpoint with their start offsets, both increasing; None if the file is missing or not valid."""
+    words = (raw or b"").split()
     if len(words) < 2 or words[0] != b"0" or not all(word.isdigit() for word in words) or len(words) != 2 + 2 * int(words[1]):
         return None
     numbers = [int(word) for word in words[2:]]

@@ -1,0 +1,15 @@
+"""Bytes of the file of a segment's name with another suffix: indexes, snapshots, leader epochs."""
+
+from kolumn.source.segments import Segment
+from kolumn.source.storage import read_bytes, with_suffix
+
+
+def side_bytes(segment: Segment, suffix: str) -> bytes | None:
+    """All bytes of a small file beside a segment, such as ``.index``; None if it is missing or, on this machine, cannot be read.
+
+    Raises
+    ------
+    KolumnError
+        As `kolumn.source.storage.read_bytes`.
+    """
+    return read_bytes(with_suffix(segment.path, suffix)) if segment.has_beside(suffix) else None
