@@ -28,7 +28,7 @@ from kolumn.verification.report import Report
 
 def live_segments(source: keywords.Source, options: Options) -> list[Segment]:
     """Live segments of a source, including those of all copies of a topic-partition."""
-    found = find_segments(source, options.topic, options.partition)
+    found = find_segments(source, options.topic, options.partition, options.errors == "skip")
     given = options.memory_bytes or 0
     access = Access(options.keys, options.errors == "skip", min(AHEAD_BYTES, given or AHEAD_BYTES), max(LARGEST_CHUNK, given))
     wanted = (options.format, access)

@@ -1,6 +1,7 @@
 """`recover` writes every intact batch of damaged copies, once, as folders that are sound, and says what is lost."""
 
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -13,9 +14,9 @@ import kolumn
 from kit import encoder
 from kit.corpus import HERE, cases
 from kit.replicas import COLUMNS, copy, damaged, flip, last_bytes, logs, make_log, records, rows_of, write_log
-from kit.tiers import tier_of
+from kit.tiers import Aiven, tier_of
 from kolumn.cli import app
-from kolumn.errors import ArgumentError
+from kolumn.errors import ArgumentError, KolumnError
 from kolumn.log.batch_table import entry_chunks
 
 TRANSACTIONAL = HERE / "transactional" / "txn-lz4-0"
@@ -208,6 +209,82 @@ def test_a_tier_and_the_folder_of_the_broker(tmp_path: Path) -> None:
     assert (row["firstOffset"], row["lastOffset"], row["recordsLost"], row["certainty"]) == (10, 19, 10, "exact")
     assert [int(path.stem) for path in logs(tmp_path / "out" / "t-0")] == [0, 20, 40, 60]
     sound(tmp_path / "out")
+
+
+def aiven_of(folder: Path, root: Path, key: str = "main") -> Aiven:
+    """A broker's log in an encrypted tier, all segments of it."""
+    root.mkdir()
+    made, paths = Aiven(root, 5000, zstd=True, key=key), logs(folder)
+    topic, _, partition = folder.name.rpartition("-")
+    ends = [*(int(log.stem) - 1 for log in paths[1:]), kolumn.batches(folder)["lastOffset"][-1].as_py()]
+    for log, last in zip(paths, ends, strict=True):
+        made.put(log.read_bytes(), topic, int(partition), int(log.stem), last)
+    return made
+
+
+def test_an_encrypted_tier(tmp_path: Path) -> None:
+    source = copy(HERE / "transactional" / "txn-zstd-0", tmp_path / "disk")
+    made = aiven_of(source, tmp_path / "tier")
+    keys = {"main": made.key_file()}
+    with pytest.raises(ArgumentError, match="expected its private key in keys="):
+        kolumn.recover(made.root, tmp_path / "no")
+    assert not (tmp_path / "no").exists()
+    done = kolumn.recover(made.root, tmp_path / "made", keys=keys)
+    assert done.ok
+    assert contents(tmp_path / "made" / source.name, ".log") == contents(source, ".log")
+    sound(tmp_path / "made" / source.name)
+    # Of a changed chunk only the batches in it are lost, and the broker's folder has them still.
+    log = sorted(made.root.glob("*/*/*.log"))[0]
+    flip(log, log.stat().st_size // 2)
+    worse = kolumn.recover(made.root, tmp_path / "worse", keys=keys)
+    assert not worse.ok
+    assert 0 < worse.partitions["records"][0].as_py() < done.partitions["records"][0].as_py()
+    assert kolumn.recover([made.root, source], tmp_path / "both", keys=keys).ok
+    assert contents(tmp_path / "both" / source.name, ".log") == contents(source, ".log")
+    command = ["recover", str(made.root), "-o", str(tmp_path / "command"), "--key-file", f"main={keys['main']}"]
+    assert CliRunner().invoke(app, command).exit_code == 1
+    assert contents(tmp_path / "command" / source.name, ".log") == contents(tmp_path / "worse" / source.name, ".log")
+
+
+@pytest.mark.skipif("KOLUMN_CORPUS" not in os.environ, reason="needs KOLUMN_CORPUS")
+@pytest.mark.parametrize("mode", ["aes", "zstdaes"])
+def test_what_aivens_classes_encrypted(mode: str, tmp_path: Path) -> None:
+    folder = Path(os.environ["KOLUMN_CORPUS"]) / "tiered" / "aiven"
+    for suffix in (".log", ".rsm-manifest"):
+        shutil.copyfile(folder / f"{mode}{suffix}", tmp_path / f"x{suffix}")
+    done = kolumn.recover(tmp_path / "x.rsm-manifest", tmp_path / "made", keys={"key1": folder / "priv.der"})
+    assert done.ok
+    (made,) = (tmp_path / "made" / "orders-0").glob("*.log")
+    assert made.read_bytes() == (folder / "plain.log").read_bytes()
+
+
+def test_a_manifest_that_is_malformed_loses_its_segment_alone(tmp_path: Path) -> None:
+    source = copy(HERE / "transactional" / "txn-zstd-0", tmp_path / "disk")
+    made = aiven_of(source, tmp_path / "tier")
+    keys, paths = {"main": made.key_file()}, logs(source)
+    bad = sorted(made.root.glob("*/*/*.rsm-manifest"))[1]
+    bad.write_text(bad.read_text().replace('"originalChunkSize": 5000', '"originalChunkSize": 0'))
+    first, end = int(paths[1].stem), int(paths[2].stem)
+    with pytest.raises(KolumnError, match=rf"{bad.name}: .*originalChunkSize: expected an integer from 1 .*found '0'"):
+        kolumn.read(made.root, keys=keys)
+    skipped: list[kolumn.Damage] = []
+    found = kolumn.read(made.root, keys=keys, errors="skip", columns=["offset"], on_damage=skipped.append)["offset"].to_pylist()
+    assert found == [at for at in kolumn.read(source, columns=["offset"])["offset"].to_pylist() if not first <= at < end]
+    assert [(one.segment, "originalChunkSize" in one.reason) for one in skipped] == [(str(bad), True)]
+    for replicas in ("first", "merge"):
+        assert kolumn.read(made.root, keys=keys, errors="skip", columns=["offset"], replicas=replicas)["offset"].to_pylist() == found
+    listed: list[kolumn.Damage] = []
+    kolumn.batches(made.root, keys=keys, errors="skip", on_damage=listed.append)
+    assert [one.segment for one in listed] == [str(bad)]
+    report = kolumn.verify(made.root, keys=keys)
+    assert (report.ok, report.damage["segment"].to_pylist()) == (False, [str(bad)])
+    done = kolumn.recover(made.root, tmp_path / "made", keys=keys)
+    assert [(row["segment"], row["firstOffset"], row["lastOffset"]) for row in done.lost.to_pylist()] == [(str(bad), first, end - 1)]
+    assert kolumn.recover([made.root, source], tmp_path / "both", keys=keys).ok
+    # Alone it is no source, and a report of what is not there.
+    assert kolumn.read(bad, keys=keys, errors="skip").num_rows == 0
+    bad.write_text("{")
+    assert kolumn.recover(bad, tmp_path / "none", keys=keys).lost["segment"].to_pylist() == [str(bad)]
 
 
 def test_several_topics_and_their_ids(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ from kolumn.cli.common import (
     DAMAGE,
     OK,
     Json,
+    KeyFile,
     Output,
     Partition,
     Paths,
     Topic,
     command,
     counted,
+    key_files,
     print_json,
     print_table,
     size_of,
@@ -31,6 +33,7 @@ def recover(
     json: Json = False,
     topic: Topic = None,
     partition: Partition = None,
+    key_file: KeyFile = None,
 ) -> int:
     """Write every intact batch of damaged copies into folders that a broker starts on, with indexes and leader epochs.
 
@@ -44,8 +47,9 @@ def recover(
 
     with progress("recovering", lambda: size_of(sources)) as advance:
         done = kolumn.recover(
-            sources, target, index_interval_bytes=index_interval_bytes, topic=topic, partition=partition, on_progress=advance
-        )
+            sources, target, index_interval_bytes=index_interval_bytes, topic=topic, partition=partition, on_progress=advance,
+            keys=key_files(key_file),
+        )  # fmt: skip
     tables = {"partitions": done.partitions, "kept": done.kept, "lost": done.lost, "remarks": done.remarks}
     rows = {name: found.to_pylist() for name, found in tables.items()}
     if json:

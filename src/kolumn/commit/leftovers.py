@@ -29,7 +29,7 @@ from kolumn.errors import ArgumentError, KolumnError
 from kolumn.keywords import known_keywords
 from kolumn.source import storage
 from kolumn.source.fsspec_files import forget
-from kolumn.source.segments import is_partition_folder
+from kolumn.source.log_names import is_partition_folder
 
 _REMOVED = ".removed"
 _JOB = re.compile(r"\.kolumn-[a-z]+\.[0-9a-f]{32}\.partial(?:\.removed)?")

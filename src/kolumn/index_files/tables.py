@@ -11,7 +11,7 @@ from kolumn.index_files import parse
 from kolumn.index_files.parse import Columns, MalformedFileError
 from kolumn.keywords import Path, known_keywords
 from kolumn.source import storage
-from kolumn.source.segments import is_partition_folder
+from kolumn.source.log_names import is_partition_folder
 
 
 class FileKind(NamedTuple):

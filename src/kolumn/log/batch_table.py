@@ -62,10 +62,11 @@ def _named_rows(ranges: Iterable[Range], options: Options, on_damage: OnDamage |
     for one in ranges:
         if one.fault is not None and options.errors == "raise":
             raise one.fault
-        found = Tally()
-        with SegmentFile(one.segment) as file:
-            for entries in _rows(file, options, found, one):
-                yield file.path, entries
+        found = Tally(damage=[damage_of_fault(one)] if one.fault is not None else [])
+        if one.fault is None:
+            with SegmentFile(one.segment) as file:
+                for entries in _rows(file, options, found, one):
+                    yield file.path, entries
         if on_damage is not None:
             for piece in found.damage:
                 on_damage(piece)

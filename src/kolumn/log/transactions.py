@@ -55,7 +55,7 @@ def neighbours(segment: Segment) -> list[Segment]:
     """All segments of a segment's log in its directory: a transaction may begin and end in them."""
     if segment.base_offset is None:
         return [segment]
-    found = [replace(one, format=segment.format, access=segment.access) for one in find_segments(parent(segment.path) or ".")]
+    found = [replace(one, format=segment.format, access=segment.access) for one in find_segments(parent(segment.path) or ".", faults=True)]
     return [one for one in without_replaced(found) if one.base_offset is not None]
 
 

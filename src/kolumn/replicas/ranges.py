@@ -38,6 +38,11 @@ def whole_ranges(segments: list[Segment], options: Options) -> list[Range]:
 
 
 def _ranges(segments: list[Segment], options: Options, select: Select) -> list[Range]:
+    if any(one.fault is not None for one in segments):
+        unread = [one for one in segments if one.fault is not None and not _is_after(one, options)]
+        found_out = [Range(one, 0, 0, start_offset=one.lowest, end_offset=one.lowest) for one in unread]
+        rest = [one for one in segments if one.fault is None]
+        return [*(_ranges(rest, options, select) if rest else []), *found_out]
     found, tiers = copies(segments), tiered(segments)
     if not tiers and (not found or options.replicas == "first"):
         return select(one_log(segments, options), options)
@@ -53,6 +58,10 @@ def _ranges(segments: list[Segment], options: Options, select: Select) -> list[R
         elif own:
             ranges += select(own, options)
     return ranges
+
+
+def _is_after(segment: Segment, options: Options) -> bool:
+    return segment.base_offset is not None and options.end_offset is not None and segment.base_offset >= options.end_offset
 
 
 def _units(segments: list[Segment], found: dict[Key, Copies]) -> Iterator[tuple[Key | None, list[Segment]]]:

@@ -68,6 +68,10 @@ def stitched(key: Key, folders: Copies, options: Options) -> list[Segment]:
         cannot be the same bytes.
     """
     segments = [one for own in folders.values() for one in own]
+    unread = [replace(one, start_offset=one.base_offset, end_offset=one.base_offset) for one in segments if one.fault is not None]
+    if unread:
+        read = {folder: some for folder, own in folders.items() if (some := [one for one in own if one.fault is None])}
+        return [*(stitched(key, read, options) if read else []), *unread]
     if any(one.is_bounded for one in segments):
         # Done before: a task gets what was chosen.
         return sorted(segments, key=_lowest)

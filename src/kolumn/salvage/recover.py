@@ -24,6 +24,7 @@ from kolumn.replicas.tiers import apart
 from kolumn.salvage.chosen import Chosen, ChosenRun, Everything, chosen, missing
 from kolumn.salvage.files import LogFiles, WrittenPartition, write_side_files
 from kolumn.salvage.report import KEPT_SCHEMA, LOST_SCHEMA, PARTITIONS_SCHEMA, Recovery
+from kolumn.schema import REMARK_SCHEMA
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import parent, shown, within
@@ -46,6 +47,7 @@ def recover(
     max_batch_bytes: int = 2**31 - 1,
     max_ratio: float = 1032.0,
     on_progress: keywords.Progress | None = None,
+    keys: keywords.Keys | None = None,
 ) -> Recovery:
     """Write every intact batch of damaged topic-partitions into folders that a broker starts on.
 
@@ -65,7 +67,7 @@ def recover(
         A folder. Each partition is written to ``<topic>-<partition>`` in it, which must not exist, or be empty.
     index_interval_bytes : int
         Bytes between two index entries; Kafka's default is 4096.
-    topic, partition, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress
+    topic, partition, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress, keys
         As in `kolumn.scan`. ``on_progress`` counts the bytes of all copies.
 
     Returns
@@ -86,21 +88,22 @@ def recover(
     options = whole_options(
         "kafka",
         errors="skip", replicas="merge", topic=topic, partition=partition, chunk_bytes=chunk_bytes, memory_bytes=memory_bytes,
-        max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
+        max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress, keys=keys,
     )  # fmt: skip
     root = name_of(target)
     refuse_data_folder(root, directly=True)
-    found = _partitions(live_segments(source, options))
+    segments = live_segments(source, options)
+    found, unread = _partitions([one for one in segments if one.fault is None]), [one for one in segments if one.fault is not None]
     names = {key: within(root, f"{key[0]}-{key[1]}") for key in found}
     made: list[_Salvaged] = []
     with outgoing(root, names.values()) as place:
         for key, folders in found.items():
-            made.append(_salvaged(key, folders, names[key], place, options, index_interval_bytes))
+            made.append(_salvaged(key, folders, unread, names[key], place, options, index_interval_bytes))
     return Recovery(
         pa.Table.from_pylist([one.row for one in made], PARTITIONS_SCHEMA),
         pa.Table.from_pylist([row for one in made for row in one.kept], KEPT_SCHEMA),
-        pa.Table.from_pylist([row for one in made for row in one.lost], LOST_SCHEMA),
-        pa.concat_tables([one.remarks for one in made]),
+        pa.Table.from_pylist([*(row for one in made for row in one.lost), *_alone(unread, found)], LOST_SCHEMA),
+        pa.concat_tables([REMARK_SCHEMA.empty_table(), *(one.remarks for one in made)]),
         tuple(text for one in made for text in one.divergences),
     )
 
@@ -132,7 +135,7 @@ def _partitions(segments: list[Segment]) -> dict[Key, Copies]:
     return {key: apart(folders) for key, folders in found.items()}
 
 
-def _salvaged(key: Key, folders: Copies, name: str, place: Place, options: Options, interval: int) -> _Salvaged:
+def _salvaged(key: Key, folders: Copies, unread: list[Segment], name: str, place: Place, options: Options, interval: int) -> _Salvaged:
     merged = merge(folders, options)
     lost = [item for item in merged.ranges if item[0].is_lost]
     silent = replace(options, on_progress=None)
@@ -140,6 +143,7 @@ def _salvaged(key: Key, folders: Copies, name: str, place: Place, options: Optio
     choice = chosen([item for item in merged.ranges if not item[0].is_lost], {} if merged.divergences else folders, silent)
     if len(folders) > 1 and not merged.divergences:
         lost += list(_unhealed(choice.runs, lost, Everything(folders, silent)))
+    lost += _without_manifest([one for one in unread if (one.topic, one.partition) == key], folders, choice.runs)
     with place(name) as folder:
         with LogFiles(folder, _bases(folders, merged)) as files:
             for run in choice.runs:
@@ -168,6 +172,26 @@ def _salvaged(key: Key, folders: Copies, name: str, place: Place, options: Optio
     remarks = remarks.set_column(remarks.schema.get_field_index("segment"), remarks.schema.field("segment"), pa.array(paths, pa.string()))
     kept = [said | one for one in _kept(choice.runs, files.written)]
     return _Salvaged(row, kept, [said | one for one in rows], remarks, [f"{key[0]}-{key[1]}: {one}" for one in merged.divergences])
+
+
+def _without_manifest(unread: list[Segment], folders: Copies, runs: list[ChosenRun]) -> Iterator[_Lost]:
+    """Segments of a tier of which nothing can be read, up to where the next one begins."""
+    bases = sorted({one.base_offset or 0 for own in folders.values() for one in own} | {one.base_offset or 0 for one in unread})
+    for one in unread:
+        low = one.base_offset or 0
+        high = next((base - 1 for base in bases if base > low), _END)
+        if high < _END or not any(run.low <= low <= run.high for run in runs):
+            yield Range(one, 0, 0), low, high
+
+
+def _alone(unread: list[Segment], found: dict[Key, Copies]) -> Iterator[_Row]:
+    """Rows of partitions of which no segment can be read."""
+    for one in unread:
+        if (one.topic, one.partition) not in found:
+            yield {
+                "topic": one.topic, "partition": one.partition, "kind": "damage", "firstOffset": one.base_offset, "certainty": "unknown",
+                "segment": shown(one.path), "position": 0, "size": 0, "reason": damage_of_fault(Range(one, 0, 0)).reason,
+            }  # fmt: skip
 
 
 def _final(name: str, staged: str) -> str:

@@ -26,7 +26,7 @@ import numpy as np
 import zstandard
 
 from kolumn.arrays import Int64s
-from kolumn.errors import KolumnError
+from kolumn.errors import Code, CorruptBatchError, KolumnError
 from kolumn.source import storage
 from kolumn.source.side_files import Epochs
 from kolumn.source.tier_names import MANIFEST, stem
@@ -109,17 +109,30 @@ class AivenManifest:
         return chunk * self.chunk_size, min((chunk + 1) * self.chunk_size, self.size)
 
 
-def read_manifest(file: storage.FolderEntry) -> AivenManifest:
-    """Read a manifest; KolumnError, with the field, if it is missing or malformed."""
+def read_manifest(file: storage.FolderEntry) -> AivenManifest | CorruptBatchError:
+    """Read a manifest; the error, with the field, if it is missing or malformed.
+
+    Raises
+    ------
+    KolumnError
+        A file system far away failed again and again: the manifest may be right.
+    """
     if file.size > _MOST_BYTES:
-        raise KolumnError(f"{file.name}: {file.size} bytes are too many for a manifest of a tier's segment")
+        return _fault(file.name, f"{file.size} bytes, which are too many")
     data = storage.read_bytes(file.name)
     if data is None:
-        raise KolumnError(f"{file.name}: the manifest of a tier's segment cannot be read")
-    return parse(file.name, data)
+        return _fault(file.name, "no file, or one that cannot be read")
+    try:
+        return parse(file.name, data)
+    except KolumnError as error:
+        return _fault(file.name, str(error).removeprefix(f"{file.name}: "))
 
 
-def read_manifests(files: Sequence[storage.FolderEntry]) -> list[AivenManifest]:
+def _fault(name: str, found: str) -> CorruptBatchError:
+    return CorruptBatchError(name, 0, Code.SEGMENT_MISSING, expected="a manifest of a tier's segment", found=found)
+
+
+def read_manifests(files: Sequence[storage.FolderEntry]) -> list[AivenManifest | CorruptBatchError]:
     """Read manifests, some at a time."""
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="kolumn-tier") as pool:
         return list(pool.map(read_manifest, files))

@@ -1,11 +1,12 @@
-"""Names in what a caller gives as a source."""
+"""Names in what a caller gives as a source, and which of them are the same file."""
 
 import os
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kolumn.errors import ArgumentError
+from kolumn.source import storage
 
 
 def names_in(source: Any) -> list[str]:
@@ -19,3 +20,16 @@ def names_in(source: Any) -> list[str]:
             found = f"{reprlib.repr(part)}{' in a list' if many else ''}"
             raise ArgumentError(f"source: expected a path as str or os.PathLike, or a list of paths, found {found}")
     return [os.fspath(part) for part in parts]
+
+
+def real_names(names: Iterable[str]) -> Iterator[str]:
+    """For each name one that is the same for all links and relative paths to a file; URLs stay what they are."""
+    folders: dict[str, str] = {}
+    for name in names:
+        if storage.is_url(name):
+            yield name
+            continue
+        folder = storage.parent(name)
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        yield os.path.realpath(name) if os.path.islink(name) else os.path.join(folders[folder], os.path.basename(name))

@@ -16,11 +16,12 @@ from itertools import pairwise
 from typing import Any
 
 from kolumn.arrays import Int64s
-from kolumn.errors import ArgumentError, KolumnError
+from kolumn.errors import ArgumentError, CorruptBatchError, KolumnError
 from kolumn.source import storage, tier_names
 from kolumn.source.aiven_file import Access
 from kolumn.source.aiven_manifest import AivenManifest, manifest_of, read_manifests
-from kolumn.source.given_names import names_in
+from kolumn.source.given_names import names_in, real_names
+from kolumn.source.log_names import PARTITION, base_and_copy, topic_partition
 from kolumn.source.memory import in_memory
 from kolumn.source.side_files import TIER_CHECKPOINT
 from kolumn.source.storage import FolderEntry, Identity
@@ -39,7 +40,6 @@ _LOOKED_AT = 100
 
 _BASE_OFFSET = re.compile(r"[0-9]{20}")
 HIGHEST = 2**63 - 1
-_PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[0-9a-f]{32}-(?P<state>delete|future|stray))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,8 @@ class Segment:
         How a segment of a tier is opened.
     beside : tuple of str, optional
         At a URL, suffixes of the files with its name that were listed with it: what was not there needs no request. None if not known.
+    fault : CorruptBatchError, optional
+        Why nothing of it can be read: its manifest is malformed or missing.
     """
 
     path: str
@@ -97,6 +99,7 @@ class Segment:
     manifest: AivenManifest | None = field(default=None, compare=False, repr=False)
     access: Access = field(default=Access(), compare=False)
     beside: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+    fault: CorruptBatchError | None = field(default=None, compare=False)
 
     @property
     def lowest(self) -> int | None:
@@ -142,6 +145,8 @@ class Range:
     fault: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
+        if self.fault is None and self.segment.fault is not None:
+            object.__setattr__(self, "fault", self.segment.fault)
         if not self.is_bounded and self.segment.is_bounded:
             object.__setattr__(self, "start_offset", self.segment.start_offset)
             object.__setattr__(self, "end_offset", self.segment.end_offset)
@@ -167,7 +172,7 @@ class Range:
         return cls(segment, 0, segment.size, (segment.base_offset or 0) - 1)
 
 
-def find_segments(source: object, topic: str | None = None, partition: int | None = None) -> list[Segment]:
+def find_segments(source: object, topic: str | None = None, partition: int | None = None, faults: bool = False) -> list[Segment]:
     """Segments of ``source``, in the order of topic, partition and base offset within each of its parts.
 
     Parameters
@@ -177,11 +182,15 @@ def find_segments(source: object, topic: str | None = None, partition: int | Non
         URL, which may be a bucket's prefix. What `in_memory` takes is one segment without topic, partition and base offset.
     topic, partition
         Topic and partition, instead of those in directory names.
+    faults : bool
+        Whether a segment of a tier whose manifest cannot be used is returned, with its ``fault``.
 
     Raises
     ------
     ArgumentError
         The source does not exist, or contains no segment.
+    CorruptBatchError
+        A manifest cannot be used, unless ``faults``.
     """
     segments: list[Segment] = []
     places = Places()
@@ -189,6 +198,9 @@ def find_segments(source: object, topic: str | None = None, partition: int | Non
     for part in names_in(source) if held is None else ():
         segments += _find(part, places)
     unique = _unique(segments) if held is None else [Segment(held.name, None, None, None, held.memory.size, memory=held.memory)]
+    for one in unique:
+        if one.fault is not None and not faults:
+            raise one.fault
     if topic is not None:
         unique = [replace(segment, topic=topic) for segment in unique]
     if partition is not None:
@@ -233,15 +245,8 @@ def _neighbours(folder: str) -> dict[str, Segment]:
 
 def _unique(segments: list[Segment]) -> list[Segment]:
     """Each file once, even if it is named by several links or relative paths; if the topic differs, each topic keeps it."""
-    folders: dict[str, str] = {}
     found: dict[tuple[str | None, int | None, str], Segment] = {}
-    for segment in segments:
-        name = segment.path
-        if not storage.is_url(name):
-            folder = storage.parent(name)
-            if folder not in folders:
-                folders[folder] = os.path.realpath(folder)
-            name = os.path.realpath(name) if os.path.islink(name) else os.path.join(folders[folder], os.path.basename(name))
+    for segment, name in zip(segments, real_names(one.path for one in segments), strict=True):
         found.setdefault((segment.topic, segment.partition, name), segment)
     return list(found.values())
 
@@ -306,8 +311,8 @@ def _in_directory(folder: str, above: tuple[Any, ...] = (), entries: list[Folder
     above_them = storage.base_name(folder)
     for name in (one.name for one in entries if one.is_folder):
         last = storage.base_name(name)
-        if (match := _PARTITION.fullmatch(last)) is not None and not match["state"]:
-            folders.append((_topic_partition(last), name, False))
+        if (match := PARTITION.fullmatch(last)) is not None and not match["state"]:
+            folders.append((topic_partition(last), name, False))
         elif (found := tier_names.place_of(last, above_them)) is not None:
             folders.append((found, name, True))
     folders.sort()
@@ -331,11 +336,20 @@ def _segments_here(entries: list[FolderEntry]) -> list[Segment]:
 
 
 def _of_manifests(files: list[FolderEntry]) -> list[Segment]:
-    found = zip(files, read_manifests(files), strict=True)
     return [
-        Segment(file.name, one.topic, one.partition, one.first, one.size, identity=file.identity, copy_id=one.segment_id, manifest=one)
-        for file, one in found
+        _unread(file, one)
+        if isinstance(one, CorruptBatchError)
+        else Segment(file.name, one.topic, one.partition, one.first, one.size, identity=file.identity, copy_id=one.segment_id, manifest=one)
+        for file, one in zip(files, read_manifests(files), strict=True)
     ]
+
+
+def _unread(file: FolderEntry, fault: CorruptBatchError) -> Segment:
+    """The segment of a manifest that cannot be used, as names tell it."""
+    folder = storage.parent(file.name)
+    topic, partition = tier_names.place_of(storage.base_name(folder), storage.base_name(storage.parent(folder))) or (None, None)
+    base, copy = tier_names.stem(storage.base_name(file.name)) or (None, None)
+    return Segment(file.name, topic, partition, base, 0, copy_id=copy, fault=fault)
 
 
 def _orphans(files: list[FolderEntry]) -> list[str]:
@@ -368,7 +382,7 @@ def with_neighbours(segments: list[Segment], orphans: Iterable[str] = ()) -> lis
 
 def _live(segments: list[Segment], files: list[FolderEntry]) -> list[Segment]:
     """Segments without swap files at or above the lowest ``.cleaned`` one: Kafka deletes those on start-up (unfinished round)."""
-    cleaned = [offset for file in files if file.name.endswith(CLEANED) and (offset := _base_offset(file.name)) is not None]
+    cleaned = [offset for file in files if file.name.endswith(CLEANED) and (offset := base_and_copy(file.name)[0]) is not None]
     lowest = min(cleaned, default=None)
     live = [s for s in segments if not (s.is_swap and lowest is not None and s.base_offset is not None and s.base_offset >= lowest)]
     return sorted(live, key=lambda s: (-1 if s.base_offset is None else s.base_offset, s.path))
@@ -376,27 +390,6 @@ def _live(segments: list[Segment], files: list[FolderEntry]) -> list[Segment]:
 
 def _segment(file: FolderEntry) -> Segment:
     name = file.name if storage.is_url(file.name) else os.path.abspath(file.name)
-    folder, (base, copy) = storage.base_name(storage.parent(name)), _base_and_copy(name)
-    topic, partition = (tier_names.partition_of(folder) if copy is not None else None) or _topic_partition(folder)
+    folder, (base, copy) = storage.base_name(storage.parent(name)), base_and_copy(name)
+    topic, partition = (tier_names.partition_of(folder) if copy is not None else None) or topic_partition(folder)
     return Segment(file.name, topic or None, partition if topic else None, base, file.size, identity=file.identity, copy_id=copy)
-
-
-def _topic_partition(name: str) -> tuple[str, int]:
-    match = _PARTITION.fullmatch(name)
-    return (match["topic"], int(match["partition"])) if match else ("", -1)
-
-
-def is_partition_folder(name: str) -> bool:
-    """Whether the last part of a name is a valid name of a topic-partition's folder."""
-    return _PARTITION.fullmatch(storage.base_name(name)) is not None
-
-
-def _base_offset(name: str) -> int | None:
-    return _base_and_copy(name)[0]
-
-
-def _base_and_copy(name: str) -> tuple[int | None, str | None]:
-    """Base offset and id from a name of a segment; None for other files: the offset in a snapshot's name is its end."""
-    last = storage.base_name(name)
-    found = tier_names.stem(last) if last.partition(".")[2].startswith("log") else None
-    return (None, None) if found is None else found

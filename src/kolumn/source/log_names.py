@@ -1,0 +1,25 @@
+"""Names in a broker's log directory: ``<topic>-<partition>``, with a state while it is deleted or moved, and of segments in it."""
+
+import re
+
+from kolumn.source import storage, tier_names
+
+PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[0-9a-f]{32}-(?P<state>delete|future|stray))?", re.DOTALL)
+
+
+def topic_partition(name: str) -> tuple[str, int]:
+    """Topic and partition from the last part of a folder's name; "" and -1 for other names."""
+    match = PARTITION.fullmatch(name)
+    return (match["topic"], int(match["partition"])) if match else ("", -1)
+
+
+def is_partition_folder(name: str) -> bool:
+    """Whether the last part of a name is a valid name of a topic-partition's folder."""
+    return PARTITION.fullmatch(storage.base_name(name)) is not None
+
+
+def base_and_copy(name: str) -> tuple[int | None, str | None]:
+    """Base offset and id from a name of a segment; None for other files: the offset in a snapshot's name is its end."""
+    last = storage.base_name(name)
+    found = tier_names.stem(last) if last.partition(".")[2].startswith("log") else None
+    return (None, None) if found is None else found
