@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -327,6 +328,30 @@ def test_a_long_table_says_what_it_leaves_out() -> None:
     made = table("Damage", ["n"], [[i] for i in range(1205)], 200)
     assert "Damage: the first 200 of 1\u202f205" in made
     assert made.count("<tr>") == 201
+
+
+def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
+    """Sixteen times as many bytes, and no more memory; `bench/report_memory.py` measures larger ones."""
+    values = pa.array([bytes([i % 251]) * 4000 for i in range(4000)], pa.binary())
+    keys = pa.array([b"%d" % i for i in range(4000)], pa.binary())
+    kolumn.write(pa.table({"key": keys, "value": values}), tmp_path / "one-0")
+    (segment,) = (tmp_path / "one-0").glob("*.log")
+    program = (
+        "import sys; from kolumn.report.gather import gather, total; found = gather(sys.argv[1]);"
+        "peak = next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM:'));"
+        "print(peak, total(found, lambda one: one.bytes))"
+    )
+    peaks = []
+    for partitions in (2, 32):
+        folder = tmp_path / f"of-{partitions}"
+        for partition in range(partitions):
+            (folder / f"t-{partition}").mkdir(parents=True)
+            os.link(segment, folder / f"t-{partition}" / segment.name)
+        peak, size = map(int, subprocess.run([sys.executable, "-c", program, folder], capture_output=True, check=True).stdout.split())
+        assert size == partitions * segment.stat().st_size
+        peaks.append(peak)
+    # KiB: the sample takes up to 16 MiB, and is full after four partitions.
+    assert peaks[1] < peaks[0] + 80_000
 
 
 MEASURE = """<!DOCTYPE html><link rel="icon" href="data:,"><body><iframe id="wide" src="/" style="width:1280px;height:900px"></iframe>
