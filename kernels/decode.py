@@ -24,7 +24,7 @@ Wanted = Sequence[tuple[Memory, int, int]]
 
 @dataclass
 class Outcome:
-    """What came of some batches.
+    """Results of decoding some batches.
 
     Attributes
     ----------

@@ -41,7 +41,7 @@ def page_locked(size: int) -> Bytes:
     try:
         memory = cupy.cuda.PinnedMemory(size, cupy.cuda.runtime.hostAllocPortable)
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise MemoryError(f"no {size} bytes of page-locked memory: {error}") from error
+        raise MemoryError(f"cannot get {size} bytes of page-locked memory: {error}") from error
     return np.frombuffer(cupy.cuda.PinnedMemoryPointer(memory, 0), np.uint8, size)
 
 
@@ -155,7 +155,7 @@ class CudaRuntime:
         try:
             address = pool.allocate(total, own)
         except _OUT_OF_MEMORY as error:
-            raise KolumnError(f"no room for {total} bytes on the GPU: {error}; try a smaller chunk_bytes, or backend='cpu'") from error
+            raise KolumnError(f"the GPU has no room for {total} bytes: {error}; try a smaller chunk_bytes, or backend='cpu'") from error
         block = Block(self._streams, address, total, partial(pool.deallocate, address, total))
         if zeros:
             cupy.cuda.runtime.memsetAsync(address, 0, total, self.stream.ptr)

@@ -96,7 +96,7 @@ class Decompressor:
         return found.input, found.output, found.temp
 
     def temporary(self, kind: int, blocks: int, largest: int, total: int) -> int:
-        """Bytes of temporary memory for some blocks that inflate to at most ``largest`` bytes each and ``total`` together."""
+        """Bytes of temporary memory for some blocks that decompress to at most ``largest`` bytes each and ``total`` together."""
         found, how = c_size_t(), self.options(kind, largest)
         kinds = [c_size_t, c_size_t, DecompressOptions, POINTER(c_size_t), c_size_t]
         if hasattr(self.library, f"nvcompBatched{NAMES[kind]}DecompressGetTempSize"):

@@ -16,7 +16,7 @@ class Memory(Protocol):
 
     @property
     def address(self) -> int:
-        """Of its first byte."""
+        """Address of the first byte."""
 
     @property
     def size(self) -> int:
@@ -33,7 +33,7 @@ class View:
 
     @property
     def address(self) -> int:
-        """Of the first one."""
+        """Address of the first byte."""
         return self.memory.address + self.start
 
 

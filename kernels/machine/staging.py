@@ -40,7 +40,7 @@ class _Stage:
         self.filled: Event | None = None
 
     def empty(self) -> None:
-        """Move the bytes on."""
+        """Copy the bytes of the block to their place in the memory of the host."""
         if self.filled is not None:
             self.filled.synchronize()
         for target, start in self.moves:

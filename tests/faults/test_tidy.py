@@ -245,7 +245,7 @@ def test_another_file_that_has_the_name_now(tmp_path: Path) -> None:
     found = objects(tmp_path)
     (said,) = kolumn.tidy(f"objects://{tmp_path}", older_than_hours=0)
     assert said.action == "failed"
-    assert "already exists, and is not what" in said.detail
+    assert "already exists with other contents than" in said.detail
     assert objects(tmp_path) == found
     (tmp_path / PLACE).write_bytes(b"staged")
     assert [one.action for one in kolumn.tidy(f"objects://{tmp_path}")] == ["completed"]
@@ -262,7 +262,7 @@ def test_two_that_append_at_a_url_at_once(tmp_path: Path, monkeypatch: pytest.Mo
         real(f"{url}/t-0/{0:020}.log", other)
 
     monkeypatch.setattr(storage, "put", put)
-    with pytest.raises(KolumnError, match="already exists, and is not what"):
+    with pytest.raises(KolumnError, match="already exists with other contents than"):
         kolumn.write(records(30), f"{url}/t-0")
     assert objects(tmp_path) == {f"t-0/{0:020}.log": other}
 

@@ -63,7 +63,7 @@ def test_where_no_memory_can_be_locked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cupy.cuda.runtime, "getDevice", lambda: 0)
     monkeypatch.setattr(cuda, "_used", {0})
     monkeypatch.setattr(cupy.cuda, "PinnedMemory", refused)
-    with pytest.raises(MemoryError, match="no 100 bytes of page-locked memory"):
+    with pytest.raises(MemoryError, match="cannot get 100 bytes of page-locked memory"):
         cuda.page_locked(100)
 
 
@@ -155,7 +155,7 @@ def test_no_room(runtime: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         raise MemoryError("out_of_memory: maximum pool size exceeded")
 
     monkeypatch.setattr("rmm.mr.get_current_device_resource", lambda: SimpleNamespace(allocate=refused))
-    with pytest.raises(KolumnError, match="no room for 512 bytes on the GPU: out_of_memory"):
+    with pytest.raises(KolumnError, match="the GPU has no room for 512 bytes: out_of_memory"):
         runtime.empty(200)
 
 

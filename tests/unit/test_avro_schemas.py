@@ -82,17 +82,17 @@ def test_names_are_looked_up_in_their_namespace() -> None:
         ("{", "its text is not JSON"),
         ("17", "the outermost type: 17 is not a type"),
         ('"nothing"', "'nothing' is not defined"),
-        ("[]", "a union without types"),
-        ('["int", "int"]', "a union has each type once"),
-        ('["int", ["null"]]', "a union has each type once and no union"),
-        ('{"type": "record", "fields": []}', "a record without a name"),
-        ('{"type": "record", "name": "R"}', "a record without fields"),
+        ("[]", "the union has no types"),
+        ('["int", "int"]', "a union may have each type once"),
+        ('["int", ["null"]]', "a union may have each type once, and no union in it"),
+        ('{"type": "record", "fields": []}', "the record has no name"),
+        ('{"type": "record", "name": "R"}', "the record has no fields"),
         ('{"type": "fixed", "name": "F", "size": -1}', "fixed F has no size"),
         ('{"type": "enum", "name": "E", "symbols": ["A", "A"]}', "the symbols of enum E repeat"),
         ('{"type": "enum", "name": "E", "symbols": ["A"], "default": "B"}', "its default is not one of them"),
         (
             json.dumps(record("R", a="int") | {"fields": 2 * [{"name": "a", "type": "int"}]}),
-            "field 'a' has no name or no type, or is there twice",
+            "field 'a' has no name or no type, or occurs twice",
         ),
         (json.dumps([record("R", a="int"), record("S", b=record("R", a="int"))]), "field b: R is defined twice"),
         (json.dumps(record("Node", value="int", next=["null", "Node"])), "field next: record Node contains itself"),
@@ -110,7 +110,7 @@ def test_what_is_no_schema(text: str, message: str) -> None:
 
 
 def test_other_kinds_of_schemas_are_refused() -> None:
-    with pytest.raises(ArgumentError, match="it is of type PROTOBUF"):
+    with pytest.raises(ArgumentError, match="expected an Avro schema, found one of type PROTOBUF"):
         AvroDecoder(Schema("PROTOBUF", "message A {}"))
 
 

@@ -70,7 +70,7 @@ def commit(root: str, folder: str, moves: list[tuple[str, str]], gone: Iterable[
     for place in {storage.parent(final) for _, final in moves}:
         there = storage.look(place)
         if there is not None and not there.is_folder:
-            raise KolumnError(f"{place}: cannot be written: it is a file, and a folder was to be there")
+            raise KolumnError(f"{place}: cannot be written: it is a file, expected a folder")
     for _, final in moves:
         if final not in replaced and storage.look(final) is not None:
             raise ArgumentError(f"{final} already exists: another run has made it")
@@ -184,7 +184,7 @@ def _name(staged: str, final: str, replaces: bool) -> None:
         if storage.look(staged) is None and there is not None:
             return
         if there is not None and not replaces and not _same(staged, final):
-            raise KolumnError(f"{final} already exists, and is not what {staged} has: another run has made it. Remove one of the two")
+            raise KolumnError(f"{final} already exists with other contents than {staged}: another run has made it. Remove one of the two")
         storage.make_folder(storage.parent(final))
         storage.move(staged, final)
     except KolumnError:

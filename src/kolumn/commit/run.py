@@ -166,7 +166,7 @@ def refuse_existing(final: Path, replace: bool = False) -> None:
     """
     if replace:
         if final.is_dir():
-            raise ArgumentError(f"{final} is a folder, and a file was to be written: name another target, or remove it")
+            raise ArgumentError(f"{final} is a folder, expected a file: name another target, or remove it")
         return
     names = [final, *(final.with_suffix(suffix) for suffix in SIDE_FILES)] if final.suffix == ".log" else [final]
     for name in names:
@@ -249,7 +249,7 @@ def _new_folder(root: Path) -> tuple[Path, int]:
             if os.path.samestat(os.fstat(lock), os.stat(folder / "lock")):
                 return folder, lock
         os.close(lock)
-    raise KolumnError(f"{root}: no folder can be made in it that stays")
+    raise KolumnError(f"{root}: folders that are made in it disappear at once: another process removes them")
 
 
 def _claim(folder: Path, dry_run: bool = False) -> int | str:

@@ -50,7 +50,7 @@ def fingerprint_of(schema: Schema, schemas: Schemas | None = None) -> int:
     Raises
     ------
     ArgumentError
-        The text is no Avro schema, or a reference is missing.
+        The text is not an Avro schema, or a reference is missing.
     """
     return rabin(canonical_form(schema.text, _referenced(schema.references, schemas, {}, set())).encode())
 
@@ -68,7 +68,7 @@ def canonical_form(text: str, definitions: Definitions | None = None) -> str:
     Raises
     ------
     ArgumentError
-        The text is no Avro schema.
+        The text is not an Avro schema.
     """
     try:
         return _canonical(json.loads(text), "", definitions or {}, set())

@@ -37,7 +37,7 @@ class Constant:
 
 
 def constant(node: SchemaNode, value: object) -> Constant | None:
-    """The constant for a default, or None if the JSON is no value of the type. ``node`` is a part of a readable schema."""
+    """The constant for a default, or None if the JSON is not a value of the type. ``node`` is a part of a readable schema."""
     if node.kind == "union":
         return _of_union(node, value)
     if node.kind == "null":

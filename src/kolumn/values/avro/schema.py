@@ -95,7 +95,7 @@ def parse(schema: Schema, referenced: Referenced | None = None) -> SchemaNode:
     Raises
     ------
     ArgumentError
-        The text is no Avro schema, a reference is not there, or a type contains itself.
+        The text is not an Avro schema, a reference is missing, or a type contains itself.
     """
     parser = _Parser()
     try:
@@ -119,7 +119,7 @@ def title(schema: Schema) -> str:
 
 def _json(schema: Schema) -> Any:
     if schema.kind != "AVRO":
-        raise ArgumentError(f"it is of type {schema.kind}")
+        raise ArgumentError(f"expected an Avro schema, found one of type {schema.kind}")
     try:
         return json.loads(schema.text)
     except ValueError as error:
@@ -185,16 +185,16 @@ class _Parser:
     def _union(self, given: list[Any], space: str, path: str, depth: int) -> SchemaNode:
         branches = tuple(self.type(one, space, path, depth + 1) for one in given)
         if not branches:
-            raise ArgumentError(f"{_at(path)}: a union without types")
+            raise ArgumentError(f"{_at(path)}: the union has no types")
         kinds = [one.name or one.kind for one in branches]
         if len(set(kinds)) < len(kinds) or "union" in kinds:
-            raise ArgumentError(f"{_at(path)}: a union has each type once and no union: {', '.join(kinds)}")
+            raise ArgumentError(f"{_at(path)}: a union may have each type once, and no union in it; found: {', '.join(kinds)}")
         return SchemaNode("union", branches=branches)
 
     def _definition(self, given: dict[str, Any], kind: str, space: str, path: str, depth: int) -> SchemaNode:
         name = given.get("name")
         if not isinstance(name, str) or not name:
-            raise ArgumentError(f"{_at(path)}: a {kind} without a name")
+            raise ArgumentError(f"{_at(path)}: the {kind} has no name")
         outer = given.get("namespace")
         full = _full(name, outer if isinstance(outer, str) else space)
         if full in self.named or full in self.open:
@@ -222,12 +222,12 @@ class _Parser:
     def _fields(self, given: dict[str, Any], space: str, path: str, depth: int) -> tuple[Field, ...]:
         fields = given.get("fields")
         if not isinstance(fields, list):
-            raise ArgumentError(f"{_at(path)}: a record without fields")
+            raise ArgumentError(f"{_at(path)}: the record has no fields")
         done: dict[str, Field] = {}
         for one in fields:
             name = one.get("name") if isinstance(one, dict) else None
             if not isinstance(name, str) or not name or name in done or "type" not in one:
-                raise ArgumentError(f"{_at(path)}: field {name!r} has no name or no type, or is there twice")
+                raise ArgumentError(f"{_at(path)}: field {name!r} has no name or no type, or occurs twice")
             own = f"{path}.{name}" if path else name
             aliases = _texts(one, "aliases", own)
             done[name] = Field(name, self.type(one["type"], space, own, depth + 1), aliases, "default" in one, one.get("default"))

@@ -75,7 +75,7 @@ def readable(node: SchemaNode, columns: Sequence[str] | None = None) -> SchemaNo
     Raises
     ------
     ArgumentError
-        A column is not there.
+        A column does not exist.
     """
     reader = _Readable()
     return reader.node(node, None if columns is None else Selection.of(columns), "")
