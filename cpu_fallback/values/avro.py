@@ -5,11 +5,16 @@ import kolumn.encodings.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine import address
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s
 from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.values.avro_walk import BLOCK, begin_rows, decided, segment_of, walk
 from kolumn.cpu_fallback.values.varints import after_varint_by_words, uvarint_by_words
 from kolumn.encodings import avro_skip, numbers
 from kolumn.encodings.avro import decode
 from kolumn.encodings.columns import DONE, INVALID, ColumnTables, put_nulls, restore
 from kolumn.machine_code.deferred import overload, register_jitable
+from kolumn.machine_code.words import load64
+
+_FEW = 8
+"""Rows of a schema that are fewer are not walked."""
 
 
 @overload(numbers.little64, target="cpu")
@@ -48,6 +53,36 @@ def _skipped(program, pc, stack, at, end, free):  # type: ignore[no-untyped-def]
     return lambda program, pc, stack, at, end, free: _skip(program, pc, stack, at, end, free)
 
 
+@register_jitable
+def _next_block(
+    plans: Int64s, stack: int, memory: int, columns: int, at: Int64s, length: Int64s, schema: Int64s, valid: Flags, first: int
+) -> tuple[int, int, bool]:
+    """Walk the rows from ``first`` on that have the same schema, at most a block; rows without a plan are passed over.
+
+    Returns the row after them, their plan, 0 if they were not walked, and whether all of them are written. Then they are valid.
+    """
+    plan, number, row = plans[schema[first] + 1], schema[first], first
+    if plan == 0:
+        while row < len(at) and plans[schema[row] + 1] == 0:
+            row += 1
+        return row, 0, False
+    last, schemas = min(first + BLOCK, len(at)), schema.ctypes.data
+    while row < last and load64(schemas + 8 * row) == number:
+        row += 1
+    if row - first < _FEW:
+        return row, 0, False
+    begin_rows(memory, at.ctypes.data + 8 * first, length.ctypes.data + 8 * first, row - first, row < len(at))
+    walk(plan, stack, memory, row - first, columns, first)
+    if load64(plan) != 0:
+        return row, plan, False
+    written = 0
+    for one in range(first, row):
+        fine = decided(memory, one - first)
+        valid[one] = fine
+        written += 1 if fine else 0
+    return row, plan, written == row - first
+
+
 @compiled
 def decode_rows(
     target: ColumnTables,
@@ -62,6 +97,8 @@ def decode_rows(
     fills: int,
     first: int,
     valid: Flags,
+    plans: Int64s,
+    memory: int,
 ) -> tuple[int, int]:
     """Decode rows into columns, from ``first`` on.
 
@@ -80,6 +117,10 @@ def decode_rows(
     first : int
     valid : bool array
         Written.
+    plans : int64 array
+        Addresses of the plans of `kolumn.cpu_fallback.values.avro_walk`, as ``programs``; 0 without one.
+    memory : int
+        Address of the memory of a block.
 
     Returns
     -------
@@ -90,23 +131,45 @@ def decode_rows(
     """
     # Constants, where the compiler sees them: no cursors, and counts next to each other.
     target = ColumnTables(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count)
-    for row in range(first, len(at)):
-        code, begin, size = INVALID, at[row], length[row]
-        program = programs[schema[row] + 1]
-        for attempt in range(2):
-            if attempt == 1:
-                if not bare or prefix[row] == 0:
-                    break
-                begin, size, program = begin - prefix[row], size + prefix[row], programs[0]
-            if size < 0 or program == 0:
+    row, block, started, plan = first, first, first, 0
+    while row < len(at):
+        if row == block:
+            started = row
+            block, plan, written = _next_block(plans, stack, memory, target.columns, at, length, schema, valid, row)
+            if written:
+                row = block
+                continue
+        segments = load64(plan) if plan != 0 else 0
+        found = plan != 0 and decided(memory, row - started)
+        if found and segments == 0:
+            row += 1
+            continue
+        begin, size, program = at[row], length[row], programs[schema[row] + 1]
+        # A row whose fields were found is decoded segment by segment, others as a whole.
+        segment, attempt, code = 0, 0, INVALID
+        while True:
+            stop = begin + size
+            if found:
+                begin, stop, program = segment_of(plan, memory, row - started, segment)
+            if stop < begin or program == 0:
                 break
-            code = decode(target, program, stack, begin, begin + size, row)
+            code = decode(target, program, stack, begin, stop, row)
             if code == DONE:
+                segment += 1
+                if found and segment < segments:
+                    continue
                 break
             restore(target, row)
             if code != INVALID:
                 return row, code
+            if found:
+                found, begin, program = False, at[row], programs[schema[row] + 1]
+            elif attempt == 0 and bare and prefix[row] != 0:
+                attempt, begin, size, program = 1, begin - prefix[row], size + prefix[row], programs[0]
+            else:
+                break
         if code != DONE:
             put_nulls(target, fill, fills, row)
         valid[row] = code == DONE
+        row += 1
     return len(at), DONE

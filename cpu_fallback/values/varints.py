@@ -11,7 +11,7 @@ _MORE = -0x7F7F7F7F7F7F7F80
 
 
 @intrinsic
-def _trailing_zeros(typing: Any, word: Any) -> Any:
+def trailing_zeros(typing: Any, word: Any) -> Any:
     """Number of zeros below the lowest set bit of a word that is not 0."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -61,12 +61,18 @@ def uvarint_by_words(at: int, stop: int) -> tuple[int, int]:
     last = ~word & _MORE
     if last == 0:
         return _by_bytes(at, stop)
+    return number_of_word(word), at + ((trailing_zeros(last) + 1) >> 3)
+
+
+@register_jitable(forceinline=True)
+def number_of_word(word: int) -> int:
+    """The number of a varint that begins a word and ends in it."""
+    last = ~word & _MORE
     # The bytes up to the last one; then sevens become fourteens, twenty-eights, and one number.
     word &= last ^ (last - 1)
     word = (word & 0x007F007F007F007F) | ((word & 0x7F007F007F007F00) >> 1)
     word = (word & 0x00003FFF00003FFF) | ((word & 0x3FFF00003FFF0000) >> 2)
-    word = (word & 0x000000000FFFFFFF) | ((word & 0x0FFFFFFF00000000) >> 4)
-    return word, at + ((_trailing_zeros(last) + 1) >> 3)
+    return (word & 0x000000000FFFFFFF) | ((word & 0x0FFFFFFF00000000) >> 4)
 
 
 @register_jitable(forceinline=True)
@@ -76,7 +82,7 @@ def after_varint_by_words(at: int, stop: int) -> int:
     last = ~_word(at, stop) & _MORE
     if last == 0:
         return _by_bytes(at, stop)[1]
-    return at + ((_trailing_zeros(last) + 1) >> 3)
+    return at + ((trailing_zeros(last) + 1) >> 3)
 
 
 @overload(protobuf_wire.after_varint, target="cpu")
@@ -91,4 +97,4 @@ def _of_words(at, stop):  # type: ignore[no-untyped-def]
 
 @overload(protobuf_wire.lowest_bit, target="cpu")
 def _lowest_bit(bits):  # type: ignore[no-untyped-def]
-    return lambda bits: _trailing_zeros(bits)
+    return lambda bits: trailing_zeros(bits)

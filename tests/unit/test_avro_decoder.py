@@ -31,9 +31,9 @@ _SLACK = 64
 
 def plain_rows(target: Any, programs: Any, stack: int, *rest: Any) -> Any:
     """The loop as plain Python, on Python's integers."""
-    *arrays, bare, fill, fills, first, valid = rest
-    lists = (one.tolist() for one in arrays)
-    return decode_rows.py_func(target, programs.tolist(), stack, *lists, bare, fill, fills, first, valid)  # type: ignore[attr-defined]
+    *arrays, bare, fill, fills, first, valid, plans, memory = rest
+    lists, none = (one.tolist() for one in arrays), [0] * len(plans)
+    return decode_rows.py_func(target, programs.tolist(), stack, *lists, bare, fill, fills, first, valid, none, memory)  # type: ignore[attr-defined]
 
 
 def lines(seed: int, count: int) -> list[bytes]:

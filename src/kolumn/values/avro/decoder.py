@@ -3,12 +3,14 @@
 import logging
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Flags
 from kolumn.cpu_fallback.values.avro import decode_rows
+from kolumn.cpu_fallback.values.avro_walk import BLOCK, ROOM
 from kolumn.encodings.avro_steps import FRAME
 from kolumn.encodings.columns import DONE
 from kolumn.errors import ArgumentError
@@ -18,6 +20,7 @@ from kolumn.values.avro.program import AvroProgram, program
 from kolumn.values.avro.resolve import MismatchError, resolve
 from kolumn.values.avro.schema import SchemaNode, parse, title
 from kolumn.values.avro.types import ArrowTypes, readable
+from kolumn.values.avro.walk import WalkPlan, walk_plan
 from kolumn.values.decoder import Bodies
 from kolumn.values.layout import ColumnLayout
 from kolumn.values.memory import LARGEST, ColumnMemory, shared_bytes
@@ -26,6 +29,13 @@ logger = logging.getLogger("kolumn")
 
 _FEW = 4
 """Schemas that are looked for one by one."""
+
+
+@dataclass(frozen=True)
+class _WriterProgram(AvroProgram):
+    """With the plan by which most rows are read, if there is one."""
+
+    walk: WalkPlan | None
 
 
 class AvroDecoder:
@@ -63,7 +73,7 @@ class AvroDecoder:
             self._own = self._program(own)
         except (ArgumentError, MismatchError) as error:
             raise ArgumentError(f"{title(reader)}: {error}") from None
-        self._programs: dict[Schema, AvroProgram | None] = {}
+        self._programs: dict[Schema, _WriterProgram | None] = {}
         self._lock = threading.Lock()
         self._elements = 1.0
 
@@ -89,7 +99,10 @@ class AvroDecoder:
         rows = len(bodies)
         programs = self._used(bodies)
         addresses = np.array([0 if one is None else one.words.ctypes.data for one in programs], np.int64)
-        stack = np.empty(max(FRAME * one.frames for one in programs if one is not None) // 8, np.int64)
+        walks = [None if one is None else one.walk for one in programs]
+        plans = np.array([0 if one is None else one.words.ctypes.data for one in walks], np.int64)
+        block = np.empty(BLOCK * (ROOM + 2 * max(0 if one is None else one.segments for one in walks)), np.int64)
+        stack = np.empty(max(FRAME * one.frames for one in [*programs, *walks] if one is not None) // 8, np.int64)
         at, length, prefix, schema = (
             np.ascontiguousarray(one, np.int64) for one in (bodies.at, bodies.length, bodies.prefix, bodies.schema)
         )
@@ -100,8 +113,9 @@ class AvroDecoder:
         while True:
             target = memory.target
             row, code = decode_rows(
-                target, addresses, stack.ctypes.data, at, length, prefix, schema, bodies.bare, root.first_fill, root.fills, row, valid
-            )
+                target, addresses, stack.ctypes.data, at, length, prefix, schema, bodies.bare, root.first_fill, root.fills, row, valid,
+                plans, block.ctypes.data,
+            )  # fmt: skip
             if code == DONE:
                 break
             memory.grow(code)
@@ -110,7 +124,7 @@ class AvroDecoder:
             self._elements = max([0.0, *(1.2 * count / rows for count in counts)])
         return memory.array(rows), valid
 
-    def _used(self, bodies: Bodies) -> list[AvroProgram | None]:
+    def _used(self, bodies: Bodies) -> list[_WriterProgram | None]:
         """The reader's own program, then those of the schemas; None for schemas that no row has or that cannot be read."""
         if len(bodies.schemas) > _FEW:
             seen = (np.bincount(bodies.schema + 1, minlength=len(bodies.schemas) + 1)[1:] > 0).tolist()
@@ -118,7 +132,7 @@ class AvroDecoder:
             seen = [(bodies.schema == number).any() for number in range(len(bodies.schemas))]
         return [self._own, *(self._written(one) if used else None for one, used in zip(bodies.schemas, seen, strict=True))]
 
-    def _written(self, writer: Schema) -> AvroProgram | None:
+    def _written(self, writer: Schema) -> _WriterProgram | None:
         """The program of a writer's schema, made when it is first met."""
         with self._lock:
             if writer not in self._programs:
@@ -130,8 +144,10 @@ class AvroDecoder:
                     logger.warning("values are null, because %s%s (read as %s)", prefix, error, title(self._reader))
             return self._programs[writer]
 
-    def _program(self, writer: SchemaNode) -> AvroProgram:
-        return program(resolve(writer, self._node), self._layout.root)
+    def _program(self, writer: SchemaNode) -> "_WriterProgram":
+        plan, root = resolve(writer, self._node), self._layout.root
+        made = program(plan, root)
+        return _WriterProgram(made.words, made.frames, walk_plan(plan, root))
 
     def _referenced(self, subject: str, version: int) -> Schema | None:
         return None if self._schemas is None else self._schemas.version(subject, version)

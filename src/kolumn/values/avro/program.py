@@ -44,14 +44,13 @@ class AvroProgram:
 
 def program(plan: Plan, root: LayoutNode) -> AvroProgram:
     """The program for values that fill ``root``, the outermost node of a layout; raises `MismatchError` if it is too long."""
-    steps = _Steps()
+    steps = Steps()
     steps.plan(plan, root)
-    steps.add(avro.END)
-    return steps.made()
+    return steps.ended()
 
 
 @dataclass
-class _Steps:
+class Steps:
     """Steps so far. Words that count steps, or are places of constants, are made bytes at the end.
 
     ``optional`` is what the next step takes along: the fills of what becomes null, and the branch of null.
@@ -64,6 +63,7 @@ class _Steps:
     frames: int = 1
     optional: list[int] | None = None
     empty: dict[SchemaNode, bool] = field(default_factory=dict)
+    skipped: int = 0
 
     def add(self, kind: int, column: int = 0, a: int = 0, b: int = 0, jump: int = 0, data: bytes | None = None) -> int:
         """Append a step; with ``data``, ``a`` is the place of these bytes."""
@@ -79,8 +79,9 @@ class _Steps:
             raise MismatchError("the schemas are too large")
         return len(self.rows) - 1
 
-    def made(self) -> AvroProgram:
-        """All words."""
+    def ended(self) -> AvroProgram:
+        """All words, with a last step at which the value has to end."""
+        self.add(avro.END)
         table = np.array(self.rows, np.int64)
         table[:, 3] *= avro.STEP
         table[self.placed, 2] += table.nbytes
@@ -94,7 +95,7 @@ class _Steps:
             case Skip():
                 self.skip(plan.writer)
             case RecordFields():
-                self._valid(place)
+                self.valid(place)
                 children = {one.name: one for one in place.children}
                 for name, part in plan.parts:
                     self.plan(part, children.get(name, place))
@@ -111,7 +112,8 @@ class _Steps:
             case Constant():
                 self._constant(plan, place)
 
-    def _valid(self, place: LayoutNode) -> None:
+    def valid(self, place: LayoutNode) -> None:
+        """A step that writes that a struct is not null, if it can be."""
         if place.column >= 0:
             self.add(avro.VALID, place.column)
 
@@ -194,7 +196,7 @@ class _Steps:
         elif len(members(plan.union)) == 1:
             self.plan(plan.value, place)
         else:
-            self._valid(place)
+            self.valid(place)
             for number, child in enumerate(place.children):
                 if number == plan.number:
                     self.plan(plan.value, child)
@@ -215,7 +217,7 @@ class _Steps:
         elif plan.kind == defaults.FIXED:
             self.add(avro.CONSTANT_FIXED, place.column, b=len(plan.data), data=plan.data)
         elif plan.kind == defaults.FIELDS:
-            self._valid(place)
+            self.valid(place)
             children = {one.name: one for one in place.children}
             for name, part in plan.parts:
                 self._constant(part, children[name])
@@ -232,6 +234,9 @@ class _Steps:
 
     def skip(self, node: SchemaNode) -> None:
         """Steps over a value of the writer's that no column gets."""
+        self.skipped += 1
+        if self.skipped > MOST_STEPS:
+            raise MismatchError("the schemas are too large")
         if node.kind == "record":
             for one in node.fields:
                 self.skip(one.type)

@@ -61,6 +61,7 @@ class Items:
 class Branches:
     """A writer's union: what becomes of each of its types; None for those that make a value invalid."""
 
+    writer: SchemaNode
     branches: "tuple[Plan | None, ...]"
 
 
@@ -166,7 +167,7 @@ class _Resolver:
                 reasons.append(str(error))
         if len(reasons) == len(branches):
             raise MismatchError(reasons[0])
-        return Branches(tuple(branches))
+        return Branches(writer, tuple(branches))
 
     def _readers_union(self, writer: SchemaNode, reader: SchemaNode, path: str) -> Member:
         others = members(reader)
