@@ -14,7 +14,7 @@ import kolumn
 from bench import data, machine, shapes
 from kolumn.decode import small_segments
 from kolumn.decode.host import streamed
-from kolumn.plan.chunks import chunks
+from kolumn.plan.borders import next_border
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import find_segments
 
@@ -54,12 +54,14 @@ def best(run: Callable[[], object], loops: Loops) -> dict[str, float]:
 
 
 def planned(path: Path) -> Callable[[], object]:
-    """The walk over headers by which a segment is cut into chunks for threads."""
+    """The search for the places where a segment is cut into pieces for threads."""
     segment = find_segments(path)[0]
 
-    def plan() -> int:
+    def plan() -> None:
         with SegmentFile(segment) as file:
-            return sum(1 for _ in chunks(file, 0, segment.size, CHUNK, streamed=True, ahead=True))
+            at: int | None = 0
+            while at is not None and at < segment.size:
+                at = next_border(file, at, segment.size, CHUNK)
 
     return plan
 

@@ -7,26 +7,27 @@ written is slower. One core, checksums on. Java decodes a heap buffer, Kolumn st
 columns   primitive arrays, allocated once, beside a table with key, value, offset and timestamp
 view      iteration over all records beside a table with ``binary="view"``
 
-A JVM's best time differs by a third from one JVM to the next, so each cell has several JVMs that take turns with Kolumn, and Java's time is
-the best of all. Without options every cell is measured, which takes hours, and the result is stored; with options the cells that they name.
+A JVM's best time differs by a third from one JVM to the next, so each cell is measured in several JVMs, and Java's time is the best of
+all. A JVM decodes all cells of one format and codec, one after the other, so it always runs the same code of Kafka. Results of cells
+are kept in ``build/bench/sweep``, so a sweep can be made in parts; ``--save`` stores those of all cells.
 """
 
 import argparse
+import json
 import subprocess
 import sys
-from contextlib import ExitStack
-from itertools import product
+from itertools import groupby, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from bench import data, machine
-from bench.cpu_vs_java import JVM, Rival, build
+from bench.cpu_vs_java import CORE, JVM, build
 
 FOLDER = machine.ROOT / "build" / "bench" / "sweep"
 FORMATS, VALUES, BATCHES = (2, 1, 0), (0, 10, 100, 1024, 102_400), (1, 1 << 10, 16 << 10, 1 << 20)
 CODECS = ("none", "lz4", "snappy", "zstd", "gzip")
 MODES = {"columns": "arrays", "view": "iterate"}
-TURNS = 4
+TIMES = 7
 FAST = 2.0, 1.5
 """Targets of columns in 16 KiB batches of values of up to 100 bytes, for format 2 and for formats 0 and 1; 1.0 elsewhere."""
 
@@ -62,6 +63,11 @@ def classpath() -> str:
     return f"{jars / 'bench-1.jar'}:{jars / 'lib' / '*'}"
 
 
+def stored(cell: Cell) -> Path:
+    """Where the result of a cell is kept until all are saved."""
+    return FOLDER / f"{cell.format}-{cell.codec}-{cell.value}-{cell.batch}.json"
+
+
 def segment(cell: Cell, megabytes: int) -> Path:
     """Path of the cell's segment; it is written if it does not exist, and read back from disk."""
     path = FOLDER / f"{megabytes}-{cell.format}-{cell.codec}-{cell.value}-{cell.batch}" / f"{0:020d}.log"
@@ -74,30 +80,53 @@ def segment(cell: Cell, megabytes: int) -> Path:
     return path
 
 
-def compare(cell: Cell, megabytes: int, jvms: int, warm_up: float) -> dict[str, Any]:
-    """Best times of both sides in one cell, and how many times as fast Kolumn is."""
-    path = segment(cell, megabytes)
-    row: dict[str, Any] = {**cell._asdict(), "file_bytes": path.stat().st_size}
-    for name, mode in MODES.items():
-        java: list[float] = []
-        with Rival(sys.executable, "-m", "bench.worker", str(path), mode, str(warm_up)) as ours:
-            for _ in range(jvms):
-                with ExitStack() as stack:
-                    theirs = stack.enter_context(Rival("java", *JVM, "-cp", classpath(), "Decode", str(path), mode, "memory", str(warm_up)))
-                    same(cell, mode, theirs.summary, ours.summary)
-                    for _ in range(TURNS):
-                        theirs.turn()
-                        ours.turn()
-                java.append(theirs.result()["best_ms"])
-        best = ours.result()["best_ms"]
-        row |= {"records": ours.summary["records"], name: {"kolumn_ms": best, "java_ms": java, "ratio": round(min(java) / best, 2)}}
-    return row
+class Worker:
+    """A process that decodes any segment that it is told to, on one core."""
+
+    def __init__(self, *command: str) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(["taskset", "-c", str(CORE), *command], cwd=machine.ROOT, stdin=pipe, stdout=pipe, text=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+    def ask(self, path: Path, mode: str, warm_up: float) -> tuple[dict[str, Any], float]:
+        """What was decoded, and the best time in ms."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{warm_up} {TIMES} {mode} {path}\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        return answer["found"], round(min(answer["nanoseconds"]) / 1e6, 3)
 
 
-def same(cell: Cell, mode: str, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
-    """Stop unless both sides decoded the same."""
-    if {name: theirs[name] for name in ours} != ours:
-        raise SystemExit(f"{cell}, {mode}: Java decoded {theirs}, Kolumn {ours}")
+def compare(cells: list[Cell], megabytes: int, jvms: int, warm_up: float) -> list[dict[str, Any]]:
+    """Best times of both sides in cells of one format and codec, and how many times as fast Kolumn is."""
+    paths = [segment(cell, megabytes) for cell in cells]
+    rows: list[dict[str, Any]] = [
+        {**cell._asdict(), "file_bytes": path.stat().st_size, **{name: {"kolumn_ms": float("inf"), "java_ms": []} for name in MODES}}
+        for cell, path in zip(cells, paths, strict=True)
+    ]
+    with Worker(sys.executable, "-m", "bench.worker", "-") as ours:
+        for _ in range(jvms):
+            with Worker("java", *JVM, "-cp", classpath(), "Decode", "-") as theirs:
+                for cell, path, row in zip(cells, paths, rows, strict=True):
+                    for name, mode in MODES.items():
+                        (found, best), (java, java_best) = ours.ask(path, mode, warm_up / 2), theirs.ask(path, mode, warm_up)
+                        if {key: java[key] for key in found} != found:
+                            raise SystemExit(f"{cell}, {mode}: Java decoded {java}, Kolumn {found}")
+                        row["records"] = found["records"]
+                        row[name]["kolumn_ms"] = min(row[name]["kolumn_ms"], best)
+                        row[name]["java_ms"].append(java_best)
+    for row in rows:
+        for name in MODES:
+            row[name]["ratio"] = round(min(row[name]["java_ms"]) / row[name]["kolumn_ms"], 2)
+    return rows
 
 
 def show(cell: Cell, row: dict[str, Any]) -> None:
@@ -115,19 +144,30 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.sweep", description=(__doc__ or "").splitlines()[0])
     for name, choices in (("format", FORMATS), ("codec", CODECS), ("value", VALUES), ("batch", BATCHES)):
         parser.add_argument(f"--{name}", nargs="+", type=type(choices[0]), choices=choices, default=choices, help="cells to measure")
-    parser.add_argument("--megabytes", type=int, default=8, help="size of a segment, MiB")
-    parser.add_argument("--jvms", type=int, default=5, help="JVMs for each cell and mode")
-    parser.add_argument("--warm-up", type=float, default=1.5, help="seconds for which each process warms up")
-    parser.add_argument("--save", action="store_true", help="store the result although some cells are left out")
+    parser.add_argument("--megabytes", type=int, default=6, help="size of a segment, MiB")
+    parser.add_argument("--jvms", type=int, default=5, help="JVMs for each format and codec")
+    parser.add_argument("--warm-up", type=float, default=0.3, help="seconds for which a JVM warms up for each cell and mode")
+    parser.add_argument("--write", action="store_true", help="only write the segments")
+    parser.add_argument("--save", action="store_true", help="measure nothing; store the results of all cells that were measured")
     given = parser.parse_args(arguments)
     build()
-    print(f"{'':36}{'Kolumn':>8}{'Java':>8}  times  target     {'view':>8}{'Java':>8}  times\n{'':36}{'columns, best ms':>16}", flush=True)
-    rows = []
-    for cell in filter(lambda one: one.exists, map(Cell._make, product(given.format, given.codec, given.value, given.batch))):
-        rows.append(compare(cell, given.megabytes, given.jvms, given.warm_up))
-        show(cell, rows[-1])
-    if given.save or (given.format, given.codec, given.value, given.batch) == (FORMATS, CODECS, VALUES, BATCHES):
-        print(machine.save("sweep", {"jvm": JVM, "megabytes": given.megabytes, "jvms": given.jvms, "rows": rows}))
+    commit = machine.describe()["commit"]
+    asked = [cell for cell in map(Cell._make, product(given.format, given.codec, given.value, given.batch)) if cell.exists]
+    if given.write:
+        for cell in asked:
+            segment(cell, given.megabytes)
+    elif given.save:
+        kept = [json.loads(path.read_text()) for path in (stored(cell) for cell in asked) if path.exists()]
+        print(machine.save("sweep", {"jvm": JVM, "megabytes": given.megabytes, "rows": kept}))
+    else:
+        print(
+            f"{'':36}{'Kolumn':>8}{'Java':>8}  times  target     {'view':>8}{'Java':>8}  times\n{'':36}{'columns, best ms':>16}", flush=True
+        )
+        for _, some in groupby(asked, lambda cell: (cell.format, cell.codec)):
+            cells = list(some)
+            for cell, row in zip(cells, compare(cells, given.megabytes, given.jvms, given.warm_up), strict=True):
+                show(cell, row)
+                stored(cell).write_text(json.dumps(row | {"commit": commit}))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,9 @@
 Warms up for SECONDS, prints what was decoded, then for every line N on standard input decodes N times and prints the nanoseconds of each.
 "arrays" is a table with copied keys and values, "iterate" one whose keys and values point into the segment.
 It reads from the path, or with "memory" from a buffer that has the segment.
+
+"worker -" does so for many segments: for every line "SECONDS TIMES arrays|iterate SEGMENT" it warms up, reads from the path, and prints
+what was decoded and the nanoseconds.
 """
 
 import json
@@ -31,6 +34,30 @@ def main(segment: str, mode: str, seconds: str, source: str = "path") -> None:
     race(run, summary(run(), mode), float(seconds))
 
 
+def many() -> None:
+    """Answer each line of standard input."""
+    for line in sys.stdin:
+        seconds, times, mode, segment = line.rstrip("\n").split(" ", 3)
+
+        def run() -> pa.Table:
+            return kolumn.read(segment, columns=COLUMNS, binary=BINARY[mode], threads=1)  # noqa: B023 (called in this round only)
+
+        found, end = summary(run(), mode), time.perf_counter() + float(seconds)
+        while time.perf_counter() < end:
+            run()
+        print(json.dumps({"found": found, "nanoseconds": measured(run, int(times))}), flush=True)
+
+
+def measured(run: Callable[[], Any], times: int) -> list[int]:
+    """Nanoseconds of each of some runs."""
+    nanoseconds = []
+    for _ in range(times):
+        start = time.perf_counter_ns()
+        run()
+        nanoseconds.append(time.perf_counter_ns() - start)
+    return nanoseconds
+
+
 def race(run: Callable[[], Any], found: dict[str, Any], seconds: float) -> None:
     """Warm up, print what was done, and run as often as standard input says."""
     end = time.perf_counter() + seconds
@@ -38,12 +65,7 @@ def race(run: Callable[[], Any], found: dict[str, Any], seconds: float) -> None:
         run()
     print(json.dumps(found), flush=True)
     for line in sys.stdin:
-        nanoseconds = []
-        for _ in range(int(line)):
-            start = time.perf_counter_ns()
-            run()
-            nanoseconds.append(time.perf_counter_ns() - start)
-        print(json.dumps(nanoseconds), flush=True)
+        print(json.dumps(measured(run, int(line))), flush=True)
 
 
 def summary(table: pa.Table, mode: str) -> dict[str, Any]:
@@ -62,4 +84,4 @@ def summary(table: pa.Table, mode: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    many() if sys.argv[1:] == ["-"] else main(*sys.argv[1:])

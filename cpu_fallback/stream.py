@@ -15,6 +15,7 @@ from typing import NamedTuple
 from kolumn.codecs import GZIP, NONE, ZSTD
 from kolumn.cpu_fallback.check.select import Limits, keeps
 from kolumn.cpu_fallback.check.walk import fill
+from kolumn.cpu_fallback.columns.timestamps import in_microseconds
 from kolumn.cpu_fallback.fields.put import COPY
 from kolumn.cpu_fallback.fields.records import batch_records
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, POSITIONS, ROWS, VALUE, Target
@@ -37,11 +38,12 @@ DONE, FULL, LIBRARY, WRONG, WINDOW = range(5)
 """Why a loop stopped: at the end; at a batch that does not fit the columns; at one that needs a package; at an error; at a batch that
 is larger than the window."""
 
-ARENA, UNPACKED, LARGEST = POSITIONS, POSITIONS + 1, POSITIONS + 2
+ARENA, UNPACKED, LARGEST, PLAIN, PACKED, UNTIMED = range(POSITIONS, POSITIONS + 6)
 """Slots after the columns' write positions. `ARENA` is the number of bytes that were decompressed and decoded; with views it is also the
 used length of the arena. `UNPACKED` counts the bytes that decoders wrote, or could have written before they gave up: it is larger if
-payloads were decompressed more than once. `LARGEST` is the largest decompressed size of a batch."""
-SLOTS = POSITIONS + 3
+payloads were decompressed more than once. `LARGEST` is the largest decompressed size of a batch. `PLAIN` and `PACKED` are the bytes of the
+decoded batches without a codec and with one. `UNTIMED` is 1 if a timestamp is `NO_TIME`."""
+SLOTS = POSITIONS + 6
 
 _OK, _HEADER, _CRC_FROM, _V2, _MAGIC = int(Code.OK), v2.HEADER, v2.CRC_FROM, v2.LAYOUT.number, v2.MAGIC
 _POSITION, _SIZE, _CRC, _COUNT = table.POSITION, table.SIZE, table.CRC, table.COUNT
@@ -186,7 +188,7 @@ def stream(
     records : int64 array of n
         Out: number of records of each batch.
     to, at
-        As for `records.fields`; ``at`` has the slots `ARENA`, `UNPACKED` and `LARGEST` too.
+        As for `records.fields`; ``at`` has all `SLOTS`.
     room : Room
 
     Returns
@@ -251,7 +253,7 @@ def needs_library(codec: int, libraries: Decoders) -> bool:
     return codec > _ZSTD
 
 
-@register_jitable
+@register_jitable(forceinline=True)
 def _batch(
     source: Source,
     inflates: float,
@@ -272,19 +274,23 @@ def _batch(
     records[b] = 0
     if row[_COUNT] == 0 or not keeps(limits, row):
         return DONE, 0
-    payload, length = batch + _HEADER, size - _HEADER
-    if codec == _NONE:
-        return _append(row, payload, length, 0, payload - source.views, records, b, to, at, room), length
-    used = at[ARENA] if source.keep else 0
-    need = ready
-    if ready == 0:
-        need = unpacked(source, codec, payload, length, 2, inflates, used, at, room)
-    if need < 0:
-        return FULL if used else LIBRARY, 0
-    state = _append(row, source.arena + used, need, 1, used, records, b, to, at, room)
+    payload, need, buffer = batch + _HEADER, size - _HEADER, 0
+    origin = payload - source.views
+    if codec != _NONE:
+        used = at[ARENA] if source.keep else 0
+        need = unpacked(source, codec, payload, need, 2, inflates, used, at, room) if ready == 0 else ready
+        if need < 0:
+            return FULL if used else LIBRARY, 0
+        payload, buffer, origin = source.arena + used, 1, used
+    state = _append(row, payload, need, buffer, origin, records, b, to, at, room)
     if state == DONE:
-        at[ARENA] += need
-        at[LARGEST] = max(at[LARGEST], need)
+        if codec == _NONE:
+            at[PLAIN] += size
+            at[LARGEST] = max(at[LARGEST], size)
+        else:
+            at[PACKED] += size
+            at[ARENA] += need
+            at[LARGEST] = max(at[LARGEST], need)
     return state, need
 
 
@@ -333,10 +339,11 @@ def append(
             state = _append(rows[b], payload[b], size[b], buffer, origin[b], records, b, to, at, room)
             if state != DONE:
                 return b, state, size[b]
+            at[PACKED] += rows[b, _SIZE]
     return rows.shape[0], DONE, 0
 
 
-@register_jitable
+@register_jitable(forceinline=True)
 def _append(
     row: Int64s, payload: int, size: int, buffer: int, origin: int, records: Int64s, b: int, to: Target, at: Int64s, room: Room
 ) -> int:
@@ -351,8 +358,11 @@ def _append(
         return FULL
     if to.header_ends and (at[HEADER_KEY] + size > room.header_key_bytes or at[HEADER_VALUE] + size > room.header_value_bytes):
         return FULL
+    first = at[ROWS]
     code, _, _ = batch_records(row, payload, size, buffer, origin, count, 1, to, at)
     if code != _OK:
         return WRONG
+    if to.microseconds and in_microseconds(to.timestamp, first, first + count):
+        at[UNTIMED] = 1
     records[b] = count
     return DONE

@@ -30,7 +30,7 @@ def candidate(
     """
     base = buf - origin
     while at < stop:
-        if _plausible(base, at, end, floor, format) and memory.i64_at(base, at) < ceiling:
+        if is_plausible(base, at, end, floor, format) and memory.i64_at(base, at) < ceiling:
             if layouts.has_own_frame(format):
                 return at, budget
             size = memory.i32_at(base, at + 8) + _OVERHEAD
@@ -54,11 +54,12 @@ def _intact(base: int, at: int, size: int, format: int) -> bool:
 @compiled
 def plausible(buf: int, origin: int, at: int, end: int, floor: int, format: int) -> bool:
     """Whether the bytes at ``at`` could be the header of an entry that ends at or before ``end`` and has an offset above ``floor``."""
-    return _plausible(buf - origin, at, end, floor, format)
+    return is_plausible(buf - origin, at, end, floor, format)
 
 
 @register_jitable
-def _plausible(base: int, at: int, end: int, floor: int, format: int) -> bool:
+def is_plausible(base: int, at: int, end: int, floor: int, format: int) -> bool:
+    """The same, with the address of the segment's first byte, for compiled code."""
     if layouts.has_own_frame(format):
         code, size = layouts.own_frame(format, base, at, end)
         if code == _OK:

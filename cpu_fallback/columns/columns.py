@@ -1,5 +1,6 @@
 """Arrow columns on the CPU: memory for a run of batches, which `fields` writes by address, and the arrays that are built over it."""
 
+import ctypes
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -7,7 +8,7 @@ import pyarrow as pa
 
 from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.arrow import utf8
-from kolumn.arrow.recycle import take
+from kolumn.arrow.recycle import memory, take
 from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW, PayloadColumn
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target
 from kolumn.cpu_fallback.machine.address import PAD, store32
@@ -25,7 +26,7 @@ def store_zero(address: int) -> None:
 
 def allocate(size: int) -> pa.Buffer:
     """Uninitialised Arrow memory of ``size`` bytes and the padding that wide copies need."""
-    return take(size + PAD)[0]
+    return memory(size + PAD)
 
 
 def used(buffer: pa.Buffer, size: int) -> pa.Buffer:
@@ -39,8 +40,9 @@ def used(buffer: pa.Buffer, size: int) -> pa.Buffer:
 
 def ones(rows: int) -> pa.Buffer:
     """Validity bitmap of ``rows`` rows, with all bits set."""
-    buffer, view = take((rows + 7) // 8 + PAD)
-    view[:] = b"\xff" * len(view)
+    size = (rows + 7) // 8 + PAD
+    buffer = memory(size)
+    ctypes.memset(buffer.address, 0xFF, size)
     return buffer
 
 
@@ -120,11 +122,13 @@ class Columns:
     Attributes
     ----------
     offset, timestamp : pa.Buffer
-        int64; ms.
+        int64; ms, unless ``microseconds``.
     attributes, seconds : ndarray
         Their addresses are in `Target`; empty if messages have no attributes of their own.
     key, value, header_key, header_value : BinaryColumn
     header_ends : pa.Buffer, optional
+    microseconds : bool
+        Whether ``timestamp`` is in us, with `timestamps.NO_TIME` where a record has none.
     """
 
     offset: pa.Buffer
@@ -136,6 +140,7 @@ class Columns:
     header_ends: pa.Buffer | None = None
     header_key: BinaryColumn = field(default_factory=lambda: BinaryColumn(SKIP))
     header_value: BinaryColumn = field(default_factory=lambda: BinaryColumn(SKIP))
+    microseconds: bool = False
 
     @classmethod
     def of(
@@ -149,6 +154,7 @@ class Columns:
         want_headers: bool,
         drafts: bool = False,
         header_bytes: tuple[int, int] | None = None,
+        microseconds: bool = False,
     ) -> "Columns":
         """New memory.
 
@@ -162,6 +168,8 @@ class Columns:
             Whether headers are kept; whether messages have attributes of their own.
         header_bytes : tuple of int, optional
             The bounds for the keys and for the values of headers; both are ``value_bytes`` if they are not known.
+        microseconds : bool
+            As the attribute.
         """
         columns = cls(
             allocate(8 * rows),
@@ -170,6 +178,7 @@ class Columns:
             np.full(rows if drafts else 0, -1, np.int64),
             BinaryColumn.of(keys, rows, key_bytes),
             BinaryColumn.of(values, rows, value_bytes),
+            microseconds=microseconds,
         )
         if want_headers:
             columns.header_ends = allocate(4 * (rows + 1))
@@ -192,6 +201,7 @@ class Columns:
             self.header_value.payloads,
             self.attributes.ctypes.data if len(self.attributes) else 0,
             self.seconds.ctypes.data if len(self.seconds) else 0,
+            self.microseconds,
         )
 
     @property

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kolumn.cpu_fallback.machine.address import STEP, copy32, load64, prefetch, set_bit, store32, store64
+from kolumn.cpu_fallback.machine.address import STEP, copy32, load64, prefetch, prefetch_read, set_bit, store32, store64
 from kolumn.machine_code.deferred import register_jitable
 
 SKIP, COPY, VIEW = 0, 1, 2
@@ -13,6 +13,8 @@ LINE = 64
 """Bytes of a cache line."""
 AHEAD = 2048
 """Prefetch distance ahead of a write: the core need not wait for lines that it is about to overwrite."""
+NEXT_BATCH = 1 << 15
+"""Prefetch distance past a copied payload: if the segment is in memory, the next batch is in the cache when its checksum is compared."""
 NEXT_BLOCK = 1 << 18
 """Prefetch distance past a viewed payload: the next bytes are read or decompressed to there."""
 
@@ -67,6 +69,7 @@ def _copy(to: int, source: int, length: int) -> None:
     done = 0
     while done < length:
         prefetch(to + done + AHEAD)
+        prefetch_read(source + done + NEXT_BATCH)
         copy32(to + done, source + done)
         copy32(to + done + STEP, source + done + STEP)
         done += LINE

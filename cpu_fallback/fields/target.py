@@ -14,9 +14,10 @@ POSITIONS = 6
 class Target(NamedTuple):
     """Addresses of the columns of a run of batches.
 
-    ``offset`` and ``timestamp`` (ms) are int64. ``header_ends`` are the int32 list offsets, 0 if headers are not wanted. ``attributes``
-    are uint8 and initially zeros; formats whose messages have attributes of their own write them there. ``seconds`` (int64) are the
-    timestamps of enriched messages. Both are 0 if they are not wanted.
+    ``offset`` and ``timestamp`` are int64. Times are written in ms; with ``microseconds`` `stream` converts those of each batch.
+    ``header_ends`` are the int32 list offsets, 0 if headers are not wanted. ``attributes`` are uint8 and initially zeros; formats whose
+    messages have attributes of their own write them there. ``seconds`` (int64) are the timestamps of enriched messages. Both are 0 if
+    they are not wanted.
     """
 
     offset: int
@@ -28,6 +29,7 @@ class Target(NamedTuple):
     header_value: PayloadColumn
     attributes: int
     seconds: int
+    microseconds: bool
 
 
 @register_jitable(forceinline=True)

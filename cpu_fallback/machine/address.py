@@ -109,20 +109,25 @@ def load8(typing: Any, address: Any) -> Any:
     return types.int64(types.int64), emit
 
 
-@intrinsic
-def prefetch(typing: Any, address: Any) -> Any:
-    """Prefetch the cache line at ``address`` for a write. Any address is allowed."""
+def _prefetch(write: int) -> Any:
+    @intrinsic
+    def prefetched(typing: Any, address: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+            name = "llvm.prefetch.p0i8"
+            ask = builder.module.globals.get(name) or ir.Function(
+                builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), name
+            )
+            builder.call(ask, [_pointer(builder, args[0], ir.IntType(8)), word(write), word(3), word(1)])
+            return context.get_dummy_value()
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-        name = "llvm.prefetch.p0i8"
-        ask = builder.module.globals.get(name) or ir.Function(
-            builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), name
-        )
-        builder.call(ask, [_pointer(builder, args[0], ir.IntType(8)), word(1), word(3), word(1)])
-        return context.get_dummy_value()
+        return types.void(types.int64), emit
 
-    return types.void(types.int64), emit
+    return prefetched
+
+
+prefetch, prefetch_read = _prefetch(1), _prefetch(0)
+"""Prefetch the cache line at an address, for a write or to read it. Any address is allowed."""
 
 
 @intrinsic

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from kolumn.cpu_fallback.machine.address import load64
+from kolumn.cpu_fallback.machine.address import load8, load32, load64
 from kolumn.cpu_fallback.machine.fold import folding, widest
 from kolumn.cpu_fallback.machine.processor import has
-from kolumn.formats import crc, memory
+from kolumn.formats import crc
 from kolumn.machine_code.deferred import intrinsic, ir, overload, register_jitable, types
 
 LONG = 1344
@@ -31,17 +31,24 @@ _NARROW, _AT_ONCE = 16, 4
 _LEAST = 2 * _NARROW
 
 
-@intrinsic
-def _crc_step(typing: Any, register: Any, word: Any) -> Any:
-    """CRC-32C register after eight bytes, by the ``crc32`` instruction."""
+def _step(bits: int, register_bits: int) -> Any:
+    @intrinsic
+    def step(typing: Any, register: Any, word: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            name, whole = f"llvm.x86.sse42.crc32.{register_bits}.{bits}", ir.IntType(64)
+            kinds = ir.IntType(register_bits), ir.IntType(bits)
+            made = builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(kinds[0], kinds), name)
+            given = [arg if kind == whole else builder.trunc(arg, kind) for arg, kind in zip(args, kinds, strict=True)]
+            found = builder.call(made, given)
+            return found if register_bits == 64 else builder.zext(found, whole)
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        name = "llvm.x86.sse42.crc32.64.64"
-        word = ir.IntType(64)
-        step = builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(word, [word, word]), name)
-        return builder.call(step, args)
+        return types.int64(types.int64, types.int64), emit
 
-    return types.int64(types.int64, types.int64), emit
+    return step
+
+
+_crc_step, _crc_step4, _crc_step1 = _step(64, 64), _step(32, 32), _step(8, 32)
+"""CRC-32C register after eight bytes, after four, and after one, by the ``crc32`` instruction."""
 
 
 _OVER_LONG = crc.shift_tables(LONG, crc.CASTAGNOLI)
@@ -78,8 +85,11 @@ def _rest(register: int, at: int, end: int) -> int:
     while at + 8 <= end:
         register = _crc_step(register, load64(at))
         at += 8
+    if at + 4 <= end:
+        register = _crc_step4(register, load32(at))
+        at += 4
     while at < end:
-        register = crc.CRC32C[0, (register ^ memory.load8(0, at)) & 0xFF] ^ (register >> 8)
+        register = _crc_step1(register, load8(at))
         at += 1
     return register
 

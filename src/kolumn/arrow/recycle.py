@@ -192,12 +192,27 @@ def take(size: int) -> tuple[pa.Buffer, memoryview]:
     if size < _ordinary.smallest:
         buffer = pa.allocate_buffer(size)
         return buffer, memoryview(buffer).cast("B")
+    block = _block(size)
+    return pa.foreign_buffer(block.address, size, _Lease(block, _keep)), memoryview(block.array)[:size]
+
+
+def memory(size: int) -> pa.Buffer:
+    """As `take`, but without a view: for what compiled code writes."""
+    if size < _ordinary.smallest:
+        return pa.allocate_buffer(size)
+    if size > LARGEST:
+        return take(size)[0]
+    block = _block(size)
+    return pa.foreign_buffer(block.address, size, _Lease(block, _keep))
+
+
+def _block(size: int) -> _Block:
     size_class, step = _class_of(size)
     block = _waiting.take(size_class, step)
     if block is None:
         array = _ordinary.new(size_class)
         block = _Block(array, array.ctypes.data)
-    return pa.foreign_buffer(block.address, size, _Lease(block, _keep)), memoryview(block.array)[:size]
+    return block
 
 
 class _Memory:

@@ -45,9 +45,12 @@ def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: O
         result.rest = chunk.after(len(streamed.entries))
     for part in streamed.parts:
         _give(part.run, part.entries, file, options, result, make)
-    _count(streamed.entries, {}, result)
-    if streamed.intact is not None:
-        result.intact = streamed.intact
+    entries = streamed.entries
+    if len(entries):
+        # They follow one another, so no column of the batch table has to be added up.
+        last = entries[-1]
+        result.valid_bytes, result.last_offset = last.end - entries[0].position, last.last_known_offset
+    result.intact = len(entries) if streamed.intact is None else streamed.intact
     return result
 
 

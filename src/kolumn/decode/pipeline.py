@@ -16,6 +16,7 @@ from kolumn.decode.chain import Floor
 from kolumn.decode.chunk import decode_chunk
 from kolumn.decode.device.resident import ResidentOptions
 from kolumn.decode.opened_early import OpenedEarly
+from kolumn.decode.pieces import InOrder, in_pieces
 from kolumn.decode.result import Decoded, Tally
 from kolumn.decode.resume import resumed
 from kolumn.decode.segment_end import at_stop, compare_start
@@ -276,16 +277,26 @@ def _until_trouble(
     """Decode up to the end or to the place where the chain of entries is lost."""
     floor = one.floor
     on_gpu = choose(options.backend) == "gpu"
-    ahead = pool is not None or on_gpu
-    plan = chunks(
-        file, one.start, one.end, options.chunk_bytes, streamed=True, ahead=ahead, check_crcs=options.check_crcs, as_stored=on_gpu
-    )
 
     def work(chunk: Chunk) -> Decoded:
         # With threads, a chunk is started before the chunks in front of it are done.
         return decode_chunk(file, chunk, options, Floor.NOT_YET_KNOWN if pool else floor, alone=pool is None)
 
-    in_order = _one_by_one(plan, work) if pool is None else _ahead(plan, work, pool, options.threads)
+    def plan(start: int, end: int, ahead: bool, size: int) -> _Plan:
+        return chunks(file, start, end, size, streamed=True, ahead=ahead, check_crcs=options.check_crcs, as_stored=on_gpu)
+
+    def piece(start: int, end: int) -> InOrder:
+        # A piece that is somewhat larger than it should be is still one chunk.
+        return _one_by_one(plan(start, end, False, options.chunk_bytes * 5 // 4), work)
+
+    def threaded(start: int, end: int) -> InOrder:
+        assert pool is not None
+        return _ahead(plan(start, end, True, options.chunk_bytes), work, pool, options.threads)
+
+    if pool is None:
+        in_order = _one_by_one(plan(one.start, one.end, on_gpu, options.chunk_bytes), work)
+    else:
+        in_order = threaded(one.start, one.end) if on_gpu else in_pieces(file, one, options, pool, piece, threaded)
     while True:
         try:
             chunk, decoded = next(in_order)
@@ -316,10 +327,9 @@ def _until_trouble(
 
 _Plan = Generator[Chunk, int | None, Stop]
 _Work = Callable[[Chunk], Decoded]
-_InOrder = Generator[tuple[Chunk, Decoded], None, Stop]
 
 
-def _one_by_one(plan: _Plan, work: _Work) -> _InOrder:
+def _one_by_one(plan: _Plan, work: _Work) -> InOrder:
     """Decode chunks in this thread; the plan continues where the decoder stopped."""
     reached: int | None = None
 
@@ -338,7 +348,7 @@ def _one_by_one(plan: _Plan, work: _Work) -> _InOrder:
             return stop
 
 
-def _ahead(plan: _Plan, work: _Work, pool: ThreadPoolExecutor, threads: int) -> _InOrder:
+def _ahead(plan: _Plan, work: _Work, pool: ThreadPoolExecutor, threads: int) -> InOrder:
     """Decode chunks in parallel; the plan runs ahead of their decoders."""
     pending: deque[tuple[Chunk, Future[Decoded]]] = deque()
 

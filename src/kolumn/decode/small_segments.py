@@ -15,16 +15,15 @@ import pyarrow as pa
 
 from kolumn.arrow.recycle import take
 from kolumn.backend import choose
-from kolumn.codecs import NONE
 from kolumn.cpu_fallback.columns.columns import Columns
 from kolumn.cpu_fallback.fields.put import COPY
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, POSITIONS, ROWS, VALUE
 from kolumn.cpu_fallback.inflate.decoders import decoders
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.cpu_fallback.stream import ARENA, SLOTS, Room, Source, Span
+from kolumn.cpu_fallback.stream import ARENA, PACKED, PLAIN, SLOTS, UNTIMED, Room, Source, Span
 from kolumn.cpu_fallback.stream_files import LOOK_BYTES, WIDTH, Calls, stream_files
 from kolumn.decode.host.record_batch import record_batch
-from kolumn.decode.host.run import Run, modes
+from kolumn.decode.host.run import Run, in_microseconds, modes
 from kolumn.decode.host.select import limits
 from kolumn.decode.host.stream_arena import INFLATED
 from kolumn.decode.host.streamed import BLOCK, SLACK
@@ -106,12 +105,12 @@ class SmallSegments:
             tally.batches, tally.records, tally.valid_bytes = end - first, rows[i + 1] - rows[i], segments[i].size
             tallies.append(tally)
         entries = entries[: bounds[-1]]
-        self._learn(entries, at)
+        self._learn(at)
         for segment in segments[:done]:
             self.options.progress(segment.size)
         if not rows[-1]:
             return Found(tallies, None)
-        run = Run(columns, at[:POSITIONS], records[: bounds[-1]], [], {})
+        run = Run(columns, at[:POSITIONS], records[: bounds[-1]], [], {}, bool(at[UNTIMED]))
         parts = list(zip(segments[:done], np.diff(rows).tolist(), strict=True))
         batch = record_batch(run, entries, parts, self.stored)
         if batch.num_rows and self.options.typed:
@@ -144,12 +143,13 @@ class SmallSegments:
         wanted = "headers" in options.columns
         headers = int(payload_bytes * self.header_density) + INFLATED // SMALLEST_HEADER if wanted else 0
         keys, values = modes(options, COPY, "controlType" in options.columns)
-        columns = Columns.of(rows, key, value, headers, keys, values, wanted, header_bytes=(header[0], header[1]))
+        columns = Columns.of(
+            rows, key, value, headers, keys, values, wanted, header_bytes=(header[0], header[1]), microseconds=in_microseconds(options)
+        )  # fmt: skip
         return columns, Room(rows, key, value, min(INFLATED, options.max_batch_bytes), headers, *header)
 
-    def _learn(self, entries: Entries, at: Any) -> None:
-        consumed, plain = int(entries.size.sum()), int(entries.size[entries.codec == NONE].sum())
-        total = plain + int(at[ARENA])
+    def _learn(self, at: Any) -> None:
+        consumed, total = int(at[PLAIN] + at[PACKED]), int(at[PLAIN] + at[ARENA])
         if not total or not at[ROWS]:
             return
         self.inflates, self.density, self.header_density = total / consumed, int(at[ROWS]) / total, _MARGIN * int(at[HEADERS]) / total

@@ -1,7 +1,10 @@
-"""Which bytes of a segment a small range of offsets needs, by the headers of format 2 batches: payloads outside of it are not read.
+"""Which bytes of a segment a small range of offsets or times needs, by the headers of format 2 batches; other payloads are not read.
 
 No checksum covers a base offset or a length. So headers count only as long as their offsets grow, and the entry before the first one
 that is read must be intact: with a wrong length it could hide entries of the range.
+
+A header has the largest timestamp of its batch, and not the smallest. So a range of times begins at the first batch that reaches it. After
+it, only batches are left out to which a broker gave one time for all records.
 """
 
 from collections.abc import Iterator
@@ -10,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from kolumn.cpu_fallback.check.checksums import check
-from kolumn.formats import layouts, v2
+from kolumn.formats import layouts, table, v2
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.plan.chunks import header_rows
@@ -24,14 +27,19 @@ _WORTH = 0.5
 
 
 def narrowed(one: Range, options: Options) -> Range:
-    """The part of a range that has all records within the options' offsets; the range itself if that is not known, or not much less."""
+    """The part of a range that has all records within the options' ranges; the range itself if that is not known, or not much less."""
     low, high = _inside(one.segment, options)
-    if (low is None and high is None) or one.end - one.start < SMALLEST or one.segment.is_swap:
+    by_offset, by_time = low is not None or high is not None, options.start_timestamp is not None or options.end_timestamp is not None
+    if not (by_offset or by_time) or one.end - one.start < SMALLEST or one.segment.is_swap:
         return one
     with SegmentFile(one.segment) as file:
         if not file.is_local or file.format != layouts.KAFKA:
             return one
-        return _narrowed(file, one, low, high)
+        if by_offset:
+            one = _narrowed(file, one, low, high)
+        if by_time and one.end - one.start >= SMALLEST:
+            one = _of_time(file, one, options.start_timestamp, options.end_timestamp)
+        return one
 
 
 def _inside(segment: Segment, options: Options) -> tuple[int | None, int | None]:
@@ -60,6 +68,38 @@ def _narrowed(file: SegmentFile, one: Range, low: int | None, high: int | None) 
                 return begun if high is None else replace(begun, end=int(max(entries.position[i], begun.start)))
     # Without an entry in the range the last one is read, so that the end of the segment is judged as by a read of all.
     return begun or (one if entries is None else _from(file, one, entries, len(entries) - 1))
+
+
+def _of_time(file: SegmentFile, one: Range, low: int | None, high: int | None) -> Range:
+    begun = one if low is None else None
+    entries, end = None, one.start
+    for entries in _walk(file, one):
+        if not _grow(entries):
+            return one
+        if begun is None:
+            late = entries.max_timestamp >= low
+            if not late.any():
+                continue
+            begun = _from(file, one, entries, int(late.argmax()))
+        if high is None or (entries.timestamp_type != table.LOG_APPEND_TIME).any() or not _ends_early(entries, one, high):
+            return begun
+        # The time in the header is that of all records.
+        inside = np.flatnonzero(entries.max_timestamp < high)
+        end = int(entries.end[inside[-1]]) if len(inside) else end
+    if entries is None:
+        return one
+    if begun is None:
+        return _from(file, one, entries, len(entries) - 1)
+    return begun if entries.end[-1] < one.end else replace(begun, end=max(end, begun.start))
+
+
+def _ends_early(entries: Entries, one: Range, high: int) -> bool:
+    """Whether the first headers suggest that much comes after a time; of later headers nothing is asked."""
+    first, last = entries[0], entries[-1]
+    grown = last.max_timestamp - first.max_timestamp
+    if first.position > one.start or grown <= 0:
+        return True
+    return (high - first.max_timestamp) / grown * (last.end - first.position) < _WORTH * (one.end - one.start)
 
 
 def _walk(file: SegmentFile, one: Range) -> Iterator[Entries]:

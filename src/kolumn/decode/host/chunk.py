@@ -61,7 +61,8 @@ class HostChunk:
             return _stream_loaded(file, chunk, options, share) if far else None
         if chunk.entries[0].layout == legacy.LAYOUT.number:
             return stream_message_runs(file, chunk, options, "controlType" in options.columns, share)
-        if int(chunk.entries.size.max()) > STREAMED_BATCH:
+        largest = chunk.entries[0].size if len(chunk.entries) == 1 else int(chunk.entries.size.max())
+        if largest > STREAMED_BATCH:
             return None
         return stream_runs(file, chunk.entries, chunk.span, options, "controlType" in options.columns, share)
 

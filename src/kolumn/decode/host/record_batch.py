@@ -11,7 +11,7 @@ from kolumn.arrow.filter import keep
 from kolumn.arrow.recycle import take
 from kolumn.codecs.known import NAMES
 from kolumn.cpu_fallback.columns.columns import bitmap, ones, used
-from kolumn.cpu_fallback.columns.timestamps import microseconds
+from kolumn.cpu_fallback.columns.timestamps import NO_TIME, microseconds
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.decode.host.message_flags import MessageFlags
 from kolumn.decode.host.run import Run
@@ -101,6 +101,12 @@ class _Builder:
     def microseconds(self, kind: pa.DataType) -> pa.Array:
         """Timestamps in us; null where a record has none."""
         rows = self.run.rows
+        if self.run.columns.microseconds:
+            if not self.run.untimed:
+                return self.int64s(self.run.columns.timestamp, kind)
+            none = self.timestamp == NO_TIME
+            valid = pa.py_buffer(np.packbits(~none, bitorder="little"))
+            return pa.Array.from_buffers(kind, rows, [valid, used(self.run.columns.timestamp, 8 * rows)], int(none.sum()))
         (values, target), valid = take(8 * rows + PAD), ones(rows)
         source = self.timestamp.view()
         source.flags.writeable = False

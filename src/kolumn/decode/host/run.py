@@ -46,6 +46,8 @@ class Run:
         Buffers that views point into.
     found : dict
         Number of an entry -> message about what is wrong with the entry's compressed stream or records.
+    untimed : bool
+        Whether a record has no timestamp, if the columns are in ``microseconds``.
     """
 
     columns: Columns
@@ -53,6 +55,7 @@ class Run:
     records: Int64s
     sources: list[pa.Buffer]
     found: dict[int, str]
+    untimed: bool = False
 
     @property
     def bytes(self) -> int:
@@ -149,6 +152,13 @@ def modes(options: Options, mode: int, need_key: bool) -> tuple[int, int]:
     names = options.columns
     keys = mode if "key" in names else COPY if need_key else SKIP
     return keys, mode if "value" in names else COPY if "tombstone" in names else SKIP
+
+
+def in_microseconds(options: Options) -> bool:
+    """Whether nothing but the column ``timestamp`` needs timestamps, so that loops can convert them."""
+    names = options.columns
+    ranges = options.start_timestamp is not None or options.end_timestamp is not None
+    return "timestamp" in names and not (ranges or "timestampMs" in names or "brokerTimestampMs" in names)
 
 
 class _Payloads(NamedTuple):

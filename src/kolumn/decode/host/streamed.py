@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Bytes, Flags, Int64s
-from kolumn.arrow.recycle import take
+from kolumn.arrow.recycle import memory, take
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.columns.columns import Columns
 from kolumn.cpu_fallback.fields.put import COPY, NEXT_BLOCK, VIEW
@@ -26,7 +26,10 @@ from kolumn.cpu_fallback.stream import (
     FULL,
     LARGEST,
     LIBRARY,
+    PACKED,
+    PLAIN,
     SLOTS,
+    UNTIMED,
     WINDOW,
     WRONG,
     Room,
@@ -38,7 +41,7 @@ from kolumn.cpu_fallback.stream import (
     needs_library,
     stream,
 )
-from kolumn.decode.host.run import Run, modes
+from kolumn.decode.host.run import Run, in_microseconds, modes
 from kolumn.decode.host.select import limits, wanted
 from kolumn.decode.host.stream_arena import StreamArena
 from kolumn.formats.entries import Entries
@@ -150,16 +153,21 @@ class _Chunk:
         self.limits = limits(options)
         self.keep = options.binary == "view"
         self.modes, self.want_headers = modes(options, VIEW if self.keep else COPY, need_key), "headers" in options.columns
-        self.libraries = decoders()
+        self.microseconds, self.libraries = in_microseconds(options), decoders()
         self.state, self.need, self.ready = DONE, 0, 0
-        self.records = np.zeros(len(entries), np.int64)
-        sizes = entries.size[:known]
-        self.whole = self.keep and bool((entries.codec[:known] == NONE).any())
-        largest = max(BLOCK, int(sizes.max()))
+        self.records = np.empty(len(entries), np.int64)
+        if known == 1:
+            size = largest = entries[0].size
+            self.whole = self.keep and entries[0].codec == NONE
+        else:
+            sizes = entries.size[:known]
+            size, largest = int(sizes.sum()), int(sizes.max())
+            self.whole = self.keep and bool((entries.codec[:known] == NONE).any())
+        largest = max(BLOCK, largest)
         # Of a segment in memory only its end is copied, an entry at a time.
         copies = self.whole and file.memory is None
-        self.room = max(int(span.weight), int(sizes.sum())) + largest if copies else largest
-        self.window, _ = take(self.room + PAD)
+        self.room = max(int(span.weight), size) + largest if copies else largest
+        self.window = memory(self.room + PAD)
         self.arena = StreamArena(self.keep, options, share)
         self.at = np.zeros(SLOTS, np.int64)
 
@@ -174,8 +182,8 @@ class _Chunk:
                 return
             done = self.state in (DONE, LATER)
             if row > first:
-                self._learn(first, row)
-                run = Run(self.columns, self.at[:POSITIONS], self.records[first:row], self.sources, {})
+                self._learn()
+                run = Run(self.columns, self.at[:POSITIONS], self.records[first:row], self.sources, {}, bool(self.at[UNTIMED]))
                 self.taken += run.bytes
                 yield StreamedPart(run, self.entries[first:row])
             if self.state == LATER or (not done and self.taken >= self.share.bytes):
@@ -200,8 +208,9 @@ class _Chunk:
         key_bytes, value_bytes, *header_bytes = (self._likely(payload_bytes, share) for share in self.file.shares)
         headers = int(payload_bytes * self.file.header_density) + self.largest // SMALLEST_HEADER if self.want_headers else 0
         self.columns = Columns.of(
-            records, key_bytes, value_bytes, headers, *self.modes, self.want_headers, header_bytes=(header_bytes[0], header_bytes[1])
-        )
+            records, key_bytes, value_bytes, headers, *self.modes, self.want_headers, header_bytes=(header_bytes[0], header_bytes[1]),
+            microseconds=self.microseconds,
+        )  # fmt: skip
         self.target = self.columns.target
         self.arena.begin(payload_bytes, int(self.at[ARENA]), self.ready)
         self.at, self.inflated = np.zeros(SLOTS, np.int64), 0
@@ -248,7 +257,7 @@ class _Chunk:
     def _make_window(self, largest: int) -> None:
         """A window for a batch that is larger than those before it, and for somewhat larger ones."""
         self.room = largest * 5 // 4
-        self.window, _ = take(self.room + PAD)
+        self.window = memory(self.room + PAD)
         self.views = self.window.address
         if self.keep:
             self.sources[0] = self.window
@@ -332,18 +341,15 @@ class _Chunk:
         weights = np.where(entries.codec == NONE, 1.0, self.span.inflates) * entries.size
         return (self.span.weight - float(weights.sum())) / self.span.inflates
 
-    def _learn(self, first: int, stop: int) -> None:
+    def _learn(self) -> None:
         """Update the file's statistics, which predict the sizes of the next batches."""
-        entries = self.entries[first:stop]
-        sizes = np.where(wanted(entries, self.options) & (entries.count != 0), entries.size, 0)
-        packed = int(sizes[entries.codec != NONE].sum())
-        inflated = self.inflated + int(self.at[ARENA])
-        if packed:
-            self.file.inflates = max(1.0, inflated / packed)
-        plain = np.where(entries.codec == NONE, sizes, 0)
-        self.file.largest = max(self.file.largest, int(self.at[LARGEST]), int(plain.max()))
-        total = int(sizes.sum()) - packed + inflated
+        at, file = self.at.tolist(), self.file
+        inflated = self.inflated + at[ARENA]
+        if at[PACKED]:
+            file.inflates = max(1.0, inflated / at[PACKED])
+        file.largest = max(file.largest, at[LARGEST])
+        total = at[PLAIN] + inflated
         if total:
-            self.file.density = max(int(self.at[ROWS]), 1) / total
-            self.file.header_density = 1.2 * int(self.at[HEADERS]) / total
-            self.file.shares = tuple(min(1.0, 1.2 * int(self.at[slot]) / total) for slot in (KEY, VALUE, HEADER_KEY, HEADER_VALUE))
+            file.density = max(at[ROWS], 1) / total
+            file.header_density = 1.2 * at[HEADERS] / total
+            file.shares = tuple([min(1.0, 1.2 * at[slot] / total) for slot in (KEY, VALUE, HEADER_KEY, HEADER_VALUE)])

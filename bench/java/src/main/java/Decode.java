@@ -21,9 +21,14 @@ import org.apache.kafka.common.utils.CloseableIterator;
  * <p>Warms up for SECONDS, prints what was decoded as a line of JSON, then for every line N on standard input decodes N times and prints the
  * nanoseconds of each as a JSON array. "memory" starts from bytes that are already in a heap buffer, "map" maps the file, "file" is FileRecords:
  * the last two start from a path, as Kolumn does. All outputs are allocated once.
+ *
+ * <p>"Decode -" does so for many segments: for every line "SECONDS TIMES arrays|iterate SEGMENT" it warms up, decodes from memory, and prints what
+ * was decoded and the nanoseconds as one line of JSON.
  */
 public final class Decode {
     private static final int ARENA = 128 << 20;
+    private static final byte[] KEYS = new byte[ARENA];
+    private static final byte[] VALUES = new byte[ARENA];
 
     private final File file;
     private final String source;
@@ -34,8 +39,8 @@ public final class Decode {
     private final long[] timestamps;
     private final int[] keyEnds;
     private final int[] valueEnds;
-    private final byte[] keys;
-    private final byte[] values;
+    private final byte[] keys = KEYS;
+    private final byte[] values = VALUES;
 
     private int records;
     private int keyBytes;
@@ -51,8 +56,6 @@ public final class Decode {
         timestamps = new long[count];
         keyEnds = new int[count];
         valueEnds = new int[count];
-        keys = new byte[ARENA];
-        values = new byte[ARENA];
     }
 
     /** Number of records; formats 0 and 1 have none in their headers. */
@@ -151,22 +154,40 @@ public final class Decode {
             + timestampSum + ", \"java\": \"" + System.getProperty("java.vm.version") + "\"}";
     }
 
-    public static void main(String[] arguments) throws IOException {
-        Decode decode = new Decode(new File(arguments[0]), arguments[2]);
-        boolean arrays = arguments[1].equals("arrays");
-        long end = System.nanoTime() + (long) (Double.parseDouble(arguments[3]) * 1e9);
-        do decode.run(arrays);
+    private void warmUp(boolean arrays, String seconds) throws IOException {
+        long end = System.nanoTime() + (long) (Double.parseDouble(seconds) * 1e9);
+        do run(arrays);
         while (System.nanoTime() < end);
-        System.out.println(decode.summary(arrays));
-        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
-        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
-            long[] nanoseconds = new long[Integer.parseInt(line.trim())];
-            for (int i = 0; i < nanoseconds.length; i++) {
-                long start = System.nanoTime();
-                decode.run(arrays);
-                nanoseconds[i] = System.nanoTime() - start;
-            }
-            System.out.println(java.util.Arrays.toString(nanoseconds));
+    }
+
+    private String times(boolean arrays, String times) throws IOException {
+        long[] nanoseconds = new long[Integer.parseInt(times.trim())];
+        for (int i = 0; i < nanoseconds.length; i++) {
+            long start = System.nanoTime();
+            run(arrays);
+            nanoseconds[i] = System.nanoTime() - start;
         }
+        return java.util.Arrays.toString(nanoseconds);
+    }
+
+    private static String answer(String line) throws IOException {
+        String[] asked = line.split(" ", 4);
+        Decode decode = new Decode(new File(asked[3]), "memory");
+        boolean arrays = asked[2].equals("arrays");
+        decode.warmUp(arrays, asked[0]);
+        return "{\"found\": " + decode.summary(arrays) + ", \"nanoseconds\": " + decode.times(arrays, asked[1]) + "}";
+    }
+
+    public static void main(String[] arguments) throws IOException {
+        boolean many = arguments[0].equals("-");
+        boolean arrays = !many && arguments[1].equals("arrays");
+        Decode decode = many ? null : new Decode(new File(arguments[0]), arguments[2]);
+        if (!many) {
+            decode.warmUp(arrays, arguments[3]);
+            System.out.println(decode.summary(arrays));
+        }
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = commands.readLine(); line != null; line = commands.readLine())
+            System.out.println(many ? answer(line) : decode.times(arrays, line));
     }
 }
