@@ -15,7 +15,7 @@ from typing import NamedTuple
 from kolumn.codecs import GZIP, NONE, ZSTD
 from kolumn.cpu_fallback.check.select import Limits, keeps
 from kolumn.cpu_fallback.check.walk import fill
-from kolumn.cpu_fallback.columns.timestamps import in_microseconds
+from kolumn.cpu_fallback.fields.microseconds import in_microseconds
 from kolumn.cpu_fallback.fields.put import COPY
 from kolumn.cpu_fallback.fields.records import batch_records
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, POSITIONS, ROWS, VALUE, Target
@@ -78,7 +78,7 @@ class Span(NamedTuple):
     weight : float
         Approximate number of decompressed bytes to decode.
     inflates : float
-        Expected number of decompressed bytes for each byte of a compressed batch.
+        Expected number of decompressed bytes for each byte of a compressed batch, until some are decompressed.
     """
 
     stop: int
@@ -128,11 +128,17 @@ def _row(header: int, pos: int, end: int, row: Int64s) -> int:
 
 
 @register_jitable
-def _weight(rows: Table, span: Span) -> float:
+def _weight(rows: Table, inflates: float) -> float:
     weight = 0.0
     for b in range(rows.shape[0]):
-        weight += rows[b, _SIZE] * (1.0 if rows[b, _CODEC] == _NONE else span.inflates)
+        weight += rows[b, _SIZE] * (1.0 if rows[b, _CODEC] == _NONE else inflates)
     return weight
+
+
+@register_jitable
+def _inflates(at: Int64s, span: Span) -> float:
+    """What compressed batches grow to: as those before in the same columns, or as expected."""
+    return at[ARENA] / at[PACKED] if at[PACKED] > 0 else span.inflates
 
 
 @compiled
@@ -153,7 +159,7 @@ def hop(file: int, pos: int, span: Span, buf: int, rows: Table) -> tuple[int, in
         size = _row(buf, pos, span.end, rows[count])
         if size == 0:
             break
-        weight -= _weight(rows[count : count + 1], span)
+        weight -= _weight(rows[count : count + 1], span.inflates)
         count += 1
         pos += size
     return count, pos
@@ -199,7 +205,7 @@ def stream(
         the batch's size. With DONE all known rows are decoded; a batch that does not fit into a window for views is not a known row.
     """
     rows, records, at = borrowed(rows), borrowed(records), borrowed(at)
-    origin, weight = rows[0, _POSITION], span.weight - _weight(rows[:known], span)
+    origin, weight = rows[0, _POSITION], span.weight - _weight(rows[:known], _inflates(at, span))
     position = rows[known - 1, _POSITION] + rows[known - 1, _SIZE] if first == known else rows[first, _POSITION]
     loaded, b = position, first
     window = source.window - (origin if source.whole else position)
@@ -230,7 +236,7 @@ def stream(
             size = _row(window + position, position, span.end, rows[b])
             if size == 0:
                 return b, DONE, 0, known
-            weight -= _weight(rows[b : b + 1], span)
+            weight -= _weight(rows[b : b + 1], _inflates(at, span))
             known += 1
             continue
         if source.keep and not source.whole and rows[b, _CODEC] == _NONE:

@@ -128,7 +128,7 @@ class Columns:
     key, value, header_key, header_value : BinaryColumn
     header_ends : pa.Buffer, optional
     microseconds : bool
-        Whether ``timestamp`` is in us, with `timestamps.NO_TIME` where a record has none.
+        Whether ``timestamp`` is in us, with `microseconds.NO_TIME` where a record has none.
     """
 
     offset: pa.Buffer

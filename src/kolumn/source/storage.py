@@ -65,9 +65,11 @@ def plain(name: str) -> str:
     return re.sub(r"^file:(//)?(?=/)", "", name)
 
 
-@lru_cache(maxsize=_NAMES)
 def parent(name: str) -> str:
     """Name of the parent folder."""
+    at = name.rfind("/")
+    if at > 0 and name[at - 1] != "/":
+        return name[:at]
     return name.rpartition("/")[0] if is_url(name) else os.path.dirname(name)
 
 

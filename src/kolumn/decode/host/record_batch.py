@@ -11,7 +11,8 @@ from kolumn.arrow.filter import keep
 from kolumn.arrow.recycle import take
 from kolumn.codecs.known import NAMES
 from kolumn.cpu_fallback.columns.columns import bitmap, ones, used
-from kolumn.cpu_fallback.columns.timestamps import NO_TIME, microseconds
+from kolumn.cpu_fallback.columns.timestamps import microseconds
+from kolumn.cpu_fallback.fields.microseconds import NO_TIME
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.decode.host.message_flags import MessageFlags
 from kolumn.decode.host.run import Run

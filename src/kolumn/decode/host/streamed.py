@@ -218,6 +218,8 @@ class _Chunk:
         plain = self._plain(first) if self.keep else self.window
         self.views = plain.address
         self.sources: list[pa.Buffer] = [plain, self.arena.buffer] if self.keep else []
+        if likely.codec != NONE and not self.arena.room and not needs_library(likely.codec, self.libraries):
+            self._make_arena()
 
     def _likely(self, payload_bytes: int, share: float) -> int:
         """Room for a share of the payloads, and for one batch that consists of nothing else."""
@@ -347,6 +349,7 @@ class _Chunk:
         inflated = self.inflated + at[ARENA]
         if at[PACKED]:
             file.inflates = max(1.0, inflated / at[PACKED])
+            self.span = self.span._replace(inflates=file.inflates)
         file.largest = max(file.largest, at[LARGEST])
         total = at[PLAIN] + inflated
         if total:
