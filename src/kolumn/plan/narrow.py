@@ -77,6 +77,7 @@ def _of_time(file: SegmentFile, one: Range, low: int | None, high: int | None) -
         if not _grow(entries):
             return one
         if begun is None:
+            assert low is not None
             late = entries.max_timestamp >= low
             if not late.any():
                 continue
