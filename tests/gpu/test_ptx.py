@@ -17,7 +17,7 @@ from kit.corpus import HERE, cases
 from kit.device_columns import resident, to_arrow
 from kit.draft_segments import FORMATS, Maker
 from kit.emulated import Emulated, HostMemory, run_loops
-from kit.encoder import Record, batch, message
+from kit.encoder import Record, batch, message, raw_batch
 from kit.hidden import HiddenError, nothing_hidden
 from kit.mutate import make_segment, mutate
 from kit.outcome import COLUMNS, outcome
@@ -144,9 +144,10 @@ def values(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> int:
     with device.using(Emulated(machine.run)):
         runtime = device.runtime()
         text = runtime.upload(np.frombuffer(b'{"a":1}{} {"b" : 2}', np.uint8))
-        at, length = runtime.upload(text.address + np.array([0, 7, 9], np.int64)), runtime.upload(np.array([7, 2, 10], np.int32))
-        made, size = make_lines(runtime, DevicePayloads(at, length, 3))
-        assert bytes(runtime.download(made, size)) == mark() + b',"a":1}\n' + mark() + b"}\n" + mark() + b',"b" : 2}\n'
+        # The last one ends after its brace; what follows in memory is not part of it.
+        at, length = runtime.upload(text.address + np.array([0, 7, 9, 7], np.int64)), runtime.upload(np.array([7, 2, 10, 1], np.int32))
+        made, size = make_lines(runtime, DevicePayloads(at, length, 4))
+        assert bytes(runtime.download(made, size)) == mark() + b',"a":1}\n' + mark() + b"}\n" + mark() + b',"b" : 2}\n' + mark() + b",\n"
     return 2 * len(ways)
 
 
@@ -198,6 +199,28 @@ def test_records_of_any_length(sizes: list[int], way: None, machine: Machine, tm
         compare(machine, path)
 
 
+@pytest.mark.parametrize("large", [False, True], ids=["short", "long"])
+def test_chains_that_are_broken(large: bool, way: None, machine: Machine, tmp_path: Path) -> None:
+    """Batches whose checksums are right, and whose records do not end where the batch does."""
+    path, count = tmp_path / "a.log", 40
+    records = [Record(i, b"k", bytes(200 if large else 5), i) for i in range(count)]
+    good, whole = batch(records), batch(records)[61:]
+    first = len(whole) // count
+    broken = {
+        "bytes after the last record": raw_batch(whole + b"\0\0", count),
+        "a record more": raw_batch(whole, count + 1),
+        "a record less": raw_batch(whole, count - 1),
+        "cut": raw_batch(whole[:-3], count),
+        "a negative length": raw_batch(whole[:first] + b"\x09" + whole[first + 1 :], count),
+        "a length of six bytes": raw_batch(whole[:first] + b"\xff" * 6 + whole[first + 6 :], count),
+        "no records": raw_batch(whole, 0),
+    }
+    for data in broken.values():
+        path.write_bytes(good + data + good)
+        for errors in ("skip", "raise"):
+            compare(machine, path, errors=errors)
+
+
 def test_guesses_that_are_wrong(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values hold records, so that slices begin in what looks like the right place. Some of them begin no record at all."""
     go("a block", monkeypatch)
@@ -207,6 +230,14 @@ def test_guesses_that_are_wrong(machine: Machine, tmp_path: Path, monkeypatch: p
         path.write_bytes(batch([Record(i, None, value, 0) for i, value in enumerate(values)]))
         compare(machine, path)
     assert machine.ran["hop_sliced"] == ran + 4
+
+
+def test_times_at_the_limits(machine: Machine, tmp_path: Path) -> None:
+    """Of 64 bits, in milliseconds and in microseconds."""
+    path, most = tmp_path / "a.log", 2**63 - 1
+    times = [edge + step for edge in (most // 1000, -(most // 1000), 0) for step in (-1, 0, 1)] + [most, -most - 1]
+    path.write_bytes(b"".join(message(1, Record(i, b"k", b"v", time)) for i, time in enumerate(times)))
+    compare(machine, path)
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])

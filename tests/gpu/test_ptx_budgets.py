@@ -43,6 +43,15 @@ def test_ten_percent_more_is_too_much(way: tuple[str, Decoded]) -> None:
                 assert [one.split(":")[0] for one in beyond(worse, COSTS[name])] == [kernel]
 
 
+def test_limits_that_are_near_each_other() -> None:
+    """Longer than the longest, shorter than one after the other; one queue alone is its own time."""
+    near = {"issue": 4.0, "lines": 0.0, "shared": 4.0, "memory": 0.0, "latency": 0.1}
+    assert 4.0 < gpu_model.together(near, 48) < 4.5 < gpu_model.together(near, 2) < 8.0 + 0.1
+    assert gpu_model.together(near | {"shared": 0.0}, 48) == pytest.approx(4.0, rel=1e-3)
+    apart, found = gpu_model.predictions(apart=True), gpu_model.predictions()
+    assert all(apart[step]["ms"] >= found[step]["ms"] for step in found)
+
+
 def test_predictions() -> None:
     """The goals are predicted to be met, and what costs more takes longer."""
     found = gpu_model.predictions()
