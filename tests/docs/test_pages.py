@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,6 +178,20 @@ def update(page: Path, written: list[tuple[Block, str]]) -> None:
         else:
             lines[block.first : block.last] = output
     page.write_text("\n".join(lines))
+
+
+@pytest.mark.slow
+def test_lines_for_ray(disks: Path) -> None:
+    """Ray is too large to be installed for the tests; where it is, its lines run too."""
+    pytest.importorskip("ray")
+    (block,) = (one for one in blocks(ROOT / "docs" / "howto" / "tools.md") if one.info.endswith("needs Ray"))
+    program = f"from pathlib import Path\nimport kolumn\n{block.text}"
+    # Its sockets have long names, and the name of a socket has at most 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:
+        environment = {**os.environ, "RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0", "RAY_DATA_DISABLE_PROGRESS_BARS": "1"}
+        out = subprocess.run([sys.executable, "-c", program], cwd=disks, env=environment, capture_output=True, text=True, timeout=300)
+    assert out.returncode == 0, out.stderr
+    assert out.stdout.split()[-1] == re.search(r"# (\d+)", block.text)[1]  # type: ignore[index]
 
 
 def test_what_is_shown_is_compared() -> None:
