@@ -34,6 +34,7 @@ from kolumn.transactions.states import Transactions
 _COLUMNS = (*STATISTICS, "headers", "isTransactional", "isControl", "controlType")
 _MOST_REMARKS = 1000
 _MOST_TIMELINES = 50
+_SMALL_BYTES = 1 << 20
 
 
 @dataclass
@@ -162,6 +163,9 @@ class _Part:
         total.segments += is_new
         total.bytes += one.end - one.start
         ranges = [one]
+        if one.end - one.start <= _SMALL_BYTES:
+            # To start threads takes longer than to decode so few bytes, and there may be thousands of such partitions.
+            options = replace(options, threads=1)
         if has_transactions:
             options = options.with_columns((*_COLUMNS, "transaction"))
             if self._known is not None and one.transactions is None:
