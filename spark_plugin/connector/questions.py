@@ -8,7 +8,7 @@ from typing import cast
 
 from kolumn.entries.headers import headers
 from kolumn.errors import KolumnError
-from kolumn.replicas.ranges import whole_ranges
+from kolumn.replicas.ranges import every_range
 from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin.connector import streams
 from kolumn.spark_plugin.connector.asked import given, options_of, options_with_types, strings, struct
@@ -131,7 +131,7 @@ def _only(options: ReadOptions, names: list[str], totals: tuple[str, ...]) -> Re
 
 
 def _for_totals(options: ReadOptions, groups: dict[Key, list[Segment]]) -> list[Split]:
-    whole = [one for segments in groups.values() for one in whole_ranges(segments, options.decode)]
+    whole = [one for segments in groups.values() for one in every_range(segments, options.decode)]
     return [Split(some) for some in pack(whole, PAYLOAD_RATIO * options.split_bytes)] or [Split(())]
 
 

@@ -73,6 +73,7 @@ _DECODE |= {
 _DECODE |= {
     "decode": ("decode", str, "internal"),
     "includeSnapshots": ("include_snapshots", flag, "true or false"),
+    "includeDeletedRecords": ("include_deleted_records", flag, "true or false"),
 }
 _OWN: dict[str, Rule] = {
     "path": ("path", str, "a path"),

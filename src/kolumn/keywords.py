@@ -52,7 +52,8 @@ Compression = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
 class PayloadOptions(TypedDict, total=False):
     """Options for what is in values and keys: one definition for all functions, which document them as `kolumn.scan` does.
 
-    ``decode`` is about both, and ``include_snapshots`` about the files that have messages of internal topics.
+    ``decode`` is about both, ``include_snapshots`` about the files that have messages of internal topics, and
+    ``include_deleted_records`` about records that no consumer gets.
     """
 
     value_format: PayloadFormat | None
@@ -79,9 +80,18 @@ class PayloadOptions(TypedDict, total=False):
     key_sample: int
     decode: Decode | None
     include_snapshots: bool
+    include_deleted_records: bool
 
 
-_OF_ONE: dict[str, object] = {"framing": "auto", "errors": "keep", "separator": ",", "skip": 0, "sample": 1000, "snapshots": False}
+_OF_ONE: dict[str, object] = {
+    "framing": "auto",
+    "errors": "keep",
+    "separator": ",",
+    "skip": 0,
+    "sample": 1000,
+    "snapshots": False,
+    "deleted_records": False,
+}
 PAYLOAD_DEFAULTS: dict[str, object] = {name: _OF_ONE.get(name.partition("_")[2]) for name in PayloadOptions.__annotations__}
 """Defaults of `PayloadOptions`."""
 

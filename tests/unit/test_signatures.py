@@ -65,8 +65,8 @@ def label(function: Any) -> str | None:
 
 
 def test_options_of_takes_the_fields_of_options() -> None:
-    *plain, typed, snapshots = fields(Options)
-    assert (typed.name, snapshots.name) == ("typed", "include_snapshots")
+    *plain, typed, snapshots, deleted = fields(Options)
+    assert (typed.name, snapshots.name, deleted.name) == ("typed", "include_snapshots", "include_deleted_records")
     assert list(OPTIONS) == [*(field.name for field in plain), *PAYLOADS]
     assert {name: one.default for name, one in OPTIONS.items() if name not in {*OPEN, *PAYLOADS}} == {
         field.name: field.default for field in plain if field.name not in OPEN
@@ -131,7 +131,7 @@ def test_defaults_of_a_write_in_spark() -> None:
 
 def test_options_of_values_and_of_keys_are_the_same() -> None:
     kinds = keywords.PayloadOptions.__annotations__
-    of_both = {"decode", "include_snapshots"}
+    of_both = {"decode", "include_snapshots", "include_deleted_records"}
     assert of_both < set(PAYLOADS)
     for name in set(PAYLOADS) - of_both:
         column, _, own = name.partition("_")

@@ -54,6 +54,12 @@ _AHEAD = 2
 """Blocks that are queued for each thread."""
 
 
+IncludeSnapshots = Annotated[bool, typer.Option("--include-snapshots", help="KRaft snapshots beside the log too.")]
+IncludeDeletedRecords = Annotated[
+    bool, typer.Option("--include-deleted-records", help="Records below the log start offset (DeleteRecords) too.")
+]
+
+
 @command
 @with_payloads
 def cat(
@@ -85,7 +91,8 @@ def cat(
     decode: Annotated[
         DecodeName | None, typer.Option(help="'internal': keys and values of internal topics and control records, as JSON.")
     ] = None,
-    include_snapshots: Annotated[bool, typer.Option("--include-snapshots", help="KRaft snapshots beside the log too.")] = False,
+    include_snapshots: IncludeSnapshots = False,
+    include_deleted_records: IncludeDeletedRecords = False,
     **payloads: Any,
 ) -> int:
     """Print records: as text on a terminal, and as JSON lines in a pipe.
@@ -110,8 +117,9 @@ def cat(
             given, columns=read, include_headers=include_headers and template is None, include_control=include_control,
             start_offset=start_offset, end_offset=end_offset, start_timestamp=start_timestamp, end_timestamp=end_timestamp,
             isolation_level=isolation_level, errors=errors, replicas=replicas, check_crcs=check_crcs, format=format, topic=topic,
-            partition=partition, on_damage=skipped, on_progress=advance, keys=key_files(key_file),
-            decode=decode, include_snapshots=include_snapshots, **limits(max_batch_bytes, max_ratio), **options,
+            partition=partition, on_damage=skipped, on_progress=advance, keys=key_files(key_file), decode=decode,
+            include_snapshots=include_snapshots, include_deleted_records=include_deleted_records,
+            **limits(max_batch_bytes, max_ratio), **options,
         )  # fmt: skip
         unknown: Counter[str] = Counter()
         records = chosen.of(reader, printed)

@@ -43,13 +43,12 @@ def whole_options(
     max_batch_bytes: int = 2**31 - 1,
     max_ratio: float = 1032.0,
     on_progress: keywords.Progress | None = None,
-    keys: keywords.Keys | None = None,
 ) -> Options:
     """Options for functions that rewrite whole segments: without ranges and columns, which would leave records or fields out."""
     return Options.of(
         format=format,
         errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
-        memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress, keys=keys,
+        memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
     )  # fmt: skip
 
 

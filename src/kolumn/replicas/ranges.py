@@ -8,6 +8,7 @@ from kolumn.log.transactions import neighbours, of_ranges, transactions_of
 from kolumn.options import Options
 from kolumn.plan.seek import select_ranges
 from kolumn.replicas.copies import Copies, Key, copies, in_order, linked, one_log
+from kolumn.replicas.log_start import from_log_start, log_starts
 from kolumn.replicas.merge import Merged, merge, trimmed
 from kolumn.replicas.tiers import apart, stitched, tiered
 from kolumn.source.segments import Range, Segment
@@ -20,6 +21,8 @@ Select = Callable[[list[Segment], Options], list[Range]]
 def log_ranges(segments: list[Segment], options: Options) -> list[Range]:
     """Ranges that contain every record of ``segments`` that the options' ranges of offsets and timestamps keep.
 
+    Records below the log start offset are left out, unless ``options.include_deleted_records``.
+
     If a topic-partition is in several directories, ``options.replicas`` decides what is read. The ranges then have the transactions
     of all directories, if the options need transactions.
 
@@ -28,13 +31,35 @@ def log_ranges(segments: list[Segment], options: Options) -> list[Range]:
     ArgumentError
         Directories of a partition overlap and ``replicas`` is "raise", or they are not copies of one log.
     """
-    return _ranges(segments, options, select_ranges)
+    return _of_consumers(segments, options, select_ranges)
+
+
+def every_range(segments: list[Segment], options: Options) -> list[Range]:
+    """As `log_ranges`, without regard to the options' offsets and timestamps."""
+    return _of_consumers(segments, _unbounded(options), _whole)
+
+
+def _of_consumers(segments: list[Segment], options: Options, select: Select) -> list[Range]:
+    """The ranges without what was deleted."""
+    found = _ranges(segments, options, select)
+    starts = {} if options.include_deleted_records else log_starts(segments)
+    return from_log_start(found, starts) if starts else found
+
+
+def _unbounded(options: Options) -> Options:
+    return replace(options, start_offset=None, end_offset=None, start_timestamp=None, end_timestamp=None)
+
+
+def _whole(segments: list[Segment], _: Options) -> list[Range]:
+    return [Range.whole(segment) for segment in segments]
 
 
 def whole_ranges(segments: list[Segment], options: Options) -> list[Range]:
-    """Ranges of all segments, without regard to the options' offsets and timestamps; segments without entries are included."""
-    everything = replace(options, start_offset=None, end_offset=None, start_timestamp=None, end_timestamp=None)
-    return _ranges(segments, everything, lambda own, _: [Range.whole(segment) for segment in own])
+    """Ranges of all segments, without regard to the options' offsets and timestamps; segments without entries are included.
+
+    What is below the log start offset is included too.
+    """
+    return _ranges(segments, _unbounded(options), _whole)
 
 
 def _ranges(segments: list[Segment], options: Options, select: Select) -> list[Range]:

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import pairwise
 
-from kolumn.entries.headers import headers
-from kolumn.errors import ArgumentError, KolumnError
+from kolumn.errors import ArgumentError
 from kolumn.options import Options
-from kolumn.plan.seek import OFFSET_INDEX, read_index
-from kolumn.replicas.copies import Copies, Key, one_log, overlapping, span
+from kolumn.replicas.copies import Copies, Key, one_log, overlapping
+from kolumn.replicas.ends import last_offset
 from kolumn.replicas.lineage import Interval, belonging, lineage
 from kolumn.source.segments import HIGHEST, Segment
 from kolumn.source.side_bytes import side_bytes
@@ -105,25 +104,7 @@ def _look(segment: Segment) -> _Copy:
     epochs = None if segment.copy_id is None else epochs_in(side_bytes(segment, TIER_CHECKPOINT))
     if segment.following is not None:
         return _Copy(segment, segment.following - 1, epochs)
-    return _Copy(segment, _last(segment), epochs)
-
-
-def _last(segment: Segment) -> int:
-    """Last offset of a segment, from its last headers; from all headers where the chain of entries does not lead to its end."""
-    index = read_index(segment, ".index", OFFSET_INDEX)
-    starts = [0] if index is None or not 0 < index["position"][-1] < segment.size else [int(index["position"][-1]), 0]
-    for start in starts:
-        last, end = -1, start
-        try:
-            for entries in headers(segment, start):
-                if len(entries):
-                    last, end = max(last, int(entries.last_offset.max())), entries[-1].end
-        except KolumnError:
-            continue
-        if end == segment.size and last >= (segment.base_offset or 0):
-            return last
-    found = span(segment, None)
-    return -1 if found is None else found[1]
+    return _Copy(segment, last_offset(segment), epochs)
 
 
 def _refuse_unlike(copies: list[_Copy]) -> None:

@@ -25,6 +25,7 @@ from kolumn.salvage.chosen import Chosen, ChosenRun, Everything, chosen, missing
 from kolumn.salvage.files import LogFiles, WrittenPartition, write_side_files
 from kolumn.salvage.report import KEPT_SCHEMA, LOST_SCHEMA, PARTITIONS_SCHEMA, Recovery
 from kolumn.schema import REMARK_SCHEMA
+from kolumn.source.data_keys import key_files
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import parent, shown, within
@@ -88,8 +89,9 @@ def recover(
     options = whole_options(
         "kafka",
         errors="skip", replicas="merge", topic=topic, partition=partition, chunk_bytes=chunk_bytes, memory_bytes=memory_bytes,
-        max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress, keys=keys,
+        max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
     )  # fmt: skip
+    options = replace(options, keys=key_files(keys))
     root = name_of(target)
     refuse_data_folder(root, directly=True)
     segments = live_segments(source, options)

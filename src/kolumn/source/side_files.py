@@ -29,6 +29,7 @@ PRODUCER = np.dtype(
 _HEAD = 10
 _TOPIC_ID = re.compile(rb"^topic_id: *([A-Za-z0-9_-]{22})\s*$", re.MULTILINE)
 _NO_ID = "A" * 22
+_NUMBER = re.compile(rb"[0-9]{1,19}")
 
 
 def aborted_in(raw: bytes | None) -> list[tuple[int, int, int]] | None:
@@ -72,6 +73,19 @@ def epochs_in(raw: bytes | None) -> Epochs | None:
     numbers = [int(word) for word in words[2:]]
     found = tuple(zip(numbers[::2], numbers[1::2], strict=True))
     return found if all(one[0] < other[0] and one[1] <= other[1] for one, other in pairwise(found)) else None
+
+
+def offsets_in(raw: bytes | None) -> dict[tuple[str, int], int] | None:
+    """Offsets of topic-partitions in a checkpoint of a log directory; None if it is missing or not valid.
+
+    Lines ``0``, the number of partitions, and ``topic partition offset`` for each (``OffsetCheckpointFile``).
+    """
+    lines = [line.split() for line in (raw or b"").splitlines()]
+    if len(lines) < 2 or lines[0] != [b"0"] or lines[1] != [b"%d" % (len(lines) - 2)]:
+        return None
+    if not all(len(line) == 3 and _NUMBER.fullmatch(line[1]) and _NUMBER.fullmatch(line[2]) for line in lines[2:]):
+        return None
+    return {(line[0].decode("utf-8", "replace"), int(line[1])): int(line[2]) for line in lines[2:]}
 
 
 def read_topic_id(name: str) -> str | None:
