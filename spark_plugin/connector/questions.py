@@ -26,6 +26,9 @@ from kolumn.spark_plugin.read.bounds import Bounds
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.read.splits import Split, limits_of, pack, segments_by_partition, share
 
+_FEW = 1000
+"""So many segments are not worth another task, if only their headers are read."""
+
 
 def answer(question: Json) -> Json:
     """The answer to a question; an error is an answer too."""
@@ -132,7 +135,10 @@ def _only(options: ReadOptions, names: list[str], totals: tuple[str, ...]) -> Re
 
 def _for_totals(options: ReadOptions, groups: dict[Key, list[Segment]]) -> list[Split]:
     whole = [one for segments in groups.values() for one in every_range(segments, options.decode)]
-    return [Split(some) for some in pack(whole, PAYLOAD_RATIO * options.split_bytes)] or [Split(())]
+    # Headers of small segments take as long as it takes to open these.
+    most = max(_FEW, -(-len(whole) // (options.slots or 1)))
+    parts = pack(whole, PAYLOAD_RATIO * options.split_bytes)
+    return [Split(some[at : at + most]) for some in parts for at in range(0, len(some), most)] or [Split(())]
 
 
 def _first(splits: list[Split], limit: int) -> list[Split]:

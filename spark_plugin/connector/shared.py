@@ -23,6 +23,8 @@ _ARENA = 1 << 24
 _SMALLEST = 1 << 12
 _CONSTANTS = 64
 """Buffers that all batches of a read share, as names of topics, are copied once; so many are remembered."""
+_MOST = 1 << 28
+"""Bytes of blocks from which on those that wait to be used again are given back: a few small buffers could keep many arenas."""
 _NONE = (-1, 0, 0)
 _UNIT = 64
 
@@ -43,9 +45,15 @@ class SharedBlocks:
         self._arena: Bytes | None = None
         self._at = 0
         self._constants: dict[tuple[int, int], tuple[Place, Bytes, pa.Buffer]] = {}
+        self._bytes, self._most = 0, _MOST
 
     def __len__(self) -> int:
         return len(self._blocks)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all blocks."""
+        return self._bytes
 
     def use(self) -> None:
         """Let all columns be decoded into such memory."""
@@ -61,7 +69,16 @@ class SharedBlocks:
         self._at += size
         return self._arena[self._at - size : self._at]
 
+    def _give_back(self) -> None:
+        """Let all blocks go that no batch is in. If batches need so many, twice as many are allowed: blocks are still used again."""
+        self._arena = None
+        self._constants.clear()
+        recycle.give_back()
+        self._most = max(_MOST, 2 * self._bytes)
+
     def _block(self, size: int) -> Bytes:
+        if self._bytes + size > self._most:
+            self._give_back()
         descriptor = os.memfd_create("kolumn", os.MFD_CLOEXEC)
         try:
             os.ftruncate(descriptor, size)
@@ -71,11 +88,14 @@ class SharedBlocks:
             raise
         number = next(self._numbers)
         self._blocks[number] = (array.ctypes.data, size, descriptor)
+        self._bytes += size
         weakref.finalize(array, self._drop, number)
         return array
 
     def _drop(self, number: int) -> None:
-        os.close(self._blocks.pop(number)[2])
+        _, size, descriptor = self._blocks.pop(number)
+        os.close(descriptor)
+        self._bytes -= size
         if number in self._told:
             self._told.remove(number)
             self._dropped.append(number)
@@ -148,7 +168,8 @@ class SharedBlocks:
         return found
 
     def _find(self, address: int, size: int) -> Place | None:
-        for number, (start, length, _) in self._blocks.items():
+        # A block may go meanwhile, when garbage is collected.
+        for number, (start, length, _) in list(self._blocks.items()):
             if start <= address and address + size <= start + length:
                 return number, address - start, size
         return None

@@ -2,6 +2,7 @@
 
 import base64
 import pickle
+import zlib
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
@@ -40,12 +41,12 @@ class Work:
 
 
 def packed(one: object) -> str:
-    """An object as text."""
-    return base64.b64encode(pickle.dumps(one, pickle.HIGHEST_PROTOCOL)).decode()
+    """An object as text, compressed: the paths of many segments are much the same."""
+    return base64.b64encode(zlib.compress(pickle.dumps(one, pickle.HIGHEST_PROTOCOL), 1)).decode()
 
 
 def unpacked(text: object, kind: type[_T]) -> _T:
     """The object of a text that `packed` made, in this process or in the driver's."""
-    found = pickle.loads(base64.b64decode(cast(str, text)))
+    found = pickle.loads(zlib.decompress(base64.b64decode(cast(str, text))))
     assert isinstance(found, kind)
     return found

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,10 @@ from kolumn.spark_plugin.parquet_export.staged import ExportJob, ExportLayout, w
 from kolumn.spark_plugin.session.java import use_java
 
 
-def session(package: str, home: Path) -> SparkSession:
-    """A session with a driver and two executors, each in a JVM of its own; the package is sent to them."""
+def session(
+    master: str, home: Path, settings: Mapping[str, str], configure: Callable[[Any], Any] = lambda builder: builder
+) -> SparkSession:
+    """A session with a driver and executors, each in a JVM of its own."""
     use_java()
     # Workers write files to a folder in Spark's home, so the home is a folder of links to the one in the environment.
     home.mkdir()
@@ -32,7 +34,7 @@ def session(package: str, home: Path) -> SparkSession:
             (home / entry.name).symlink_to(entry)
     os.environ["SPARK_HOME"] = str(home)
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.submit.pyFiles", package)
+    builder = configure(SparkSession.builder.master(master))
     for name, value in {
         "spark.driver.host": "127.0.0.1",
         "spark.executor.memory": "1g",
@@ -40,8 +42,7 @@ def session(package: str, home: Path) -> SparkSession:
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # A lost executor does not count as a failure of the task.
-        "spark.task.maxFailures": "8",
+        **settings,
     }.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
@@ -62,7 +63,9 @@ def kill_once(marker: str) -> None:
 
 def main(source: str, target: str, package: str) -> None:
     marks = tempfile.mkdtemp(dir=Path(target).parent)
-    spark = session(package, Path(target).with_name("spark"))
+    # A lost executor does not count as a failure of the task.
+    settings = {"spark.submit.pyFiles": package, "spark.task.maxFailures": "8"}
+    spark = session("local-cluster[2,1,1024]", Path(target).with_name("spark"), settings)
 
     def digest(batch: pa.RecordBatch) -> pa.RecordBatch:
         import kolumn

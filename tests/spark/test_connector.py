@@ -170,6 +170,22 @@ def test_a_window_over_whole_partitions_needs_neither_exchange_nor_sort(columnar
     assert asked.groupBy("step").count().orderBy("step").collect() == [(None, PARTITIONS), (1, PARTITIONS * (ROWS - 1))]
 
 
+def test_joins_by_topic_partition_need_no_exchange(spark: SparkSession, columnar: Any, logs: Path) -> None:
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    # Spark asks for an exchange by all columns of a join unless it is told otherwise.
+    spark.conf.set("spark.sql.requireAllClusterKeysForCoPartition", "false")
+    try:
+        few, all_rows = columnar(logs / "orders-*").where("offset < 50"), columnar(logs / "orders-*")
+        by_partition = few.join(all_rows.where("offset < 20"), ["topic", "partition"]).select("topic")
+        by_offset = few.join(all_rows, ["topic", "partition", "offset"]).select("offset")
+        assert not {"Exchange", "Sort "} & set(re.findall(r"Exchange|Sort ", plan(by_offset)))
+        assert "Exchange" not in plan(by_partition)
+        assert (by_partition.count(), by_offset.count()) == (PARTITIONS * 50 * 20, PARTITIONS * 50)
+    finally:
+        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+        spark.conf.unset("spark.sql.requireAllClusterKeysForCoPartition")
+
+
 def test_what_a_join_finds_out_while_it_runs_narrows_the_scan(spark: SparkSession, columnar: Any, logs: Path) -> None:
     small = spark.createDataFrame([("orders", 1, "wanted"), ("notes", 2, "not")], "topic string, partition int, note string")
     joined = columnar(logs).join(sql.broadcast(small.where("note = 'wanted'")), ["topic", "partition"]).agg(sql.sum("offset"))
@@ -268,38 +284,9 @@ def test_the_headers_of_many_segments_are_read_by_a_job(spark: SparkSession, col
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
 
 
-def test_tables(spark: SparkSession, logs: Path, columnar: Any) -> None:
-    before = spark.conf.get("spark.kolumn.reader")
-    spark.conf.set("spark.kolumn.reader", "columnar")
-    try:
-        for how in (f"OPTIONS (path '{logs}', includeHeaders 'true', subscribe 'orders')", f"LOCATION '{logs}/orders-*'"):
-            spark.sql(f"CREATE TABLE connector_table USING kolumn {how}")
-            try:
-                assert spark.sql("SELECT count(*), max(offset) FROM connector_table WHERE offset >= 10").collect()[0][0] == 3 * (ROWS - 10)
-                assert ("headers" in spark.table("connector_table").columns) == ("OPTIONS" in how)
-            finally:
-                spark.sql("DROP TABLE connector_table")
-    finally:
-        spark.conf.set("spark.kolumn.reader", before)
-
-
-def test_a_catalog_of_topics(spark: SparkSession, logs: Path) -> None:
-    spark.conf.set("spark.sql.catalog.disk", "kolumn.Catalog")
-    spark.conf.set("spark.sql.catalog.disk.root", str(logs))
-    assert sorted(row.tableName for row in spark.sql("SHOW TABLES IN disk").collect()) == ["notes", "orders"]
-    assert spark.sql("SELECT count(*), count(DISTINCT partition) FROM disk.orders").collect()[0] == (3 * ROWS, 3)
-    joined = spark.sql("SELECT count(*) FROM disk.orders o JOIN disk.notes n USING (partition, offset) WHERE o.offset >= 3990")
-    assert joined.collect()[0][0] == 30
-    assert spark.sql(f"SELECT max(offset) FROM disk.`{logs}/notes-1`").collect()[0][0] == ROWS - 1
-    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
-        spark.sql("SELECT * FROM disk.none")
-    with pytest.raises(PySparkException, match="reads topics, and changes nothing"):
-        spark.sql("DROP TABLE disk.orders")
-    with pytest.raises(PySparkException):
-        spark.sql("INSERT INTO disk.orders SELECT * FROM disk.notes")
-
-
 def test_the_other_tables_and_the_way_out_are_pythons(spark: SparkSession, logs: Path, columnar: Any) -> None:
+    with pytest.raises(AnalysisException, match="option reader: expected columnar or python, found 'colunmar'"):
+        spark.read.format("kolumn").option("reader", "colunmar").load(str(logs))
     python = spark.read.format("kolumn").option("reader", "python").load(str(logs / "notes-0"))
     assert "columns:" not in plan(python)
     assert python.toArrow().equals(columnar(logs / "notes-0").toArrow())

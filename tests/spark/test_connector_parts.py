@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import random
 import shutil
 import struct
 from collections.abc import Iterator
@@ -207,6 +208,17 @@ def test_many_segments_are_cut_by_a_job(tmp_path: Path, monkeypatch: pytest.Monk
     assert len({one.segment.partition for text in more["splits"] for one in unpacked(text, Split).ranges}) == 6
 
 
+def test_headers_of_very_many_segments_are_read_by_several_tasks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for number in range(5):
+        shutil.copytree(TOPIC, tmp_path / f"t-{number}")
+    asked = question(totals=["count"])
+    asked["options"] = {"path": str(tmp_path)}
+    assert len(answer(asked)["splits"]) == 1  # type: ignore[arg-type]
+    monkeypatch.setattr("kolumn.spark_plugin.connector.questions._FEW", 1)
+    found: Any = answer(asked)
+    assert sorted(len(unpacked(text, Split).ranges) for text in found["splits"]) == [5, 5]
+
+
 def test_errors_are_answers() -> None:
     assert "did you mean 'columns'" in str(answer({"op": "schema", "options": {"path": str(TOPIC), "colums": "x"}})["error"])
     assert "KeyError" in str(answer({"op": "schema"})["error"])
@@ -302,6 +314,23 @@ def test_blocks_do_not_add_up(blocks: SharedBlocks) -> None:
             most = max(most, len(blocks))
     assert most <= 8
     assert len(os.listdir("/proc/self/fd")) - before <= 10
+
+
+def test_small_buffers_do_not_keep_large_blocks(blocks: SharedBlocks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns of all sizes come and go, as in a long session, and a few of them stay for a while."""
+    monkeypatch.setattr("kolumn.spark_plugin.connector.shared._MOST", 1 << 26)
+    monkeypatch.setattr(blocks, "_most", 1 << 26)
+    chance, held = random.Random(5), []
+    for _ in range(3000):
+        buffer, _ = recycle.take(int(1 << 12 << chance.randrange(10)) + chance.randrange(1 << 12))
+        held.append(buffer)
+        if len(held) > 20:
+            del held[chance.randrange(20)]
+        # Blocks that are held may lie in arenas of their own.
+        assert blocks.size <= (1 << 26) + 21 * (1 << 24)
+    del buffer, held
+    recycle.give_back()
+    assert blocks.size <= 1 << 24
 
 
 def test_arrays_within_buffers_are_copied() -> None:

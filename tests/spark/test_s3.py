@@ -69,3 +69,16 @@ def test_stream(spark: SparkSession, proxy: Proxy, tmp_path: Path) -> None:
     assert sorted((row.topic, row.offset) for row in spark.read.parquet(str(tmp_path / "out")).collect()) == expected()
     assert proxy.down_until
     assert proxy.failed > 1
+
+
+def test_a_catalog_over_a_bucket(spark: SparkSession, proxy: Proxy) -> None:
+    spark.conf.set("spark.sql.catalog.bucket", "kolumn.Catalog")
+    spark.conf.set("spark.sql.catalog.bucket.root", url(proxy))
+    assert [row.tableName for row in spark.sql("SHOW TABLES IN bucket").collect()] == ["txn-zstd"]
+    rows = spark.sql("SELECT topic, offset FROM bucket.`txn-zstd`")
+    assert sorted((row.topic, row.offset) for row in rows.collect()) == expected()
+    assert spark.sql("SELECT count(*) FROM bucket.`txn-zstd`").collect()[0][0] == len(expected())
+    # Plans are in logs and in the UI.
+    told = str(rows._jdf.queryExecution().toString()) + str(spark.sql("DESCRIBE EXTENDED bucket.`txn-zstd`").collect())
+    assert "s3://***@bucket/logs" in told
+    assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in told

@@ -65,7 +65,7 @@ public final class Catalog implements TableCatalog {
       }
       options.put("subscribe", table.name());
     }
-    return new LogTable(name + "." + table.name(), Questions.schema(options), options, false);
+    return new LogTable(name + "." + table.name(), Questions.schema(options), options, options, false);
   }
 
   @Override

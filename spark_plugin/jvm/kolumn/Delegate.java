@@ -1,6 +1,7 @@
 package kolumn;
 
 import java.util.Locale;
+import java.util.Set;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -9,11 +10,16 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * that names a class of Spark that is not public.
  */
 final class Delegate {
+  private static final Set<String> READERS = Set.of("columnar", "python");
+
   private Delegate() {}
 
   static boolean isNeeded(CaseInsensitiveStringMap options) {
-    String reader = options.getOrDefault("reader", Settings.conf("spark.kolumn.reader", "columnar"));
-    return "python".equals(reader.toLowerCase(Locale.ROOT)) || !"records".equalsIgnoreCase(options.getOrDefault("table", "records"));
+    String reader = options.getOrDefault("reader", Settings.conf("spark.kolumn.reader", "columnar")).toLowerCase(Locale.ROOT);
+    if (!READERS.contains(reader)) {
+      throw Errors.ofDriver("ArgumentError: option reader: expected columnar or python, found '" + reader + "'");
+    }
+    return "python".equals(reader) || !"records".equalsIgnoreCase(options.getOrDefault("table", "records"));
   }
 
   static TableProvider provider() {

@@ -36,7 +36,6 @@ final class LogScan
     implements Scan, Batch, SupportsReportStatistics, SupportsReportPartitioning, SupportsReportOrdering, SupportsRuntimeV2Filtering {
   private static final List<String> IN_RANGES = List.of("topic", "partition", "offset", "timestamp");
 
-
   private final Map<String, String> options;
   private final StructType schema;
   private final String conditions;
@@ -90,7 +89,7 @@ final class LogScan
   @Override
   public String description() {
     StringBuilder text = new StringBuilder("kolumn ");
-    text.append(new TreeMap<>(options)).append(", columns: ").append(String.join(", ", schema.fieldNames()));
+    text.append(Given.withoutSecrets(new TreeMap<>(options).toString())).append(", columns: ").append(String.join(", ", schema.fieldNames()));
     text.append(conditions.isEmpty() ? "" : ", where: " + conditions);
     text.append((int) question.get("limit") < 0 ? "" : ", limit: " + question.get("limit"));
     return text.append(((List<?>) question.get("totals")).isEmpty() ? "" : ", from headers: " + question.get("totals")).toString();
@@ -158,14 +157,14 @@ final class LogScan
         : new UnknownPartitioning(count);
   }
 
-  /** Only for splits that are whole topic partitions: Spark does not merge several of one. */
+  /** Topic and partition are the same in a split that names them; offsets ascend in one that is a whole topic partition. */
   @Override
   public SortOrder[] outputOrdering() {
-    return plan().path("ordered").asBoolean()
-        ? Stream.of("topic", "partition", "offset")
-            .map(name -> Expressions.sort(Expressions.column(name), SortDirection.ASCENDING))
-            .toArray(SortOrder[]::new)
-        : new SortOrder[0];
+    long names = plan().path("ordered").asBoolean() ? 3 : plan().path("keys").isArray() ? 2 : 0;
+    return Stream.of("topic", "partition", "offset")
+        .limit(names)
+        .map(name -> Expressions.sort(Expressions.column(name), SortDirection.ASCENDING))
+        .toArray(SortOrder[]::new);
   }
 
   /** Equal scans of one query share an exchange. */

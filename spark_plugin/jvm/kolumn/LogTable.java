@@ -7,6 +7,7 @@ import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
@@ -21,13 +22,22 @@ final class LogTable implements Table, SupportsRead, SupportsWrite {
   private final String name;
   private final StructType schema;
   private final Map<String, String> given;
+  private final Map<String, String> properties;
   private final boolean isWritable;
   private Table python;
 
-  LogTable(String name, StructType schema, Map<String, String> given, boolean isWritable) {
+  /** With its options, and with what a catalog says of it, which has the options too. */
+  LogTable(String name, StructType schema, Map<String, String> given, Map<String, String> properties, boolean isWritable) {
     this.name = name;
     this.schema = schema;
     this.given = given;
+    this.properties = new HashMap<>(properties);
+    this.properties.putIfAbsent(TableCatalog.PROP_PROVIDER, "kolumn");
+    this.properties.put(TableCatalog.PROP_EXTERNAL, "true");
+    if (properties.containsKey(TableCatalog.PROP_LOCATION)) {
+      this.properties.remove("path");
+    }
+    this.properties.replaceAll((any, value) -> Given.withoutSecrets(value));
     this.isWritable = isWritable;
   }
 
@@ -54,6 +64,12 @@ final class LogTable implements Table, SupportsRead, SupportsWrite {
     return isWritable ? python().capabilities() : READ;
   }
 
+  /** For DESCRIBE and SHOW CREATE TABLE. No table has its files here: dropping one drops no log. */
+  @Override
+  public Map<String, String> properties() {
+    return properties;
+  }
+
   /** Options of the query count before those of the table. */
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
@@ -65,6 +81,9 @@ final class LogTable implements Table, SupportsRead, SupportsWrite {
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    if (!info.options().containsKey("path")) {
+      throw new UnsupportedOperationException("tables over a log are read: write with df.write.format(\"kolumn\").save(path), and other options");
+    }
     return ((SupportsWrite) python()).newWriteBuilder(info);
   }
 }

@@ -16,6 +16,8 @@ import org.apache.spark.sql.types.StructType;
 
 /** What the connector asks Python, which alone knows options, paths and formats. */
 final class Questions {
+  private static final int TRIES = 2;
+
   private Questions() {}
 
   static StructType schema(Map<String, String> options) {
@@ -56,10 +58,13 @@ final class Questions {
     return ask(Settings.driversPython(), question);
   }
 
+  /** The answer. Questions change nothing, so one whose worker was killed is asked again, of another. */
   static JsonNode ask(String python, Map<String, Object> question) {
+    int died = 0;
     while (true) {
-      Worker worker = start(python);
+      Worker worker = null;
       try {
+        worker = Workers.take(python);
         worker.send(question);
         JsonNode answer = worker.json();
         Workers.give(worker);
@@ -67,28 +72,23 @@ final class Questions {
           throw Errors.ofDriver(answer.get("error").asText());
         }
         return answer;
-      } catch (ClosedByInterruptException e) {
+      } catch (ClosedByInterruptException | InterruptedIOException e) {
         // A query that is stopped interrupts its thread, and Spark knows that by the cause.
-        worker.close();
+        if (worker != null) {
+          worker.close();
+        }
         throw new UncheckedIOException(e);
       } catch (IOException e) {
-        String told = worker.fate();
-        worker.close();
-        // Idle workers may have died meanwhile; a new one in the end has not.
-        if (!worker.hasBeenIdle()) {
+        String told = worker == null ? e.getMessage() : worker.fate();
+        if (worker != null) {
+          worker.close();
+        }
+        // Those that were idle may have died long before.
+        died += worker != null && worker.hasBeenIdle() ? 0 : 1;
+        if (died == TRIES) {
           throw new UncheckedIOException(told, e);
         }
       }
-    }
-  }
-
-  private static Worker start(String python) {
-    try {
-      return Workers.take(python);
-    } catch (ClosedByInterruptException | InterruptedIOException e) {
-      throw new UncheckedIOException(e);
-    } catch (IOException e) {
-      throw new UncheckedIOException(e.getMessage(), e);
     }
   }
 }

@@ -1,7 +1,10 @@
 package kolumn;
 
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.StreamReadConstraints;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.json.JsonMapper;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
@@ -24,8 +27,9 @@ import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
  * its standard input does, hence never outlives the JVM.
  */
 final class Worker implements AutoCloseable {
-  private static final ObjectMapper JSON = new ObjectMapper();
+  private static final ObjectMapper JSON = JsonMapper.builder(answers()).build();
   private static final String MODULE = "kolumn.spark_plugin.connector.worker";
+  private static final String KILLED = " (killed: perhaps its machine or container ran out of memory)";
   private static final int START_SECONDS = 120;
   private static final int LARGEST = 1 << 30;
 
@@ -64,6 +68,12 @@ final class Worker implements AutoCloseable {
     isShared = canShare();
   }
 
+  /** A split of very many segments is a long text; Jackson has a limit for what comes from elsewhere. */
+  private static JsonFactory answers() {
+    StreamReadConstraints limits = StreamReadConstraints.builder().maxStringLength(LARGEST).build();
+    return JsonFactory.builder().streamReadConstraints(limits).build();
+  }
+
   private boolean canShare() throws IOException {
     try {
       channel.configureBlocking(true);
@@ -86,7 +96,8 @@ final class Worker implements AutoCloseable {
           return found;
         }
         if (process.waitFor(2, TimeUnit.MILLISECONDS)) {
-          why = "ended with exit code " + process.exitValue() + " at its start: is kolumn[spark] installed for this Python?";
+          why = "ended with exit code " + process.exitValue() + " at its start";
+          why += isKilled() ? KILLED + "." : ": is kolumn[spark] installed for this Python?";
           break;
         }
       }
@@ -124,6 +135,10 @@ final class Worker implements AutoCloseable {
     return System.nanoTime() - idleSince > TimeUnit.SECONDS.toNanos(seconds);
   }
 
+  private boolean isKilled() {
+    return !process.isAlive() && process.exitValue() == 137;
+  }
+
   /** How the worker ended, for an error. */
   String fate() {
     String pid = "Kolumn's Python worker " + process.pid();
@@ -133,8 +148,7 @@ final class Worker implements AutoCloseable {
       Thread.currentThread().interrupt();
     }
     String end = process.isAlive() ? " closed its connection" : " ended with exit code " + process.exitValue();
-    boolean isKilled = !process.isAlive() && process.exitValue() == 137;
-    return pid + end + (isKilled ? " (killed: perhaps its machine or container ran out of memory)" : "") + "; its stderr is in this process's log";
+    return pid + end + (isKilled() ? KILLED : "") + "; its stderr is in this process's log";
   }
 
   void send(Object question) throws IOException {

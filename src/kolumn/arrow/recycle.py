@@ -145,6 +145,11 @@ def allocate_by(new: Callable[[int], Bytes] | None, smallest: int = SMALLEST) ->
     _waiting.clear()
 
 
+def give_back() -> None:
+    """Free the blocks of `take` that are kept for reuse."""
+    _waiting.clear()
+
+
 def lock_by(new: Callable[[int], Bytes] | None) -> None:
     """Let `take_locked` allocate with ``new``, which raises MemoryError if there is no memory; blocks kept for reuse are freed."""
     with _locked.lock:
