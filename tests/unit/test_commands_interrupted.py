@@ -42,13 +42,17 @@ COMMANDS: dict[str, list[str]] = {
 }
 NO_FILES = {"columns", "jar", "doctor", "help", "tidy"}
 NEEDS = {"report": "matplotlib", "sql": "duckdb"}
+SOONER = {"cat", "verify", "to-parquet", "recover"}
+"""In `make test` too."""
 WARM = r"""
 import json, os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-import kolumn, kolumn.cli
+import kolumn, kolumn.cli, kolumn.accounting.overview, kolumn.accounting.statistics, kolumn.cli.compiling, kolumn.parquet
+import pyarrow.compute, pyarrow.parquet, rich.console, rich.progress
 log = sys.argv[1]
 # What is imported and loaded on first use; one thread, for a process with several cannot be forked.
 kolumn.read(f"{log}/upgraded-gzip-0", threads=1)
+kolumn.verify(f"{log}/upgraded-gzip-0", threads=1)
 
 def child(arguments, root, at, out, err, count):
     os.dup2(out, 1)
@@ -131,12 +135,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Any:
     assert found.process.returncode == 0
 
 
+def one(name: str, sooner: bool) -> Any:
+    return pytest.param(name, marks=[] if sooner else [pytest.mark.slow])
+
+
 def needs(name: str) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [one(name, name in SOONER | {"PATH", "stats", "help"}) for name in COMMANDS])
 def test_a_reader_that_closes_the_pipe(place: Place, name: str) -> None:
     needs(name)
     place.fresh(name)
@@ -146,9 +154,7 @@ def test_a_reader_that_closes_the_pipe(place: Place, name: str) -> None:
     assert "Broken pipe" not in said
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "report" else []) for name in COMMANDS if name not in NO_FILES]
-)
+@pytest.mark.parametrize("name", [one(name, name in SOONER) for name in COMMANDS if name not in NO_FILES])
 def test_interrupts(place: Place, name: str) -> None:
     needs(name)
     before = place.fresh(name)
