@@ -271,6 +271,55 @@ def test_neighbouring_chunks_are_one_request(tmp_path: Path, monkeypatch: pytest
     real.close()
 
 
+INDEXES = {"offset": ".index", "timestamp": ".timeindex", "transaction": ".txnindex"}
+
+
+def with_indexes(root: Path, key: str | None) -> tuple[Aiven, dict[str, Path] | None]:
+    """A log of a broker with its index files, in chunks of 2000 bytes; a segment's snapshot is that of its end."""
+    root.mkdir()
+    made = Aiven(root, 2000, key=key, zstd=True)
+    logs = sorted(LOG.glob("*.log"))
+    ends = [*(int(log.stem) - 1 for log in logs[1:]), kolumn.batches(LOG)["lastOffset"][-1].as_py()]
+    for log, last in zip(logs, ends, strict=True):
+        indexes = {name: path.read_bytes() for name, suffix in INDEXES.items() if (path := log.with_suffix(suffix)).exists()}
+        if (snapshot := log.with_name(f"{last + 1:020d}.snapshot")).exists():
+            indexes["producerSnapshot"] = snapshot.read_bytes()
+        made.put(log.read_bytes(), "txn-zstd", 0, int(log.stem), last, indexes=indexes)
+    return made, None if key is None else {key: made.key_file()}
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_indexes_lead_to_few_chunks(tmp_path: Path, key: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small range of committed records decodes the chunks with it and with markers, not those before it."""
+    made, keys = with_indexes(tmp_path / "tier", key)
+    decoded: list[tuple[str, int]] = []
+    real = AivenFile._checked
+
+    def counted(self: AivenFile, chunk: int, stored: memoryview) -> bytes:
+        decoded.append((self.manifest.name, chunk))
+        return real(self, chunk, stored)
+
+    monkeypatch.setattr(AivenFile, "_checked", counted)
+    monkeypatch.setattr("kolumn.source.segment_file.BLOCK", 2000)
+    chunks = sum(len(read_manifest(path).borders) - 1 for path in made.root.glob("*/*/*.rsm-manifest"))
+    last = kolumn.batches(LOG)["lastOffset"][-1].as_py()
+    for level in ("read_uncommitted", "read_committed"):
+        how: dict[str, Any] = {"columns": COLUMNS, "isolation_level": level, "start_offset": last - 40, "end_offset": last - 20}
+        decoded.clear()
+        found = kolumn.read(made.root, keys=keys, **how)
+        assert found.equals(kolumn.read(LOG, **how))
+        assert len(set(decoded)) < chunks / 3, (level, len(set(decoded)), chunks)
+    # What was changed is not believed, and costs a walk.
+    for path in made.root.glob("*/*/*.indexes"):
+        data = bytearray(path.read_bytes())
+        data[::7] = bytes(len(data[::7]))
+        path.write_bytes(data)
+    assert kolumn.read(made.root, keys=keys, **how).equals(kolumn.read(LOG, **how))
+    for path in made.root.glob("*/*/*.indexes"):
+        path.unlink()
+    assert kolumn.read(made.root, keys=keys, **how).equals(kolumn.read(LOG, **how))
+
+
 def test_whole_segments_are_asked_for(tmp_path: Path) -> None:
     _, log, _ = broken(tmp_path)
     with pytest.raises(kolumn.ArgumentError, match=r"its bytes are in the chunks of a tier"):

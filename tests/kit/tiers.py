@@ -74,8 +74,11 @@ class Aiven:
         path.write_bytes(self.private.private_bytes(*form))
         return path
 
-    def put(self, data: bytes, topic: str, partition: int, first: int, last: int, epochs: dict[str, int] | None = None) -> Path:
-        """Write a segment; returns its manifest."""
+    def put(
+        self, data: bytes, topic: str, partition: int, first: int, last: int, epochs: dict[str, int] | None = None,
+        indexes: dict[str, bytes] | None = None,
+    ) -> Path:  # fmt: skip
+        """Write a segment; returns its manifest. ``indexes`` are by their names there: "offset", "timestamp", …"""
         data_key, aad = os.urandom(32), os.urandom(32)
         parts = [data[at : at + self.chunk] for at in range(0, len(data), self.chunk)]
         if self.zstd:
@@ -91,10 +94,18 @@ class Aiven:
             index |= {"type": "variable", "transformedChunks": b64(zstandard.ZstdCompressor().compress(_sizes(list(map(len, parts)))))}
         else:
             index |= {"transformedChunkSize": len(parts[0]) if parts else 0, "finalTransformedChunkSize": len(parts[-1]) if parts else 0}
+        places: dict[str, Any] = dict.fromkeys(("offset", "timestamp", "producerSnapshot", "leaderEpoch", "transaction"))
+        stored = b""
+        for name, part in (indexes or {}).items():
+            if self.key is not None:
+                part = (iv := os.urandom(12)) + AESGCM(data_key).encrypt(iv, part, aad)
+            places[name] = {"position": len(stored), "size": len(part)}
+            stored += part
+        Path(f"{stem}.indexes").write_bytes(stored)
         place = {"topicId": uuid_of(topic), "topicPartition": {"topic": topic, "partition": partition}}
         ids = {"topicIdPartition": place, "id": stem.name[21:]}
         metadata = {"remoteLogSegmentId": ids, "startOffset": first, "endOffset": last, "segmentLeaderEpochs": epochs or {"0": 0}}
-        manifest: dict[str, Any] = {"version": "1", "chunkIndex": index, "segmentIndexes": {}, "compression": self.zstd}
+        manifest: dict[str, Any] = {"version": "1", "chunkIndex": index, "segmentIndexes": places, "compression": self.zstd}
         if self.private is not None:
             manifest["encryption"] = {"dataKey": f"{self.key}:{b64(_wrapped(data_key, self.private))}", "aad": b64(aad)}
         path = Path(f"{stem}.rsm-manifest")

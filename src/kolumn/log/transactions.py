@@ -169,7 +169,7 @@ def from_side_files(segments: list[Segment], options: Options) -> Transactions |
     """From ``.txnindex`` files and the newest snapshot; None if one is missing or the log contradicts it."""
     aborted = []
     with ThreadPoolExecutor(_AT_A_TIME if is_url(segments[0].path) else 1, thread_name_prefix="kolumn-transactions") as pool:
-        for entries in pool.map(_confirmed, segments):
+        for entries in pool.map(partial(_confirmed, options=options), segments):
             if entries is None:
                 return None
             aborted += entries
@@ -192,9 +192,12 @@ def _aborted(segment: Segment) -> list[tuple[int, int, int]] | None:
     return entries if entries is None else [one for one in entries if low <= one[2] < end]
 
 
-def _confirmed(segment: Segment) -> list[tuple[int, int, int]] | None:
-    """As `_aborted`; None too if the log contradicts it."""
+def _confirmed(segment: Segment, options: Options) -> list[tuple[int, int, int]] | None:
+    """As `_aborted`, of those that have offsets that the options ask for; None too if the log contradicts it."""
     entries = _aborted(segment)
+    if entries is not None:
+        low, end = options.start_offset or 0, HIGHEST if options.end_offset is None else options.end_offset
+        entries = [one for one in entries if one[2] >= low and one[1] < end]
     return entries if entries is not None and _has_aborts(segment, entries) else None
 
 

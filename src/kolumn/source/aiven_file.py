@@ -50,7 +50,7 @@ class Access:
     chunk_bytes: int = LARGEST_CHUNK
 
 
-class _UnreadableError(KolumnError):
+class UnreadableError(KolumnError):
     """A chunk is not what was written."""
 
 
@@ -76,7 +76,7 @@ class AivenFile:
                 f"{manifest.name}: its chunks have {manifest.largest} bytes, and at most {access.chunk_bytes} are decoded at once: "
                 f"set memory_bytes={manifest.largest} if the manifest is to be trusted"
             )
-        self._cipher: Any = None if manifest.encryption is None else self._unwrapped()
+        self._cipher = cipher_of(manifest, access)
         self._object: Any = None
         self._kept: OrderedDict[int, bytes] = OrderedDict()
         self._reported: set[int] = set()
@@ -88,15 +88,6 @@ class AivenFile:
             logger.warning("%s: all %d bytes of the segment are left out", text, manifest.size)
         elif manifest.size:
             self._object = open_ranges(manifest.object_name)
-
-    def _unwrapped(self) -> Any:
-        try:
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-        except ImportError as error:
-            raise MissingError(f"{self.manifest.name}: encrypted: {error}: pip install 'kolumn[tiered]'") from error
-        encryption = self.manifest.encryption
-        assert encryption is not None
-        return AESGCM(unwrap(encryption.key_id, encryption.wrapped, self.access.keys, self.manifest.name))
 
     def close(self) -> None:
         """Close the object."""
@@ -151,7 +142,7 @@ class AivenFile:
             decode = map if len(missing) == 1 else _pool(os.getpid()).map
             decoded = list(decode(self._decoded, missing, parts))
             good = [(chunk, one) for chunk, one in zip(missing, decoded, strict=True) if isinstance(one, bytes)]
-            bad = [(chunk, one) for chunk, one in zip(missing, decoded, strict=True) if isinstance(one, _UnreadableError)]
+            bad = [(chunk, one) for chunk, one in zip(missing, decoded, strict=True) if isinstance(one, UnreadableError)]
             known |= self._holes(bad)
             known.update(good)
             self._keep(missing, known)
@@ -164,7 +155,7 @@ class AivenFile:
             while len(self._kept) > 1 and sum(map(len, self._kept.values())) > _KEPT_BYTES:
                 self._kept.popitem(last=False)
 
-    def _holes(self, bad: list[tuple[int, _UnreadableError]]) -> dict[int, bytes]:
+    def _holes(self, bad: list[tuple[int, UnreadableError]]) -> dict[int, bytes]:
         """What stands for chunks that cannot be read; neighbours are one warning."""
         at = 0
         while at < len(bad):
@@ -188,44 +179,77 @@ class AivenFile:
         except (OSError, ArrowException) as error:
             raise KolumnError(f"{self.manifest.object_name}: bytes {start} to {end} cannot be read: {error}") from error
 
-    def _decoded(self, chunk: int, stored: memoryview) -> "bytes | _UnreadableError":
+    def _decoded(self, chunk: int, stored: memoryview) -> "bytes | UnreadableError":
         try:
             return self._checked(chunk, stored)
-        except _UnreadableError as error:
+        except UnreadableError as error:
             return error
 
     def _checked(self, chunk: int, stored: memoryview) -> bytes:
         (low, high), (start, end) = self.manifest.stored(chunk, chunk), self.manifest.span(chunk)
         if len(stored) != high - low:
-            raise _UnreadableError(f"expected {high - low} bytes, found {len(stored)}: the object is missing or was cut")
+            raise UnreadableError(f"expected {high - low} bytes, found {len(stored)}: the object is missing or was cut")
         data: bytes | memoryview = stored
         if self._cipher is not None:
-            data = self._decrypted(stored)
+            data = decrypted(self._cipher, self.manifest, stored)
         if self.manifest.compressed:
             data = _decompressed(data, end - start)
         if len(data) != end - start:
-            raise _UnreadableError(f"expected {end - start} bytes of the segment, found {len(data)}")
+            raise UnreadableError(f"expected {end - start} bytes of the segment, found {len(data)}")
         return bytes(data)
 
-    def _decrypted(self, stored: memoryview) -> bytes:
-        from cryptography.exceptions import InvalidTag
 
-        assert self.manifest.encryption is not None
-        if len(stored) < _IV + _TAG:
-            raise _UnreadableError(f"expected at least {_IV + _TAG} bytes of AES-GCM, found {len(stored)}")
-        try:
-            return bytes(self._cipher.decrypt(bytes(stored[:_IV]), stored[_IV:], self.manifest.encryption.aad))
-        except InvalidTag:
-            raise _UnreadableError("the tag of AES-GCM is wrong: bytes were changed, or the manifest is that of another object") from None
+def cipher_of(manifest: AivenManifest, access: Access) -> Any:
+    """The cipher of a manifest's data key, None if nothing is encrypted; errors as `kolumn.source.data_keys.unwrap`."""
+    if manifest.encryption is None:
+        return None
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError as error:
+        raise MissingError(f"{manifest.name}: encrypted: {error}: pip install 'kolumn[tiered]'") from error
+    return AESGCM(unwrap(manifest.encryption.key_id, manifest.encryption.wrapped, access.keys, manifest.name))
+
+
+def index_bytes(manifest: AivenManifest, access: Access, suffix: str) -> bytes | None:
+    """An index file of a segment, by one request; None if there is none, or it was changed: the log has what is in it."""
+    place = next(((position, size) for name, position, size in manifest.indexes if name == suffix), None)
+    if place is None:
+        return None
+    position, size = place
+    try:
+        file = open_ranges(manifest.indexes_name)
+        stored = fetched(file, position, position + size)
+        file.close()
+    except (KolumnError, OSError, ArrowException):
+        return None
+    cipher = cipher_of(manifest, access)
+    try:
+        found = stored if cipher is None else decrypted(cipher, manifest, memoryview(stored))
+    except UnreadableError:
+        return None
+    return found if cipher is not None or len(found) == size else None
+
+
+def decrypted(cipher: Any, manifest: AivenManifest, stored: memoryview) -> bytes:
+    """The contents of a chunk; UnreadableError if it is not what was written."""
+    from cryptography.exceptions import InvalidTag
+
+    assert manifest.encryption is not None
+    if len(stored) < _IV + _TAG:
+        raise UnreadableError(f"expected at least {_IV + _TAG} bytes of AES-GCM, found {len(stored)}")
+    try:
+        return bytes(cipher.decrypt(bytes(stored[:_IV]), stored[_IV:], manifest.encryption.aad))
+    except InvalidTag:
+        raise UnreadableError("the tag of AES-GCM is wrong: bytes were changed, or the manifest is that of another object") from None
 
 
 def _decompressed(data: bytes | memoryview, size: int) -> bytes:
     try:
         if zstandard.frame_content_size(data) != size:
-            raise _UnreadableError(f"expected a zstd frame of {size} bytes, found another size in it")
+            raise UnreadableError(f"expected a zstd frame of {size} bytes, found another size in it")
         return zstandard.ZstdDecompressor().decompress(data)
     except zstandard.ZstdError as error:
-        raise _UnreadableError(f"expected a zstd frame: {error}") from error
+        raise UnreadableError(f"expected a zstd frame: {error}") from error
 
 
 @cache

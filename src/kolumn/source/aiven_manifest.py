@@ -3,6 +3,7 @@
     {"version": "1",
      "chunkIndex": {"type": "fixed", "originalChunkSize", "originalFileSize", "transformedChunkSize", "finalTransformedChunkSize"}
                 or {"type": "variable", "originalChunkSize", "originalFileSize", "transformedChunks": base64 of a zstd frame},
+     "segmentIndexes": {"offset": {"position", "size"}, "timestamp", "producerSnapshot", "leaderEpoch", "transaction": likewise or null},
      "compression": bool,
      "encryption": {"dataKey": "<key id>:<base64>", "aad": base64},           absent if it is not encrypted
      "remoteLogSegmentMetadata": {"remoteLogSegmentId": {"topicIdPartition": {"topicPartition": {"topic", "partition"}}, "id"},
@@ -28,7 +29,7 @@ import zstandard
 from kolumn.arrays import Int64s
 from kolumn.errors import Code, CorruptBatchError, KolumnError
 from kolumn.source import storage
-from kolumn.source.side_files import Epochs
+from kolumn.source.side_files import TIER_CHECKPOINT, Epochs
 from kolumn.source.tier_names import MANIFEST, stem
 
 _MOST_BYTES = 16 << 20
@@ -38,6 +39,11 @@ _MOST_CHUNKS = 1 << 20
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Kafka's rule (``Topic.validate``): a topic's name may become that of a folder."""
 _LAST_OFFSET, _LAST_EPOCH = 2**63 - 2, 2**31 - 1
+_INDEXES = {
+    **{"offset": ".index", "timestamp": ".timeindex", "transaction": ".txnindex"},
+    **{"producerSnapshot": ".snapshot", "leaderEpoch": TIER_CHECKPOINT},
+}
+"""Names of index files in a manifest, and their suffixes."""
 _AT_A_TIME = 16
 """Manifests that are read at a time: at a URL most of that is waiting."""
 
@@ -70,6 +76,8 @@ class AivenManifest:
         Positions in the object at which chunks begin, and the end of the last.
     compressed : bool
     encryption : Encryption, optional
+    indexes : tuple of (str, int, int)
+        Suffix of an index file, and where its stored bytes are in the object of indexes: position and size.
     """
 
     name: str
@@ -84,11 +92,17 @@ class AivenManifest:
     borders: Int64s = field(compare=False)
     compressed: bool
     encryption: Encryption | None
+    indexes: tuple[tuple[str, int, int], ...] = ()
 
     @property
     def object_name(self) -> str:
         """Name of the object that has the segment's bytes."""
         return storage.with_suffix(self.name, ".log")
+
+    @property
+    def indexes_name(self) -> str:
+        """Name of the object that has the index files back to back, each encrypted as one chunk if the segment is."""
+        return storage.with_suffix(self.name, ".indexes")
 
     @property
     def is_plain(self) -> bool:
@@ -182,6 +196,7 @@ def parse(name: str, data: bytes) -> AivenManifest:
         borders,
         compressed,
         encryption,
+        _indexes(one.raw("segmentIndexes")),
     )
 
 
@@ -233,6 +248,17 @@ def _epochs(metadata: _Reader) -> Epochs:
     if any(epoch > _LAST_EPOCH for epoch, _ in epochs) or any(one[1] > other[1] for one, other in pairwise(epochs)):
         metadata.refuse("segmentLeaderEpochs", "offsets that increase with leader epochs")
     return epochs
+
+
+def _indexes(found: object) -> tuple[tuple[str, int, int], ...]:
+    """Places of index files. They are hints: a place that is malformed is none."""
+    places = [(suffix, found.get(name)) for name, suffix in _INDEXES.items()] if isinstance(found, dict) else []
+    known = [(suffix, place.get("position"), place.get("size")) for suffix, place in places if isinstance(place, dict)]
+    return tuple(
+        (suffix, position, size)
+        for suffix, position, size in known
+        if type(position) is int and type(size) is int and position >= 0 and 0 < size <= _MOST_BYTES
+    )
 
 
 def _encryption(one: _Reader) -> Encryption:

@@ -28,6 +28,7 @@ def key_files(keys: Mapping[str, str | os.PathLike[str]] | None) -> KeyFiles | N
     return tuple((name, os.fspath(path)) for name, path in keys.items())
 
 
+@lru_cache(maxsize=4096)
 def unwrap(key_id: str, wrapped: bytes, files: KeyFiles | None, name: str) -> bytes:
     """The data key of the segment ``name``.
 
