@@ -1,14 +1,15 @@
 """How fast is Kolumn on one core beside Kafka's own Java record classes?  python -m bench.cpu_vs_java [CODEC ...]
 
 One segment per codec (`bench.data`), CRC checked. For each codec and mode, Java and Kolumn warm up in processes of their own on the same
-core, then take turns, some iterations each, so that a slow minute of the machine hits both. Two modes:
+core, and take turns, some iterations each, so that a slow minute of the machine hits both. Each round starts new JVMs, since one JVM may
+compile the loop worse than another; Java's time is the best of all. Two modes:
 
 arrays    Java fills primitive arrays that were allocated once; Kolumn returns a new Arrow table with key, value, offset, timestamp
 iterate   Java iterates and looks at the size of each value, nothing is copied; Kolumn returns the table with ``binary="view"``
 
 Kolumn starts from a path, the file being in the page cache as it was read back from disk, and ("held") from a buffer in memory. Java is
 measured three ways: from the whole file in a heap buffer ("memory", where reading costs nothing), from a mapped file ("map") and through
-FileRecords ("file"). Ratios are of the best times; the targets are held against "memory", which favours Java most.
+FileRecords ("file"). Ratios are of the best times of any JVM; the targets are held against "memory", which favours Java most.
 """
 
 import json
@@ -18,7 +19,6 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,9 @@ from bench import data, machine
 CORE = max(os.sched_getaffinity(0))
 JAVA_SOURCES = ("memory", "map", "file")
 JVM = ["-XX:+UseSerialGC", "-Xms1g", "-Xmx1g", "-Xmn16m", "-XX:+AlwaysPreTouch"]
-WARM_UP_SECONDS = 1.5
+WARM_UP_SECONDS = 1.0
 TURNS, ITERATIONS = 5, 2
+"""Rounds, each with a JVM of its own for every source, and iterations of a turn."""
 TARGETS = {"arrays": {"none": 5.0, "gzip": 2.2, "snappy": 3.5, "lz4": 3.0, "zstd": 2.5}, "iterate": {"none": 1.8}}
 """How many times as fast Kolumn has to be from memory, beside Java from memory."""
 
@@ -65,7 +66,12 @@ class Rival:
         return json.loads(line)
 
     def result(self) -> dict[str, float]:
-        return {"best_ms": round(min(self.nanoseconds) / 1e6, 2), "median_ms": round(statistics.median(self.nanoseconds) / 1e6, 2)}
+        return result(self.nanoseconds)
+
+
+def result(nanoseconds: Sequence[int]) -> dict[str, float]:
+    """Best and median of some iterations."""
+    return {"best_ms": round(min(nanoseconds) / 1e6, 2), "median_ms": round(statistics.median(nanoseconds) / 1e6, 2)}
 
 
 def java(segment: Path, mode: str, source: str) -> Rival:
@@ -84,19 +90,21 @@ def compare(codec: str, mode: str) -> dict[str, Any]:
     """Best and median of every rival, and Kolumn's ratios, for one codec and mode."""
     segment = data.segment(codec)
     data.read_back(segment)
-    with ExitStack() as stack:
-        rivals = {source: stack.enter_context(java(segment, mode, source)) for source in JAVA_SOURCES}
-        rivals["kolumn"] = stack.enter_context(kolumn(segment, mode, "path"))
-        rivals["held"] = stack.enter_context(kolumn(segment, mode, "memory"))
-        ours = rivals["kolumn"].summary
-        for source in JAVA_SOURCES:
-            theirs = {name: rivals[source].summary[name] for name in ours}
-            if theirs != ours:
-                raise SystemExit(f"{codec} {mode}: Java decoded {theirs}, Kolumn {ours}")
+    found: dict[str, list[int]] = {}
+    with kolumn(segment, mode, "path") as path, kolumn(segment, mode, "memory") as held:
+        ours = path.summary
         for _ in range(TURNS):
-            for rival in rivals.values():
+            for name, rival in (("kolumn", path), ("held", held)):
                 rival.turn()
-        times = {name: rival.result() for name, rival in rivals.items()}
+                found[name] = rival.nanoseconds
+            for source in JAVA_SOURCES:
+                with java(segment, mode, source) as rival:
+                    theirs = {name: rival.summary[name] for name in ours}
+                    if theirs != ours:
+                        raise SystemExit(f"{codec} {mode}: Java decoded {theirs}, Kolumn {ours}")
+                    rival.turn()
+                    found[source] = [*found.get(source, []), *rival.nanoseconds]
+    times = {name: result(nanoseconds) for name, nanoseconds in found.items()}
     best = times["kolumn"]["best_ms"]
     ratios = {source: round(times[source]["best_ms"] / best, 2) for source in JAVA_SOURCES}
     ratios["memory to memory"] = round(times["memory"]["best_ms"] / times["held"]["best_ms"], 2)
@@ -132,7 +140,7 @@ def main(codecs: Sequence[str] = data.CODECS) -> None:
             rows.append(compare(codec, mode))
             show(rows[-1])
     if tuple(codecs) == data.CODECS:
-        print(machine.save("cpu_vs_java", {"jvm": JVM, "rows": rows}))
+        print(machine.save("cpu_vs_java", {"jvm": JVM, "jvms": TURNS, "rows": rows}))
 
 
 if __name__ == "__main__":

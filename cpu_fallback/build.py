@@ -1,6 +1,7 @@
 """All loops as machine code, ahead of time: ``python -m kolumn.cpu_fallback.build FOLDER [LEVEL ...]``.
 
-Each level of `kolumn.cpu_fallback.machine.processor.LEVELS` becomes a folder. Without levels, those of this architecture are compiled;
+Each level of `kolumn.cpu_fallback.machine.processor.LEVELS` becomes a folder. Without levels, those of this architecture and the one of
+AArch64 are compiled;
 "host" is the level of this CPU. Folders for other sources are removed.
 """
 
@@ -39,9 +40,9 @@ def build(target: Path, levels: list[str]) -> None:
 def main(target: str, *levels: str) -> None:
     """Build the named levels."""
     host = processor.level()
-    # LLVM could compile for another architecture, but nobody could run the result here.
-    own = [name for name, level in processor.LEVELS.items() if level.is_arm == (platform.machine() == "aarch64")]
-    build(Path(target), [level for one in levels or own if (level := host if one == "host" else one) is not None])
+    # Code for AArch64 can be compiled anywhere, since it needs no features that Numba would have to know.
+    possible = [name for name, level in processor.LEVELS.items() if level.is_arm or platform.machine() != "aarch64"]
+    build(Path(target), [level for one in levels or possible if (level := host if one == "host" else one) is not None])
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ GROUPS = {
         "inflate.locate", "check.select", "check.gather", "columns.columns", "machine.checksum", "columns.timestamps", "check.boundary",
     ),
     "small segments": ("stream_files",),
-    "writing": ("encode.batches", "encode.messages", "encode.tagged", "encode.sets", "encode.restride", "encode.sizes"),
+    "writing": ("encode.batches", "encode.messages", "encode.tagged", "encode.sets", "encode.restride", "encode.sizes", "encode.frames"),
     "typed values": ("values.framing",),
     "Avro": ("values.avro",),
     "Protobuf": ("values.protobuf",),

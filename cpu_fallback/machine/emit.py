@@ -8,10 +8,11 @@ The object has one function, which takes its arguments and writes its results as
 from collections.abc import Callable
 from typing import Any
 
+from kolumn.cpu_fallback.machine import processor
 from kolumn.cpu_fallback.machine.arrays import Kind, arguments, results
 from kolumn.machine_code.deferred import apply, arrayobj, cgutils, ir, types
 
-_EXTERNAL = {"memcpy", "memmove", "memset", "memcmp", "pread"}
+EXTERNAL = {"memcpy", "memmove", "memset", "memcmp", "pread"}
 """Functions of the C library that object code may call."""
 
 
@@ -41,11 +42,32 @@ def emit(function: Callable[..., Any], entry: str) -> bytes:
     for one in defined:
         if one.name != entry:
             one.linkage = "internal"
-    codegen._module_pass_manager()[0].run(module, codegen._pass_builder())
+    machine, builder = codegen._tm, None
+    if processor.is_for_arm():
+        machine, builder = _arm(module)
+    builder = builder or codegen._pass_builder()
+    builder.getModulePassManager().run(module, builder)
     needed = {one.name for one in (*module.functions, *module.global_variables) if one.is_declaration and not one.name.startswith("llvm.")}
-    if needed - _EXTERNAL:
-        raise RuntimeError(f"{entry} needs {', '.join(sorted(needed - _EXTERNAL))}")
-    return bytes(codegen._tm.emit_object(module))
+    if needed - EXTERNAL:
+        raise RuntimeError(f"{entry} needs {', '.join(sorted(needed - EXTERNAL))}")
+    return bytes(machine.emit_object(module))
+
+
+def _arm(module: Any) -> tuple[Any, Any]:
+    """Make a module one for AArch64: the machine that emits it, and the builder of its passes.
+
+    What Numba made is for any processor with words of 64 bits, as long as it was not asked for instructions of x86-64.
+    """
+    from llvmlite import binding
+
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    cpu, features = processor.LEVELS[processor.ARM]
+    settings = {"cpu": cpu, "features": ",".join(f"+{name}" for name in features), "opt": 3, "reloc": "pic", "codemodel": "small"}
+    machine = binding.Target.from_triple(processor.ARM_TRIPLE).create_target_machine(**settings)
+    module.triple, module.data_layout = processor.ARM_TRIPLE, str(machine.target_data)
+    options = binding.create_pipeline_tuning_options(speed_level=3)
+    return machine, binding.create_pass_builder(machine, options)
 
 
 def _numba_type(kind: Kind) -> Any:

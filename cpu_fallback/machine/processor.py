@@ -6,6 +6,7 @@ processor instead, which is compiled on first use.
 """
 
 import os
+import platform
 from functools import cache
 from typing import NamedTuple
 
@@ -44,17 +45,28 @@ class ProcessorLevel(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that make Numba compile for this level."""
+        """Variables that make Numba compile for this level, on a machine of either architecture."""
+        if self.is_arm and platform.machine() != "aarch64":
+            # Numba knows this machine's LLVM alone: without features it makes nothing that is of x86-64.
+            return {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", FOR_ARM: "1"}
         return {"NUMBA_CPU_NAME": self.cpu, "NUMBA_CPU_FEATURES": ",".join(f"+{name}" for name in self.features)}
 
+
+ARM, ARM_TRIPLE, FOR_ARM = "armv8-a", "aarch64-unknown-linux-gnu", "KOLUMN_COMPILE_FOR_ARM"
+"""The level of AArch64, LLVM's name of that system, and the variable of compilers on another one that compile for it."""
 
 LEVELS = {
     "x86-64-v4-vpclmulqdq": ProcessorLevel("x86-64-v4", (*_V4, "pclmul", "vpclmulqdq")),
     "x86-64-v3-vpclmulqdq": ProcessorLevel("x86-64-v3", (*_V3, "pclmul", "vpclmulqdq")),
     "x86-64-v3": ProcessorLevel("x86-64-v3", (*_V3, "pclmul")),
-    "armv8-a": ProcessorLevel("generic", ("fp-armv8", "neon")),
+    ARM: ProcessorLevel("generic", ("fp-armv8", "neon")),
 }
 """Levels, the most capable first."""
+
+
+def is_for_arm() -> bool:
+    """Whether code is compiled for AArch64 on a machine that cannot run it."""
+    return FOR_ARM in os.environ
 
 
 @cache

@@ -2,16 +2,16 @@
 
 import os
 import struct
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import kolumn
+from kit.counted import IO, counted
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kolumn.damage.findings import Damage
 from kolumn.errors import CorruptBatchError
@@ -21,8 +21,6 @@ from kolumn.source.segments import find_segments
 
 ABORT, COMMIT = 0, 1
 BATCHES, EACH = 200, 4
-IO = Path("/proc/self/io")
-_Made = TypeVar("_Made")
 
 
 def large(offset: int, **fields: Any) -> bytes:
@@ -46,30 +44,6 @@ def written(folder: Path, entries: list[bytes], base: int = 0) -> Path:
     path = folder / f"{base:020}.log"
     path.write_bytes(b"".join(entries))
     return path
-
-
-def counted(call: Callable[[], _Made]) -> tuple[_Made, int, int, int]:
-    """What a call returns, bytes and system calls by which this process read, and the calls of Python functions; once it is warm."""
-    call()
-    found = 0
-
-    def count(frame: object, event: str, argument: object) -> None:
-        nonlocal found
-        found += event == "call"
-
-    before = _read_so_far()
-    sys.setprofile(count)
-    try:
-        made = call()
-    finally:
-        sys.setprofile(None)
-    after = _read_so_far()
-    return made, after[0] - before[0], after[1] - before[1], found
-
-
-def _read_so_far() -> tuple[int, int]:
-    numbers = dict(line.split(": ") for line in IO.read_text().splitlines())
-    return int(numbers["rchar"]), int(numbers["syscr"])
 
 
 pytestmark = pytest.mark.skipif(not IO.exists(), reason="this system does not count what a process reads")

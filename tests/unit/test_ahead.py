@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from kolumn.cpu_fallback.machine import objects, processor
+from kolumn.cpu_fallback.machine.emit import EXTERNAL
+from kolumn.cpu_fallback.machine.loops import entry_of
 
+EM_AARCH64 = 183
 LEVELS = [name for name, level in processor.LEVELS.items() if processor.host_features().issuperset(level.features)]
 SMALL = """
 import json, os, sys
@@ -59,6 +63,33 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert sorted(path.name.rpartition("-")[0] for path in old.parent.iterdir()) == sorted(LEVELS)
     assert run(BUILD, old.parent, "host") == ""
     return place
+
+
+def symbols(code: bytes) -> tuple[int, set[str], set[str]]:
+    """Of an ELF object of 64 bits: its machine, and the names of the symbols that it defines for others and that it needs."""
+    assert code[:6] == b"\x7fELF\x02\x01"
+    (machine,), (at,), (size, count) = (struct.unpack_from(form, code, place) for form, place in (("<H", 18), ("<Q", 40), ("<HH", 58)))
+    sections = [struct.unpack_from("<IIQQQQIIQQ", code, at + size * i) for i in range(count)]
+    ((*_, start, length, names, _, _, each),) = (one for one in sections if one[1] == 2)
+    text, defined, needed = sections[names][4], set[str](), set[str]()
+    for place in range(start + each, start + length, each):
+        name, kind, _, section, _, _ = struct.unpack_from("<IBBHQQ", code, place)
+        if kind >> 4:
+            (defined if section else needed).add(code[text + name : code.index(0, text + name)].decode())
+    return machine, defined, needed
+
+
+def test_code_for_aarch64(tmp_path: Path) -> None:
+    """It cannot run here. It is for that machine, has the entry of each loop, and needs what the C library has."""
+    assert run(BUILD, tmp_path, processor.ARM) == f"compiled 3 of 3 loops for {processor.ARM}\n"
+    files = sorted(tmp_path.glob("*/*.code"))
+    assert len(files) == 3
+    for path in files:
+        machine, defined, needed = symbols(objects.read(path) or b"")
+        assert machine == EM_AARCH64
+        module, loop = path.name.removesuffix(".code").rsplit(".", 1)
+        assert defined == {entry_of(f"kolumn.cpu_fallback.{module}:{loop}")}
+        assert needed <= EXTERNAL
 
 
 @pytest.fixture

@@ -90,3 +90,15 @@ def test_what_is_kept_is_never_locked(locked: list[int]) -> None:
     taken = recycle.take(4 * MIB)
     assert not recycle.is_locked(address_of(taken))
     assert locked == []
+
+
+def test_a_huge_block_frees_what_waits() -> None:
+    """What waits would add to the peak of a batch of that size."""
+    held = [recycle.take(8 * MIB) for _ in range(3)]
+    del held
+    gc.collect()
+    assert recycle._waiting.bytes >= 3 * 8 * MIB
+    recycle.take(recycle.HUGE - 1)
+    assert recycle._waiting.bytes >= 3 * 8 * MIB
+    recycle.take(recycle.HUGE)
+    assert recycle._waiting.bytes == 0

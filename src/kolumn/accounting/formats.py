@@ -75,7 +75,7 @@ def space(
 ) -> list[Space]:
     """Count the bytes of segments by purpose, as they are and as each format would encode them. No file is written.
 
-    FormatSizes follow from the lengths of fields. What a codec saves is measured on a part of the batches, see `Space.estimated`.
+    Sizes follow from the lengths of fields. What a codec saves is measured on a part of the batches, see `Space.estimated`.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ number of bytes kept for reuse is bounded; for page-locked memory, so is the num
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,8 @@ LARGEST = 1 << 25
 """Sizes in bytes between which blocks are kept for reuse; smaller ones come from Arrow's memory pool, and larger ones from malloc."""
 KEPT = 128 << 20
 """Maximum total bytes that are kept for reuse."""
+HUGE = 64 << 20
+"""A block of this many bytes or more is for a batch of that size. What waits is freed first: it would add to the peak."""
 LARGEST_LOCKED = 160 << 20
 """The largest page-locked block, bytes: a chunk for a GPU."""
 MOST_LOCKED = 1 << 30
@@ -62,9 +65,12 @@ class _Waiting:
             self.blocks.setdefault(size, deque()).append(block)
 
     def clear(self) -> None:
-        """Let all blocks go."""
-        self.blocks.clear()
-        self.bytes = 0
+        """Let all blocks go. Other threads may take and give meanwhile, so each is counted by itself."""
+        for size, blocks in list(self.blocks.items()):
+            with suppress(IndexError):
+                while True:
+                    blocks.pop()
+                    self.bytes -= size
 
 
 class _Locked:
@@ -191,6 +197,8 @@ def _keep(block: _Block) -> None:
 def take(size: int) -> tuple[pa.Buffer, memoryview]:
     """Uninitialised memory for ``size`` bytes: an Arrow buffer, and a writable view that is valid as long as the buffer."""
     if size > LARGEST:
+        if size >= HUGE:
+            _waiting.clear()
         # Allocated by malloc, which returns such blocks to the system when they are freed; Arrow's pool would keep their addresses.
         array = _ordinary.new(size)
         return pa.foreign_buffer(array.ctypes.data, size, array), array.data

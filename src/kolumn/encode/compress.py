@@ -5,11 +5,17 @@ import struct
 from collections.abc import Callable
 
 import cramjam
+import numpy as np
 import zstandard
 
+from kolumn.arrays import Bytes, Int64s
+from kolumn.arrow.recycle import take
 from kolumn.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kolumn.codecs.known import NAMES
 from kolumn.codecs.xxh32 import xxh32
+from kolumn.cpu_fallback.encode import liblz4
+from kolumn.cpu_fallback.encode.frames import BLOCK, BOUND, END, HEADER, lz4_frames
+from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.errors import ArgumentError
 
 _XERIAL = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
@@ -85,11 +91,31 @@ def _xerial(data: memoryview, level: int, magic: int) -> bytes:
     return b"".join(parts)
 
 
-def _lz4(data: memoryview, level: int, magic: int) -> bytes:
-    """A frame of independent blocks of 64 KiB; only the header has a checksum (``Lz4BlockOutputStream``)."""
+def compress_all(codec: int, source: Int64s, size: Int64s, gap: Int64s, magic: int) -> tuple[Bytes, Int64s] | None:
+    """Compress payloads at addresses in compiled code, as `compress` does with each.
+
+    Returns the compressed payloads, each after ``gap`` free bytes, and their sizes; None if no library can be called for the codec.
+    """
+    function = liblz4.function() if codec == LZ4 else 0
+    if not function:
+        return None
+    made = np.empty(len(size), np.int64)
+    most = int((gap + size + HEADER + END + 4 * (size // BLOCK + 1)).sum()) + BOUND + PAD
+    room, _ = take(most)
+    header = int.from_bytes(_lz4_header(magic), "little")
+    total = lz4_frames(source, size, gap, header, function, room.address, made)
+    return np.frombuffer(room, np.uint8)[:total], made
+
+
+def _lz4_header(magic: int) -> bytes:
     head = struct.pack("<IBB", _LZ4_MAGIC, 0x60, 0x40)
     covered = head if magic == 0 else head[4:]
-    parts = [head, bytes([xxh32(covered, 0, len(covered)) >> 8 & 0xFF])]
+    return head + bytes([xxh32(covered, 0, len(covered)) >> 8 & 0xFF])
+
+
+def _lz4(data: memoryview, level: int, magic: int) -> bytes:
+    """A frame of independent blocks of 64 KiB; only the header has a checksum (``Lz4BlockOutputStream``)."""
+    parts = [_lz4_header(magic)]
     for at in range(0, len(data), _LZ4_BLOCK):
         plain = data[at : at + _LZ4_BLOCK]
         block = bytes(cramjam.lz4.compress_block(plain, store_size=False))

@@ -9,7 +9,7 @@ from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
 from kolumn.arrow.recycle import take
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.encode.compress import compress, level_of
+from kolumn.encode.compress import compress, compress_all, level_of
 from kolumn.encode.table import ABSENT, RecordsIn
 from kolumn.errors import ArgumentError
 from kolumn.formats import table
@@ -165,7 +165,10 @@ def place(laid: PayloadRoom, entries: Entries, header_sizes: HeaderSizes, how: E
     """Compress payloads that have a codec and lay out the entries; header bytes are left for the caller to write."""
     data, size = laid.data, laid.size
     codecs = entries.codec
-    if codecs.any():
+    made = _compressed_together(laid, entries, header_sizes, how)
+    if made is not None:
+        data, size = made
+    elif codecs.any():
         plain = [data[at : at + length].data for at, length in zip(laid.at.tolist(), size.tolist(), strict=True)]
         payloads = [_compressed(codec, part, how) for codec, part in zip(codecs.tolist(), plain, strict=True)]
         size = np.array([len(payload) for payload in payloads], np.int64)
@@ -174,6 +177,17 @@ def place(laid: PayloadRoom, entries: Entries, header_sizes: HeaderSizes, how: E
     entries.size = size + header_sizes(entries, size, how)
     entries.position = np.cumsum(entries.size) - entries.size
     return Encoded(data[: int(entries.size.sum())], entries)
+
+
+def _compressed_together(laid: PayloadRoom, entries: Entries, header_sizes: HeaderSizes, how: EntrySettings) -> tuple[Bytes, Int64s] | None:
+    """Compressed payloads with room for their headers, if compiled code can make them; and their sizes."""
+    codecs = entries.codec
+    if not len(codecs) or not codecs[0] or (codecs != codecs[0]).any():
+        return None
+    gap = header_sizes(entries, laid.size, how)
+    made = compress_all(int(codecs[0]), laid.data.ctypes.data + laid.at, laid.size, gap, how.magic)
+    # Headers whose size depends on that of the payload are few: format 3.
+    return made if made is not None and (header_sizes(entries, made[1], how) == gap).all() else None
 
 
 def _compressed(codec: int, data: memoryview, how: EntrySettings) -> bytes | memoryview:

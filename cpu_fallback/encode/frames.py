@@ -1,0 +1,63 @@
+"""Compresses payloads as lz4 frames by a C library, without a call of Python for each."""
+
+from kolumn.codecs.lz4 import STORED_BIT
+from kolumn.cpu_fallback.machine.address import call, copy_padded, store32, store64
+from kolumn.cpu_fallback.machine.arrays import Int64s
+from kolumn.cpu_fallback.machine.scalars import compiled
+
+BLOCK = 64 << 10
+"""Bytes of a block before compression."""
+BOUND = BLOCK + BLOCK // 255 + 16
+"""Most bytes that liblz4 writes for a block."""
+HEADER, END = 7, 4
+
+_BLOCK, _BOUND, _HEADER, _END, _STORED = BLOCK, BOUND, HEADER, END, STORED_BIT
+
+
+@compiled
+def lz4_frames(source: Int64s, size: Int64s, gap: Int64s, header: int, function: int, target: int, made: Int64s) -> int:
+    """Write frames of independent blocks, of which only the header has a checksum (``Lz4BlockOutputStream``).
+
+    Parameters
+    ----------
+    source, size : int64 arrays of n
+        Addresses and sizes of the payloads.
+    gap : int64 array of n
+        Bytes that are left free before each frame.
+    header : int
+        The frames' headers, `HEADER` bytes, the first one lowest.
+    function : int
+        Address of ``LZ4_compress_default``.
+    target : int
+        Address for the first gap. Memory for all gaps and frames, if no block gets smaller, and for `BOUND` more bytes.
+    made : int64 array of n
+        Out: sizes of the frames.
+
+    Returns
+    -------
+    int
+        Bytes from ``target`` on.
+    """
+    to = target
+    for b in range(source.shape[0]):
+        to += gap[b]
+        start = to
+        store64(to, header)
+        to += _HEADER
+        done = 0
+        while done < size[b]:
+            plain = min(size[b] - done, _BLOCK)
+            # The function returns an int, so the upper half of the word is undefined.
+            packed = call(function, (source[b] + done, to + 4, plain, _BOUND)) & 0xFFFFFFFF
+            if packed == 0 or packed >= plain:
+                copy_padded(to + 4, source[b] + done, plain)
+                store32(to, plain | _STORED)
+                packed = plain
+            else:
+                store32(to, packed)
+            to += 4 + packed
+            done += plain
+        store32(to, 0)
+        to += _END
+        made[b] = to - start
+    return to - target

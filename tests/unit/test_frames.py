@@ -1,0 +1,55 @@
+"""Payloads that compiled code compresses by a C library are framed as those that Python frames one by one, and mean the same."""
+
+import lz4.frame
+import numpy as np
+import pytest
+
+from kolumn.codecs import LZ4
+from kolumn.cpu_fallback.encode import liblz4
+from kolumn.cpu_fallback.encode.frames import BLOCK
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.encode.compress import compress, compress_all
+
+NOISE = np.random.default_rng(7).bytes(200_000)
+PAYLOADS = [
+    b"", b"a", b"abc" * 5000, NOISE[:1], NOISE[:BLOCK], bytes(BLOCK), bytes(BLOCK + 1), NOISE, NOISE[:70_000] + bytes(100_000),
+    b"words and " * 30_000,
+]  # fmt: skip
+
+
+def together(payloads: list[bytes], gap: int, magic: int) -> list[bytes]:
+    source = np.frombuffer(b"".join(payloads) + bytes(PAD), np.uint8)
+    size = np.array([len(one) for one in payloads], np.int64)
+    start = source.ctypes.data + np.cumsum(size) - size
+    made = compress_all(LZ4, start, size, np.full(len(size), gap, np.int64), magic)
+    assert made is not None
+    data, packed = made
+    stops = np.cumsum(packed + gap)
+    assert len(data) == stops[-1]
+    return [data[stop - length : stop].tobytes() for stop, length in zip(stops.tolist(), packed.tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("gap", [0, 61])
+def test_frames_mean_the_payloads(gap: int) -> None:
+    frames = together(PAYLOADS, gap, 2)
+    assert [lz4.frame.decompress(frame) for frame in frames] == PAYLOADS
+    for frame, payload in zip(frames, PAYLOADS, strict=True):
+        one = compress(LZ4, memoryview(payload), -1)
+        assert frame[:7] == one[:7]
+        # Stored blocks have no freedom at all; the others may differ by the version of the library.
+        assert len(frame) <= len(payload) + 7 + 4 + 4 * (len(payload) // BLOCK + 1)
+        assert abs(len(frame) - len(one)) <= 0.05 * len(one) + 16
+
+
+def test_the_header_checksum_of_format_0() -> None:
+    """KAFKA-3160."""
+    (frame,) = together([b"abc" * 100], 0, 0)
+    assert frame[:7] == compress(LZ4, memoryview(b"abc" * 100), -1, 0)[:7] != compress(LZ4, memoryview(b"abc" * 100), -1, 1)[:7]
+
+
+def test_without_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(liblz4, "PLACES", ("no.such.module", "libnone.so.0"))
+    liblz4.function.cache_clear()
+    one = np.zeros(1, np.int64)
+    assert compress_all(LZ4, one, one, one, 2) is None
+    liblz4.function.cache_clear()
