@@ -11,7 +11,7 @@ from kolumn.encodings import avro_skip, numbers
 from kolumn.encodings.avro import decode
 from kolumn.encodings.columns import DONE, INVALID, ColumnTables, put_nulls, restore
 from kolumn.machine_code.deferred import overload, register_jitable
-from kolumn.machine_code.words import load64
+from kolumn.machine_code.words import load64, store8
 
 _FEW = 8
 """Rows of a schema that are fewer are not walked."""
@@ -66,7 +66,11 @@ def _next_block(
         while row < len(at) and plans[schema[row] + 1] == 0:
             row += 1
         return row, 0, False
-    last, schemas = min(first + BLOCK, len(at)), schema.ctypes.data
+    last, schemas, others = min(first + BLOCK, len(at)), schema.ctypes.data, 0
+    for one in range(first, last):
+        others |= load64(schemas + 8 * one) ^ number
+    if others == 0:
+        row = last
     while row < last and load64(schemas + 8 * row) == number:
         row += 1
     if row - first < _FEW:
@@ -75,11 +79,11 @@ def _next_block(
     walk(plan, stack, memory, row - first, columns, first)
     if load64(plan) != 0:
         return row, plan, False
-    written = 0
-    for one in range(first, row):
-        fine = decided(memory, one - first)
-        valid[one] = fine
-        written += 1 if fine else 0
+    written, flags = 0, valid.ctypes.data + first
+    for r in range(row - first):
+        fine = 1 if decided(memory, r) else 0
+        store8(flags + r, fine)
+        written += fine
     return row, plan, written == row - first
 
 

@@ -98,21 +98,21 @@ def begin_rows(memory: int, ats: int, lengths: int, rows: int, more: bool) -> No
     more : bool
         Whether a row comes after them.
     """
-    for r in range(rows):
+    last = rows if more else rows - 1
+    for r in range(last):
         place = 8 * r
-        at, end = load64(ats + place), load64(ats + place) + load64(lengths + place)
-        after, fine = 0, end >= at
-        if r + 1 < rows or more:
-            after, size = load64(ats + place + 8), load64(lengths + place + 8)
-            # Words are loaded that reach into the next row. So it has to lie near: then no page is between the two.
-            fine = (end >= at) & (after >= end) & (after - end < _PAGE) & (end < after + size - _WORD)
-            after += size
-        else:
-            fine = False
+        at, after = load64(ats + place), load64(ats + place + 8)
+        end, after_end = at + load64(lengths + place), after + load64(lengths + place + 8)
+        # Words are loaded that reach into the next row. So it has to lie near: then no page is between the two.
+        fine = (end >= at) & (after >= end) & (after - end < _PAGE) & (end < after_end - _WORD)
         # A row never goes back. So one that passed its end, or has something that is not decided, goes to its limit and stays there.
         store64(memory + _AT + place, at if fine else memory)
         store64(memory + _END + place, end if fine else 0)
-        store64(memory + _LIMIT + place, after - _WORD if fine else memory)
+        store64(memory + _LIMIT + place, after_end - _WORD if fine else memory)
+    if not more:
+        store64(memory + _AT + 8 * last, memory)
+        store64(memory + _END + 8 * last, 0)
+        store64(memory + _LIMIT + 8 * last, memory)
 
 
 @register_jitable(forceinline=True)
