@@ -1,6 +1,7 @@
 """What 1 TB, 100 TB and 1 PB cost, from measured rates; `python -m bench.sizing` checks the model at sizes that fit on this machine.
 
-The model, on purpose no more than a division:
+The model, on purpose no more than a division. Its constants are those of the other results when this one was measured, and stand in
+bench/results/sizing.json:
 
     core hours = bytes on disk / rate of one core           rate: bench/results/cpu_vs_java.json, of the same kind of records
     hours      = core hours / (cores * share)               share: what is left of a core's rate when all cores work, measured here
@@ -29,6 +30,13 @@ PARTITIONS = 64
 
 def rates() -> dict[str, float]:
     """Bytes on disk that one core decodes in a second, by codec."""
+    # A result of before 2026-11-25 has no constants.
+    found: dict[str, float] | None = _result("sizing").get("rates")
+    return measured_rates() if found is None else found
+
+
+def measured_rates() -> dict[str, float]:
+    """The same by the newest comparison with Java."""
     rows = _result("cpu_vs_java")["rows"]
     return {row["codec"]: row["file_bytes"] / row["times"]["kolumn"]["best_ms"] * 1000 for row in rows if row["mode"] == "arrays"}
 
@@ -44,6 +52,12 @@ def core_hours(size: int, codec: str) -> float:
 
 
 def memory_of_thread() -> float:
+    """MiB of resident memory for each thread of a scan."""
+    found = _result("sizing").get("mib_per_thread")
+    return measured_memory() if found is None else float(found)
+
+
+def measured_memory() -> float:
     """MiB of resident memory for each thread of a scan of the same kind of records."""
     found = _result("scan_memory")
     if "runs" in found:
@@ -84,6 +98,7 @@ def table() -> str:
 
 def main() -> None:
     """Compare the model with scans of whole directories by all cores, and save both."""
+    known = measured_rates()
     runs = []
     for codec in data.CODECS:
         folder = directory(codec)
@@ -98,10 +113,10 @@ def main() -> None:
             "all_cores_s": every,
             "share": round(one / every / cores, 3),
         }
-        run["rate_of_one_core"] = round(size / one / rates()[codec], 3)
+        run["rate_of_one_core"] = round(size / one / known[codec], 3)
         print(run, flush=True)
         runs.append(run)
-    machine.save("sizing", {"runs": runs})
+    machine.save("sizing", {"rates": known, "mib_per_thread": round(measured_memory(), 1), "runs": runs})
 
 
 def directory(codec: str) -> Path:
