@@ -212,7 +212,9 @@ def test_a_scan_asks_for_little_besides_bytes(monkeypatch: pytest.MonkeyPatch) -
     for threads in (1, 2):
         asked.clear()
         assert kolumn.read("memory://asked/t-0", columns=["offset"], threads=threads, chunk_bytes=20_000).num_rows == 60
-        assert asked == {"info": 1 + 2 * 3, "ls": 1, "cat_file": 1 + 3}
+        assert (asked["ls"], asked["cat_file"]) == (1, 1 + 3)
+        # A small file may be read to its end before its last look is begun; then it is looked at once more.
+        assert 1 + 2 * 3 <= asked["info"] <= 1 + 3 * 3
 
 
 def test_the_next_large_segment_is_missing(large_segments: list[str]) -> None:
