@@ -62,7 +62,7 @@ def verify(
         )  # fmt: skip
     segments, damage, remarks = (found.to_pylist() for found in (report.segments, report.damage, report.remarks))
     if is_json(json):
-        totals = {"ok": report.ok, "batches": report.batches, "records": report.records, "bytes": report.bytes}
+        totals = {"ok": report.ok, "batches": report.batches, "records": report.records, "controlRecords": report.control_records, "bytes": report.bytes}
         totals["inflatedByCpu"] = report.inflated_by_cpu
         print_json({**totals, "segments": segments, "damage": damage, "remarks": remarks})
         return OK if report.ok else DAMAGE
@@ -75,7 +75,8 @@ def verify(
     for one in foreign:
         print(f"{printable(one['segment'])}: not a Kafka log segment: {one['reason'].rpartition('found ')[2]}")
     if len(foreign) < len(segments):
-        read = f"{counted(report.batches, 'intact batch')}, {counted(report.records, 'record')}, {counted(report.bytes, 'byte')}"
+        control = f" ({report.control_records} of them control records)" if report.control_records else ""
+        read = f"{counted(report.batches, 'intact batch')}, {counted(report.records, 'record')}{control}, {counted(report.bytes, 'byte')}"
         by_cpu = f", {report.inflated_by_cpu} payloads decompressed by the CPU for the GPU" if report.inflated_by_cpu else ""
         print(f"{_verdict(report, len(damage), len(foreign))}: {counted(len(segments), 'segment')}, {read}{by_cpu}")
     return OK if report.ok else DAMAGE

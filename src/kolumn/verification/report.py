@@ -28,6 +28,8 @@ class Report:
         Facts that are not damage, such as absent offsets; columns of `schema.REMARK_SCHEMA`, kinds `remarks.Kind`.
     batches, records, bytes : int
         Number of intact entries, of their records (including control records), and of bytes that were checked.
+    control_records : int
+        How many of the records are control records: markers of transactions, and those of a quorum.
     inflated_by_cpu : int
         Payloads that the CPU decompressed for a GPU, since nvCOMP cannot decompress them, or must not.
     """
@@ -38,6 +40,7 @@ class Report:
     batches: int
     records: int
     bytes: int
+    control_records: int = 0
     inflated_by_cpu: int = 0
 
     @property
@@ -64,8 +67,8 @@ def damage_table(pieces: Iterable[Damage]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], DAMAGE_SCHEMA)
 
 
-def make_report(found: list[tuple[Segment, Tally]], remarks: list[pa.Table]) -> Report:
-    """Build the report from the tally of each segment and the remarks."""
+def make_report(found: list[tuple[Segment, Tally]], remarks: list[pa.Table], control_records: int) -> Report:
+    """Build the report from the tally of each segment, the remarks and the number of control records."""
     names = SEGMENT_SCHEMA.names
     rows = [(shown(s.path), s.size, t.valid_bytes, t.batches, t.records, t.tail, t.tail_bytes, s.state) for s, t in found]
     return Report(
@@ -75,5 +78,6 @@ def make_report(found: list[tuple[Segment, Tally]], remarks: list[pa.Table]) -> 
         sum(tally.batches for _, tally in found),
         sum(tally.records for _, tally in found),
         sum(segment.size for segment, _ in found),
+        control_records,
         sum(tally.inflated_by_cpu for _, tally in found),
     )

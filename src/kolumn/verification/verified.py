@@ -16,8 +16,8 @@ from kolumn.verification.report import Report, make_report
 
 def verified(segments: list[Segment], asked: Options) -> Report:
     """The report of live segments, each read to its end, with the limits and the resources that are asked for."""
-    columns = REMARKED if asked.format == "kip87" else ("offset",)
-    everything = Options(columns=columns, include_control=True, errors="skip", binary="view", format=asked.format)
+    looked_at = REMARKED if asked.format == "kip87" else ("offset",)
+    everything = Options(columns=(*looked_at, "isControl"), include_control=True, errors="skip", binary="view", format=asked.format)
     chosen = replace(
         everything,
         check_crcs=asked.check_crcs,
@@ -30,13 +30,15 @@ def verified(segments: list[Segment], asked: Options) -> Report:
         on_progress=asked.on_progress,
     )
     found: list[tuple[Segment, Tally]] = []
+    control = 0
     remarked = [remark_table(map(_copies, overlaps(segments))), remark_table(side_file_remarks(segments))]
     if not asked.include_snapshots:
         remarked.append(remark_table(_left_out(folder, names) for folder, names in snapshots_of(segments).items()))
     for batch in scan_ranges(map(Range.whole, segments), chosen, tally=lambda one, tally: found.append((one.segment, tally))):
-        if columns is REMARKED and (made := null_values(batch)).num_rows:
+        control += batch["isControl"].true_count
+        if looked_at is REMARKED and (made := null_values(batch)).num_rows:
             remarked.append(made)
-    return make_report(found, remarked)
+    return make_report(found, remarked, control)
 
 
 def _left_out(folder: str, names: list[str]) -> Remark:
