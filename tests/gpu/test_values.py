@@ -204,7 +204,7 @@ _held: list[Any] = []
         ({"format": "fixed", "schema": {"a": "f2"}, "skipped": 0}, "no column for float16"),
         ({"format": "fixed", "schema": {"a": "nonsense"}, "skipped": 0}, "field 'a'"),
         ({"format": "avro", "schema": '"string"', "skipped": 0}, "type 'string': expected a record"),
-        ({"format": "avro", "schema": {"type": "record", "fields": []}, "skipped": 0}, "a record without a name"),
+        ({"format": "avro", "schema": {"type": "record", "fields": []}, "skipped": 0}, "the record has no name"),
         ({"format": "json", "schema": {"a": "int64"}, "skipped": 5}, "for value_format='avro' only"),
     ],
     ids=str,
