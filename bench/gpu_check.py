@@ -32,8 +32,11 @@ READ = (
     "assert one.equals(other) and one.num_rows; print(one.num_rows, 'records, the same on both backends')"
 )
 TOOLS = ("memcheck", "racecheck")
-PYTEST = ("-o", "addopts=--import-mode=importlib", "-W", "ignore::pytest.PytestConfigWarning", "-p", "no:cacheprovider")
-"""The project's own options need plugins that a bare machine may lack."""
+PYTEST = (
+    "-o", "addopts=--import-mode=importlib", "-o", "filterwarnings=default", "-p", "no:cacheprovider", "--continue-on-collection-errors",
+)  # fmt: skip
+"""The project's own options need plugins that a bare machine may lack. There neither a file of tests whose packages are missing nor a
+warning of a newer NumPy is a reason to test nothing."""
 
 
 def missing(packages: dict[str, str]) -> list[str]:
