@@ -178,9 +178,11 @@ def scan(
         (`kolumn.values.internal.decoder`). ``keyValid`` and ``valueValid`` come after the other columns.
     include_snapshots : bool
         Also read the KRaft snapshots (``.checkpoint``) in the folders of the source, before the log.
-    include_deleted_records : bool
-        Also return the records below the log start offset (DeleteRecords) that are still in the first segment. The offset is that of
-        ``log-start-offset-checkpoint`` in the log directory, if it names the topic-partition and is not after the end of the log.
+    include_deleted_records : bool, optional
+        Whether to return records below the log start offset (DeleteRecords), which no consumer gets. The offset is that of
+        ``log-start-offset-checkpoint`` in the log directory, if it names the topic-partition and is not after the end of the log. None:
+        of a partition folder True, since its files are returned as they are; of a log with a tier False, since it is put together
+        to what the broker serves.
 
     Returns
     -------

@@ -80,7 +80,7 @@ class PayloadOptions(TypedDict, total=False):
     key_sample: int
     decode: Decode | None
     include_snapshots: bool
-    include_deleted_records: bool
+    include_deleted_records: bool | None
 
 
 _OF_ONE: dict[str, object] = {

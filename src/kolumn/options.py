@@ -75,7 +75,7 @@ class Options:
     keys: KeyFiles | None = None
     typed: tuple[Typed, ...] = ()
     include_snapshots: bool = False
-    include_deleted_records: bool = False
+    include_deleted_records: bool | None = None
 
     def with_columns(self, columns: Iterable[str]) -> "Options":
         """The same read with other columns; raises `ArgumentError` for an unknown one."""
@@ -168,7 +168,7 @@ class Options:
             _positive("chunk_bytes", chunk_bytes) or _chunk_bytes(backend, threads), threads,
             _positive("memory_bytes", memory_bytes), topic, _integer("partition", partition),
             _positive("max_batch_bytes", max_batch_bytes) or cls.max_batch_bytes, max_ratio, trusted, on_progress, key_files(keys), typed,
-            bool(payloads.get("include_snapshots")), bool(payloads.get("include_deleted_records")),
+            bool(payloads.get("include_snapshots")), payloads.get("include_deleted_records"),
         )  # fmt: skip
 
     def progress(self, done: int) -> None:

@@ -87,14 +87,7 @@ def cases() -> list[Case]:
     """Cases of the repository, and of the corpus that KOLUMN_CORPUS names."""
     roots = [HERE, *(Path(path).resolve() for path in [os.environ.get("KOLUMN_CORPUS")] if path)]
     suffix = ".expected.parquet"
-    found = [Case(path.with_name(path.name.removesuffix(suffix))) for root in roots for path in sorted(root.glob(f"*/*{suffix}"))]
-    # The files have all records; a read begins at the log start offset, which tests/behaviour/test_log_start.py is about.
-    return [case for case in found if f"{case.directory.name.rpartition('-')[0]} " not in _log_starts(case)]
-
-
-def _log_starts(case: Case) -> str:
-    path = case.directory.parent / "log-start-offset-checkpoint"
-    return path.read_text() if path.exists() else ""
+    return [Case(path.with_name(path.name.removesuffix(suffix))) for root in roots for path in sorted(root.glob(f"*/*{suffix}"))]
 
 
 def small_segments(limit: int = 4096) -> list[list[bytes]]:

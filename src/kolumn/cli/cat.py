@@ -56,7 +56,10 @@ _AHEAD = 2
 
 IncludeSnapshots = Annotated[bool, typer.Option("--include-snapshots", help="KRaft snapshots beside the log too.")]
 IncludeDeletedRecords = Annotated[
-    bool, typer.Option("--include-deleted-records", help="Records below the log start offset (DeleteRecords) too.")
+    bool | None,
+    typer.Option(
+        help="Records below the log start offset (DeleteRecords), which no consumer gets. The default: those of a folder, not of a tier."
+    ),
 ]
 
 
@@ -92,7 +95,7 @@ def cat(
         DecodeName | None, typer.Option(help="'internal': keys and values of internal topics and control records, as JSON.")
     ] = None,
     include_snapshots: IncludeSnapshots = False,
-    include_deleted_records: IncludeDeletedRecords = False,
+    include_deleted_records: IncludeDeletedRecords = None,
     **payloads: Any,
 ) -> int:
     """Print records: as text on a terminal, and as JSON lines in a pipe.

@@ -62,8 +62,8 @@ def verify(
         )  # fmt: skip
     segments, damage, remarks = (found.to_pylist() for found in (report.segments, report.damage, report.remarks))
     if is_json(json):
-        totals = {"ok": report.ok, "batches": report.batches, "records": report.records, "controlRecords": report.control_records, "bytes": report.bytes}
-        totals["inflatedByCpu"] = report.inflated_by_cpu
+        totals = {"ok": report.ok, "batches": report.batches, "records": report.records, "bytes": report.bytes}
+        totals |= {"controlRecords": report.control_records, "inflatedByCpu": report.inflated_by_cpu}
         print_json({**totals, "segments": segments, "damage": damage, "remarks": remarks})
         return OK if report.ok else DAMAGE
     from kolumn.errors import MEANING, Code

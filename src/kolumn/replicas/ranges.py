@@ -21,7 +21,8 @@ Select = Callable[[list[Segment], Options], list[Range]]
 def log_ranges(segments: list[Segment], options: Options) -> list[Range]:
     """Ranges that contain every record of ``segments`` that the options' ranges of offsets and timestamps keep.
 
-    Records below the log start offset are left out, unless ``options.include_deleted_records``.
+    ``options.include_deleted_records`` decides about records below the log start offset: if it is None, they are left out of logs with a
+    tier.
 
     If a topic-partition is in several directories, ``options.replicas`` decides what is read. The ranges then have the transactions
     of all directories, if the options need transactions.
@@ -42,7 +43,7 @@ def every_range(segments: list[Segment], options: Options) -> list[Range]:
 def _of_consumers(segments: list[Segment], options: Options, select: Select) -> list[Range]:
     """The ranges without what was deleted."""
     found = _ranges(segments, options, select)
-    starts = {} if options.include_deleted_records else log_starts(segments)
+    starts = {} if options.include_deleted_records else log_starts(segments, of_tiers=options.include_deleted_records is None)
     return from_log_start(found, starts) if starts else found
 
 
