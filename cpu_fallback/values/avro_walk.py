@@ -208,9 +208,11 @@ def skip_lists(flags: int, atoms: int, count: int, memory: int, rows: int) -> No
         items, size, wrong = _short(word)
         items &= ~gone
         at = _moved(at, size & ~gone, bad | (wrong & ~gone), limit)
+        # More items than bytes: the row is not decided.
+        at = limit if at + items >= limit else at
         store64(memory + _AT + 8 * r, at)
         store64(inside + 8 * going, (items << 16) | r)
-        going += 1 if (items > 0) & (at + items < limit) else 0
+        going += 1 if (items > 0) & (at < limit) else 0
     while going > 0:
         left = 0
         for i in range(going):
@@ -223,9 +225,10 @@ def skip_lists(flags: int, atoms: int, count: int, memory: int, rows: int) -> No
             more = load8(at) & last
             items += more >> 1
             at = _moved(at, last & 1, more & 0x81, limit)
+            at = limit if at + items >= limit else at
             store64(memory + _AT + 8 * r, at)
             store64(inside + 8 * left, (items << 16) | r)
-            left += 1 if (items > 0) & (at + items < limit) else 0
+            left += 1 if (items > 0) & (at < limit) else 0
         going = left
 
 

@@ -152,6 +152,14 @@ def registered(schema: Schema, id: int | None = None) -> Registered:
     return Registered("AVRO", json.dumps(schema), id=id)
 
 
+def side_by_side(values: list[bytes], schema: list[int] | None = None, schemas: Any = ()) -> Bodies:
+    """Bodies that lie one after the other, as in a segment; the last one ends where its memory ends."""
+    data = np.frombuffer(b"".join(values), np.uint8)
+    length = np.array([len(one) for one in values], np.int64)
+    none, at = np.zeros(len(values), np.int64), data.ctypes.data + np.cumsum([0, *length[:-1]])
+    return Bodies(at, length, none, none, none - 1 if schema is None else np.array(schema, np.int64), schemas, held=data)
+
+
 def bodies(
     data: Sequence[bytes | None],
     schema: Sequence[int] | None = None,

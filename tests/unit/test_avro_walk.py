@@ -4,14 +4,12 @@ import random
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from kit.avro_values import registered, written
+from kit.avro_values import registered, side_by_side, written
 from kit.avro_writer import EVERYTHING, Writer, damaged, random_value
 from kolumn.values.avro.decoder import AvroDecoder
-from kolumn.values.decoder import Bodies
 
 NESTED: Any = {
     "type": "record", "name": "R", "fields": [
@@ -31,14 +29,6 @@ NESTED: Any = {
     ],
 }  # fmt: skip
 FIELDS = [*(one["name"] for one in NESTED["fields"] if one["name"] != "b"), "b.c", "b.d", "b.e"]
-
-
-def side_by_side(values: list[bytes], schema: list[int] | None = None, schemas: Any = ()) -> Bodies:
-    """Bodies that lie one after the other, as in a segment; the last one ends where its memory ends."""
-    data = np.frombuffer(b"".join(values), np.uint8)
-    length = np.array([len(one) for one in values], np.int64)
-    none, at = np.zeros(len(values), np.int64), data.ctypes.data + np.cumsum([0, *length[:-1]])
-    return Bodies(at, length, none, none, none - 1 if schema is None else np.array(schema, np.int64), schemas, held=data)
 
 
 def one_by_one(decoder: AvroDecoder) -> AvroDecoder:
@@ -121,3 +111,13 @@ def test_a_long_list_in_few_rows() -> None:
     found, valid = AvroDecoder(registered(schema), ("b",)).decode(side_by_side(values))
     assert valid.all()
     assert pa.compute.struct_field(found, "b").to_pylist() == list(range(600))
+
+
+def test_more_items_than_bytes() -> None:
+    """The bytes after a count of 63 items, of which there is none, are those of a row whose list ends there."""
+    fixed = {"type": "fixed", "name": "F", "size": 16}
+    fields = [{"name": "a", "type": {"type": "array", "items": "long"}}, {"name": "b", "type": "int"}, {"name": "c", "type": fixed}]
+    rest = b"\x06" + bytes(16)
+    rows = [b"\x00" + rest, b"\x7e" + rest, b"\x02\x02\x00" + rest, b"\x02\x02\x7e" + rest] * 100
+    decoder = AvroDecoder(registered({"type": "record", "name": "R", "fields": fields}), ("b",))
+    assert decoder.decode(side_by_side(rows))[1].tolist() == [True, False, True, False] * 100
