@@ -23,9 +23,13 @@ from kolumn.spark_plugin.session.java import use_java
 
 
 def session(
-    master: str, home: Path, settings: Mapping[str, str], configure: Callable[[Any], Any] = lambda builder: builder
+    master: str,
+    home: Path,
+    settings: Mapping[str, str],
+    configure: Callable[[Any], Any] = lambda builder: builder,
+    python: str = sys.executable,
 ) -> SparkSession:
-    """A session with a driver and executors, each in a JVM of its own."""
+    """A session with a driver and executors, each in a JVM of its own; ``python`` is that of the executors."""
     use_java()
     # Workers write files to a folder in Spark's home, so the home is a folder of links to the one in the environment.
     home.mkdir()
@@ -33,7 +37,7 @@ def session(
         if entry.name != "work":
             (home / entry.name).symlink_to(entry)
     os.environ["SPARK_HOME"] = str(home)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = python
     builder = configure(SparkSession.builder.master(master))
     for name, value in {
         "spark.driver.host": "127.0.0.1",

@@ -1,6 +1,7 @@
 """Separate executors, to which the package is sent, and of which one is lost during a job: every row is there once."""
 
 import json
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -55,3 +56,17 @@ def test_every_row_once_though_an_executor_dies(package: Path, tmp_path: Path) -
     for name, table in expected.items():
         found = dataset.to_table(filter=ds.field("topic") == name).sort_by("offset")
         assert found.select(["offset", "key", "value", "timestamp"]).equals(table.select(["offset", "key", "value", "timestamp"]))
+
+
+def test_executors_run_a_packed_environment(tmp_path: Path) -> None:
+    """Its Python is a path in an archive that only executors have; the driver plans with its own."""
+    packed = tmp_path / "environment" / "bin" / "python"
+    packed.parent.mkdir(parents=True)
+    packed.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    packed.chmod(0o755)
+    archive = shutil.make_archive(str(tmp_path / "environment"), "gztar", tmp_path / "environment")
+    job = [sys.executable, str(Path(__file__).with_name("packed_job.py")), str(TOPICS[0]), archive]
+    done = subprocess.run(job, cwd=tmp_path / "environment" / "bin", capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    rows = kolumn.read(TOPICS[0]).num_rows
+    assert json.loads(done.stdout.splitlines()[-1]) == [rows, rows, rows]

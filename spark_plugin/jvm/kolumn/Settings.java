@@ -1,5 +1,6 @@
 package kolumn;
 
+import java.io.File;
 import java.util.Map;
 import java.util.Optional;
 import org.apache.spark.sql.SparkSession;
@@ -12,9 +13,16 @@ final class Settings {
     return SparkSession.active().conf().get(name, otherwise);
   }
 
-  /** The Python of this program, if it said so ({@code kolumn.spark_plugin.configure} does), else that of the workers. */
+  /**
+   * The Python of this program, if it said so ({@code kolumn.spark_plugin.configure} does), else the one that Spark takes on the driver. A
+   * packed environment is on executors alone, so PYSPARK_PYTHON may be no file here. PYSPARK_DRIVER_PYTHON may be a notebook.
+   */
   static String driversPython() {
-    String own = conf("spark.kolumn.driver.python", "");
+    String own = conf("spark.kolumn.driver.python", conf("spark.pyspark.driver.python", ""));
+    String found = System.getenv().getOrDefault("PYSPARK_DRIVER_PYTHON", "");
+    if (own.isEmpty() && new File(found).getName().startsWith("python")) {
+      own = conf("spark.pyspark.python", found);
+    }
     return own.isEmpty() ? workersPython() : own;
   }
 
