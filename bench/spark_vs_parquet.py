@@ -53,11 +53,11 @@ def session(sockets: str, configured: Callable[[SparkSession.Builder], SparkSess
     return spark
 
 
-def log(segments: int) -> str:
-    """A partition of ``segments`` times 64 MiB."""
-    folder = FOLDER / "bench-0"
+def log(segments: int, codec: str = "none") -> str:
+    """A partition of ``segments`` times 64 MiB before compression."""
+    folder = FOLDER / ("bench-0" if codec == "none" else f"{codec}-0")
     folder.mkdir(parents=True, exist_ok=True)
-    plain = data.segment("none").read_bytes()
+    plain = data.segment(codec).read_bytes()
     count = data.records(plain)
     for path in sorted(folder.glob("*.log"))[segments:]:
         path.unlink()
