@@ -94,8 +94,8 @@ def between(monkeypatch: pytest.MonkeyPatch, change: Callable[[], Any]) -> None:
     """Make a change once, when the segments are known and not open."""
     found, todo = source._in_directory, [change]
 
-    def looked(folder: str, above: tuple[Any, ...] = ()) -> list[Segment]:
-        segments = found(folder, above)
+    def looked(folder: str, above: tuple[Any, ...] = (), **more: Any) -> list[Segment]:
+        segments = found(folder, above, **more)
         if not above and todo:
             todo.pop()()
         return segments

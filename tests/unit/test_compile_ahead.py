@@ -75,6 +75,7 @@ for source in sources:
     kolumn.read(source, include_headers=True)
     kolumn.read(source, binary="view", threads=1, isolation_level="read_committed", start_timestamp=1)
     kolumn.batches(source)
+    kolumn.read(source, threads=2, chunk_bytes=5000)
 def damaged(folder, position, value):
     # A copy of a folder's first segment with four other bytes at a position.
     (segment,) = sorted(Path(folder).glob("*.log"))[:1]
