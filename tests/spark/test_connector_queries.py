@@ -1,0 +1,202 @@
+"""Random queries in one session: the connector answers as Spark does over the table of `kolumn.read`, and its memory stays bounded."""
+
+import json
+import os
+import random
+import re
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import kolumn
+from kit.corpus import cases
+from kolumn.schema import HEADERS, RECORD_COLUMNS
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+SECONDS = float(os.environ.get("KOLUMN_CONNECTOR_SECONDS", "60"))
+COLUMNS = [name for name in RECORD_COLUMNS if name not in ("transaction", "timestampSeconds", "brokerTimestampMs", "segment")]
+SCHEMA = json.dumps({"customer": "string", "id": "int64", "at.x": "float64", "items": [{"sku": "string", "n": "int32"}]})
+TYPED = {"value_format": "json", "value_schema": SCHEMA}
+
+
+def own_logs(root: Path, chance: random.Random) -> Path:
+    """Topics of all formats with nulls, headers, empty payloads, and values of JSON of which some are malformed."""
+    for topic, settings in {"plain": {}, "packed": {"codec": "zstd"}, "old": {"magic": 1, "codec": "gzip"}, "older": {"magic": 0}}.items():
+        for partition in range(chance.randint(1, 9)):
+            rows = chance.choice([1, 50, 3000])
+            ids = range(rows)
+            values: list[bytes | None] = [
+                json.dumps({"customer": f"c{i % 7}", "id": i, "at.x": i / 4, "items": [{"sku": "s", "n": i % 5}] * (i % 3)}).encode()
+                for i in ids
+            ]
+            for i in ids:
+                if chance.random() < 0.2:
+                    values[i] = chance.choice([None, b"", b"{", b'{"id": "no number"}', chance.randbytes(chance.randrange(300))])
+            times = [1_700_000_000_000_000 + chance.randrange(10**6) * 1000 for _ in ids]
+            table = {
+                "key": pa.array([chance.choice([None, b"", b"a", b"b" * 40]) for _ in ids], pa.binary()),
+                "value": pa.array(values, pa.binary()),
+                "timestamp": pa.array(times, pa.timestamp("us", "UTC")),
+            }
+            if "magic" not in settings:
+                table["headers"] = pa.array([[{"key": f"h{k}", "value": b"x" * k} for k in range(i % 4)] for i in ids], HEADERS)
+            sizes: Any = {"batch_bytes": chance.choice([500, 8000]), "segment_bytes": chance.choice([20_000, 1 << 30])}
+            kolumn.write(pa.table(table), root / f"{topic}-{partition}", **sizes, **settings)
+    return root
+
+
+class Asks:
+    """Random queries over the tables `log` and `truth`."""
+
+    def __init__(self, chance: random.Random, rows: pa.Table, typed: bool) -> None:
+        self.chance, self.typed = chance, typed
+        self.known = {name: rows[name].unique().to_pylist()[:500] or [None] for name in ("topic", "partition", "offset", "timestamp")}
+
+    def literal(self, column: str) -> str:
+        found = self.chance.choice(self.known[column])
+        if column == "timestamp" and found is not None:
+            return f"timestamp'{found:%Y-%m-%d %H:%M:%S.%f}'"
+        return "NULL" if found is None or self.chance.random() < 0.03 else f"'{found}'" if column == "topic" else str(found)
+
+    def atom(self) -> str:
+        pick, column = self.chance.choice, self.chance.choice(["topic", "partition", "offset", "offset", "timestamp"])
+        ways = [
+            f"{column} {pick(['=', '<>', '<', '<=', '>', '>=', '<=>'])} {self.literal(column)}",
+            f"{self.literal(column)} {pick(['=', '<', '>='])} {column}",
+            f"{column} IN ({self.literal(column)}, {self.literal(column)}, {self.literal(column)})",
+            f"{column} BETWEEN {self.literal(column)} AND {self.literal(column)}",
+            f"{column} IS {pick(['', 'NOT '])}NULL",
+            f"topic LIKE '{pick(['o%', '%d', '%a%', 'plain', '_l%', '%'])}'",
+            f"offset % 3 = {self.chance.randrange(3)}", "offset = partition", f"octet_length(value) > {self.chance.randrange(200)}",
+            f"{pick(['key', 'value'])} IS {pick(['', 'NOT '])}NULL", f"offset + 1 > {self.literal('offset')}",
+            f"cast(offset AS double) < {self.chance.randrange(3000)}.5", "size(headers) > 1", "isControl", "NOT tombstone",
+        ]  # fmt: skip
+        if self.typed:
+            ways = [way for way in ways if "octet_length(value)" not in way]
+            ways += ["value.id > 100", "value.customer = 'c3'", "value.customer IS NULL", "size(value.items) = 2", "value.`at.x` < 50.5"]
+        return pick(ways)
+
+    def condition(self, depth: int = 2) -> str:
+        if depth == 0 or self.chance.random() < 0.3:
+            return self.atom()
+        one, other = self.condition(depth - 1), self.condition(depth - 1)
+        return self.chance.choice([f"({one} AND {other})", f"({one} OR {other})", f"NOT {one}", f"({one} AND {other})"])
+
+    def total(self) -> str:
+        found = ["count(*)", "count(offset)", "min(offset)", "max(offset)", "max(timestamp)", "min(timestamp)", "count(DISTINCT partition)",
+                 "sum(offset)", "count(value)", "bit_xor(xxhash64(key, value))", "max(topic)"]  # fmt: skip
+        if self.typed:
+            found += ["sum(value.id)", "max(value.customer)", "sum(size(value.items))", "max(get(value.items, 0).sku)", "count(valueValid)"]
+        return ", ".join(self.chance.sample(found[: self.chance.choice([5, len(found)])], self.chance.randint(1, 4)))
+
+    def columns(self) -> str:
+        found = [*COLUMNS, "headers.key", "get(headers, 0).value", "octet_length(key)", "1"]
+        found += ["value.id", "value.items.n", "value.`at.x`", "valueValid"] if self.typed else []
+        return ", ".join(self.chance.sample(found, self.chance.randint(1, 5)))
+
+    def query(self) -> str:
+        """One whose rows do not depend on their order."""
+        where = self.chance.choice(["", f" WHERE {self.condition()}", f" WHERE {self.condition()}"])
+        by = self.chance.choice(["topic", "partition", "topic, partition", "key", "codec"])
+        return self.chance.choice([
+            f"SELECT {self.columns()} FROM log{where}",
+            f"SELECT {self.columns()} FROM log{where}",
+            f"SELECT {self.total()} FROM log{where}",
+            f"SELECT {by}, {self.total()} FROM log{where} GROUP BY {by}",
+            f"SELECT DISTINCT {by} FROM log{where}",
+            f"SELECT topic, partition, offset FROM log{where} ORDER BY topic, partition, offset LIMIT {self.chance.randrange(50)}",
+            f"SELECT count(*) FROM (SELECT {self.columns()} FROM log{where} LIMIT {self.chance.randrange(5000)})",
+            f"SELECT count(*), sum(offset) FROM log{where or ' WHERE true'} AND partition IN (SELECT max(partition) FROM log)",
+            f"SELECT topic, count(*) FROM log JOIN log b USING (topic, partition, offset) WHERE b.{self.of_offset()} GROUP BY topic",
+            f"SELECT sum(x) FROM (SELECT lag(offset) OVER (PARTITION BY topic, partition ORDER BY offset) AS x FROM log{where})",
+        ])  # fmt: skip
+
+    def of_offset(self) -> str:
+        return f"offset {self.chance.choice(['<', '>=', '='])} {self.literal('offset')}"
+
+
+def settings(spark: SparkSession, chance: random.Random) -> dict[str, str]:
+    """Options that change no row, and settings of the session."""
+    spark.conf.set("spark.kolumn.handOver", chance.choice(["memory", "memory", "socket"]))
+    spark.conf.set("spark.kolumn.reportPartitioning", chance.choice(["true", "false"]))
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", chance.choice(["-1", "10485760"]))
+    found = {"splitBytes": chance.choice(["5000", "200000", "134217728"]), "chunkBytes": chance.choice(["3000", "100000", "16777216"])}
+    return found | chance.choice([{}, {}, {"minPartitions": "7"}, {"maxRecordsPerPartition": "400"}, {"checkCrcs": "true"}])
+
+
+def same(spark: SparkSession, query: str) -> None:
+    # OFFSET is a word of SQL too.
+    query = re.sub(r"\boffset\b", "`offset`", query)
+    found, wanted = (
+        sorted(map(repr, map(tuple, spark.sql(text).collect())))
+        for text in (query, query.replace("FROM log", "FROM truth").replace("JOIN log", "JOIN truth"))
+    )
+    assert found == wanted, (query, found[:5], wanted[:5], len(found), len(wanted))
+
+
+def sources(root: Path, chance: random.Random) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Logs, and the options of `kolumn.read` that change rows."""
+    folders = [case.directory for case in cases()]
+    while True:
+        yield own_logs(root / str(chance.randrange(10**9)), chance), {}
+        yield own_logs(root / str(chance.randrange(10**9)), chance), TYPED
+        for folder in chance.sample(folders, 2):
+            yield folder, chance.choice([{}, {"isolation_level": "read_committed"}, {"include_control": True}])
+
+
+def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
+    chance = random.Random(int(os.environ.get("KOLUMN_FUZZ_SEED", "0")))
+    before = {
+        name: spark.conf.get(name, None)
+        for name in ("spark.kolumn.handOver", "spark.kolumn.reportPartitioning", "spark.sql.autoBroadcastJoinThreshold")
+    }
+    until, done, grown = time.monotonic() + SECONDS, 0, []
+    try:
+        for path, more in sources(tmp_path / "logs", chance):
+            if time.monotonic() > until:
+                break
+            columns = [*COLUMNS, *(["valueValid"] if "value_format" in more else [])]
+            rows = kolumn.read(path, columns=columns, threads=1, **more)
+            pq.write_table(rows, tmp_path / f"{done}.parquet")
+            spark.read.parquet(str(tmp_path / f"{done}.parquet")).createOrReplaceTempView("truth")
+            named = {
+                "".join([name.split("_")[0], *(part.title() for part in name.split("_")[1:])]): str(value) for name, value in more.items()
+            }
+            asks = Asks(chance, rows, "value_format" in more)
+            for _ in range(12):
+                options = {"reader": "columnar", "columns": ",".join(columns)} | named | settings(spark, chance)
+                spark.read.format("kolumn").options(**options).load(str(path)).createOrReplaceTempView("log")
+                same(spark, asks.query())
+                done += 1
+            grown.append(grown_to(spark))
+            print(done, "queries,", path, grown[-1], flush=True)
+    finally:
+        for name, value in before.items():
+            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+    assert done
+    assert max(found["files"] for found in grown) < 100
+    assert max(found["bytes"] for found in grown) < 1 << 29
+    # The JVM maps what workers have, and what they have dropped since they last handed a batch over.
+    assert max(found["mapped"] for found in grown) < 250
+
+
+def grown_to(spark: SparkSession) -> dict[str, int]:
+    """The most open files of a worker, bytes of its blocks, and mappings of all workers' blocks in the JVM."""
+    jvm = spark._jvm.ProcessHandle.current().pid()  # type: ignore[union-attr]
+    children = {pid for found in Path(f"/proc/{jvm}/task").glob("*/children") for pid in found.read_text().split()}
+    workers = [pid for pid in children if b"connector.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    files = {pid: list(Path(f"/proc/{pid}/fd").iterdir()) for pid in workers}
+    blocks = {pid: [file.stat().st_size for file in found if stat.S_ISREG(file.stat().st_mode)] for pid, found in files.items()}
+    return {
+        "files": max(map(len, files.values()), default=0),
+        "bytes": max(map(sum, blocks.values()), default=0),
+        "mapped": Path(f"/proc/{jvm}/maps").read_text().count("memfd:kolumn"),
+        "all mappings": Path(f"/proc/{jvm}/maps").read_text().count("\n"),
+    }
