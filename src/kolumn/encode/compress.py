@@ -12,6 +12,7 @@ from kolumn.arrays import Bytes, Int64s
 from kolumn.arrow.recycle import take
 from kolumn.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kolumn.codecs.known import NAMES
+from kolumn.codecs.lz4 import STORED_BIT
 from kolumn.codecs.xxh32 import xxh32
 from kolumn.cpu_fallback.encode import liblz4
 from kolumn.cpu_fallback.encode.frames import BLOCK, BOUND, END, HEADER, lz4_frames
@@ -21,8 +22,6 @@ from kolumn.errors import ArgumentError
 _XERIAL = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 << 10
 _LZ4_MAGIC = 0x184D2204
-_LZ4_BLOCK = 64 << 10
-_LZ4_STORED = 1 << 31
 
 _LEVELS = {GZIP: (-1, 0, 9), ZSTD: (3, -131072, 22)}
 """Default, lowest and highest level of each codec that has levels."""
@@ -116,11 +115,11 @@ def _lz4_header(magic: int) -> bytes:
 def _lz4(data: memoryview, level: int, magic: int) -> bytes:
     """A frame of independent blocks of 64 KiB; only the header has a checksum (``Lz4BlockOutputStream``)."""
     parts = [_lz4_header(magic)]
-    for at in range(0, len(data), _LZ4_BLOCK):
-        plain = data[at : at + _LZ4_BLOCK]
+    for at in range(0, len(data), BLOCK):
+        plain = data[at : at + BLOCK]
         block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
         stored = len(block) >= len(plain)
-        parts += [struct.pack("<I", len(plain) | _LZ4_STORED if stored else len(block)), bytes(plain) if stored else block]
+        parts += [struct.pack("<I", len(plain) | STORED_BIT if stored else len(block)), bytes(plain) if stored else block]
     return b"".join([*parts, bytes(4)])
 
 

@@ -20,16 +20,13 @@ logger = logging.getLogger(__name__)
 FILE = "log-start-offset-checkpoint"
 
 
-def log_starts(segments: Iterable[Segment], *, of_tiers: bool) -> dict[Key, int]:
+def log_starts(segments: Iterable[Segment]) -> dict[Key, int]:
     """Log start offsets that leave out something, of the topic-partitions in brokers' folders that are named after them.
 
     An offset counts only where it is sure to be of this log: its line names the topic-partition, and the log goes as far. Of a partition
     in several folders all must have one, and the lowest counts. A broker deletes a log that ends before its log start offset; here it
     is another log's, or was written after the log was copied, and nothing is left out.
-
-    With ``of_tiers`` only logs count whose segments are in a tier too.
     """
-    tiers = set[Key]()
     logs: dict[Key, dict[str, list[Segment]]] = {}
     first: dict[Key, int] = {}
     for one in segments:
@@ -37,15 +34,11 @@ def log_starts(segments: Iterable[Segment], *, of_tiers: bool) -> dict[Key, int]
             continue
         key = one.topic, one.partition
         first[key] = min(first.get(key, one.base_offset), one.base_offset)
-        if one.copy_id is not None:
-            tiers.add(key)
-        elif one.memory is None:
+        if one.copy_id is None and one.memory is None:
             logs.setdefault(key, {}).setdefault(parent(one.path if is_url(one.path) else os.path.abspath(one.path)), []).append(one)
     files: dict[str, dict[Key, int]] = {}
     found = {}
     for key, folders in logs.items():
-        if of_tiers and key not in tiers:
-            continue
         starts = [_start(key, folder, own, files) for folder, own in folders.items()]
         known = [start for start in starts if start is not None]
         if len(known) == len(starts) and min(known) > first[key]:

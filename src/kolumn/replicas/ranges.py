@@ -42,8 +42,10 @@ def every_range(segments: list[Segment], options: Options) -> list[Range]:
 
 def _of_consumers(segments: list[Segment], options: Options, select: Select) -> list[Range]:
     """The ranges without what was deleted."""
-    found = _ranges(segments, options, select)
-    starts = {} if options.include_deleted_records else log_starts(segments, of_tiers=options.include_deleted_records is None)
+    found, asked = _ranges(segments, options, select), options.include_deleted_records
+    if asked is None:
+        segments = [one for folders in tiered(segments).values() for own in folders.values() for one in own]
+    starts = {} if asked else log_starts(segments)
     return from_log_start(found, starts) if starts else found
 
 

@@ -4,6 +4,7 @@ import logging
 import os
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
@@ -217,9 +218,8 @@ def index_bytes(manifest: AivenManifest, access: Access, suffix: str) -> bytes |
         return None
     position, size = place
     try:
-        file = open_ranges(manifest.indexes_name)
-        stored = fetched(file, position, position + size)
-        file.close()
+        with closing(open_ranges(manifest.indexes_name)) as file:
+            stored = fetched(file, position, position + size)
     except (KolumnError, OSError, ArrowException):
         return None
     cipher = cipher_of(manifest, access)

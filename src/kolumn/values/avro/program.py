@@ -95,7 +95,7 @@ class Steps:
             case Skip():
                 self.skip(plan.writer)
             case RecordFields():
-                self.valid(place)
+                self._valid(place)
                 children = {one.name: one for one in place.children}
                 for name, part in plan.parts:
                     self.plan(part, children.get(name, place))
@@ -112,7 +112,7 @@ class Steps:
             case Constant():
                 self._constant(plan, place)
 
-    def valid(self, place: LayoutNode) -> None:
+    def _valid(self, place: LayoutNode) -> None:
         """A step that writes that a struct is not null, if it can be."""
         if place.column >= 0:
             self.add(avro.VALID, place.column)
@@ -196,7 +196,7 @@ class Steps:
         elif len(members(plan.union)) == 1:
             self.plan(plan.value, place)
         else:
-            self.valid(place)
+            self._valid(place)
             for number, child in enumerate(place.children):
                 if number == plan.number:
                     self.plan(plan.value, child)
@@ -217,7 +217,7 @@ class Steps:
         elif plan.kind == defaults.FIXED:
             self.add(avro.CONSTANT_FIXED, place.column, b=len(plan.data), data=plan.data)
         elif plan.kind == defaults.FIELDS:
-            self.valid(place)
+            self._valid(place)
             children = {one.name: one for one in place.children}
             for name, part in plan.parts:
                 self._constant(part, children[name])
