@@ -180,6 +180,8 @@ def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
     finally:
         for name, value in before.items():
             spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+        for view in ("truth", "log"):
+            spark.catalog.dropTempView(view)
     assert done
     assert max(found["files"] for found in grown) < 100
     assert max(found["bytes"] for found in grown) < 1 << 29
