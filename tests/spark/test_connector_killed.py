@@ -14,7 +14,7 @@ import pytest
 import kolumn
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-SECONDS = os.environ.get("KOLUMN_CONNECTOR_SECONDS", "120")
+SECONDS = os.environ.get("KOLUMN_CONNECTOR_SECONDS", "60")
 PARTITIONS, ROWS = 3, 20_000
 
 

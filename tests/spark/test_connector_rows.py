@@ -16,7 +16,7 @@ from kit.corpus import cases
 from kolumn.schema import RECORD_COLUMNS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-SECONDS = float(os.environ.get("KOLUMN_CONNECTOR_SECONDS", "120"))
+SECONDS = float(os.environ.get("KOLUMN_CONNECTOR_SECONDS", "60"))
 COLUMNS = ",".join(name for name in RECORD_COLUMNS if name not in ("transaction", "timestampSeconds", "brokerTimestampMs"))
 ORDER = ("topic", "partition", "offset", "position")
 

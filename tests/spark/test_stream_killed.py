@@ -16,7 +16,7 @@ from kit.encoder import Record, batch
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 JOB = Path(__file__).with_name("streaming_job.py")
-KILLS = 20
+KILLS = int(os.environ.get("KOLUMN_STREAM_KILLS", "10"))
 PER_ROUND = 200
 
 
