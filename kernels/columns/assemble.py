@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kolumn.errors import KolumnError
+from kolumn.kernels.columns.child_names import ChildNames, of_schema, of_table
 from kolumn.kernels.columns.nulls import no_rows
 from kolumn.kernels.columns.table import WIDTHS, Column, DeviceTable
 from kolumn.kernels.machine.device import runtime
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     import pylibcudf
 
 MOST = 2**31 - 1
+Named = tuple[Any, list[str], list[ChildNames]]
+"""A pylibcudf.Table, the names of its columns, and of what is inside of each."""
 
 
 def to_pylibcudf(table: DeviceTable) -> Any:
@@ -56,8 +59,8 @@ def to_column(column: Column) -> Any:
     return pylibcudf.Column(pylibcudf.DataType(type_ids()[name], -int(scale or 0)), column.rows, data, mask, column.nulls, 0, children)
 
 
-def concatenate(tables: list[DeviceTable], options: Any) -> Any:
-    """One pylibcudf.Table of all, as `kolumn.decode.device.resident.ResidentOptions` ask for.
+def concatenate(tables: list[DeviceTable], options: Any) -> Named:
+    """One table of all, as `kolumn.decode.device.resident.ResidentOptions` ask for.
 
     A single table is taken as it is. Several are joined column by column, and the pieces of a column are freed when they are in: at most,
     all pieces and one whole column are on the device. ``tables`` and their columns are taken away from the caller.
@@ -69,7 +72,7 @@ def concatenate(tables: list[DeviceTable], options: Any) -> Any:
         tables.append(no_rows(runtime(), options.names, typed, options.payload))
     for at, name in enumerate(options.names):
         _check_size(name, [table.columns[at] for table in tables if isinstance(table.columns[at], Column)])
-    columns = []
+    columns, children = [], of_table(tables[0])
     for at in range(len(options.names)):
         pieces = [_made(table.columns[at]) for table in tables]
         for table in tables:
@@ -77,7 +80,7 @@ def concatenate(tables: list[DeviceTable], options: Any) -> Any:
         columns.append(pieces[0] if len(pieces) == 1 else _joined(pieces))
         del pieces
     tables.clear()
-    return pylibcudf.Table(columns)
+    return pylibcudf.Table(columns), options.names, children
 
 
 def _joined(pieces: list[Any]) -> Any:
@@ -97,11 +100,12 @@ def _check_size(name: str, pieces: list[Column]) -> None:
         _check_size(name, list(children))
 
 
-def from_arrow(table: pa.Table, payload: str) -> Any:
-    """A pylibcudf.Table of an Arrow table of records, as `in_known_types`; copies to the device."""
+def from_arrow(table: pa.Table, payload: str) -> Named:
+    """An Arrow table of records on the device, as `in_known_types`; a copy."""
     import pylibcudf
 
-    return pylibcudf.Table.from_arrow(in_known_types(table, payload))
+    known = in_known_types(table, payload)
+    return pylibcudf.Table.from_arrow(known), known.column_names, of_schema(known.schema)
 
 
 def in_known_types(table: pa.Table, payload: str) -> pa.Table:

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from kolumn.errors import MissingError
 from kolumn.kernels.columns.assemble import in_known_types
+from kolumn.kernels.columns.child_names import ChildNames
 from kolumn.kernels.machine.device import ADVICE
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def from_cudf(frame: "cudf.DataFrame") -> list[pa.RecordBatch]:
     return list(table.to_batches()) or [pa.RecordBatch.from_pylist([], schema=table.schema)]
 
 
-def from_pylibcudf(table: "pylibcudf.Table", names: list[str]) -> Any:
-    """A cudf.DataFrame over the columns of a pylibcudf.Table of records; copies nothing.
+def from_pylibcudf(table: "pylibcudf.Table", names: list[str], children: list[ChildNames]) -> Any:
+    """A cudf.DataFrame over the columns of a pylibcudf.Table; copies nothing, but dates, which cuDF has as moments.
 
     Raises
     ------
@@ -64,17 +65,4 @@ def from_pylibcudf(table: "pylibcudf.Table", names: list[str]) -> Any:
     require_cudf()
     import cudf
 
-    children = {name: _children(column) for name, column in zip(names, table.columns(), strict=True)}
-    return cudf.DataFrame.from_pylibcudf(table, {"columns": names, "child_names": children})
-
-
-def _children(column: "pylibcudf.Column") -> dict[str, Any]:
-    """Names of what is in a column, for cuDF: libcudf has none, and cuDF would number the fields of headers."""
-    from pylibcudf import TypeId
-
-    kind = column.type().id()
-    if kind == TypeId.LIST:
-        return {"offsets": {}, "element": _children(column.child(1))}
-    if kind == TypeId.STRUCT:
-        return {"key": _children(column.child(0)), "value": _children(column.child(1))}
-    return {}
+    return cudf.DataFrame.from_pylibcudf(table, {"columns": names, "child_names": dict(zip(names, children, strict=True))})

@@ -39,7 +39,7 @@ def no_rows(device: Runtime, names: list[str], typed: dict[str, Column], payload
 def _record(device: Runtime, kind: pa.DataType, payload: str) -> Column:
     if pa.types.is_list(kind):
         key, value = (_record(device, kind.value_type.field(at).type, payload) for at in range(2))
-        return Column("list", 0, children=(_ends(device, 0), Column("struct", 0, children=(key, value))))
+        return Column("list", 0, children=(_ends(device, 0), Column("struct", 0, children=(key, value), fields=("key", "value"))))
     if pa.types.is_binary(kind):
         return all_null(device, "bytes" if payload == "binary" else "string", 0)
     return all_null(device, "timestamp" if pa.types.is_timestamp(kind) else str(kind), 0)

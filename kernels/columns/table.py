@@ -51,6 +51,8 @@ class Column:
     nulls : int
     children : tuple of Column
         Of strings the int32 offsets; of bytes and lists these and what they hold; of structs the fields.
+    fields : tuple of str
+        Of structs the names of the fields.
     """
 
     kind: str
@@ -59,6 +61,7 @@ class Column:
     bitmap: Memory | None = None
     nulls: int = 0
     children: tuple["Column", ...] = ()
+    fields: tuple[str, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -255,9 +258,8 @@ class TableBuilder:
 
     def _headers(self) -> Column:
         ends, keys, values = headers_of(self.device, self.records)
-        entries = Column(
-            "struct", keys.count, children=(bytes_column(self.device, keys, True), bytes_column(self.device, values, self.text))
-        )
+        parts = bytes_column(self.device, keys, True), bytes_column(self.device, values, self.text)
+        entries = Column("struct", keys.count, children=parts, fields=("key", "value"))
         return Column("list", self.records.rows, children=(Column("int32", self.records.rows + 1, ends), entries))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import cache, cached_property, partial
 from typing import Any
+from weakref import finalize
 
 import cupy
 import numpy as np
@@ -11,7 +12,7 @@ from cupy.cuda import cub
 from rmm.pylibrmm.stream import LEGACY_DEFAULT_STREAM, Stream
 
 from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
-from kolumn.arrow.recycle import LARGEST_LOCKED, is_locked, take_locked
+from kolumn.arrow.recycle import LARGEST_LOCKED, take_locked
 from kolumn.errors import KolumnError
 from kolumn.kernels.machine import direct
 from kolumn.kernels.machine.image import image
@@ -42,7 +43,20 @@ def page_locked(size: int) -> Bytes:
         memory = cupy.cuda.PinnedMemory(size, cupy.cuda.runtime.hostAllocPortable)
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise MemoryError(f"cannot get {size} bytes of page-locked memory: {error}") from error
-    return np.frombuffer(cupy.cuda.PinnedMemoryPointer(memory, 0), np.uint8, size)
+    found = np.frombuffer(cupy.cuda.PinnedMemoryPointer(memory, 0), np.uint8, size)
+    address = found.ctypes.data
+    _page_locked[address] = size
+    finalize(found, _page_locked.pop, address, None).atexit = False
+    return found
+
+
+_page_locked: dict[int, int] = {}
+"""Sizes of what `page_locked` has returned and is there still, by address."""
+
+
+def is_page_locked(address: int) -> bool:
+    """Whether memory of the host is what `page_locked` has returned, or a part of it."""
+    return any(begin <= address < begin + size for begin, size in _page_locked.copy().items())
 
 
 _used: set[int] = set()
@@ -167,7 +181,7 @@ class CudaRuntime:
         if data.nbytes:
             source: object = data
             address = data.ctypes.data
-            if data.nbytes <= LARGEST_LOCKED and not is_locked(address):
+            if data.nbytes <= LARGEST_LOCKED and not is_page_locked(address):
                 source, view = take_locked(data.nbytes)
                 locked = np.frombuffer(view, np.uint8)
                 locked[:] = data.reshape(-1).view(np.uint8)

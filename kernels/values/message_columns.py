@@ -150,7 +150,7 @@ class _MessageTree(ColumnTree):
             return replace(self.node(node.children[0]), bitmap=bitmap if nulls else None, nulls=nulls)
         if shape.is_message:
             inner = tuple(self.field(one, child) for one, child in zip(shape.fields, node.children, strict=True))
-            return Column("struct", rows, None, bitmap if nulls else None, nulls, inner)
+            return Column("struct", rows, None, bitmap if nulls else None, nulls, inner, tuple(one.name for one in shape.fields))
         return self.enum(shape, node) if pa.types.is_dictionary(type) else self.node(node)
 
     def times(self, node: LayoutNode, kind: str) -> Column:

@@ -182,11 +182,12 @@ class ColumnTree:
         bitmap, nulls = self.masks.get(node.column, (None, 0))
         mask = bitmap if nulls else None
         if kind == "struct":
-            return Column(kind, rows, None, mask, nulls, tuple(map(self.node, node.children)))
+            return Column(kind, rows, None, mask, nulls, tuple(map(self.node, node.children)), tuple(one.name for one in node.type))
         one = self.made[node.column]
         if node.child_level >= 0:
             inner = [self.node(child) for child in node.children]
-            items = inner[0] if pa.types.is_list(node.type) else Column("struct", self.rows[node.child_level], children=tuple(inner))
+            entries = self.rows[node.child_level]
+            items = inner[0] if pa.types.is_list(node.type) else Column("struct", entries, children=tuple(inner), fields=("key", "value"))
             return Column(kind, rows, None, mask, nulls, (Column("int32", rows + 1, one.ends), items))
         if node.symbols:
             return self._named(node, one, bitmap if nulls else None, nulls)

@@ -24,7 +24,7 @@ def uploaded(device: Runtime, array: pa.Array) -> Column:
     mask = _mask(device, array) if nulls else None
     if kind == "struct":
         children = tuple(uploaded(device, array.field(number)) for number in range(array.type.num_fields))
-        return Column(kind, rows, None, mask, nulls, children)
+        return Column(kind, rows, None, mask, nulls, children, tuple(one.name for one in array.type))
     if kind == "bool":
         flags = np.asarray(array.fill_null(False)).astype(np.uint8)
         return Column(kind, rows, device.upload(flags), mask, nulls)

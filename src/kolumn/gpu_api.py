@@ -24,6 +24,8 @@ _PARSING = ("value_format", "value_schema", "value_skip", "value_separator")
 """Formats that a GPU parses, and the options that say how."""
 _OF_PROTOBUF = ("value_message", "value_columns")
 """More options that say how."""
+_Found = tuple[Any, list[str], list[dict[str, Any]]]
+"""A pylibcudf.Table, the names of its columns, and of what is inside of each."""
 
 
 @known_keywords()
@@ -118,7 +120,7 @@ def scan_pylibcudf(
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
         on_progress=on_progress, keys=keys, **_for_host(payloads),
     )  # fmt: skip
-    return _scan(source, chosen, payload, payloads)
+    return ((table, names) for table, names, _ in _scan(source, chosen, payload, payloads))
 
 
 @known_keywords()
@@ -170,7 +172,7 @@ def scan_cudf(
         on_progress=on_progress, keys=keys, **_for_host(payloads),
     )  # fmt: skip
     found = _scan(source, chosen, payload, payloads)
-    return (from_pylibcudf(table, names) for table, names in found)
+    return (from_pylibcudf(*one) for one in found)
 
 
 @known_keywords()
@@ -220,7 +222,8 @@ def read_pylibcudf(
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
         on_progress=on_progress, keys=keys, **_for_host(payloads),
     )  # fmt: skip
-    return _read(source, chosen, payload, payloads)
+    table, names, _ = _read(source, chosen, payload, payloads)
+    return table, names
 
 
 @known_keywords()
@@ -268,25 +271,26 @@ def read_cudf(
     return from_pylibcudf(*_read(source, chosen, payload, payloads))
 
 
-def _scan(source: keywords.Source, chosen: Options, payload: str, payloads: keywords.PayloadOptions) -> Iterator[tuple[Any, list[str]]]:
+def _scan(source: keywords.Source, chosen: Options, payload: str, payloads: keywords.PayloadOptions) -> Iterator[_Found]:
     asked = resident_options(chosen, payload, _values(payloads))
     from kolumn.kernels.columns.assemble import from_arrow, to_pylibcudf
+    from kolumn.kernels.columns.child_names import of_table
 
     if asked is None:
         reader = _on_host(source, chosen)
-        return ((from_arrow(pa.Table.from_batches([batch]), payload), batch.schema.names) for batch in reader)
-    return ((to_pylibcudf(table), asked.names) for table in _tables(source, chosen, asked))
+        return (from_arrow(pa.Table.from_batches([batch]), payload) for batch in reader)
+    return ((to_pylibcudf(table), asked.names, of_table(table)) for table in _tables(source, chosen, asked))
 
 
-def _read(source: keywords.Source, chosen: Options, payload: str, payloads: keywords.PayloadOptions) -> tuple[Any, list[str]]:
+def _read(source: keywords.Source, chosen: Options, payload: str, payloads: keywords.PayloadOptions) -> _Found:
     asked = resident_options(chosen, payload, _values(payloads))
     from kolumn.kernels.columns.assemble import concatenate, from_arrow
 
     if asked is None:
         with _on_host(source, chosen) as reader:
             table = reader.read_all()
-        return from_arrow(table, payload), table.column_names
-    return concatenate(list(_tables(source, chosen, asked)), asked), asked.names
+        return from_arrow(table, payload)
+    return concatenate(list(_tables(source, chosen, asked)), asked)
 
 
 def resident_options(chosen: Options, payload: str, values: Any = None) -> ResidentOptions | None:

@@ -143,11 +143,40 @@ def test_bytes_go_there_and_come_back(locked: bool, runtime: Any) -> None:
         back, part, nothing = runtime.downloads([(memory, data.nbytes, 0), (memory, 80, 16), (memory, 0, 0)])
         assert back.tobytes() == data.tobytes()
         assert (part.tobytes(), len(nothing)) == (data.tobytes()[16:96], 0)
-        assert not recycle.is_locked(back.ctypes.data)
+        assert back.ctypes.data not in recycle._locked.used
         assert not recycle._locked.used
         assert runtime.upload(np.zeros(0)).size == 0
     finally:
         recycle.lock_by(None)
+
+
+def test_page_locked_memory_is_sent_as_it_is(runtime: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any part of it, whoever has it: another copy on the host would be the slowest step."""
+    monkeypatch.setattr(cupy.cuda.runtime, "getDevice", lambda: 0)
+    monkeypatch.setattr(cuda, "_used", {0})
+    monkeypatch.setattr(cupy.cuda, "PinnedMemory", lambda size, flags: bytearray(size))
+    monkeypatch.setattr(cupy.cuda, "PinnedMemoryPointer", lambda memory, offset: memory)
+    recycle.lock_by(cuda.page_locked)
+    try:
+        host = cuda.page_locked(1000)
+        address = host.ctypes.data
+        for part in (host, host[200:700], host[999:]):
+            part[:] = len(part) % 251
+            sent = runtime.upload(part)
+            assert recycle.locked_bytes() == 0
+            assert runtime._sent.pop() is part
+            assert ctypes.string_at(sent.address, len(part)) == bytes(part)
+        assert not cuda.is_page_locked(address + 1000)
+        runtime.upload(np.zeros(8))
+        assert recycle.locked_bytes() > 0
+        runtime.synchronize()
+        del host
+        assert cuda.is_page_locked(address + 999)
+        del part
+        assert not cuda.is_page_locked(address)
+    finally:
+        recycle.lock_by(None)
+    assert cuda._page_locked == {}
 
 
 def test_no_room(runtime: Any, monkeypatch: pytest.MonkeyPatch) -> None:

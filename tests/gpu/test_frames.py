@@ -1,9 +1,11 @@
 """Tables and frames over decoded columns: nothing is copied that need not be, memory is bounded, and cuDF takes them as they are."""
 
 import os
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -224,14 +226,13 @@ def cudf() -> Any:
 
 
 @pytest.mark.parametrize("payload", ["binary", "string"])
-def test_cudf_takes_them_without_a_copy(log: Path, payload: Any, cudf: Any, joined: list[int]) -> None:
+def test_cudf_takes_them_without_a_copy(log: Path, payload: Any, cudf: Any, joined: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     first = sorted(log.glob("*.log"))[0]
     names = ["key", "value", "headers", "timestamp", "offset", "topic", "partition", "isControl"]
-    tables = kolumn.scan_pylibcudf(first, columns=names, payload=payload, threads=1)
-    from kolumn.kernels.columns.frame import from_pylibcudf
-
-    for table, found in tables:
-        frame = from_pylibcudf(table, found)
+    module = import_module("kolumn.kernels.columns.frame")
+    whole = module.from_pylibcudf
+    monkeypatch.setattr(module, "from_pylibcudf", lambda table, *named: (table, whole(table, *named)))
+    for table, frame in kolumn.scan_cudf(first, columns=names, payload=payload, threads=1):
         assert isinstance(frame, cudf.DataFrame)
         assert list(frame.columns) == names
         bytes_ = "str" if payload == "string" else "list"
@@ -250,6 +251,87 @@ def _same_memory(one: Any, other: Any) -> None:
     assert (one.size(), one.null_count()) == (other.size(), other.null_count())
     for left, right in zip(one.children(), other.children(), strict=True):
         _same_memory(left, right)
+
+
+ITEM = {"type": "record", "name": "Item", "fields": [{"name": "sku", "type": "string"}]}
+PARTS = {"x": "int", "y": "int", "of": ["null", "Item"], "b": "bytes"}
+NESTED = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "one", "type": ITEM},
+        {"name": "items", "type": {"type": "array", "items": "Item"}},
+        {"name": "map", "type": {"type": "map", "values": "Item"}},
+        {"name": "place", "type": {"type": "record", "name": "Place", "fields": [{"name": k, "type": v} for k, v in PARTS.items()]}},
+    ],
+}
+MESSAGE = """
+syntax = "proto3";
+message Item { string sku = 1; }
+message Order { Item one = 1; repeated Item items = 2; Place place = 3; repeated bytes parts = 4; }
+message Place { int32 x = 1; int32 y = 2; Item of = 3; }
+"""
+READS: dict[str, dict[str, Any]] = {
+    "headers": {"columns": ["headers", "key"]},
+    "avro": {"columns": ["value"], "value_format": "avro", "value_schema": NESTED},
+    "avro, decoded on the host": {"columns": ["value"], "value_format": "avro", "value_schema": NESTED, "value_as": "struct"},
+    "protobuf": {"columns": ["value"], "value_format": "protobuf", "value_schema": MESSAGE, "value_message": "Order"},
+}
+
+
+@pytest.mark.parametrize("end_offset", [None, 0], ids=["rows", "no rows"])
+@pytest.mark.parametrize("read", READS)
+def test_cudf_is_told_the_names_of_what_is_nested(
+    read: str, end_offset: int | None, tmp_path: Path, device: Emulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of structs with any number of fields: libcudf has no names."""
+    on_host, whole = "host" in read, import_module("kolumn.kernels.columns.assemble").in_known_types
+    given: list[tuple[Any, dict[str, Any]]] = []
+    frame = SimpleNamespace(from_pylibcudf=lambda table, metadata: given.append((table, metadata)))
+    monkeypatch.setitem(sys.modules, "cudf", SimpleNamespace(DataFrame=frame))
+    if on_host:
+        monkeypatch.setattr(plc, "Table", SimpleNamespace(from_arrow=lambda table: table))
+    headers = pa.array([[("a", b"b")]], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+    kolumn.write(pa.table({"key": [b"k"], "value": [b"\0"], "headers": headers}), tmp_path / "t-0")
+    options = READS[read]
+    kolumn.read_cudf(tmp_path / "t-0", end_offset=end_offset, **options)
+    for _ in kolumn.scan_cudf(tmp_path / "t-0", end_offset=end_offset, **options):
+        pass
+    assert len(given) == (1 if end_offset == 0 else 2)
+    expected = kolumn.read(tmp_path / "t-0", backend="cpu", **({} if read == "headers" else {"value_as": "columns"}) | options)
+    expected = whole(expected, "binary")
+    for table, metadata in given:
+        names = metadata["child_names"]
+        assert metadata["columns"] == list(names)
+        assert [name for name in names if name != "valueValid"] == expected.column_names
+        columns = dict(zip(names, table.columns if on_host else table.columns(), strict=True))
+        for name in expected.column_names:
+            found = _laid_out(columns[name].type, names[name]) if on_host else _named(columns[name], names[name])
+            assert found == _types_of(expected.schema.field(name).type), name
+
+
+def _named(column: Any, names: dict[str, Any]) -> Any:
+    """What cuDF makes of names (``recursively_update_struct_names``): lists of what is in lists, structs by their names."""
+    if column.type().id() == plc.TypeId.LIST:
+        return [_named(column.child(1), names[next(reversed(names))])]
+    if column.type().id() == plc.TypeId.STRUCT:
+        return {name: _named(child, inner) for (name, inner), child in zip(names.items(), column.children(), strict=True)}
+    return None
+
+
+def _laid_out(kind: pa.DataType, names: dict[str, Any]) -> Any:
+    """The same of a column that is still Arrow's."""
+    if pa.types.is_list(kind):
+        return [_laid_out(kind.value_type, names[next(reversed(names))])]
+    if pa.types.is_struct(kind):
+        return {name: _laid_out(child.type, inner) for (name, inner), child in zip(names.items(), kind, strict=True)}
+    return None
+
+
+def _types_of(kind: pa.DataType) -> Any:
+    if pa.types.is_list(kind):
+        return [_types_of(kind.value_type)]
+    return {child.name: _types_of(child.type) for child in kind} if pa.types.is_struct(kind) else None
 
 
 def test_scan_cudf(log: Path, cudf: Any, joined: list[int]) -> None:

@@ -211,6 +211,7 @@ def test_chains_that_are_broken(large: bool, way: None, machine: Machine, tmp_pa
         "a record more": raw_batch(whole, count + 1),
         "a record less": raw_batch(whole, count - 1),
         "cut": raw_batch(whole[:-3], count),
+        "cut, and records more": raw_batch(whole[:-3], count + 3),
         "a negative length": raw_batch(whole[:first] + b"\x09" + whole[first + 1 :], count),
         "a length of six bytes": raw_batch(whole[:first] + b"\xff" * 6 + whole[first + 6 :], count),
         "no records": raw_batch(whole, 0),

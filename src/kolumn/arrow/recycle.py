@@ -169,11 +169,6 @@ def locked_bytes() -> int:
         return _locked.bytes
 
 
-def is_locked(address: int) -> bool:
-    """Whether memory that begins at an address is a page-locked block in use."""
-    return address in _locked.used
-
-
 class _Lease:
     """Owner of a block for as long as an Arrow buffer refers to it."""
 
