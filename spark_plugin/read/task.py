@@ -14,6 +14,7 @@ from kolumn.decode.pipeline import scan_ranges
 from kolumn.decode.result import Tally
 from kolumn.options import Options
 from kolumn.source.segments import Range
+from kolumn.source.storage import shown
 from kolumn.spark_plugin.options.positions import Key
 from kolumn.spark_plugin.options.read import ReadOptions
 from kolumn.spark_plugin.read.splits import Split, narrowed
@@ -74,7 +75,7 @@ def warn(damage: Damage) -> None:
     """Log one warning for each damaged part in the worker, since Spark has no counters for a source; ``kolumn-damage`` is the table."""
     gone: Any = "an unknown number of" if damage.records_lost is None else damage.records_lost
     logger.warning(
-        "%s: position %d: left out %d bytes with %s records: %s", damage.segment, damage.position, damage.size, gone, damage.reason
+        "%s: position %d: left out %d bytes with %s records: %s", shown(damage.segment), damage.position, damage.size, gone, damage.reason
     )
 
 

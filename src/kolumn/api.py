@@ -12,6 +12,7 @@ from kolumn.backend import require
 from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.entries.replaced import with_twins, without_replaced
 from kolumn.entries.snapshots import with_snapshots
+from kolumn.internal_topics.remote_copies import without_unfinished
 from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import batch_table
 from kolumn.log.transactions import with_transactions
@@ -33,7 +34,7 @@ def live_segments(source: keywords.Source, options: Options) -> list[Segment]:
     access = Access(options.keys, options.errors == "skip", min(AHEAD_BYTES, given or AHEAD_BYTES), max(LARGEST_CHUNK, given))
     wanted = (options.format, access)
     named = [one if (one.format, one.access) == wanted else replace(one, format=options.format, access=access) for one in found]
-    live = with_twins(without_replaced(named))
+    live = without_unfinished(with_twins(without_replaced(named)))
     return with_snapshots(live) if options.include_snapshots else live
 
 

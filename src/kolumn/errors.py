@@ -1,5 +1,6 @@
 """Errors: compiled code returns a `Code`, users get the exceptions."""
 
+import re
 from enum import IntEnum
 
 
@@ -106,8 +107,26 @@ MEANING = {
 }
 
 
+_SECRETS = re.compile(
+    r"(?P<before>://)(?:[^/@\s]+(?=@)|[^/@:\s]+:(?!\d{1,5}/)[^@\s]*(?=@)|[^/@:?\s]+:(?!\d{1,5}(?:[/?:,;\s'\")\]]|$))[^/@?\s]+)"
+    r"|(?P<name>(?:secret|password|token|access_?key|account_?key|key_id|signature|credential|\b(?:sas|sig))[a-z_]{0,20}=)[^&\s,;'\"\]})]+",
+    re.IGNORECASE,
+)
+"""A user and a password in front of a URL's host, also if they are not quoted as they should be; and values of options that are secrets."""
+
+
+def without_secrets(text: str) -> str:
+    """A text for people and logs, without the credentials that URLs in it have."""
+    if "://" not in text and "=" not in text:
+        return text
+    return _SECRETS.sub(lambda found: f"{found['before'] or found['name']}***", text)
+
+
 class KolumnError(Exception):
-    """Base of all errors that this package raises intentionally."""
+    """Base of all errors that this package raises intentionally. Their texts have no credentials of URLs."""
+
+    def __init__(self, *parts: object) -> None:
+        super().__init__(*(without_secrets(part) if isinstance(part, str) else part for part in parts))
 
 
 class CorruptBatchError(KolumnError):

@@ -16,6 +16,7 @@ from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.tiers import Aiven
 from kolumn.cli import main
+from kolumn.source import aiven_file
 from kolumn.source.aiven_file import Access, AivenFile
 from kolumn.source.aiven_manifest import AivenManifest, parse
 from kolumn.source.data_keys import key_files
@@ -338,3 +339,33 @@ def test_commands_take_key_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit):
         main()
     assert "--key-file k=path" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_indexes_that_cannot_be_fetched_are_not_taken_for_missing(
+    tmp_path: Path, key: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made, keys = with_indexes(tmp_path / "tier", key)
+    how: dict[str, Any] = {"columns": COLUMNS, "isolation_level": "read_committed"}
+    real = aiven_file.open_ranges
+
+    class Reset:
+        def read_at(self, size: int, start: int, /) -> bytes:
+            raise OSError("the connection was reset")
+
+        def close(self) -> None:
+            pass
+
+    url = f"local://{made.root}"
+    monkeypatch.setattr(aiven_file, "open_ranges", lambda name: Reset() if name.endswith(".indexes") else real(name))
+    monkeypatch.setattr("kolumn.source.retries.time.sleep", lambda seconds: None)
+    with pytest.raises(kolumn.KolumnError, match=r"\.indexes: bytes \d+ to \d+ cannot be read: the connection was"):
+        kolumn.read(url, keys=keys, **how)
+    assert kolumn.read(url, keys=keys, errors="skip", **how).equals(kolumn.read(LOG, **how))
+    assert "the connection was reset; the log is read instead" in caplog.text
+    caplog.clear()
+    monkeypatch.setattr(aiven_file, "open_ranges", real)
+    for path in made.root.glob("*/*/*.indexes"):
+        path.unlink()
+    assert kolumn.read(url, keys=keys, **how).equals(kolumn.read(LOG, **how))
+    assert "the log is read instead" in caplog.text

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import kolumn
 from kit.corpus import HERE
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
+from kit.tiers import uuid_of
 from kolumn.cli import app
 from kolumn.errors import ArgumentError, CorruptBatchError
 
@@ -177,3 +178,17 @@ def test_hanging_transactions(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["transactions", "--now", str(T + 5), str(tmp_path)])
     assert done.exit_code == 0
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["producerId", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("place", ["orders-0", "__consumer_offsets-0", f"orders-{uuid_of('orders')}/0"])
+def test_manifests_that_are_none_hide_nothing(tmp_path: Path, place: str, caplog: pytest.LogCaptureFixture) -> None:
+    entries = [one(i, commit_key("g", "orders", 0), commit(i)) for i in range(3)]
+    log(tmp_path / "__consumer_offsets-0", *entries)
+    log(tmp_path / "orders-0", *(batch([Record(i, None, b"x", T)]) for i in range(7)))
+    (tmp_path / place).mkdir(parents=True, exist_ok=True)
+    (tmp_path / place / f"{99:020d}-{uuid_of('bad')}.rsm-manifest").write_text("{")
+    for errors in ("raise", "skip"):
+        (row,) = rows(tmp_path, errors=errors)
+        assert (row["committedOffset"], row["logEndOffset"]) == (2, 7)
+    assert ("a manifest of a tier" in caplog.text) == ("/" in place)
+    assert kolumn.open_transactions(tmp_path, errors="skip").num_rows == 0

@@ -70,6 +70,17 @@ def test_a_wrong_place_is_an_error_in_words(s3: str) -> None:
         kolumn.read(url("x", s3).replace("bucket", "no-bucket"))
 
 
+def test_secrets_in_a_url_are_told_nowhere(s3: str, caplog: pytest.LogCaptureFixture) -> None:
+    secret = url("transactional", s3).replace("s3://", f"s3://{CREDENTIALS['AWS_ACCESS_KEY_ID']}:secRET@")
+    # The server does not check the secret.
+    table = kolumn.read(secret, columns=["segment", "value"])
+    assert table.num_rows
+    assert {name.split("?")[0] for name in table["segment"].unique().to_pylist()} == {"s3://***@bucket"}
+    with pytest.raises(kolumn.ArgumentError, match=r"s3://\*\*\*@bucket.*no such file") as found:
+        kolumn.read(secret.replace("transactional", "nothing"))
+    assert "secRET" not in f"{found.value} {table['segment'].unique()} {kolumn.verify(secret).segments} {caplog.text}"
+
+
 def test_tiers_in_a_bucket(s3: str, tmp_path: Path) -> None:
     tier = tier_of(LOG, tmp_path / "kafka")
     made = Aiven(tmp_path / "aiven", 4000, zstd=True, key="k")

@@ -3,6 +3,7 @@
 import gc
 import shutil
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -239,3 +240,32 @@ def test_what_is_not_there(memory: str, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "gone")
     with pytest.raises(KolumnError, match="cannot be opened"):
         reader.read_all()
+
+
+SECRETS = [
+    ("dropbox://AKIAME:wJalr%2FsecRET@bucket/t-0", "dropbox://***@bucket"),
+    # A slash that should have been quoted.
+    ("dropbox://AKIAME:wJalr/secRET@bucket/t-0", "dropbox://***"),
+    ("dropbox://bucket/t-0?secret_key=wJalrsecRET&region=x", "secret_key=***&region=x"),
+]
+
+
+@pytest.mark.parametrize(("url", "shown"), SECRETS)
+def test_errors_do_not_tell_secrets(url: str, shown: str) -> None:
+    with pytest.raises(kolumn.KolumnError) as found:
+        kolumn.read(url)
+    assert shown in str(found.value)
+    for secret in ("AKIAME", "wJalr", "secRET"):
+        assert secret not in str(found.value)
+        assert secret not in "".join(traceback.format_exception(found.value)).replace(url, "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://bucket/a-0: cannot be listed: no", "hdfs://namenode:8020/data: no", "s3://bucket?endpoint_override=127.0.0.1:9000&scheme=http/a",
+        "s3://bucket: no", "position=7, token count = 3", "http://host:80: no",
+    ],
+)  # fmt: skip
+def test_other_texts_stay(text: str) -> None:
+    assert str(KolumnError(text)) == text

@@ -292,3 +292,11 @@ def test_copies_of_the_topic_are_one(tmp_path: Path) -> None:
     found = schemas_of(None, [tmp_path / "1", tmp_path / "2"])
     assert len(list(found.registered())) == 20
     assert found.malformed == 0
+
+
+def test_a_manifest_that_is_none_hides_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "_schemas-0", [version("s", 1, 7)])
+    (tmp_path / "_schemas-0" / "00000000000000000000-AAAAAAAAAAMAAAAAAAAABA.rsm-manifest").write_text("{")
+    found = schemas_of(tmp_path)
+    assert found.by_id(7) is not None
+    assert found.skipped.stretches == 1

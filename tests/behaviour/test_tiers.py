@@ -1,11 +1,13 @@
 """Segments in a tier are read as a broker's: by name, each offset once, together with the folder of the broker."""
 
+import base64
 import logging
 import os
 import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 import kolumn
@@ -213,3 +215,48 @@ def test_a_tier_that_a_broker_wrote() -> None:
     assert found.num_rows == 7000
     assert set(found["topic"].to_pylist()) == {"orders"}
     assert kolumn.verify(folder).ok
+
+
+BEGUN = bytes.fromhex(
+    "010000076f7264657273000000000000000100000000000000020000000300000000000000000300000000000000040000000000000000"
+    "0a0000000000000063000000010000018bcfe568000000018bcfe568010300000000000000000000000a00000000020000000000000032"
+    "00000010000301020001000101"
+)
+UPDATED = bytes.fromhex(
+    "010100076f72646572730000000000000001000000000000000200000003000000000000000003000000000000000400000000010000018bcfe56802000100"
+)
+"""Records of RemoteLogMetadataSerde of Kafka 4.3.0, of the copy with this id:"""
+COPY = bytes.fromhex("00000000000000030000000000000004")
+
+
+def state(copy: Path, number: int) -> bytes:
+    """The record by which a broker notes a state of a copy."""
+    own = base64.urlsafe_b64decode(copy.name[21:43] + "==")
+    return BEGUN.replace(COPY, own) if number == 0 else (UPDATED[:-2] + bytes([number, 0])).replace(COPY, own)
+
+
+def test_copies_that_no_broker_reads_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """By the states in `__remote_log_metadata`, which is in the source, or beside its folders."""
+    folder = tmp_path / "tier" / f"orders-3-{uuid_of('orders')}"
+    good = [put(folder, base, numbered(base, base + 49)) for base in (0, 50, 100)]
+    # Two have intact batches of other records, as those of a leader that did not finish; of the last one nothing is noted.
+    begun, deleted, _ = [put(folder, base, numbered(base, base + 99, "bad"), name="bad") for base in (0, 50, 150)]
+    assert "bad0" in dict(values(folder)).values()
+    events = [(one, number) for one in good for number in (0, 1)] + [(begun, 0), (deleted, 0), (deleted, 1), (deleted, 2)]
+    notes = [batch([Record(i, value=state(one, number))]) for i, (one, number) in enumerate(events)]
+    metadata = tmp_path / "logs" / "__remote_log_metadata-0"
+    metadata.mkdir(parents=True)
+    (metadata / f"{0:020d}.log").write_bytes(b"".join([*notes, batch([Record(len(notes), value=b"unknown, of orders")])]))
+    expect = [*expected(0, 149), *expected(150, 249, "bad")]
+    caplog.clear()
+    found = kolumn.read([folder, metadata], columns=["topic", "offset", "value"], payload="string")
+    mine = found.filter(pc.equal(found["topic"], "orders"))
+    assert list(zip(mine["offset"].to_pylist(), mine["value"].to_pylist(), strict=True)) == expect
+    assert f"2 segments of a tier are left out, which brokers do not read by __remote_log_metadata: the first is {begun}" in caplog.text
+    assert "COPY_SEGMENT_STARTED" in caplog.text
+    local = tmp_path / "logs" / "orders-3"
+    local.mkdir()
+    (local / f"{250:020d}.log").write_bytes(b"".join(numbered(250, 259)))
+    assert values(folder, local) == [*expect, *expected(250, 259)]
+    assert values(folder, local, replicas="merge") == [*expect, *expected(250, 259)]
+    assert kolumn.verify([folder, local]).ok

@@ -107,7 +107,7 @@ def complete(root: str, folder: str) -> int:
     """
     try:
         content = read(folder)
-        logger.warning("%s: a run was interrupted in its commit; completing it", folder)
+        logger.warning("%s: a run was interrupted in its commit; completing it", storage.shown(folder))
         _forward(root, folder, content)
     except KolumnError:
         if pending(folder):

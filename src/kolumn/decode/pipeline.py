@@ -20,7 +20,8 @@ from kolumn.decode.pieces import InOrder, in_pieces
 from kolumn.decode.result import Decoded, Tally
 from kolumn.decode.resume import resumed
 from kolumn.decode.segment_end import at_stop, compare_start
-from kolumn.decode.small_segments import MOST_SEGMENTS, SMALL, SmallSegments
+from kolumn.decode.small_segments import SmallSegments
+from kolumn.decode.tasks import tasks_of, with_next
 from kolumn.errors import NoMemoryError
 from kolumn.options import AHEAD, Options
 from kolumn.plan.chunks import Chunk, Stop, chunks
@@ -77,14 +78,17 @@ def _within_memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, tally: OnTally | None) -> Iterator[pa.RecordBatch]:
-    tasks, small, turn = _tasks(source, options.chunk_bytes), SmallSegments(options), threading.Lock()
+    tasks, small, turn = tasks_of(source, options.chunk_bytes), SmallSegments(options), threading.Lock()
     early = OpenedEarly()
     if options.threads == 1:
-        for task in tasks:
-            if len(task) == 1:
-                yield from _finish(task[0], Tally(), options, None, damage, tally, early.opener(task[0], None))
-            else:
-                yield from _parts(task, _begin(task, options, small, turn), options, damage, tally)
+        try:
+            for task, after in with_next(tasks):
+                if len(task) == 1:
+                    yield from _finish(task[0], Tally(), options, None, damage, tally, early.opener(task[0], after))
+                else:
+                    yield from _parts(task, _begin(task, options, small, turn), options, damage, tally)
+        finally:
+            early.close()
         return
     with ThreadPoolExecutor(options.threads, thread_name_prefix="kolumn") as pool:
         pending: deque[tuple[list[Range], Future[tuple[list[_Part], BaseException | None]] | None]] = deque()
@@ -110,35 +114,6 @@ def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, ta
             for _, future in pending:
                 if future is not None:
                     future.cancel()
-
-
-def _tasks(source: Iterator[Range], chunk_bytes: int) -> Iterator[list[Range]]:
-    """Ranges for a thread each: one, or several small ones. If the source fails, those that it named before come first."""
-    held: list[Range] = []
-    size, failed = 0, None
-    while True:
-        try:
-            one = next(source)
-        except StopIteration:
-            break
-        except BaseException as error:
-            failed = error
-            break
-        own = one.end - one.start
-        if held and (own > SMALL or size + own > chunk_bytes or len(held) == MOST_SEGMENTS):
-            yield held
-            held, size = [], 0
-        if own > SMALL:
-            yield [one]
-        else:
-            held, size = [*held, one], size + own
-    if held:
-        yield held
-    if failed is not None:
-        try:
-            raise failed
-        finally:
-            del failed
 
 
 @dataclass

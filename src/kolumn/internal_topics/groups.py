@@ -174,7 +174,13 @@ def _ends(logs: dict[Key, list[Segment]]) -> _End:
         if own is None:
             return None
         ids = topic_ids(own)
-        return None if id is not None and ids and id not in ids else log_end(own)
+        if id is not None and ids and id not in ids:
+            return None
+        read = [one for one in own if one.fault is None]
+        for one in own:
+            if one.fault is not None:
+                logger.warning("%s. The end of %s-%d is that of what can be read", one.fault, topic, partition)
+        return log_end(read) if read else None
 
     return end
 

@@ -29,8 +29,8 @@ class Newest(NamedTuple):
 
 
 def segments_of_source(source: Source) -> list[Segment]:
-    """Live segments of a source, those of all copies too."""
-    return with_twins(without_replaced(find_segments(source)))
+    """Live segments of a source, those of all copies too, and with their faults those of manifests that cannot be used."""
+    return with_twins(without_replaced(find_segments(source, faults=True)))
 
 
 def newest(

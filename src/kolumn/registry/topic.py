@@ -82,7 +82,7 @@ def topic_schemas(folders: list[str]) -> TopicSchemas:
 def records_of(folders: list[str], skipped: Skipped) -> Iterator[tuple[bytes | None, bytes | None]]:
     """Keys and values of a partition in the order of offsets, each offset once, without what is damaged."""
     options = Options.of(columns=("key", "value"), errors="skip", replicas="merge", backend="cpu", threads=1)
-    segments = with_twins(without_replaced(find_segments(folders)))
+    segments = with_twins(without_replaced(find_segments(folders, faults=True)))
     for batch in scan_ranges(log_ranges(segments, options), options, skipped):
         for key, value in zip(*batch.columns, strict=True):
             yield key.as_py(), value.as_py()

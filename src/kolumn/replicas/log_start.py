@@ -14,7 +14,7 @@ from kolumn.replicas.ends import last_offset
 from kolumn.source.log_names import topic_partition
 from kolumn.source.segments import Range, Segment
 from kolumn.source.side_files import offsets_in
-from kolumn.source.storage import base_name, is_url, parent, read_bytes, within
+from kolumn.source.storage import base_name, is_url, parent, read_bytes, shown, within
 
 logger = logging.getLogger(__name__)
 FILE = "log-start-offset-checkpoint"
@@ -59,7 +59,7 @@ def _start(key: Key, folder: str, own: list[Segment], files: dict[str, dict[Key,
     end = last_offset(newest) + 1
     if start <= end:
         return start
-    logger.warning("%s: log start offset %d of %s-%d is after the end of the log, %d: nothing is left out", name, start, *key, end)
+    logger.warning("%s: log start offset %d of %s-%d is after the end of the log, %d: nothing is left out", shown(name), start, *key, end)
     return None
 
 

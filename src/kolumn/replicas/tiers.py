@@ -19,7 +19,7 @@ from kolumn.replicas.lineage import Interval, belonging, lineage
 from kolumn.source.segments import HIGHEST, Segment
 from kolumn.source.side_bytes import side_bytes
 from kolumn.source.side_files import CHECKPOINT, TIER_CHECKPOINT, Epochs, epochs_in, read_epochs
-from kolumn.source.storage import beside, parent
+from kolumn.source.storage import beside, parent, shown
 
 logger = logging.getLogger(__name__)
 _AT_A_TIME = 16
@@ -129,7 +129,7 @@ def _swept(copies: list[_Copy], log: Epochs) -> list[tuple[Segment, int, int, In
         base = one.segment.base_offset or 0
         some = belonging(one.epochs, log, base, one.last) if one.last >= base else []
         if not some and one.last >= base:
-            logger.warning("%s: offsets %d to %d are of a leader whose log was given up: left out", one.segment.path, base, one.last)
+            logger.warning("%s: offsets %d to %d are of a leader whose log was given up: left out", shown(one.segment.path), base, one.last)
         parts += [(low, high, one) for low, high in some]
     parts.sort(key=lambda part: (part[0], -part[1], part[2].segment.path))
     near = iter([*(low for low, _, one in parts if one.segment.copy_id is None), HIGHEST])

@@ -13,11 +13,12 @@ from typing import Any
 import zstandard
 from pyarrow import ArrowException
 
-from kolumn.errors import KolumnError, MissingError
+from kolumn.errors import KolumnError, MissingError, without_secrets
 from kolumn.source import storage
 from kolumn.source.aiven_manifest import AivenManifest
 from kolumn.source.data_keys import KeyFiles, unwrap
 from kolumn.source.read_ahead import AHEAD_BYTES, fetched, open_ranges
+from kolumn.source.retries import is_final
 
 logger = logging.getLogger(__name__)
 _IV, _TAG = 12, 16
@@ -86,7 +87,7 @@ class AivenFile:
             text = f"{manifest.object_name}: missing: {manifest.name} says that it has {manifest.borders[-1]} bytes"
             if not access.holes:
                 raise KolumnError(text)
-            logger.warning("%s: all %d bytes of the segment are left out", text, manifest.size)
+            logger.warning("%s: all %d bytes of the segment are left out", without_secrets(text), manifest.size)
         elif manifest.size:
             self._object = open_ranges(manifest.object_name)
 
@@ -130,7 +131,7 @@ class AivenFile:
             raise KolumnError(error)
         if self._object is not None and chunk not in self._reported:
             self._reported.add(chunk)
-            logger.warning("%s: its bytes are left out", error)
+            logger.warning("%s: its bytes are left out", without_secrets(error))
 
     def _chunks(self, first: int, last: int) -> list[bytes]:
         with self._lock:
@@ -212,22 +213,40 @@ def cipher_of(manifest: AivenManifest, access: Access) -> Any:
 
 
 def index_bytes(manifest: AivenManifest, access: Access, suffix: str) -> bytes | None:
-    """An index file of a segment, by one request; None if there is none, or it was changed: the log has what is in it."""
+    """An index file of a segment, by one request; None if there is none.
+
+    None too, with a warning, if the object of indexes is missing, may not be read or was changed: the log has what is in it.
+
+    Raises
+    ------
+    KolumnError
+        The request failed again and again. With ``access.holes`` that is a warning too.
+    """
     place = next(((position, size) for name, position, size in manifest.indexes if name == suffix), None)
     if place is None:
         return None
-    position, size = place
+    try:
+        return _index(manifest, access, *place)
+    except UnreadableError as error:
+        text = f"{manifest.indexes_name}: {suffix}, bytes {place[0]} to {sum(place)}: {error}; the log is read instead"
+        logger.warning("%s", without_secrets(text))
+        return None
+
+
+def _index(manifest: AivenManifest, access: Access, position: int, size: int) -> bytes:
+    """The bytes of an index file; UnreadableError where a warning is enough."""
     try:
         with closing(open_ranges(manifest.indexes_name)) as file:
             stored = fetched(file, position, position + size)
-    except (KolumnError, OSError, ArrowException):
-        return None
+    except (KolumnError, OSError, ArrowException) as error:
+        cause = error.__cause__ if isinstance(error, KolumnError) else error
+        if access.holes or (isinstance(cause, Exception) and is_final(cause)):
+            raise UnreadableError(str(error)) from error
+        raise KolumnError(f"{manifest.indexes_name}: bytes {position} to {position + size} cannot be read: {error}") from error
+    if len(stored) != size:
+        raise UnreadableError(f"expected {size} bytes, found {len(stored)}")
     cipher = cipher_of(manifest, access)
-    try:
-        found = stored if cipher is None else decrypted(cipher, manifest, memoryview(stored))
-    except UnreadableError:
-        return None
-    return found if cipher is not None or len(found) == size else None
+    return stored if cipher is None else decrypted(cipher, manifest, memoryview(stored))
 
 
 def decrypted(cipher: Any, manifest: AivenManifest, stored: memoryview) -> bytes:

@@ -325,14 +325,15 @@ def _in_directory(folder: str, above: tuple[Any, ...] = (), entries: list[Folder
 def _segments_here(entries: list[FolderEntry]) -> list[Segment]:
     files = [one for one in entries if not one.is_folder]
     manifests = [one for one in files if one.name.endswith(MANIFEST)]
-    if manifests:
-        # What has no manifest yet has not been copied completely.
-        return _of_manifests(manifests)
     segments = _live([_segment(file) for file in files if file.name.endswith((LOG, SWAP))], files)
+    if manifests:
+        # What has an id and no manifest yet has not been copied completely; a broker's own files have no ids.
+        stored = {storage.with_suffix(one.name, LOG) for one in manifests}
+        segments = [one for one in segments if one.base_offset is not None and one.copy_id is None and one.path not in stored]
     if segments and storage.is_url(segments[0].path):
         names = {file.name for file in files}
         segments = [replace(one, beside=tuple(some for some in SIDES if storage.with_suffix(one.path, some) in names)) for one in segments]
-    return with_neighbours(segments, _orphans(files))
+    return [*with_neighbours(segments, _orphans(files)), *(_of_manifests(manifests) if manifests else ())]
 
 
 def _of_manifests(files: list[FolderEntry]) -> list[Segment]:

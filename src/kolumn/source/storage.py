@@ -17,7 +17,7 @@ from typing import Any
 
 from pyarrow import ArrowException, fs
 
-from kolumn.errors import ArgumentError, KolumnError, MissingError
+from kolumn.errors import ArgumentError, KolumnError, MissingError, without_secrets
 from kolumn.source import identity
 from kolumn.source.folder_scan import scanned
 from kolumn.source.fsspec_files import fsspec_of, listed, looked_at
@@ -89,8 +89,8 @@ def within(folder: str, *names: str) -> str:
 
 
 def shown(name: str) -> str:
-    """A name as valid text for Arrow and terminals: bytes that are not UTF-8, surrogates in Python, are shown as ``\\xff``."""
-    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
+    """A name as text for people: bytes that are not UTF-8, surrogates in Python, are shown as ``\\xff``, a URL's secrets as ``***``."""
+    return without_secrets(name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace"))
 
 
 def logs_last(name: str) -> tuple[bool, str]:
