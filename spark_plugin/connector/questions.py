@@ -13,6 +13,7 @@ from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin.connector import streams
 from kolumn.spark_plugin.connector.asked import given, options_of, options_with_types, strings, struct
 from kolumn.spark_plugin.connector.conditions import EVERYTHING, Box, Condition, boxes, is_decided, is_useful
+from kolumn.spark_plugin.connector.fields import only_asked
 from kolumn.spark_plugin.connector.jobs import Job, by_tasks, done
 from kolumn.spark_plugin.connector.keyed import are_ordered, by_partition
 from kolumn.spark_plugin.connector.statistics import Estimate, estimate
@@ -82,7 +83,7 @@ def _planned(question: Json) -> Json:
     asked = struct(question["asked"])
     conditions = cast(list[Condition], question["conditions"]) + cast(list[Condition], question["found"])
     columns = options.decode.columns
-    options = replace(_only(options, asked.fieldNames(), totals), slots=cast(int, question["slots"]))
+    options = replace(_for_headers(options) if totals else only_asked(options, asked), slots=cast(int, question["slots"]))
     groups = segments_by_partition(options)
     limits = limits_of(options, groups)
     where = boxes(conditions, groups, columns)
@@ -125,12 +126,8 @@ def _narrowed(options: ReadOptions, limits: dict[Key, Bounds], where: dict[Key, 
     ), bounds
 
 
-def _only(options: ReadOptions, names: list[str], totals: tuple[str, ...]) -> ReadOptions:
-    """The options with the record columns that a scan needs; fields of a value may be columns of the scan."""
-    if totals:
-        return replace(options, decode=replace(options.decode, columns=("offset", "timestamp"), typed=()))
-    columns = options.decode.columns
-    return options.only(tuple(one for one in columns if set(options.only((one,)).decode.schema.names) & set(names)))
+def _for_headers(options: ReadOptions) -> ReadOptions:
+    return replace(options, decode=replace(options.decode, columns=("offset", "timestamp"), typed=()))
 
 
 def _for_totals(options: ReadOptions, groups: dict[Key, list[Segment]]) -> list[Split]:

@@ -16,6 +16,7 @@ from typing import cast
 from pyspark.sql.types import StructType
 
 from kolumn.spark_plugin.connector.asked import options_of, struct
+from kolumn.spark_plugin.connector.fields import only_asked
 from kolumn.spark_plugin.connector.wire import Json
 from kolumn.spark_plugin.connector.work import Work, packed, unpacked
 from kolumn.spark_plugin.options.read import ReadOptions
@@ -35,12 +36,12 @@ class Stream:
 def _stream(question: Json) -> Json:
     """A stream begins; its options are checked."""
     options = replace(options_of(question), slots=cast(int, question["slots"]))
-    schema = struct(question["schema"])
+    schema, asked = struct(question["schema"]), struct(question["asked"])
     RecordStream(options, schema)
     limits = dict(options.limits)
     return {
         "stream": packed(Stream(options, schema)),
-        "work": packed(Work(options, struct(question["asked"]), live=True)),
+        "work": packed(Work(only_asked(options, asked), asked, live=True)),
         "limits": [[kind, limits[kind]] for kind in limits],
         "least": options.least,
         "delayMs": options.delay_ms,

@@ -41,7 +41,7 @@ final class LogScanBuilder
     this.required = table.schema();
   }
 
-  /** With nested pruning Spark asks for fields of headers, or of typed values: these fields are handed over, and all of them are decoded. */
+  /** With nested pruning Spark asks for fields of headers, or of typed values: these are handed over, and where that is possible no others are decoded. */
   @Override
   public void pruneColumns(StructType asked) {
     required = asked;
