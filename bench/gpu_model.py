@@ -39,8 +39,8 @@ STORAGE = {"one NVMe drive": 7e9, "four NVMe drives": 28e9}
 SASS = {"check": 1.05}
 """Machine instructions for a PTX instruction: of `check`, where its loop was read; of all others 1.6, as was found for five kernels."""
 OTHER_SASS = 1.6
-RESIDENT = {"check": 48, "fields": 40, "hop_staged": 28, "hop_sliced": 16}
-"""Warps that fit a multiprocessor by their registers, of 64."""
+RESIDENT = {"check": 40, "count": 48, "fields": 32, "hop_staged": 28, "hop_sliced": 16}
+"""Warps that fit a multiprocessor, of 64, by what ptxas makes of the kernels for sm_90: `tests/gpu/test_ptx_budgets.py` compares."""
 AHEAD = {"check": 4, "gather": 2, "gather_short": 2, "validity": 8, "fields": 2, "hop_staged": 8, "hop_sliced": 8, "join": 4}
 """Loads of a warp that wait together, by the source of the kernels."""
 TABLE_ROW = 200
@@ -95,7 +95,7 @@ def warps(kernel: str, work: Work) -> float:
 
 def _slices(work: Work) -> int:
     """Slices of an entry, as `kolumn.kernels.check` makes them."""
-    return max(min(-(-MULTIPROCESSORS * 48 // work.batches), 64, work.bytes // work.batches >> 14), 1)
+    return max(min(-(-MULTIPROCESSORS * RESIDENT["check"] // work.batches), 64, work.bytes // work.batches >> 14), 1)
 
 
 def limits(kernel: str, work: Work) -> dict[str, float]:

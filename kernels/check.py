@@ -30,7 +30,7 @@ from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.machine_code.words import load64, loadu32, store32
 
 ROW = 4 * WARP
-WARPS = 132 * 48
+WARPS = 132 * 40
 """Warps that should have something to do: as many as run at once on the largest device that is known here."""
 MOST_SLICES = 64
 SLICE_ROWS = 128

@@ -11,6 +11,7 @@ from kit.corpus import cases
 from kit.device_columns import resident, to_arrow
 from kit.draft_segments import FORMATS, Maker
 from kit.emulated import Emulated
+from kit.encoder import CONTROL, Record, batch
 from kit.outcome import COLUMNS
 from kolumn.kernels.columns.assemble import _check_size, to_pylibcudf
 from kolumn.kernels.columns.table import Column, DeviceTable
@@ -81,6 +82,13 @@ def test_drafts(format: str, tmp_path: Path, device: Emulated) -> None:
         path.write_bytes(b"".join(entry.data for entry in Maker(format, random.Random(seed)).segment(20)))
         for control in (True, False):
             same(path, columns=COLUMNS, format=format, include_control=control)
+
+
+def test_keys_of_control_records(tmp_path: Path, device: Emulated) -> None:
+    """A type is in the third and fourth byte of a key; where there are fewer, what follows the key is none."""
+    keys = [None, b"", b"\0", b"\0\0", b"\0\0\0", b"\0\0\0\0", b"\0\0\0\1", b"\xff\0\0\1", b"\0\1\0\1\0", b"\0\0\0\3", b"\0\0\1\0"]
+    (tmp_path / "a.log").write_bytes(batch([Record(i, key) for i, key in enumerate(keys)], flags=CONTROL))
+    same(tmp_path / "a.log", columns=["controlType", "isControl", "key"], include_control=True)
 
 
 def test_more_than_cudf_counts() -> None:

@@ -131,6 +131,20 @@ def test_what_a_thread_leaves_to_the_host(emulated: Emulated, more: bytes, tmp_p
 
 
 @PTX
+def test_times_at_the_limits(emulated: Emulated, tmp_path: Path) -> None:
+    """Of 64 bits of nanoseconds, with nanoseconds that are less than 0 or more than a second."""
+    order = message_factory.GetMessageClass(file_of(ORDER, None).message("Order"))
+    second, given = 10**9, []
+    for limit in (2**63 - 1, -(2**63), 0):
+        for time in (limit - 1, limit, limit + 1):
+            for moved in (-1, 0, 1, 2):
+                one, (seconds, nanos) = order(), divmod(time, second)
+                one.at.seconds, one.at.nanos = seconds + moved, nanos - moved * second
+                given.append(one.SerializeToString())
+    assert compare(given, ORDER, "Order", tmp_path / "a.log")[0] == 1
+
+
+@PTX
 @pytest.mark.parametrize("seed", range(12))
 def test_any_schema(emulated: Emulated, seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)

@@ -239,6 +239,11 @@ def test_times_at_the_limits(machine: Machine, tmp_path: Path) -> None:
     times = [edge + step for edge in (most // 1000, -(most // 1000), 0) for step in (-1, 0, 1)] + [most, -most - 1]
     path.write_bytes(b"".join(message(1, Record(i, b"k", b"v", time)) for i, time in enumerate(times)))
     compare(machine, path)
+    with device.using(Emulated(machine.run)):
+        (table,) = resident(path, "binary", columns=["timestamp"])
+    expected = kolumn.read(path, columns=["timestamp"], backend="cpu")["timestamp"].cast(pa.int64()).to_pylist()
+    assert None in expected
+    assert to_arrow(table.columns[0]).cast(pa.int64()).to_pylist() == expected
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])

@@ -1,10 +1,17 @@
 """No hot kernel takes more instructions, or touches more memory, than `bench.gpu_costs` says: the table is the test."""
 
+import re
+from pathlib import Path
+
 import pytest
 from bench import gpu_model
 from bench.gpu_costs import COSTS, RECORD_BYTES, Limits
 
 from kit.ptx_decode import WAYS, Decoded, counted, decoded
+from kolumn.kernels import check
+from kolumn.kernels.build import load_all
+from kolumn.kernels.machine.image import OLDEST, compiled, cubin
+from kolumn.kernels.machine.kernel import WARP
 
 pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
 SLACK = 1.03
@@ -41,6 +48,27 @@ def test_ten_percent_more_is_too_much(way: tuple[str, Decoded]) -> None:
             if value:
                 worse = {**counted(found), kernel: costs._replace(**{what: 1.1 * value})}
                 assert [one.split(":")[0] for one in beyond(worse, COSTS[name])] == [kernel]
+
+
+def warps_that_fit(registers: int, shared: int, block: int) -> int:
+    """Of sm_90 (CUDA C++ Programming Guide, "Compute Capabilities"): blocks are there whole, a warp's registers come in units of 256.
+
+    65,536 registers, 228 KiB of shared memory less 1 KiB for each block, 64 warps, 32 blocks.
+    """
+    warps = block // WARP
+    by_registers = 65536 // (-(-registers * WARP // 256) * 256) // warps
+    by_shared = (228 << 10) // (shared + 1024)
+    return warps * min(by_registers, by_shared, 64 // warps, 32)
+
+
+def test_warps_of_the_model(tmp_path: Path) -> None:
+    kernels, found = load_all(), {}
+    for name in sorted({name for costs in COSTS.values() for name in costs}):
+        said = cubin(compiled(kernels[name], OLDEST), tmp_path / name, 90)
+        registers, shared = (int(one[1]) if (one := re.search(rf"(\d+) {what}", said)) else 0 for what in ("registers", "bytes smem"))
+        found[name] = warps_that_fit(registers, shared, kernels[name].block)
+    assert {name: warps for name, warps in found.items() if warps < 64} == gpu_model.RESIDENT
+    assert gpu_model.MULTIPROCESSORS * gpu_model.RESIDENT["check"] == check.WARPS
 
 
 def test_limits_that_are_near_each_other() -> None:
