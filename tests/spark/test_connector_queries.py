@@ -1,15 +1,17 @@
 """Random queries in one session: the connector answers as Spark does over the table of `kolumn.read`, and its memory stays bounded."""
 
+import io
 import json
 import os
 import random
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,19 +25,35 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 SECONDS = float(os.environ.get("KOLUMN_CONNECTOR_SECONDS", "60"))
 COLUMNS = [name for name in RECORD_COLUMNS if name not in ("transaction", "timestampSeconds", "brokerTimestampMs", "segment")]
 SCHEMA = json.dumps({"customer": "string", "id": "int64", "at.x": "float64", "items": [{"sku": "string", "n": "int32"}]})
-TYPED = {"value_format": "json", "value_schema": SCHEMA}
+AVRO = {"type": "record", "name": "Order", "fields": [
+    {"name": "customer", "type": ["null", "string"]},
+    {"name": "id", "type": "long"},
+    {"name": "at", "type": {"type": "record", "name": "At", "fields": [{"name": "y", "type": "string"}, {"name": "x", "type": "double"}]}},
+    {"name": "items", "type": {"type": "array", "items": {"type": "record", "name": "Item", "fields": [
+        {"name": "sku", "type": "string"}, {"name": "n", "type": "int"}]}}},
+]}  # fmt: skip
+TYPED = {"json": {"value_format": "json", "value_schema": SCHEMA}, "avro": {"value_format": "avro", "value_schema": json.dumps(AVRO)}}
+X = {"json": "value.`at.x`", "avro": "value.at.x"}
+"""A field of a struct in Avro, a field with a dot in its name in JSON."""
 
 
-def own_logs(root: Path, chance: random.Random) -> Path:
-    """Topics of all formats with nulls, headers, empty payloads, and values of JSON of which some are malformed."""
+def json_value(i: int) -> bytes:
+    return json.dumps({"customer": f"c{i % 7}", "id": i, "at.x": i / 4, "items": [{"sku": "s", "n": i % 5}] * (i % 3)}).encode()
+
+
+def avro_value(i: int) -> bytes:
+    items = [{"sku": "s", "n": i % 5}] * (i % 3)
+    fastavro.schemaless_writer(file := io.BytesIO(), AVRO, {"customer": f"c{i % 7}", "id": i, "at": {"x": i / 4, "y": "y"}, "items": items})
+    return file.getvalue()
+
+
+def own_logs(root: Path, chance: random.Random, value: Callable[[int], bytes] = json_value) -> Path:
+    """Topics of all formats with nulls, headers, empty payloads, and values of JSON or Avro of which some are malformed."""
     for topic, settings in {"plain": {}, "packed": {"codec": "zstd"}, "old": {"magic": 1, "codec": "gzip"}, "older": {"magic": 0}}.items():
         for partition in range(chance.randint(1, 9)):
             rows = chance.choice([1, 50, 3000])
             ids = range(rows)
-            values: list[bytes | None] = [
-                json.dumps({"customer": f"c{i % 7}", "id": i, "at.x": i / 4, "items": [{"sku": "s", "n": i % 5}] * (i % 3)}).encode()
-                for i in ids
-            ]
+            values: list[bytes | None] = [value(i) for i in ids]
             for i in ids:
                 if chance.random() < 0.2:
                     values[i] = chance.choice([None, b"", b"{", b'{"id": "no number"}', chance.randbytes(chance.randrange(300))])
@@ -55,7 +73,7 @@ def own_logs(root: Path, chance: random.Random) -> Path:
 class Asks:
     """Random queries over the tables `log` and `truth`."""
 
-    def __init__(self, chance: random.Random, rows: pa.Table, typed: bool) -> None:
+    def __init__(self, chance: random.Random, rows: pa.Table, typed: str | None) -> None:
         self.chance, self.typed = chance, typed
         self.known = {name: rows[name].unique().to_pylist()[:500] or [None] for name in ("topic", "partition", "offset", "timestamp")}
 
@@ -80,7 +98,13 @@ class Asks:
         ]  # fmt: skip
         if self.typed:
             ways = [way for way in ways if "octet_length(value)" not in way]
-            ways += ["value.id > 100", "value.customer = 'c3'", "value.customer IS NULL", "size(value.items) = 2", "value.`at.x` < 50.5"]
+            ways += [
+                "value.id > 100",
+                "value.customer = 'c3'",
+                "value.customer IS NULL",
+                "size(value.items) = 2",
+                f"{X[self.typed]} < 50.5",
+            ]
         return pick(ways)
 
     def condition(self, depth: int = 2) -> str:
@@ -98,7 +122,7 @@ class Asks:
 
     def columns(self) -> str:
         found = [*COLUMNS, "headers.key", "get(headers, 0).value", "octet_length(key)", "1"]
-        found += ["value.id", "value.items.n", "value.`at.x`", "valueValid"] if self.typed else []
+        found += ["value", "value.id", "value.items.n", X[self.typed], "valueValid"] if self.typed else []
         return ", ".join(self.chance.sample(found, self.chance.randint(1, 5)))
 
     def query(self) -> str:
@@ -146,7 +170,8 @@ def sources(root: Path, chance: random.Random) -> Iterator[tuple[Path, dict[str,
     folders = [case.directory for case in cases()]
     while True:
         yield own_logs(root / str(chance.randrange(10**9)), chance), {}
-        yield own_logs(root / str(chance.randrange(10**9)), chance), TYPED
+        yield own_logs(root / str(chance.randrange(10**9)), chance), TYPED["json"]
+        yield own_logs(root / str(chance.randrange(10**9)), chance, avro_value), TYPED["avro"]
         for folder in chance.sample(folders, 2):
             yield folder, chance.choice([{}, {"isolation_level": "read_committed"}, {"include_control": True}])
 
@@ -169,7 +194,7 @@ def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
             named = {
                 "".join([name.split("_")[0], *(part.title() for part in name.split("_")[1:])]): str(value) for name, value in more.items()
             }
-            asks = Asks(chance, rows, "value_format" in more)
+            asks = Asks(chance, rows, more.get("value_format"))
             for _ in range(12):
                 options = {"reader": "columnar", "columns": ",".join(columns)} | named | settings(spark, chance)
                 spark.read.format("kolumn").options(**options).load(str(path)).createOrReplaceTempView("log")
