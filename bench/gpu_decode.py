@@ -37,14 +37,15 @@ LARGE = f"a chunk of {GPU_CHUNK_BYTES >> 20} MiB in batches of 1 MiB"
 """Names of steps, as `bench.gpu_model` has them."""
 
 
-def main(folder: Path | None = None) -> None:
+def main(folder: Path | None = None) -> int:
+    """Measure and save; the exit code, which is 3 where there is no GPU."""
     from kolumn.kernels.machine import device
 
     try:
         runtime = device.runtime()
     except MissingError as error:
         print(f"no GPU here, nothing measured: {error}")
-        return
+        return 3
     import cupy
 
     name = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
@@ -53,6 +54,7 @@ def main(folder: Path | None = None) -> None:
     print(result)
     print(side_by_side(gpu_model.predictions(), result["resident"]["steps"]))
     print(machine.save("gpu_decode", result, folder))
+    return 0
 
 
 def side_by_side(expected: dict[str, Any], steps: dict[str, dict[str, float]]) -> str:
@@ -242,4 +244,4 @@ def reads(codec: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else None))

@@ -11,6 +11,7 @@ import pytest
 
 import kolumn
 from kit.emulated import Emulated
+from kolumn.kernels.machine import device as current
 from kolumn.plan.chunks import chunks
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import find_segments
@@ -39,6 +40,20 @@ def test_steps(gpu_decode: Any, device: Emulated, tmp_path: Path) -> None:
             found = device.launched.get("check", 0), device.launched.get("count", 0)
             chunk_count = -(-3 * len(one) // (1 << 20))
             assert found == {"checksums": (1, 0), "columns": (0, 1), gpu_decode.OVERLAPPED: (chunk_count,) * 2}.get(name, (0, 0)), name
+
+
+def test_without_a_gpu_nothing_is_measured(
+    gpu_decode: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The step of `make gpu-check` has failed then."""
+
+    def none() -> int:
+        raise kolumn.MissingError("there is no NVIDIA driver")
+
+    monkeypatch.setattr(current, "count", none)
+    assert gpu_decode.main(tmp_path) == 3
+    assert capsys.readouterr().out == "no GPU here, nothing measured: there is no NVIDIA driver\n"
+    assert not list(tmp_path.iterdir())
 
 
 def test_predictions_are_printed_beside_measurements(gpu_decode: Any) -> None:

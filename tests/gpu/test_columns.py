@@ -10,6 +10,7 @@ import kolumn
 from kit.corpus import cases
 from kit.device_columns import resident, to_arrow
 from kit.draft_segments import FORMATS, Maker
+from kit.drafts import tagged
 from kit.emulated import Emulated
 from kit.encoder import CONTROL, Record, batch
 from kit.outcome import COLUMNS
@@ -82,6 +83,13 @@ def test_drafts(format: str, tmp_path: Path, device: Emulated) -> None:
         path.write_bytes(b"".join(entry.data for entry in Maker(format, random.Random(seed)).segment(20)))
         for control in (True, False):
             same(path, columns=COLUMNS, format=format, include_control=control)
+
+
+def test_times_of_enriched_messages(tmp_path: Path, device: Emulated) -> None:
+    """-1 second is none; others before 1970 are times."""
+    messages = [tagged(Record(i, b"k", b"v"), seconds=seconds) for i, seconds in enumerate([-1, 0, -2, -(2**31), 2**31 - 1])]
+    (tmp_path / "a.log").write_bytes(b"".join(messages))
+    same(tmp_path / "a.log", columns=COLUMNS, format="enriched")
 
 
 def test_keys_of_control_records(tmp_path: Path, device: Emulated) -> None:

@@ -77,6 +77,8 @@ def test_avro(skipped: int, tmp_path: Path, device: Emulated) -> None:
     rows = [some_row(rng) for _ in range(200)]
     values: list[bytes | None] = [bytes(skipped) + avro(row) for row in rows]
     broken = {3: None, 7: b"", 20: values[20][:-1], 21: values[21] + b"\0", 40: rng.randbytes(30)}  # type: ignore[index, operator]
+    # One more than an int has, on either side.
+    broken |= {at: bytes(skipped) + avro(rows[at] | {"small": beyond}) for at, beyond in ((41, 2**31), (42, -(2**31) - 1))}
     values = [broken.get(i, value) for i, value in enumerate(values)]
     found = columns(tmp_path / "a.log", values, format="avro", schema=json.dumps(SCHEMA), skipped=skipped)
     assert [i for i, valid in enumerate(found["valueValid"]) if not valid] == sorted(broken)
