@@ -2,4 +2,4 @@
 
 import os
 
-MUTANTS = int(os.environ.get("KOLUMN_FUZZ_MUTANTS", "1000"))
+MUTANTS = int(os.environ.get("KOLUMN_FUZZ_MUTANTS", "600"))

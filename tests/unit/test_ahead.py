@@ -99,6 +99,7 @@ def cache(tmp_path: Path) -> Path:
     return place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 def test_code_of_every_level(level: str, package: Path, cache: Path) -> None:
     """It computes what Python computes; nothing is compiled, written or imported for it."""

@@ -232,6 +232,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 def test_mypy_knows_them(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(RIGHT + "\n".join(WRONG) + "\n")
