@@ -260,6 +260,12 @@ def test_errors_do_not_tell_secrets(url: str, shown: str) -> None:
         assert secret not in "".join(traceback.format_exception(found.value)).replace(url, "")
 
 
+def test_a_local_folder_may_be_called_as_a_secret_is(tmp_path: Path) -> None:
+    shutil.copytree(CORPUS / "upgraded", tmp_path / "token=5" / "t-0")
+    found = kolumn.read(tmp_path / "token=5", columns=["segment"])["segment"].unique().to_pylist()
+    assert found == [one.path for one in find_segments(tmp_path / "token=5")]
+
+
 @pytest.mark.parametrize(
     "text",
     [
