@@ -16,7 +16,7 @@ from threading import Thread
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "secRET", "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
 """The environment that the ecosystem's clients look at."""
 
 
@@ -36,8 +36,8 @@ def server() -> Iterator[str]:
 
 
 S3PROXY = """s3proxy.authorization=aws-v2-or-v4
-s3proxy.identity=test
-s3proxy.credential=test
+s3proxy.identity={AWS_ACCESS_KEY_ID}
+s3proxy.credential={AWS_SECRET_ACCESS_KEY}
 s3proxy.endpoint=http://127.0.0.1:{port}
 jclouds.provider=transient
 jclouds.identity=test
@@ -60,7 +60,7 @@ def java_server(home: Path) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     settings = home / "s3proxy.properties"
-    settings.write_text(S3PROXY.format(port=port))
+    settings.write_text(S3PROXY.format(port=port, **CREDENTIALS))
     classes = str(ROOT / "build" / "tests" / "s3proxy" / "lib" / "*")
     command = ["java", "-Xmx512m", "-cp", classes, "org.gaul.s3proxy.Main", "--properties", str(settings)]
     with open(home / "output", "wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
