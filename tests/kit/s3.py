@@ -16,7 +16,9 @@ from threading import Thread
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "secRET", "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "secRET", "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
+}  # fmt: skip
 """The environment that the ecosystem's clients look at."""
 
 
