@@ -116,7 +116,7 @@ _SECRETS = re.compile(
 
 
 def without_secrets(text: str) -> str:
-    """A text for people and logs, without the credentials that URLs in it have. Without a URL it stays: folders may be called ``token=5``."""
+    """A text for people and logs, without the credentials that URLs in it have. Others stay: folders may be called ``token=5``."""
     if "://" not in text:
         return text
     return _SECRETS.sub(lambda found: f"{found['before'] or found['name']}***", text)
