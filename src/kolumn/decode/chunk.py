@@ -81,7 +81,8 @@ def _by(backend: ChunkDecoder, file: SegmentFile, chunk: Chunk, options: Options
             row = run_rows[i].copy()
             errors[row.position] = row_error(file.path, row, None, run.found.get(int(i), "")), row
         _give(run, run_rows, file, options, result, backend.batch)
-        if (errors and options.errors == "raise") or inflated >= options.inflated_bytes:
+        # The next run is likely to be as large as this one.
+        if (errors and options.errors == "raise") or inflated + run.bytes > options.inflated_bytes:
             break
     if done < len(taken) and not (errors and options.errors == "raise"):
         good = _cut(chunk, good, taken[done].position, result)
