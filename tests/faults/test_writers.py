@@ -181,19 +181,19 @@ def test_order_on_disk(trial: Trial) -> None:
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077], ids=oct)
 def test_modes(trial: Trial, mask: int) -> None:
     """Other users cannot read staged files; their access to files with final names depends on the user's mask."""
-    trial.fresh()
-    assert trial.run(mask=mask).code == 0
-    written = [trial.target / name for name, data in files(tree(trial.target)).items() if data != trial.before.get(name)]
-    assert {oct(path.stat().st_mode & 0o777) for path in written} == {oct(0o666 & ~mask)}
-    writes = [at for at, step in enumerate(trial.whole.steps, 1) if step.name == "write" and not step.path.endswith("/journal.partial")]
-    # The steps at the first and at the last byte that is written; at the latter, threads may have given each file its final name.
-    found = []
-    for at in (writes[0], writes[-1]):
+    with trial.warm.on_one_core():
         trial.fresh()
-        trial.run(at, "kill", mask=mask)
-        (staging,) = trial.target.parent.rglob(".kolumn-*.partial")
-        inside = [staging, *staging.rglob("*")]
-        assert {oct(path.stat().st_mode & 0o777) for path in inside if path.is_dir()} == {oct(0o700)}
-        found.append([oct(path.stat().st_mode & 0o777) for path in inside if path.name.endswith(".partial") and path.is_file()])
-        assert set(found[-1]) <= {oct(0o600)}
-    assert found[0]
+        whole = trial.run(mask=mask)
+        assert whole.code == 0
+        written = [trial.target / name for name, data in files(tree(trial.target)).items() if data != trial.before.get(name)]
+        assert {oct(path.stat().st_mode & 0o777) for path in written} == {oct(0o666 & ~mask)}
+        writes = [at for at, step in enumerate(whole.steps, 1) if step.name == "write" and not step.path.endswith("/journal.partial")]
+        # The steps at the first and at the last byte that is written.
+        for at in (writes[0], writes[-1]):
+            trial.fresh()
+            trial.run(at, "kill", mask=mask)
+            (staging,) = trial.target.parent.rglob(".kolumn-*.partial")
+            inside = [staging, *staging.rglob("*")]
+            assert {oct(path.stat().st_mode & 0o777) for path in inside if path.is_dir()} == {oct(0o700)}
+            drafts = [path for path in inside if path.name.endswith(".partial") and path.is_file()]
+            assert {oct(path.stat().st_mode & 0o777) for path in drafts} == {oct(0o600)}

@@ -16,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -187,6 +187,16 @@ class Warm:
         self._process.stdin.close()
         self._process.wait(60)
         self._process.stdout.close()
+
+    @contextmanager
+    def on_one_core(self) -> Iterator[None]:
+        """Writers have one thread meanwhile: the steps of several come in another order each time."""
+        cores = os.sched_getaffinity(self._process.pid)
+        os.sched_setaffinity(self._process.pid, {min(cores)})
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(self._process.pid, cores)
 
     def run(self, writer: Writer, source: Path, target: Path, at: int = 0, action: str = "", mask: int | None = None) -> Outcome:
         """Run a writer, with this umask; at the step with this number, from 1 on, the action happens."""
