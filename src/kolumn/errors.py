@@ -116,7 +116,10 @@ _SECRETS = re.compile(
 
 
 def without_secrets(text: str) -> str:
-    """A text for people and logs, without the credentials that URLs in it have. Others stay: folders may be called ``token=5``."""
+    """A text for people and logs, without the credentials that URLs in it have.
+
+    A text without a URL stays as it is: a folder may be called ``token=5``.
+    """
     if "://" not in text:
         return text
     return _SECRETS.sub(lambda found: f"{found['before'] or found['name']}***", text)
