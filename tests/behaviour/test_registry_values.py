@@ -1,16 +1,15 @@
 """Values typed from disk alone: the topic `_schemas` lies beside the topic that is read."""
 
-import io
 import json
 import random
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pytest
 
 import kolumn
+from kit.avro_values import encoded
 from kolumn.errors import ArgumentError
 
 FIELDS: list[dict[str, Any]] = [
@@ -32,12 +31,6 @@ ROWS = 400
 def write(folder: Path, keys: list[bytes | None], values: list[bytes | None], **how: Any) -> Path:
     kolumn.write(pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}), folder, batch_bytes=3000, **how)
     return folder
-
-
-def encoded(schema: Any, datum: Any) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), datum)
-    return out.getvalue()
 
 
 def framed(id: int, schema: Any, datum: Any) -> bytes:

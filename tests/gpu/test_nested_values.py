@@ -1,6 +1,5 @@
 """Avro values with records, lists, maps and unions in them, on the device: the columns that the CPU decodes."""
 
-import io
 import json
 import random
 from decimal import Decimal
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import kolumn
+from kit.avro_values import encoded
 from kit.device_columns import as_type, resident, to_arrow
 from kit.emulated import Emulated
 from kolumn.errors import ArgumentError
@@ -76,10 +76,7 @@ def values(rng: random.Random, skipped: int) -> list[bytes | None]:
     """Orders; some are cut, changed or missing."""
     parsed, made = fastavro.parse_schema(json.loads(json.dumps(SCHEMA))), []
     for row in range(ROWS):
-        out = io.BytesIO(bytes(skipped))
-        out.seek(skipped)
-        fastavro.schemaless_writer(out, parsed, order(rng))
-        value: bytes | None = out.getvalue()
+        value: bytes | None = bytes(skipped) + encoded(parsed, order(rng))
         assert value is not None
         if not skipped:
             value = rng.choice([b"", b"\0\0\0\0\7", b"\1" + bytes(range(16)), b"\xc3\1" + bytes(8)]) + value
@@ -120,9 +117,8 @@ def test_flat_values_with_prefixes(emulated: Emulated, tmp_path: Path) -> None:
     flat = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"]}]}
     rng, parsed, given = random.Random(4), fastavro.parse_schema(json.loads(json.dumps(flat))), []
     for _ in range(ROWS):
-        out = io.BytesIO()
-        fastavro.schemaless_writer(out, parsed, {"a": rng.choice([0, 0, 7]), "b": rng.choice([None, "", "text"])})
-        given.append(rng.choice([b"", b"\0\0\0\0\7"]) + out.getvalue() + rng.choice([b"", b"", b"\0"]))
+        value = encoded(parsed, {"a": rng.choice([0, 0, 7]), "b": rng.choice([None, "", "text"])})
+        given.append(rng.choice([b"", b"\0\0\0\0\7"]) + value + rng.choice([b"", b"", b"\0"]))
     bodies, _ = Framer("auto").bodies(pa.array(given, pa.binary()))
     expected, valid = AvroDecoder(Schema("AVRO", json.dumps(flat))).decode(bodies)
     kolumn.write(pa.table({"value": pa.array(given, pa.binary())}), tmp_path / "a.log")

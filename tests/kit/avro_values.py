@@ -140,11 +140,16 @@ def plain(schema: Schema) -> Schema:
     }
 
 
+def encoded(schema: Any, value: Any) -> bytes:
+    """Bytes of a value of a schema that fastavro takes, parsed or not."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, value)
+    return out.getvalue()
+
+
 def written(schema: Schema, value: Any) -> bytes:
     """Bytes of a value."""
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(plain(schema)), value)
-    return out.getvalue()
+    return encoded(fastavro.parse_schema(plain(schema)), value)
 
 
 def registered(schema: Schema, id: int | None = None) -> Registered:

@@ -1,17 +1,16 @@
 """Fields of typed values by the connector: those that a query asks for are decoded, and no others where validity does not depend on it."""
 
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
 
-import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 import kolumn
+from kit.avro_values import encoded
 from kolumn.reader_types import with_types
 from kolumn.spark_plugin.connector.fields import only_asked
 from kolumn.spark_plugin.options.read import ReadOptions
@@ -68,11 +67,7 @@ def test_fields_of_avro_values(spark: SparkSession, tmp_path: Path) -> None:
         {"id": i, "note": None if i % 2 else str(i), "at": {"x": i, "y": -i}, "items": [{"sku": "s", "n": i}] * (i % 3)}
         for i in range(ROWS)
     ]
-    values = []
-    for row in rows:
-        file = io.BytesIO()
-        fastavro.schemaless_writer(file, ORDERS, row)
-        values.append(file.getvalue())
+    values = [encoded(ORDERS, row) for row in rows]
     values[7] += b"!"
     kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), tmp_path / "orders-0")
     options = {"reader": "columnar", "columns": "offset,value", "valueFormat": "avro", "valueSchema": json.dumps(ORDERS)}

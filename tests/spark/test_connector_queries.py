@@ -1,6 +1,5 @@
 """Random queries in one session: the connector answers as Spark does over the table of `kolumn.read`, and its memory stays bounded."""
 
-import io
 import json
 import os
 import random
@@ -11,13 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 import kolumn
+from kit.avro_values import encoded
 from kit.corpus import cases
 from kolumn.schema import HEADERS, RECORD_COLUMNS
 
@@ -43,8 +42,7 @@ def json_value(i: int) -> bytes:
 
 def avro_value(i: int) -> bytes:
     items = [{"sku": "s", "n": i % 5}] * (i % 3)
-    fastavro.schemaless_writer(file := io.BytesIO(), AVRO, {"customer": f"c{i % 7}", "id": i, "at": {"x": i / 4, "y": "y"}, "items": items})
-    return file.getvalue()
+    return encoded(AVRO, {"customer": f"c{i % 7}", "id": i, "at": {"x": i / 4, "y": "y"}, "items": items})
 
 
 def own_logs(root: Path, chance: random.Random, value: Callable[[int], bytes] = json_value) -> Path:

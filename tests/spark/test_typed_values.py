@@ -1,6 +1,5 @@
 """Values and keys with a format in Spark: the rows of `kolumn.read`, in Spark's types, with a schema that is known at planning."""
 
-import io
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -17,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
 import kolumn
+from kit.avro_values import encoded
 from kolumn.spark_plugin import export, read_segments
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
 
@@ -169,10 +169,8 @@ def test_a_dead_cluster_without_a_registry(spark: SparkSession, tmp_path: Path) 
     kolumn.write(pa.table({"key": [json.dumps(key).encode()], "value": [json.dumps(registered).encode()]}), tmp_path / "_schemas-0")
     parsed, values = fastavro.parse_schema(schema), []
     for i in range(500):
-        out = io.BytesIO()
         row = {"id": i, "customer": f"c{i % 3}", "state": ("NEW", "PAID")[i % 2], "items": [i] * (i % 3)}
-        fastavro.schemaless_writer(out, parsed, row)
-        values.append(b"\0\0\0\0\7" + out.getvalue() if i % 100 else b"bad")
+        values.append(b"\0\0\0\0\7" + encoded(parsed, row) if i % 100 else b"bad")
     kolumn.write(pa.table({"value": values}), tmp_path / "orders-0", batch_bytes=2000)
     frame = spark.read.format("kolumn").option("valueFormat", "registry").load(str(tmp_path / "orders-0"))
     assert frame.schema["value"].dataType.simpleString() == "struct<id:bigint,customer:string,state:string,items:array<int>>"
