@@ -25,6 +25,11 @@ def to_pylibcudf(table: DeviceTable) -> Any:
     return pylibcudf.Table([_made(column) for column in table.columns])
 
 
+def named(table: DeviceTable) -> Named:
+    """A pylibcudf.Table over the memory of a table, with the names that libcudf does not keep."""
+    return to_pylibcudf(table), list(table.names), of_table(table)
+
+
 def _made(column: "Column | pylibcudf.Column") -> Any:
     """A pylibcudf.Column; what values are parsed into may be one already."""
     return to_column(column) if isinstance(column, Column) else column

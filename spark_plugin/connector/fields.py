@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, StructType
 
 from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.values.columns.typed import Typed
 
 _WHOLE = ("avro", "protobuf", "fixed")
@@ -27,28 +28,25 @@ def only_asked(options: ReadOptions, asked: StructType) -> ReadOptions:
     names, columns = set(asked.fieldNames()), options.decode.columns
     # Fields of a value may be columns of the scan.
     needed = options.only(tuple(one for one in columns if set(options.only((one,)).decode.schema.names) & names))
-    return replace(needed, decode=replace(needed.decode, typed=tuple(_only(one, asked) for one in needed.decode.typed)))
+    whole = spark_schema(needed.decode.schema, needed.payload)
+    return replace(needed, decode=replace(needed.decode, typed=tuple(_only(one, whole, asked) for one in needed.decode.typed)))
 
 
-def _only(one: Typed, asked: StructType) -> Typed:
-    if _kind(one) not in _WHOLE or not pa.types.is_struct(one.type):
+def _only(one: Typed, whole: StructType, asked: StructType) -> Typed:
+    if one.kind not in _WHOLE or not pa.types.is_struct(one.type):
         return one
     kind = cast(pa.StructType, one.type)
     if one.flat:
-        wanted = StructType([field for field in asked if kind.get_field_index(field.name) >= 0])
+        there, wanted = (StructType([field for field in some if kind.get_field_index(field.name) >= 0]) for some in (whole, asked))
     elif one.column in asked.fieldNames():
-        wanted = cast(StructType, asked[one.column].dataType)
+        there, wanted = (cast(StructType, some[one.column].dataType) for some in (whole, asked))
     else:
         return one
     names = tuple(_names(kind, wanted))
     # A dot in a name would be taken for a field of a struct.
-    if not names or any("." in part for name in names for part in name) or _is_whole(kind, wanted):
+    if not names or wanted == there or any("." in part for name in names for part in name):
         return one
     return replace(one, columns=tuple(".".join(name) for name in names))
-
-
-def _kind(one: Typed) -> str:
-    return cast(str, getattr(one.reader, "kind", one.format)).lower()
 
 
 def _names(kind: pa.DataType, wanted: DataType) -> Iterator[tuple[str, ...]]:
@@ -61,11 +59,3 @@ def _names(kind: pa.DataType, wanted: DataType) -> Iterator[tuple[str, ...]]:
             yield from ((field.name, *rest) for rest in _names(own, inner))
         else:
             yield (field.name,)
-
-
-def _is_whole(kind: pa.DataType, wanted: DataType) -> bool:
-    if pa.types.is_list(kind) and isinstance(wanted, ArrayType):
-        return _is_whole(kind.value_type, wanted.elementType)
-    if not (pa.types.is_struct(kind) and isinstance(wanted, StructType)):
-        return True
-    return kind.num_fields == len(wanted) and all(_is_whole(kind.field(field.name).type, field.dataType) for field in wanted)

@@ -237,12 +237,11 @@ def apply(transform: Transform, batch: "pa.RecordBatch | DeviceTable", expected:
 
 def _on_gpu(transform: Transform, batch: "pa.RecordBatch | DeviceTable") -> list[pa.RecordBatch]:
     use_gpu()
-    from kolumn.kernels.columns.assemble import to_pylibcudf
-    from kolumn.kernels.columns.child_names import of_table
+    from kolumn.kernels.columns.assemble import named
     from kolumn.kernels.columns.frame import from_cudf, from_pylibcudf, to_cudf
 
     on_host = isinstance(batch, pa.RecordBatch)
-    frame = to_cudf(batch) if on_host else from_pylibcudf(to_pylibcudf(batch), list(batch.names), of_table(batch))
+    frame = to_cudf(batch) if on_host else from_pylibcudf(*named(batch))
     given = transform(frame)
     if type(given) is not type(frame):
         raise ArgumentError(f"transform has to return a cudf.DataFrame, it returned {type(given).__name__}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
@@ -19,13 +19,14 @@ from kolumn.options import Options
 from kolumn.replicas.ranges import log_ranges
 from kolumn.transactions.states import matter
 
+if TYPE_CHECKING:
+    from kolumn.kernels.columns.assemble import Named
+
 _PARSED = ("json", "csv", "avro", "protobuf", "fixed")
 _PARSING = ("value_format", "value_schema", "value_skip", "value_separator")
 """Formats that a GPU parses, and the options that say how."""
 _OF_PROTOBUF = ("value_message", "value_columns")
 """More options that say how."""
-_Found = tuple[Any, list[str], list[dict[str, Any]]]
-"""A pylibcudf.Table, the names of its columns, and of what is inside of each."""
 
 
 @known_keywords()
@@ -271,18 +272,17 @@ def read_cudf(
     return from_pylibcudf(*_read(source, chosen, payload, payloads))
 
 
-def _scan(source: keywords.Source, chosen: Options, payload: str, payloads: keywords.PayloadOptions) -> Iterator[_Found]:
+def _scan(source: keywords.Source, chosen: Options, payload: str, payloads: keywords.PayloadOptions) -> "Iterator[Named]":
     asked = resident_options(chosen, payload, _values(payloads))
-    from kolumn.kernels.columns.assemble import from_arrow, to_pylibcudf
-    from kolumn.kernels.columns.child_names import of_table
+    from kolumn.kernels.columns.assemble import from_arrow, named
 
     if asked is None:
         reader = _on_host(source, chosen)
         return (from_arrow(pa.Table.from_batches([batch]), payload) for batch in reader)
-    return ((to_pylibcudf(table), asked.names, of_table(table)) for table in _tables(source, chosen, asked))
+    return (named(table) for table in _tables(source, chosen, asked))
 
 
-def _read(source: keywords.Source, chosen: Options, payload: str, payloads: keywords.PayloadOptions) -> _Found:
+def _read(source: keywords.Source, chosen: Options, payload: str, payloads: keywords.PayloadOptions) -> "Named":
     asked = resident_options(chosen, payload, _values(payloads))
     from kolumn.kernels.columns.assemble import concatenate, from_arrow
 

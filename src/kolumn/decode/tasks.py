@@ -37,23 +37,12 @@ def tasks_of(source: Iterator[Range], chunk_bytes: int) -> Iterator[list[Range]]
 
 def with_next(tasks: Iterator[list[Range]]) -> Iterator[tuple[list[Range], Range | None]]:
     """Each task, and the range that follows it if it is a task alone. If the source fails, the tasks before that come first."""
-    before: list[Range] | None = None
-    failed = None
-    while True:
+    task = next(tasks, None)
+    while task is not None:
         try:
-            task = next(tasks)
-        except StopIteration:
-            break
-        except BaseException as error:
-            failed = error
-            break
-        if before is not None:
-            yield before, task[0] if len(task) == 1 else None
-        before = task
-    if before is not None:
-        yield before, None
-    if failed is not None:
-        try:
-            raise failed
-        finally:
-            del failed
+            following = next(tasks, None)
+        except BaseException:
+            yield task, None
+            raise
+        yield task, following[0] if following is not None and len(following) == 1 else None
+        task = following

@@ -4,8 +4,14 @@ from dataclasses import replace
 
 from kolumn.entries.headers import headers
 from kolumn.formats import table
-from kolumn.source.segments import LOG, Segment, with_neighbours
+from kolumn.keywords import Source
+from kolumn.source.segments import LOG, Segment, find_segments, with_neighbours
 from kolumn.source.storage import parent
+
+
+def segments_of_source(source: Source) -> list[Segment]:
+    """Live segments of a source, those of all copies too, and with their faults those of manifests that cannot be used."""
+    return with_twins(without_replaced(find_segments(source, faults=True)))
 
 
 def without_replaced(segments: list[Segment]) -> list[Segment]:

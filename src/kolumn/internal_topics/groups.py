@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from kolumn.decode.pipeline import OnDamage
-from kolumn.internal_topics.newest import Key, Newest, newest, partitions_of, segments_of_source, topic_ids
+from kolumn.entries.replaced import segments_of_source
+from kolumn.internal_topics.newest import Key, Newest, newest, partitions_of, topic_ids
 from kolumn.keywords import Errors, Progress, Source, known_keywords
 from kolumn.replicas.log_end import log_end
 from kolumn.source.segments import Segment

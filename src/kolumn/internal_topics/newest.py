@@ -4,13 +4,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kolumn.decode.pipeline import OnDamage, scan_ranges
-from kolumn.entries.replaced import with_twins, without_replaced
 from kolumn.errors import ArgumentError
-from kolumn.keywords import Errors, Progress, Source
+from kolumn.keywords import Errors, Progress
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.replicas.ranges import log_ranges
-from kolumn.source.segments import Segment, find_segments
+from kolumn.source.segments import Segment
 from kolumn.source.side_files import read_topic_id
 from kolumn.source.storage import beside
 
@@ -26,11 +25,6 @@ class Newest(NamedTuple):
     offset: int
     timestamp_ms: int
     value: bytes
-
-
-def segments_of_source(source: Source) -> list[Segment]:
-    """Live segments of a source, those of all copies too, and with their faults those of manifests that cannot be used."""
-    return with_twins(without_replaced(find_segments(source, faults=True)))
 
 
 def newest(

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 from kolumn.damage.findings import Skipped
 from kolumn.decode.pipeline import scan_ranges
+from kolumn.entries.replaced import segments_of_source
 from kolumn.options import Options
 from kolumn.replicas.ranges import log_ranges
 from kolumn.source.folder_scan import scanned
-from kolumn.source.segments import Segment, find_segments
+from kolumn.source.segments import Segment
 from kolumn.source.storage import is_url, parent, shown
 from kolumn.values.internal.topics import decode_value
 
@@ -56,7 +57,7 @@ def _metadata(segments: list[Segment], topics: set[str]) -> list[Segment]:
         return own
     local = {parent(os.path.abspath(one.path)) for one in segments if one.topic in topics and not is_url(one.path)}
     folders = [one.path for above in sorted({parent(folder) for folder in local}) for one in _folders(above)]
-    return find_segments(folders, faults=True) if folders else []
+    return segments_of_source(folders) if folders else []
 
 
 def _folders(above: str) -> Iterator["os.DirEntry[str]"]:

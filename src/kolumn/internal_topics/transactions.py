@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from kolumn.decode.pipeline import OnDamage, scan_ranges
-from kolumn.internal_topics.newest import Key, Newest, newest, partitions_of, segments_of_source
+from kolumn.entries.replaced import segments_of_source
+from kolumn.internal_topics.newest import Key, Newest, newest, partitions_of
 from kolumn.keywords import Errors, Progress, Source, Time, known_keywords
 from kolumn.log.transactions import of_ranges
 from kolumn.options import Options

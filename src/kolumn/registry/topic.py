@@ -25,14 +25,13 @@ from uuid import UUID
 
 from kolumn.damage.findings import Skipped
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.entries.replaced import with_twins, without_replaced
+from kolumn.entries.replaced import segments_of_source
 from kolumn.errors import ArgumentError
 from kolumn.options import Options
 from kolumn.replicas.ranges import log_ranges
 from kolumn.schemas.guid import guid_of
 from kolumn.schemas.listed import ListedSchemas, context_of
 from kolumn.schemas.schema import Kind, Reference, Registered, Schema
-from kolumn.source.segments import find_segments
 
 TOPIC = "_schemas-0"
 """Directory of the topic's only partition."""
@@ -82,8 +81,7 @@ def topic_schemas(folders: list[str]) -> TopicSchemas:
 def records_of(folders: list[str], skipped: Skipped) -> Iterator[tuple[bytes | None, bytes | None]]:
     """Keys and values of a partition in the order of offsets, each offset once, without what is damaged."""
     options = Options.of(columns=("key", "value"), errors="skip", replicas="merge", backend="cpu", threads=1)
-    segments = with_twins(without_replaced(find_segments(folders, faults=True)))
-    for batch in scan_ranges(log_ranges(segments, options), options, skipped):
+    for batch in scan_ranges(log_ranges(segments_of_source(folders), options), options, skipped):
         for key, value in zip(*batch.columns, strict=True):
             yield key.as_py(), value.as_py()
 

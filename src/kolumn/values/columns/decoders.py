@@ -51,14 +51,16 @@ def framer_of(format: str, framing: str, column: str, skip: int, writers: Schema
 
 
 def decoder_of(
-    format: str, reader: Any, columns: tuple[str, ...] | None, message: str | None, separator: str, column: str, writers: Schemas | None
+    kind: str, reader: Any, columns: tuple[str, ...] | None, message: str | None, separator: str, column: str, writers: Schemas | None
 ) -> ValueDecoder:
     """The decoder of a column.
 
     Parameters
     ----------
+    kind : str
+        "avro", "protobuf", "json", "csv" or "fixed".
     reader : Schema, pa.StructType, mapping, str, bytes or type
-        A `Schema` of the format; of "json", "csv" and "fixed" what callers give as the schema; of "protobuf" also a descriptor set or a
+        A `Schema` of that kind; of "json", "csv" and "fixed" what callers give as the schema; of "protobuf" also a descriptor set or a
         generated class.
     writers : Schemas, optional
         Where schemas that others refer to are looked up.
@@ -69,7 +71,6 @@ def decoder_of(
         The schema makes no sense, or ``columns`` has names that it does not have.
     """
     where = f"{column}_schema"
-    kind = reader.kind.lower() if isinstance(reader, Schema) else format
     if kind == "avro":
         return AvroDecoder(reader, columns, writers)
     if kind == "protobuf":

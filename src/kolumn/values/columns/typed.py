@@ -73,12 +73,17 @@ class Typed:
         """Without what is made of the others: a process that gets this one makes its own."""
         return {name: value for name, value in self.__dict__.items() if name in self.__dataclass_fields__}
 
+    @property
+    def kind(self) -> str:
+        """The format of the values: of "registry" that of the reader's schema."""
+        return self.reader.kind.lower() if isinstance(self.reader, Schema) else self.format
+
     @cached_property
     def decoder(self) -> "ValueDecoder":
         """The decoder of this read, which its threads share."""
         from kolumn.values.columns.decoders import decoder_of
 
-        return decoder_of(self.format, self.reader, self.columns, self.message, self.separator, self.column, self.writers)
+        return decoder_of(self.kind, self.reader, self.columns, self.message, self.separator, self.column, self.writers)
 
     @cached_property
     def of_internal(self) -> "InternalDecoder":
