@@ -39,8 +39,10 @@ def parse_avro(device: Runtime, values: DevicePayloads, how: Values) -> dict[str
     """Columns of values that are Avro records."""
     n = values.count
     held, valid = allocate(device, len(how.fields), n), device.empty(n)
-    types = device.upload(np.array([kind for _, kind in how.fields], np.int32))
-    args = Avro(values.at.address, values.length.address, types.address, *held.addresses, valid.address, held.fields, how.skipped)
+    types = device.upload(np.array(how.types, np.int32))
+    args = Avro(
+        values.at.address, values.length.address, types.address, *held.addresses, valid.address, len(how.types), held.fields, how.skipped
+    )
     device.launch(avro, n, args)
     found = {}
     for (name, kind), cell, length in zip(how.fields, held.cells, held.lengths, strict=True):

@@ -23,8 +23,10 @@ BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING, NULL = range(8)
 """Avro's types that have a column."""
 FIRST, SECOND = 16, 32
 """Added to a type: a union with null, which is its first or its second branch."""
+UNWANTED = 64
+"""Added to a type: its fields have no column."""
 _BOOLEAN, _INT, _LONG, _FLOAT, _DOUBLE, _NULL = BOOLEAN, INT, LONG, FLOAT, DOUBLE, NULL
-_FIRST, _SECOND, _TYPE, _PREFIXES = FIRST, SECOND, 15, PREFIXES
+_FIRST, _SECOND, _UNWANTED, _TYPE, _PREFIXES = FIRST, SECOND, UNWANTED, 15, PREFIXES
 
 
 class Fixed(NamedTuple):
@@ -65,13 +67,15 @@ class Avro(NamedTuple):
     at, length : int
         int64 and int32: where values are.
     types : int
-        int32 of each field: its type, with `FIRST` or `SECOND`.
+        int32 of each field: its type, with `FIRST` or `SECOND`, and with `UNWANTED`.
     cells, lengths : int
-        int64 of each field: addresses of its columns. Cells are int64: a number's bits, or where bytes begin; lengths int32, -1 for null.
+        int64 of each field that is wanted: addresses of its columns.
+        Cells are int64: a number's bits, or where bytes begin; lengths int32, -1 for null.
     valid : int
         uint8: 1 if the value matches its schema.
-    fields, skipped : int
-        How many fields there are, and bytes in front of the value: 5 in the wire format of schema registries; -1: a prefix that is
+    fields, wanted, skipped : int
+        How many fields there are, how many of them are wanted,
+        and bytes in front of the value: 5 in the wire format of schema registries; -1: a prefix that is
         recognised is left out, unless the value is valid only as a whole.
     """
 
@@ -82,6 +86,7 @@ class Avro(NamedTuple):
     lengths: int
     valid: int
     fields: int
+    wanted: int
     skipped: int
 
 
@@ -98,21 +103,23 @@ def avro(i: int, a: Avro) -> None:
         fine = _fields(i, a, buf, 0, end)
     store8(a.valid + i, 1 if fine else 0)
     if not fine:
-        for k in range(a.fields):
+        for k in range(a.wanted):
             store32(load64(a.lengths + 8 * k) + 4 * i, -1)
 
 
 @register_jitable
 def _fields(i: int, a: Avro, buf: int, at: int, end: int) -> bool:
     """Write the fields of the value at [at, end) of ``buf``; whether it is valid."""
-    fine = end >= at
+    fine, column = end >= at, 0
     for k in range(a.fields):
-        cell, length = 0, -1
+        cell, length, kind = 0, -1, load32(a.types + 4 * k)
         if fine:
-            at, cell, length = _cell(buf, at, end, load32(a.types + 4 * k))
+            at, cell, length = _cell(buf, at, end, kind)
             fine = at >= 0
-        store64(load64(a.cells + 8 * k) + 8 * i, cell)
-        store32(load64(a.lengths + 8 * k) + 4 * i, length)
+        if kind & _UNWANTED == 0:
+            store64(load64(a.cells + 8 * column) + 8 * i, cell)
+            store32(load64(a.lengths + 8 * column) + 4 * i, length)
+            column += 1
     return fine and at == end
 
 

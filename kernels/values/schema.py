@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kolumn.errors import ArgumentError
 from kolumn.kernels.values.message_columns import Messages, message_of
-from kolumn.kernels.values.parse import BOOLEAN, BYTES, DOUBLE, FIRST, FLOAT, INT, LONG, NULL, SECOND, STRING
+from kolumn.kernels.values.parse import BOOLEAN, BYTES, DOUBLE, FIRST, FLOAT, INT, LONG, NULL, SECOND, STRING, UNWANTED
 from kolumn.kernels.values.typed import DeviceProgram, kind_of
 from kolumn.schema import unknown
 from kolumn.schemas.schema import Schema
@@ -44,6 +44,8 @@ class Values:
         Bytes in front of each value of "avro"; -1: a recognised prefix is left out.
     separator : int
         The byte between fields of "csv".
+    types : tuple of int
+        Of "avro" without a program: the types of all fields, also of those without a column.
     program : DeviceProgram, optional
         Of "avro" whose fields are not all numbers, text or bytes.
     messages : Messages, optional
@@ -54,6 +56,7 @@ class Values:
     fields: tuple[tuple[str, Any], ...]
     skipped: int = 0
     separator: int = ord(",")
+    types: tuple[int, ...] = ()
     program: DeviceProgram | None = None
     messages: Messages | None = None
 
@@ -62,7 +65,7 @@ class Values:
         cls, format: str, schema: object, skipped: int = 0, separator: str = ",", message: str | None = None,
         columns: tuple[str, ...] | None = None,
     ) -> "Values":  # fmt: skip
-        """Check the caller's arguments; ``message`` and ``columns`` are of "protobuf".
+        """Check the caller's arguments; ``message`` is of "protobuf", ``columns`` are of "avro" and "protobuf".
 
         Raises
         ------
@@ -75,7 +78,7 @@ class Values:
             raise ArgumentError(f"value_skip={skipped!r}: expected 0 or more, and for value_format='avro' only")
         byte = check_separator(separator, format)
         if format == "avro":
-            return cls._avro(schema, skipped or -1)
+            return cls._avro(schema, skipped or -1, columns)
         if format == "protobuf":
             messages = message_of(schema, message, columns)
             return cls("protobuf", messages.fields, -1, messages=messages)
@@ -87,15 +90,18 @@ class Values:
         return cls(format, tuple((str(name), check(name, kind)) for name, kind in schema.items()), 0, byte)
 
     @classmethod
-    def _avro(cls, schema: object, skipped: int) -> "Values":
+    def _avro(cls, schema: object, skipped: int, columns: tuple[str, ...] | None) -> "Values":
         text = schema if isinstance(schema, str) else json.dumps(schema)
         try:
             written = parse(Schema("AVRO", text))
             if written.kind != "record":
                 raise ArgumentError(f"type {written.kind!r}: expected a record")
+            record, types = readable(written, columns), ArrowTypes()
             if all(_is_flat(one.type) for one in written.fields):
-                return cls("avro", tuple((one.name, _flat(one.type)) for one in written.fields), skipped)
-            record, types = readable(written, None), ArrowTypes()
+                wanted = {one.name for one in record.fields}
+                kinds = [(one.name, _flat(one.type)) for one in written.fields]
+                every = tuple(kind if name in wanted else kind | UNWANTED for name, kind in kinds)
+                return cls("avro", tuple(one for one in kinds if one[0] in wanted), skipped, types=every)
             # Values that are not valid are null in every field, without a struct around them that could be null.
             type = pa.struct([one.with_nullable(True) for one in types.of(record)])
             layout = ColumnLayout.of(type, types.symbols)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _PARSED = ("json", "csv", "avro", "protobuf", "fixed")
 _PARSING = ("value_format", "value_schema", "value_skip", "value_separator")
 """Formats that a GPU parses, and the options that say how."""
-_OF_PROTOBUF = ("value_message", "value_columns")
-"""More options that say how."""
+_MORE = {"avro": ("value_columns",), "protobuf": ("value_message", "value_columns")}
+"""More options of a format that say how."""
 
 
 @known_keywords()
@@ -75,10 +75,11 @@ def scan_pylibcudf(
         not checked: the caller guarantees that they are text.
     value_format, key_format, … : optional
         As in `kolumn.scan`, except that fields are separate columns unless ``value_as="struct"``. Values of Avro records, of Protobuf
-        messages, and of flat schemas of other formats, are parsed on the GPU if only the next three options are set, and for "protobuf"
-        ``value_message`` and ``value_columns``; ``valueValid`` is then the only column beside them. All others are decoded on the host and
-        copied to the GPU. So are Protobuf messages with maps, required fields or more than 62 fields, and chunks that have a message which
-        no serializer writes: a string, bytes or a message twice in a field that is not repeated, or unknown groups.
+        messages, and of flat schemas of other formats, are parsed on the GPU if only the next three options are set, and
+        for "avro" ``value_columns``, for "protobuf" ``value_message`` and ``value_columns``; ``valueValid`` is then the only column beside
+        them. All others are decoded on the host and copied to the GPU. So are Protobuf messages with maps, required fields or more than
+        62 fields, and chunks that have a message which no serializer writes: a string,
+        bytes or a message twice in a field that is not repeated, or unknown groups.
 
         On the GPU, in place of ``value`` come the columns of ``value_schema``, and ``valueValid``: false for a value that does not match
         the schema; its fields are null then.
@@ -341,7 +342,7 @@ def _values(payloads: keywords.PayloadOptions) -> Any:
     """How a GPU parses values; None if it does not, or can't."""
     given = {name: value for name, value in payloads.items() if value != keywords.PAYLOAD_DEFAULTS[name]}
     format, schema = given.get("value_format"), given.get("value_schema")
-    others = set(given) - {*_PARSING, *(_OF_PROTOBUF if format == "protobuf" else ())}
+    others = set(given) - {*_PARSING, *_MORE.get(str(format), ())}
     others -= {"value_as"} if given.get("value_as") == "columns" else set()
     if format not in _PARSED or schema is None or others:
         return None

@@ -87,32 +87,34 @@ def values(rng: random.Random, skipped: int) -> list[bytes | None]:
     return made
 
 
-def by_cpu(given: list[bytes | None], skipped: int) -> tuple[pa.StructArray, list[bool]]:
+def by_cpu(given: list[bytes | None], skipped: int, columns: tuple[str, ...] | None) -> tuple[pa.StructArray, list[bool]]:
     framer = BareFramer(skipped) if skipped else Framer("auto")
     bodies, _ = framer.bodies(pa.array(given, pa.binary()))
-    found, valid = AvroDecoder(Schema("AVRO", json.dumps(SCHEMA))).decode(bodies)
+    found, valid = AvroDecoder(Schema("AVRO", json.dumps(SCHEMA)), columns).decode(bodies)
     return found, valid.tolist()
 
 
-@pytest.mark.parametrize("skipped", [0, 5])
-def test_the_same_columns_as_on_the_cpu(emulated: Emulated, skipped: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("skipped", "columns"), [(0, None), (5, None), (0, ("tags", "items.qty", "paid", "first.parts"))], ids=str)
+def test_the_same_columns_as_on_the_cpu(emulated: Emulated, skipped: int, columns: tuple[str, ...] | None, tmp_path: Path) -> None:
     given = values(random.Random(skipped), skipped)
-    expected, valid = by_cpu(given, skipped)
+    expected, valid = by_cpu(given, skipped, columns)
     assert {*valid} == {True, False}
     schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])
     kolumn.write(pa.table({"key": [b"k"] * ROWS, "value": given}, schema=schema), tmp_path / "a.log", codec="lz4")
-    how = Values.of("avro", SCHEMA, skipped)
+    how = Values.of("avro", SCHEMA, skipped, columns=columns)
     tables = resident(tmp_path / "a.log", "string", columns=["offset", "value"], values=how)
     (table,) = tables
-    columns = dict(zip(table.names, table.columns, strict=True))
-    assert to_arrow(columns["valueValid"]).to_pylist() == valid
+    found = dict(zip(table.names, table.columns, strict=True))
+    assert list(found) == ["offset", *(one.name for one in expected.type), "valueValid"]
+    assert to_arrow(found["valueValid"]).to_pylist() == valid
     for field, child in zip(expected.type, expected.flatten(), strict=True):
-        found = as_type(columns[field.name], field.type)
-        found.validate(full=True)
-        assert found.to_pylist() == child.to_pylist(), field.name
+        made = as_type(found[field.name], field.type)
+        made.validate(full=True)
+        assert made.to_pylist() == child.to_pylist(), field.name
 
 
-def test_flat_values_with_prefixes(emulated: Emulated, tmp_path: Path) -> None:
+@pytest.mark.parametrize("wanted", [None, ("b",)], ids=str)
+def test_flat_values_with_prefixes(emulated: Emulated, wanted: tuple[str, ...] | None, tmp_path: Path) -> None:
     """They have a kernel of their own."""
     flat = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"]}]}
     rng, parsed, given = random.Random(4), fastavro.parse_schema(json.loads(json.dumps(flat))), []
@@ -120,10 +122,11 @@ def test_flat_values_with_prefixes(emulated: Emulated, tmp_path: Path) -> None:
         value = encoded(parsed, {"a": rng.choice([0, 0, 7]), "b": rng.choice([None, "", "text"])})
         given.append(rng.choice([b"", b"\0\0\0\0\7"]) + value + rng.choice([b"", b"", b"\0"]))
     bodies, _ = Framer("auto").bodies(pa.array(given, pa.binary()))
-    expected, valid = AvroDecoder(Schema("AVRO", json.dumps(flat))).decode(bodies)
+    expected, valid = AvroDecoder(Schema("AVRO", json.dumps(flat)), wanted).decode(bodies)
     kolumn.write(pa.table({"value": pa.array(given, pa.binary())}), tmp_path / "a.log")
-    (table,) = resident(tmp_path / "a.log", "string", columns=["value"], values=Values.of("avro", flat))
+    (table,) = resident(tmp_path / "a.log", "string", columns=["value"], values=Values.of("avro", flat, columns=wanted))
     columns = dict(zip(table.names, table.columns, strict=True))
+    assert list(columns) == [*(one.name for one in expected.type), "valueValid"]
     assert to_arrow(columns["valueValid"]).to_pylist() == valid.tolist()
     assert {*valid.tolist()} == {True, False}
     for field, child in zip(expected.type, expected.flatten(), strict=True):

@@ -14,6 +14,7 @@ from kolumn.kernels.columns import assemble
 from kolumn.kernels.columns.assemble import in_known_types
 
 RECORD = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]}'
+TWO = '{"type": "record", "name": "r", "fields": [{"name": "b", "type": "string"}, {"name": "a", "type": "long"}]}'
 MESSAGE = 'syntax = "proto3"; message M { int32 a = 1; }'
 BYTES = pa.binary()
 NESTED = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "array", "items": "long"}}]}'
@@ -28,6 +29,8 @@ NESTED = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": {"typ
         {"value_format": "fixed", "value_schema": {"a": ">i8"}},
         {"value_format": "avro", "value_schema": RECORD, "value_skip": 5},
         {"value_format": "avro", "value_schema": NESTED},
+        {"value_format": "avro", "value_schema": NESTED, "value_columns": "a"},
+        {"value_format": "avro", "value_schema": TWO, "value_columns": ["a"]},
         {"value_format": "protobuf", "value_schema": MESSAGE},
         {"value_format": "protobuf", "value_schema": MESSAGE, "value_message": "M", "value_columns": ["a"], "value_as": "columns"},
     ],
