@@ -181,7 +181,7 @@ def linked_as_log(segments: list[Segment], options: Options) -> list[Segment]:
         some = [one for own in folders.values() for one in own]
         bases = sorted({one.base_offset or 0 for one in some})
         before = {base: below for below, base in pairwise(bases)}
-        placed |= {one.path: replace(one, preceding=before.get(one.base_offset or 0)) for one in some if one.copy_id is not None}
+        placed |= {one.path: replace(one, preceding=before.get(one.base_offset or 0, one.preceding)) for one in some}
         try:
             log = stitched(key, folders, replace(options, replicas="first"))
         except ArgumentError:
