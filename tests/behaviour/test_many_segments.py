@@ -13,13 +13,16 @@ import pytest
 
 import kolumn
 from kit.encoder import LOG_APPEND_TIME, Record, batch, control_batch, message
+from kit.looks import Looks
 from kit.streams import GZIP, LZ4, ZSTD
 from kolumn.decode.small_segments import SmallSegments
 from kolumn.errors import CorruptBatchError, KolumnError
 from kolumn.schema import RECORD_COLUMNS
+from kolumn.source.segments import find_segments
 
 SEGMENTS, EACH = 120, 5
-CALLS_OF_A_SEGMENT = 130
+CALLS_OF_A_SEGMENT = 75
+CALLS_OF_A_NAME = 25
 CALLS_OF_A_CHUNK = 300
 
 
@@ -64,6 +67,16 @@ def calls(read: Callable[[], object]) -> int:
 
 def test_a_segment_costs_few_calls_of_python(topic: Path) -> None:
     assert calls(lambda: kolumn.read(topic, threads=1)) / SEGMENTS < CALLS_OF_A_SEGMENT
+
+
+def test_a_segment_that_is_found_is_looked_at_once(topic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert calls(lambda: find_segments(topic)) / SEGMENTS < CALLS_OF_A_NAME
+    looks = Looks(topic)
+    with monkeypatch.context() as patch:
+        looks.install(patch)
+        find_segments(topic)
+    # The last one may grow while it is looked at.
+    assert sum(step.endswith(".log") for step in looks.steps) < SEGMENTS + 10
 
 
 def test_a_chunk_costs_few_calls_of_python(tmp_path: Path) -> None:

@@ -22,6 +22,16 @@ def names_in(source: Any) -> list[str]:
     return [os.fspath(part) for part in parts]
 
 
+def checked(file: storage.FolderEntry) -> storage.FolderEntry:
+    """Check a file that the caller names."""
+    if not file.is_regular or (not file.size and not storage.is_url(file.name) and not storage.holds_nothing(file.name)):
+        raise ArgumentError(
+            f"{file.name}: not a regular file: a device, a socket, a pipe, or a file that the system makes up has no size or positions. "
+            "Copy what comes out of it to a file, and name that"
+        )
+    return file
+
+
 def real_names(names: Iterable[str]) -> Iterator[str]:
     """For each name one that is the same for all links and relative paths to a file; URLs stay what they are."""
     folders: dict[str, str] = {}

@@ -7,7 +7,6 @@ leader), and a backup may be restored over them: positions that were planned for
 import ctypes
 import os
 import struct
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -84,11 +83,11 @@ def of_file(path: str, found: os.stat_result | None, descriptor: int | None = No
 
     If the system has one call that returns everything, only that is used: between two calls another file may get the name.
     """
-    buffer = _look(path, descriptor)
-    if buffer is None:
+    fields = _look(path, descriptor)
+    if fields is None:
         found = found or os.stat(path if descriptor is None else descriptor)
         return Identity(found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev)
-    mask, inode, size, made, made_ns, modified, modified_ns, major, minor = _STATX.unpack_from(buffer)
+    mask, inode, size, made, made_ns, modified, modified_ns, major, minor = fields
     born = made * _NS + made_ns if mask & _STATX_BTIME else None
     return Identity(size, modified * _NS + modified_ns, inode, os.makedev(major, minor), born)
 
@@ -153,8 +152,8 @@ def _statx() -> Any:
     return found
 
 
-def _look(path: str, descriptor: int | None) -> bytes | None:
-    """The system's data on a file, None if the call or a field that matters is missing."""
+def _look(path: str, descriptor: int | None) -> tuple[int, ...] | None:
+    """What `_STATX` has of a file, None if the call or a field that matters is missing."""
     statx = _statx()
     if statx is None:
         return None
@@ -163,6 +162,5 @@ def _look(path: str, descriptor: int | None) -> bytes | None:
         failed = statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BASIC | _STATX_BTIME, buffer)
     else:
         failed = statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_BASIC | _STATX_BTIME, buffer)
-    if failed or int.from_bytes(buffer.raw[:4], sys.byteorder) & _STATX_BASIC != _STATX_BASIC:
-        return None
-    return buffer.raw
+    fields = _STATX.unpack_from(buffer)
+    return None if failed or fields[0] & _STATX_BASIC != _STATX_BASIC else fields

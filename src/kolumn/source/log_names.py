@@ -1,5 +1,6 @@
 """Names in a broker's log directory: ``<topic>-<partition>``, with a state while it is deleted or moved, and of segments in it."""
 
+import os
 import re
 
 from kolumn.source import storage, tier_names
@@ -11,6 +12,13 @@ def topic_partition(name: str) -> tuple[str, int]:
     """Topic and partition from the last part of a folder's name; "" and -1 for other names."""
     match = PARTITION.fullmatch(name)
     return (match["topic"], int(match["partition"])) if match else ("", -1)
+
+
+def place_in(folder: str, is_tier: bool) -> tuple[str | None, int | None]:
+    """Topic and partition of the segments in a folder, by its name; None if it has none."""
+    last = storage.base_name(folder if storage.is_url(folder) else os.path.abspath(folder))
+    topic, partition = (tier_names.partition_of(last) if is_tier else None) or topic_partition(last)
+    return (topic, partition) if topic else (None, None)
 
 
 def is_partition_folder(name: str) -> bool:

@@ -7,7 +7,6 @@ is the finished replacement of segments that a crash left in place (`kolumn.entr
 ``…-delete``, ``…-stray`` and ``…-future`` are left out of a log directory.
 """
 
-import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -20,8 +19,8 @@ from kolumn.errors import ArgumentError, CorruptBatchError, KolumnError
 from kolumn.source import storage, tier_names
 from kolumn.source.aiven_file import Access
 from kolumn.source.aiven_manifest import AivenManifest, manifest_of, read_manifests
-from kolumn.source.given_names import names_in, real_names
-from kolumn.source.log_names import PARTITION, base_and_copy, topic_partition
+from kolumn.source.given_names import checked, names_in, real_names
+from kolumn.source.log_names import PARTITION, base_and_copy, place_in, topic_partition
 from kolumn.source.memory import in_memory
 from kolumn.source.side_files import TIER_CHECKPOINT
 from kolumn.source.storage import FolderEntry, Identity
@@ -245,6 +244,9 @@ def _neighbours(folder: str) -> dict[str, Segment]:
 
 def _unique(segments: list[Segment]) -> list[Segment]:
     """Each file once, even if it is named by several links or relative paths; if the topic differs, each topic keeps it."""
+    inodes = [one.identity and one.identity.inode for one in segments]
+    if None not in inodes and len(set(inodes)) == len(inodes):
+        return segments
     found: dict[tuple[str | None, int | None, str], Segment] = {}
     for segment, name in zip(segments, real_names(one.path for one in segments), strict=True):
         found.setdefault((segment.topic, segment.partition, name), segment)
@@ -259,25 +261,14 @@ def _find(name: str, places: Places) -> list[Segment]:
         if not caught:
             raise ArgumentError(f"{name}: no such file or directory")
         return [segment for one in caught for segment in _matched(one, places)]
-    if not found.is_folder and (manifest := manifest_of(found)) is not None:
-        return _of_manifests([manifest])
     if not found.is_folder:
-        return [_as_it_is(places.of(_segment(_checked(found))))]
+        manifest = manifest_of(found)
+        return _of_manifests([manifest]) if manifest else [_as_it_is(places.of(one)) for one in _segments([checked(found)])]
     segments = _in_directory(found.name, entries=below)
     if not segments:
         there = _further_down(found.name)
         raise ArgumentError(f"{name}: no segment (*.log) in this directory nor in topic-partition directories one level below it{there}")
     return segments
-
-
-def _checked(file: FolderEntry) -> FolderEntry:
-    """Check a file that the caller names."""
-    if not file.is_regular or (not file.size and not storage.is_url(file.name) and not storage.holds_nothing(file.name)):
-        raise ArgumentError(
-            f"{file.name}: not a regular file: a device, a socket, a pipe, or a file that the system makes up has no size or positions. "
-            "Copy what comes out of it to a file, and name that"
-        )
-    return file
 
 
 def _further_down(folder: str) -> str:
@@ -297,7 +288,8 @@ def _matched(found: FolderEntry, places: Places) -> list[Segment]:
         return _in_directory(found.name)
     if found.name.endswith(MANIFEST):
         return _of_manifests([found])
-    return [_as_it_is(places.of(_segment(found)))] if found.is_regular and found.name.endswith((LOG, SWAP, ".checkpoint")) else []
+    is_segment = found.is_regular and found.name.endswith((LOG, SWAP, ".checkpoint"))
+    return [_as_it_is(places.of(one)) for one in _segments([found])] if is_segment else []
 
 
 def _in_directory(folder: str, above: tuple[Any, ...] = (), entries: list[FolderEntry] | None = None) -> list[Segment]:
@@ -325,7 +317,7 @@ def _in_directory(folder: str, above: tuple[Any, ...] = (), entries: list[Folder
 def _segments_here(entries: list[FolderEntry]) -> list[Segment]:
     files = [one for one in entries if not one.is_folder]
     manifests = [one for one in files if one.name.endswith(MANIFEST)]
-    segments = _live([_segment(file) for file in files if file.name.endswith((LOG, SWAP))], files)
+    segments = _live(_segments(file for file in files if file.name.endswith((LOG, SWAP))), files)
     if manifests:
         # What has an id and no manifest yet has not been copied completely; a broker's own files have no ids.
         stored = {storage.with_suffix(one.name, LOG) for one in manifests}
@@ -376,7 +368,7 @@ def with_neighbours(segments: list[Segment], orphans: Iterable[str] = ()) -> lis
         if one.copy_id is not None:
             # The next name may be that of another copy of the same offsets: `kolumn.replicas.tiers` finds out which follows which.
             return one
-        return replace(one, following=after.get(base), preceding=before.get(base), orphans=tuple(lost.get(base, ())))
+        return _changed(one, following=after.get(base), preceding=before.get(base), orphans=tuple(lost.get(base, ())))
 
     return [one if one.base_offset is None else placed(one, one.base_offset) for one in segments]
 
@@ -389,8 +381,20 @@ def _live(segments: list[Segment], files: list[FolderEntry]) -> list[Segment]:
     return sorted(live, key=lambda s: (-1 if s.base_offset is None else s.base_offset, s.path))
 
 
-def _segment(file: FolderEntry) -> Segment:
-    name = file.name if storage.is_url(file.name) else os.path.abspath(file.name)
-    folder, (base, copy) = storage.base_name(storage.parent(name)), base_and_copy(name)
-    topic, partition = (tier_names.partition_of(folder) if copy is not None else None) or topic_partition(folder)
-    return Segment(file.name, topic or None, partition if topic else None, base, file.size, identity=file.identity, copy_id=copy)
+def _segments(files: Iterable[FolderEntry]) -> list[Segment]:
+    """Segments of files, most of which are in one folder: its name is taken apart once."""
+    found, places = [], dict[tuple[str, bool], tuple[str | None, int | None]]()
+    for file in files:
+        base, copy = base_and_copy(file.name)
+        at = storage.parent(file.name), copy is not None
+        if at not in places:
+            places[at] = place_in(*at)
+        found.append(Segment(file.name, *places[at], base, file.size, identity=file.identity, copy_id=copy))
+    return found
+
+
+def _changed(segment: Segment, **fields: Any) -> Segment:
+    """As `dataclasses.replace`, which takes longer than the rest of what is done with a name."""
+    found = object.__new__(Segment)
+    found.__dict__.update(segment.__dict__, **fields)
+    return found

@@ -216,7 +216,7 @@ def listing(folder: str) -> list[FolderEntry]:
 def _scanned(one: "os.DirEntry[str]") -> FolderEntry:
     if one.is_dir():
         return FolderEntry(one.path, 0, True)
-    now = identity.of_file(one.path, one.stat())
+    now = identity.of_file(one.path, None)
     return FolderEntry(one.path, now.size, False, identity=now)
 
 
