@@ -4,8 +4,8 @@
 best of some runs, user and system together, because other guests of the machine change it less than the clock. From programs of the command
 line the time of the same program on one record is taken off: it is their start.
 
-`kolumn to-parquet` writes a file for each segment, as many at a time as the machine has cores. It gets four such segments, and its target is
-a rate by the clock: zstd alone takes a core about as long as the target allows.
+`kolumn to-parquet` writes a file for each segment, as many at a time as the machine has cores. It gets four such segments, and its target
+is a rate by the clock: zstd alone takes a core about as long as the target allows.
 """
 
 import os
