@@ -2,10 +2,13 @@
 
 A cell is a segment of one format, codec, size of values and size of batches, written by Kafka's builder (`Shapes.java`). Files are
 read back from disk before anything is measured (fsync, the page cache dropped, read), because the page cache of a file that was just
-written is slower. One core, checksums on. Java decodes a heap buffer, Kolumn starts from the path:
+written is slower. One core, checksums on. Kolumn starts from the path. Java starts from bytes that are on its heap already, or from the
+path too:
 
-columns   primitive arrays, allocated once, beside a table with key, value, offset and timestamp
-view      iteration over all records beside a table with ``binary="view"``
+columns   primitive arrays, allocated once, from the heap, beside a table with key, value, offset and timestamp
+view      iteration over all records, from the heap, beside a table with ``binary="view"``
+file      primitive arrays from `FileRecords`, which is how Kafka reads a segment, beside the same table
+map       primitive arrays from a mapping of the file, beside the same table
 
 A JVM's best time differs by a third from one JVM to the next, so each cell is measured in several JVMs, and Java's time is the best of
 all. A JVM decodes all cells of one format and codec, one after the other, so it always runs the same code of Kafka. Results of cells
@@ -26,7 +29,8 @@ from bench.cpu_vs_java import CORE, JVM, build
 FOLDER = machine.ROOT / "build" / "bench" / "sweep"
 FORMATS, VALUES, BATCHES = (2, 1, 0), (0, 10, 100, 1024, 102_400), (1, 1 << 10, 16 << 10, 1 << 20)
 CODECS = ("none", "lz4", "snappy", "zstd", "gzip")
-MODES = {"columns": "arrays", "view": "iterate"}
+QUESTIONS = {"columns": "arrays memory", "view": "iterate memory", "file": "arrays file", "map": "arrays map"}
+"""What Java decodes, and from where; Kolumn always starts from the path."""
 TIMES = 7
 FAST = 2.0, 1.5
 """Targets of columns in 16 KiB batches of values of up to 100 bytes, for format 2 and for formats 0 and 1; 1.0 elsewhere."""
@@ -95,11 +99,11 @@ class Worker:
         self.process.stdin.close()
         self.process.wait()
 
-    def ask(self, path: Path, mode: str, warm_up: float) -> tuple[dict[str, Any], float]:
+    def ask(self, path: Path, question: str, warm_up: float) -> tuple[dict[str, Any], float]:
         """What was decoded, and the best time in ms."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(f"{warm_up} {TIMES} {mode} {path}\n")
+        self.process.stdin.write(f"{warm_up} {TIMES} {question} {path}\n")
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())
         return answer["found"], round(min(answer["nanoseconds"]) / 1e6, 3)
@@ -109,35 +113,33 @@ def compare(cells: list[Cell], megabytes: int, jvms: int, warm_up: float) -> lis
     """Best times of both sides in cells of one format and codec, and how many times as fast Kolumn is."""
     paths = [segment(cell, megabytes) for cell in cells]
     rows: list[dict[str, Any]] = [
-        {**cell._asdict(), "file_bytes": path.stat().st_size, **{name: {"kolumn_ms": float("inf"), "java_ms": []} for name in MODES}}
+        {**cell._asdict(), "file_bytes": path.stat().st_size, **{name: {"kolumn_ms": float("inf"), "java_ms": []} for name in QUESTIONS}}
         for cell, path in zip(cells, paths, strict=True)
     ]
     with Worker(sys.executable, "-m", "bench.worker", "-") as ours:
         for _ in range(jvms):
             with Worker("java", *JVM, "-cp", classpath(), "Decode", "-") as theirs:
                 for cell, path, row in zip(cells, paths, rows, strict=True):
-                    for name, mode in MODES.items():
-                        (found, best), (java, java_best) = ours.ask(path, mode, warm_up / 2), theirs.ask(path, mode, warm_up)
+                    for name, question in QUESTIONS.items():
+                        (found, best), (java, java_best) = ours.ask(path, question, warm_up / 2), theirs.ask(path, question, warm_up)
                         if {key: java[key] for key in found} != found:
-                            raise SystemExit(f"{cell}, {mode}: Java decoded {java}, Kolumn {found}")
+                            raise SystemExit(f"{cell}, {question}: Java decoded {java}, Kolumn {found}")
                         row["records"] = found["records"]
                         row[name]["kolumn_ms"] = min(row[name]["kolumn_ms"], best)
                         row[name]["java_ms"].append(java_best)
     for row in rows:
-        for name in MODES:
+        for name in QUESTIONS:
             row[name]["ratio"] = round(min(row[name]["java_ms"]) / row[name]["kolumn_ms"], 2)
     return rows
 
 
 def show(cell: Cell, row: dict[str, Any]) -> None:
     """Print one line."""
-    columns, view = row["columns"], row["view"]
-    verdict = "met" if columns["ratio"] >= cell.target else "MISSED"
-    print(
-        f"{cell!s:36}{columns['kolumn_ms']:8.2f}{min(columns['java_ms']):8.2f}{columns['ratio']:7.2f}   {cell.target:.1f} {verdict:8}"
-        f"{view['kolumn_ms']:8.2f}{min(view['java_ms']):8.2f}{view['ratio']:7.2f}",
-        flush=True,
-    )
+    verdict = "met" if row["columns"]["ratio"] >= cell.target else "MISSED"
+    others = "".join(f"{row[name]['ratio']:8.2f}" for name in QUESTIONS if name != "columns")
+    columns = row["columns"]
+    times = f"{columns['kolumn_ms']:8.2f}{min(columns['java_ms']):8.2f}{columns['ratio']:7.2f}"
+    print(f"{cell!s:36}{times}   {cell.target:.1f} {verdict:6}{others}", flush=True)
 
 
 def main(arguments: list[str]) -> None:
@@ -161,7 +163,8 @@ def main(arguments: list[str]) -> None:
         print(machine.save("sweep", {"jvm": JVM, "megabytes": given.megabytes, "rows": kept}))
     else:
         print(
-            f"{'':36}{'Kolumn':>8}{'Java':>8}  times  target     {'view':>8}{'Java':>8}  times\n{'':36}{'columns, best ms':>16}", flush=True
+            f"{'':36}{'Kolumn':>8}{'Java':>8}  times  target      {'view':>8}{'file':>8}{'map':>8}\n{'':36}{'columns, best ms':>16}",
+            flush=True,
         )
         for _, some in groupby(asked, lambda cell: (cell.format, cell.codec)):
             cells = list(some)

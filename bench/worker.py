@@ -4,8 +4,8 @@ Warms up for SECONDS, prints what was decoded, then for every line N on standard
 "arrays" is a table with copied keys and values, "iterate" one whose keys and values point into the segment.
 It reads from the path, or with "memory" from a buffer that has the segment.
 
-"worker -" does so for many segments: for every line "SECONDS TIMES arrays|iterate SEGMENT" it warms up, reads from the path, and prints
-what was decoded and the nanoseconds.
+"worker -" does so for many segments: for every line "SECONDS TIMES arrays|iterate path SEGMENT" it warms up, reads, and prints what was
+decoded and the nanoseconds.
 """
 
 import json
@@ -37,7 +37,7 @@ def main(segment: str, mode: str, seconds: str, source: str = "path") -> None:
 def many() -> None:
     """Answer each line of standard input."""
     for line in sys.stdin:
-        seconds, times, mode, segment = line.rstrip("\n").split(" ", 3)
+        seconds, times, mode, _, segment = line.rstrip("\n").split(" ", 4)
 
         def run() -> pa.Table:
             return kolumn.read(segment, columns=COLUMNS, binary=BINARY[mode], threads=1)  # noqa: B023 (called in this round only)

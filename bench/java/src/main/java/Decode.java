@@ -22,8 +22,8 @@ import org.apache.kafka.common.utils.CloseableIterator;
  * nanoseconds of each as a JSON array. "memory" starts from bytes that are already in a heap buffer, "map" maps the file, "file" is FileRecords:
  * the last two start from a path, as Kolumn does. All outputs are allocated once.
  *
- * <p>"Decode -" does so for many segments: for every line "SECONDS TIMES arrays|iterate SEGMENT" it warms up, decodes from memory, and prints what
- * was decoded and the nanoseconds as one line of JSON.
+ * <p>"Decode -" does so for many segments: for every line "SECONDS TIMES arrays|iterate memory|map|file SEGMENT" it warms up, decodes, and prints
+ * what was decoded and the nanoseconds as one line of JSON.
  */
 public final class Decode {
     private static final int ARENA = 128 << 20;
@@ -171,8 +171,8 @@ public final class Decode {
     }
 
     private static String answer(String line) throws IOException {
-        String[] asked = line.split(" ", 4);
-        Decode decode = new Decode(new File(asked[3]), "memory");
+        String[] asked = line.split(" ", 5);
+        Decode decode = new Decode(new File(asked[4]), asked[3]);
         boolean arrays = asked[2].equals("arrays");
         decode.warmUp(arrays, asked[0]);
         return "{\"found\": " + decode.summary(arrays) + ", \"nanoseconds\": " + decode.times(arrays, asked[1]) + "}";
