@@ -1,7 +1,9 @@
 """Page-locked memory is bounded, is given back, and is replaced by ordinary memory where there is no more of it."""
 
+import ctypes
 import gc
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 from kolumn.arrow import recycle
 
+STATUS = Path("/proc/self/status")
 MIB = 1 << 20
 
 
@@ -107,3 +110,25 @@ def test_a_huge_block_frees_what_waits() -> None:
     assert recycle._waiting.bytes >= 3 * 8 * MIB
     recycle.take(recycle.HUGE)
     assert recycle._waiting.bytes == 0
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim") or not STATUS.exists(), reason="needs glibc's malloc, and Linux")
+def test_a_huge_block_returns_what_waited_to_the_system() -> None:
+    # From now on malloc takes blocks of that size from its heap.
+    np.empty(31 * MIB, np.uint8)
+    held, above = [], []
+    for _ in range(8):
+        buffer, view = recycle.take(8 * MIB)
+        np.frombuffer(view, np.uint8)[:] = 1
+        held.append(buffer)
+        above.append(np.ones(100_000, np.uint8))
+    del buffer, view
+    before = resident()
+    held.clear()
+    recycle.take(recycle.HUGE)
+    assert resident() < before - 7 * 8 * MIB
+    del above
+
+
+def resident() -> int:
+    return next(int(line.split()[1]) << 10 for line in STATUS.read_text().splitlines() if line.startswith("VmRSS:"))

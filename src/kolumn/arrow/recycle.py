@@ -6,10 +6,12 @@ number of bytes kept for reuse is bounded; for page-locked memory, so is the num
 `take` come from.
 """
 
+import ctypes
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,6 +158,18 @@ def give_back() -> None:
     _waiting.clear()
 
 
+def _trim() -> None:
+    """Let malloc return what is free to the system: of blocks up to 32 MiB it keeps what is not at the end of its heap."""
+    trim = getattr(_library(), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _library() -> Any:
+    return ctypes.CDLL(None)
+
+
 def lock_by(new: Callable[[int], Bytes] | None) -> None:
     """Let `take_locked` allocate with ``new``, which raises MemoryError if there is no memory; blocks kept for reuse are freed."""
     with _locked.lock:
@@ -194,6 +208,7 @@ def take(size: int) -> tuple[pa.Buffer, memoryview]:
     if size > LARGEST:
         if size >= HUGE:
             _waiting.clear()
+            _trim()
         # Allocated by malloc, which returns such blocks to the system when they are freed; Arrow's pool would keep their addresses.
         array = _ordinary.new(size)
         return pa.foreign_buffer(array.ctypes.data, size, array), array.data
