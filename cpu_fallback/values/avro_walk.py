@@ -99,10 +99,13 @@ def begin_rows(memory: int, ats: int, lengths: int, rows: int, more: bool) -> No
         Whether a row comes after them.
     """
     last = rows if more else rows - 1
+    after = load64(ats)
+    after_end = after + load64(lengths)
     for r in range(last):
         place = 8 * r
-        at, after = load64(ats + place), load64(ats + place + 8)
-        end, after_end = at + load64(lengths + place), after + load64(lengths + place + 8)
+        at, end = after, after_end
+        after = load64(ats + place + 8)
+        after_end = after + load64(lengths + place + 8)
         # Words are loaded that reach into the next row. So it has to lie near: then no page is between the two.
         fine = (end >= at) & (after >= end) & (after - end < _PAGE) & (end < after_end - _WORD)
         # A row never goes back. So one that passed its end, or has something that is not decided, goes to its limit and stays there.
@@ -170,26 +173,25 @@ def _moved(at: int, size: int, bad: int, limit: int) -> int:
 
 
 @register_jitable(forceinline=True)
-def _after(atoms: int, count: int, at: int, limit: int) -> int:
-    """Address after values; ``limit`` if they are not decided."""
-    for k in range(count):
-        atom, word = load64(atoms + 8 * k), load64(at)
-        if atom & OPTIONAL != 0:
-            gone, bad = _branch(atom, word)
-            size, wrong = _size(atom & KIND, atom >> _SHIFT, word >> 8)
-            at = _moved(at, 1 + (size & ~gone), bad | (wrong & ~gone), limit)
-        else:
-            size, bad = _size(atom & KIND, atom >> _SHIFT, word)
-            at = _moved(at, size, bad, limit)
-    return at
+def _after(atom: int, at: int, limit: int) -> int:
+    """Address after a value; ``limit`` if it is not decided."""
+    word = load64(at)
+    if atom & OPTIONAL != 0:
+        gone, bad = _branch(atom, word)
+        size, wrong = _size(atom & KIND, atom >> _SHIFT, word >> 8)
+        return _moved(at, 1 + (size & ~gone), bad | (wrong & ~gone), limit)
+    size, bad = _size(atom & KIND, atom >> _SHIFT, word)
+    return _moved(at, size, bad, limit)
 
 
 @register_jitable
 def skip_run(atoms: int, count: int, memory: int, rows: int) -> None:
     """Pass over ``count`` values in each row."""
-    for r in range(rows):
-        at = _after(atoms, count, load64(memory + _AT + 8 * r), load64(memory + _LIMIT + 8 * r))
-        store64(memory + _AT + 8 * r, at)
+    for k in range(count):
+        atom = load64(atoms + 8 * k)
+        for r in range(rows):
+            at = _after(atom, load64(memory + _AT + 8 * r), load64(memory + _LIMIT + 8 * r))
+            store64(memory + _AT + 8 * r, at)
 
 
 @register_jitable
@@ -208,8 +210,6 @@ def skip_lists(flags: int, atoms: int, count: int, memory: int, rows: int) -> No
         items, size, wrong = _short(word)
         items &= ~gone
         at = _moved(at, size & ~gone, bad | (wrong & ~gone), limit)
-        # More items than bytes: the row is not decided.
-        at = limit if at + items >= limit else at
         store64(memory + _AT + 8 * r, at)
         store64(inside + 8 * going, (items << 16) | r)
         going += 1 if (items > 0) & (at < limit) else 0
@@ -219,13 +219,14 @@ def skip_lists(flags: int, atoms: int, count: int, memory: int, rows: int) -> No
             item = load64(inside + 8 * i)
             items, r = (item >> 16) - 1, item & _ROW
             limit = load64(memory + _LIMIT + 8 * r)
-            at = _after(atoms, count, load64(memory + _AT + 8 * r), limit)
+            at = load64(memory + _AT + 8 * r)
+            for k in range(count):
+                at = _after(load64(atoms + 8 * k), at, limit)
             # After the last item of a block follows the number of items of the next one, 0 if there is none.
             last = -1 if items == 0 else 0
             more = load8(at) & last
             items += more >> 1
             at = _moved(at, last & 1, more & 0x81, limit)
-            at = limit if at + items >= limit else at
             store64(memory + _AT + 8 * r, at)
             store64(inside + 8 * left, (items << 16) | r)
             left += 1 if (items > 0) & (at < limit) else 0
