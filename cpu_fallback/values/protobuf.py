@@ -19,7 +19,7 @@ class Rows(NamedTuple):
 
     ``fronts`` says what precedes a message, after a prefix of each framing, see `kolumn.encodings.protobuf_wire.after_front`.
     ``choices`` has a row for the reader's schema, and one for each writer's. ``valid`` are the flags that are written. With ``bare`` a
-    body that is not valid is tried from its prefix on.
+    body that is not valid is tried from its prefix on, and with what may precede a message.
     """
 
     at: int
@@ -51,11 +51,10 @@ def write_rows(target: ColumnTables, program: ProtobufProgram, rows: Rows, first
         stop, code = at + length, _INVALID
         start = -1
         if length >= 0:
-            front = protobuf_wire.NOTHING
-            if load64(rows.prefix + 8 * row) > 0:
-                front = load64(rows.fronts + 8 * load64(rows.framing + 8 * row))
+            front = load64(rows.fronts + 8 * load64(rows.framing + 8 * row))
             choice = rows.choices + protobuf_wire.CHOICE * (load64(rows.schema + 8 * row) + 1)
             start = protobuf_wire.after_front(at, stop, front, choice)
+        tried = start
         for again in range(2):
             if start > 0:
                 code = protobuf.write_message(target, program, row, start, stop)
@@ -64,7 +63,7 @@ def write_rows(target: ColumnTables, program: ProtobufProgram, rows: Rows, first
             if again == 1 or code != _INVALID or rows.bare == 0 or length < 0:
                 break
             start = at - load64(rows.prefix + 8 * row)
-            if start == at:
+            if start == tried:
                 break
         if code > 0:
             return row, code

@@ -26,7 +26,7 @@ from kolumn.kernels.values.typed import ColumnTree, LayoutMemory, kind_of, total
 from kolumn.kernels.values.uploaded import uploaded
 from kolumn.values.framing import Framer
 from kolumn.values.layout import LayoutNode
-from kolumn.values.protobuf.decoder import FRONTS, ProtobufDecoder
+from kolumn.values.protobuf.decoder import BARE_FRONTS, ProtobufDecoder
 from kolumn.values.protobuf.types import TIMES, Shape, has_required, is_closed
 from kolumn.values.protobuf.types import symbols as symbols_of
 
@@ -86,7 +86,7 @@ def parse_messages(device: Runtime, values: DevicePayloads, how: Messages) -> tu
     n, decoder = values.count, how.decoder
     layout, tables = decoder.layout, decoder.tables
     choice, names = decoder.own_choice(lambda data: device.upload(np.frombuffer(data or b"\0", np.uint8)))
-    held = [device.upload(_some(one)) for one in (FRONTS, choice, tables.messages, tables.fields, tables.direct, tables.symbols)]
+    held = [device.upload(_some(one)) for one in (BARE_FRONTS, choice, tables.messages, tables.fields, tables.direct, tables.symbols)]
     fronts, chosen, *program = (one.address for one in held)
     frame_bytes = FRAME * (how.depth + 1)
     front, frames, valid = device.empty(4 * n), device.empty(frame_bytes * n), device.empty(n)

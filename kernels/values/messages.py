@@ -15,12 +15,12 @@ from kolumn.encodings.columns import COLUMN, DONE, ColumnTables, put_nulls
 from kolumn.encodings.framing import PREFIXES, recognise
 from kolumn.encodings.protobuf import UNDECIDED, write_message
 from kolumn.encodings.protobuf_tables import ProtobufProgram
-from kolumn.encodings.protobuf_wire import NOTHING, after_front, symbol_of
+from kolumn.encodings.protobuf_wire import after_front, symbol_of
 from kolumn.formats.memory import load8
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
-_COLUMN, _DONE, _ENDS, _PREFIXES, _NOTHING, _UNDECIDED = COLUMN, DONE, 16, PREFIXES, NOTHING, UNDECIDED
+_COLUMN, _DONE, _ENDS, _PREFIXES, _UNDECIDED = COLUMN, DONE, 16, PREFIXES, UNDECIDED
 _SECOND = 1_000_000_000
 _NEAR = 1 << 62
 _FIRST_SECOND, _FIRST_NANO = divmod(-(2**63), _SECOND)
@@ -98,10 +98,11 @@ def measure_messages(i: int, a: MeasureMessages) -> None:
     at, length = load64(a.at + 8 * i), load32(a.length + 4 * i)
     framing, prefix, _, _ = recognise(at, 0, max(length, 0), _PREFIXES)
     p = ProtobufProgram(a.messages, a.fields, a.direct, a.symbols, a.frames + a.frame_bytes * i, 0)
-    code, start, attempt = -1, -1, 0
+    code, start, tried, attempt = -1, -1, -1, 0
     while attempt < 2 and length >= 0:
         if attempt == 0:
-            start = after_front(at + prefix, at + length, load64(a.fronts + 8 * framing) if prefix > 0 else _NOTHING, a.choice)
+            start = after_front(at + prefix, at + length, load64(a.fronts + 8 * framing), a.choice)
+            tried = start
         else:
             # A message may only look as if there were a prefix.
             start = at
@@ -111,7 +112,7 @@ def measure_messages(i: int, a: MeasureMessages) -> None:
             if code != _DONE:
                 for k in range(a.levels + a.columns):
                     store64(own + stride * k, 0)
-        attempt = attempt + 1 if code < _DONE and prefix > 0 else 2
+        attempt = attempt + 1 if code < _DONE and tried != at else 2
     if code == _UNDECIDED:
         store64(own, 1)
     store32(a.front + 4 * i, start - at if code == _DONE else -1)

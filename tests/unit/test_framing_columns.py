@@ -289,6 +289,37 @@ def test_headers_of_apicurio_and_azure(views: bool) -> None:
     assert not Framer("auto").needs_headers
 
 
+def test_apicurios_headers_name_messages_and_encodings() -> None:
+    number, message, encoding = ("apicurio.value.globalId", (2).to_bytes(8, "big")), "apicurio.protobuf.type", "apicurio.value.encoding"
+    told = headers(
+        [number, (message, b"M")],
+        [number, (message, b"\xff")],
+        [number],
+        [(message, b"M")],
+        [number, (encoding, b"BINARY")],
+        [number, (encoding, b"JSON")],
+        [("apicurio.value.artifactId", b"orders-1")],
+        [number, ("apicurio.protobuf.type.key", b"M")],
+    )
+    found, ids = Framer("auto", SCHEMAS).bodies(column([b"body"] * 8, pa.binary()), told)
+    assert [None if one is None else one.message for one in schemas(found)] == ["M", "\ufffd", "", None, "", "", None, ""]
+    assert [one is not None for one in bodies(found)] == [True, True, True, False, True, False, False, True]
+    assert ids.to_pylist() == [2, 2, 2, None, 2, 2, None, 2]
+    # Without a registry the message is that of the reader's file, whose index is -1.
+    found, _ = Framer("apicurio-header").bodies(column([b"body"] * 8, pa.binary()), told)
+    assert [None if one is None else (one.text, one.message) for one in schemas(found)] == [("", "M"), ("", "\ufffd")] + [None] * 6
+    assert [one is not None for one in bodies(found)] == [True, True, True, True, True, False, True, True]
+
+
+def test_messages_that_headers_choose_are_forgotten_when_there_are_many() -> None:
+    number = ("apicurio.value.globalId", (2).to_bytes(8, "big"))
+    told = headers(*([number, ("apicurio.protobuf.type", b"%d" % row)] for row in range(6000)), [number, ("apicurio.protobuf.type", b"7")])
+    framer = Framer("auto", SCHEMAS)
+    found, _ = framer.bodies(column([b"body"] * 6001, pa.binary()), told)
+    assert len(framer.schemas) == 4096
+    assert found.schemas[found.schema[6000]].message == "7"
+
+
 def test_message_indexes_of_a_header_are_a_part_of_the_schema() -> None:
     told = headers(*([("__value_schema_id", b"\1" + GUID.bytes + rest)] for rest in (b"\0", b"\2\2", b"\4\2\0", b"", b"\4\2", b"\2\2\2")))
     found, ids = Framer("auto", SCHEMAS).bodies(column([b"body"] * 6, pa.binary()), told)

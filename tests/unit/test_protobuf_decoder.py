@@ -242,6 +242,16 @@ def test_values_without_a_prefix_that_seem_to_have_one() -> None:
     assert decoded(decoder, [plain_one, framed], **more, bare=True) == [{"a": 3}, {"a": 7}]
 
 
+def test_values_without_a_prefix_that_seem_to_have_a_name() -> None:
+    """Apicurio's ``Ref`` is left out; one that names another message is a part of the message, unless a header says whose it is."""
+    decoder = ProtobufDecoder('syntax = "proto3"; message Customer { bytes a = 1; }')
+    named, other = (varint(10) + field(1, name) for name in (b"Customer", b"Consumer"))
+    values = [named + field(1, b"x"), other + b"x", other + field(1, b"x"), field(1, b"x"), named + b"\7"]
+    assert decoded(decoder, values, bare=True) == [{"a": b"x"}, {"a": b"\x08Consumerx"}, None, {"a": b"x"}, {"a": b"\x08Customer\7"}]
+    assert decoded(decoder, values, framing=framing.APICURIO_HEADER) == [{"a": b"x"}, None, None, {"a": b"x"}, None]
+    assert decoded(decoder, values, framing=framing.NONE) == [None, {"a": b"\x08Consumerx"}, None, {"a": b"x"}, {"a": b"\x08Customer\7"}]
+
+
 def test_required_fields_in_messages_that_are_removed_or_replaced() -> None:
     text = """syntax = "proto2"; message A { required int32 x = 1; optional B b = 2; oneof o { B c = 3; int32 d = 4; } repeated B e = 5;
               map<int32, B> f = 6; } message B { required int32 y = 1; required K k = 2; } enum K { LOW = 1; HIGH = 2; }"""

@@ -31,7 +31,8 @@ def test_messages_by_name_and_place() -> None:
     file = file_of(TEXT)
     assert file.message("a.A.D").full_name == file.message("A.D").full_name == "a.A.D"
     assert file.places() == {
-        "a.A": Place((0,), 0), "a.A.B": Place((0, 0), 1), "a.A.B.C": Place((0, 0, 0), 2), "a.A.D": Place((0, 1), 3), "a.Z": Place((1,), 4),
+        "a.A": Place((0,), 0, ("a.A", "A")), "a.A.B": Place((0, 0), 1, ("a.A.B", "B")), "a.A.B.C": Place((0, 0, 0), 2, ("a.A.B.C", "C")),
+        "a.A.D": Place((0, 1), 3, ("a.A.D", "D")), "a.Z": Place((1,), 4, ("a.Z", "Z")),
     }  # fmt: skip
     with pytest.raises(ArgumentError, match=r"has no message 'Q': it has a\.A, a\.Z"):
         file.message("Q")
@@ -42,7 +43,14 @@ def test_messages_by_name_and_place() -> None:
 
 def test_entries_of_maps_and_groups_have_no_message_index() -> None:
     text = 'syntax = "proto2"; message A { map<int32, B> m = 1; optional group G = 2 { optional int32 x = 1; } message B {} }'
-    assert file_of(text).places() == {"A": Place((0,), 0), "A.B": Place((0, 0), 1)}
+    assert file_of(text).places() == {"A": Place((0,), 0, ("A", "A")), "A.B": Place((0, 0), 1, ("A.B", "B"))}
+
+
+def test_the_last_part_of_a_name_means_one_message() -> None:
+    """Apicurio's serializers write it: it means the message that is in no other, or none."""
+    text = 'syntax = "proto3"; package p; message A { message B {} message C {} } message B { message C {} }'
+    names = {name: place.names for name, place in file_of(text).places().items()}
+    assert names == {"p.A": ("p.A", "A"), "p.A.B": ("p.A.B",), "p.A.C": ("p.A.C",), "p.B": ("p.B", "B"), "p.B.C": ("p.B.C",)}
 
 
 def test_references_are_written_where_they_are_imported() -> None:

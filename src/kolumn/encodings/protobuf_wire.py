@@ -27,7 +27,7 @@ VARINT4, VARINT8, FIXED4, FIXED8, ZIGZAG4, ZIGZAG8, BOOL, ENUM, BYTES, TEXT, SIN
 """Kinds of fields. The first ones are numbers."""
 WIDTHS = {VARINT4: 4, VARINT8: 8, FIXED4: 4, FIXED8: 8, ZIGZAG4: 4, ZIGZAG8: 8, BOOL: 1, ENUM: 4}
 """Bytes of numbers in their columns."""
-NOTHING, INDEXES, NAME, NUMBER = range(4)
+NOTHING, NUMBER, INDEXES, NAME, ANY, NAME_OR_NOTHING = range(6)
 """What can precede a message, see `after_front`."""
 CHOICE = 48 + 8 * MOST_NESTED
 """Bytes of what `after_front` knows of a writer's schema."""
@@ -252,6 +252,24 @@ def after_name(at: int, stop: int, name: int, size: int) -> int:
     return at + length
 
 
+def is_count(at: int, stop: int) -> bool:
+    """Whether Apicurio's indexes are there, which begin with 2, 4 or 6: no message does, since no field has the number 0."""
+    return at < stop and 0 < load8(at, 0) < 8
+
+
+def is_name(at: int, stop: int) -> bool:
+    """Whether a ``Ref`` of any message is there: letters, digits and underscores after the two lengths."""
+    length, at = length_at(at, stop)
+    if at < 0 or length < 3 or load8(at, 0) != 0x0A or load8(at, 1) != length - 2:
+        return False
+    for k in range(2, length):
+        letter = load8(at, k)
+        lower = letter | 0x20
+        if not (97 <= lower <= 122 or 48 <= letter <= 57 or letter == 95):
+            return False
+    return True
+
+
 def after_number(at: int, stop: int, number: int) -> int:
     """Position after AWS Glue's number of a message, a varint, or `MALFORMED` if it is another one."""
     found, at = tag_at(at, stop)
@@ -264,8 +282,8 @@ def after_front(at: int, stop: int, front: int, choice: int) -> int:
     Parameters
     ----------
     front : int
-        `NOTHING`, `INDEXES` of Confluent or Apicurio's ``Ref``, which a prefix of five bytes does not tell apart, a `NAME`: that ``Ref``,
-        or a `NUMBER` of AWS Glue.
+        `NOTHING`, a `NUMBER` of AWS Glue, a `NAME`: Apicurio's ``Ref``, indexes or both; `INDEXES` of Confluent or a `NAME`, which a prefix
+        of five bytes does not tell apart; `ANY`: a `NAME` or nothing, as beside Apicurio's headers; `NAME_OR_NOTHING`: a ``Ref`` or none.
     choice : int
         Address of `CHOICE` bytes: how many message indexes there are, -1 if the writer's schema lacks the message; address and size of the
         name of the message, and of its full name; its number; the indexes.
@@ -280,6 +298,9 @@ def after_front(at: int, stop: int, front: int, choice: int) -> int:
     after = after_name(at, stop, load64(choice + 8), load64(choice + 16))
     if after < 0:
         after = after_name(at, stop, load64(choice + 24), load64(choice + 32))
-    if after < 0 and front == INDEXES:
-        after = after_indexes(at, stop, choice + 48, count)
-    return after
+    found = after if after >= 0 else at
+    if (front == INDEXES and after < 0) or (front != NAME_OR_NOTHING and is_count(found, stop)):
+        return after_indexes(found, stop, choice + 48, count)
+    if after < 0 and (front == NAME or is_name(at, stop)):
+        return MALFORMED
+    return found

@@ -28,7 +28,7 @@ class Schema:
         "AVRO", "PROTOBUF" or "JSON".
     text : str
         Avro's or JSON Schema's JSON, or .proto source. Python's client of Confluent registers a ``FileDescriptorProto`` in base64 instead
-        of .proto source; most registries turn it into source.
+        of .proto source; most registries turn it into source. Empty if only the message in the reader's schema is known.
     references : tuple of Reference
     id : int, optional
         The number that stands in front of values.
@@ -37,6 +37,8 @@ class Schema:
     message_indexes : tuple of int
         Path to the message of a Protobuf schema that the values have: its place in the file, then places of nested messages. Empty if
         the values say it themselves, or if it is not known. Only a header of Confluent's serializers sets it.
+    message : str
+        Name of that message, with or without what it is in; only a header of Apicurio's serializers sets it. Empty as the indexes are.
     """
 
     kind: Kind
@@ -45,6 +47,7 @@ class Schema:
     id: int | None = None
     guid: UUID | None = None
     message_indexes: tuple[int, ...] = ()
+    message: str = ""
 
 
 @dataclass(frozen=True)

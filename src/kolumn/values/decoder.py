@@ -19,12 +19,14 @@ class Bodies:
     at : int64 array of n
         Addresses of the bodies.
     length : int64 array of n
-        Bytes of each body; -1 for a row without a value, or whose prefix is malformed or names no known schema.
+        Bytes of each body; -1 for a row without a value, or whose prefix or headers are malformed, name no known schema, or say that the
+        body is Avro as JSON.
     prefix : int64 array of n
         Bytes of the recognised prefix in front of the body, also of a body that was decompressed; 0 without one.
     framing : int64 array of n
         Which framing was recognised: constants of `kolumn.encodings.framing`. Bodies of Protobuf begin with message indexes after
-        Confluent's prefixes (after its header they are in `Schema.message_indexes`), with a `Ref` message after Apicurio's.
+        Confluent's prefixes (after its header they are in `Schema.message_indexes`), with a `Ref` message after Apicurio's, and, as
+        version 3 of its serializers writes them, beside its headers.
     schema : int64 array of n
         Index into ``schemas`` of the writer's schema; -1 without one: a body then has the reader's schema.
     schemas : sequence of Schema

@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -18,7 +19,7 @@ from kolumn.schema import unknown
 from kolumn.schemas.schema import Schema, Schemas
 from kolumn.values.decoder import Bodies
 from kolumn.values.glue_zlib import inflated
-from kolumn.values.headers import HEADERS, Named, named_in_headers
+from kolumn.values.headers import BINARY, ENCODING, HEADERS, MESSAGE, Named, named_in_headers, values_of_headers
 from kolumn.values.payloads import payloads_of
 
 _BY_ID = kinds.CONFLUENT, kinds.APICURIO
@@ -46,6 +47,8 @@ MAX_VALUE_BYTES = 64 << 20
 _FORGOTTEN = 1 << 16
 """Unknown keys that are remembered. Values that only look as if they had a prefix have any number of them."""
 _FIRST_ROWS = 64
+_MOST_MESSAGES = 4096
+"""Messages that headers choose and that are remembered: damaged headers may choose any number of them."""
 
 
 class Framer:
@@ -147,8 +150,8 @@ class Framer:
         bare = self._framing == "auto" and self._known.is_fixed
         held = inflated(rows.at, rows.length, rows.prefix, rows.framing, self._max_value_bytes, bare)
         found = self._known.found
-        if not found and self._known.is_fixed:
-            rows.schema[:] = NO_SCHEMA
+        if self._known.is_readers:
+            np.maximum(rows.schema - 1, NO_SCHEMA, out=rows.schema)
         bodies = Bodies(rows.at, rows.length, rows.prefix, rows.framing, rows.schema, found, bare, (column, held))
         return bodies, numbers(rows.ids, pa.int64(), rows.ids < 0)
 
@@ -167,6 +170,25 @@ class Framer:
                 rows.framing[row] = framing
                 rows.schema[row], rows.ids[row] = np.array(indexes, np.int64)[which], np.array(ids, np.int64)[which]
                 rows.length[row[rows.schema[row] == NO_SCHEMA]] = NULL
+            if framing == kinds.APICURIO_HEADER:
+                self._by_encoding(rows, headers)
+                self._by_message(rows, headers)
+
+    def _by_encoding(self, rows: "_Rows", headers: pa.Array) -> None:
+        """Leave rows without a body whose header says that Avro is encoded as JSON."""
+        for _, row, which, values in values_of_headers(headers, ENCODING[self._is_key : self._is_key + 1]):
+            row = row[np.array([one != BINARY for one in values], np.bool_)[which]]
+            rows.length[row[rows.framing[row] == kinds.APICURIO_HEADER]] = NULL
+
+    def _by_message(self, rows: "_Rows", headers: pa.Array) -> None:
+        """Set the schema of rows whose header names the message."""
+        for _, row, which, values in values_of_headers(headers, MESSAGE[self._is_key : self._is_key + 1]):
+            own = (rows.framing[row] == kinds.APICURIO_HEADER) & (rows.length[row] >= 0)
+            row, which = row[own], which[own]
+            pairs, pair = np.unique(np.stack((rows.schema[row], which), 1), axis=0, return_inverse=True)
+            chosen = [self._known.index_of_message(index, values[number]) for index, number in pairs.tolist()]
+            rows.schema[row] = np.array(chosen, np.int64)[pair.reshape(-1)]
+            rows.length[row[rows.schema[row] == NO_SCHEMA]] = NULL
 
     def _by_prefix(self, rows: "_Rows") -> None:
         """Set framing and schema of the other rows, and cut off their prefixes."""
@@ -237,10 +259,14 @@ class _Table:
 
 
 class _Known:
-    """The schemas of a read, and which of them keys name; shared by all threads."""
+    """The schemas of a read, and which of them keys name; shared by all threads.
+
+    Where the schema of all rows is the reader's (``is_readers``), index 0 stands for it, and those of ``found`` are one higher.
+    """
 
     def __init__(self, schemas: Schemas | None, schema: Schema | None) -> None:
         self._schemas, self.is_fixed = schemas, schemas is None
+        self.is_readers = self.is_fixed and schema is None
         self._lock = threading.Lock()
         self._indexes: dict[object, int] = {}
         self._places: dict[Schema, int] = {}
@@ -250,37 +276,51 @@ class _Known:
         """Index of the schema that a prefix names."""
         all64 = (1 << 64) - 1
         if kind in _BY_ID:
-            return self._index(low, lambda known: known.by_id(low))
+            return self._index(low, lambda: self._all.by_id(low))
         if kind == kinds.SINGLE_OBJECT:
-            return self._index(("fingerprint", low), lambda known: known.by_fingerprint(low & all64))
+            return self._index(("fingerprint", low), lambda: self._all.by_fingerprint(low & all64))
         guid = UUID(int=(high & all64) << 64 | (low & all64))
-        return self._index(guid, lambda known: known.by_guid(guid))
+        return self._index(guid, lambda: self._all.by_guid(guid))
 
     def index_of_header(self, named: Named) -> int:
         """Index of the schema that a header names."""
         if self.is_fixed:
-            return 0
+            return self._chosen(0, message_indexes=named.message_indexes) if named.message_indexes else 0
         if named.id is None and named.guid is None:
             return NO_SCHEMA
-        return self._index(named, named.schema_of)
+        return self._index(named, lambda: named.schema_of(self._all))
+
+    @property
+    def _all(self) -> Schemas:
+        assert self._schemas is not None
+        return self._schemas
+
+    def index_of_message(self, index: int, name: bytes) -> int:
+        """Index of a schema whose header names the message: ``index`` is that of the schema."""
+        return self._chosen(index, message=name.decode("utf-8", "replace"))
+
+    def _chosen(self, index: int, **choice: Any) -> int:
+        own = Schema("PROTOBUF", "") if self.is_readers else self.found[index]
+        return index if own.kind != "PROTOBUF" else self._index((index, *choice.values()), lambda: replace(own, **choice))
 
     def id_of(self, index: int) -> int:
         """Id of a schema of the collection."""
         id = None if index == NO_SCHEMA or self.is_fixed else self.found[index].id
         return NO_ID if id is None else id
 
-    def _index(self, key: object, look_up: Callable[[Schemas], Schema | None]) -> int:
+    def _index(self, key: object, look_up: Callable[[], Schema | None]) -> int:
         with self._lock:
             if key not in self._indexes:
-                assert self._schemas is not None
                 if len(self._indexes) > 2 * _FORGOTTEN:
                     self._indexes = {key: index for key, index in self._indexes.items() if index != NO_SCHEMA}
-                schema = look_up(self._schemas)
+                schema = look_up()
                 self._indexes[key] = NO_SCHEMA if schema is None else self._place(schema)
             return self._indexes[key]
 
     def _place(self, schema: Schema) -> int:
         if schema not in self._places:
-            self._places[schema] = len(self.found)
+            if (schema.message or schema.message_indexes) and len(self.found) >= _MOST_MESSAGES:
+                return NO_SCHEMA
+            self._places[schema] = len(self.found) + self.is_readers
             self.found = (*self.found, schema)
         return self._places[schema]

@@ -18,12 +18,17 @@ from kolumn.schemas.schema import Schema, Schemas
 HEADERS = {
     kinds.CONFLUENT_HEADER: (("__value_schema_id",), ("__key_schema_id",)),
     kinds.APICURIO_HEADER: (
-        ("apicurio.value.contentId", "apicurio.value.globalId"),
-        ("apicurio.key.contentId", "apicurio.key.globalId"),
+        ("apicurio.value.contentId", "apicurio.value.globalId", "apicurio.value.artifactId"),
+        ("apicurio.key.contentId", "apicurio.key.globalId", "apicurio.key.artifactId"),
     ),
     kinds.AZURE: (("content-type",), ("content-type",)),
 }
 """Names of headers by framing: for values and for keys, in the order in which they are looked for."""
+ENCODING = ("apicurio.value.encoding", "apicurio.key.encoding")
+"""Apicurio's header with the encoding of Avro, `BINARY` or JSON: for values and for keys."""
+BINARY = b"BINARY"
+MESSAGE = ("apicurio.protobuf.type", "apicurio.protobuf.type.key")
+"""Apicurio's header with the name of a message, without what it is in: for values and for keys."""
 
 _CONFLUENT = 1 << kinds.CONFLUENT | 1 << kinds.CONFLUENT_GUID
 # A header that was sent by AMQP has that protocol's type and length in front.
@@ -74,6 +79,21 @@ def named_in_headers(headers: pa.Array, names: tuple[str, ...], framing: int) ->
     named : list of Named
         What each distinct value names; None for a header that has another purpose.
     """
+    for name, rows, which, values in values_of_headers(headers, names):
+        yield rows, which, [_named(one, framing, name) for one in values]
+
+
+def values_of_headers(headers: pa.Array, names: tuple[str, ...]) -> Iterator[tuple[str, Int64s, Int64s, list[bytes]]]:
+    """Values of headers, for each name of a header that is there.
+
+    Yields
+    ------
+    name : str
+    rows, which : int64 array of m
+        As in `named_in_headers`.
+    values : list of bytes
+        Each distinct one.
+    """
     keys, values = headers.flatten().flatten()
     keys, values = keys.cast(pa.string()), values.cast(pa.binary())
     parents: Int64s | None = None
@@ -92,7 +112,7 @@ def named_in_headers(headers: pa.Array, names: tuple[str, ...], framing: int) ->
             rows = rows[_numbers(pc.is_valid(own).cast(pa.uint8())) != 0]
             own = own.drop_null()
         found = own.dictionary_encode()
-        yield rows, _numbers(found.indices), [_named(one.as_py(), framing) for one in found.dictionary]
+        yield name, rows, _numbers(found.indices), found.dictionary.to_pylist()
 
 
 def _numbers(array: pa.Array) -> AnyArray:
@@ -104,13 +124,14 @@ def _numbers(array: pa.Array) -> AnyArray:
     return found[array.offset : array.offset + len(array)].astype(np.int64)
 
 
-def _named(value: bytes, framing: int) -> Named | None:
+def _named(value: bytes, framing: int, name: str) -> Named | None:
     """What the value of a header names; None if the header has another purpose."""
     if framing == kinds.AZURE:
         match = _AZURE.fullmatch(value)
         return None if match is None else Named(guid=UUID(match[1].decode()))
     if framing == kinds.APICURIO_HEADER:
-        return Named(id=int.from_bytes(value, "big", signed=True)) if len(value) == 8 else Named()
+        # A schema that only its artifact names is not looked for.
+        return Named(id=int.from_bytes(value, "big", signed=True)) if len(value) == 8 and not name.endswith("artifactId") else Named()
     kind, size, _, low = kinds.recognise(value, 0, len(value), _CONFLUENT)
     message_indexes = _message_indexes(value, size) if size < len(value) else ()
     if kind == kinds.NONE or message_indexes is None:

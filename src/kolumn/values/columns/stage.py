@@ -131,7 +131,7 @@ def _reasons(one: Typed, payload: pa.BinaryArray, bodies: Bodies, valid: Flags) 
         data: bytes = payload[row].as_py()
         begin = repr(data[:_SHOWN]) + ("…" if len(data) > _SHOWN else "")
         if bodies.length[row] < 0:
-            found[row] = f"{len(data)} bytes, {begin}: its prefix is malformed, or names no schema that is known"
+            found[row] = f"{len(data)} bytes, {begin}: what names its schema is malformed, unknown, or says that it is no binary Avro"
         else:
             found[row] = f"{len(data)} bytes, {begin}: not {one.format} of the type {one.type}"
     return pa.array(found, pa.string())

@@ -11,7 +11,7 @@ from kolumn.arrays import Flags, Int64s
 from kolumn.cpu_fallback.values.protobuf import Rows, write_rows
 from kolumn.encodings import framing
 from kolumn.encodings.protobuf_tables import FRAMES, GROUPS, ProtobufProgram
-from kolumn.encodings.protobuf_wire import CHOICE, INDEXES, NAME, NOTHING, NUMBER
+from kolumn.encodings.protobuf_wire import ANY, CHOICE, INDEXES, NAME, NAME_OR_NOTHING, NOTHING, NUMBER
 from kolumn.schemas.schema import Schema, Schemas
 from kolumn.values.decoder import Bodies
 from kolumn.values.layout import ColumnLayout
@@ -27,10 +27,13 @@ _BY_FRAMING = {
     framing.APICURIO: NAME,
     framing.GLUE: NUMBER,
     framing.GLUE_ZLIB: NUMBER,
+    framing.APICURIO_HEADER: ANY,
 }
-"""What precedes messages, after a prefix. Where headers name the schema, nothing does."""
+"""What precedes messages, after a prefix if there is one. Apicurio's serializers of version 3 write it beside headers too."""
 FRONTS = np.array([_BY_FRAMING.get(number, NOTHING) for number in range(framing.AZURE + 1)], np.int64)
 """The same by the number of the framing."""
+BARE_FRONTS = np.where(np.arange(len(FRONTS)) == framing.NONE, NAME_OR_NOTHING, FRONTS)
+"""The same where what precedes a message is recognised by its bytes alone, see `kolumn.values.decoder.Bodies.bare`."""
 
 
 class _Name:
@@ -97,7 +100,7 @@ class ProtobufDecoder:
         if message is None and isinstance(schema, type):
             message = getattr(schema, "DESCRIPTOR").full_name  # noqa: B009
         descriptor = own.message(message)
-        self._name, self._simple = str(descriptor.full_name), str(descriptor.name)
+        self._name = str(descriptor.full_name)
         self.shape = shape(descriptor, columns)
         self.type = self.shape.type
         self.layout = ColumnLayout.of(self.shape.raw)
@@ -105,7 +108,7 @@ class ProtobufDecoder:
         self._required = has_required(self.shape)
         self._reader = schema if isinstance(schema, Schema) else None
         self._places: dict[tuple[object, ...], Place | None] = {}
-        self._own = own.places().get(self._name, Place((), -1))
+        self._own = own.places().get(self._name, Place((), -1, (self._name,)))
         self._lock = threading.Lock()
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
@@ -134,7 +137,8 @@ class ProtobufDecoder:
             np.ascontiguousarray(one, np.int64) for one in (bodies.at, bodies.prefix, bodies.framing, bodies.schema)
         )
         valid, frames = np.empty(count, np.bool_), np.empty((FRAMES + GROUPS) // 8, np.int64)
-        addresses = [one.ctypes.data for one in (at, length, prefix, kinds, schema, FRONTS, choices, valid)]
+        fronts = BARE_FRONTS if bodies.bare else FRONTS
+        addresses = [one.ctypes.data for one in (at, length, prefix, kinds, schema, fronts, choices, valid)]
         rows = Rows._make([*addresses, int(bodies.bare)])
         tables = (one.ctypes.data for one in vars(self.tables).values())
         program = ProtobufProgram._make((*tables, frames.ctypes.data, frames.ctypes.data + FRAMES))
@@ -163,23 +167,27 @@ class ProtobufDecoder:
         return self._chosen([self._own], held)
 
     def _chosen(self, places: Sequence[Place | None], held: Callable[[bytes], Any]) -> tuple[Int64s, list[Any]]:
-        names = [one.encode() for one in (self._simple, self._name)]
-        memory = [held(one) for one in names]
+        memory = {name: held(name.encode()) for name in {name for place in places if place is not None for name in place.names}}
         table = np.zeros((len(places), CHOICE // 8), np.int64)
-        where = [number for one, name in zip(memory, names, strict=True) for number in (one.address, len(name))]
         for row, place in zip(table, places, strict=True):
-            row[:6] = -1 if place is None else len(place.path), *where, 0
+            row[0] = -1 if place is None else len(place.path)
             if place is not None:
+                for at, name in ((1, place.names[-1]), (3, place.names[0])):
+                    row[at : at + 2] = memory[name].address, len(name.encode())
                 row[5] = place.number
                 row[6 : 6 + len(place.path)] = place.path
-        return table.reshape(-1), memory
+        return table.reshape(-1), list(memory.values())
 
     def _place(self, schema: Schema) -> Place | None:
         """Where the message is in a writer's schema; None if it is not there, or a header of the values chose another one."""
         place = self._known_place(schema) if schema.kind == "PROTOBUF" else None
-        return place if place is None or schema.message_indexes in ((), place.path) else None
+        if place is None or schema.message_indexes not in ((), place.path):
+            return None
+        return place if schema.message in ("", *place.names) else None
 
     def _known_place(self, schema: Schema) -> Place | None:
+        if not schema.text:
+            return self._own
         if self._reader is not None and (schema.text, schema.references) == (self._reader.text, self._reader.references):
             return self._own
         key = (schema.text, schema.references)

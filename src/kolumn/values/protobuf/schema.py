@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -76,7 +77,14 @@ class File:
                 found[one.full_name] = (*path, number)
                 todo.append(((*path, number), list(one.nested_types)))
         numbers = {name: number for number, name in enumerate(sorted(names))}
-        return {name: Place(path, numbers[name]) for name, path in found.items()}
+        last = {name: name.rpartition(".")[2] for name in found}
+        counted = Counter(last.values())
+        places = {}
+        for name, path in found.items():
+            # Of several messages with the same last name it means the one that is in no other.
+            means_it = len(path) == 1 or counted[last[name]] == 1
+            places[name] = Place(path, numbers[name], (name, last[name]) if means_it else (name,))
+        return places
 
 
 def _is_made(message: Any) -> bool:
@@ -96,10 +104,13 @@ class Place(NamedTuple):
         do not count, as in its Java classes; confluent-kafka for Python counts them.
     number : int
         AWS Glue's number: messages are counted in the order of their names (its ``MessageIndexFinder``).
+    names : tuple of str
+        The full name, and its last part, which is what Apicurio's serializers write, unless that means another message of the file.
     """
 
     path: tuple[int, ...]
     number: int
+    names: tuple[str, ...]
 
 
 def file_of(schema: Schema | bytes | str | type, schemas: Schemas | None = None) -> File:
