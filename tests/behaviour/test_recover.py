@@ -177,6 +177,43 @@ def test_formats_in_one_log_and_leader_epochs(tmp_path: Path) -> None:
     sound(tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        {30: 33}, {30: 28}, {30: 1000}, {0: 7}, {60: 59}, {30: 60, 60: 30}, {0: 60, 60: 0, 30: 2}, {60: 5}, {90: 31}, {90: 120},
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("copies", [1, 2])
+def test_segments_under_wrong_names(names: dict[int, int], copies: int, tmp_path: Path) -> None:
+    """Intact entries that adjoin each other are believed; 90 is no segment, but a copy of the one from 30 on under another name."""
+    segments = [(base, [encoder.batch(records(offset, 5)) for offset in range(base, base + 30, 5)]) for base in (0, 30, 60)]
+    whole = write_log(tmp_path / "whole", *segments)
+    folders = [write_log(tmp_path / "a", *((names.get(base, base), entries) for base, entries in segments))]
+    if 90 in names:
+        (folders[0] / f"{names[90]:020}.log").write_bytes(b"".join(segments[1][1]))
+    if copies == 2:
+        folders.append(write_log(tmp_path / "b", segments[0], (30, segments[1][1][:3])))
+        read = kolumn.read(folders, replicas="merge", columns=COLUMNS)
+        assert rows_of(read) == rows_of(kolumn.read(whole, columns=COLUMNS))
+    done = kolumn.recover(folders, tmp_path / "out")
+    assert done.ok
+    assert done.lost.num_rows == 0
+    sound(tmp_path / "out")
+    assert b"".join(path.read_bytes() for path in logs(tmp_path / "out" / "t-0")) == b"".join(path.read_bytes() for path in logs(whole))
+
+
+def test_a_damaged_offset_is_not_taken_for_a_wrong_name(tmp_path: Path) -> None:
+    """It adjoins no neighbour's; so does the first entry of a segment that is misnamed and has no other."""
+    entries = [encoder.batch(records(offset, 5)) for offset in range(0, 30, 5)]
+    entries[3] = (3).to_bytes(8, "big") + entries[3][8:]
+    entries[2] = (10_010).to_bytes(8, "big") + entries[2][8:]
+    folder = write_log(tmp_path, (0, entries[:3]), (15, entries[3:]))
+    done = kolumn.recover(folder, tmp_path / "out")
+    assert kolumn.read(tmp_path / "out", columns=["offset"])["offset"].to_pylist() == [*range(10), *range(20, 30)]
+    assert [(row["firstOffset"], row["lastOffset"]) for row in done.lost.to_pylist()] == [(10, 14), (15, 19)]
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_random_copies(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)

@@ -10,6 +10,7 @@ from kolumn.plan.seek import select_ranges
 from kolumn.replicas.copies import Copies, Key, copies, in_order, linked, one_log
 from kolumn.replicas.log_start import from_log_start, log_starts
 from kolumn.replicas.merge import Merged, merge, trimmed
+from kolumn.replicas.misnamed import by_contents
 from kolumn.replicas.tiers import apart, stitched, tiered
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import base_name
@@ -111,6 +112,7 @@ def _units(segments: list[Segment], found: dict[Key, Copies]) -> Iterator[tuple[
 def _of_copies(folders: Copies, options: Options, select: Select) -> list[Range]:
     merged: Merged | None = None
     if options.replicas == "merge":
+        folders = by_contents(folders, options)
         merged = merge(folders, options)
         ranges = trimmed(merged, options)
     else:

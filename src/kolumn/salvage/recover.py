@@ -20,6 +20,7 @@ from kolumn.options import Options
 from kolumn.replicas.copies import Copies, Key
 from kolumn.replicas.examine import subtract
 from kolumn.replicas.merge import Merged, merge
+from kolumn.replicas.misnamed import by_contents
 from kolumn.replicas.tiers import apart
 from kolumn.salvage.chosen import Chosen, ChosenRun, Everything, chosen, missing
 from kolumn.salvage.files import LogFiles, WrittenPartition, write_side_files
@@ -95,7 +96,7 @@ def recover(
     root = name_of(target)
     refuse_data_folder(root, directly=True)
     segments = live_segments(source, options)
-    found, unread = _partitions([one for one in segments if one.fault is None]), [one for one in segments if one.fault is not None]
+    found, unread = _partitions([one for one in segments if one.fault is None], options), [one for one in segments if one.fault is not None]
     names = {key: within(root, f"{key[0]}-{key[1]}") for key in found}
     made: list[_Salvaged] = []
     with outgoing(root, names.values()) as place:
@@ -125,7 +126,7 @@ class _Salvaged:
     divergences: list[str]
 
 
-def _partitions(segments: list[Segment]) -> dict[Key, Copies]:
+def _partitions(segments: list[Segment], options: Options) -> dict[Key, Copies]:
     """The copies of each topic-partition: segments by folder."""
     found: dict[Key, Copies] = {}
     for one in segments:
@@ -134,7 +135,7 @@ def _partitions(segments: list[Segment]) -> dict[Key, Copies]:
         if one.base_offset is None:
             raise ArgumentError(f"{one.path}: a broker's segment is named by its base offset, 20 digits; rename it, or name the others")
         found.setdefault((one.topic, one.partition), {}).setdefault(parent(one.path) or ".", []).append(one)
-    return {key: apart(folders) for key, folders in found.items()}
+    return {key: by_contents(apart(folders), options) for key, folders in found.items()}
 
 
 def _salvaged(key: Key, folders: Copies, unread: list[Segment], name: str, place: Place, options: Options, interval: int) -> _Salvaged:

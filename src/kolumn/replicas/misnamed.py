@@ -1,0 +1,102 @@
+"""Segments whose entries have other offsets than their name says: a file was renamed, copied under another name, or swapped.
+
+No entry of a broker's segment has an offset below the segment's name, or one that the next segment begins with. Where one has, a name is
+wrong or an offset is damaged, which no checksum tells. Intact entries that adjoin each other in offsets are believed: a damaged offset
+rarely adjoins its neighbour's.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kolumn.entries.headers import headers
+from kolumn.errors import KolumnError
+from kolumn.formats import table
+from kolumn.options import Options
+from kolumn.replicas.copies import Copies, bounds, linked
+from kolumn.replicas.ends import last_offset
+from kolumn.replicas.examine import BASE, LAST, examine
+from kolumn.source.segments import Segment
+from kolumn.source.storage import shown
+
+logger = logging.getLogger(__name__)
+_ANY = 2**62
+"""No limit to offsets."""
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A segment, the offsets that its entries have, and whether its name was in doubt."""
+
+    segment: Segment
+    low: int
+    high: int
+    was_in_doubt: bool = False
+
+    @property
+    def base(self) -> int:
+        return self.segment.base_offset or 0
+
+
+def by_contents(folders: Copies, options: Options) -> Copies:
+    """The copies of a partition, in which each segment begins where its entries do if its name is wrong.
+
+    A segment that has offsets of another one of its directory becomes a copy of its own. Reads the first and last headers of each
+    segment, and all of those whose headers contradict a name.
+    """
+    found: Copies = {}
+    for folder, own in folders.items():
+        named = all(one.base_offset is not None and one.copy_id is None for one in own)
+        placed = [*_placed(own, options)] if named else []
+        if not any(one.was_in_doubt for one in placed):
+            found[folder] = own
+            continue
+        kept: list[_Placed] = []
+        for one in sorted(placed, key=lambda one: (one.base, one.was_in_doubt)):
+            if not kept or kept[-1].high < one.base:
+                kept.append(one)
+            elif one.low > kept[-1].high:
+                kept.append(replace(one, segment=replace(one.segment, base_offset=kept[-1].high + 1)))
+            else:
+                found[one.segment.path] = linked([one.segment])
+        found[folder] = linked([one.segment for one in kept])
+    return found
+
+
+def _placed(own: list[Segment], options: Options) -> Iterator[_Placed]:
+    reaches_next = False
+    for one, limit in sorted(bounds(own).items(), key=lambda item: item[0].base_offset or 0):
+        base, highest = one.base_offset or 0, _ANY if limit is None else limit
+        low, high = _ends(one)
+        doubt = bool(one.size) and (reaches_next or low < base or high < low or high > highest)
+        reaches_next = high > highest
+        believed = _believed(one, options) if doubt else None
+        if believed is None:
+            yield _Placed(one, base, min(high, highest))
+        elif believed[0] < base or believed[0] > highest:
+            logger.warning("%s: its entries have offsets %d to %d, so its name is not believed", shown(one.path), *believed)
+            yield _Placed(replace(one, base_offset=believed[0]), *believed, was_in_doubt=True)
+        else:
+            yield _Placed(one, *believed, was_in_doubt=True)
+
+
+def _ends(segment: Segment) -> tuple[int, int]:
+    """First and last offset by headers; the last one is below the first one if headers do not tell."""
+    try:
+        first = next((entries for entries in headers(segment) if len(entries)), None)
+    except KolumnError:
+        first = None
+    if first is None:
+        return segment.base_offset or 0, -1
+    return int(first.last_offset[0] if first.base_offset[0] == table.UNKNOWN else first.base_offset[0]), last_offset(segment)
+
+
+def _believed(segment: Segment, options: Options) -> tuple[int, int] | None:
+    """First and last offset of the intact entries that adjoin others."""
+    anywhere = replace(segment, base_offset=0, following=None, preceding=None, orphans=())
+    entries = examine(anywhere, "", _ANY, options).entries
+    touching = entries[1:, BASE] == entries[:-1, LAST] + 1
+    some = entries[np.append(touching, False) | np.insert(touching, 0, False)] if len(entries) > 1 else entries[:0]
+    return (int(some[0, BASE]), int(some[-1, LAST])) if len(some) else None
