@@ -108,7 +108,7 @@ def pieces(segment: Segment, options: Options, on_damage: OnDamage | None = None
         options, columns=columns, include_control=True, binary="contiguous",
         start_offset=None, end_offset=None, start_timestamp=None, end_timestamp=None,
     )  # fmt: skip
-    found = Tally()
+    skip, found = replace(chosen, errors="skip"), Tally()
     with SegmentFile(segment) as file:
         for chunk in entry_chunks(file, chosen, found):
             bad = np.flatnonzero(chunk.entries.code)
@@ -116,7 +116,8 @@ def pieces(segment: Segment, options: Options, on_damage: OnDamage | None = None
                 raise _header_error(file, chunk, chunk.entries[bad[0]])
             for part in np.split(np.arange(len(chunk.entries)), bad):
                 good = chunk.entries[part].intact()
-                for run, entries in runs(chunk.source, chunk.origin, good, replace(chosen, errors="skip"), need_key=True):
+                # Each run costs its users some hundred calls, so one has all of the chunk that the limit of inflated bytes allows.
+                for run, entries in runs(chunk.source, chunk.origin, good, skip, need_key=True, packed_bytes=options.chunk_bytes):
                     yield _piece(run, entries, chunk.source, chunk.origin, segment, chosen, found.damage)
     if on_damage is not None:
         for damage in sorted(found.damage, key=lambda one: one.position):

@@ -23,7 +23,7 @@ from kolumn.formats.entries import Entries
 from kolumn.options import MIB, Options
 
 PACKED_BYTES = 2 * MIB
-"""Compressed bytes that are decompressed at a time."""
+"""Compressed bytes that are decompressed at a time, unless a caller says otherwise."""
 RUN_BYTES = 512 * MIB
 """Uncompressed bytes in one record batch: Arrow's binary offsets end at 2 GiB."""
 _EACH = 64
@@ -69,14 +69,20 @@ class Run:
 
 
 def runs(
-    source: Bytes, origin: int, entries: Entries, options: Options, need_key: bool, share: Share | None = None
+    source: Bytes,
+    origin: int,
+    entries: Entries,
+    options: Options,
+    need_key: bool,
+    share: Share | None = None,
+    packed_bytes: int = PACKED_BYTES,
 ) -> Iterator[tuple[Run, Entries]]:
     """Decode entries, some at a time. Yields their records and them; damaged entries get a code.
 
     Parameters are those of `decode_run`. Without a ``share``, the options limit how much is decompressed at a time. It ends early if
-    ``share`` is too small for the next entry.
+    ``share`` is too small for the next entry. About ``packed_bytes`` compressed bytes are decompressed at a time.
     """
-    for some in _cut(entries):
+    for some in _cut(entries, packed_bytes):
         left = some
         while len(left):
             run = decode_run(source, origin, left, options, need_key, share or Share(options.inflated_bytes))
@@ -87,10 +93,10 @@ def runs(
             left = left[done:]
 
 
-def _cut(entries: Entries) -> Iterator[Entries]:
+def _cut(entries: Entries, packed_bytes: int) -> Iterator[Entries]:
     """Cut entries into runs that are decompressed and decoded together."""
     packed = np.where(entries.codec != 0, entries.size, 0)
-    weight, most = (packed, PACKED_BYTES) if packed.any() else (entries.size, RUN_BYTES)
+    weight, most = (packed, packed_bytes) if packed.any() else (entries.size, RUN_BYTES)
     group = (np.cumsum(weight) - weight) // most
     bounds = [0, *(np.flatnonzero(np.diff(group)) + 1), len(entries)]
     for start, stop in pairwise(bounds):
