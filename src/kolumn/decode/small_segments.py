@@ -98,8 +98,10 @@ class SmallSegments:
         bounds = [0, *ends[:done].tolist()]
         rows = [0, *written[:done, ROWS].tolist()]
         tallies = []
+        last = np.array(bounds[1:]) - 1
+        begun, ended = entries.base_offset[bounds[:-1]].tolist(), entries.last_offset[last].tolist()
         for i, (first, end) in enumerate(pairwise(bounds)):
-            tally = _judged(ranges[i], entries[first], entries[end - 1])
+            tally = Tally() if _is_whole(segments[i], begun[i], ended[i]) else _judged(ranges[i], entries[first], entries[end - 1])
             if tally is None:
                 return self._decoded(ranges[:i]) if i else None
             tally.batches, tally.records, tally.valid_bytes = end - first, rows[i + 1] - rows[i], segments[i].size
@@ -213,18 +215,20 @@ def _numbers(identity: Identity) -> tuple[int, ...]:
     )  # fmt: skip
 
 
+def _is_whole(segment: Segment, first: int, last: int) -> bool:
+    """Whether a segment with these first and last offsets begins with the offset of its name and ends before that of the next one."""
+    named = segment.base_offset
+    starts = named == first and (segment.preceding is not None or named == 0)
+    return starts and segment.following == last + 1 and not segment.orphans and segment.twin is None
+
+
 def _judged(one: Range, first: Entry, last: Entry) -> Tally | None:
     """What the beginning and the end of a segment tell beside its neighbours; None if that is damage."""
     segment, found = one.segment, Tally()
-    floor = last.last_known_offset
-    named = segment.base_offset
-    starts = named == first.base_offset and (segment.preceding is not None or named == 0)
-    if starts and segment.following == floor + 1 and not segment.orphans and segment.twin is None:
-        return found
     try:
         with SegmentFile(segment) as file:
             compare_start(file, first, "skip", found)
-            trouble = at_stop(file, Stop(segment.size, Code.OK, 0), floor, found)
+            trouble = at_stop(file, Stop(segment.size, Code.OK, 0), last.last_known_offset, found)
     except KolumnError:
         return None
     return None if trouble is not None or found.damage else found

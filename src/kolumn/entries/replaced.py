@@ -27,6 +27,8 @@ def without_replaced(segments: list[Segment]) -> list[Segment]:
             folder = parent(segment.path)
             low, high = spans.get(folder, (segment.base_offset, 0))
             spans[folder] = min(low, segment.base_offset), max(high, last + 1)
+    if not spans:
+        return segments
     kept = [s for s in segments if s.is_swap or not _between(s, spans.get(parent(s.path)))]
     for folder in spans:
         placed = {one.path: one for one in with_neighbours([s for s in kept if parent(s.path) == folder])}
@@ -36,6 +38,8 @@ def without_replaced(segments: list[Segment]) -> list[Segment]:
 
 def with_twins(segments: list[Segment]) -> list[Segment]:
     """Mark segments that have offsets of another segment of their directory: copies under names that are not Kafka's."""
+    if all(one.base_offset is not None for one in segments):
+        return segments
     folders: dict[str, list[Segment]] = {}
     for segment in segments:
         folders.setdefault(parent(segment.path), []).append(segment)

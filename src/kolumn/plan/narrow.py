@@ -28,9 +28,11 @@ _WORTH = 0.5
 
 def narrowed(one: Range, options: Options) -> Range:
     """The part of a range that has all records within the options' ranges; the range itself if that is not known, or not much less."""
+    if one.end - one.start < SMALLEST or one.segment.is_swap:
+        return one
     low, high = _inside(one.segment, options)
     by_offset, by_time = low is not None or high is not None, options.start_timestamp is not None or options.end_timestamp is not None
-    if not (by_offset or by_time) or one.end - one.start < SMALLEST or one.segment.is_swap:
+    if not (by_offset or by_time):
         return one
     with SegmentFile(one.segment) as file:
         if not file.is_local or file.format != layouts.KAFKA:

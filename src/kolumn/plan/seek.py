@@ -50,7 +50,7 @@ def select_ranges(segments: list[Segment], options: Options) -> list[Range]:
 
 def _outside(segment: Segment, following: Segment | None, options: Options) -> bool:
     base = segment.base_offset
-    if base is None or segment.is_swap:
+    if base is None or (options.start_offset, options.end_offset) == (None, None) or segment.is_swap:
         return False
     if options.end_offset is not None and base >= options.end_offset:
         return True

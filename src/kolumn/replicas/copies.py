@@ -54,17 +54,19 @@ def copies(segments: list[Segment]) -> dict[Key, Copies]:
     with segments in a tier are left to `kolumn.replicas.tiers`.
     """
     found: dict[Key, dict[str, tuple[str, list[Segment]]]] = {}
-    real: dict[str, str] = {}
+    known: dict[tuple[Key, str], list[Segment]] = {}
     tiers = {(one.topic, one.partition) for one in segments if one.copy_id is not None}
     for segment in segments:
         if segment.topic is None or segment.partition is None or segment.path.endswith(".checkpoint"):
             continue
-        if (segment.topic, segment.partition) in tiers:
+        if tiers and (segment.topic, segment.partition) in tiers:
             continue
-        name = storage.parent(segment.path)
-        if name not in real:
-            real[name] = name if storage.is_url(name) else os.path.realpath(name)
-        _, own = found.setdefault((segment.topic, segment.partition), {}).setdefault(real[name], (name or ".", []))
+        key, name = (segment.topic, segment.partition), storage.parent(segment.path)
+        own = known.get((key, name))
+        if own is None:
+            real = name if storage.is_url(name) else os.path.realpath(name)
+            _, own = found.setdefault(key, {}).setdefault(real, (name or ".", []))
+            known[key, name] = own
         own.append(segment)
     return {key: dict(folders.values()) for key, folders in found.items() if len(folders) > 1}
 

@@ -74,7 +74,7 @@ def _ranges(segments: list[Segment], options: Options, select: Select) -> list[R
         return [*(_ranges(rest, options, select) if rest else []), *found_out]
     found, tiers = copies(segments), tiered(segments)
     if not tiers and (not found or options.replicas == "first"):
-        return select(one_log(segments, options), options)
+        return select(one_log(segments, options) if found else segments, options)
     ranges: list[Range] = []
     split = tiers if options.replicas == "first" else found | tiers
     for key, own in _units(segments if options.replicas == "merge" else one_log(segments, options), split):

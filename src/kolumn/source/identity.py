@@ -18,6 +18,7 @@ from pyarrow import fs
 _AT_FDCWD, _AT_EMPTY_PATH, _STATX_BASIC, _STATX_BTIME, _STATX_BYTES = -100, 0x1000, 0x7FF, 0x800, 256
 _STATX = struct.Struct("=I28xQQ32xqI20xqI12xII")
 """Of ``struct statx``: mask, inode, size, when made (s, ns), when modified (s, ns), device (major, minor)."""
+_Buffer = ctypes.c_char * _STATX_BYTES
 _TAIL = 64
 _LOOKS = 5
 _NS = 1_000_000_000
@@ -157,7 +158,7 @@ def _look(path: str, descriptor: int | None) -> tuple[int, ...] | None:
     statx = _statx()
     if statx is None:
         return None
-    buffer = ctypes.create_string_buffer(_STATX_BYTES)
+    buffer = _Buffer()
     if descriptor is None:
         failed = statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BASIC | _STATX_BTIME, buffer)
     else:

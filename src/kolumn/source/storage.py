@@ -27,8 +27,6 @@ Identity = identity.Identity
 _COPIED = 8 << 20
 _AT_A_TIME = 16
 """Folders that are listed at a time."""
-_NAMES = 1024
-"""Names of which the parts are remembered: each segment's name is taken apart again and again."""
 _URL = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<host>[^/]*))(?P<path>.*)", re.DOTALL)
 _QUERY = re.compile(r"(?P<root>[a-z][a-z0-9+.-]+://[^/?]*)(?P<path>/.*)?\?(?P<query>\w+=[^?&/]*(&\w+=[^?&/]*)*)", re.DOTALL)
 """A URL with a query; in a glob a question mark stands for a character."""
@@ -48,10 +46,9 @@ class FolderEntry:
     """Identity of a file, to detect later whether it is still the same file."""
 
 
-@lru_cache(maxsize=_NAMES)
 def is_url(name: str) -> bool:
     """Whether a name is not one of this machine's files."""
-    return _URL.match(name) is not None
+    return "://" in name and _URL.match(name) is not None
 
 
 def plain(name: str) -> str:
