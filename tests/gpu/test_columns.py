@@ -12,7 +12,7 @@ from kit.device_columns import resident, to_arrow
 from kit.draft_segments import FORMATS, Maker
 from kit.drafts import tagged
 from kit.emulated import Emulated
-from kit.encoder import CONTROL, Record, batch
+from kit.encoder import CONTROL, Record, batch, message
 from kit.outcome import COLUMNS
 from kolumn.kernels.columns.assemble import _check_size, to_pylibcudf
 from kolumn.kernels.columns.table import Column, DeviceTable
@@ -89,7 +89,33 @@ def test_times_of_enriched_messages(tmp_path: Path, device: Emulated) -> None:
     """-1 second is none; others before 1970 are times."""
     messages = [tagged(Record(i, b"k", b"v"), seconds=seconds) for i, seconds in enumerate([-1, 0, -2, -(2**31), 2**31 - 1])]
     (tmp_path / "a.log").write_bytes(b"".join(messages))
-    same(tmp_path / "a.log", columns=COLUMNS, format="enriched")
+    for start in (0, 2):
+        same(tmp_path / "a.log", columns=COLUMNS, format="enriched", start_offset=start)
+
+
+def test_rows_at_the_limits(tmp_path: Path, device: Emulated) -> None:
+    """Of offsets and times: the first and the last one of a range, the highest there is, and -1, which is no time."""
+    most = 2**63 - 1
+    times = [-2, -1, 0, 5, 6, 9, 10, most - 1, most]
+    messages = [message(1, Record(offset, b"k", b"v", time)) for offset, time in zip([*range(8), most], times, strict=True)]
+    (tmp_path / "a.log").write_bytes(b"".join(messages))
+    rows = []
+    for limits in ({}, {"start_timestamp": 5}, {"end_timestamp": 9}, {"start_timestamp": 5, "end_timestamp": 9}, {"start_timestamp": -2}):
+        for more in ({}, {"start_offset": 1}, {"start_offset": 3, "end_offset": 5}):
+            tables = same(tmp_path / "a.log", columns=["offset", "timestampMs"], **limits, **more)
+            rows.append(sum(table.num_rows for table in tables))
+    assert rows == [9, 8, 2, 6, 6, 2, 4, 3, 2, 2, 2, 2, 8, 7, 2]
+
+
+def test_sequences_that_wrap(tmp_path: Path, device: Emulated) -> None:
+    """From 2^31 - 1 to 0; and below 0, as Java's do, where an offset is before the batch's first one."""
+    records = [Record(offset, b"k", b"v") for offset in (100, 101, 102, 97)]
+    sequences = (-1, 0, 2, 5, 2**31 - 2, 2**31 - 1)
+    batches = [batch(records, base_offset=100, producer_id=9, producer_epoch=0, base_sequence=sequence) for sequence in sequences]
+    (tmp_path / "a.log").write_bytes(b"".join(batches))
+    (table,) = same(tmp_path / "a.log", columns=["sequence"])
+    found = to_arrow(table.columns[0]).to_pylist()
+    assert found[-8:] == [2**31 - 2, 2**31 - 1, 0, -5, 2**31 - 1, 0, 1, -4]
 
 
 def test_keys_of_control_records(tmp_path: Path, device: Emulated) -> None:

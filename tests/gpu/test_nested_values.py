@@ -2,11 +2,13 @@
 
 import json
 import random
+import struct
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -14,7 +16,11 @@ import kolumn
 from kit.avro_values import encoded
 from kit.device_columns import as_type, resident, to_arrow
 from kit.emulated import Emulated
+from kit.encoder import varint
 from kolumn.errors import ArgumentError
+from kolumn.kernels.fields.decoded import DevicePayloads
+from kolumn.kernels.machine.device import runtime
+from kolumn.kernels.values.columns import parsed
 from kolumn.kernels.values.schema import Values
 from kolumn.schemas.schema import Schema
 from kolumn.values.avro.decoder import AvroDecoder
@@ -87,10 +93,12 @@ def values(rng: random.Random, skipped: int) -> list[bytes | None]:
     return made
 
 
-def by_cpu(given: list[bytes | None], skipped: int, columns: tuple[str, ...] | None) -> tuple[pa.StructArray, list[bool]]:
+def by_cpu(
+    given: list[bytes | None], skipped: int, columns: tuple[str, ...] | None = None, schema: Any = SCHEMA
+) -> tuple[pa.StructArray, list[bool]]:
     framer = BareFramer(skipped) if skipped else Framer("auto")
     bodies, _ = framer.bodies(pa.array(given, pa.binary()))
-    found, valid = AvroDecoder(Schema("AVRO", json.dumps(SCHEMA)), columns).decode(bodies)
+    found, valid = AvroDecoder(Schema("AVRO", json.dumps(schema)), columns).decode(bodies)
     return found, valid.tolist()
 
 
@@ -133,11 +141,47 @@ def test_flat_values_with_prefixes(emulated: Emulated, wanted: tuple[str, ...] |
         assert as_type(columns[field.name], field.type).to_pylist() == child.to_pylist(), field.name
 
 
-def test_no_values(emulated: Emulated, tmp_path: Path) -> None:
-    from kolumn.kernels.fields.decoded import DevicePayloads
-    from kolumn.kernels.machine.device import runtime
-    from kolumn.kernels.values.columns import parsed
+FLAT = {
+    "null": [b""],
+    "boolean": [b"\0", b"\1", b"\2", b"\xff"],
+    "int": [varint(edge + step) for edge in (-(2**31), 0, 2**31) for step in (-1, 0, 1)],
+    "long": [varint(-(2**63)), varint(2**63 - 1), b"\x80" * 10 + b"\0"],
+    "float": [struct.pack("<f", 1.5)],
+    "double": [struct.pack("<d", 1.5)],
+    "bytes": [varint(length) + b"abc" for length in (-1, 0, 2, 3, 4, 2**40)],
+    "string": [varint(length) + b"abc" for length in (-1, 0, 2, 3, 4, 2**40)],
+}
+"""Values of each type, and bytes that are none."""
 
+
+@pytest.mark.parametrize("emulated", ["ptx"], indirect=True)
+@pytest.mark.parametrize("skipped", [0, 5])
+@pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
+def test_values_at_their_limits(emulated: Emulated, nested: bool, skipped: int) -> None:
+    """Values of each type, cut anywhere, or longer; in a union behind any branch. What follows in memory would complete them."""
+    device = runtime()
+    for kind, bodies in FLAT.items():
+        for union in (None, [kind, "null"], ["null", kind])[: 1 if kind == "null" else 3]:
+            fields: list[Any] = [{"name": "a", "type": union or kind}]
+            if nested:
+                fields = [{"name": "i", "type": {"type": "record", "name": "q", "fields": fields}}]
+            schema = {"type": "record", "name": "r", "fields": fields}
+            whole = [branch + one for one in bodies for branch in (map(varint, range(-1, 3)) if union else [b""])]
+            some = sorted({one[:at] for one in whole for at in range(len(one) + 1)} | {one + b"\0" for one in whole})
+            given = [None, b"", *(b"\1" * skipped + one for one in some), b"\1" * (skipped - 1)]
+            expected, valid = by_cpu(given, skipped, None, schema)
+            places = np.cumsum([0, *(len(one or b"") + 16 for one in given)])
+            text = device.upload(np.frombuffer(b"".join((one or b"") + bytes(16) for one in given), np.uint8))
+            lengths = np.array([-1 if one is None else len(one) for one in given], np.int32)
+            payloads = DevicePayloads(device.upload(text.address + places[:-1]), device.upload(lengths), len(given))
+            found = parsed(device, payloads, Values.of("avro", schema, skipped))
+            assert to_arrow(found["valueValid"]).to_pylist() == valid, schema
+            for field, child in zip(expected.type, expected.flatten(), strict=True):
+                if kind != "null":
+                    assert as_type(found[field.name], field.type).to_pylist() == child.to_pylist(), schema
+
+
+def test_no_values(emulated: Emulated, tmp_path: Path) -> None:
     one = runtime()
     found = parsed(one, DevicePayloads(one.empty(0), one.empty(0), 0), Values.of("avro", SCHEMA))
     assert [column.rows for column in found.values()] == [0] * (len(SCHEMA["fields"]) + 1)

@@ -17,16 +17,18 @@ from kit.corpus import HERE, cases
 from kit.device_columns import resident, to_arrow
 from kit.draft_segments import FORMATS, Maker
 from kit.emulated import Emulated, HostMemory, run_loops
-from kit.encoder import Record, batch, message, raw_batch
+from kit.encoder import LOG_APPEND_TIME, Record, batch, message, raw_batch, wrapper
 from kit.hidden import HiddenError, nothing_hidden
 from kit.mutate import make_segment, mutate
 from kit.outcome import COLUMNS, outcome
 from kit.ptx import FaultError, Machine, shipped
 from kit.ptx_compare import run_both
 from kit.source_tree import modules
+from kit.wrong_drafts import WRONG
 from kolumn.kernels import check
 from kolumn.kernels.build import load_all
 from kolumn.kernels.columns.gather import gather
+from kolumn.kernels.columns.steps import Validity, validity
 from kolumn.kernels.fields import slices
 from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.fields.records import fields
@@ -34,6 +36,7 @@ from kolumn.kernels.machine import device
 from kolumn.kernels.machine.image import OLDEST, ptx
 from kolumn.kernels.machine.kernel import KERNELS, Kernel
 from kolumn.kernels.values.lines import make_lines, mark
+from kolumn.kernels.values.records import FlagBits, flag_bits
 from kolumn.kernels.values.schema import Values
 from kolumn.machine_code.words import load32, store32
 
@@ -215,11 +218,49 @@ def test_chains_that_are_broken(large: bool, way: None, machine: Machine, tmp_pa
         "a negative length": raw_batch(whole[:first] + b"\x09" + whole[first + 1 :], count),
         "a length of six bytes": raw_batch(whole[:first] + b"\xff" * 6 + whole[first + 6 :], count),
         "no records": raw_batch(whole, 0),
+        "fewer than none": raw_batch(whole, -3 * count),
     }
     for data in broken.values():
         path.write_bytes(good + data + good)
         for errors in ("skip", "raise"):
             compare(machine, path, errors=errors)
+
+
+@pytest.mark.parametrize("check_crcs", [True, False], ids=["checked", "unchecked"])
+def test_inner_messages(check_crcs: bool, machine: Machine, tmp_path: Path) -> None:
+    """Their checksums, and whose time they take: those without a time keep none under the broker's."""
+    path = tmp_path / "a.log"
+    records = [Record(i, b"k", b"value %d" % i, 1000 + i) for i in range(3)]
+    for magic, inner, flags in ((0, 0, 0), (1, 1, 0), (1, 1, LOG_APPEND_TIME), (1, 0, LOG_APPEND_TIME)):
+        for damaged in (b"", b"\0"):
+            # The last byte of the last value, which the outer checksum covers as it is.
+            last = message(inner, Record(3, b"k", b"v", 1004))
+            garbage = last[:-1] + damaged if damaged else last
+            path.write_bytes(wrapper(magic, records, 1, flags=flags, inner_magic=inner, garbage=garbage, offset=3))
+            compare(machine, path, check_crcs=check_crcs, errors="skip")
+
+
+def test_drafts_that_are_wrong(machine: Machine, tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    for form, data, _, _ in WRONG:
+        path.write_bytes(data)
+        for check_crcs in (True, False):
+            compare(machine, path, format=form, errors="skip", check_crcs=check_crcs)
+
+
+def test_rows_after_the_last_one(machine: Machine) -> None:
+    """A word of a bitmap has 32 rows: what is in memory after the last one is none."""
+    with device.using(Emulated(machine.run)):
+        runtime = device.runtime()
+        for rows in (1, 31, 32, 33, 63):
+            words, flags = -(-rows // 32), np.ones(64, np.uint8)
+            flags[rows - 1 :] = 0
+            for kernel, args, given in ((flag_bits, FlagBits, flags), (validity, Validity, flags.astype(np.int32) - 1)):
+                held, (bitmap, nulls) = runtime.upload(given), runtime.pieces([4 * words, 4 * words])
+                runtime.launch(kernel, words, args(held.address, rows, bitmap.address, nulls.address))
+                bits = np.unpackbits(runtime.download(bitmap, 4 * words), bitorder="little")
+                assert np.flatnonzero(bits == 0).tolist() == [rows - 1]
+                assert runtime.download(nulls, 4 * words).view(np.int32).sum() == 1
 
 
 def test_guesses_that_are_wrong(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

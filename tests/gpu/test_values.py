@@ -160,6 +160,8 @@ def test_lines_of_json(tmp_path: Path, device: Emulated) -> None:
     lines = bytes(text.bytes[:size]).split(b"\n")  # type: ignore[attr-defined]
     assert lines.pop() == b""
     assert len(lines) == len(values)
+    # Nothing inside of a line may be taken for its end.
+    assert b"\r" not in text.bytes[:size].tobytes()  # type: ignore[attr-defined]
     for value, line in zip(values, lines, strict=True):
         try:
             read = json.loads(line)
