@@ -203,6 +203,28 @@ def test_segments_under_wrong_names(names: dict[int, int], copies: int, tmp_path
     assert b"".join(path.read_bytes() for path in logs(tmp_path / "out" / "t-0")) == b"".join(path.read_bytes() for path in logs(whole))
 
 
+def test_only_the_index_of_the_first_segment_is_left(tmp_path: Path) -> None:
+    """As `verify`, it says what is gone; without index files retention looks the same. What another copy has is not lost."""
+    segments = [(base, [encoder.batch(records(offset, 5)) for offset in range(base, base + 30, 5)]) for base in (0, 30)]
+    folders = [write_log(tmp_path / name, *segments) for name in ("a", "b")]
+    kolumn.rebuild_index(folders[0], index_interval_bytes=100)
+    logs(folders[0])[0].unlink()
+    (row,) = kolumn.recover(folders[0], tmp_path / "out").lost.to_pylist()
+    assert (row["kind"], row["firstOffset"], row["lastOffset"], row["recordsAtMost"]) == ("damage", 0, 29, 30)
+    assert "00000000000000000000.index, which lists offset 2" in row["reason"]
+    assert kolumn.recover(folders, tmp_path / "both").lost.num_rows == 0
+
+
+def test_an_entry_that_begins_where_another_segment_should(tmp_path: Path) -> None:
+    """The entry after it is damaged, so it adjoins none."""
+    segments = [(base, [encoder.batch(records(offset, 5)) for offset in range(base, base + 30, 5)]) for base in (0, 30, 60)]
+    folder = write_log(tmp_path, segments[0], (30, segments[2][1]), (60, segments[1][1]))
+    flip(folder / f"{60:020}.log", len(segments[1][1][0]) + 100)
+    done = kolumn.recover(folder, tmp_path / "out")
+    assert [(row["firstOffset"], row["lastOffset"], row["certainty"]) for row in done.lost.to_pylist()] == [(35, 39, "exact")]
+    assert kolumn.read(tmp_path / "out", columns=["offset"])["offset"].to_pylist() == [*range(35), *range(40, 90)]
+
+
 def test_a_damaged_offset_is_not_taken_for_a_wrong_name(tmp_path: Path) -> None:
     """It adjoins no neighbour's; so does the first entry of a segment that is misnamed and has no other."""
     entries = [encoder.batch(records(offset, 5)) for offset in range(0, 30, 5)]

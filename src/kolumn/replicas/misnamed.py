@@ -2,7 +2,7 @@
 
 No entry of a broker's segment has an offset below the segment's name, or one that the next segment begins with. Where one has, a name is
 wrong or an offset is damaged, which no checksum tells. Intact entries that adjoin each other in offsets are believed: a damaged offset
-rarely adjoins its neighbour's.
+rarely adjoins its neighbour's. So is one that begins where another segment should, by its name.
 """
 
 import logging
@@ -47,9 +47,10 @@ def by_contents(folders: Copies, options: Options) -> Copies:
     segment, and all of those whose headers contradict a name.
     """
     found: Copies = {}
+    names = {one.base_offset or 0 for own in folders.values() for one in own}
     for folder, own in folders.items():
         named = all(one.base_offset is not None and one.copy_id is None for one in own)
-        placed = [*_placed(own, options)] if named else []
+        placed = [*_placed(own, names, options)] if named else []
         if not any(one.was_in_doubt for one in placed):
             found[folder] = own
             continue
@@ -65,14 +66,14 @@ def by_contents(folders: Copies, options: Options) -> Copies:
     return found
 
 
-def _placed(own: list[Segment], options: Options) -> Iterator[_Placed]:
+def _placed(own: list[Segment], names: set[int], options: Options) -> Iterator[_Placed]:
     reaches_next = False
     for one, limit in sorted(bounds(own).items(), key=lambda item: item[0].base_offset or 0):
         base, highest = one.base_offset or 0, _ANY if limit is None else limit
         low, high = _ends(one)
         doubt = bool(one.size) and (reaches_next or low < base or high < low or high > highest)
         reaches_next = high > highest
-        believed = _believed(one, options) if doubt else None
+        believed = _believed(one, names, options) if doubt else None
         if believed is None:
             yield _Placed(one, base, min(high, highest))
         elif believed[0] < base or believed[0] > highest:
@@ -93,10 +94,12 @@ def _ends(segment: Segment) -> tuple[int, int]:
     return int(first.last_offset[0] if first.base_offset[0] == table.UNKNOWN else first.base_offset[0]), last_offset(segment)
 
 
-def _believed(segment: Segment, options: Options) -> tuple[int, int] | None:
-    """First and last offset of the intact entries that adjoin others."""
+def _believed(segment: Segment, names: set[int], options: Options) -> tuple[int, int] | None:
+    """First and last offset of the intact entries that adjoin others, or with which a segment begins by its name."""
     anywhere = replace(segment, base_offset=0, following=None, preceding=None, orphans=())
     entries = examine(anywhere, "", _ANY, options).entries
     touching = entries[1:, BASE] == entries[:-1, LAST] + 1
-    some = entries[np.append(touching, False) | np.insert(touching, 0, False)] if len(entries) > 1 else entries[:0]
-    return (int(some[0, BASE]), int(some[-1, LAST])) if len(some) else None
+    if not touching.any():
+        return None
+    some = entries[np.append(touching, False) | np.insert(touching, 0, False) | np.isin(entries[:, BASE], [*names])]
+    return int(some[0, BASE]), int(some[-1, LAST])

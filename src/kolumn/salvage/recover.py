@@ -10,6 +10,7 @@ from kolumn import keywords
 from kolumn.api import live_segments
 from kolumn.damage.findings import Damage, damage_of_fault
 from kolumn.decode.result import Tally
+from kolumn.decode.segment_end import absent_after
 from kolumn.encode.outgoing import Place, name_of, outgoing, refuse_data_folder
 from kolumn.errors import ArgumentError
 from kolumn.keywords import known_keywords
@@ -147,6 +148,7 @@ def _salvaged(key: Key, folders: Copies, unread: list[Segment], name: str, place
     if len(folders) > 1 and not merged.divergences:
         lost += list(_unhealed(choice.runs, lost, Everything(folders, silent)))
     lost += _without_manifest([one for one in unread if (one.topic, one.partition) == key], folders, choice.runs)
+    lost += _before_first(folders, choice.runs)
     with place(name) as folder:
         with LogFiles(folder, _bases(folders, merged)) as files:
             for run in choice.runs:
@@ -185,6 +187,25 @@ def _without_manifest(unread: list[Segment], folders: Copies, runs: list[ChosenR
         high = next((base - 1 for base in bases if base > low), _END)
         if high < _END or not any(run.low <= low <= run.high for run in runs):
             yield Range(one, 0, 0), low, high
+
+
+def _before_first(folders: Copies, runs: list[ChosenRun]) -> Iterator[_Lost]:
+    """Segments before the first one of a copy of which only index files are left."""
+    reported: list[tuple[int, int]] = []
+    for own in folders.values():
+        first = min(own, key=lambda one: one.base_offset or 0)
+        if not first.orphans:
+            continue
+        with SegmentFile(first) as file:
+            trouble = absent_after(file, (first.base_offset or 0) - 1)
+        if trouble is None or trouble.lost is None or trouble.lost[0] >= (first.base_offset or 0):
+            continue
+        for low, high in missing(*trouble.lost, runs):
+            gap = [(low, high)]
+            for one in reported:
+                gap = subtract(gap, *one)
+            reported += gap
+            yield from ((Range(first, 0, 0, fault=trouble.error), *part) for part in gap)
 
 
 def _alone(unread: list[Segment], found: dict[Key, Copies]) -> Iterator[_Row]:
