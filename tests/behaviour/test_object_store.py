@@ -200,12 +200,12 @@ def test_a_read_in_order_is_fetched_ahead_within_bounds(aligned: bool) -> None:
 
 def test_what_was_announced_is_requested_at_once_and_nothing_after_it() -> None:
     slow, done = Slow(100_000, 0.01), threading.Event()
-    begun: list[int] = []
+    near: list[tuple[int, int]] = []
     file = ReadAhead(slow, 100_000, 16_000, block=1000)
     file.request(5000, 40_500)
     # Half of what may be fetched ahead, in requests of which the first one is small.
     assert [one.end for one in file._windows] == [6000, 7000, 8000, 9000, 10_000, 11_000, 12_000, 13_000]
-    file.when_begun(lambda: begun.append(file.begun))
+    file.when_near(lambda room: near.append((room, file.begun)))
     file.when_fetched(done.set)
     read = b"".join(file.read_at(500, at) for at in range(5000, 40_500, 500))
     assert read == slow.data[5000:40_500]
@@ -214,7 +214,9 @@ def test_what_was_announced_is_requested_at_once_and_nothing_after_it() -> None:
     assert file._bound == 16_000
     assert max(size for _, size in slow.calls) > 1000
     assert max(start for start, _ in slow.calls) < 40_500
-    assert begun == [len(slow.calls)]
+    # What is read after it may use the rest of what may be fetched ahead, when all of its own requests are begun.
+    assert {requests for _, requests in near} == {len(slow.calls)}
+    assert [room for room, _ in near] == list(range(near[0][0], 16_001, 500))
 
 
 def test_reads_here_and_there_fetch_nothing_ahead() -> None:

@@ -2,6 +2,7 @@
 
 import gc
 import shutil
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -160,7 +161,7 @@ def large_segments() -> list[str]:
     return [f"memory://large/t-0/{at * 1000:020d}.log" for at in range(3)]
 
 
-def test_the_next_large_segment_is_opened_early(large_segments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_large_segments_are_opened_early(large_segments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     opened, closed = [], []
     real, shut = segment_file.SegmentFile.__init__, segment_file.SegmentFile.close
 
@@ -176,9 +177,8 @@ def test_the_next_large_segment_is_opened_early(large_segments: list[str], monke
     monkeypatch.setattr(segment_file.SegmentFile, "close", close)
     reader = kolumn.scan("memory://large", columns=["offset"], threads=2, chunk_bytes=20_000)
     assert reader.read_next_batch()["offset"][0].as_py() == 0
-    while 1000 not in opened:
+    while 2000 not in opened:
         time.sleep(0.01)
-    assert 2000 not in opened
     rest = reader.read_all()["offset"].to_pylist()
     assert rest[-20:] == list(range(2000, 2020))
     assert sorted(opened) == sorted(closed)
@@ -190,6 +190,36 @@ def test_the_next_large_segment_is_opened_early(large_segments: list[str], monke
     del reader
     gc.collect()
     assert sorted(opened) == sorted(closed)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_segments_share_what_is_fetched_ahead(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes of several segments are under way, as many as one large segment may have, each once, and at most 16 requests at a time."""
+    store, size, most = fsspec.filesystem("memory"), 1 << 20, 12 << 20
+    for at in range(40):
+        store.pipe(f"/shared/t-0/{at:020d}.log", batch([Record(at, value=bytes(size))]))
+    asked: list[str] = []
+    under_way, at_a_time, lock, real = 0, 0, threading.Lock(), type(store).cat_file
+
+    def cat_file(self: Any, path: str, **options: Any) -> Any:
+        nonlocal under_way, at_a_time
+        with lock:
+            asked.append(path)
+            under_way += 1
+            at_a_time = max(at_a_time, under_way)
+        time.sleep(0.01)
+        with lock:
+            under_way -= 1
+        return real(self, path, **options)
+
+    monkeypatch.setattr(type(store), "cat_file", cat_file)
+    read, ahead = 0, []
+    for one in kolumn.scan("memory://shared", columns=["offset"], threads=threads, chunk_bytes=size // 2, memory_bytes=most):
+        read += one.num_rows
+        ahead.append(len(asked) - read)
+    assert len(asked) == len(set(asked)) == read == 40
+    assert 4 < at_a_time <= 16
+    assert 4 <= max(ahead) <= most // size + 1
 
 
 def test_a_scan_asks_for_little_besides_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

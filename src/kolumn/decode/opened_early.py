@@ -1,73 +1,124 @@
-"""The next large segment far away is opened, and its first bytes are requested, when the last bytes of the one before it are requested.
+"""Segments far away are opened, and their first bytes are requested, when the requests for the one before them are all begun.
 
-Opening takes two or three answers of the store, one after the other: at 50 ms a tenth of the time in which a GiB is decoded. Requests
-that were made earlier would compete with those whose bytes are needed first.
+Opening takes two or three answers of the store, one after the other, and a segment may have fewer bytes than have to be under way. So the
+bytes that one file lets be fetched ahead, and does not have, are fetched of those that are read after it. Earlier requests would compete
+with those whose bytes are needed first.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial
+from itertools import islice
 from os import getpid
-from threading import Lock
+from threading import RLock
 
 from kolumn.errors import KolumnError
 from kolumn.source import storage
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
 
+_TASKS = 8
+"""Tasks that are known while the one before them is read."""
+_FILES = 32
+"""Files that are open and that nobody has asked for yet."""
+
+
+class _Far:
+    """A range of a segment far away, and the next such range."""
+
+    def __init__(self, one: Range) -> None:
+        self.range, self.room = one, 0
+        self.following: _Far | None = None
+
+    def open(self, room: int | None) -> SegmentFile:
+        """Open the file and begin to fetch what the read asks for first."""
+        file = SegmentFile(self.range.segment)
+        file.request(self.range.start, self.range.end, room)
+        return file
+
 
 class OpenedEarly:
-    """At most one open file that nobody has asked for yet."""
+    """Files of the ranges of one scan. Threads may share it."""
 
     def __init__(self) -> None:
-        self._next: tuple[Range, Future[SegmentFile]] | None = None
-        self._lock, self._closed = Lock(), False
+        self._known: dict[int, _Far] = {}
+        self._last: _Far | None = None
+        self._early: dict[_Far, Future[SegmentFile]] = {}
+        self._lock, self._closed = RLock(), False
 
-    def opener(self, one: Range, following: Range | None) -> Callable[[], SegmentFile]:
-        """What opens the file of a range, and later that of the range that will be asked for next; errors as those of `SegmentFile`."""
+    def with_following(self, tasks: Iterator[list[Range]]) -> Iterator[list[Range]]:
+        """The tasks; if they are far away, the next ones are known by then. If the source fails, the tasks before that come first."""
+        held: deque[list[Range]] = deque()
+        while True:
+            try:
+                # Two at a time, since planning may take requests, and somebody waits for the first rows.
+                for task in islice(tasks, 2 if len(held) < _TASKS else 1):
+                    held.append(task)
+                    self._add(task)
+                    if self._last is None:
+                        break
+            except BaseException:
+                yield from held
+                raise
+            if not held:
+                return
+            yield held.popleft()
 
-        def opened() -> SegmentFile:
-            early = self._taken(one)
-            file = _open(one) if early is None else early.result()
-            if following is not None and following.fault is None and _is_far(following):
-                file.when_begun(partial(self._begin, following))
-            return file
-
-        return opened
-
-    def _begin(self, one: Range) -> None:
+    def open(self, one: Range) -> SegmentFile:
+        """Open the file of a range, unless that has begun; errors as those of `SegmentFile`."""
         with self._lock:
-            if self._next is None and not self._closed:
-                self._next = one, _openers(getpid()).submit(_open, one)
-
-    def _taken(self, one: Range) -> Future[SegmentFile] | None:
-        with self._lock:
-            if self._next is None or self._next[0] is not one:
-                return None
-            (_, opened), self._next = self._next, None
-            return opened
+            far = self._known.pop(id(one), None)
+            if far is None:
+                return SegmentFile(one.segment)
+            early = self._early.pop(far, None)
+        file = far.open(None) if early is None or early.cancel() else early.result()
+        if far.following is not None:
+            file.when_near(partial(self._prepare, far.following))
+        return file
 
     def close(self) -> None:
-        """Close the file that nobody has asked for."""
+        """Close the files that nobody has asked for."""
         with self._lock:
             self._closed = True
-            unused, self._next = self._next, None
-        if unused is None or unused[1].cancel():
-            return
-        try:
-            unused[1].result().close()
-        except KolumnError:
-            return
+            unused = list(self._early.values())
+            self._early.clear()
+        for one in unused:
+            if not one.cancel():
+                _close(one)
+
+    def _add(self, task: list[Range]) -> None:
+        with self._lock:
+            for one in task:
+                if one.fault is None and (one.segment.manifest is not None or storage.is_url(one.segment.path)):
+                    self._known[id(one)] = far = _Far(one)
+                    if self._last is not None:
+                        self._last.following = far
+                    self._last = far
+
+    def _prepare(self, far: _Far | None, room: int) -> None:
+        """Begin to fetch so many bytes of a range and of those after it."""
+        with self._lock:
+            while far is not None and room > 0 and not self._closed:
+                if id(far.range) in self._known:
+                    self._begin(far, room)
+                room -= far.range.end - far.range.start
+                far = far.following
+
+    def _begin(self, far: _Far, room: int) -> None:
+        opened = self._early.get(far)
+        if opened is None:
+            if len(self._early) < _FILES:
+                self._early[far] = _openers(getpid()).submit(far.open, room)
+        elif opened.done() and opened.exception() is None:
+            opened.result().request(far.range.start, far.range.end, room)
 
 
-def _is_far(one: Range) -> bool:
-    return one.segment.manifest is not None or storage.is_url(one.segment.path)
-
-
-def _open(one: Range) -> SegmentFile:
-    file = SegmentFile(one.segment)
-    file.request(one.start, one.end)
-    return file
+def _close(early: Future[SegmentFile]) -> None:
+    try:
+        early.result().close()
+    except KolumnError:
+        return
 
 
 @cache

@@ -21,7 +21,7 @@ from kolumn.decode.result import Decoded, Tally
 from kolumn.decode.resume import resumed
 from kolumn.decode.segment_end import at_stop, compare_start
 from kolumn.decode.small_segments import SmallSegments
-from kolumn.decode.tasks import tasks_of, with_next
+from kolumn.decode.tasks import tasks_of
 from kolumn.errors import NoMemoryError
 from kolumn.options import AHEAD, Options
 from kolumn.plan.chunks import Chunk, Stop, chunks
@@ -78,15 +78,15 @@ def _within_memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, tally: OnTally | None) -> Iterator[pa.RecordBatch]:
-    tasks, small, turn = tasks_of(source, options.chunk_bytes), SmallSegments(options), threading.Lock()
-    early = OpenedEarly()
+    early, small, turn = OpenedEarly(), SmallSegments(options), threading.Lock()
+    tasks = early.with_following(tasks_of(source, options.chunk_bytes))
     if options.threads == 1:
         try:
-            for task, after in with_next(tasks):
+            for task in tasks:
                 if len(task) == 1:
-                    yield from _finish(task[0], Tally(), options, None, damage, tally, early.opener(task[0], after))
+                    yield from _finish(task[0], Tally(), options, None, damage, tally, early)
                 else:
-                    yield from _parts(task, _begin(task, options, small, turn), options, damage, tally)
+                    yield from _parts(task, _begin(task, options, small, turn, early), options, damage, tally, early)
         finally:
             early.close()
         return
@@ -95,7 +95,7 @@ def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, ta
 
         def submit(task: list[Range]) -> None:
             alone = task[0].end - task[0].start > options.chunk_bytes
-            pending.append((task, None if alone else pool.submit(_begin, task, options, small, turn)))
+            pending.append((task, None if alone else pool.submit(_begin, task, options, small, turn, early)))
 
         try:
             for task in islice(tasks, AHEAD * options.threads):
@@ -103,10 +103,9 @@ def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, ta
             while pending:
                 task, future = pending.popleft()
                 if future is None:
-                    after = pending[0][0][0] if pending and pending[0][1] is None else None
-                    yield from _finish(task[0], Tally(), options, pool, damage, tally, early.opener(task[0], after))
+                    yield from _finish(task[0], Tally(), options, pool, damage, tally, early)
                 else:
-                    yield from _parts(task, future.result(), options, damage, tally)
+                    yield from _parts(task, future.result(), options, damage, tally, early)
                 for following in islice(tasks, 1):
                     submit(following)
         finally:
@@ -125,7 +124,9 @@ class _Part:
     rest: Iterator[pa.RecordBatch] = field(default_factory=lambda: iter(()))
 
 
-def _begin(task: list[Range], options: Options, small: SmallSegments, turn: threading.Lock) -> tuple[list[_Part], BaseException | None]:
+def _begin(
+    task: list[Range], options: Options, small: SmallSegments, turn: threading.Lock, early: OpenedEarly
+) -> tuple[list[_Part], BaseException | None]:
     """Decode ranges up to a chunk's share of memory, or up to an error.
 
     Returns the ranges that were begun, of which the last one can be unfinished, and the error that ended it.
@@ -141,7 +142,7 @@ def _begin(task: list[Range], options: Options, small: SmallSegments, turn: thre
                     size += found.batch.nbytes
                 continue
             part = _Part(Tally())
-            part.rest = _range(task[len(parts)], options, None, part.found)
+            part.rest = _range(task[len(parts)], options, None, part.found, early)
             parts.append(part)
             # Threads take turns at small segments that are decoded alone: nearly all is Python, for which they would wait at every call.
             with turn if len(task) > 1 else nullcontext():
@@ -168,14 +169,19 @@ def _decode(part: _Part, most: int) -> int:
 
 
 def _parts(
-    task: list[Range], begun: tuple[list[_Part], BaseException | None], options: Options, damage: OnDamage | None, tally: OnTally | None
+    task: list[Range],
+    begun: tuple[list[_Part], BaseException | None],
+    options: Options,
+    damage: OnDamage | None,
+    tally: OnTally | None,
+    early: OpenedEarly,
 ) -> Iterator[pa.RecordBatch]:
     parts, failed = begun
     del begun
     parts.reverse()
     for one in task:
         if not parts:
-            yield from _finish(one, Tally(), options, None, damage, tally)
+            yield from _finish(one, Tally(), options, None, damage, tally, early)
             continue
         part = parts.pop()
         yield from part.batches
@@ -195,9 +201,9 @@ def _finish(
     pool: ThreadPoolExecutor | None,
     damage: OnDamage | None,
     tally: OnTally | None,
-    opened: Callable[[], SegmentFile] | None = None,
+    early: OpenedEarly,
 ) -> Iterator[pa.RecordBatch]:
-    yield from _range(one, options, pool, found, opened)
+    yield from _range(one, options, pool, found, early)
     _report(one, found, damage, tally)
 
 
@@ -209,9 +215,7 @@ def _report(one: Range, found: Tally, damage: OnDamage | None, tally: OnTally | 
         tally(one, found)
 
 
-def _range(
-    one: Range, options: Options, pool: ThreadPoolExecutor | None, found: Tally, opened: Callable[[], SegmentFile] | None = None
-) -> Iterator[pa.RecordBatch]:
+def _range(one: Range, options: Options, pool: ThreadPoolExecutor | None, found: Tally, early: OpenedEarly) -> Iterator[pa.RecordBatch]:
     """Decode one range from start to end, continuing after damage if the options allow it."""
     if one.fault is not None:
         if options.errors == "raise":
@@ -224,7 +228,7 @@ def _range(
     if isinstance(options, ResidentOptions):
         # These are settled on the GPU, where the columns are.
         inner, transactions = options.of_partition(transactions), None
-    with SegmentFile(one.segment) if opened is None else opened() as file:
+    with early.open(one) as file:
 
         def until_trouble(rest: Range) -> Generator[pa.RecordBatch, None, Trouble | None]:
             decoded = _until_trouble(file, rest, inner, pool, found)

@@ -1,4 +1,4 @@
-"""Which ranges a thread decodes together, and which one comes next."""
+"""Which ranges a thread decodes together."""
 
 from collections.abc import Iterator
 
@@ -33,16 +33,3 @@ def tasks_of(source: Iterator[Range], chunk_bytes: int) -> Iterator[list[Range]]
             raise failed
         finally:
             del failed
-
-
-def with_next(tasks: Iterator[list[Range]]) -> Iterator[tuple[list[Range], Range | None]]:
-    """Each task, and the range that follows it if it is a task alone. If the source fails, the tasks before that come first."""
-    task = next(tasks, None)
-    while task is not None:
-        try:
-            following = next(tasks, None)
-        except BaseException:
-            yield task, None
-            raise
-        yield task, following[0] if following is not None and len(following) == 1 else None
-        task = following

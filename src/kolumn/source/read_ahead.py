@@ -22,15 +22,14 @@ from kolumn.source.retries import repeated
 
 BLOCK = 4 << 20
 """Minimum bytes of a request."""
-AHEAD_BYTES = 256 << 20
-"""Bytes that are fetched ahead of one file, unless ``memory_bytes`` is smaller. At 50 ms that is up to 5 GiB/s.
-
-Half of it is not exceeded unless a reader had to wait.
-"""
+AHEAD_BYTES = 384 << 20
+"""Bytes that are fetched ahead of a reader, unless ``memory_bytes`` is smaller. Half of it is not exceeded unless a reader had to wait."""
 REQUESTS = 16
 """Requests at a time, of all files together."""
-_OF_ONE, _LARGEST = 8, 7
-"""Requests at a time for one file, and blocks of the largest."""
+_OF_ONE = 8
+"""Requests in which the bytes are fetched ahead."""
+_LARGEST = 28 << 20
+"""Bytes of the largest request. From 32 MiB on malloc returns an answer's memory to the system, and fresh pages cost more than the copy."""
 
 
 class Readable(Protocol):
@@ -59,7 +58,8 @@ class ReadAhead:
     size : int
         Bytes that are read ahead at most.
     most : int
-        Bytes that may be held in addition to those of the read under way; below a block nothing is read ahead.
+        Bytes that may be held in addition to those of the read under way; below a block nothing is read ahead. Files that are read after
+        this one share them.
     block : int
         Bytes of a request.
     aligned : bool
@@ -75,11 +75,12 @@ class ReadAhead:
         self.file, self.size, self.block, self.aligned = file, size, block, aligned
         self._most = most // block * block
         self._ahead, self._bound = 0, self._most // 2 // block * block
-        self._origin, self._goal = 0, size
+        self._largest = max(_LARGEST // block, 1)
+        self._origin, self._goal, self._follows = 0, size, False
         self._windows: deque[_Window] = deque()
         self._lock = RLock()
         self.begun, self._under_way = 0, 0
-        self._when_begun: Callable[[], None] | None = None
+        self._when_near: Callable[[int], None] | None = None
         self._when_fetched: Callable[[], None] | None = None
 
     def close(self) -> None:
@@ -108,30 +109,45 @@ class ReadAhead:
 
     def held(self, start: int, end: int, more: int) -> Bytes | None:
         """Bytes [start, end + more) without a copy, if one request has fetched them all."""
-        with self._lock:
-            used = self._used(start, end)
+        used = self._asked(start, end)
         if len(used) > 1 or used[0].end < end + more:
             return None
         one = used[0]
         data = self._awaited(one)
         return np.frombuffer(data, np.uint8, end + more - start, start - one.start) if len(data) == one.end - one.start else None
 
-    def request(self, start: int, end: int) -> None:
-        """Begin to fetch what a read of [start, end) in order asks for first. Nothing after ``end`` is then fetched ahead."""
-        with self._lock:
-            self._goal = min(end, self.size)
-            self._forget()
-            # The first answer should not take long to transfer.
-            self._ahead, self._origin, reach = self._bound, start, self._begin(start, start + self.block)
-            while reach < min(start + self._ahead, self._goal):
-                reach = self._begin(reach, reach + self._request())
+    def request(self, start: int, end: int, room: int | None = None) -> None:
+        """Begin to fetch what a read of [start, end) in order asks for first. Nothing after ``end`` is then fetched ahead.
 
-    def when_begun(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` when the last request of a read in order is begun; in the thread that reads."""
+        Parameters
+        ----------
+        start, end : int
+        room : int, optional
+            Bytes that may be fetched before the read begins, because files before this one have left them. It may be asked again for more.
+        """
         with self._lock:
-            self._when_begun = listener
-            if self._windows and self._windows[-1].end >= self._goal:
-                listener()
+            if room is None or not self._windows:
+                self._goal = min(end, self.size)
+                self._forget()
+                self._origin = start
+            self._follows = room is not None
+            if room is not None:
+                # It is more where a reader of the file before had to wait.
+                self._bound = max(self._bound, min(room, self._most) // self.block * self.block)
+            self._ahead = self._bound
+            reach = self._windows[-1].end if self._windows else start
+            if room is None and start < self._goal:
+                # Somebody waits for the first answer, which should not take long to transfer.
+                reach = self._begin(start, start + self.block)
+            self._fill(reach, start + (self._ahead if room is None else min(room, self._ahead)))
+
+    def when_near(self, listener: Callable[[int], None]) -> None:
+        """Call ``listener`` when a read in order comes near its end, with the bytes that may be fetched of what is read after it.
+
+        It is called in the thread that reads, whenever there are more of them.
+        """
+        self._when_near = listener
+        self._tell(self._origin)
 
     def when_fetched(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` whenever everything has been fetched that a read in order asks for; from a thread that fetches."""
@@ -143,9 +159,19 @@ class ReadAhead:
             return next((one.end for one in self._windows if one.start <= start < one.end), None)
 
     def _parts(self, start: int, end: int) -> list[memoryview]:
+        return [memoryview(self._awaited(one))[max(start - one.start, 0) : end - one.start] for one in self._asked(start, end)]
+
+    def _asked(self, start: int, end: int) -> list[_Window]:
         with self._lock:
             used = self._used(start, end)
-        return [memoryview(self._awaited(one))[max(start - one.start, 0) : end - one.start] for one in used]
+        self._tell(end)
+        return used
+
+    def _tell(self, end: int) -> None:
+        """Tell what is read after this file how much of it may be fetched, when a read is at ``end``."""
+        beyond = end + self._ahead - self._goal
+        if beyond > 0 and self._when_near is not None:
+            self._when_near(beyond)
 
     def _used(self, start: int, end: int) -> list[_Window]:
         """Windows that cover a range; the next ones are begun, and those before it are dropped."""
@@ -162,13 +188,16 @@ class ReadAhead:
         reach = known[-1].end if known else start
         while reach < end:
             reach = self._begin(reach, end if self._ahead == 0 else reach + self._request())
-        while reach < min(end + self._ahead, self._goal):
-            reach = self._begin(reach, reach + self._request())
+        self._fill(reach, end + self._ahead)
         return [one for one in known if one.start < end and one.end > start]
+
+    def _fill(self, reach: int, end: int) -> None:
+        while reach < min(end, self._goal):
+            reach = self._begin(reach, reach + self._request())
 
     def _request(self) -> int:
         """Bytes of one request."""
-        return min(max(self._ahead // _OF_ONE // self.block, 1), _LARGEST) * self.block
+        return min(max(self._ahead // _OF_ONE // self.block, 1), self._largest) * self.block
 
     def _begin(self, start: int, end: int) -> int:
         least = (start // self.block + 1) * self.block if self.aligned else start + self.block
@@ -180,13 +209,11 @@ class ReadAhead:
         self._under_way += 1
         self._windows.append(_Window(start, end, data))
         data.add_done_callback(self._ended)
-        if end >= self._goal and self._when_begun is not None:
-            self._when_begun()
         return end
 
     def _awaited(self, one: _Window) -> bytes:
-        """The bytes of a request; more is fetched ahead from now on if they have not arrived, unless they are among the first."""
-        if one.start - self._origin > self._bound and not one.data.done():
+        """The bytes of a request; more is fetched ahead from now on if they have not arrived, unless they are among the first of all."""
+        if (self._follows or one.start - self._origin > self._bound) and not one.data.done():
             self._bound = self._most
         return one.data.result()
 

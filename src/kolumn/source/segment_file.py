@@ -178,15 +178,15 @@ class SegmentFile:
     def _gone(self) -> KolumnError:
         return _changed(self.path, "cannot be opened: it was deleted")
 
-    def request(self, start: int, end: int) -> None:
-        """Begin to fetch what a read of [start, end) in order asks for first, if the file is far away."""
+    def request(self, start: int, end: int, room: int | None = None) -> None:
+        """Begin to fetch what a read of [start, end) in order asks for first, if the file is far away; see `ReadAhead.request`."""
         if self._remote is not None:
-            self._remote.request(start, end)
+            self._remote.request(start, end, room)
 
-    def when_begun(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` when the last request for a file far away that is read in order has been begun."""
+    def when_near(self, listener: Callable[[int], None]) -> None:
+        """Call ``listener`` when a file far away that is read in order may leave requests to the next ones; see `ReadAhead.when_near`."""
         if self._remote is not None:
-            self._remote.when_begun(listener)
+            self._remote.when_near(listener)
 
     def close(self) -> None:
         """Close the file; at the end of a ``with`` it is also compared with the one that was found."""
