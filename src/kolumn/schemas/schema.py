@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 from uuid import UUID
 
+from kolumn.errors import ArgumentError
+
 Kind = Literal["AVRO", "PROTOBUF", "JSON"]
 """The types of schemas, as schema registries spell them."""
 
@@ -70,10 +72,14 @@ class Registered:
     is_deleted: bool = False
 
 
+class UnreadableSchemasError(ArgumentError):
+    """A collection of schemas can't be read now: it is not known whether a schema is there."""
+
+
 class Schemas(Protocol):
     """A collection of schemas: the `_schemas` topic of a cluster, files, a registry, a callable.
 
-    Methods return None for what is not there; they raise `kolumn.errors.ArgumentError` for a collection that cannot be read.
+    Methods return None for what is not there; they raise `UnreadableSchemasError` for a collection that cannot be read.
     They are called from several threads.
     """
 

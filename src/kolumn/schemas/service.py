@@ -1,16 +1,35 @@
 """Schemas of a running registry with Confluent's API, by confluent-kafka's client."""
 
+import base64
+import logging
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol
+from urllib.parse import unquote
 from uuid import UUID
 
 from kolumn.errors import ArgumentError, MissingError
-from kolumn.schemas.schema import Kind, Reference, Registered, Schema
+from kolumn.schemas.schema import Kind, Reference, Registered, Schema, UnreadableSchemasError
+
+logger = logging.getLogger("kolumn")
 
 _NOT_FOUND = 404
 _KINDS: tuple[Kind, ...] = ("AVRO", "PROTOBUF", "JSON")
+_REQUEST_SECONDS = 30
+"""Until a registry has to send something; confluent-kafka's client would wait without end."""
+_ANSWER_SECONDS = 180
+"""Until an answer has to be complete, repeated requests included."""
+_LEAST_SECRET = 3
+_MOST_TOLD = 300
+"""Characters of an error of the client that are shown: it may be a whole page."""
+_SECRETS = ("basic.auth.user.info", "bearer.auth.token", "bearer.auth.client.secret", "sasl.password", "ssl.key.password")
+_HINTS = {
+    **dict.fromkeys((301, 302, 303, 307, 308), ", name the URL that it redirects to"),
+    **dict.fromkeys((401, 403), ", check its user and password"),
+}
+_IN_URL = re.compile(r"//([^/@]*)@")
 
 
 class Client(Protocol):
@@ -23,25 +42,31 @@ class Client(Protocol):
 class ServiceSchemas:
     """Schemas of a registry. Each is asked for once; "not found" is remembered too.
 
+    A schema whose type or text is not one of a registry is not there, with a warning: other schemas can be read.
+
     Parameters
     ----------
     to : str, mapping, or SchemaRegistryClient
         URL (http://, https://, or mock:// for an empty registry in memory), which may have a user and a password; the configuration
-        of confluent-kafka's ``SchemaRegistryClient``, with ``url``; or such a client.
+        of confluent-kafka's ``SchemaRegistryClient``, with ``url``; or such a client. Unless the configuration says otherwise a request
+        may take 30 s.
 
     Raises
     ------
     MissingError
         confluent-kafka is missing.
     ArgumentError
-        The configuration is invalid. Methods raise it if the registry can't be reached, or refuses to answer.
+        The configuration is invalid. Methods raise `UnreadableSchemasError` if the registry can't be reached, refuses to answer, or takes
+        more than three minutes.
     """
 
     def __init__(self, to: "str | Mapping[str, Any] | Client") -> None:
         self._to = to
-        self._client: Any = to if hasattr(to, "get_schema") else _client({"url": to} if isinstance(to, str) else dict(to))
-        url = to if isinstance(to, str) else to.get("url") if isinstance(to, Mapping) else getattr(to, "conf", {}).get("url")
-        self._name = re.sub(r"//[^/@]*@", "//", str(url or "the schema registry"))
+        given = {"url": to} if isinstance(to, str) else to if isinstance(to, Mapping) else getattr(to, "conf", {})
+        self._secrets = _secrets_of(given)
+        url = given.get("url")
+        self._name = _IN_URL.sub("//", str(url or "the schema registry"))
+        self._client: Any = to if hasattr(to, "get_schema") else self._made(dict(given))
         self._known: dict[object, Any] = {}
 
     def __reduce__(self) -> tuple[type["ServiceSchemas"], tuple[Any]]:
@@ -51,11 +76,11 @@ class ServiceSchemas:
         """The schema with an id. The registry is asked only for ids that it could have given: 1 .. 2**31 - 1."""
         if not 0 < id < 1 << 31:
             return None
-        return self._asked(("id", id), lambda: _schema(self._client.get_schema(id), id, None))
+        return self._asked(("id", id), lambda: self._schema(self._client.get_schema(id), id, None))
 
     def by_guid(self, guid: UUID) -> Schema | None:
         """The schema with a GUID; its id is not known, since the registry does not return it."""
-        return self._asked(guid, lambda: _schema(self._client.get_schema_by_guid(str(guid)), None, guid))
+        return self._asked(guid, lambda: self._schema(self._client.get_schema_by_guid(str(guid)), None, guid))
 
     def by_fingerprint(self, fingerprint: int) -> Schema | None:
         """None: a registry can't be asked for fingerprints."""
@@ -65,11 +90,11 @@ class ServiceSchemas:
         """One version of a subject, deleted or not; the newest one if ``version`` is negative."""
         if version < 0:
             return self.newest(subject)
-        return self._asked((subject, version), lambda: _of_version(self._client.get_version(subject, version, deleted=True)))
+        return self._asked((subject, version), lambda: self._of_version(self._client.get_version(subject, version, deleted=True)))
 
     def newest(self, subject: str) -> Schema | None:
         """The newest version of a subject. It is remembered too, so that all of a read sees the same one."""
-        return self._asked((subject, "newest"), lambda: _of_version(self._client.get_latest_version(subject)))
+        return self._asked((subject, "newest"), lambda: self._of_version(self._client.get_latest_version(subject)))
 
     def only(self) -> Schema | None:
         """None: a registry has subjects."""
@@ -91,37 +116,96 @@ class ServiceSchemas:
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         try:
-            return ask()
+            return _in_time(ask)
         except SchemaRegistryError as error:
             if error.http_status_code == _NOT_FOUND:
                 return None
-            raise ArgumentError(f"{self._name}: {error}") from error
-        except ArgumentError:
-            raise
+            status = error.http_status_code
+            text = f"{self._name} answered {status}{_HINTS.get(status, '')}: {self._told(str(error.error_message))}"
+            raise UnreadableSchemasError(text) from self._cause(error)
         except Exception as error:
             # Errors of the HTTP client, of proxies, of authentication: their classes differ between versions.
-            raise ArgumentError(f"{self._name}: schemas cannot be read: {type(error).__name__}: {error}") from error
+            text = f"{self._name}: schemas cannot be read: {type(error).__name__}: {self._told(str(error))}"
+            raise UnreadableSchemasError(text) from self._cause(error)
+
+    def _told(self, text: str) -> str:
+        """The text of an error without the credentials of this registry, which a proxy may repeat."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text if len(text) <= _MOST_TOLD else f"{text[:_MOST_TOLD]}…"
+
+    def _cause(self, error: Exception) -> Exception | None:
+        """The error, unless a traceback would show credentials."""
+        return None if any(secret in str(error) for secret in self._secrets) else error
+
+    def _made(self, configuration: dict[str, Any]) -> Any:
+        try:
+            from confluent_kafka.schema_registry import SchemaRegistryClient
+        except ImportError as error:
+            raise MissingError(f"a schema registry needs confluent-kafka: {error}: pip install 'kolumn[registry]'") from error
+        try:
+            return SchemaRegistryClient.new_client({"timeout": _REQUEST_SECONDS} | configuration)
+        except (ValueError, TypeError) as error:
+            raise ArgumentError(f"schema registry: {self._told(str(error))}") from self._cause(error)
+
+    def _of_version(self, found: Any) -> Schema | None:
+        guid = getattr(found, "guid", None)
+        return self._schema(found.schema, found.schema_id, UUID(guid) if guid else None)
+
+    def _schema(self, found: Any, id: int | None, guid: UUID | None) -> Schema | None:
+        kind = next((one for one in _KINDS if one == (found.schema_type or "AVRO")), None)
+        references = tuple(Reference(one.name, one.subject, one.version) for one in found.references or ())
+        if kind is None:
+            expected, what = " or ".join(_KINDS), repr(found.schema_type)
+        elif not _is_text(found.schema_str):
+            expected, what = "a schema as text", type(found.schema_str).__name__
+        elif not all(_is_text(one.name) and _is_text(one.subject) and isinstance(one.version, int) for one in references):
+            expected, what = "references with name, subject and version", repr(references[:3])
+        else:
+            return Schema(kind, found.schema_str, references, id, guid)
+        logger.warning("%s: schema %s is left out: expected %s, found %s", self._name, id or guid, expected, what)
+        return None
 
 
-def _client(configuration: dict[str, Any]) -> Any:
+def _is_text(found: object) -> bool:
+    """Whether it is a string that UTF-8 has: a lone surrogate has none."""
+    if not isinstance(found, str):
+        return False
     try:
-        from confluent_kafka.schema_registry import SchemaRegistryClient
-    except ImportError as error:
-        raise MissingError(f"a schema registry needs confluent-kafka: {error}: pip install 'kolumn[registry]'") from error
-    try:
-        return SchemaRegistryClient.new_client(configuration)
-    except (ValueError, TypeError) as error:
-        raise ArgumentError(f"schema registry: {error}") from error
+        found.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
-def _of_version(found: Any) -> Schema:
-    guid = getattr(found, "guid", None)
-    return _schema(found.schema, found.schema_id, UUID(guid) if guid else None)
+def _secrets_of(configuration: Mapping[str, Any]) -> list[str]:
+    """What must not be shown of a configuration, in each form that a request has, the longest first."""
+    quoted = _IN_URL.findall(str(configuration.get("url") or ""))
+    users = [*quoted, *map(unquote, quoted)]
+    given = [str(configuration[name]) for name in _SECRETS if isinstance(configuration.get(name), str) and configuration[name]]
+    found = {*given, *users}
+    for one in [*users, str(configuration.get("basic.auth.user.info") or "")]:
+        password = one.partition(":")[2]
+        found |= {password, base64.b64encode(one.encode()).decode()} if password else set()
+    return sorted((one for one in found if len(one) >= _LEAST_SECRET), key=len, reverse=True)
 
 
-def _schema(found: Any, id: int | None, guid: UUID | None) -> Schema:
-    kind = next((one for one in _KINDS if one == (found.schema_type or "AVRO")), None)
-    if kind is None or found.schema_str is None:
-        raise ArgumentError(f"schema {id or guid}: expected one of {', '.join(_KINDS)}, found {found.schema_type}")
-    references = tuple(Reference(one.name, one.subject, one.version) for one in found.references or ())
-    return Schema(kind, found.schema_str, references, id, guid)
+def _in_time(ask: Callable[[], Any]) -> Any:
+    """What a call returns, or a TimeoutError: the call goes on in a thread that nobody waits for."""
+    results: list[Any] = []
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            results.append(ask())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(_ANSWER_SECONDS)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TimeoutError(f"no whole answer within {_ANSWER_SECONDS} s")
+    return results[0]

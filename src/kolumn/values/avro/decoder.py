@@ -15,7 +15,7 @@ from kolumn.encodings.avro_steps import FRAME
 from kolumn.encodings.columns import DONE
 from kolumn.errors import ArgumentError
 from kolumn.machine_code.words import load64
-from kolumn.schemas.schema import Schema, Schemas
+from kolumn.schemas.schema import Schema, Schemas, UnreadableSchemasError
 from kolumn.values.avro.program import AvroProgram, program
 from kolumn.values.avro.resolve import MismatchError, resolve
 from kolumn.values.avro.schema import SchemaNode, parse, title
@@ -138,6 +138,8 @@ class AvroDecoder:
             if writer not in self._programs:
                 try:
                     self._programs[writer] = self._program(parse(writer, self._referenced))
+                except UnreadableSchemasError:
+                    raise
                 except (ArgumentError, MismatchError) as error:
                     self._programs[writer] = None
                     prefix = "" if isinstance(error, ArgumentError) else f"{title(writer)}: "

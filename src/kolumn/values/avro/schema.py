@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from kolumn.errors import ArgumentError
-from kolumn.schemas.schema import Schema
+from kolumn.schemas.schema import Schema, UnreadableSchemasError
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 MAX_DEPTH = 100
@@ -103,6 +103,8 @@ def parse(schema: Schema, referenced: Referenced | None = None) -> SchemaNode:
         return parser.type(_json(schema), "", "", 0)
     except RecursionError:
         raise ArgumentError(f"{title(schema)}: types are nested too deeply") from None
+    except UnreadableSchemasError:
+        raise
     except ArgumentError as error:
         raise ArgumentError(f"{title(schema)}: {error}") from None
 

@@ -1,5 +1,6 @@
 """The decoder of Protobuf: bodies in, a typed column out."""
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +13,8 @@ from kolumn.cpu_fallback.values.protobuf import Rows, write_rows
 from kolumn.encodings import framing
 from kolumn.encodings.protobuf_tables import FRAMES, GROUPS, ProtobufProgram
 from kolumn.encodings.protobuf_wire import ANY, CHOICE, INDEXES, NAME, NAME_OR_NOTHING, NOTHING, NUMBER
-from kolumn.schemas.schema import Schema, Schemas
+from kolumn.errors import ArgumentError
+from kolumn.schemas.schema import Schema, Schemas, UnreadableSchemasError
 from kolumn.values.decoder import Bodies
 from kolumn.values.layout import ColumnLayout
 from kolumn.values.memory import ColumnMemory, shared_bytes
@@ -20,6 +22,8 @@ from kolumn.values.protobuf.finish import finished, incomplete
 from kolumn.values.protobuf.program import tables
 from kolumn.values.protobuf.schema import Place, file_of
 from kolumn.values.protobuf.types import has_required, shape
+
+logger = logging.getLogger("kolumn")
 
 _BY_FRAMING = {
     framing.CONFLUENT: INDEXES,
@@ -116,8 +120,8 @@ class ProtobufDecoder:
 
         Raises
         ------
-        ArgumentError
-            A writer's schema is not valid.
+        UnreadableSchemasError
+            A schema that a writer's one imports cannot be asked for.
         OverflowError
             A column has more bytes or elements than 2**31 - 1.
         """
@@ -193,5 +197,15 @@ class ProtobufDecoder:
         key = (schema.text, schema.references)
         with self._lock:
             if key not in self._places:
-                self._places[key] = file_of(schema, self._schemas).places().get(self._name)
+                self._places[key] = self._written(schema)
             return self._places[key]
+
+    def _written(self, schema: Schema) -> Place | None:
+        """Where the message is in a writer's schema, as in `_place`."""
+        try:
+            return file_of(schema, self._schemas).places().get(self._name)
+        except UnreadableSchemasError:
+            raise
+        except ArgumentError as error:
+            logger.warning("values are null, because %s (read as %s)", error, self._name)
+            return None

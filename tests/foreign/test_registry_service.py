@@ -1,0 +1,150 @@
+"""A registry that answers wrongly, late or never: a clear error without credentials, or values that are not valid."""
+
+import json
+import logging
+import threading
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kolumn.schemas import service
+from kolumn.schemas.schema import UnreadableSchemasError
+from kolumn.schemas.service import ServiceSchemas
+
+A = '{"type":"record","name":"A","fields":[{"name":"b","type":["null","B"]}]}'
+B = '{"type":"record","name":"B","fields":[{"name":"a","type":["null","A"]}]}'
+CYCLES = {
+    name: {"schema": text, "references": [{"name": other, "subject": other, "version": 1}]}
+    for name, other, text in (("A", "B", A), ("B", "A", B))
+}
+PROTO = 'syntax = "proto3"; message M { int32 a = 1; }'
+ANSWERS: dict[int, Any] = {
+    1: {"schema": '{"type":"record","name":"O","fields":[{"name":"id","type":"long"}]}'},
+    2: b"no JSON",
+    3: [1, 2],
+    4: {"schema": "x", "schemaType": "XML"},
+    5: {"schema": 5},
+    6: {},
+    7: b'{"schema":"\\ud800"}',
+    8: {"schema": '"int"', "references": [{"name": "x"}]},
+    9: CYCLES["A"],
+    10: {"schema": "message {", "schemaType": "PROTOBUF"},
+    11: b"[" * 100_000,
+}
+
+
+class Registry(BaseHTTPRequestHandler):
+    """Ids above 299 are the status of the answer, and 99 is never answered."""
+
+    asked: ClassVar[Counter[str]] = Counter()
+    ended: ClassVar[threading.Event] = threading.Event()
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        self.asked[path] += 1
+        last = path.rpartition("/")[2]
+        if path.startswith("/subjects/"):
+            name = path.split("/")[2]
+            return self._answer(200, {"subject": name, "version": 1, "id": 9, **CYCLES[name]} if name in CYCLES else {})
+        if last == "99":
+            self.ended.wait(60)
+            return None
+        if int(last) > 299:
+            return self._answer(int(last), {"error_code": int(last), "message": f"given {self.headers['Authorization']}" + "x" * 5000})
+        return self._answer(200, ANSWERS[int(last)])
+
+    def _answer(self, status: int, given: Any) -> None:
+        data = given if isinstance(given, bytes) else json.dumps(given).encode()
+        self.send_response(status)
+        for name, value in (("Content-Length", str(len(data))), ("Retry-After", "3600"), ("Location", "http://u:pw@127.0.0.1:9/")):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *given: Any) -> None:
+        """Nothing on standard error."""
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    Registry.ended.set()
+    server.shutdown()
+
+
+def schemas_at(url: str, **more: Any) -> ServiceSchemas:
+    return ServiceSchemas({"url": f"http://me:s3cr%40t@{url}", "max.retries": 1, "retries.wait.ms": 1, **more})
+
+
+@pytest.mark.parametrize(
+    ("id", "said"),
+    [
+        (2, "schemas cannot be read: JSONDecodeError"), (3, "schemas cannot be read"), (11, "RecursionError"),
+        (302, "answered 302, name the URL that it redirects to"), (401, "answered 401, check its user and password"),
+        (403, "answered 403, check its user and password"), (429, "answered 429"), (500, "answered 500"), (503, "answered 503"),
+    ],
+)  # fmt: skip
+def test_errors_without_credentials(url: str, id: int, said: str) -> None:
+    with pytest.raises(UnreadableSchemasError) as raised:
+        schemas_at(url).by_id(id)
+    assert said in str(raised.value)
+    shown = "".join(traceback.format_exception(raised.value))
+    assert str(raised.value).startswith(f"http://{url}")
+    assert len(str(raised.value)) < 500
+    # The second is the base64 of both, as the client sends it.
+    assert not any(secret in shown for secret in ("s3cr@t", "s3cr%40t", "bWU6czNjckB0"))
+
+
+def test_a_registry_that_never_answers(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnreadableSchemasError, match="ReadTimeout"):
+        schemas_at(url, timeout=0.05).by_id(99)
+    monkeypatch.setattr(service, "_ANSWER_SECONDS", 0.05)
+    with pytest.raises(UnreadableSchemasError, match=r"no whole answer within 0\.05 s"):
+        schemas_at(url).by_id(99)
+    assert schemas_at(url)._client._rest_client.timeout == 30
+
+
+def test_schemas_that_are_none_are_not_there(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Each is asked for once, and told once."""
+    Registry.asked.clear()
+    found = schemas_at(url)
+    with caplog.at_level(logging.WARNING, "kolumn"):
+        assert [found.by_id(id) for id in (4, 5, 6, 7, 8, 404, 4, 404)] == [None] * 8
+    assert dict(Registry.asked) == {f"/schemas/ids/{id}": 1 for id in (4, 5, 6, 7, 8, 404)}
+    assert [one.getMessage().partition(f"{url}: ")[2] for one in caplog.records] == [
+        "schema 4 is left out: expected AVRO or PROTOBUF or JSON, found 'XML'",
+        "schema 5 is left out: expected a schema as text, found int",
+        "schema 6 is left out: expected a schema as text, found NoneType",
+        "schema 7 is left out: expected a schema as text, found str",
+        "schema 8 is left out: expected references with name, subject and version, "
+        "found (Reference(name='x', subject=None, version=None),)",
+    ]
+
+
+def test_values_of_such_schemas_are_not_valid(url: str, tmp_path: Path) -> None:
+    """Those of others are read."""
+    values = [b"\0" + id.to_bytes(4, "big") + b"\x0a" for id in (1, 4, 6, 404, 9, 10, 1)]
+    kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), tmp_path / "o-0")
+    how: dict[str, Any] = {"value_format": "avro", "value_schema": ANSWERS[1]["schema"], "columns": ["value"]}
+    found = kolumn.read(tmp_path / "o-0", value_schemas={"url": f"http://{url}", "max.retries": 0}, **how)
+    assert found["value"].to_pylist() == [{"id": 5}] + [None] * 5 + [{"id": 5}]
+    how = {"value_format": "protobuf", "value_schema": PROTO, "columns": ["value"]}
+    found = kolumn.read(tmp_path / "o-0", value_schemas={"url": f"http://{url}", "max.retries": 0}, **how)
+    assert found["value"].null_count == len(values)
+
+
+@pytest.mark.parametrize(("format", "schema"), [("avro", ANSWERS[1]["schema"]), ("protobuf", PROTO)])
+def test_a_registry_that_fails_ends_the_read(url: str, tmp_path: Path, format: str, schema: str) -> None:
+    kolumn.write(pa.table({"value": pa.array([b"\0\0\0\1\xf4\x0a"], pa.binary())}), tmp_path / "o-0")
+    how: dict[str, Any] = {"value_format": format, "value_schema": schema, "value_schemas": {"url": f"http://{url}", "max.retries": 0}}
+    with pytest.raises(kolumn.ArgumentError, match="answered 500"):
+        kolumn.read(tmp_path / "o-0", **how)
