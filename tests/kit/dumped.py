@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from kolumn.internal_topics.remote_copies import STATES
 from kolumn.values.internal.definitions import definitions
 from kolumn.values.internal.wire import MessageBytes, reader
 
@@ -21,6 +22,7 @@ DECODERS = {
 }
 """Options of the tool."""
 LINE = re.compile(r"\| offset: (\d+) .*?headerKeys: \[\] (?:key: (\{.*?\}) payload: (\{.*\}|<DELETE>)|payload: (\{.*\})|(\w+):? (\{.*\}))$")
+REMOTE = re.compile(r"\| offset: (\d+) .*?headerKeys: \[\] payload: (Remote\w+\{.*\})$")
 MARKER = re.compile(r"\| offset: (\d+) .*? endTxnMarker: (COMMIT|ABORT) coordinatorEpoch: (-?\d+)$")
 CONTROL = {"LeaderChange": "LEADER_CHANGE", "SnapshotHeader": "SNAPSHOT_HEADER", "SnapshotFooter": "SNAPSHOT_FOOTER"}
 CONTROL |= {"KRaftVersion": "KRAFT_VERSION", "KRaftVoters": "KRAFT_VOTERS"}
@@ -28,7 +30,7 @@ PROTOCOL = {"subscription": "ConsumerProtocolSubscription", "assignment": "Consu
 DEFAULTS: tuple[Any, ...] = (None, -1, -2, 0, "", [], False, "A" * 22)
 """What the tool leaves out: fields that a version does not have, and tagged fields with their default."""
 Printed = tuple[Any, Any, str | None]
-"""JSON of a key and of a value, and the type of a control record."""
+"""JSON of a key and of a value, and the type of a control record. A value of `__remote_log_metadata` is text, from its `toString`."""
 
 
 def printed(lines: Iterable[str]) -> dict[str, dict[int, Printed]]:
@@ -39,6 +41,8 @@ def printed(lines: Iterable[str]) -> dict[str, dict[int, Printed]]:
             current = found.setdefault(line.removeprefix("Dumping "), {})
         elif match := MARKER.match(line):
             current[int(match[1])] = None, {"coordinatorEpoch": int(match[3])}, match[2]
+        elif match := REMOTE.match(line):
+            current[int(match[1])] = None, match[2], None
         elif match := LINE.match(line):
             offset, key, value, framed, control, body = match.groups()
             key, value = (None if text in (None, "<DELETE>") else json.loads(text) for text in (key, value or framed or body))
@@ -78,6 +82,37 @@ def same(own: Any, other: Any, where: str = "") -> Iterator[str]:
         yield f"{where}: {own!r}, not {other!r}"
 
 
+def remote(type: str, own: dict[str, Any]) -> str:
+    """A message of `__remote_log_metadata` as `toString` of Kafka's classes spells it."""
+
+    def place(of: dict[str, Any]) -> str:
+        return f"{of['id']}:{of['name']}-{of['partition']}"
+
+    if type == "RemotePartitionDeleteMetadataRecord":
+        state = ("MARKED", "STARTED", "FINISHED")[own["remotePartitionDeleteState"]]
+        where = f"topicPartition={place(own['topicIdPartition'])}, state=DELETE_PARTITION_{state}"
+        return f"RemotePartitionDeleteMetadata{{{where}, eventTimestampMs={own['eventTimestampMs']}, brokerId={own['brokerId']}}}"
+    custom, state = own["customMetadata"], STATES[own["remoteLogSegmentState"]]
+    spelled = {name: str(value).lower() if isinstance(value, bool) else value for name, value in own.items()}
+    if "remoteLogSegmentId" in own:
+        where = own["remoteLogSegmentId"]
+        spelled["remoteLogSegmentId"] = f"RemoteLogSegmentId{{topicIdPartition={place(where['topicIdPartition'])}, id={where['id']}}}"
+    if "segmentLeaderEpochs" in own:
+        epochs = sorted({one["leaderEpoch"]: one["offset"] for one in own["segmentLeaderEpochs"]}.items())
+        spelled["segmentLeaderEpochs"] = f"{{{', '.join(f'{epoch}={offset}' for epoch, offset in epochs)}}}"
+        spelled["txnIdxEmpty"] = spelled["txnIndexEmpty"]
+    spelled["customMetadata"] = "Optional.empty" if custom is None else f"Optional[CustomMetadata{{{len(custom)} bytes}}]"
+    spelled["state"] = state
+    order = ["customMetadata", "state", "eventTimestampMs", "brokerId"]
+    if "segmentLeaderEpochs" in own:
+        order = ["startOffset", "endOffset", "brokerId", "maxTimestampMs", "eventTimestampMs", "segmentLeaderEpochs", "segmentSizeInBytes"]
+        order += ["customMetadata", "state", "txnIdxEmpty"]
+    if "segmentId" in own:
+        order = [name for name in order if name not in ("brokerId", "eventTimestampMs")]
+    order = [name for name in ("segmentId", "remoteLogSegmentId", *order) if name in spelled]
+    return f"{type.removesuffix('Record')}{{{', '.join(f'{name}={spelled[name]}' for name in order)}}}"
+
+
 def differences(row: dict[str, Any], key: Any, value: Any, control: str | None) -> Iterator[str]:
     """Places at which a row and the tool's JSON of its key and value differ."""
     own = row["key"]
@@ -92,6 +127,9 @@ def differences(row: dict[str, Any], key: Any, value: Any, control: str | None) 
         assert row["value"] is None
         return
     one = row["value"]
+    if isinstance(value, str):
+        yield from same(remote(one["type"], one[one["type"]]), value, "value")
+        return
     assert one["version"] == int(value["version"])
     if key is None:
         assert re.sub(r"(?<=[a-z])(?=[A-Z])", "_", one["type"]).upper() == value["type"]
