@@ -321,6 +321,27 @@ def test_indexes_lead_to_few_chunks(tmp_path: Path, key: str | None, monkeypatch
     assert kolumn.read(made.root, keys=keys, **how).equals(kolumn.read(LOG, **how))
 
 
+@pytest.mark.parametrize("key", [None, "k"])
+def test_an_index_of_aborts_that_is_damaged_is_not_taken_for_absent(tmp_path: Path, key: str | None) -> None:
+    """Its snapshot is whole, and a segment without aborts has that alone."""
+    expected = kolumn.read(LOG, columns=COLUMNS, isolation_level="read_committed")
+    made, keys = with_indexes(tmp_path / "tier", key)
+    for manifest in made.root.glob("*/*/*.rsm-manifest"):
+        whole, indexes = manifest.read_text(), manifest.with_suffix(".indexes")
+        place = json.loads(whole)["segmentIndexes"]["transaction"]
+        data = bytearray(stored := indexes.read_bytes())
+        if not place["size"]:
+            continue
+        data[place["position"] : place["position"] + 2] = b"\xff\xff"
+        indexes.write_bytes(data)
+        assert kolumn.read(made.root, columns=COLUMNS, keys=keys, isolation_level="read_committed").equals(expected)
+        indexes.write_bytes(stored)
+        manifest.write_text(whole.replace(json.dumps({"transaction": place})[1:-1], '"transaction": {"position": -1, "size": 5}'))
+        assert manifest.read_text() != whole
+        assert kolumn.read(made.root, columns=COLUMNS, keys=keys, isolation_level="read_committed").equals(expected)
+        manifest.write_text(whole)
+
+
 def test_whole_segments_are_asked_for(tmp_path: Path) -> None:
     _, log, _ = broken(tmp_path)
     with pytest.raises(kolumn.ArgumentError, match=r"its bytes are in the chunks of a tier"):

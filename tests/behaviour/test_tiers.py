@@ -91,6 +91,13 @@ def test_indexes_of_transactions_and_snapshots_are_used(tier: Path, tmp_path: Pa
     assert found[1] is None
 
 
+def test_an_index_of_aborts_that_is_malformed_is_not_taken_for_absent(tier: Path) -> None:
+    whole = rows(tier, isolation_level="read_committed")
+    for path in tier.glob("*.txnindex"):
+        path.write_bytes(b"\1" + path.read_bytes()[1:])
+    assert rows(tier, isolation_level="read_committed").equals(whole)
+
+
 def test_one_file_of_a_tier_knows_the_transactions_of_the_others(tier: Path) -> None:
     whole = rows(tier, isolation_level="read_committed")
     found = [row for path in sorted(tier.glob("*.log")) for row in rows(path, isolation_level="read_committed")["offset"].to_pylist()]

@@ -23,7 +23,7 @@ from kolumn.plan.chunks import MOST_ENTRIES, header_rows
 from kolumn.plan.seek import select_ranges
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import HIGHEST, Range, Segment, find_segments
-from kolumn.source.side_bytes import side_bytes
+from kolumn.source.side_bytes import is_absent, side_bytes
 from kolumn.source.side_files import aborted_in, open_in
 from kolumn.source.storage import base_name, beside, is_url, listing, parent, read_bytes
 from kolumn.transactions.states import Transactions, matter
@@ -185,7 +185,7 @@ def from_side_files(segments: list[Segment], options: Options) -> Transactions |
 def _aborted(segment: Segment) -> list[tuple[int, int, int]] | None:
     """Aborted transactions whose markers are among the offsets that are read from a segment; None if that is not known."""
     entries = aborted_in(side_bytes(segment, ".txnindex"))
-    if entries is None and segment.copy_id is not None and open_in(side_bytes(segment, ".snapshot")) is not None:
+    if entries is None and is_absent(segment, ".txnindex") and open_in(side_bytes(segment, ".snapshot")) is not None:
         # A tier gets an index only if there is an entry in it, and before the snapshot.
         return []
     low, end = segment.start_offset or 0, HIGHEST if segment.end_offset is None else segment.end_offset

@@ -77,7 +77,7 @@ class AivenManifest:
     compressed : bool
     encryption : Encryption, optional
     indexes : tuple of (str, int, int)
-        Suffix of an index file, and where its stored bytes are in the object of indexes: position and size.
+        Suffix of an index file, and where its stored bytes are in the object of indexes: position and size, -1 if that is malformed.
     """
 
     name: str
@@ -251,14 +251,17 @@ def _epochs(metadata: _Reader) -> Epochs:
 
 
 def _indexes(found: object) -> tuple[tuple[str, int, int], ...]:
-    """Places of index files. They are hints: a place that is malformed is none."""
+    """Places of index files. They are hints: one that is malformed has the size -1, so that its file is not taken for absent."""
     places = [(suffix, found.get(name)) for name, suffix in _INDEXES.items()] if isinstance(found, dict) else []
-    known = [(suffix, place.get("position"), place.get("size")) for suffix, place in places if isinstance(place, dict)]
-    return tuple(
-        (suffix, position, size)
-        for suffix, position, size in known
-        if type(position) is int and type(size) is int and position >= 0 and 0 < size <= _MOST_BYTES
-    )
+    return tuple((suffix, *_place(place)) for suffix, place in places if place is not None and _place(place) != (0, 0))
+
+
+def _place(found: object) -> tuple[int, int]:
+    """Position and size; (0, 0) of an absent file, (0, -1) if they are malformed."""
+    position, size = (found.get("position"), found.get("size")) if isinstance(found, dict) else (None, None)
+    if type(position) is not int or type(size) is not int or position < 0 or not 0 <= size <= _MOST_BYTES:
+        return 0, -1
+    return (position, size) if size else (0, 0)
 
 
 def _encryption(one: _Reader) -> Encryption:

@@ -2,7 +2,7 @@
 
 from kolumn.source.aiven_file import index_bytes
 from kolumn.source.segments import Segment
-from kolumn.source.storage import read_bytes, with_suffix
+from kolumn.source.storage import look, read_bytes, with_suffix
 
 
 def side_bytes(segment: Segment, suffix: str) -> bytes | None:
@@ -18,3 +18,12 @@ def side_bytes(segment: Segment, suffix: str) -> bytes | None:
     if segment.manifest is not None:
         return index_bytes(segment.manifest, segment.access, suffix)
     return read_bytes(with_suffix(segment.path, suffix)) if segment.has_beside(suffix) else None
+
+
+def is_absent(segment: Segment, suffix: str) -> bool:
+    """Whether a segment of a tier never had such a file; one that cannot be read is not absent."""
+    if segment.copy_id is None:
+        return False
+    if segment.manifest is not None:
+        return all(name != suffix for name, _, _ in segment.manifest.indexes)
+    return not segment.has_beside(suffix) or look(with_suffix(segment.path, suffix)) is None
