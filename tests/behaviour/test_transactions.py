@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -20,6 +21,7 @@ from kolumn.errors import KolumnError
 from kolumn.log.transactions import from_headers, from_side_files
 from kolumn.options import Options
 from kolumn.source.segments import find_segments
+from kolumn.source.side_files import ABORTED as ABORTED_ENTRY
 
 CASES = [case for case in cases() if case.directory.with_name(case.directory.name + ".committed.parquet").exists()]
 COLUMNS = {"offset": "offset", "timestampMs": "timestamp_ms", "timestampType": "timestamp_type", "key": "key", "value": "value"}
@@ -186,6 +188,26 @@ def test_without_its_marker_a_transaction_is_open(tmp_path: Path) -> None:
     marker[-1] ^= 1
     source = log(tmp_path, (0, [plain(0), data(1, 7), bytes(marker), plain(3)]))
     assert committed(source, errors="skip")["offset"].to_pylist() == [0]
+
+
+@pytest.mark.parametrize("last", [COMMIT, ABORT, None])
+def test_an_index_knows_of_markers_that_are_damaged(last: int | None, tmp_path: Path) -> None:
+    """Without its marker a transaction would go on to the next one of its producer. What the log contradicts is not believed."""
+    markers = [bytearray(control_batch(offset, ABORT)) for offset in (2, 5)]
+    for marker in markers:
+        marker[-1] ^= 1
+    source = log(tmp_path, (0, [plain(0), data(1, 7), markers[0], data(3, 7), plain(4), markers[1], data(6, 7), data(7, 7)]))
+    if last is not None:
+        log_file = source / f"{0:020}.log"
+        log_file.write_bytes(log_file.read_bytes() + control_batch(8, last) + plain(9))
+    index = [(7, 1, 2), (7, 3, 5), (7, 6, 7)]
+    entries = [np.array((0, *one, 0), ABORTED_ENTRY).tobytes() for one in index]
+    (source / f"{0:020}.txnindex").write_bytes(b"".join(entries))
+    found = {COMMIT: "committed", ABORT: "aborted", None: "open"}[last]
+    expected = ["none", "aborted", "aborted", "none", found, found, *([found, "none"] if last is not None else [])]
+    assert states(source, errors="skip") == expected
+    offsets = {COMMIT: [0, 4, 6, 7, 9], ABORT: [0, 4, 9], None: [0, 4]}[last]
+    assert committed(source, errors="skip")["offset"].to_pylist() == offsets
 
 
 def test_mutants_give_rows_of_the_original_or_an_error(tmp_path: Path) -> None:

@@ -68,8 +68,38 @@ def transactions_of(segments: list[Segment], options: Options) -> Transactions:
     """Transactions of a partition's segments, in order of base offset."""
     if layouts.format_of(segments[0].format).transactions_in_sets:
         return from_records(map(Range.whole, segments), options)
-    from_files = from_side_files(segments, options) if segments[0].memory is None else None
-    return from_files or from_headers(segments, options)
+    if segments[0].memory is not None:
+        return from_headers(segments, options)
+    if (from_files := from_side_files(segments, options)) is not None:
+        return from_files
+    found = from_headers(segments, options)
+    return _with_unreadable(found, segments) if options.errors == "skip" else found
+
+
+def _with_unreadable(found: Transactions, segments: list[Segment]) -> Transactions:
+    """With the aborted transactions of index files whose markers are damaged.
+
+    Without its marker a transaction would go on to the next marker of its producer, which may be a COMMIT.
+    """
+    aborted = [one for segment in segments for one in _unreadable(segment, _aborted(segment) or [])]
+
+    def begin(producer: int, first: int, end: int) -> int:
+        return max([first, *(last + 1 for owner, _, last in aborted if owner == producer and first <= last < end)])
+
+    rest = [(producer, begin(producer, first, last), last) for producer, first, last in found.aborted]
+    still = [(producer, begin(producer, first, HIGHEST)) for producer, first in found.open]
+    return Transactions((*aborted, *rest), tuple(still))
+
+
+def _unreadable(segment: Segment, aborted: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Those of which no intact entry has the marker's offset."""
+    if not aborted:
+        return []
+    with SegmentFile(segment) as file:
+        for entries in entry_rows(file, Options(errors="skip")):
+            some = entries[entries.is_intact]
+            aborted = [one for one in aborted if not ((some.base_offset <= one[2]) & (one[2] <= some.last_offset)).any()]
+    return aborted
 
 
 def of_ranges(ranges: list[Range], options: Options) -> Transactions:
