@@ -86,11 +86,12 @@ def test_drafts(format: str, tmp_path: Path, device: Emulated) -> None:
 
 
 def test_times_of_enriched_messages(tmp_path: Path, device: Emulated) -> None:
-    """-1 second is none; others before 1970 are times."""
-    messages = [tagged(Record(i, b"k", b"v"), seconds=seconds) for i, seconds in enumerate([-1, 0, -2, -(2**31), 2**31 - 1])]
+    """-1 second is none; others before 1970 are times. Rows move up where a control message before them is left out."""
+    messages = [tagged(Record(0, b"k", b"v"), 8)]
+    messages += [tagged(Record(i, b"k", b"v"), seconds=seconds) for i, seconds in enumerate([-1, 0, -2, -(2**31), 2**31 - 1], 1)]
     (tmp_path / "a.log").write_bytes(b"".join(messages))
-    for start in (0, 2):
-        same(tmp_path / "a.log", columns=COLUMNS, format="enriched", start_offset=start)
+    for control in (True, False):
+        same(tmp_path / "a.log", columns=COLUMNS, format="enriched", include_control=control)
 
 
 def test_rows_at_the_limits(tmp_path: Path, device: Emulated) -> None:

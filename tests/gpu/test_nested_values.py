@@ -162,7 +162,8 @@ def test_values_at_their_limits(emulated: Emulated, nested: bool, skipped: int) 
     device = runtime()
     for kind, bodies in FLAT.items():
         for union in (None, [kind, "null"], ["null", kind])[: 1 if kind == "null" else 3]:
-            fields: list[Any] = [{"name": "a", "type": union or kind}]
+            # After bytes of a negative length another field could begin before them.
+            fields: list[Any] = [{"name": "a", "type": union or kind}, *([{"name": "b", "type": "long"}] if kind == "bytes" else [])]
             if nested:
                 fields = [{"name": "i", "type": {"type": "record", "name": "q", "fields": fields}}]
             schema = {"type": "record", "name": "r", "fields": fields}
