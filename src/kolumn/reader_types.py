@@ -13,6 +13,8 @@ from kolumn.decode.pipeline import scan_ranges
 from kolumn.errors import ArgumentError
 from kolumn.keywords import Source
 from kolumn.options import Options
+from kolumn.schemas.given import schema_of
+from kolumn.schemas.listed import ListedSchemas
 from kolumn.schemas.schema import Kind, Schema, Schemas
 from kolumn.source.memory import named_parts
 from kolumn.source.segments import Range
@@ -64,10 +66,13 @@ def _known(one: Typed, options: Options, source: Source, ranges: Sequence[Range]
     if opener is None:
         raise ArgumentError(f"{one.option('format')}={one.format!r} needs {one.option('schema')}, or {one.option('schemas')}")
     found = one.of(None, opener)
-    newest = _newest(found, ranges)
-    if one.format in _KINDS and newest.kind != _KINDS[one.format]:
-        raise ArgumentError(f"{one.option('format')}={one.format!r}: the newest schema is of {newest.kind}; take 'registry'")
-    reader = newest if one.schema is None else _given(one, newest.kind)
+    newest = _of_topics(found, ranges)
+    if one.schema is not None:
+        reader = _given(one, _kind(one.schema) if newest is None else newest.kind)
+    else:
+        reader = newest or _of_first_values(found, options, ranges)
+        if one.format in _KINDS and reader.kind != _KINDS[one.format]:
+            raise ArgumentError(f"{one.option('format')}={one.format!r}: the newest schema is of {reader.kind}; take 'registry'")
     # The collection that was opened stays with the read.
     made = found.of(reader, opener)
     made.__dict__["writers"] = found.writers
@@ -104,6 +109,13 @@ def _given(one: Typed, kind: Kind | None = None) -> Any:
     return _json_schema(schema) or schema
 
 
+def _kind(schema: object) -> Kind:
+    """The type of a caller's schema."""
+    if isinstance(schema, str | Mapping | list):
+        return schema_of(schema).kind
+    return schema.kind if isinstance(schema, Schema) else "PROTOBUF"
+
+
 def _json_schema(schema: object) -> Schema | None:
     """A schema of "json" that is a JSON Schema, told by its properties."""
     if isinstance(schema, str):
@@ -131,8 +143,8 @@ def _open(given: object, source: Source) -> Schemas:
     return schemas_of(cast(Any, given), source)
 
 
-def _newest(one: Typed, ranges: Iterable[Range]) -> Schema:
-    """The newest schema of the topics that are read."""
+def _of_topics(one: Typed, ranges: Iterable[Range]) -> Schema | None:
+    """The newest schema of the topics that are read, None if they have no subjects."""
     schemas = one.writers
     assert schemas is not None
     topics = sorted({each.segment.topic for each in ranges if each.segment.topic is not None})
@@ -143,19 +155,52 @@ def _newest(one: Typed, ranges: Iterable[Range]) -> Schema:
             f"{one.column}: the newest schemas of the topics {', '.join(found)} differ: read one of them, or say by topic=… whose schema "
             f"counts, or give {one.option('schema')}"
         )
-    newest = next(iter(found.values()), None) or schemas.only()
-    if newest is None:
-        asked = " or ".join(f"{topic}-{one.column}" for topic in topics) or "a topic without a name"
-        raise ArgumentError(f"no schema of {asked} in {one.option('schemas')}: name one in {one.option('schema')}")
-    return newest
+    return next(iter(found.values()), None) or schemas.only()
+
+
+def _of_first_values(one: Typed, options: Options, ranges: Sequence[Range]) -> Schema:
+    """The newest schema of the subject that all schemas of the first values are of: its name may be that of the record."""
+    schemas, seen = one.writers, _seen(one, options, ranges)
+    assert schemas is not None
+    if seen and not isinstance(schemas, ListedSchemas):
+        return max(seen, key=lambda schema: schema.id or 0)
+    own: dict[str, set[object]] = {}
+    for each in schemas.registered() if isinstance(schemas, ListedSchemas) else ():
+        if each.subject is not None:
+            own.setdefault(each.subject, set()).add((each.schema.text, each.schema.references))
+    texts = {(schema.text, schema.references) for schema in seen}
+    newest = {subject: schemas.newest(subject) for subject, there in own.items() if texts and texts <= there}
+    if len({(found.text, found.references) for found in newest.values() if found is not None}) == 1:
+        return next(found for found in newest.values() if found is not None)
+    topics = sorted({each.segment.topic for each in ranges if each.segment.topic is not None})
+    asked = " or ".join(f"{topic}-{one.column}" for topic in topics) or "a topic without a name"
+    others = sorted(newest or {subject for subject, there in own.items() if texts & there})
+    why = f", and the first {one.column}s have schemas of {', '.join(others)}" if others else ""
+    raise ArgumentError(f"no schema of {asked} in {one.option('schemas')}{why}: name one in {one.option('schema')}")
+
+
+def _seen(one: Typed, options: Options, ranges: Sequence[Range]) -> Sequence[Schema]:
+    """The schemas that the first values name."""
+    walk = _plain(options, (one.column, *one.looks_at))
+    left = one.sample
+    for batch in scan_ranges(ranges, walk):
+        part = batch.slice(0, left)
+        one.framer.bodies(part.column(0), part.column(1) if one.looks_at else None)
+        left -= part.num_rows
+        if not left:
+            break
+    return one.framer.schemas
+
+
+def _plain(options: Options, columns: tuple[str, ...]) -> Options:
+    """How the first values are read: on the CPU, since Spark's driver calls this too, and must not open a GPU."""
+    return replace(options, columns=columns, typed=(), threads=1, backend="cpu", on_progress=None, binary="contiguous")
 
 
 def _inferred(one: Typed, options: Options, ranges: Sequence[Range]) -> pa.StructType:
     from kolumn.values.text.infer import inferred
 
-    # Decoded on the CPU: Spark's driver calls this too, and must not open a GPU.
-    walk = replace(options, columns=(one.column,), typed=(), threads=1, backend="cpu", on_progress=None, binary="contiguous")
-    values = list(_first(walk, one.column, one.sample, ranges))
+    values = list(_first(_plain(options, (one.column,)), one.column, one.sample, ranges))
     found = inferred(values, one.option("schema"))
     if found is None:
         raise ArgumentError(

@@ -145,3 +145,70 @@ def test_one_schema_for_all(tmp_path: Path) -> None:
     found = kolumn.read(folder, value_format="avro", value_schema=VERSIONS[2])
     assert found["value"].to_pylist() == rows
     assert found["valueSchemaId"].to_pylist() == [99 if k % 2 else None for k in range(50)]
+
+
+MONEY = [
+    {"type": "record", "name": "pay.Money", "fields": [{"name": "units", "type": "long"}]},
+    {"type": "record", "name": "pay.Money", "fields": [{"name": "units", "type": "long"}, {"name": "nanos", "type": "int", "default": 7}]},
+]
+PAYMENTS = [
+    {"type": "record", "name": "pay.Payment", "fields": [{"name": "amount", "type": "pay.Money"}]},
+    {"type": "record", "name": "pay.Payment", "fields": [
+        {"name": "amount", "type": "pay.Money"}, {"name": "at", "type": ["null", "long"]},
+    ]},
+    {"type": "record", "name": "pay.Payment", "fields": [
+        {"name": "at", "type": ["null", "long"], "default": None}, {"name": "amount", "type": "pay.Money"},
+    ]},
+]  # fmt: skip
+VERSION_OF_MONEY = [1, 1, 2]
+
+
+def payments_disk(folder: Path) -> list[dict[str, Any]]:
+    """Subjects named by records, one of which refers to another; a deleted version; the topic does not have the name of a subject.
+
+    Returns the rows of topic `bare`.
+    """
+    records = [registered("pay.Money", number + 1, 100 + number, schema) for number, schema in enumerate(MONEY)]
+    for number, schema in enumerate(PAYMENTS):
+        key, value = registered("pay.Payment", number + 1, 200 + number, schema)
+        found = json.loads(value) | {"references": [{"name": "pay.Money", "subject": "pay.Money", "version": VERSION_OF_MONEY[number]}]}
+        # Compaction has not yet removed the earlier record of a version that is deleted.
+        records += [(key, json.dumps(found | {"deleted": deleted}).encode()) for deleted in ((False, True) if number == 1 else (False,))]
+    write(folder / "_schemas-0", [key for key, _ in records], [value for _, value in records])
+    rows, values = [], []
+    for i in range(90):
+        number = i % 3
+        money = MONEY[VERSION_OF_MONEY[number] - 1]
+        whole = json.loads(json.dumps(PAYMENTS[number]).replace('"pay.Money"', json.dumps(money)))
+        amount = {"units": i} | ({"nanos": 1} if number == 2 else {})
+        written = {"amount": amount} | ({"at": i} if number else {})
+        values.append(framed(200 + number, whole, written))
+        rows.append({"at": written.get("at"), "amount": {"nanos": 7} | amount})
+    write(folder / "bare-0", [None] * 90, values)
+    write(folder / "mixed-0", [None] * 2, [values[0], framed(100, MONEY[0], {"units": 1})])
+    write(folder / "plain-0", [None], [b"no prefix"])
+    return rows
+
+
+def test_subjects_named_by_records(tmp_path: Path) -> None:
+    """The subject that has the schemas of the first values; a deleted version is one of its own."""
+    rows = payments_disk(tmp_path)
+    found = kolumn.read(tmp_path / "bare-0", value_format="registry", columns=["value", "valueSchemaId"])
+    assert found["value"].to_pylist() == rows
+    assert found["valueSchemaId"].to_pylist() == [200 + i % 3 for i in range(90)]
+    given = json.dumps(PAYMENTS[0]).replace('"pay.Money"', json.dumps(MONEY[0]))
+    found = kolumn.read(tmp_path / "bare-0", value_format="registry", value_schema=given, columns=["value"])
+    assert found["value"].to_pylist() == [{"amount": {"units": i}} for i in range(90)]
+    with pytest.raises(ArgumentError, match=r"no schema of mixed-value .*the first values have schemas of pay\.Money, pay\.Payment: name"):
+        kolumn.read(tmp_path / "mixed-0", value_format="registry")
+    with pytest.raises(ArgumentError, match="no schema of plain-value in value_schemas: name one in value_schema"):
+        kolumn.read(tmp_path / "plain-0", value_format="registry")
+
+
+def test_a_function_knows_the_schemas_of_values(tmp_path: Path) -> None:
+    """It cannot list them: the highest id among those of the first values counts."""
+    values: list[bytes | None] = [framed(IDS[order(i)[0]], VERSIONS[order(i)[0]], order(i)[1]) for i in range(30)]
+    write(tmp_path / "orders-0", [None] * 30, values)
+    known = {id: json.dumps(schema) for id, schema in zip(IDS, VERSIONS, strict=True)}
+    found = kolumn.read(tmp_path / "orders-0", value_format="registry", value_schemas=known.get, columns=["value"])
+    assert found["value"].to_pylist() == [order(i)[2] for i in range(30)]

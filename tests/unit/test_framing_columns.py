@@ -300,15 +300,16 @@ def test_apicurios_headers_name_messages_and_encodings() -> None:
         [number, (encoding, b"JSON")],
         [("apicurio.value.artifactId", b"orders-1")],
         [number, ("apicurio.protobuf.type.key", b"M")],
+        [number, (message, b"")],
     )
-    found, ids = Framer("auto", SCHEMAS).bodies(column([b"body"] * 8, pa.binary()), told)
-    assert [None if one is None else one.message for one in schemas(found)] == ["M", "\ufffd", "", None, "", "", None, ""]
-    assert [one is not None for one in bodies(found)] == [True, True, True, False, True, False, False, True]
-    assert ids.to_pylist() == [2, 2, 2, None, 2, 2, None, 2]
+    found, ids = Framer("auto", SCHEMAS).bodies(column([b"body"] * 9, pa.binary()), told)
+    assert [None if one is None else one.message for one in schemas(found)] == ["M", "\ufffd", "", None, "", "", None, "", None]
+    assert [one is not None for one in bodies(found)] == [True, True, True, False, True, False, False, True, False]
+    assert ids.to_pylist() == [2, 2, 2, None, 2, 2, None, 2, 2]
     # Without a registry the message is that of the reader's file, whose index is -1.
-    found, _ = Framer("apicurio-header").bodies(column([b"body"] * 8, pa.binary()), told)
-    assert [None if one is None else (one.text, one.message) for one in schemas(found)] == [("", "M"), ("", "\ufffd")] + [None] * 6
-    assert [one is not None for one in bodies(found)] == [True, True, True, True, True, False, True, True]
+    found, _ = Framer("apicurio-header").bodies(column([b"body"] * 9, pa.binary()), told)
+    assert [None if one is None else (one.text, one.message) for one in schemas(found)] == [("", "M"), ("", "\ufffd")] + [None] * 7
+    assert [one is not None for one in bodies(found)] == [True, True, True, True, True, False, True, True, False]
 
 
 def test_messages_that_headers_choose_are_forgotten_when_there_are_many() -> None:

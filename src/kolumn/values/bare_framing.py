@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
+from kolumn.schemas.schema import Schema
 from kolumn.values.decoder import Bodies
 
 
@@ -18,9 +19,12 @@ class BareFramer:
     ----------
     needs_headers : bool
         Whether `bodies` looks at the headers of the records.
+    schemas : tuple of Schema
+        The schemas that payloads named: none.
     """
 
     needs_headers = False
+    schemas: tuple[Schema, ...] = ()
 
     def __init__(self, skip: int = 0) -> None:
         self.skip = skip

@@ -301,7 +301,10 @@ class _Known:
 
     def _chosen(self, index: int, **choice: Any) -> int:
         own = Schema("PROTOBUF", "") if self.is_readers else self.found[index]
-        return index if own.kind != "PROTOBUF" else self._index((index, *choice.values()), lambda: replace(own, **choice))
+        if own.kind != "PROTOBUF":
+            return index
+        # No message has an empty name.
+        return self._index((index, *choice.values()), lambda: replace(own, **choice) if all(choice.values()) else None)
 
     def id_of(self, index: int) -> int:
         """Id of a schema of the collection."""

@@ -29,6 +29,10 @@ class PayloadFramer(Protocol):
     def needs_headers(self) -> bool:
         """Whether `bodies` looks at the headers of the records."""
 
+    @property
+    def schemas(self) -> tuple[Schema, ...]:
+        """The schemas that payloads named so far."""
+
     def bodies(self, payload: pa.BinaryArray, headers: pa.ListArray | None = None) -> tuple[Bodies, pa.Array]:
         """Bodies of a column of payloads (pa.binary), and the schema id of each row (int64), null without one."""
 

@@ -1,0 +1,151 @@
+"""Damaged values of all framings: prefixes, headers and bodies. Each is valid exactly if what it names and its body are, for other readers.
+
+No other row changes. KOLUMN_FUZZ_MUTANTS is the number of all.
+"""
+
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+
+from kit.avro_reader import NotAvroError, as_column, of_column
+from kit.avro_reader import read as read_avro
+from kit.bodies import bodies
+from kit.framings import Headers, Message, NoBodyError, body_of
+from kit.fuzz import MUTANTS
+from kit.protobuf_values import expected, message_class, mutants, plain
+from kolumn.schema import HEADERS
+from kolumn.schemas.given import AskedSchemas
+from kolumn.schemas.schema import Kind, Schema
+from kolumn.values.avro.decoder import AvroDecoder
+from kolumn.values.framing import Framer
+from kolumn.values.protobuf.decoder import ProtobufDecoder
+from kolumn.values.protobuf.schema import _compiled
+from kolumn.values.text.json import JsonDecoder
+from kolumn.values.text.json_lines import LinesDecoder
+
+DATA = Path(__file__).parents[1] / "data" / "serializers"
+WRITTEN: list[dict[str, Any]] = [json.loads(line) for line in (DATA / "values.jsonl").read_text().splitlines()]
+AVRO, PROTO = (DATA / "o.avsc").read_text(), (DATA / "shop.proto").read_text()
+JSON = pa.struct([("id", pa.int64()), ("c", pa.string())])
+KINDS: dict[str, Kind] = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
+# Messages by their names: Line, Order, Order.Line, Refund, Refund.Why.
+MESSAGES = {
+    "Order": Message((0,), 1, "Order", "shop.Order"),
+    "Order.Line": Message((0, 0), 2, "shop.Order.Line", "shop.Order.Line"),
+    "Refund": Message((1,), 3, "Refund", "shop.Refund"),
+}
+SEED = int(os.environ.get("KOLUMN_FUZZ_SEED", "0"))
+
+
+def known() -> set[int | UUID]:
+    """Ids and GUIDs of the written values."""
+    found: set[int | UUID] = {1, 7, 9}
+    for one in WRITTEN:
+        value = bytes.fromhex(one["value"])
+        for data in (value, *(bytes.fromhex(told) for _, told in one["headers"])):
+            if data[:1] == b"\1" and len(data) >= 17:
+                found.add(UUID(bytes=data[1:17]))
+            elif data[:1] == b"\3":
+                found.add(UUID(bytes=data[2:18]))
+            elif data.startswith(b"avro/binary+"):
+                found.add(UUID(data[12:].decode()))
+    return found
+
+
+KNOWN = known()
+
+
+def changed(rng: random.Random, value: bytes, headers: Headers, others: list[tuple[bytes, Headers]]) -> tuple[bytes, Headers]:
+    """A value or a header is damaged, a header is missing or comes again, or both are of different values."""
+    other, told = rng.choice(others)
+    way = rng.randrange(8)
+    if way < 4 or (not headers and way < 6):
+        return rng.choice(mutants(rng, value, other, 4)), headers
+    if way == 4:
+        at = rng.randrange(len(headers))
+        name, data = headers[at]
+        damaged = rng.choice(mutants(rng, data or b"", told[0][1] or b"" if told else b"", 4))
+        return value, [*headers[:at], (name, damaged), *headers[at + 1 :]]
+    if way == 5:
+        return value, [one for one in headers if rng.random() < 0.6] + [one for one in told if rng.random() < 0.3]
+    if way == 6:
+        return value, headers + told + [(name, None) for name, _ in headers if rng.random() < 0.1]
+    return value[:18] + other[rng.randrange(len(other)) :], headers
+
+
+def cases(rng: random.Random, format: str, is_key: bool, count: int) -> list[tuple[bytes, Headers]]:
+    given = [
+        (bytes.fromhex(one["value"]), [(name, bytes.fromhex(data)) for name, data in one["headers"]])
+        for one in WRITTEN if one["format"] == format and one["key"] == is_key
+    ]  # fmt: skip
+    made = []
+    for _ in range(count):
+        one = rng.choice(given)
+        for _ in range(rng.choice((1, 1, 1, 2))):
+            one = changed(rng, *one, given)
+        made += [one, rng.choice(given)]
+    return made
+
+
+def wanted(format: str, message: str, kind: Any, made: list[tuple[bytes, Headers]], is_key: bool) -> list[Any]:
+    """The rows; None for a value that is not valid."""
+    found: list[bytes | None] = []
+    for value, headers in made:
+        try:
+            found.append(body_of(value, headers, is_key, KNOWN, MESSAGES.get(message)))
+        except NoBodyError:
+            found.append(None)
+    if format == "json":
+        rows: list[Any] = LinesDecoder(JSON).decode(bodies(found))[0].to_pylist()
+        return rows
+    return [None if body is None else expected(kind, body) if kind else avro_row(body) for body in found]
+
+
+def avro_row(body: bytes) -> Any:
+    schema = json.loads(AVRO)
+    try:
+        return as_column(schema, read_avro(schema, body))
+    except NotAvroError:
+        return None
+
+
+def compare(seed: int, count: int, format: str, message: str, is_key: bool) -> int:
+    """Compare as many mutants; returns how many are valid."""
+    rng = random.Random(seed)
+    text = {"avro": AVRO, "protobuf": PROTO, "json": "{}"}[format]
+    schema = Schema(KINDS[format], text)
+    decoder: Any = AvroDecoder(schema) if format == "avro" else JsonDecoder(JSON)
+    kind = None
+    if format == "protobuf":
+        decoder, kind = ProtobufDecoder(schema, message), message_class(_compiled(PROTO, {}, ""), f"shop.{message}")
+    framer = Framer("auto", AskedSchemas(lambda key: schema if key in KNOWN else None), is_key=is_key)
+    valid = 0
+    for _ in range(-(-count // 1000)):
+        made = cases(rng, format, is_key, min(count, 1000))
+        values = pa.array([value for value, _ in made], pa.binary())
+        headers = pa.array([[{"key": name, "value": data} for name, data in told] for _, told in made], HEADERS)
+        column, fine = decoder.decode(framer.bodies(values, headers)[0])
+        column.validate(full=True)
+        found = of_column(column) if format == "avro" else [plain(one) for one in column] if kind else column.to_pylist()
+        assert [one is not None for one in found] == fine.tolist()
+        for (value, told), row, should in zip(made, found, wanted(format, message, kind, made, is_key), strict=True):
+            assert row == should, (value.hex(), told)
+        valid += int(fine.sum())
+    return valid
+
+
+@pytest.mark.parametrize(
+    ("format", "message", "is_key"),
+    [
+        ("avro", "O", False), ("avro", "O", True), ("json", "O", False), ("protobuf", "Order", False), ("protobuf", "Order", True),
+        ("protobuf", "Refund", False), ("protobuf", "Order.Line", False),
+    ],
+)  # fmt: skip
+def test_mutants(format: str, message: str, is_key: bool) -> None:
+    assert compare(SEED, MUTANTS // 7, format, message, is_key) > MUTANTS // 100
