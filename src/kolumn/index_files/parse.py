@@ -85,7 +85,9 @@ def producer_snapshot(raw: bytes, _base: int) -> Columns:
 
 
 def _lines(raw: bytes, width: int) -> list[list[str]]:
-    """The lines of a checkpoint."""
+    """The lines of a checkpoint; a new one is empty until a broker writes it (``CheckpointFile``)."""
+    if not raw:
+        return []
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
