@@ -5,7 +5,7 @@ import kolumn.encodings.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine import address
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s
 from kolumn.cpu_fallback.machine.scalars import compiled
-from kolumn.cpu_fallback.values.avro_walk import BLOCK, begin_rows, decided, segment_of, walk
+from kolumn.cpu_fallback.values.avro_walk import BLOCK, WORD, begin_rows, decided, segment_of, walk
 from kolumn.cpu_fallback.values.varints import after_varint_by_words, uvarint_by_words
 from kolumn.encodings import avro_skip, numbers
 from kolumn.encodings.avro import decode
@@ -75,7 +75,7 @@ def _next_block(
         row += 1
     if row - first < _FEW:
         return row, 0, False
-    begin_rows(memory, at.ctypes.data + 8 * first, length.ctypes.data + 8 * first, row - first, row < len(at))
+    begin_rows(memory, at.ctypes.data + 8 * first, length.ctypes.data + 8 * first, row - first, row < len(at), WORD)
     walk(plan, stack, memory, row - first, columns, first)
     if load64(plan) != 0:
         return row, plan, False

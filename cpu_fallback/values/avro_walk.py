@@ -29,6 +29,8 @@ BLOCK = 256
 """Rows of a block."""
 ROOM = 4
 """Words of memory for each row of a block, besides its marks."""
+WORD = 8
+"""Bytes that are loaded at once."""
 HEAD = 16
 RUN, LIST, OTHER, TAKE, VALID, MARK = range(6)
 KIND, OPTIONAL, SECOND, SHIFT = 7, 8, 16, 5
@@ -36,7 +38,7 @@ BYTES, TEXT, LONG, INT, INDEX, BOOLEAN = range(6)
 _AT, _END, _LIMIT, _INSIDE, _MARKS = (8 * BLOCK * k for k in range(5))
 _MORE = -0x7F7F7F7F7F7F7F80
 _SIGN = -(2**63)
-_ROW, _WORD, _VALID_AT, _FAR, _PAGE = 0xFFFF, 8, 8, 32, 4096
+_ROW, _VALID_AT, _FAR, _PAGE = 0xFFFF, 8, 32, 4096
 _BLOCK, _COLUMN, _HEAD, _SHIFT = BLOCK, COLUMN, HEAD, SHIFT
 
 
@@ -86,7 +88,7 @@ def walk(plan: int, stack: int, memory: int, rows: int, columns: int, first: int
 
 
 @register_jitable
-def begin_rows(memory: int, ats: int, lengths: int, rows: int, more: bool) -> None:
+def begin_rows(memory: int, ats: int, lengths: int, rows: int, more: bool, reach: int) -> None:
     """Begin the rows of a block.
 
     Parameters
@@ -97,6 +99,8 @@ def begin_rows(memory: int, ats: int, lengths: int, rows: int, more: bool) -> No
     rows : int
     more : bool
         Whether a row comes after them.
+    reach : int
+        Bytes that are loaded at once.
     """
     last = rows if more else rows - 1
     after = load64(ats)
@@ -107,11 +111,11 @@ def begin_rows(memory: int, ats: int, lengths: int, rows: int, more: bool) -> No
         after = load64(ats + place + 8)
         after_end = after + load64(lengths + place + 8)
         # Words are loaded that reach into the next row. So it has to lie near: then no page is between the two.
-        fine = (end >= at) & (after >= end) & (after - end < _PAGE) & (end < after_end - _WORD)
+        fine = (end >= at) & (after >= end) & (after - end < _PAGE) & (end < after_end - reach)
         # A row never goes back. So one that passed its end, or has something that is not decided, goes to its limit and stays there.
         store64(memory + _AT + place, at if fine else memory)
         store64(memory + _END + place, end if fine else 0)
-        store64(memory + _LIMIT + place, after_end - _WORD if fine else memory)
+        store64(memory + _LIMIT + place, after_end - reach if fine else memory)
     if not more:
         store64(memory + _AT + 8 * last, memory)
         store64(memory + _END + 8 * last, 0)

@@ -131,3 +131,30 @@ def values_of(rng: random.Random, kind: pa.StructType, count: int, damage: float
     """Objects of a type as text; some of them damaged."""
     made = [written(rng, random_value(rng, kind) if rng.random() < 0.97 else anything(rng, 3)) for _ in range(count)]
     return [damaged(rng, one) if rng.random() < damage else one for one in made]
+
+
+def flat_type(rng: random.Random) -> pa.StructType:
+    """A struct of six to ten fields, most of which have no others in them; some are lists of such structs."""
+    names = rng.sample(PLAIN_NAMES if rng.random() < 0.8 else NAMES, rng.randrange(6, 11))
+    inner = pa.struct([(name, rng.choice(LEAVES)) for name in rng.sample(PLAIN_NAMES, rng.randrange(1, 4))])
+    kinds = [rng.choice(LEAVES) if k < 6 else rng.choice((pa.list_(inner), _any_type(rng, 2))) for k in range(len(names))]
+    rng.shuffle(kinds)
+    return pa.struct(list(zip(names, kinds, strict=True)))
+
+
+def alike(rng: random.Random, kind: pa.StructType, count: int, damage: float) -> list[bytes]:
+    """Objects of a type as one serialiser writes them: members in order, some of them missing; some objects are damaged."""
+    separators, ascii = rng.choice(((",", ":"), (", ", ": "))), rng.random() < 0.5
+    made = []
+    for _ in range(count):
+        value = {one.name: _fitting(rng, one.type) for one in kind if rng.random() < 0.97}
+        made.append(json.dumps(value, separators=separators, ensure_ascii=ascii).encode("utf-8", "surrogatepass"))
+    return [damaged(rng, one) if rng.random() < damage else one for one in made]
+
+
+def _fitting(rng: random.Random, kind: pa.DataType) -> Any:
+    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        return [{one.name: _fitting(rng, one.type) for one in kind.value_type if rng.random() < 0.95} for _ in range(rng.randrange(4))]
+    if rng.random() < 0.02:
+        return anything(rng, 2)
+    return "short" if pa.types.is_string(kind) and rng.random() < 0.7 else random_value(rng, kind)

@@ -92,10 +92,15 @@ def _name(name: str, names: bytearray) -> list[int]:
     """Length, first word, mask and place of a name, which is added to ``names``. A name that JSON writes with an escape is not found."""
     place, text = len(names), name.encode() + b'":'
     names += text
-    length = _NO_LENGTH if any(byte < 0x20 or byte in b'"\\' for byte in text[:-2]) else len(text)
+    length = len(text) if is_plain(name) else _NO_LENGTH
     word = int.from_bytes(text[:8], "little")
     mask = (1 << 8 * min(len(text), 8)) - 1
     return [length, _signed(word), _signed(mask), place]
+
+
+def is_plain(name: str) -> bool:
+    """Whether JSON writes a name without an escape."""
+    return not any(character < " " or character in '"\\' for character in name)
 
 
 def _signed(word: int) -> int:
