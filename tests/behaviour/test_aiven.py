@@ -158,6 +158,18 @@ def test_an_object_that_is_missing_or_cut(tmp_path: Path) -> None:
     assert skipped.stretches == 1
 
 
+def test_an_object_without_its_manifest_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Manifests are written last, so its copy was not finished; but a manifest may have been lost too."""
+    made, keys = tier(tmp_path / "tier", 5000, "k")
+    gone = sorted(made.root.glob("*/*/*.rsm-manifest"))[1]
+    gone.unlink()
+    lost = {row["offset"] for row in kolumn.read(LOG / f"{gone.name[:20]}.log", columns=["offset"]).to_pylist()}
+    found = kolumn.read(made.root, keys=keys, columns=["offset"])["offset"].to_pylist()
+    assert found == [offset for offset in kolumn.read(LOG, columns=["offset"])["offset"].to_pylist() if offset not in lost]
+    text = f"1 objects without a manifest are left out, as copies that were not finished: the first is {gone.with_suffix('.log')}"
+    assert text in caplog.text
+
+
 def test_keys_that_do_not_fit(tmp_path: Path) -> None:
     manifest, _, keys = broken(tmp_path)
     assert keys is not None

@@ -15,6 +15,7 @@ is set, then encrypted, and they stand back to back in the object. Unknown field
 
 import binascii
 import json
+import logging
 import re
 from base64 import b64decode
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ from kolumn.source import storage
 from kolumn.source.side_files import TIER_CHECKPOINT, Epochs
 from kolumn.source.tier_names import MANIFEST, stem
 
+logger = logging.getLogger(__name__)
 _MOST_BYTES = 16 << 20
 """Of a manifest, and of an index of chunks."""
 _MOST_CHUNKS = 1 << 20
@@ -150,6 +152,16 @@ def read_manifests(files: Sequence[storage.FolderEntry]) -> list[AivenManifest |
     """Read manifests, some at a time."""
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="kolumn-tier") as pool:
         return list(pool.map(read_manifest, files))
+
+
+def objects_of(manifests: list[storage.FolderEntry], found: list[str]) -> set[str]:
+    """Names of the objects that manifests are about. A warning tells of those that were found and have none."""
+    names = {storage.with_suffix(one.name, ".log") for one in manifests}
+    unfinished = [name for name in found if name not in names]
+    if unfinished:
+        text = "%d objects without a manifest are left out, as copies that were not finished: the first is %s"
+        logger.warning(text, len(unfinished), storage.shown(unfinished[0]))
+    return names
 
 
 def manifest_of(file: storage.FolderEntry) -> storage.FolderEntry | None:

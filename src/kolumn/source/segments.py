@@ -18,7 +18,7 @@ from kolumn.arrays import Int64s
 from kolumn.errors import ArgumentError, CorruptBatchError, KolumnError
 from kolumn.source import storage, tier_names
 from kolumn.source.aiven_file import Access
-from kolumn.source.aiven_manifest import AivenManifest, manifest_of, read_manifests
+from kolumn.source.aiven_manifest import AivenManifest, manifest_of, objects_of, read_manifests
 from kolumn.source.given_names import checked, names_in, real_names
 from kolumn.source.log_names import PARTITION, base_and_copy, place_in, topic_partition
 from kolumn.source.memory import in_memory
@@ -320,7 +320,7 @@ def _segments_here(entries: list[FolderEntry]) -> list[Segment]:
     segments = _live(_segments(file for file in files if file.name.endswith((LOG, SWAP))), files)
     if manifests:
         # What has an id and no manifest yet has not been copied completely; a broker's own files have no ids.
-        stored = {storage.with_suffix(one.name, LOG) for one in manifests}
+        stored = objects_of(manifests, [one.path for one in segments if one.copy_id is not None])
         segments = [one for one in segments if one.base_offset is not None and one.copy_id is None and one.path not in stored]
     if segments and storage.is_url(segments[0].path):
         names = {file.name for file in files}
