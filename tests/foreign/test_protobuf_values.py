@@ -27,6 +27,25 @@ message Refund { int64 id = 1; message Why { string text = 1; } Why why = 2; }
 """
 
 
+MAPS = 'syntax = "proto3"; message A { map<string, int32> m = 1; message B { int32 x = 1; } message C { int32 x = 1; } }'
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_messages_after_a_map() -> None:
+    """This client counts entries of maps, Confluent's Java classes do not; it registers descriptors, and they .proto text."""
+    client, context = SchemaRegistryClient.new_client({"url": "mock://maps"}), SerializationContext("orders", MessageField.VALUE)
+    values = []
+    for number, name in enumerate(("A.B", "A.C")):
+        kind = message_factory.GetMessageClass(file_of(MAPS).message(name))
+        values.append(ProtobufSerializer(kind, client, {"use.deprecated.format": False})(kind(x=number), context))
+    assert [(value or b"")[5:8].hex() for value in values] == ["040002", "040004"]
+    how: dict[str, Any] = {"prefix": 5, "framing": framing.CONFLUENT, "schema": 0}
+    by_python, by_java = Schema("PROTOBUF", str(client.get_schema(1).schema_str)), Schema("PROTOBUF", MAPS)
+    for name, written, expected_rows in (("A.B", by_python, [0, None]), ("A.C", by_python, [None, 1]), ("A.C", by_java, [0, None])):
+        array, _ = ProtobufDecoder(MAPS, name).decode(bodies(values, schemas=[written], **how))
+        assert [row and row["x"] for row in array.to_pylist()] == expected_rows
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", ["Order", "Refund", "Order.Line", "Refund.Why"])
 def test_values_of_confluents_serializer(name: str) -> None:

@@ -35,10 +35,13 @@ class File:
     descriptor : google.protobuf.descriptor.FileDescriptor
     pool : google.protobuf.descriptor_pool.DescriptorPool
         Holds the file and its imports.
+    counts_made : bool
+        Whether message indexes count entries of maps and groups. They do for confluent-kafka for Python, which registers descriptors.
     """
 
     descriptor: Any
     pool: Any
+    counts_made: bool = False
 
     def message(self, name: str | None) -> Any:
         """Descriptor of a message by its full name, or by its name within the package of the file.
@@ -73,7 +76,7 @@ class File:
         while todo:
             path, messages = todo.pop()
             names += [one.full_name for one in messages]
-            for number, one in enumerate(one for one in messages if not _is_made(one)):
+            for number, one in enumerate(one for one in messages if self.counts_made or not _is_made(one)):
                 found[one.full_name] = (*path, number)
                 todo.append(((*path, number), list(one.nested_types)))
         numbers = {name: number for number, name in enumerate(sorted(names))}
@@ -101,7 +104,8 @@ class Place(NamedTuple):
     ----------
     path : tuple of int
         Confluent's message indexes: of the outermost message in the file, of a nested one in that, and so on. Entries of maps and groups
-        do not count, as in its Java classes; confluent-kafka for Python counts them.
+        do not count, as in its Java classes. confluent-kafka for Python counts them, which only `File.counts_made` tells: a registry that
+        turns descriptors into text hides it.
     number : int
         AWS Glue's number: messages are counted in the order of their names (its ``MessageIndexFinder``).
     names : tuple of str
@@ -136,7 +140,8 @@ def file_of(schema: Schema | bytes | str | type, schemas: Schemas | None = None)
         if schema.kind != "PROTOBUF":
             raise ArgumentError(f"schema {schema.id} is of type {schema.kind}, not PROTOBUF")
         imports, which = _referenced(schema, schemas), "" if schema.id is None else f" {schema.id}"
-        return _file(_decoded(schema.text, imports, which) or _compiled(schema.text, imports, which))
+        described = _decoded(schema.text, imports, which)
+        return _file(described, counts_made=True) if described else _file(_compiled(schema.text, imports, which))
     if isinstance(schema, str):
         return file_of(Schema("PROTOBUF", schema))
     if isinstance(schema, bytes):
@@ -228,7 +233,7 @@ def _protoc(folder: Path, name: str, which: str) -> None:
         raise ArgumentError(f"schema{which} is not valid: {'; '.join(wrong[:5])}")
 
 
-def _file(serialised: bytes) -> File:
+def _file(serialised: bytes, *, counts_made: bool = False) -> File:
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message
     except ImportError as error:
@@ -243,7 +248,7 @@ def _file(serialised: bytes) -> File:
     try:
         for one in _ordered([*_well_known(files), *files]):
             pool.AddSerializedFile(one.SerializeToString())
-        return File(pool.FindFileByName(files[-1].name), pool)
+        return File(pool.FindFileByName(files[-1].name), pool, counts_made)
     except (TypeError, KeyError, ValueError) as error:
         raise ArgumentError(f"the FileDescriptorSet is not valid: {error}") from error
 
