@@ -11,12 +11,11 @@ _NONE, _CONFLUENT, _APICURIO, _FIRST_HEADER = framing.NONE, framing.CONFLUENT, f
 _FIVE, _NEVER = (1 << 40) - 1, -1
 NULL = -1
 """Length of a row without a body."""
-NO_SCHEMA = -1
-"""Index of the schema of a row without one; in the table of known keys: nobody knows the key."""
+NO_SCHEMA, NO_ID = framing.NO_SCHEMA, framing.NO_ID
+"""In the table of known keys: nobody knows the key."""
 _FRAMING, _HIGH, _LOW, INDEX, _ID = range(5)
 WIDTH = 5
 """Columns of the table of known keys: framing (`framing.NONE` for an empty row), two words of the key, index and id of the schema."""
-NO_ID = -1
 
 
 @register_jitable

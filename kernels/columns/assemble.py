@@ -73,7 +73,7 @@ def concatenate(tables: list[DeviceTable], options: Any) -> Named:
     import pylibcudf
 
     if not tables:
-        typed = options.typed_without_rows(runtime())
+        typed = options.typed_columns(runtime(), None)
         tables.append(no_rows(runtime(), options.names, typed, options.payload))
     for at, name in enumerate(options.names):
         _check_size(name, [table.columns[at] for table in tables if isinstance(table.columns[at], Column)])

@@ -8,10 +8,12 @@ from kolumn.kernels.columns.table import Column
 from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.kernels.values.lines import MARKER, NO_OBJECT_BYTES, make_lines
-from kolumn.kernels.values.schema import VALID, Values
+
+VALID = "valid"
+"""Name of the column that tells which values were objects, beside those of the fields."""
 
 
-def parse_json(device: Runtime, values: DevicePayloads, how: Values) -> dict[str, Any]:
+def parse_json(device: Runtime, values: DevicePayloads, fields: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     """Columns of the fields and of `VALID`, a row for each value; pylibcudf's, but where no value is an object.
 
     Lines that the reader can't read are rows of nulls, and so is their marker.
@@ -20,21 +22,21 @@ def parse_json(device: Runtime, values: DevicePayloads, how: Values) -> dict[str
     target, total = make_lines(device, values)
     if total == NO_OBJECT_BYTES * n:
         # Of lines that name no column cuDF's reader knows neither columns nor how many rows there are.
-        nothing = {name: all_null(device, kind, n) for name, kind in how.fields}
+        nothing = {name: all_null(device, kind, n) for name, kind in fields}
         return {**nothing, VALID: Column("bool", n, device.zeros(n))}
     device.synchronize()
-    found = _read(target, total, how)
-    columns = {name: found[name] if name in found else all_null(device, kind, n) for name, kind in how.fields}
+    found = _read(target, total, fields)
+    columns = {name: found[name] if name in found else all_null(device, kind, n) for name, kind in fields}
     return {**columns, VALID: found[MARKER]}
 
 
-def _read(target: Memory, total: int, how: Values) -> dict[str, Any]:
+def _read(target: Memory, total: int, fields: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     """Columns that cuDF's reader finds in lines, by name, and flags of the lines that it can read under `MARKER`."""
     import pylibcudf as plc
 
     text = plc.Column(plc.DataType(plc.TypeId.UINT8), total, plc.gpumemoryview(target), None, 0, 0, [])
     ids = type_ids()
-    wanted = [*how.fields, (MARKER, "int8")]
+    wanted = [*fields, (MARKER, "int8")]
     options = (
         plc.io.json.JsonReaderOptions.builder(plc.io.SourceInfo([text.data()]))
         .lines(True)

@@ -12,6 +12,7 @@ from kolumn.kernels.columns.flags import Label, label
 from kolumn.kernels.columns.table import Column, bytes_column, nullable
 from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine.runtime import Memory, Runtime
+from kolumn.kernels.values.bodies import DeviceBodies
 from kolumn.kernels.values.messages import (
     MeasureMessages,
     Moments,
@@ -23,10 +24,8 @@ from kolumn.kernels.values.messages import (
     write_messages,
 )
 from kolumn.kernels.values.typed import ColumnTree, LayoutMemory, kind_of, totals
-from kolumn.kernels.values.uploaded import uploaded
-from kolumn.values.framing import Framer
 from kolumn.values.layout import LayoutNode
-from kolumn.values.protobuf.decoder import BARE_FRONTS, ProtobufDecoder
+from kolumn.values.protobuf.decoder import BARE_FRONTS, FRONTS, ProtobufDecoder
 from kolumn.values.protobuf.types import TIMES, Shape, has_required, is_closed
 from kolumn.values.protobuf.types import symbols as symbols_of
 
@@ -61,11 +60,6 @@ class Messages:
             raise ArgumentError("required fields are looked for on the host")
         return cls(decoder, _depth(whole))
 
-    @property
-    def fields(self) -> tuple[tuple[str, str], ...]:
-        """Names and kinds of the columns."""
-        return tuple((one.name, kind_of(one.type)) for one in self.decoder.type)
-
 
 def _depth(shape: Shape) -> int:
     """Messages around a message in this one, at most; checks each."""
@@ -78,59 +72,54 @@ def _depth(shape: Shape) -> int:
     return max((1 + _depth(one) for one in shape.fields if one.is_message), default=0)
 
 
-def parse_messages(device: Runtime, values: DevicePayloads, how: Messages) -> tuple[tuple[Column, ...], Column]:
-    """Columns of the fields of messages, and flags of the values that are messages.
+def parse_messages(device: Runtime, bodies: DeviceBodies, how: Messages) -> tuple[Column, Column] | None:
+    """The struct column of messages, and flags of the values that are messages; None if the host has to decode them.
 
-    If the thread of a message leaves it to the host, the host decodes all values of the chunk.
+    That is so if the thread of a message leaves it to the host.
     """
-    n, decoder = values.count, how.decoder
+    n, decoder = bodies.count, how.decoder
     layout, tables = decoder.layout, decoder.tables
-    choice, names = decoder.own_choice(lambda data: device.upload(np.frombuffer(data or b"\0", np.uint8)))
-    held = [device.upload(_some(one)) for one in (BARE_FRONTS, choice, tables.messages, tables.fields, tables.direct, tables.symbols)]
+    choices, names = decoder.choices(bodies.schemas, lambda data: device.upload(np.frombuffer(data or b"\0", np.uint8)))
+    before = BARE_FRONTS if bodies.bare else FRONTS
+    held = [device.upload(_some(one)) for one in (before, choices, tables.messages, tables.fields, tables.direct, tables.symbols)]
     fronts, chosen, *program = (one.address for one in held)
     frame_bytes = FRAME * (how.depth + 1)
-    front, frames, valid = device.empty(4 * n), device.empty(frame_bytes * n), device.empty(n)
+    start, frames, valid = device.empty(8 * n), device.empty(frame_bytes * n), device.empty(n)
     levels = len(layout.levels)
     cells = device.zeros(8 * (n + 2) * (levels + layout.bytes_columns))
     shared = MeasureMessages._make((
-        values.at.address, values.length.address, fronts, chosen, front.address, *program, frames.address, frame_bytes, cells.address, n,
+        bodies.at.address, bodies.length.address, bodies.prefix.address, bodies.framing.address, bodies.schema.address,
+        int(bodies.bare), fronts, chosen, start.address, *program, frames.address, frame_bytes, cells.address, n,
         levels, layout.bytes_columns, valid.address,
     ))  # fmt: skip
     device.launch(measure_messages, n, shared)
     left, rows, sizes = totals(device, cells, layout, n)
     if left:
-        return _by_host(device, values, decoder)
+        return None
     memory = LayoutMemory(device, layout, rows, sizes)
     device.launch(write_messages, n, WriteMessages(**shared._asdict(), **memory.addresses))
     del names
-    made = _MessageTree(device, layout, memory.made, rows).fields(decoder.shape)
-    return made, Column("bool", n, valid)
+    return _MessageTree(device, layout, memory.made, rows).message(decoder.shape), Column("bool", n, valid)
 
 
 def _some(table: Int64s) -> Int64s:
     return table if len(table) else np.zeros(1, np.int64)
 
 
-def _by_host(device: Runtime, values: DevicePayloads, decoder: ProtobufDecoder) -> tuple[tuple[Column, ...], Column]:
-    column = bytes_column(device, values, False)
-    ends, data = (device.download(one.data, one.data.size) for one in column.children if one.data is not None)
-    mask = None if column.bitmap is None else pa.py_buffer(device.download(column.bitmap, column.bitmap.size))
-    payload = pa.Array.from_buffers(pa.binary(), column.rows, [mask, pa.py_buffer(ends), pa.py_buffer(data)], column.nulls)
-    bodies, _ = Framer("auto").bodies(payload)
-    found, valid = decoder.decode(bodies)
-    return tuple(uploaded(device, one) for one in found.flatten()), uploaded(device, pa.array(valid))
-
-
 class _MessageTree(ColumnTree):
     """Makes the columns of a message of its raw ones, as `kolumn.values.protobuf.finish` does on the host."""
 
-    def fields(self, shape: Shape) -> tuple[Column, ...]:
-        """The columns of the fields: null where the value is."""
+    def message(self, shape: Shape) -> Column:
+        """The column of the values."""
         self.mark()
-        root = self.layout.root
-        found = [self.field(one, node) for one, node in zip(shape.fields, root.children, strict=True)]
-        bitmap, nulls = self.masks.get(root.column, (None, 0))
-        return tuple(replace(one, bitmap=bitmap, nulls=nulls) if nulls and one.bitmap is None else one for one in found)
+        return self.struct(shape, self.layout.root)
+
+    def struct(self, shape: Shape, node: LayoutNode) -> Column:
+        """Messages with their fields."""
+        bitmap, nulls = self.masks.get(node.column, (None, 0))
+        inner = tuple(self.field(one, child) for one, child in zip(shape.fields, node.children, strict=True))
+        names = tuple(one.name for one in shape.fields)
+        return Column("struct", self.rows[node.level], None, bitmap if nulls else None, nulls, inner, names)
 
     def field(self, shape: Shape, node: LayoutNode) -> Column:
         """A field."""
@@ -141,7 +130,6 @@ class _MessageTree(ColumnTree):
 
     def value(self, shape: Shape, node: LayoutNode) -> Column:
         """A value of a field, or the elements of its list."""
-        rows = self.rows[node.level]
         bitmap, nulls = self.masks.get(node.column, (None, 0))
         type = shape.type.value_type if shape.is_list else shape.type
         if shape.special in TIMES:
@@ -149,8 +137,7 @@ class _MessageTree(ColumnTree):
         if shape.special:
             return replace(self.node(node.children[0]), bitmap=bitmap if nulls else None, nulls=nulls)
         if shape.is_message:
-            inner = tuple(self.field(one, child) for one, child in zip(shape.fields, node.children, strict=True))
-            return Column("struct", rows, None, bitmap if nulls else None, nulls, inner, tuple(one.name for one in shape.fields))
+            return self.struct(shape, node)
         return self.enum(shape, node) if pa.types.is_dictionary(type) else self.node(node)
 
     def times(self, node: LayoutNode, kind: str) -> Column:
@@ -187,16 +174,3 @@ class _MessageTree(ColumnTree):
 
 def _address(memory: Memory | None) -> int:
     return 0 if memory is None else memory.address
-
-
-def message_of(schema: object, message: str | None, columns: tuple[str, ...] | None) -> Messages:
-    """The message that callers name, as `kolumn.values.protobuf.decoder.ProtobufDecoder` takes it.
-
-    Raises
-    ------
-    ArgumentError
-        There is no such message, or the host has to decode it.
-    """
-    if not isinstance(schema, str | bytes | type):
-        raise ArgumentError(f"{schema!r}: expected .proto text, a FileDescriptorSet or a generated class")
-    return Messages.of(ProtobufDecoder(schema, message, columns))

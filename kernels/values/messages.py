@@ -12,15 +12,14 @@ from typing import NamedTuple
 
 import kolumn.encodings.compiled  # noqa: F401 (the decoders as compiled functions first)
 from kolumn.encodings.columns import COLUMN, DONE, ColumnTables, put_nulls
-from kolumn.encodings.framing import PREFIXES, recognise
 from kolumn.encodings.protobuf import UNDECIDED, write_message
 from kolumn.encodings.protobuf_tables import ProtobufProgram
-from kolumn.encodings.protobuf_wire import after_front, symbol_of
+from kolumn.encodings.protobuf_wire import CHOICE, after_front, symbol_of
 from kolumn.formats.memory import load8
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
-_COLUMN, _DONE, _ENDS, _PREFIXES, _UNDECIDED = COLUMN, DONE, 16, PREFIXES, UNDECIDED
+_COLUMN, _DONE, _ENDS, _CHOICE, _UNDECIDED = COLUMN, DONE, 16, CHOICE, UNDECIDED
 _SECOND = 1_000_000_000
 _NEAR = 1 << 62
 _FIRST_SECOND, _FIRST_NANO = divmod(-(2**63), _SECOND)
@@ -32,12 +31,14 @@ class MeasureMessages(NamedTuple):
 
     Attributes
     ----------
-    at, length : int
-        int64 and int32: where values are; a length of -1 for null.
-    fronts, choice : int
-        int64 of each framing, and the row of the reader's schema, as in `kolumn.encodings.protobuf_wire.after_front`.
-    front : int
-        int32: bytes in front of the message, by the first pass; -1 for a value that is not valid.
+    at, length, prefix, framing, schema : int
+        As in `kolumn.kernels.values.bodies.DeviceBodies`.
+    bare : int
+        1 if a body that is not valid may be a value without a prefix.
+    fronts, choices : int
+        int64 of each framing, and a row of the reader's schema and of each writer's, as in `kolumn.encodings.protobuf_wire.after_front`.
+    start : int
+        int64: where the message begins, by the first pass; 0 for a value that is not valid.
     messages, fields, direct, symbols : int
         The tables.
     frames, frame_bytes : int
@@ -48,9 +49,13 @@ class MeasureMessages(NamedTuple):
 
     at: int
     length: int
+    prefix: int
+    framing: int
+    schema: int
+    bare: int
     fronts: int
-    choice: int
-    front: int
+    choices: int
+    start: int
     messages: int
     fields: int
     direct: int
@@ -69,9 +74,13 @@ class WriteMessages(NamedTuple):
 
     at: int
     length: int
+    prefix: int
+    framing: int
+    schema: int
+    bare: int
     fronts: int
-    choice: int
-    front: int
+    choices: int
+    start: int
     messages: int
     fields: int
     direct: int
@@ -96,26 +105,27 @@ def measure_messages(i: int, a: MeasureMessages) -> None:
     """Write what value ``i`` takes in each level and column, and whether it is valid; or that the host has to look at it."""
     stride, own = 8 * (a.rows + 2), a.cells + 8 * (i + 2)
     at, length = load64(a.at + 8 * i), load32(a.length + 4 * i)
-    framing, prefix, _, _ = recognise(at, 0, max(length, 0), _PREFIXES)
+    prefix = load32(a.prefix + 4 * i)
     p = ProtobufProgram(a.messages, a.fields, a.direct, a.symbols, a.frames + a.frame_bytes * i, 0)
     code, start, tried, attempt = -1, -1, -1, 0
     while attempt < 2 and length >= 0:
         if attempt == 0:
-            start = after_front(at + prefix, at + length, load64(a.fronts + 8 * framing), a.choice)
+            front, choice = load64(a.fronts + 8 * load32(a.framing + 4 * i)), a.choices + _CHOICE * (load32(a.schema + 4 * i) + 1)
+            start = after_front(at, at + length, front, choice)
             tried = start
         else:
             # A message may only look as if there were a prefix.
-            start = at
+            start = at - prefix
         if start >= 0:
             t = ColumnTables(0, 0, own, 0, own + stride * a.levels, stride, a.levels)
             code = write_message(t, p, i, start, at + length)
             if code != _DONE:
                 for k in range(a.levels + a.columns):
                     store64(own + stride * k, 0)
-        attempt = attempt + 1 if code < _DONE and tried != at else 2
+        attempt = attempt + 1 if code < _DONE and a.bare != 0 and tried != at - prefix else 2
     if code == _UNDECIDED:
         store64(own, 1)
-    store32(a.front + 4 * i, start - at if code == _DONE else -1)
+    store64(a.start + 8 * i, start if code == _DONE else 0)
     store8(a.valid + i, 1 if code == _DONE else 0)
 
 
@@ -132,8 +142,8 @@ def write_messages(i: int, a: WriteMessages) -> None:
         store64(own + stride * k, load64(own + stride * k) - load64(a.cells + stride * k))
     t = ColumnTables(a.column_table, a.level_table, own, a.fill_table, own + stride * a.levels, stride, a.levels)
     p = ProtobufProgram(a.messages, a.fields, a.direct, a.symbols, a.frames + a.frame_bytes * i, 0)
-    front, at, length = load32(a.front + 4 * i), load64(a.at + 8 * i), load32(a.length + 4 * i)
-    if front < 0 or write_message(t, p, i, at + front, at + length) != _DONE:
+    start, stop = load64(a.start + 8 * i), load64(a.at + 8 * i) + load32(a.length + 4 * i)
+    if start == 0 or write_message(t, p, i, start, stop) != _DONE:
         put_nulls(t, a.first_fill, a.fills, i)
 
 

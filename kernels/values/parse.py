@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from numba.extending import register_jitable
 
-import kolumn.encodings.compiled  # noqa: F401 (framings as compiled functions first)
-from kolumn.encodings.framing import PREFIXES, recognise
 from kolumn.formats import memory, varint
 from kolumn.kernels.columns.steps import store_word
 from kolumn.kernels.machine.kernel import thread_per_item
@@ -26,7 +24,7 @@ FIRST, SECOND = 16, 32
 UNWANTED = 64
 """Added to a type: its fields have no column."""
 _BOOLEAN, _INT, _LONG, _FLOAT, _DOUBLE, _NULL = BOOLEAN, INT, LONG, FLOAT, DOUBLE, NULL
-_FIRST, _SECOND, _UNWANTED, _TYPE, _PREFIXES = FIRST, SECOND, UNWANTED, 15, PREFIXES
+_FIRST, _SECOND, _UNWANTED, _TYPE = FIRST, SECOND, UNWANTED, 15
 
 
 class Fixed(NamedTuple):
@@ -60,12 +58,12 @@ def fixed(i: int, a: Fixed) -> None:
 
 
 class Avro(NamedTuple):
-    """Arguments of `avro`; addresses, but for the two numbers at the end.
+    """Arguments of `avro`; addresses, but for the three numbers at the end.
 
     Attributes
     ----------
-    at, length : int
-        int64 and int32: where values are.
+    at, length, prefix : int
+        As in `kolumn.kernels.values.bodies.DeviceBodies`.
     types : int
         int32 of each field: its type, with `FIRST` or `SECOND`, and with `UNWANTED`.
     cells, lengths : int
@@ -73,34 +71,31 @@ class Avro(NamedTuple):
         Cells are int64: a number's bits, or where bytes begin; lengths int32, -1 for null.
     valid : int
         uint8: 1 if the value matches its schema.
-    fields, wanted, skipped : int
-        How many fields there are, how many of them are wanted,
-        and bytes in front of the value: 5 in the wire format of schema registries; -1: a prefix that is
-        recognised is left out, unless the value is valid only as a whole.
+    fields, wanted, bare : int
+        How many fields there are, and how many of them are wanted; 1 if a body that is not valid may be a value without a prefix.
     """
 
     at: int
     length: int
+    prefix: int
     types: int
     cells: int
     lengths: int
     valid: int
     fields: int
     wanted: int
-    skipped: int
+    bare: int
 
 
 @thread_per_item(Avro)
 def avro(i: int, a: Avro) -> None:
     """Write all fields of value ``i``."""
     buf, end = load64(a.at + 8 * i), load32(a.length + 4 * i)
-    front = a.skipped
-    if front < 0:
-        _, front, _, _ = recognise(buf, 0, max(end, 0), _PREFIXES)
-    fine = _fields(i, a, buf, front, end)
-    if not fine and a.skipped < 0 and front > 0:
+    prefix = load32(a.prefix + 4 * i)
+    fine = _fields(i, a, buf, 0, end)
+    if not fine and a.bare != 0 and prefix > 0 and end >= 0:
         # A value may only look as if there were a prefix.
-        fine = _fields(i, a, buf, 0, end)
+        fine = _fields(i, a, buf - prefix, 0, end + prefix)
     store8(a.valid + i, 1 if fine else 0)
     if not fine:
         for k in range(a.wanted):

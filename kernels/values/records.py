@@ -5,7 +5,8 @@
     write_values     writes the columns from there on
 
 The first cell of a row stays as it is, and is taken off; after it comes a cell of each value, which its thread counts on.
-A value that does not match its schema has no bytes and no elements: the second pass makes it null.
+A value that does not match its schema has no bytes and no elements: the second pass makes it null. Values of one topic may have several
+schemas: each goes by the program of its own.
 
 Bound: the values' bytes, read twice, and the columns' bytes, written once.
 """
@@ -15,14 +16,14 @@ from typing import NamedTuple
 import kolumn.encodings.compiled  # noqa: F401 (the decoders as compiled functions first)
 from kolumn.encodings.avro import decode
 from kolumn.encodings.columns import COLUMN, DONE, ColumnTables, put_nulls
-from kolumn.encodings.framing import PREFIXES, recognise
 from kolumn.formats.memory import load8
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
 FRAME = 24
 """Bytes of a frame of a value's stack."""
-_FRAME, _COLUMN, _DONE, _ENDS, _PREFIXES = FRAME, COLUMN, DONE, 16, PREFIXES
+_FRAME, _COLUMN, _DONE, _ENDS = FRAME, COLUMN, DONE, 16
+_INVALID = -1
 
 
 class MeasureValues(NamedTuple):
@@ -30,14 +31,15 @@ class MeasureValues(NamedTuple):
 
     Attributes
     ----------
-    at, length : int
-        int64 and int32: where values are; a length of -1 for null.
-    skipped : int
-        Bytes in front of each value, or -1: a prefix that is recognised is left out, unless the value is valid only as a whole.
-    front : int
-        int32: bytes that the first pass left out, -1 for a value that is not valid.
-    program, stack, frames : int
-        The steps; memory for ``frames`` frames of each value.
+    at, length, prefix, schema : int
+        As in `kolumn.kernels.values.bodies.DeviceBodies`.
+    bare : int
+        1 if a body that is not valid may be a value without a prefix, of the reader's schema.
+    back : int
+        int32: bytes before its body at which a value begins, by the first pass; -1 for a value that is not valid.
+    programs, stack, frames : int
+        int64 of the reader's schema and of each writer's: address of its steps, 0 if they are not known; memory for ``frames`` frames of
+        each value.
     cells : int
         int64 of (levels + columns, rows + 2).
     rows, levels, columns : int
@@ -48,9 +50,11 @@ class MeasureValues(NamedTuple):
 
     at: int
     length: int
-    skipped: int
-    front: int
-    program: int
+    prefix: int
+    schema: int
+    bare: int
+    back: int
+    programs: int
     stack: int
     frames: int
     cells: int
@@ -101,9 +105,11 @@ class WriteValues(NamedTuple):
 
     at: int
     length: int
-    skipped: int
-    front: int
-    program: int
+    prefix: int
+    schema: int
+    bare: int
+    back: int
+    programs: int
     stack: int
     frames: int
     cells: int
@@ -123,21 +129,19 @@ class WriteValues(NamedTuple):
 def measure_values(i: int, a: MeasureValues) -> None:
     """Write what value ``i`` takes in each level and column, and whether it is valid."""
     stride, own = 8 * (a.rows + 2), a.cells + 8 * (i + 2)
-    begin, length = load64(a.at + 8 * i), load32(a.length + 4 * i)
-    front = a.skipped
-    if front < 0:
-        _, front, _, _ = recognise(begin, 0, max(length, 0), _PREFIXES)
-    code, attempt = -1, 0
-    while code != _DONE and attempt < 2 and length >= front:
+    begin, length, prefix = load64(a.at + 8 * i), load32(a.length + 4 * i), load32(a.prefix + 4 * i)
+    program = load64(a.programs + 8 * (load32(a.schema + 4 * i) + 1))
+    back, code, attempt = 0, _INVALID, 0 if length >= 0 and program != 0 else 2
+    while attempt < 2:
         t = ColumnTables(0, 0, own, 0, own + stride * a.levels, stride, a.levels)
-        code = decode(t, a.program, a.stack + _FRAME * a.frames * i, begin + front, begin + length, i)
+        code = decode(t, program, a.stack + _FRAME * a.frames * i, begin - back, begin + length, i)
+        attempt = attempt + 1 if code != _DONE and a.bare != 0 and prefix > 0 else 2
         if code != _DONE:
             for k in range(a.levels + a.columns):
                 store64(own + stride * k, 0)
             # A value may only look as if there were a prefix.
-            attempt = attempt + 1 if a.skipped < 0 and front > 0 else 2
-            front = 0 if attempt == 1 else front
-    store32(a.front + 4 * i, front if code == _DONE else -1)
+            back, program = prefix, load64(a.programs)
+    store32(a.back + 4 * i, back if code == _DONE else -1)
     store8(a.valid + i, 1 if code == _DONE else 0)
 
 
@@ -153,7 +157,8 @@ def write_values(i: int, a: WriteValues) -> None:
     for k in range(a.levels + a.columns):
         store64(own + stride * k, load64(own + stride * k) - load64(a.cells + stride * k))
     t = ColumnTables(a.column_table, a.level_table, own, a.fill_table, own + stride * a.levels, stride, a.levels)
-    front, begin, length = load32(a.front + 4 * i), load64(a.at + 8 * i), load32(a.length + 4 * i)
+    back, begin, length = load32(a.back + 4 * i), load64(a.at + 8 * i), load32(a.length + 4 * i)
+    program = load64(a.programs + 8 * (load32(a.schema + 4 * i) + 1 if back == 0 else 0))
     stack = a.stack + _FRAME * a.frames * i
-    if front < 0 or decode(t, a.program, stack, begin + front, begin + length, i) != _DONE:
+    if back < 0 or decode(t, program, stack, begin - back, begin + length, i) != _DONE:
         put_nulls(t, a.first_fill, a.fills, i)

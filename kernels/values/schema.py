@@ -1,6 +1,5 @@
-"""How values are parsed: the caller's ``value_format`` and ``value_schema``, checked before anything is read."""
+"""How the payloads of a typed column are decoded on the device, or that the host has to decode them."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,129 +7,130 @@ from typing import Any
 import pyarrow as pa
 
 from kolumn.errors import ArgumentError
-from kolumn.kernels.values.message_columns import Messages, message_of
+from kolumn.kernels.values.bodies import DeviceFramer
+from kolumn.kernels.values.message_columns import Messages
 from kolumn.kernels.values.parse import BOOLEAN, BYTES, DOUBLE, FIRST, FLOAT, INT, LONG, NULL, SECOND, STRING, UNWANTED
-from kolumn.kernels.values.typed import DeviceProgram, kind_of
-from kolumn.schema import unknown
-from kolumn.schemas.schema import Schema
-from kolumn.values.avro.program import program
-from kolumn.values.avro.resolve import MismatchError, resolve
-from kolumn.values.avro.schema import SchemaNode, parse
-from kolumn.values.avro.types import ArrowTypes, readable
-from kolumn.values.layout import ColumnLayout
-from kolumn.values.types import NOT_OF_CSV, TYPES, check_separator, fixed_type
+from kolumn.kernels.values.typed import kind_of
+from kolumn.schema import beside
+from kolumn.values.avro.decoder import AvroDecoder
+from kolumn.values.avro.schema import SchemaNode
+from kolumn.values.columns.typed import Typed
+from kolumn.values.layout import nodes
+from kolumn.values.protobuf.decoder import ProtobufDecoder
+from kolumn.values.types import TYPES, check_separator, fixed_type, mapping_of
 
-VALID = "valueValid"
-"""Name of the column that tells which values matched their schema."""
 _AVRO = {
     "boolean": BOOLEAN, "int": INT, "long": LONG, "float": FLOAT, "double": DOUBLE, "bytes": BYTES, "string": STRING, "null": NULL,
 }  # fmt: skip
 COLUMNS = {BOOLEAN: "bool", INT: "int32", LONG: "int64", FLOAT: "float32", DOUBLE: "float64", NULL: "int8"}
 """Columns of Avro's types other than text."""
-FORMATS = ("json", "csv", "avro", "protobuf", "fixed")
 
 
 @dataclass(frozen=True)
 class Values:
-    """How values are to be read, checked.
+    """How the payloads of a column are to be decoded.
 
     Attributes
     ----------
-    format : str
-        One of `FORMATS`.
+    typed : Typed
+        What the call asks for, with its types.
+    framer : DeviceFramer
     fields : tuple of (str, Any)
-        Names of the columns, and what the format needs for each: a NumPy dtype, an Avro type, or the name of a type.
-    skipped : int
-        Bytes in front of each value of "avro"; -1: a recognised prefix is left out.
+        Of formats with a kernel of their own: names of the columns, and what the format needs for each: a NumPy dtype, an Avro type, or
+        the name of a type.
     separator : int
         The byte between fields of "csv".
     types : tuple of int
-        Of "avro" without a program: the types of all fields, also of those without a column.
-    program : DeviceProgram, optional
-        Of "avro" whose fields are not all numbers, text or bytes.
+        Of flat Avro records: the types of all fields, also of those without a column.
     messages : Messages, optional
         Of "protobuf".
     """
 
-    format: str
-    fields: tuple[tuple[str, Any], ...]
-    skipped: int = 0
+    typed: Typed
+    framer: DeviceFramer
+    fields: tuple[tuple[str, Any], ...] = ()
     separator: int = ord(",")
     types: tuple[int, ...] = ()
-    program: DeviceProgram | None = None
     messages: Messages | None = None
 
     @classmethod
-    def of(
-        cls, format: str, schema: object, skipped: int = 0, separator: str = ",", message: str | None = None,
-        columns: tuple[str, ...] | None = None,
-    ) -> "Values":  # fmt: skip
-        """Check the caller's arguments; ``message`` is of "protobuf", ``columns`` are of "avro" and "protobuf".
+    def of(cls, typed: Typed) -> "Values":
+        """How a device decodes a column, whose types are known.
 
         Raises
         ------
         ArgumentError
-            An unknown format, a schema that makes no sense or has types without a column.
+            The host has to decode it.
         """
-        if format not in FORMATS:
-            raise ArgumentError(f"value_format={format!r}: expected one of {', '.join(FORMATS)}")
-        if skipped < 0 or (skipped and format != "avro"):
-            raise ArgumentError(f"value_skip={skipped!r}: expected 0 or more, and for value_format='avro' only")
-        byte = check_separator(separator, format)
-        if format == "avro":
-            return cls._avro(schema, skipped or -1, columns)
-        if format == "protobuf":
-            messages = message_of(schema, message, columns)
-            return cls("protobuf", messages.fields, -1, messages=messages)
-        if not isinstance(schema, Mapping) or not schema:
-            raise ArgumentError(f"value_schema={schema!r}: expected a mapping of names to types")
-        if format == "csv" and (wrong := sorted(name for name in NOT_OF_CSV if name in schema.values())):
-            raise ArgumentError(f"value_schema: {', '.join(wrong)}: not of value_format='csv'; take int64 or string")
-        check = fixed_type if format == "fixed" else _type_name
-        return cls(format, tuple((str(name), check(name, kind)) for name, kind in schema.items()), 0, byte)
+        if typed.errors == "raise":
+            raise ArgumentError("the first value that is not valid is looked for on the host")
+        framer, kind = DeviceFramer(typed.framer), typed.kind
+        if kind == "avro":
+            fields, types = _flat_fields(typed)
+            return cls(typed, framer, fields, types=types)
+        if kind == "protobuf":
+            assert isinstance(typed.decoder, ProtobufDecoder)
+            return cls(typed, framer, messages=Messages.of(typed.decoder))
+        return cls(typed, framer, _named_fields(typed), check_separator(typed.separator, kind))
 
-    @classmethod
-    def _avro(cls, schema: object, skipped: int, columns: tuple[str, ...] | None) -> "Values":
-        text = schema if isinstance(schema, str) else json.dumps(schema)
-        try:
-            written = parse(Schema("AVRO", text))
-            if written.kind != "record":
-                raise ArgumentError(f"type {written.kind!r}: expected a record")
-            record, types = readable(written, columns), ArrowTypes()
-            if all(_is_flat(one.type) for one in written.fields):
-                wanted = {one.name for one in record.fields}
-                kinds = [(one.name, _flat(one.type)) for one in written.fields]
-                every = tuple(kind if name in wanted else kind | UNWANTED for name, kind in kinds)
-                return cls("avro", tuple(one for one in kinds if one[0] in wanted), skipped, types=every)
-            # Values that are not valid are null in every field, without a struct around them that could be null.
-            type = pa.struct([one.with_nullable(True) for one in types.of(record)])
-            layout = ColumnLayout.of(type, types.symbols)
-            made = program(resolve(written, record), layout.root)
-            found = DeviceProgram(made.words, made.frames, layout)
-            return cls("avro", tuple((one.name, kind_of(one.type)) for one in layout.root.children), skipped, program=found)
-        except (ArgumentError, MismatchError) as error:
-            raise ArgumentError(f"value_schema: {error}") from None
+    @property
+    def is_struct(self) -> bool:
+        """Whether the column stays one struct."""
+        return not self.typed.flat and pa.types.is_struct(self.typed.type)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column and those beside it: flags of validity, schema ids, payloads."""
+        return (self.typed.column, *beside(self.typed.column))
 
     def kinds(self) -> dict[str, str]:
-        """Names of the columns that values are parsed into, and their kinds (`kolumn.kernels.columns.table.Column`)."""
-        return {**{name: self._kind(kind) for name, kind in self.fields}, VALID: "bool"}
+        """Names of the fields of a format with a kernel of its own, and their kinds (`kolumn.kernels.columns.table.Column`)."""
+        return {name: self._kind(kind) for name, kind in self.fields}
 
     def _kind(self, kind: Any) -> str:
-        if self.format == "protobuf":
-            return str(kind)
-        if self.format == "fixed":
-            return str(kind.name)
-        if self.format == "avro":
-            if self.program is not None:
-                return str(kind)
+        if self.typed.kind == "avro":
             return {BYTES: "bytes", STRING: "string", **COLUMNS}[kind & (FIRST - 1)]
-        return str(kind)
+        return str(kind.name if self.typed.kind == "fixed" else kind)
+
+
+def _named_fields(typed: Typed) -> tuple[tuple[str, Any], ...]:
+    """Fields of the formats without a schema of their own."""
+    kind = typed.kind
+    if kind not in ("json", "csv", "fixed") or typed.columns is not None:
+        raise ArgumentError(f"{typed.option('columns') if typed.columns else kind}: decoded on the host")
+    if kind != "fixed" and not typed.flat:
+        raise ArgumentError(f"{kind}: a struct of the fields that cuDF reads is made on the host")
+    if kind == "json" and not isinstance(typed.reader, Mapping):
+        raise ArgumentError("json: cuDF's reader is told the names of types, as a mapping")
+    check = fixed_type if kind == "fixed" else _type_name
+    return tuple((name, check(name, one)) for name, one in mapping_of(typed.reader).items())
 
 
 def _type_name(name: str, kind: object) -> str:
     if isinstance(kind, str) and kind in TYPES:
         return kind
-    raise ArgumentError(f"value_schema: field {name!r}: {unknown('type', str(kind), TYPES)}")
+    raise ArgumentError(f"field {name!r}: cuDF's reader is not told the type {kind}")
+
+
+def _flat_fields(typed: Typed) -> tuple[tuple[tuple[str, int], ...], tuple[int, ...]]:
+    """Columns and types of a record whose fields are all numbers, text or bytes; no fields for other schemas.
+
+    Raises
+    ------
+    ArgumentError
+        cuDF has no type for a column.
+    """
+    decoder = typed.decoder
+    assert isinstance(decoder, AvroDecoder)
+    for node in nodes(decoder.layout.root):
+        kind_of(node.type)
+    written = decoder.written
+    if typed.writers is not None or written.kind != "record" or not written.fields or not all(_is_flat(one.type) for one in written.fields):
+        return (), ()
+    wanted = {one.name for one in decoder.node.fields}
+    kinds = [(one.name, _flat(one.type)) for one in written.fields]
+    every = tuple(kind if name in wanted else kind | UNWANTED for name, kind in kinds)
+    return tuple(one for one in kinds if one[0] in wanted), every
 
 
 def _is_flat(node: SchemaNode) -> bool:

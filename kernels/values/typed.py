@@ -1,11 +1,11 @@
 """Columns of any layout on the device: memory for them, the two passes that write them, and the tree of columns that they are."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Int64s
 from kolumn.encodings.columns import NULL_BYTES, NULL_LIST, NULL_WORD
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.kernels.columns.binary import number_of
@@ -13,6 +13,7 @@ from kolumn.kernels.columns.flags import Label, label
 from kolumn.kernels.columns.table import Column, bytes_column
 from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine.runtime import Memory, Runtime
+from kolumn.kernels.values.bodies import DeviceBodies
 from kolumn.kernels.values.records import (
     FRAME,
     EvenEnds,
@@ -24,7 +25,9 @@ from kolumn.kernels.values.records import (
     measure_values,
     write_values,
 )
-from kolumn.values.layout import ColumnLayout, ColumnSpec, LayoutNode, nodes
+from kolumn.values.avro.decoder import AvroDecoder
+from kolumn.values.avro.program import AvroProgram
+from kolumn.values.layout import ColumnLayout, ColumnSpec, LayoutNode
 
 _KINDS = {
     pa.bool_(): "bool", pa.int8(): "int8", pa.int16(): "int16", pa.int32(): "int32", pa.int64(): "int64", pa.uint8(): "uint8",
@@ -66,19 +69,6 @@ def kind_of(type: pa.DataType) -> str:
     return _KINDS[type]
 
 
-@dataclass(frozen=True)
-class DeviceProgram:
-    """A compiled schema: ``words`` of the steps, the bytes of the stack of each value are those of ``frames`` frames."""
-
-    words: Int64s
-    frames: int
-    layout: ColumnLayout
-
-    def __post_init__(self) -> None:
-        for node in nodes(self.layout.root):
-            kind_of(node.type)
-
-
 @dataclass
 class Made:
     """One column of the layout on the device."""
@@ -88,22 +78,57 @@ class Made:
     ends: Memory | None
 
 
-def parse_records(device: Runtime, values: DevicePayloads, program: DeviceProgram, skipped: int) -> tuple[Column, Column]:
-    """The struct column of values and their flags of validity; two waits, for the sizes and for the numbers of nulls."""
-    n, layout = values.count, program.layout
+def parse_records(device: Runtime, bodies: DeviceBodies, decoder: AvroDecoder) -> tuple[Column, Column]:
+    """The column of Avro values and their flags of validity; two waits, for the sizes and for the numbers of nulls."""
+    n, layout, programs = bodies.count, decoder.layout, decoder.programs(bodies.schemas)
     rows_of_cells = len(layout.levels) + layout.bytes_columns
-    words, stack, front = device.upload(program.words), device.empty(FRAME * program.frames * n), device.empty(4 * n)
+    frames = max(one.frames for one in programs if one is not None)
+    words, table = _uploaded(device, programs)
+    stack, back = device.empty(FRAME * frames * n), device.empty(4 * n)
     cells, valid = device.zeros(8 * (n + 2) * rows_of_cells), device.empty(n)
     shared = MeasureValues(
-        values.at.address, values.length.address, skipped, front.address, words.address, stack.address, program.frames, cells.address, n,
-        len(layout.levels), layout.bytes_columns, valid.address,
+        bodies.at.address, bodies.length.address, bodies.prefix.address, bodies.schema.address, int(bodies.bare), back.address,
+        table.address, stack.address, frames, cells.address, n, len(layout.levels), layout.bytes_columns, valid.address,
     )  # fmt: skip
     device.launch(measure_values, n, shared)
     _, rows, sizes = totals(device, cells, layout, n)
     memory = LayoutMemory(device, layout, rows, sizes)
     device.launch(write_values, n, WriteValues(**shared._asdict(), **memory.addresses))
+    del words
     column = ColumnTree(device, layout, memory.made, rows).column()
     return column, Column("bool", n, valid)
+
+
+def _uploaded(device: Runtime, programs: Sequence[AvroProgram | None]) -> tuple[Memory, Memory]:
+    """The steps of all programs, one after the other, and the address of each: 0 for none."""
+    words = [np.zeros(0, np.int64) if one is None else one.words for one in programs]
+    held = device.upload(np.concatenate(words))
+    begins = held.address + np.cumsum([0, *(one.nbytes for one in words[:-1])])
+    return held, device.upload(np.where([one is None for one in programs], 0, begins).astype(np.int64))
+
+
+def struct_of(device: Runtime, fields: dict[str, Column], valid: Memory, rows: int) -> Column:
+    """A struct of columns, null where a flag of ``valid`` is 0."""
+    bitmap, nulls = _begin_mask(device, valid, rows) if rows else (None, None)
+    count = number_of(device.download(*nulls)) if nulls is not None else 0
+    return Column("struct", rows, None, bitmap if count else None, count, tuple(fields.values()), tuple(fields))
+
+
+def fields_of(column: Column) -> dict[str, Column]:
+    """The fields of a struct as columns of their own, null where it is: in those that can be null, its rows are null already."""
+    found = {}
+    for name, one in zip(column.fields, column.children, strict=True):
+        found[name] = replace(one, bitmap=column.bitmap, nulls=column.nulls) if column.nulls and one.bitmap is None else one
+    return found
+
+
+def _begin_mask(device: Runtime, flags: Memory, rows: int) -> tuple[Memory, tuple[Memory, int, int]]:
+    """The bitmap of some flags, and what to download: how many are 0."""
+    words = -(-rows // 32)
+    bitmap, nulls = device.pieces([4 * words, 4 * words])
+    device.launch(flag_bits, words, FlagBits(flags.address, rows, bitmap.address, nulls.address))
+    device.running_sum(nulls, words, 4)
+    return bitmap, (nulls, 4, 4 * (words - 1))
 
 
 class LayoutMemory:
@@ -168,11 +193,7 @@ class ColumnTree:
         for number, (spec, one) in enumerate(zip(self.layout.columns, self.made, strict=True)):
             rows = self.rows[spec.level]
             if one.valid is not None and rows:
-                words = -(-rows // 32)
-                bitmap, nulls = self.device.pieces([4 * words, 4 * words])
-                self.device.launch(flag_bits, words, FlagBits(one.valid.address, rows, bitmap.address, nulls.address))
-                self.device.running_sum(nulls, words, 4)
-                begun[number] = bitmap, (nulls, 4, 4 * (words - 1))
+                begun[number] = _begin_mask(self.device, one.valid, rows)
         counts = self.device.downloads([wanted for _, wanted in begun.values()]) if begun else []
         self.masks = {number: (bitmap, number_of(count)) for (number, (bitmap, _)), count in zip(begun.items(), counts, strict=True)}
 

@@ -142,7 +142,7 @@ def _frame(
 def _decoded_as(options: Options, frame: str) -> Options:
     """In the worker: columns that a GPU decodes for cuDF stay there."""
     if frame == "cudf" and choose(options.backend) == "gpu":
-        return resident_options(options, "string") or options
+        return options if options.typed else resident_options(options, "string") or options
     return options
 
 

@@ -1,5 +1,6 @@
 """`scan_pylibcudf`, `scan_cudf`, `read_pylibcudf` and `read_cudf`: records as columns on the GPU."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
@@ -16,17 +17,15 @@ from kolumn.errors import ArgumentError
 from kolumn.keywords import known_keywords
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
+from kolumn.reader_types import with_types
 from kolumn.replicas.ranges import log_ranges
+from kolumn.source.segments import Range
 from kolumn.transactions.states import matter
 
 if TYPE_CHECKING:
     from kolumn.kernels.columns.assemble import Named
 
-_PARSED = ("json", "csv", "avro", "protobuf", "fixed")
-_PARSING = ("value_format", "value_schema", "value_skip", "value_separator")
-"""Formats that a GPU parses, and the options that say how."""
-_MORE = {"avro": ("value_columns",), "protobuf": ("value_message", "value_columns")}
-"""More options of a format that say how."""
+logger = logging.getLogger("kolumn.values")
 
 
 @known_keywords()
@@ -74,28 +73,19 @@ def scan_pylibcudf(
         "binary": keys, values and headers' values as lists of uint8, cuDF's only type for bytes. "string": as strings, whose bytes are
         not checked: the caller guarantees that they are text.
     value_format, key_format, … : optional
-        As in `kolumn.scan`, except that fields are separate columns unless ``value_as="struct"``. Values of Avro records, of Protobuf
-        messages, and of flat schemas of other formats, are parsed on the GPU if only the next three options are set, and
-        for "avro" ``value_columns``, for "protobuf" ``value_message`` and ``value_columns``; ``valueValid`` is then the only column beside
-        them. All others are decoded on the host and copied to the GPU. So are Protobuf messages with maps, required fields or more than
-        62 fields, and chunks that have a message which no serializer writes: a string,
-        bytes or a message twice in a field that is not repeated, or unknown groups.
+        As in `kolumn.scan`, except that fields are separate columns unless ``value_as="struct"``. Columns and their order are those of
+        `kolumn.scan` for the same options.
 
-        On the GPU, in place of ``value`` come the columns of ``value_schema``, and ``valueValid``: false for a value that does not match
-        the schema; its fields are null then.
-        "json": objects, by cuDF's reader; "csv": separated fields (RFC 4180); "avro": the binary encoding of a record; "protobuf": a
-        message, after any prefix; "fixed": numbers at fixed places. A field of "csv" that is not a valid number is null, and the other
-        fields of its value are not.
-    value_schema
-        Of "json" and "csv" a mapping of names to types ("int64", "float64", "string", "bool", …); of "fixed" one of names to NumPy dtypes,
-        in order and with their byte order (">i8"); of "avro" the schema of a record, as text or dict; of "protobuf" as in `kolumn.scan`.
-        Lists, maps, messages and records become cuDF's lists and structs, enums strings, fixed sizes lists of uint8, times of day integers.
-        cuDF has no type for decimals of more than 38 digits and for durations of Avro: leave them out by ``value_columns``.
-    value_skip : int
-        Bytes in front of each value of "avro". Without it a prefix that is recognised is left out, as in `kolumn.scan`; compressed values
-        of AWS Glue are not valid on the GPU: take ``value_framing="glue"``.
-    value_separator : str
-        Between the fields of "csv".
+        Avro, Protobuf, flat mappings of "json", "csv" and "fixed" are decoded on the GPU, with "registry" each record by the schema that
+        its own prefix or header names. The host decodes the following, and the columns are copied to the GPU: ``value_errors="raise"``,
+        ``decode``, ``value_columns`` of "json", "csv" and "fixed", structs of "json" and "csv", nested or inferred types of "json", and
+        Protobuf messages with maps, required fields or more than 62 fields; the logger ``kolumn.values`` says so at level INFO. The host
+        also decodes chunks with compressed values of AWS Glue, and chunks with a message that no serializer writes: a string, bytes or a
+        message twice in a field that is not repeated, or unknown groups.
+
+        "json" is read by cuDF's reader, with its rules. Lists, maps, messages and records become cuDF's lists and structs, enums strings,
+        fixed sizes lists of uint8, times of day integers. cuDF has no type for decimals of more than 38 digits and for durations of
+        Avro: leave them out by ``value_columns``.
     columns, start_offset, …
         All others as in `kolumn.scan`; ``backend`` and ``binary`` have no effect.
 
@@ -120,9 +110,9 @@ def scan_pylibcudf(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, keys=keys, **_for_host(payloads),
+        on_progress=on_progress, keys=keys, **_as_columns(payloads),
     )  # fmt: skip
-    return ((table, names) for table, names, _ in _scan(source, chosen, payload, payloads))
+    return ((table, names) for table, names, _ in _scan(source, chosen, payload))
 
 
 @known_keywords()
@@ -171,9 +161,9 @@ def scan_cudf(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, keys=keys, **_for_host(payloads),
+        on_progress=on_progress, keys=keys, **_as_columns(payloads),
     )  # fmt: skip
-    found = _scan(source, chosen, payload, payloads)
+    found = _scan(source, chosen, payload)
     return (from_pylibcudf(*one) for one in found)
 
 
@@ -222,9 +212,9 @@ def read_pylibcudf(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, keys=keys, **_for_host(payloads),
+        on_progress=on_progress, keys=keys, **_as_columns(payloads),
     )  # fmt: skip
-    table, names, _ = _read(source, chosen, payload, payloads)
+    table, names, _ = _read(source, chosen, payload)
     return table, names
 
 
@@ -268,56 +258,62 @@ def read_cudf(
         start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
         check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, keys=keys, **_for_host(payloads),
+        on_progress=on_progress, keys=keys, **_as_columns(payloads),
     )  # fmt: skip
-    return from_pylibcudf(*_read(source, chosen, payload, payloads))
+    return from_pylibcudf(*_read(source, chosen, payload))
 
 
-def _scan(source: keywords.Source, chosen: Options, payload: str, payloads: keywords.PayloadOptions) -> "Iterator[Named]":
-    asked = resident_options(chosen, payload, _values(payloads))
+def _scan(source: keywords.Source, chosen: Options, payload: str) -> "Iterator[Named]":
+    chosen, ranges, asked = _asked(source, chosen, payload)
     from kolumn.kernels.columns.assemble import from_arrow, named
 
     if asked is None:
         reader = _on_host(source, chosen)
         return (from_arrow(pa.Table.from_batches([batch]), payload) for batch in reader)
-    return (named(table) for table in _tables(source, chosen, asked))
+    return (named(table) for table in _tables(ranges, asked))
 
 
-def _read(source: keywords.Source, chosen: Options, payload: str, payloads: keywords.PayloadOptions) -> "Named":
-    asked = resident_options(chosen, payload, _values(payloads))
+def _read(source: keywords.Source, chosen: Options, payload: str) -> "Named":
+    chosen, ranges, asked = _asked(source, chosen, payload)
     from kolumn.kernels.columns.assemble import concatenate, from_arrow
 
     if asked is None:
         with _on_host(source, chosen) as reader:
             table = reader.read_all()
         return from_arrow(table, payload)
-    return concatenate(list(_tables(source, chosen, asked)), asked)
+    return concatenate(list(_tables(ranges, asked)), asked)
 
 
-def resident_options(chosen: Options, payload: str, values: Any = None) -> ResidentOptions | None:
-    """The options of a read whose columns stay on the GPU; None if the host decodes values, or settles what became of transactions.
-
-    Raises
-    ------
-    ArgumentError
-        Columns of one name, or values to parse and transactions that are settled on the host.
-    """
+def _asked(source: keywords.Source, chosen: Options, payload: str) -> tuple[Options, list[Range], ResidentOptions | None]:
+    """The options with types of the typed columns, the ranges that are read, and `resident_options`."""
     check_payload(payload)
-    if chosen.typed:
-        return None
-    resident = ResidentOptions(**{**vars(chosen), "backend": RESIDENT}, payload=payload, values=values)
-    _ = resident.names
-    if matter(chosen) and chosen.format == "kip98-draft":
-        if values is not None:
-            raise ArgumentError("value_format: transactions of kip98-draft are settled on the host; parse the values afterwards")
-        return None
-    return resident
-
-
-def _tables(source: keywords.Source, chosen: Options, asked: ResidentOptions) -> Iterator[Any]:
-    """`kolumn.kernels.columns.table.DeviceTable` of each chunk."""
     require(chosen.backend)
-    ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
+    ranges = list(with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen))
+    chosen = with_types(chosen, source, ranges)
+    return chosen, ranges, resident_options(chosen, payload)
+
+
+def resident_options(chosen: Options, payload: str) -> ResidentOptions | None:
+    """The options of a read whose columns stay on the GPU, with types of the typed columns.
+
+    None if the host decodes one of these, or settles what became of transactions.
+    """
+    if matter(chosen) and chosen.format == "kip98-draft":
+        return None
+    values: tuple[Any, ...] = ()
+    if chosen.typed:
+        from kolumn.kernels.values.schema import Values
+
+        try:
+            values = tuple(map(Values.of, chosen.typed))
+        except ArgumentError as reason:
+            logger.info("typed columns are decoded on the host and copied to the GPU: %s", reason)
+            return None
+    return ResidentOptions(**{**vars(chosen.stored), "backend": RESIDENT}, payload=payload, asked=chosen.columns, values=values)
+
+
+def _tables(ranges: list[Range], asked: ResidentOptions) -> Iterator[Any]:
+    """`kolumn.kernels.columns.table.DeviceTable` of each chunk."""
     return scan_ranges(ranges, asked)
 
 
@@ -325,10 +321,8 @@ def _on_host(source: keywords.Source, chosen: Options) -> Any:
     return reader_of(source, replace(chosen, binary="contiguous"), None, "binary")
 
 
-def _for_host(payloads: keywords.PayloadOptions) -> keywords.PayloadOptions:
-    """The options for values and keys, if the host decodes them; none if a GPU parses the values, or nothing does."""
-    if payloads.get("decode") is None and _values(payloads) is not None:
-        return {}
+def _as_columns(payloads: keywords.PayloadOptions) -> keywords.PayloadOptions:
+    """The options for values and keys: fields are columns, unless a call says otherwise."""
     # Options without a format are refused by name.
     flat: keywords.PayloadOptions = {}
     if payloads.get("key_format") is not None:
@@ -336,25 +330,3 @@ def _for_host(payloads: keywords.PayloadOptions) -> keywords.PayloadOptions:
     if payloads.get("value_format") is not None:
         flat["value_as"] = payloads.get("value_as") or "columns"
     return {**payloads, **flat}
-
-
-def _values(payloads: keywords.PayloadOptions) -> Any:
-    """How a GPU parses values; None if it does not, or can't."""
-    given = {name: value for name, value in payloads.items() if value != keywords.PAYLOAD_DEFAULTS[name]}
-    format, schema = given.get("value_format"), given.get("value_schema")
-    others = set(given) - {*_PARSING, *_MORE.get(str(format), ())}
-    others -= {"value_as"} if given.get("value_as") == "columns" else set()
-    if format not in _PARSED or schema is None or others:
-        return None
-    from kolumn.kernels.values.schema import Values
-
-    try:
-        skip, separator = payloads.get("value_skip", 0), payloads.get("value_separator", ",")
-        wanted = payloads.get("value_columns")
-        named = None if wanted is None else (wanted,) if isinstance(wanted, str) else tuple(wanted)
-        return Values.of(str(format), schema, skip, separator, payloads.get("value_message"), named)
-    except ArgumentError:
-        if format in ("json", "avro", "protobuf"):
-            # With nested types, or with what the host refuses in its own words.
-            return None
-        raise

@@ -16,8 +16,10 @@ import kolumn
 from kit.emulated import Emulated, HostMemory
 from kit.outcome import COLUMNS
 from kolumn.kernels.machine.device import runtime
-from kolumn.kernels.values.columns import parsed
+from kolumn.kernels.values.columns import typed_columns
 from kolumn.kernels.values.schema import Values
+from kolumn.options import Options
+from kolumn.reader_types import with_types
 
 plc = pytest.importorskip("pylibcudf", reason="make gpu-packages")
 libcudf = import_module("kit.libcudf")
@@ -170,7 +172,7 @@ def test_values_without_rows(format: Any, tmp_path: Path, joined: list[int]) -> 
     empty.touch()
     log = tmp_path / "t-0"
     kolumn.write(pa.table({"value": pa.array([b"1", b"2"], pa.binary())}), log)
-    asked = {"columns": ["offset", "value"], "value_format": format, **VALUES[format]}
+    asked = {"columns": ["offset", "value", "valueSchemaId", "valueRaw", "valueValid"], "value_format": format, **VALUES[format]}
     kinds = []
     for source, options in ((empty, {}), (log, {"start_offset": 100}), (log, {"start_timestamp": 1, "end_timestamp": 2})):
         table, names = kolumn.read_pylibcudf(source, **asked, **options)
@@ -185,22 +187,24 @@ def test_values_without_rows(format: Any, tmp_path: Path, joined: list[int]) -> 
 def test_no_values_at_all_have_the_same_types(format: Any, tmp_path: Path, joined: list[int]) -> None:
     n = 40
     kolumn.write(pa.table({"value": pa.array([None] * n, pa.binary())}), tmp_path / "t-0")
-    table, names = kolumn.read_pylibcudf(tmp_path / "t-0", columns=["value"], value_format=format, **VALUES[format])
+    asked = {"columns": ["value", "valueValid"], "value_format": format, **VALUES[format]}
+    table, names = kolumn.read_pylibcudf(tmp_path / "t-0", **asked)
     *fields, valid = table.columns()
     assert [libcudf.rows_of(column) for column in fields] == [[None] * n] * (len(names) - 1)
     assert [column.null_count() for column in fields] == [n] * len(fields)
     assert libcudf.rows_of(valid) == [0] * n
-    none, _ = kolumn.read_pylibcudf(tmp_path / "t-0", columns=["value"], value_format=format, **VALUES[format], end_offset=0)
+    none, _ = kolumn.read_pylibcudf(tmp_path / "t-0", **asked, end_offset=0)
     assert [one.type().id() for one in none.columns()] == [one.type().id() for one in table.columns()]
 
 
 def test_values_without_rows_on_the_device(device: Emulated) -> None:
-    from kolumn.kernels.fields.decoded import DevicePayloads
-
     for format, how in VALUES.items():
-        values = Values.of(format, how["value_schema"])
-        found = parsed(runtime(), DevicePayloads(runtime().empty(0), runtime().empty(0), 0), values)
-        assert {name: column.kind for name, column in found.items()} == values.kinds()
+        chosen = Options.of(value_format=format, value_as="columns", **how)  # type: ignore[arg-type]
+        (typed,) = with_types(chosen, [], []).typed
+        values = Values.of(typed)
+        found = typed_columns(runtime(), None, values, ["value", "valueValid"], "binary")
+        beside = {"valueValid": "bool", "valueSchemaId": "int64"}
+        assert {name: column.kind for name, column in found.items()} == values.kinds() | beside
         assert {column.rows for column in found.values()} == {0}
 
 
@@ -274,9 +278,12 @@ message Place { int32 x = 1; int32 y = 2; Item of = 3; }
 READS: dict[str, dict[str, Any]] = {
     "headers": {"columns": ["headers", "key"]},
     "avro": {"columns": ["value"], "value_format": "avro", "value_schema": NESTED},
-    "avro, decoded on the host": {"columns": ["value"], "value_format": "avro", "value_schema": NESTED, "value_as": "struct"},
+    "avro, a struct": {"columns": ["value"], "value_format": "avro", "value_schema": NESTED, "value_as": "struct"},
+    "json, decoded on the host": {
+        "columns": ["value"], "value_format": "json", "value_schema": {"one": {"sku": "string"}, "items": [{"sku": "string"}]},
+    },
     "protobuf": {"columns": ["value"], "value_format": "protobuf", "value_schema": MESSAGE, "value_message": "Order"},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("end_offset", [None, 0], ids=["rows", "no rows"])
@@ -303,7 +310,7 @@ def test_cudf_is_told_the_names_of_what_is_nested(
     for table, metadata in given:
         names = metadata["child_names"]
         assert metadata["columns"] == list(names)
-        assert [name for name in names if name != "valueValid"] == expected.column_names
+        assert list(names) == expected.column_names
         columns = dict(zip(names, table.columns if on_host else table.columns(), strict=True))
         for name in expected.column_names:
             found = _laid_out(columns[name].type, names[name]) if on_host else _named(columns[name], names[name])

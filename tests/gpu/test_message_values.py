@@ -9,14 +9,14 @@ import pytest
 from google.protobuf import message_factory
 
 import kolumn
-from kit.device_columns import as_type, resident, to_arrow
+from kit.device_columns import compared
 from kit.emulated import Emulated
 from kit.protobuf_values import body, mutants, schema
 from kolumn.errors import ArgumentError
 from kolumn.kernels.machine.device import runtime
+from kolumn.kernels.values.columns import typed_columns
 from kolumn.kernels.values.schema import Values
-from kolumn.values.framing import Framer
-from kolumn.values.protobuf.decoder import ProtobufDecoder
+from kolumn.values.columns.typed import Typed
 from kolumn.values.protobuf.schema import file_of
 
 ORDER = """
@@ -47,22 +47,14 @@ message Order {
 """
 
 
-def compare(given: list[bytes | None], made: Any, message: str, path: Path) -> tuple[int, list[bool]]:
+def compare(given: list[bytes | None], made: Any, message: str, path: Path, shape: str = "columns") -> tuple[int, list[bool]]:
     """Compare with the CPU; returns how many launches of the second pass there were, and which values are valid."""
-    decoder = ProtobufDecoder(made, message)
-    bodies, _ = Framer("auto").bodies(pa.array(given, pa.binary()))
-    expected, valid = decoder.decode(bodies)
     kolumn.write(pa.table({"value": pa.array(given, pa.binary())}), path, codec="lz4")
     device: Any = runtime()
     before = device.launched.get("write_messages", 0)
-    (table,) = resident(path, "string", columns=["value"], values=Values.of("protobuf", made, message=message))
-    columns = dict(zip(table.names, table.columns, strict=True))
-    assert to_arrow(columns["valueValid"]).to_pylist() == valid.tolist()
-    for field, child in zip(expected.type, expected.flatten(), strict=True):
-        found = as_type(columns[field.name], field.type)
-        found.validate(full=True)
-        assert repr(found.to_pylist()) == repr(child.to_pylist()), field.name
-    return device.launched.get("write_messages", 0) - before, valid.tolist()
+    how = {"columns": ["value", "valueValid", "valueSchemaId"], "value_format": "protobuf", "value_schema": made, "value_message": message}
+    found = compared(path, value_as=shape, **how)
+    return device.launched.get("write_messages", 0) - before, found["valueValid"].to_pylist()
 
 
 def orders(rng: random.Random, count: int) -> list[Any]:
@@ -107,9 +99,10 @@ PTX = pytest.mark.parametrize("emulated", ["ptx", pytest.param("loops", marks=py
 
 
 @PTX
-def test_the_same_columns_as_on_the_cpu(emulated: Emulated, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shape", ["columns", "struct"])
+def test_the_same_columns_as_on_the_cpu(emulated: Emulated, shape: str, tmp_path: Path) -> None:
     rng = random.Random(3)
-    written, valid = compare([*values(rng, 200), b"", None], ORDER, "Order", tmp_path / "a.log")
+    written, valid = compare([*values(rng, 200), b"", None], ORDER, "Order", tmp_path / "a.log", shape)
     assert written == 1
     assert {*valid} == {True, False}
     assert {"measure_messages", "write_messages", "moments", "symbols"} <= set(emulated.launched)
@@ -151,7 +144,7 @@ def test_any_schema(emulated: Emulated, seed: int, tmp_path: Path) -> None:
     while True:
         made = schema(rng)
         try:
-            Values.of("protobuf", made, message="M0")
+            Values.of(Typed("value", "protobuf", message="M0", reader=made))
         except ArgumentError:
             continue
         break
@@ -163,12 +156,9 @@ def test_any_schema(emulated: Emulated, seed: int, tmp_path: Path) -> None:
 
 @PTX
 def test_no_values(emulated: Emulated) -> None:
-    from kolumn.kernels.fields.decoded import DevicePayloads
-    from kolumn.kernels.values.columns import parsed
-
-    one = runtime()
-    found = parsed(one, DevicePayloads(one.empty(0), one.empty(0), 0), Values.of("protobuf", ORDER, message="Order"))
-    assert [column.rows for column in found.values()] == [0] * 18
+    how = Values.of(Typed("value", "protobuf", message="Order", flat=True, reader=ORDER))
+    found = typed_columns(runtime(), None, how, ["value", "valueValid"], "binary")
+    assert [column.rows for column in found.values()] == [0] * 19
 
 
 @pytest.mark.parametrize(
@@ -177,4 +167,4 @@ def test_no_values(emulated: Emulated) -> None:
 def test_messages_that_the_host_decodes(text: str) -> None:
     large = "".join(f"int32 f{k} = {k};" for k in range(1, 64))
     with pytest.raises(ArgumentError, match="on the host"):
-        Values.of("protobuf", f'syntax = "proto3"; message M2 {{ {large} }} message M {{ {text} }}', message="M")
+        Values.of(Typed("value", "protobuf", message="M", reader=f'syntax = "proto3"; message M2 {{ {large} }} message M {{ {text} }}'))

@@ -5,6 +5,7 @@ import random
 import struct
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fastavro
@@ -14,18 +15,16 @@ import pytest
 
 import kolumn
 from kit.avro_values import encoded
-from kit.device_columns import as_type, resident, to_arrow
+from kit.device_columns import as_type, compared, to_arrow
 from kit.emulated import Emulated
 from kit.encoder import varint
 from kolumn.errors import ArgumentError
 from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine.device import runtime
-from kolumn.kernels.values.columns import parsed
+from kolumn.kernels.values.columns import typed_columns
 from kolumn.kernels.values.schema import Values
 from kolumn.schemas.schema import Schema
-from kolumn.values.avro.decoder import AvroDecoder
-from kolumn.values.bare_framing import BareFramer
-from kolumn.values.framing import Framer
+from kolumn.values.columns.typed import Typed
 
 ITEM = {
     "type": "record",
@@ -93,52 +92,35 @@ def values(rng: random.Random, skipped: int) -> list[bytes | None]:
     return made
 
 
-def by_cpu(
-    given: list[bytes | None], skipped: int, columns: tuple[str, ...] | None = None, schema: Any = SCHEMA
-) -> tuple[pa.StructArray, list[bool]]:
-    framer = BareFramer(skipped) if skipped else Framer("auto")
-    bodies, _ = framer.bodies(pa.array(given, pa.binary()))
-    found, valid = AvroDecoder(Schema("AVRO", json.dumps(schema)), columns).decode(bodies)
-    return found, valid.tolist()
+FIELDS = ("tags", "items.qty", "paid", "first.parts")
 
 
-@pytest.mark.parametrize(("skipped", "columns"), [(0, None), (5, None), (0, ("tags", "items.qty", "paid", "first.parts"))], ids=str)
-def test_the_same_columns_as_on_the_cpu(emulated: Emulated, skipped: int, columns: tuple[str, ...] | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("skipped", "columns", "shape"), [(0, None, "columns"), (5, None, "struct"), (0, FIELDS, "columns")], ids=str)
+def test_the_same_columns_as_on_the_cpu(emulated: Emulated, skipped: int, columns: Any, shape: str, tmp_path: Path) -> None:
     given = values(random.Random(skipped), skipped)
-    expected, valid = by_cpu(given, skipped, columns)
-    assert {*valid} == {True, False}
     schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])
     kolumn.write(pa.table({"key": [b"k"] * ROWS, "value": given}, schema=schema), tmp_path / "a.log", codec="lz4")
-    how = Values.of("avro", SCHEMA, skipped, columns=columns)
-    tables = resident(tmp_path / "a.log", "string", columns=["offset", "value"], values=how)
-    (table,) = tables
-    found = dict(zip(table.names, table.columns, strict=True))
-    assert list(found) == ["offset", *(one.name for one in expected.type), "valueValid"]
-    assert to_arrow(found["valueValid"]).to_pylist() == valid
-    for field, child in zip(expected.type, expected.flatten(), strict=True):
-        made = as_type(found[field.name], field.type)
-        made.validate(full=True)
-        assert made.to_pylist() == child.to_pylist(), field.name
+    how = {"value_format": "avro", "value_schema": SCHEMA, "value_skip": skipped, "value_columns": columns, "value_as": shape}
+    found = compared(tmp_path / "a.log", **how)
+    assert {*found["valueValid"].to_pylist()} == {True, False}
+    assert "measure_values" in emulated.launched
 
 
-@pytest.mark.parametrize("wanted", [None, ("b",)], ids=str)
-def test_flat_values_with_prefixes(emulated: Emulated, wanted: tuple[str, ...] | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("wanted", "shape"), [(None, "columns"), (("b",), "columns"), (None, "struct")], ids=str)
+def test_flat_values_with_prefixes(emulated: Emulated, wanted: Any, shape: str, tmp_path: Path) -> None:
     """They have a kernel of their own."""
     flat = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"]}]}
-    rng, parsed, given = random.Random(4), fastavro.parse_schema(json.loads(json.dumps(flat))), []
+    rng, parsed, given = random.Random(4), fastavro.parse_schema(json.loads(json.dumps(flat))), [None]
     for _ in range(ROWS):
         value = encoded(parsed, {"a": rng.choice([0, 0, 7]), "b": rng.choice([None, "", "text"])})
-        given.append(rng.choice([b"", b"\0\0\0\0\7"]) + value + rng.choice([b"", b"", b"\0"]))
-    bodies, _ = Framer("auto").bodies(pa.array(given, pa.binary()))
-    expected, valid = AvroDecoder(Schema("AVRO", json.dumps(flat)), wanted).decode(bodies)
+        given.append(rng.choice([b"", b"\0\0\0\0\7", b"\3\0" + bytes(range(16))]) + value + rng.choice([b"", b"", b"\0"]))
     kolumn.write(pa.table({"value": pa.array(given, pa.binary())}), tmp_path / "a.log")
-    (table,) = resident(tmp_path / "a.log", "string", columns=["value"], values=Values.of("avro", flat, columns=wanted))
-    columns = dict(zip(table.names, table.columns, strict=True))
-    assert list(columns) == [*(one.name for one in expected.type), "valueValid"]
-    assert to_arrow(columns["valueValid"]).to_pylist() == valid.tolist()
-    assert {*valid.tolist()} == {True, False}
-    for field, child in zip(expected.type, expected.flatten(), strict=True):
-        assert as_type(columns[field.name], field.type).to_pylist() == child.to_pylist(), field.name
+    columns = ["valueSchemaId", "value", "offset", "valueRaw", "valueValid"]
+    how = {"columns": columns, "value_format": "avro", "value_schema": flat, "value_columns": wanted, "value_as": shape}
+    found = compared(tmp_path / "a.log", **how)
+    assert {*found["valueValid"].to_pylist()} == {True, False}
+    assert {None, 7} <= {*found["valueSchemaId"].to_pylist()}
+    assert {"avro", "measure_values"} & set(emulated.launched) == {"avro"}
 
 
 FLAT = {
@@ -160,35 +142,38 @@ FLAT = {
 def test_values_at_their_limits(emulated: Emulated, nested: bool, skipped: int) -> None:
     """Values of each type, cut anywhere, or longer; in a union behind any branch. What follows in memory would complete them."""
     device = runtime()
-    for kind, bodies in FLAT.items():
+    for kind, datums in FLAT.items():
         for union in (None, [kind, "null"], ["null", kind])[: 1 if kind == "null" else 3]:
             # After bytes of a negative length another field could begin before them.
             fields: list[Any] = [{"name": "a", "type": union or kind}, *([{"name": "b", "type": "long"}] if kind == "bytes" else [])]
             if nested:
                 fields = [{"name": "i", "type": {"type": "record", "name": "q", "fields": fields}}]
             schema = {"type": "record", "name": "r", "fields": fields}
-            whole = [branch + one for one in bodies for branch in (map(varint, range(-1, 3)) if union else [b""])]
+            whole = [branch + one for one in datums for branch in (map(varint, range(-1, 3)) if union else [b""])]
             some = sorted({one[:at] for one in whole for at in range(len(one) + 1)} | {one + b"\0" for one in whole})
             given = [None, b"", *(b"\1" * skipped + one for one in some), b"\1" * (skipped - 1)]
-            expected, valid = by_cpu(given, skipped, None, schema)
+            typed = Typed("value", "avro", flat=True, skip=skipped, reader=Schema("AVRO", json.dumps(schema)))
+            bodies, _ = typed.framer.bodies(pa.array(given, pa.binary()))
+            expected, valid = typed.decoder.decode(bodies)
             places = np.cumsum([0, *(len(one or b"") + 16 for one in given)])
             text = device.upload(np.frombuffer(b"".join((one or b"") + bytes(16) for one in given), np.uint8))
             lengths = np.array([-1 if one is None else len(one) for one in given], np.int32)
             payloads = DevicePayloads(device.upload(text.address + places[:-1]), device.upload(lengths), len(given))
-            found = parsed(device, payloads, Values.of("avro", schema, skipped))
-            assert to_arrow(found["valueValid"]).to_pylist() == valid, schema
+            found = typed_columns(device, SimpleNamespace(value=payloads), Values.of(typed), ["value", "valueValid"], "binary")
+            assert to_arrow(found["valueValid"]).to_pylist() == valid.tolist(), schema
             for field, child in zip(expected.type, expected.flatten(), strict=True):
                 if kind != "null":
                     assert as_type(found[field.name], field.type).to_pylist() == child.to_pylist(), schema
 
 
-def test_no_values(emulated: Emulated, tmp_path: Path) -> None:
-    one = runtime()
-    found = parsed(one, DevicePayloads(one.empty(0), one.empty(0), 0), Values.of("avro", SCHEMA))
-    assert [column.rows for column in found.values()] == [0] * (len(SCHEMA["fields"]) + 1)
+def test_no_values(emulated: Emulated) -> None:
+    how = Values.of(Typed("value", "avro", flat=True, reader=Schema("AVRO", json.dumps(SCHEMA))))
+    found = typed_columns(runtime(), None, how, ["value", "valueValid"], "binary")
+    assert [column.rows for column in found.values()] == [0] * (len(SCHEMA["fields"]) + 2)
 
 
 def test_types_that_cudf_has_not() -> None:
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 60, "scale": 2}
+    schema = json.dumps({"type": "record", "name": "r", "fields": [{"name": "d", "type": decimal}]})
     with pytest.raises(ArgumentError, match="cuDF has no such type"):
-        Values.of("avro", {"type": "record", "name": "r", "fields": [
-            {"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 60, "scale": 2}}]})  # fmt: skip
+        Values.of(Typed("value", "avro", reader=Schema("AVRO", schema)))

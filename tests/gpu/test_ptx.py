@@ -37,7 +37,6 @@ from kolumn.kernels.machine.image import OLDEST, ptx
 from kolumn.kernels.machine.kernel import KERNELS, Kernel
 from kolumn.kernels.values.lines import make_lines, mark
 from kolumn.kernels.values.records import FlagBits, flag_bits
-from kolumn.kernels.values.schema import Values
 from kolumn.machine_code.words import load32, store32
 
 pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
@@ -52,6 +51,7 @@ AVRO = {
     "name": "r",
     "fields": [{"name": "a", "type": ["null", "bytes"]}, {"name": "b", "type": "long"}, {"name": "c", "type": "boolean"}],
 }
+VALUE = {"columns": ["value", "valueValid", "valueSchemaId"]}
 OF_MESSAGES = {"measure_messages", "write_messages", "moments", "symbols"}
 """Kernels that `test_message_values.py` runs."""
 NESTED = {
@@ -133,11 +133,11 @@ def values(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> int:
     rng = random.Random(0)
     ways = [
         {"columns": COLUMNS, "start_offset": 1},
-        {"columns": ["value"], "values": Values.of("csv", {"a": "int8", "b": "string", "c": "bool"})},
-        {"columns": ["value"], "values": Values.of("fixed", {"a": ">i4"})},
-        {"columns": ["value"], "values": Values.of("fixed", {"a": "u1", "b": ">f8", "c": "<i2"})},
-        {"columns": ["value"], "values": Values.of("avro", AVRO)},
-        {"columns": ["value"], "values": Values.of("avro", NESTED)},
+        {**VALUE, "value_format": "csv", "value_schema": {"a": "int8", "b": "string", "c": "bool"}},
+        {**VALUE, "value_format": "fixed", "value_schema": {"a": ">i4"}},
+        {**VALUE, "value_format": "fixed", "value_schema": {"a": "u1", "b": ">f8", "c": "<i2"}},
+        {**VALUE, "value_format": "avro", "value_schema": AVRO},
+        {**VALUE, "value_format": "avro", "value_schema": NESTED},
     ]
     for rows in (csv, [rng.randbytes(rng.choice([4, 11, 3, 0])) for _ in range(300)]):
         path = tmp_path_factory.mktemp("values") / "a.log"

@@ -9,9 +9,11 @@ import pytest
 
 import kolumn
 from kit.emulated import Emulated
-from kolumn.gpu_api import _for_host, _values
+from kolumn.gpu_api import _as_columns, resident_options
 from kolumn.kernels.columns import assemble
 from kolumn.kernels.columns.assemble import in_known_types
+from kolumn.options import Options
+from kolumn.reader_types import with_types
 
 RECORD = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]}'
 TWO = '{"type": "record", "name": "r", "fields": [{"name": "b", "type": "string"}, {"name": "a", "type": "long"}]}'
@@ -20,48 +22,40 @@ BYTES = pa.binary()
 NESTED = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "array", "items": "long"}}]}'
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"value_format": "json", "value_schema": {"a": "int64"}},
-        {"value_format": "json", "value_schema": {"a": "int64"}, "value_as": "columns", "value_framing": "auto"},
-        {"value_format": "csv", "value_schema": {"a": "int64"}, "value_separator": ";"},
-        {"value_format": "fixed", "value_schema": {"a": ">i8"}},
-        {"value_format": "avro", "value_schema": RECORD, "value_skip": 5},
-        {"value_format": "avro", "value_schema": NESTED},
-        {"value_format": "avro", "value_schema": NESTED, "value_columns": "a"},
-        {"value_format": "avro", "value_schema": TWO, "value_columns": ["a"]},
-        {"value_format": "protobuf", "value_schema": MESSAGE},
-        {"value_format": "protobuf", "value_schema": MESSAGE, "value_message": "M", "value_columns": ["a"], "value_as": "columns"},
-    ],
-    ids=str,
-)
-def test_values_are_parsed_on_the_gpu(options: Any) -> None:
-    assert _for_host(options) == {}
-    assert [name for name, _ in _values(options).fields] == ["a"]
+ON_DEVICE: list[Any] = [
+    {"value_format": "json", "value_schema": {"a": "int64"}},
+    {"value_format": "json", "value_schema": {"a": "int64"}, "value_framing": "confluent"},
+    {"value_format": "csv", "value_schema": {"a": "int64"}, "value_separator": ";"},
+    {"value_format": "fixed", "value_schema": {"a": ">i8"}},
+    {"value_format": "fixed", "value_schema": {"a": ">i8"}, "value_as": "struct"},
+    {"value_format": "avro", "value_schema": RECORD, "value_skip": 5},
+    {"value_format": "avro", "value_schema": NESTED},
+    {"value_format": "avro", "value_schema": NESTED, "value_columns": "a", "value_as": "struct"},
+    {"value_format": "avro", "value_schema": TWO, "value_columns": ["a"]},
+    {"value_format": "avro", "value_schema": RECORD, "value_schemas": {1: RECORD}},
+    {"value_format": "registry", "value_schema": RECORD, "value_schemas": {1: RECORD}},
+    {"value_format": "protobuf", "value_schema": MESSAGE},
+    {"value_format": "protobuf", "value_schema": MESSAGE, "value_message": "M", "value_columns": ["a"], "value_framing": "confluent"},
+    {"key_format": "csv", "key_schema": {"k": "int8"}, "value_format": "avro", "value_schema": RECORD},
+]
+ON_HOST: list[Any] = [
+    {"value_format": "json", "value_schema": {"a": ["int64"]}},
+    {"value_format": "json", "value_schema": {"a": "int64"}, "value_as": "struct"},
+    {"value_format": "json", "value_schema": {"a": "int64"}, "value_errors": "raise"},
+    {"value_format": "json", "value_schema": {"a": "int64"}, "key_format": "json", "key_schema": {"b": "date32"}},
+    {"value_format": "csv", "value_schema": {"a": "int64"}, "value_as": "struct"},
+    {"value_format": "fixed", "value_schema": {"a": ">i8", "b": "i1"}, "value_columns": "b"},
+    {"value_format": "protobuf", "value_schema": 'syntax = "proto2"; message M {}'},
+    {"value_format": "protobuf", "value_schema": 'syntax = "proto2"; message M { required int32 a = 1; }'},
+    {"include_control": True, "decode": "internal"},
+]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"value_format": "json", "value_schema": {"a": ["int64"]}},
-        {"value_format": "json"},
-        {"value_format": "json", "value_schema": {"a": "int64"}, "value_as": "struct"},
-        {"value_format": "json", "value_schema": {"a": "int64"}, "value_errors": "raise"},
-        {"value_format": "json", "value_schema": {"a": "int64"}, "key_format": "json"},
-        {"value_format": "avro", "value_schema": NESTED, "value_as": "struct"},
-        {"value_format": "avro", "value_schema": RECORD, "value_schemas": {1: RECORD}},
-        {"value_format": "protobuf", "value_schema": "message M {}"},
-        {"value_format": "protobuf", "value_schema": "message M { required int32 a = 1; }"},
-        {"value_format": "protobuf", "value_schema": MESSAGE, "value_framing": "confluent"},
-        {"key_format": "csv", "key_schema": {"a": "int8"}},
-    ],
-    ids=str,
-)
-def test_others_are_decoded_on_the_host(options: Any) -> None:
-    assert _values(options) is None
-    flat = {f"{one}_as": "columns" for one in ("key", "value") if f"{one}_format" in options}
-    assert _for_host(options) == flat | options
+@pytest.mark.parametrize(("options", "on_device"), [(one, one in ON_DEVICE) for one in ON_DEVICE + ON_HOST], ids=str)
+def test_what_is_decoded_on_the_device(options: Any, on_device: bool) -> None:
+    given = _as_columns({name: one for name, one in options.items() if name != "include_control"})
+    chosen = Options.of(include_control="include_control" in options, **given)
+    assert (resident_options(with_types(chosen, [], []), "binary") is not None) == on_device
 
 
 @pytest.mark.parametrize(
@@ -69,8 +63,8 @@ def test_others_are_decoded_on_the_host(options: Any) -> None:
     [
         {"value_format": "json"},
         {"value_format": "json", "value_as": "struct"},
-        {"key_format": "csv", "key_schema": {"k": "int8"}},
-        {"key_format": "csv", "key_schema": {"k": "int8"}, "value_format": "json", "value_schema": {"a": "int64"}},
+        {"key_format": "csv", "key_schema": {"k": "int8"}, "key_as": "struct"},
+        {"key_format": "csv", "key_schema": {"k": "int8"}, "value_format": "json"},
         {"value_format": "json", "value_schema": {"a": ["int64"]}, "value_errors": "keep"},
     ],
     ids=str,

@@ -17,7 +17,6 @@ from kit.emulated import Emulated
 from kit.encoder import varint
 from kolumn.kernels.machine.device import runtime
 from kolumn.kernels.values.lines import MARKER, make_lines
-from kolumn.kernels.values.schema import Values
 
 SCHEMA = {
     "type": "record",
@@ -64,7 +63,8 @@ def columns(path: Path, values: list[bytes | None], **options: Any) -> dict[str,
 
     kolumn.write(pa.table(table, schema=pa.schema([("key", pa.binary()), ("value", pa.binary())])), path, codec="lz4")
     found: dict[str, list[Any]] = {}
-    for one in resident(path, "string", columns=["offset", "value"], values=Values.of(**options)):
+    how = {f"value_{name}": value for name, value in options.items()}
+    for one in resident(path, "string", columns=["offset", "value", "valueValid"], **how):
         for name, column in zip(one.names, one.columns, strict=True):
             found.setdefault(name, []).extend(to_arrow(column).to_pylist())
     assert found.pop("offset") == list(range(len(values)))
@@ -80,7 +80,7 @@ def test_avro(skipped: int, tmp_path: Path, device: Emulated) -> None:
     # One more than an int has, on either side.
     broken |= {at: bytes(skipped) + avro(rows[at] | {"small": beyond}) for at, beyond in ((41, 2**31), (42, -(2**31) - 1))}
     values = [broken.get(i, value) for i, value in enumerate(values)]
-    found = columns(tmp_path / "a.log", values, format="avro", schema=json.dumps(SCHEMA), skipped=skipped)
+    found = columns(tmp_path / "a.log", values, format="avro", schema=json.dumps(SCHEMA), skip=skipped)
     assert [i for i, valid in enumerate(found["valueValid"]) if not valid] == sorted(broken)
     for name in NAMES:
         expected = [None if i in broken else row[name] for i, row in enumerate(rows)]
@@ -96,7 +96,7 @@ def test_fixed(order: str, tmp_path: Path, device: Emulated) -> None:
     rows = np.frombuffer(rng.bytes(27 * 100), np.dtype(list(schema.items())))
     values: list[bytes | None] = [rows[i].tobytes() for i in range(100)]
     values[5], values[6], values[7] = None, b"short", values[7] + b"long"  # type: ignore[operator]
-    found = columns(tmp_path / "a.log", values, format="fixed", schema=schema, skipped=0)
+    found = columns(tmp_path / "a.log", values, format="fixed", schema=schema)
     assert [i for i, valid in enumerate(found["valueValid"]) if not valid] == [5, 6, 7]
     for name in schema:
         expected = rows[name].astype(rows[name].dtype.newbyteorder("="))
@@ -196,36 +196,11 @@ _held: list[Any] = []
 """Chunks whose values are still looked at."""
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"format": "xml", "schema": {}}, "expected one of json, csv, avro, protobuf, fixed"),
-        ({"format": "csv", "schema": {"a": "int64"}, "separator": ";;"}, "expected one ASCII character"),
-        ({"format": "json", "schema": {"a": "int64"}, "separator": ";"}, "for value_format='csv' only"),
-        ({"format": "csv", "schema": {"a": "timestamp"}}, "take int64 or string"),
-        ({"format": "json", "schema": {"a": "int65"}, "skipped": 0}, "unknown type 'int65'"),
-        ({"format": "json", "schema": {}, "skipped": 0}, "expected a mapping"),
-        ({"format": "fixed", "schema": {"a": "f2"}, "skipped": 0}, "no column for float16"),
-        ({"format": "fixed", "schema": {"a": "nonsense"}, "skipped": 0}, "field 'a'"),
-        ({"format": "avro", "schema": '"string"', "skipped": 0}, "type 'string': expected a record"),
-        ({"format": "avro", "schema": {"type": "record", "fields": []}, "skipped": 0}, "the record has no name"),
-        ({"format": "json", "schema": {"a": "int64"}, "skipped": 5}, "for value_format='avro' only"),
-    ],
-    ids=str,
-)
-def test_what_makes_no_sense(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(kolumn.ArgumentError, match=message):
-        Values.of(**options)
-
-
 def test_options_of_the_call(tmp_path: Path, device: Emulated) -> None:
     with pytest.raises(kolumn.ArgumentError, match="go with value_format"):
         kolumn.read_pylibcudf(tmp_path, value_schema={})
     with pytest.raises(kolumn.ArgumentError, match="payload='text'"):
         kolumn.read_pylibcudf(tmp_path, payload="text")
+    (tmp_path / "00000000000000000000.log").touch()
     with pytest.raises(kolumn.ArgumentError, match="two columns would be called offset"):
         kolumn.read_pylibcudf(tmp_path, value_format="fixed", value_schema={"offset": "i8"})
-    with pytest.raises(kolumn.ArgumentError, match="settled on the host"):
-        kolumn.read_pylibcudf(
-            tmp_path, value_format="fixed", value_schema={"a": "i8"}, isolation_level="read_committed", format="kip98-draft"
-        )

@@ -11,7 +11,6 @@ import pyarrow as pa
 import kolumn
 from kit.device_columns import resident, to_arrow
 from kit.emulated import Emulated
-from kolumn.kernels.values.schema import Values
 
 SEPARATED = {"n": "int64", "t": "string", "s": "int8", "f": "bool", "u": "uint16"}
 FIXED = {"a": ">i8", "b": "<i2", "c": "bool", "d": ">f8", "e": "u1"}
@@ -46,11 +45,12 @@ def on_both(
 ) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
     kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), path)
     gpu: Columns = {}
-    for one in resident(path, "string", columns=["value"], values=Values.of(format, schema)):
+    how: dict[str, Any] = {"columns": ["value", "valueValid"], "value_format": format, "value_schema": schema}
+    for one in resident(path, "string", **how):
         for name, column in zip(one.names, one.columns, strict=True):
             found = to_arrow(column).to_pylist()
             gpu.setdefault(name, []).extend(one.decode() if isinstance(one, bytes) else one for one in found)
-    cpu = kolumn.read(path, columns=["value", "valueValid"], value_format=format, value_schema=schema, value_as="columns")
+    cpu = kolumn.read(path, value_as="columns", **how)
     return cpu.to_pydict(), gpu
 
 

@@ -5,14 +5,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+import kolumn
 from kolumn.api import segments_of
-from kolumn.backend import RESIDENT
-from kolumn.decode.device.resident import ResidentOptions
 from kolumn.decode.pipeline import scan_ranges
+from kolumn.gpu_api import resident_options
 from kolumn.kernels.columns.table import Column, DeviceTable
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.plan.seek import select_ranges
+from kolumn.reader_types import with_types
 
 TYPES = {
     "int64": pa.int64(), "int32": pa.int32(), "int16": pa.int16(), "int8": pa.int8(), "uint8": pa.uint8(), "uint16": pa.uint16(),
@@ -42,12 +43,30 @@ def to_arrow(column: Column) -> pa.Array:
     return pa.Array.from_buffers(pa.list_(children[1].type), column.rows, [valid, children[0].buffers()[1]], column.nulls, 0, [children[1]])
 
 
-def resident(source: Any, payload: str, values: Any = None, **options: Any) -> list[DeviceTable]:
-    """Tables of a source's chunks, on the device."""
-    chosen = Options.of(**options)
-    ranges = with_transactions(select_ranges(segments_of(source, chosen), chosen), chosen)
-    asked = ResidentOptions(**{**vars(chosen), "backend": RESIDENT}, payload=payload, values=values)
+def resident(source: Any, payload: str, **options: Any) -> list[DeviceTable]:
+    """Tables of a source's chunks, on the device. Fields of typed columns are columns, unless the options say otherwise."""
+    chosen = Options.of(**_flat(options))
+    ranges = list(with_transactions(select_ranges(segments_of(source, chosen), chosen), chosen))
+    asked = resident_options(with_types(chosen, source, ranges), payload)
+    assert asked is not None, "the host decodes them"
     return list(scan_ranges(ranges, asked))  # type: ignore[arg-type]
+
+
+def _flat(options: dict[str, Any]) -> dict[str, Any]:
+    return {f"{name.partition('_')[0]}_as": "columns" for name in options if name.endswith("_format")} | options
+
+
+def compared(source: Any, **options: Any) -> pa.Table:
+    """Compare the columns of a source of one chunk with those of `kolumn.read` on the CPU, which are returned: names, order and rows."""
+    expected = kolumn.read(source, backend="cpu", **_flat(options))
+    (table,) = resident(source, "binary", **options)
+    assert list(table.names) == expected.column_names
+    for field, column in zip(expected.schema, table.columns, strict=True):
+        found = as_type(column, field.type)
+        found.validate(full=True)
+        # As text, since a number that is none is not equal to itself.
+        assert repr(found.to_pylist()) == repr(expected[field.name].to_pylist()), field.name
+    return expected
 
 
 def as_type(column: Column, kind: pa.DataType) -> pa.Array:

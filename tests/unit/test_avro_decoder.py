@@ -98,7 +98,7 @@ def test_every_buffer_grows_and_nothing_is_written_after_its_end(monkeypatch: py
     monkeypatch.setattr(module, "ColumnMemory", Watched)
     Watched.codes.clear()
     assert rows_of(decoder, bodies(given)) == expected
-    layout = decoder._layout
+    layout = decoder.layout
     levels = {full_level(level) for level in range(1, len(layout.levels))}
     assert Watched.codes == levels | {full_column(number) for number, spec in enumerate(layout.columns) if spec.kind == 1}
 

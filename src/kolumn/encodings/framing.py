@@ -36,6 +36,8 @@ from kolumn.formats.memory import Buffer, i32_at, i64_at, load8, u32_at, u32_lit
 
 PREFIXES = sum(1 << framing for framing in (CONFLUENT, CONFLUENT_GUID, APICURIO, GLUE, GLUE_ZLIB, SINGLE_OBJECT))
 """All framings that are prefixes, as a sum of ``1 << framing``."""
+NO_SCHEMA = NO_ID = -1
+"""Index and id of the schema of a payload that names none."""
 LONGEST = 18
 """Bytes of the longest prefix."""
 

@@ -5,6 +5,7 @@ import pyarrow as pa
 
 from kolumn.schemas.schema import Schema
 from kolumn.values.decoder import Bodies
+from kolumn.values.framing import FrontRules
 
 
 class BareFramer:
@@ -28,6 +29,11 @@ class BareFramer:
 
     def __init__(self, skip: int = 0) -> None:
         self.skip = skip
+
+    @property
+    def rules(self) -> FrontRules:
+        """Where bodies begin."""
+        return FrontRules(self.skip, 0, 0, True, False)
 
     def bodies(self, payload: pa.BinaryArray, headers: pa.ListArray | None = None) -> tuple[Bodies, pa.Array]:
         """Bodies of a column of payloads, and the schema id of each row (int64), which is null. Copies no payload."""

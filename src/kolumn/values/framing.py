@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -44,11 +44,35 @@ _HEADERS = {
 FRAMINGS = tuple(_PREFIXES)
 """Names of framings that callers may choose."""
 MAX_VALUE_BYTES = 64 << 20
-_FORGOTTEN = 1 << 16
+FORGOTTEN = 1 << 16
 """Unknown keys that are remembered. Values that only look as if they had a prefix have any number of them."""
 _FIRST_ROWS = 64
 _MOST_MESSAGES = 4096
 """Messages that headers choose and that are remembered: damaged headers may choose any number of them."""
+
+
+class FrontRules(NamedTuple):
+    """What decides where the body of a payload begins, if no header does.
+
+    Attributes
+    ----------
+    skip : int
+        Bytes in front of every payload that are left out; 0: a prefix is recognised.
+    wanted : int
+        Framings that may be recognised, as of `kolumn.encodings.framing.recognise`.
+    without : int
+        Index of the schema of a row without a prefix; `NO_SCHEMA` if it has no body.
+    fixed : bool
+        Whether all rows have the reader's schema.
+    bare : bool
+        As in `kolumn.values.decoder.Bodies`.
+    """
+
+    skip: int
+    wanted: int
+    without: int
+    fixed: bool
+    bare: bool
 
 
 class Framer:
@@ -112,6 +136,13 @@ class Framer:
         return self._framing in _HEADERS and not (self._framing == "auto" and self._known.is_fixed)
 
     @property
+    def rules(self) -> FrontRules:
+        """Where bodies begin."""
+        wanted, fixed = _PREFIXES[self._framing], self._known.is_fixed
+        without = 0 if fixed and (self._framing == "auto" or not wanted) else NO_SCHEMA
+        return FrontRules(0, wanted, without, fixed, self._framing == "auto" and fixed)
+
+    @property
     def schemas(self) -> tuple[Schema, ...]:
         """The schemas found so far, as in `Bodies.schemas`."""
         return self._known.found
@@ -147,7 +178,7 @@ class Framer:
         if headers is not None and self._framing in _HEADERS:
             self._by_headers(rows, headers)
         self._by_prefix(rows)
-        bare = self._framing == "auto" and self._known.is_fixed
+        bare = self.rules.bare
         held = inflated(rows.at, rows.length, rows.prefix, rows.framing, self._max_value_bytes, bare)
         found = self._known.found
         if self._known.is_readers:
@@ -192,11 +223,10 @@ class Framer:
 
     def _by_prefix(self, rows: "_Rows") -> None:
         """Set framing and schema of the other rows, and cut off their prefixes."""
-        prefixes = _PREFIXES[self._framing]
-        without = 0 if self._known.is_fixed and (self._framing == "auto" or not prefixes) else NO_SCHEMA
+        _, prefixes, without, fixed, _ = self.rules
         table: _Table = getattr(self._own, "table", None) or _Table()
         self._own.table = table
-        row, fixed = 0, self._known.is_fixed
+        row = 0
         while True:
             row = recognise_prefixes(
                 rows.at, rows.length, rows.prefix, rows.framing, rows.ids, rows.schema, row, prefixes, without, fixed, table.rows
@@ -204,8 +234,31 @@ class Framer:
             if row == len(rows.at):
                 return
             kind, _, high, low = kinds.recognise(int(rows.at[row]), 0, int(rows.length[row]), prefixes)
-            index = self._known.index_of_prefix(kind, high, low)
-            table.add(kind, high, low, index, self._known.id_of(index))
+            table.add(kind, high, low, *self.look_up(kind, high, low))
+
+    def look_up(self, kind: int, high: int, low: int) -> tuple[int, int]:
+        """Index and id of the schema that a prefix names: `NO_SCHEMA` and `NO_ID` without one."""
+        index = self._known.index_of_prefix(kind, high, low)
+        return index, self._known.id_of(index)
+
+    def named(self, length: Int64s, headers: pa.Array) -> tuple[Int64s, Int64s, Int64s]:
+        """Framing, index of the schema and id of each row, as headers name them; `NONE` for a row whose headers name none.
+
+        A row whose headers say that it has no body has no schema.
+
+        Parameters
+        ----------
+        length : int64 array of n
+            Bytes of the payloads, -1 for null.
+        headers : pa.Array of n
+            As of `bodies`.
+        """
+        n = len(length)
+        none = np.zeros(n, np.int64)
+        rows = _Rows(none, length.copy(), none, np.full(n, kinds.NONE), np.full(n, NO_ID), np.full(n, NO_SCHEMA))
+        self._by_headers(rows, headers)
+        rows.schema[rows.length == NULL] = NO_SCHEMA
+        return rows.framing, rows.schema, rows.ids
 
 
 def _framer(framing: str, schemas: Schemas | None, schema: Schema | None, is_key: bool, max_value_bytes: int) -> Framer:
@@ -250,7 +303,7 @@ class _Table:
     def _grow(self) -> None:
         """Make room; keys that nobody knows are forgotten when there are too many of them."""
         kept = self.rows[self.rows[:, 0] != kinds.NONE]
-        if len(kept) >= _FORGOTTEN:
+        if len(kept) >= FORGOTTEN:
             kept = kept[kept[:, INDEX] != NO_SCHEMA]
         self.rows = np.zeros((max(_FIRST_ROWS, 1 << (4 * len(kept)).bit_length()), WIDTH), np.int64)
         self._used = len(kept)
@@ -314,7 +367,7 @@ class _Known:
     def _index(self, key: object, look_up: Callable[[], Schema | None]) -> int:
         with self._lock:
             if key not in self._indexes:
-                if len(self._indexes) > 2 * _FORGOTTEN:
+                if len(self._indexes) > 2 * FORGOTTEN:
                     self._indexes = {key: index for key, index in self._indexes.items() if index != NO_SCHEMA}
                 schema = look_up()
                 self._indexes[key] = NO_SCHEMA if schema is None else self._place(schema)

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from kolumn.decode.device.chunk import DeviceChunk
 from kolumn.decode.device.part import DevicePart
-from kolumn.errors import ArgumentError
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.source.segments import Segment
 from kolumn.source.storage import shown
 from kolumn.transactions.states import ABORTED, STATES, Transactions, end_of, states_of
+from kolumn.values.columns.stage import schema_of
 
 if TYPE_CHECKING:
+    from kolumn.kernels.fields.decoded import DeviceRecords
     from kolumn.kernels.machine.runtime import Runtime
 
 
@@ -25,14 +26,17 @@ class ResidentOptions(Options):
     ----------
     payload : str
         "binary" or "string".
-    values : kernels.value_schema.Values, optional
-        How to parse values; their columns stand in place of ``value``.
+    asked : tuple of str
+        The columns that the call asks for; ``columns`` are record columns that they are made of.
+    values : tuple of kernels.values.schema.Values
+        How typed columns are decoded.
     transactions : Transactions, optional
         Of the segment's partition, where the options ask what became of them.
     """
 
     payload: str = "binary"
-    values: Any = None
+    asked: tuple[str, ...] = ()
+    values: tuple[Any, ...] = ()
     transactions: Transactions | None = None
 
     def of_partition(self, transactions: Transactions | None) -> "ResidentOptions":
@@ -44,25 +48,22 @@ class ResidentOptions(Options):
     @property
     def names(self) -> list[str]:
         """Of the columns that there will be."""
-        if self.values is None:
-            return list(self.columns)
-        from kolumn.kernels.values.schema import VALID
+        return schema_of(self.asked, self.binary, [one.typed for one in self.values]).names
 
-        fields = [name for name, _ in self.values.fields] + [VALID]
-        found = [own for name in self.columns for own in (fields if name == "value" else [name])]
-        twice = {name for name in found if found.count(name) > 1}
-        if twice:
-            raise ArgumentError(f"two columns would be called {', '.join(sorted(twice))}: name others in columns")
+    @property
+    def stored_names(self) -> list[str]:
+        """Of the columns that are record columns as they are."""
+        typed = {name for one in self.values for name in one.names}
+        return [name for name in self.asked if name not in typed]
+
+    def typed_columns(self, device: "Runtime", records: "DeviceRecords | None") -> dict[str, Any]:
+        """The other columns, by their names; ``records`` is None for no rows."""
+        from kolumn.kernels.values import columns
+
+        found: dict[str, Any] = {}
+        for one in self.values:
+            found |= columns.typed_columns(device, records, one, self.asked, self.payload)
         return found
-
-    def typed_without_rows(self, device: "Runtime") -> dict[str, Any]:
-        """Columns that values are parsed into, by their names, of no values."""
-        if self.values is None:
-            return {}
-        from kolumn.kernels.fields.decoded import DevicePayloads
-        from kolumn.kernels.values.columns import parsed
-
-        return parsed(device, DevicePayloads(device.empty(0), device.empty(0), 0), self.values)
 
 
 class ResidentChunk(DeviceChunk):
@@ -78,7 +79,6 @@ class ResidentChunk(DeviceChunk):
         """`kernels.table.DeviceTable` of what the options ask for."""
         from kolumn.kernels.columns.keep import EVERY_ROW, HIGHEST, LOWEST, RowLimits
         from kolumn.kernels.columns.table import TableBuilder
-        from kolumn.kernels.values.columns import parsed
 
         assert isinstance(options, ResidentOptions)
 
@@ -102,9 +102,9 @@ class ResidentChunk(DeviceChunk):
             constants["transaction"] = states_of(options.transactions, entries[run.part.good])
             dropped = constants["transaction"] == ABORTED if options.isolation_level == "read_committed" else None
         built = TableBuilder(run.part.device, run.part.records, constants, text, None if keeps_all else limits, dropped, STATES)
-        made = built.table([name for name in options.columns if options.values is None or name != "value"])
-        if options.values is not None and "value" in options.columns:
-            made = made.replaced(options.names, parsed(built.device, built.records.value, options.values))
+        made = built.table(options.stored_names)
+        if options.values:
+            made = made.replaced(options.names, options.typed_columns(built.device, built.records))
         run.part.device.synchronize()
         return made
 

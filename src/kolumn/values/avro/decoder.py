@@ -53,6 +53,10 @@ class AvroDecoder:
     Attributes
     ----------
     type : pa.DataType
+    layout : ColumnLayout
+        Of its columns.
+    written, node : SchemaNode
+        The reader's schema, and what is read of it.
 
     Raises
     ------
@@ -64,13 +68,13 @@ class AvroDecoder:
 
     def __init__(self, reader: Schema, columns: Sequence[str] | None = None, schemas: Schemas | None = None) -> None:
         self._reader, self._schemas = reader, schemas
-        own = parse(reader, self._referenced)
+        self.written = parse(reader, self._referenced)
         try:
-            self._node = readable(own, columns)
+            self.node = readable(self.written, columns)
             types = ArrowTypes()
-            self.type = types.of(self._node)
-            self._layout = ColumnLayout.of(self.type, types.symbols)
-            self._own = self._program(own)
+            self.type = types.of(self.node)
+            self.layout = ColumnLayout.of(self.type, types.symbols)
+            self._own = self._program(self.written)
         except (ArgumentError, MismatchError) as error:
             raise ArgumentError(f"{title(reader)}: {error}") from None
         self._programs: dict[Schema, _WriterProgram | None] = {}
@@ -107,8 +111,8 @@ class AvroDecoder:
             np.ascontiguousarray(one, np.int64) for one in (bodies.at, bodies.length, bodies.prefix, bodies.schema)
         )
         elements = min(int(rows * self._elements), LARGEST) + 1
-        memory = ColumnMemory(self._layout, rows, elements, min(shared_bytes(self._layout, length), LARGEST))
-        root, valid = self._layout.root, np.empty(rows, np.bool_)
+        memory = ColumnMemory(self.layout, rows, elements, min(shared_bytes(self.layout, length), LARGEST))
+        root, valid = self.layout.root, np.empty(rows, np.bool_)
         row, code = 0, DONE
         while True:
             target = memory.target
@@ -123,6 +127,10 @@ class AvroDecoder:
             counts = [load64(target.counts + target.stride * level) for level in range(1, target.level_count)]
             self._elements = max([0.0, *(1.2 * count / rows for count in counts)])
         return memory.array(rows), valid
+
+    def programs(self, schemas: Sequence[Schema]) -> list[AvroProgram | None]:
+        """The reader's own program, then those of writers' schemas; None for schemas that cannot be read."""
+        return [self._own, *map(self._written, schemas)]
 
     def _used(self, bodies: Bodies) -> list[_WriterProgram | None]:
         """The reader's own program, then those of the schemas; None for schemas that no row has or that cannot be read."""
@@ -147,7 +155,7 @@ class AvroDecoder:
             return self._programs[writer]
 
     def _program(self, writer: SchemaNode) -> "_WriterProgram":
-        plan, root = resolve(writer, self._node), self._layout.root
+        plan, root = resolve(writer, self.node), self.layout.root
         made = program(plan, root)
         return _WriterProgram(made.words, made.frames, walk_plan(plan, root))
 

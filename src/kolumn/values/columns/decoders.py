@@ -11,7 +11,7 @@ from kolumn.values.avro.decoder import AvroDecoder
 from kolumn.values.bare_framing import BareFramer
 from kolumn.values.decoder import Bodies, ValueDecoder
 from kolumn.values.fixed import FixedDecoder
-from kolumn.values.framing import FRAMINGS, Framer
+from kolumn.values.framing import FRAMINGS, Framer, FrontRules
 from kolumn.values.protobuf.decoder import ProtobufDecoder
 from kolumn.values.text.json import JsonDecoder
 from kolumn.values.text.json_schema import type_of
@@ -32,6 +32,10 @@ class PayloadFramer(Protocol):
     @property
     def schemas(self) -> tuple[Schema, ...]:
         """The schemas that payloads named so far."""
+
+    @property
+    def rules(self) -> FrontRules:
+        """Where bodies begin, if no header says it."""
 
     def bodies(self, payload: pa.BinaryArray, headers: pa.ListArray | None = None) -> tuple[Bodies, pa.Array]:
         """Bodies of a column of payloads (pa.binary), and the schema id of each row (int64), null without one."""

@@ -136,7 +136,7 @@ class ProtobufDecoder:
 
     def _raw(self, bodies: Bodies, length: Int64s) -> tuple[pa.Array, Flags]:
         count = len(length)
-        choices, names = self._choices(bodies)
+        choices, names = self.choices(bodies.schemas, _Name)
         at, prefix, kinds, schema = (
             np.ascontiguousarray(one, np.int64) for one in (bodies.at, bodies.prefix, bodies.framing, bodies.schema)
         )
@@ -156,21 +156,23 @@ class ProtobufDecoder:
         del names
         return memory.array(count), valid
 
-    def _choices(self, bodies: Bodies) -> tuple[Int64s, list[Any]]:
-        """What the writers' schemas say of the message, one row each after the reader's; and the memory of names."""
-        return self._chosen([self._own, *(self._place(one) for one in bodies.schemas)], _Name)
-
-    def own_choice(self, held: Callable[[bytes], Any]) -> tuple[Int64s, list[Any]]:
-        """What the reader's schema says of the message, as in `kolumn.encodings.protobuf_wire.after_front`, and the memory of names.
+    def choices(self, schemas: Sequence[Schema], held: Callable[[bytes], Any]) -> tuple[Int64s, list[Any]]:
+        """What the writers' schemas say of the message, one row each after the reader's; and the memory of names.
 
         Parameters
         ----------
+        schemas : sequence of Schema
         held : callable
             Makes memory with an ``address`` of a name.
-        """
-        return self._chosen([self._own], held)
 
-    def _chosen(self, places: Sequence[Place | None], held: Callable[[bytes], Any]) -> tuple[Int64s, list[Any]]:
+        Returns
+        -------
+        choices : int64 array
+            As in `kolumn.encodings.protobuf_wire.after_front`.
+        names : list
+            The memory that they point to.
+        """
+        places = [self._own, *map(self._place, schemas)]
         memory = {name: held(name.encode()) for name in {name for place in places if place is not None for name in place.names}}
         table = np.zeros((len(places), CHOICE // 8), np.int64)
         for row, place in zip(table, places, strict=True):

@@ -1,0 +1,240 @@
+"""Bodies of payloads on the device: a thread per payload recognises its prefix, and looks up the schema that the prefix names.
+
+    payload       00 00 00 00 07 | body             body at 5, framing CONFLUENT, key (0, 7)
+    known keys    framing | high | low | index | id     int64, sorted by the first three; the index of the schema, or `NO_SCHEMA`
+
+The host does not know which keys there are. So it downloads those of the payloads whose key is not in the table, looks them up, and
+launches the kernel again: once, as long as no new schema is met. It does the same as `kolumn.values.framing.Framer` on the CPU.
+
+Bound: the first bytes of each payload, and what is written: some 50 bytes for each.
+"""
+
+import threading
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numba.extending import register_jitable
+
+import kolumn.encodings.compiled  # noqa: F401 (framings as compiled functions first)
+from kolumn.arrays import Bytes, Int64s
+from kolumn.encodings.framing import APICURIO, CONFLUENT, GLUE_ZLIB, NO_ID, NO_SCHEMA, NONE, recognise
+from kolumn.kernels.columns.nulls import all_null
+from kolumn.kernels.columns.table import Column, nullable
+from kolumn.kernels.fields.decoded import DevicePayloads
+from kolumn.kernels.machine.kernel import thread_per_item
+from kolumn.kernels.machine.runtime import Memory, Runtime
+from kolumn.machine_code.words import load32, load64, store32, store64
+from kolumn.schemas.schema import Schema
+from kolumn.values.columns.decoders import PayloadFramer
+from kolumn.values.framing import FORGOTTEN, Framer
+
+_APICURIO, _CONFLUENT, _GLUE_ZLIB, _NONE, _NO_SCHEMA, _NO_ID = APICURIO, CONFLUENT, GLUE_ZLIB, NONE, NO_SCHEMA, NO_ID
+WIDTH, INDEX = 5, 3
+"""Columns of the table of known keys, and which of them is the index of the schema."""
+_KEY = 8 * WIDTH
+_ZLIB = 1 << 32
+"""Added for a body that only the host can decompress, to 1 for a key that is not known."""
+
+
+class Fronts(NamedTuple):
+    """Arguments of `fronts`; addresses, but for the numbers from ``skip`` to ``without`` and ``keys``.
+
+    Attributes
+    ----------
+    at, length : int
+        int64 and int32: where payloads are; a length of -1 for null.
+    skip, wanted, without : int
+        As in `kolumn.values.framing.FrontRules`.
+    known, keys : int
+        The table of known keys, and how many it has; -1: every prefix names the schema of the reader.
+    named : int
+        1 if headers have named the schemas of those rows whose ``framing`` is not `NONE`; ``schema`` and ``ids`` of these are set.
+    body, body_length, prefix, framing, schema, ids, has_id : int
+        What is written, as in `DeviceBodies`.
+    left : int
+        int64 of each row: what the host has to do, 1 for a key that is not known, `_ZLIB` for a compressed body.
+    found : int
+        int64 of (rows, 2): the keys of prefixes; 0 if no key is looked up.
+    """
+
+    at: int
+    length: int
+    skip: int
+    wanted: int
+    without: int
+    known: int
+    keys: int
+    named: int
+    body: int
+    body_length: int
+    prefix: int
+    framing: int
+    schema: int
+    ids: int
+    has_id: int
+    left: int
+    found: int
+
+
+@thread_per_item(Fronts)
+def fronts(i: int, a: Fronts) -> None:
+    """Write where the body of payload ``i`` is, and what its prefix says."""
+    at, length = load64(a.at + 8 * i), load32(a.length + 4 * i)
+    kind, size, index, id, left = _NONE, 0, _NO_SCHEMA, _NO_ID, 0
+    if a.named != 0 and load32(a.framing + 4 * i) != _NONE:
+        kind, index, id = load32(a.framing + 4 * i), load32(a.schema + 4 * i), load64(a.ids + 8 * i)
+        if index == _NO_SCHEMA:
+            length = -1
+    elif length >= 0:
+        high, low, index, size = 0, 0, a.without, a.skip
+        if size == 0:
+            kind, size, high, low = recognise(at, 0, length, a.wanted)
+        if kind != _NONE:
+            index = 0
+            if a.keys >= 0:
+                row = _row_of(a.known, a.keys, kind, high, low)
+                index = load64(row + 24) if row != 0 else _NO_SCHEMA
+                id = load64(row + 32) if row != 0 else _NO_ID
+                left = 0 if row != 0 else 1
+                store64(a.found + 16 * i, high)
+                store64(a.found + 16 * i + 8, low)
+            if kind in (_CONFLUENT, _APICURIO):
+                id = low
+        if index == _NO_SCHEMA or length < size:
+            length = -1
+        else:
+            at, length = at + size, length - size
+            if kind == _GLUE_ZLIB:
+                left = _ZLIB
+    store64(a.body + 8 * i, at)
+    store32(a.body_length + 4 * i, length)
+    store32(a.prefix + 4 * i, size)
+    store32(a.framing + 4 * i, kind)
+    # Without a table index 0 stands for the reader's schema.
+    store32(a.schema + 4 * i, index if a.keys >= 0 else max(index - 1, _NO_SCHEMA))
+    store64(a.ids + 8 * i, id)
+    store32(a.has_id + 4 * i, 0 if id >= 0 else -1)
+    store64(a.left + 8 * i, left)
+
+
+@register_jitable
+def _row_of(known: int, keys: int, kind: int, high: int, low: int) -> int:
+    """Address of the row of a key, 0 without one."""
+    first, last = 0, keys
+    while first < last:
+        middle = (first + last) >> 1
+        row = known + _KEY * middle
+        one, two, three = load64(row), load64(row + 8), load64(row + 16)
+        if one == kind and two == high and three == low:
+            return row
+        if one < kind or (one == kind and (two < high or (two == high and three < low))):
+            first = middle + 1
+        else:
+            last = middle
+    return 0
+
+
+@dataclass(frozen=True)
+class DeviceBodies:
+    """`kolumn.values.decoder.Bodies` on the device: ``at`` and ``ids`` int64, the others int32.
+
+    ``has_id`` is -1 for a row without a schema id; ``ids`` is None if no row has one.
+    """
+
+    at: Memory
+    length: Memory
+    prefix: Memory
+    framing: Memory
+    schema: Memory
+    count: int
+    schemas: tuple[Schema, ...] = ()
+    bare: bool = False
+    ids: Memory | None = None
+    has_id: Memory | None = None
+
+    @property
+    def payloads(self) -> DevicePayloads:
+        """Where they are."""
+        return DevicePayloads(self.at, self.length, self.count)
+
+    def schema_ids(self, device: Runtime) -> Column:
+        """The column ``valueSchemaId``."""
+        if self.ids is None or self.has_id is None:
+            return all_null(device, "int64", self.count)
+        return nullable(device, "int64", self.ids, self.has_id, self.count)
+
+
+class DeviceFramer:
+    """Takes the bodies out of payloads on the device, as a framer of the host does. Several threads may use one at the same time."""
+
+    def __init__(self, framer: PayloadFramer) -> None:
+        self.framer, self._own = framer, threading.local()
+
+    def bodies(self, device: Runtime, payloads: DevicePayloads, headers: pa.Array | None) -> DeviceBodies | None:
+        """The bodies; None if the host has to take them out, because some are compressed.
+
+        Parameters
+        ----------
+        device : Runtime
+        payloads : DevicePayloads
+        headers : pa.ListArray, optional
+            Headers of the same rows in host memory, None if there are none or nobody asks for them.
+        """
+        n, rules = payloads.count, self.framer.rules
+        wide, narrow = 8 * n, 4 * n
+        at, ids, left, found, length, prefix, framing, schema, has_id = device.pieces(
+            [wide, wide, wide, 2 * wide if not rules.fixed else 0, *[narrow] * 5]
+        )
+        named = None if headers is None or not isinstance(self.framer, Framer) else self._named(device, payloads, headers)
+        if named is not None:
+            framing, schema, ids = named
+        while True:
+            known = self._known
+            table = device.upload(known if len(known) else np.zeros((1, WIDTH), np.int64))
+            args = Fronts(
+                payloads.at.address, payloads.length.address, rules.skip, rules.wanted, rules.without, table.address,
+                -1 if rules.fixed else len(known), int(named is not None), at.address, length.address, prefix.address, framing.address,
+                schema.address, ids.address, has_id.address, left.address, found.address,
+            )  # fmt: skip
+            device.launch(fronts, n, args)
+            if not n or not rules.wanted:
+                break
+            device.running_sum(left, n, 8)
+            (total,) = device.download(left, 8, 8 * (n - 1)).view(np.int64).tolist()
+            if total & (_ZLIB - 1) == 0:
+                if total:
+                    return None
+                break
+            self._learn(*device.downloads([(left, wide, 0), (framing, narrow, 0), (found, 2 * wide, 0)]))
+            if named is not None:
+                # The kernel has written over them.
+                named = self._named(device, payloads, headers)
+                framing, schema, ids = named
+        return DeviceBodies(at, length, prefix, framing, schema, n, self.framer.schemas, rules.bare, ids, has_id)
+
+    @property
+    def _known(self) -> Int64s:
+        """This thread's table of known keys."""
+        table: Int64s = self._own.__dict__.setdefault("table", np.zeros((0, WIDTH), np.int64))
+        return table
+
+    def _learn(self, left: Bytes, framing: Bytes, found: Bytes) -> None:
+        """Look up the keys of the rows that are left, as their running sum says."""
+        assert isinstance(self.framer, Framer)
+        new = np.diff(left.view(np.int64) & (_ZLIB - 1), prepend=0) > 0
+        keys = np.column_stack([framing.view(np.int32)[new].astype(np.int64), found.view(np.int64).reshape(-1, 2)[new]])
+        rows = [(*key, *self.framer.look_up(*key)) for key in np.unique(keys, axis=0).tolist()]
+        kept = self._known
+        if len(kept) > FORGOTTEN:
+            kept = kept[kept[:, INDEX] != NO_SCHEMA]
+        table = np.concatenate([kept, np.array(rows, np.int64)])
+        self._own.table = table[np.lexsort((table[:, 2], table[:, 1], table[:, 0]))]
+
+    def _named(self, device: Runtime, payloads: DevicePayloads, headers: pa.Array) -> tuple[Memory, Memory, Memory]:
+        """Framing, schema and id of each row whose headers name a schema."""
+        assert isinstance(self.framer, Framer)
+        length = device.download(payloads.length, 4 * payloads.count).view(np.int32)
+        framing, schema, ids = self.framer.named(length.astype(np.int64), headers)
+        return device.upload(framing.astype(np.int32)), device.upload(schema.astype(np.int32)), device.upload(ids)
