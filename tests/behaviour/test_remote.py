@@ -1,6 +1,7 @@
 """Segments at URLs have the same rows as local files, with each kind of file system."""
 
 import gc
+import itertools
 import shutil
 import threading
 import time
@@ -190,6 +191,42 @@ def test_the_next_large_segments_are_opened_early(large_segments: list[str], mon
     del reader
     gc.collect()
     assert sorted(opened) == sorted(closed)
+
+
+@pytest.mark.parametrize("is_overwritten", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_last_look_at_a_segment_delays_no_rows(threads: int, is_overwritten: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is answered here when the rows of the next segment are there; what it finds is an error before the scan ends."""
+    store, first = fsspec.filesystem("memory"), f"/looked/t-0/{0:020d}.log"
+    looks, later, was_later = itertools.count(), threading.Event(), []
+    for at in (0, 20, 40):
+        store.pipe(f"/looked/t-0/{at:020d}.log", b"".join(batch([Record(at + i, value=bytes(5000))]) for i in range(20)))
+    real = type(store).info
+
+    def info(self: Any, path: str, **options: Any) -> Any:
+        if path == first and next(looks):
+            was_later.append(later.wait(20))
+            if is_overwritten:
+                store.pipe(first, bytes(1))
+        return real(self, path, **options)
+
+    monkeypatch.setattr(type(store), "info", info)
+    reader, found = kolumn.scan("memory://looked", columns=["offset"], threads=threads, chunk_bytes=20_000), list[int]()
+
+    def read() -> None:
+        for one in reader:
+            found.extend(one["offset"].to_pylist())
+            if found[-1] >= 20:
+                later.set()
+
+    if is_overwritten:
+        with pytest.raises(KolumnError, match=f"memory:/{first}: "):
+            read()
+    else:
+        read()
+        assert found == list(range(60))
+    assert was_later
+    assert all(was_later)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -1,5 +1,7 @@
 """Segments far away are opened, and their first bytes are requested, when the requests for the one before them are all begun.
 
+The last look at a file, which tells whether it was overwritten while it was read, is judged while the next ones are decoded.
+
 Opening takes two or three answers of the store, one after the other, and a segment may have fewer bytes than have to be under way. So the
 bytes that one file lets be fetched ahead, and does not have, are fetched of those that are read after it. Earlier requests would compete
 with those whose bytes are needed first.
@@ -8,10 +10,12 @@ with those whose bytes are needed first.
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cache, partial
 from itertools import islice
 from os import getpid
 from threading import RLock
+from types import TracebackType
 
 from kolumn.errors import KolumnError
 from kolumn.source import storage
@@ -45,6 +49,7 @@ class OpenedEarly:
         self._known: dict[int, _Far] = {}
         self._last: _Far | None = None
         self._early: dict[_Far, Future[SegmentFile]] = {}
+        self._left: deque[SegmentFile] = deque()
         self._lock, self._closed = RLock(), False
 
     def with_following(self, tasks: Iterator[list[Range]]) -> Iterator[list[Range]]:
@@ -65,7 +70,7 @@ class OpenedEarly:
                 return
             yield held.popleft()
 
-    def open(self, one: Range) -> SegmentFile:
+    def open(self, one: Range) -> AbstractContextManager[SegmentFile]:
         """Open the file of a range, unless that has begun; errors as those of `SegmentFile`."""
         with self._lock:
             far = self._known.pop(id(one), None)
@@ -75,10 +80,16 @@ class OpenedEarly:
         file = far.open(None) if early is None or early.cancel() else early.result()
         if far.following is not None:
             file.when_near(partial(self._prepare, far.following))
-        return file
+        return _Left(file, self._left)
+
+    def settle(self, wait: bool) -> None:
+        """Compare files that were left with those that were found; unless this shall ``wait``, only those that need no waiting."""
+        while self._left and (wait or self._left[0].is_looked_at or len(self._left) > _FILES):
+            with self._left.popleft():
+                pass
 
     def close(self) -> None:
-        """Close the files that nobody has asked for."""
+        """Close the files that nobody has asked for, and those that were left."""
         with self._lock:
             self._closed = True
             unused = list(self._early.values())
@@ -86,6 +97,8 @@ class OpenedEarly:
         for one in unused:
             if not one.cancel():
                 _close(one)
+        while self._left:
+            self._left.popleft().close()
 
     def _add(self, task: list[Range]) -> None:
         with self._lock:
@@ -112,6 +125,23 @@ class OpenedEarly:
                 self._early[far] = _openers(getpid()).submit(far.open, room)
         elif opened.done() and opened.exception() is None:
             opened.result().request(far.range.start, far.range.end, room)
+
+
+class _Left:
+    """A file that is not closed after a read without an error, but left for a later comparison."""
+
+    def __init__(self, file: SegmentFile, left: deque[SegmentFile]) -> None:
+        self.file, self.left = file, left
+
+    def __enter__(self) -> SegmentFile:
+        return self.file
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
+            self.file.__exit__(kind, error, trace)
+            return
+        self.file.leave()
+        self.left.append(self.file)
 
 
 def _close(early: Future[SegmentFile]) -> None:

@@ -87,6 +87,8 @@ def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, ta
                     yield from _finish(task[0], Tally(), options, None, damage, tally, early)
                 else:
                     yield from _parts(task, _begin(task, options, small, turn, early), options, damage, tally, early)
+                early.settle(wait=False)
+            early.settle(wait=True)
         finally:
             early.close()
         return
@@ -106,8 +108,10 @@ def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, ta
                     yield from _finish(task[0], Tally(), options, pool, damage, tally, early)
                 else:
                     yield from _parts(task, future.result(), options, damage, tally, early)
+                early.settle(wait=False)
                 for following in islice(tasks, 1):
                     submit(following)
+            early.settle(wait=True)
         finally:
             early.close()
             for _, future in pending:

@@ -153,6 +153,12 @@ class ReadAhead:
         """Call ``listener`` whenever everything has been fetched that a read in order asks for; from a thread that fetches."""
         self._when_fetched = listener
 
+    def release(self) -> None:
+        """Free the bytes that were fetched, if none are still to arrive: `close` waits for those."""
+        with self._lock:
+            if all(one.data.done() for one in self._windows):
+                self._forget()
+
     def border(self, start: int) -> int | None:
         """Where the request ends that has fetched the byte at ``start``; None if none has."""
         with self._lock:

@@ -183,6 +183,18 @@ class SegmentFile:
         if self._remote is not None:
             self._remote.request(start, end, room)
 
+    def leave(self) -> None:
+        """Begin the last look at a file far away that has been read, and free the bytes that were fetched."""
+        last = self._last_look
+        if last is None or last[0] != self._remote.begun:
+            self._on_fetched()
+        self._remote.release()
+
+    @property
+    def is_looked_at(self) -> bool:
+        """Whether the end of a ``with`` would not wait for the last look at a file far away."""
+        return self._last_look is None or self._last_look[1].done()
+
     def when_near(self, listener: Callable[[int], None]) -> None:
         """Call ``listener`` when a file far away that is read in order may leave requests to the next ones; see `ReadAhead.when_near`."""
         if self._remote is not None:
