@@ -177,7 +177,7 @@ def test_batches_larger_than_a_window(way: None, machine: Machine, tmp_path: Pat
     compare(machine, path, errors="skip", check_crcs=False)
 
 
-@pytest.mark.parametrize("large", [(1 << 14) - 61, 1 << 14, 50_001, 200_000, (1 << 20) + 77])
+@pytest.mark.parametrize("large", [(1 << 14) - 61, 1 << 14, 50_001, 200_000, (1 << 20) + (1 << 15)])
 def test_entries_that_are_checked_in_slices(large: int, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of both checksums, as they are and with one bit wrong in any slice."""
     monkeypatch.setattr(check, "WARPS", 132 * 48)

@@ -15,7 +15,7 @@ from kit.emulated import Emulated
 SEPARATED = {"n": "int64", "t": "string", "s": "int8", "f": "bool", "u": "uint16"}
 FIXED = {"a": ">i8", "b": "<i2", "c": "bool", "d": ">f8", "e": "u1"}
 Columns = dict[str, list[Any]]
-_BYTES = b',"\n\r0195+-x;te \\'
+_BYTES = b',"\n\r0195:+-x;te \\'
 
 
 _NUMBERS = ["0", "+5", "-0", "007", "9223372036854775807", "-9223372036854775808", "0" * 30 + "4", "9223372036854775808", "x", "1.5"]
