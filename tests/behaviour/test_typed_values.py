@@ -268,8 +268,10 @@ def test_fixed_places(tmp_path: Path) -> None:
 class Collection:
     """Schemas by subject, as `kolumn.schemas.schema.Schemas`."""
 
-    def __init__(self, subjects: dict[str, dict[str, Any]], alone: dict[str, Any] | None = None) -> None:
-        self.subjects, self.alone = subjects, alone
+    def __init__(
+        self, subjects: dict[str, dict[str, Any]], alone: dict[str, Any] | None = None, first: dict[str, Any] | None = None
+    ) -> None:
+        self.subjects, self.alone, self.first = subjects, alone, of_schema() if first is None else first
 
     def newest(self, subject: str) -> Schema | None:
         found = self.subjects.get(subject)
@@ -279,7 +281,7 @@ class Collection:
         return None if self.alone is None else Schema("JSON", json.dumps(self.alone), id=1)
 
     def by_id(self, id: int) -> Schema | None:
-        return Schema("JSON", json.dumps(of_schema()), id=1) if id == 1 else None
+        return Schema("JSON", json.dumps(self.first), id=1) if id == 1 else None
 
     def by_guid(self, guid: UUID) -> Schema | None:
         return None
@@ -318,8 +320,11 @@ def test_the_newest_schema_of_the_topic(topics: Path) -> None:
 def test_a_collection_without_subjects(topics: Path) -> None:
     found = kolumn.read(topics, value_format="registry", value_schemas=Collection({}, of_schema(x="integer")))
     assert found["value"].to_pylist() == [{"x": 1}, {"x": 2}]
-    with pytest.raises(kolumn.ArgumentError, match="no schema of a-value or b-value in value_schemas"):
-        kolumn.read(topics, value_format="registry", value_schemas=Collection({}))
+    found = kolumn.read(topics, value_format="registry", value_schemas=Collection({}, first=of_schema(y="string")))
+    assert found["value"].to_pylist() == [{"y": None}, {"y": "t"}]
+    write(topics / "c-0", [b"\0\0\0\0\2{}"])
+    with pytest.raises(kolumn.ArgumentError, match="no schema of c-value in value_schemas"):
+        kolumn.read(topics / "c-0", value_format="registry", value_schemas=Collection({}))
     with pytest.raises(kolumn.ArgumentError, match="the newest schema is of JSON; take 'registry'"):
         kolumn.read(topics, value_format="avro", value_schemas=Collection({}, of_schema(x="integer")))
 
