@@ -15,7 +15,7 @@ from kolumn.kernels.fields.decoded import DevicePayloads, DeviceRecords
 from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.kernels.values.bodies import DeviceBodies
 from kolumn.kernels.values.cells import allocate, number
-from kolumn.kernels.values.json_values import VALID, parse_json
+from kolumn.kernels.values.json_values import parse_json
 from kolumn.kernels.values.message_columns import parse_messages
 from kolumn.kernels.values.numbers_of_text import to_floats
 from kolumn.kernels.values.parse import BYTES, FIRST, STRING, Avro, Fixed, avro, fixed
@@ -124,9 +124,7 @@ def _by_fields(device: Runtime, bodies: DeviceBodies, how: Values) -> Fields:
 
 
 def _parse_json(device: Runtime, bodies: DeviceBodies, how: Values) -> Fields:
-    found = parse_json(device, bodies.payloads, how.fields)
-    valid = found.pop(VALID)
-    return found, valid
+    return parse_json(device, bodies.payloads, how.fields)
 
 
 def _parse_fixed(device: Runtime, bodies: DeviceBodies, how: Values) -> Fields:

@@ -9,12 +9,9 @@ from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.kernels.values.lines import MARKER, NO_OBJECT_BYTES, make_lines
 
-VALID = "valid"
-"""Name of the column that tells which values were objects, beside those of the fields."""
 
-
-def parse_json(device: Runtime, values: DevicePayloads, fields: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """Columns of the fields and of `VALID`, a row for each value; pylibcudf's, but where no value is an object.
+def parse_json(device: Runtime, values: DevicePayloads, fields: tuple[tuple[str, str], ...]) -> tuple[dict[str, Any], Any]:
+    """Columns of the fields, and flags of the values that are objects; pylibcudf's, but where none is.
 
     Lines that the reader can't read are rows of nulls, and so is their marker.
     """
@@ -23,11 +20,11 @@ def parse_json(device: Runtime, values: DevicePayloads, fields: tuple[tuple[str,
     if total == NO_OBJECT_BYTES * n:
         # Of lines that name no column cuDF's reader knows neither columns nor how many rows there are.
         nothing = {name: all_null(device, kind, n) for name, kind in fields}
-        return {**nothing, VALID: Column("bool", n, device.zeros(n))}
+        return nothing, Column("bool", n, device.zeros(n))
     device.synchronize()
     found = _read(target, total, fields)
     columns = {name: found[name] if name in found else all_null(device, kind, n) for name, kind in fields}
-    return {**columns, VALID: found[MARKER]}
+    return columns, found[MARKER]
 
 
 def _read(target: Memory, total: int, fields: tuple[tuple[str, str], ...]) -> dict[str, Any]:

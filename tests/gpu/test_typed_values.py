@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import kolumn
+from kit.device_columns import compared
 from kit.emulated import Emulated
 from kolumn.gpu_api import _as_columns, resident_options
 from kolumn.kernels.columns import assemble
@@ -80,6 +81,14 @@ def test_the_host_decodes_them(options: Any, device: Emulated, tmp_path: Path, m
     assert found.equals(in_known_types(expected, "string"))
     ((streamed, _),) = kolumn.scan_pylibcudf(tmp_path / "t-0", payload="string", **options)
     assert streamed.equals(found)
+
+
+def test_a_field_of_json_may_have_any_name(device: Emulated, tmp_path: Path) -> None:
+    """Also that of what tells which values are objects. Without any object cuDF's reader is not asked."""
+    made = pa.table({"value": pa.array([b"?", None, b"1"], BYTES)})
+    kolumn.write(made, tmp_path / "t-0")
+    found = compared(tmp_path / "t-0", value_format="json", value_schema={"valid": "string", "other": "int64"})
+    assert found["valid"].null_count == 3
 
 
 def test_typed_columns_in_types_of_cudf() -> None:
