@@ -18,7 +18,7 @@ import pyarrow as pa
 from numba.extending import register_jitable
 
 import kolumn.encodings.compiled  # noqa: F401 (framings as compiled functions first)
-from kolumn.arrays import Bytes, Int64s
+from kolumn.arrays import AnyArray, Bytes, Int64s
 from kolumn.encodings.framing import APICURIO, CONFLUENT, GLUE_ZLIB, NO_ID, NO_SCHEMA, NONE, recognise
 from kolumn.kernels.columns.nulls import all_null
 from kolumn.kernels.columns.table import Column, nullable
@@ -188,9 +188,10 @@ class DeviceFramer:
             [wide, wide, wide, 2 * wide if not rules.fixed else 0, *[narrow] * 5]
         )
         named = None if headers is None or not isinstance(self.framer, Framer) else self._named(device, payloads, headers)
-        if named is not None:
-            framing, schema, ids = named
         while True:
+            if named is not None:
+                # The kernel writes over them.
+                framing, schema, ids = map(device.upload, named)
             known = self._known
             table = device.upload(known if len(known) else np.zeros((1, WIDTH), np.int64))
             args = Fronts(
@@ -208,10 +209,6 @@ class DeviceFramer:
                     return None
                 break
             self._learn(*device.downloads([(left, wide, 0), (framing, narrow, 0), (found, 2 * wide, 0)]))
-            if named is not None:
-                # The kernel has written over them.
-                named = self._named(device, payloads, headers)
-                framing, schema, ids = named
         return DeviceBodies(at, length, prefix, framing, schema, n, self.framer.schemas, rules.bare, ids, has_id)
 
     @property
@@ -232,9 +229,9 @@ class DeviceFramer:
         table = np.concatenate([kept, np.array(rows, np.int64)])
         self._own.table = table[np.lexsort((table[:, 2], table[:, 1], table[:, 0]))]
 
-    def _named(self, device: Runtime, payloads: DevicePayloads, headers: pa.Array) -> tuple[Memory, Memory, Memory]:
-        """Framing, schema and id of each row whose headers name a schema."""
+    def _named(self, device: Runtime, payloads: DevicePayloads, headers: pa.Array) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """Framing, schema and id of each row whose headers name a schema, in host memory."""
         assert isinstance(self.framer, Framer)
         length = device.download(payloads.length, 4 * payloads.count).view(np.int32)
         framing, schema, ids = self.framer.named(length.astype(np.int64), headers)
-        return device.upload(framing.astype(np.int32)), device.upload(schema.astype(np.int32)), device.upload(ids)
+        return framing.astype(np.int32), schema.astype(np.int32), ids

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import pyarrow as pa
 
 from kolumn import keywords
-from kolumn.api import live_segments, reader_of
+from kolumn.api import live_segments
 from kolumn.arrow.payload_strings import check_payload
 from kolumn.backend import RESIDENT, require
 from kolumn.decode.device.resident import ResidentOptions
@@ -268,8 +268,7 @@ def _scan(source: keywords.Source, chosen: Options, payload: str) -> "Iterator[N
     from kolumn.kernels.columns.assemble import from_arrow, named
 
     if asked is None:
-        reader = _on_host(source, chosen)
-        return (from_arrow(pa.Table.from_batches([batch]), payload) for batch in reader)
+        return (from_arrow(pa.Table.from_batches([batch]), payload) for batch in scan_ranges(ranges, chosen))
     return (named(table) for table in _tables(ranges, asked))
 
 
@@ -278,9 +277,7 @@ def _read(source: keywords.Source, chosen: Options, payload: str) -> "Named":
     from kolumn.kernels.columns.assemble import concatenate, from_arrow
 
     if asked is None:
-        with _on_host(source, chosen) as reader:
-            table = reader.read_all()
-        return from_arrow(table, payload)
+        return from_arrow(pa.Table.from_batches(scan_ranges(ranges, chosen), chosen.schema), payload)
     return concatenate(list(_tables(ranges, asked)), asked)
 
 
@@ -288,9 +285,9 @@ def _asked(source: keywords.Source, chosen: Options, payload: str) -> tuple[Opti
     """The options with types of the typed columns, the ranges that are read, and `resident_options`."""
     check_payload(payload)
     require(chosen.backend)
-    ranges = list(with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen))
+    ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
     chosen = with_types(chosen, source, ranges)
-    return chosen, ranges, resident_options(chosen, payload)
+    return replace(chosen, binary="contiguous"), ranges, resident_options(chosen, payload)
 
 
 def resident_options(chosen: Options, payload: str) -> ResidentOptions | None:
@@ -315,10 +312,6 @@ def resident_options(chosen: Options, payload: str) -> ResidentOptions | None:
 def _tables(ranges: list[Range], asked: ResidentOptions) -> Iterator[Any]:
     """`kolumn.kernels.columns.table.DeviceTable` of each chunk."""
     return scan_ranges(ranges, asked)
-
-
-def _on_host(source: keywords.Source, chosen: Options) -> Any:
-    return reader_of(source, replace(chosen, binary="contiguous"), None, "binary")
 
 
 def _as_columns(payloads: keywords.PayloadOptions) -> keywords.PayloadOptions:
