@@ -32,7 +32,7 @@ class _Far:
     """A range of a segment far away, and the next such range."""
 
     def __init__(self, one: Range) -> None:
-        self.range, self.room = one, 0
+        self.range = one
         self.following: _Far | None = None
 
     def open(self, room: int | None) -> SegmentFile:
@@ -80,7 +80,16 @@ class OpenedEarly:
         file = far.open(None) if early is None or early.cancel() else early.result()
         if far.following is not None:
             file.when_near(partial(self._prepare, far.following))
-        return _Left(file, self._left)
+        return _Left(file, self)
+
+    def leave(self, file: SegmentFile) -> None:
+        """Compare a file that was read later, or close it if nobody reads on."""
+        with self._lock:
+            if not self._closed:
+                file.leave()
+                self._left.append(file)
+                return
+        file.close()
 
     def settle(self, wait: bool) -> None:
         """Compare files that were left with those that were found; unless this shall ``wait``, only those that need no waiting."""
@@ -130,8 +139,8 @@ class OpenedEarly:
 class _Left:
     """A file that is not closed after a read without an error, but left for a later comparison."""
 
-    def __init__(self, file: SegmentFile, left: deque[SegmentFile]) -> None:
-        self.file, self.left = file, left
+    def __init__(self, file: SegmentFile, early: OpenedEarly) -> None:
+        self.file, self.early = file, early
 
     def __enter__(self) -> SegmentFile:
         return self.file
@@ -139,9 +148,8 @@ class _Left:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is not None:
             self.file.__exit__(kind, error, trace)
-            return
-        self.file.leave()
-        self.left.append(self.file)
+        else:
+            self.early.leave(self.file)
 
 
 def _close(early: Future[SegmentFile]) -> None:
