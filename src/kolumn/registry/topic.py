@@ -31,7 +31,7 @@ from kolumn.options import Options
 from kolumn.replicas.ranges import log_ranges
 from kolumn.schemas.guid import guid_of
 from kolumn.schemas.listed import ListedSchemas, context_of
-from kolumn.schemas.schema import Kind, Reference, Registered, Schema
+from kolumn.schemas.schema import Kind, Reference, Registered, Schema, is_text
 
 TOPIC = "_schemas-0"
 """Directory of the topic's only partition."""
@@ -167,10 +167,8 @@ def _object(data: bytes | None) -> dict[str, Any]:
 
 
 def _text(found: object) -> str:
-    if not isinstance(found, str):
+    if not is_text(found):
         raise ValueError("not a string")
-    # A lone surrogate has no UTF-8.
-    found.encode()
     return found
 
 

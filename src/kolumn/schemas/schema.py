@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeGuard
 from uuid import UUID
 
 from kolumn.errors import ArgumentError
@@ -70,6 +70,17 @@ class Registered:
     version: int | None
     schema: Schema
     is_deleted: bool = False
+
+
+def is_text(found: object) -> TypeGuard[str]:
+    """Whether it is a string that UTF-8 has. JSON can hold halves of surrogate pairs, which it has not."""
+    if not isinstance(found, str):
+        return False
+    try:
+        found.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class UnreadableSchemasError(ArgumentError):

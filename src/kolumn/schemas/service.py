@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from kolumn.errors import ArgumentError, MissingError
-from kolumn.schemas.schema import Kind, Reference, Registered, Schema, UnreadableSchemasError
+from kolumn.schemas.schema import Kind, Reference, Registered, Schema, UnreadableSchemasError, is_text
 
 logger = logging.getLogger("kolumn")
 
@@ -157,25 +157,14 @@ class ServiceSchemas:
         references = tuple(Reference(one.name, one.subject, one.version) for one in found.references or ())
         if kind is None:
             expected, what = " or ".join(_KINDS), repr(found.schema_type)
-        elif not _is_text(found.schema_str):
+        elif not is_text(found.schema_str):
             expected, what = "a schema as text", type(found.schema_str).__name__
-        elif not all(_is_text(one.name) and _is_text(one.subject) and isinstance(one.version, int) for one in references):
+        elif not all(is_text(one.name) and is_text(one.subject) and isinstance(one.version, int) for one in references):
             expected, what = "references with name, subject and version", repr(references[:3])
         else:
             return Schema(kind, found.schema_str, references, id, guid)
         logger.warning("%s: schema %s is left out: expected %s, found %s", self._name, id or guid, expected, what)
         return None
-
-
-def _is_text(found: object) -> bool:
-    """Whether it is a string that UTF-8 has: a lone surrogate has none."""
-    if not isinstance(found, str):
-        return False
-    try:
-        found.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _secrets_of(configuration: Mapping[str, Any]) -> list[str]:

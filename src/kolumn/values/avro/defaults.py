@@ -5,6 +5,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+from kolumn.schemas.schema import is_text
 from kolumn.values.avro.schema import SchemaNode
 from kolumn.values.avro.types import TIMES, decimal_bytes, members
 
@@ -50,7 +51,7 @@ def constant(node: SchemaNode, value: object) -> Constant | None:
     if node.kind == "map":
         return _of_map(node, value)
     if node.kind == "string":
-        return Constant(BYTES, data=value.encode()) if isinstance(value, str) and _is_text(value) else None
+        return Constant(BYTES, data=value.encode()) if is_text(value) else None
     if node.kind in ("bytes", "fixed"):
         return _of_bytes(node, value)
     return _of_word(node, value)
@@ -130,7 +131,7 @@ def _of_record(node: SchemaNode, value: object) -> Constant | None:
 
 
 def _of_map(node: SchemaNode, value: object) -> Constant | None:
-    if not isinstance(value, dict) or not all(_is_text(key) for key in value):
+    if not isinstance(value, dict) or not all(is_text(key) for key in value):
         return None
     parts: list[tuple[str, Constant]] = []
     for key, one in value.items():
@@ -139,12 +140,3 @@ def _of_map(node: SchemaNode, value: object) -> Constant | None:
             return None
         parts += [("key", Constant(BYTES, data=key.encode())), ("value", made)]
     return Constant(ITEMS, parts=tuple(parts))
-
-
-def _is_text(value: str) -> bool:
-    """JSON can hold halves of surrogate pairs, which UTF-8 cannot."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
