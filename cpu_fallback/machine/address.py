@@ -147,7 +147,7 @@ def differ32(typing: Any, one: Any, other: Any) -> Any:
     return types.int64(types.int64, types.int64), emit
 
 
-digits32, text32 = _unlike(_no_digits), _unlike(_no_text)
+not_digits32, not_text32 = _unlike(_no_digits), _unlike(_no_text)
 """Bits of those of 32 bytes at an address that are no digits; and that are no ASCII, or a control character, a quote or a backslash."""
 
 

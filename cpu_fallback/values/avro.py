@@ -5,7 +5,8 @@ import kolumn.encodings.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine import address
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s
 from kolumn.cpu_fallback.machine.scalars import compiled
-from kolumn.cpu_fallback.values.avro_walk import BLOCK, WORD, begin_rows, decided, segment_of, walk
+from kolumn.cpu_fallback.values.avro_walk import WORD, decided, segment_of, walk
+from kolumn.cpu_fallback.values.blocks import BLOCK, begin_rows
 from kolumn.cpu_fallback.values.varints import after_varint_by_words, uvarint_by_words
 from kolumn.encodings import avro_skip, numbers
 from kolumn.encodings.avro import decode

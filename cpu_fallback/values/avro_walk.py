@@ -20,13 +20,12 @@ and an argument: of an index how many there are, else how many bytes follow. Ope
 """
 
 from kolumn.cpu_fallback.machine.address import load8, load64, store8, store32, store64
+from kolumn.cpu_fallback.values.blocks import AT, BLOCK, END, LIMIT
 from kolumn.cpu_fallback.values.varints import number_of_word, trailing_zeros
 from kolumn.encodings.avro_skip import skip
 from kolumn.encodings.columns import COLUMN
 from kolumn.machine_code.deferred import register_jitable
 
-BLOCK = 256
-"""Rows of a block."""
 ROOM = 4
 """Words of memory for each row of a block, besides its marks."""
 WORD = 8
@@ -35,11 +34,12 @@ HEAD = 16
 RUN, LIST, OTHER, TAKE, VALID, MARK = range(6)
 KIND, OPTIONAL, SECOND, SHIFT = 7, 8, 16, 5
 BYTES, TEXT, LONG, INT, INDEX, BOOLEAN = range(6)
-_AT, _END, _LIMIT, _INSIDE, _MARKS = (8 * BLOCK * k for k in range(5))
+_INSIDE, _MARKS = (8 * BLOCK * k for k in range(3, 5))
 _MORE = -0x7F7F7F7F7F7F7F80
 _SIGN = -(2**63)
-_ROW, _VALID_AT, _FAR, _PAGE = 0xFFFF, 8, 32, 4096
+_ROW, _VALID_AT, _FAR = 0xFFFF, 8, 32
 _BLOCK, _COLUMN, _HEAD, _SHIFT = BLOCK, COLUMN, HEAD, SHIFT
+_AT, _END, _LIMIT = AT, END, LIMIT
 
 
 @register_jitable
@@ -85,41 +85,6 @@ def walk(plan: int, stack: int, memory: int, rows: int, columns: int, first: int
                 store64(mark + 8 * r, load64(memory + _AT + 8 * r))
             mark += 8 * _BLOCK
             place += 16
-
-
-@register_jitable
-def begin_rows(memory: int, ats: int, lengths: int, rows: int, more: bool, reach: int) -> None:
-    """Begin the rows of a block.
-
-    Parameters
-    ----------
-    memory : int
-    ats, lengths : int
-        Addresses of the rows' addresses and lengths, as in `kolumn.values.decoder.Bodies`.
-    rows : int
-    more : bool
-        Whether a row comes after them.
-    reach : int
-        Bytes that are loaded at once.
-    """
-    last = rows if more else rows - 1
-    after = load64(ats)
-    after_end = after + load64(lengths)
-    for r in range(last):
-        place = 8 * r
-        at, end = after, after_end
-        after = load64(ats + place + 8)
-        after_end = after + load64(lengths + place + 8)
-        # Words are loaded that reach into the next row. So it has to lie near: then no page is between the two.
-        fine = (end >= at) & (after >= end) & (after - end < _PAGE) & (end < after_end - reach)
-        # A row never goes back. So one that passed its end, or has something that is not decided, goes to its limit and stays there.
-        store64(memory + _AT + place, at if fine else memory)
-        store64(memory + _END + place, end if fine else 0)
-        store64(memory + _LIMIT + place, after_end - reach if fine else memory)
-    if not more:
-        store64(memory + _AT + 8 * last, memory)
-        store64(memory + _END + 8 * last, 0)
-        store64(memory + _LIMIT + 8 * last, memory)
 
 
 @register_jitable(forceinline=True)

@@ -13,8 +13,8 @@ space if there is one; where these are, and 32 bytes in all; bits of those that 
 operations after it are for the members of each object in it, if it is a list of objects.
 """
 
-from kolumn.cpu_fallback.machine.address import STEP, differ32, digits32, load8, load32, load64, select, store64, text32
-from kolumn.cpu_fallback.values.avro_walk import BLOCK
+from kolumn.cpu_fallback.machine.address import STEP, differ32, load8, load32, load64, not_digits32, not_text32, select, store64
+from kolumn.cpu_fallback.values.blocks import AT, BLOCK, END, LIMIT
 from kolumn.cpu_fallback.values.varints import trailing_zeros
 from kolumn.encodings.columns import DONE, ColumnTables, put_nulls, set_valid
 from kolumn.encodings.json import FIELD, UNDECIDED, JsonProgram, column_of, fills_of, put_value
@@ -29,7 +29,8 @@ TEXT, INTEGER, NUMBER, OTHER, OBJECTS = range(5)
 """Kinds of members."""
 HEAD, OPERATION = 56, 48
 """Bytes in front of the operations, and of each."""
-_AT, _END, _LIMIT, _ALL, _GOING, _LEFT, _FOUND = (8 * BLOCK * k for k in range(ROOM + 1))
+_AT, _END, _LIMIT = AT, END, LIMIT
+_ALL, _GOING, _LEFT, _FOUND = (8 * BLOCK * k for k in range(3, ROOM + 1))
 _COUNT, _WANTED, _COMMA, _MASK, _STEP, _BETWEEN, _BETWEEN_MASK = range(0, HEAD, 8)
 _KIND, _LENGTH, _NAME, _BITS, _NUMBER, _INNER = range(0, OPERATION, 8)
 _SPACE, _ZERO, _POINT = (ord(one) for one in " 0.")
@@ -99,7 +100,7 @@ def put_found(t: ColumnTables, p: JsonProgram, plan: int, memory: int, r: int, r
 @register_jitable(forceinline=True)
 def _after_text(at: int) -> tuple[int, bool]:
     """Address after a string or null, and whether it is one; a string that is long or not plain ASCII is none."""
-    size = trailing_zeros(text32(at + 1) | _NONE)
+    size = trailing_zeros(not_text32(at + 1) | _NONE)
     text, null = (load8(at) == QUOTE) & (load8(at + 1 + size) == QUOTE), load32(at) == NULL
     return at + select(text, size + 2, 4), text | null
 
@@ -108,7 +109,7 @@ def _after_text(at: int) -> tuple[int, bool]:
 def _after_integer(at: int) -> tuple[int, bool]:
     """As `_after_number`, without a fraction."""
     first = at + (1 if load8(at) == MINUS else 0)
-    size = trailing_zeros(digits32(first) | _NONE)
+    size = trailing_zeros(not_digits32(first) | _NONE)
     return first + size, (size > 0) & ((size == 1) | (load8(first) != _ZERO))
 
 
@@ -116,7 +117,7 @@ def _after_integer(at: int) -> tuple[int, bool]:
 def _after_number(at: int) -> tuple[int, bool]:
     """Address after a number and whether it is one; one that is long or has an exponent goes on there."""
     first = at + (1 if load8(at) == MINUS else 0)
-    stops = digits32(first) | _NONE
+    stops = not_digits32(first) | _NONE
     whole = trailing_zeros(stops)
     point = load8(first + whole) == _POINT
     size = select(point, trailing_zeros((stops & (stops - 1)) | _NONE), whole)

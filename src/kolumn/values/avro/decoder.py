@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from kolumn.arrays import Flags
 from kolumn.cpu_fallback.values.avro import decode_rows
-from kolumn.cpu_fallback.values.avro_walk import BLOCK, ROOM
+from kolumn.cpu_fallback.values.avro_walk import ROOM
+from kolumn.cpu_fallback.values.blocks import BLOCK
 from kolumn.encodings.avro_steps import FRAME
 from kolumn.encodings.columns import DONE
 from kolumn.errors import ArgumentError

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Flags, Int64s
-from kolumn.cpu_fallback.values.avro_walk import BLOCK
+from kolumn.cpu_fallback.values.blocks import BLOCK
 from kolumn.cpu_fallback.values.json import decode_objects
 from kolumn.cpu_fallback.values.json_walk import REACH, ROOM
 from kolumn.encodings.json import FIELD, JsonProgram
