@@ -55,8 +55,12 @@ def test_a_transform_runs_in_the_worker(spark: SparkSession, segment: Path) -> N
     assert tuple(row) == (len(values), pc.sum(pc.binary_length(values)).as_py())
 
 
-def test_what_workers_have_loaded_is_left_alone_after_their_first_task(spark: SparkSession, segment: Path) -> None:
+def test_what_workers_have_loaded_is_left_alone_after_their_first_task(
+    spark: SparkSession, segment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Spark's daemon collects garbage after every task, which must not walk all objects of Numba and Arrow each time."""
+    # Workers of their own: one that other tests have used may have loaded more since it settled in.
+    monkeypatch.setitem(spark.sparkContext.environment, "KOLUMN_TEST", "settle in")
 
     def tracked(_: pa.RecordBatch) -> pa.RecordBatch:
         return pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()], "others": [len(gc.get_objects())]})
@@ -65,8 +69,7 @@ def test_what_workers_have_loaded_is_left_alone_after_their_first_task(spark: Sp
         rows = read_segments(spark, segment, split_bytes=50_000, transform=tracked, schema="frozen bigint, others bigint").collect()
     frozen, others = max(tuple(row) for row in rows)
     assert frozen > 50_000
-    # A worker that other tests have used may have loaded more since it settled in.
-    assert others < frozen // 2
+    assert others < frozen // 10
 
 
 def test_a_transform_that_keeps_no_promise_is_named(spark: SparkSession, segment: Path) -> None:
