@@ -19,8 +19,8 @@ from kolumn.replicas.sequence import fitting
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
 
-POSITION, SIZE, BASE, LAST, COUNT, CRC, EPOCH, WRAPS, WIDTH = range(9)
-"""Columns of `Examined.entries`; WRAPS is 1 for wrappers around messages."""
+POSITION, SIZE, BASE, LAST, COUNT, CRC, EPOCH, WRAPS, MESSAGE, WIDTH = range(10)
+"""Columns of `Examined.entries`; WRAPS is 1 for wrappers around messages, MESSAGE for messages of formats 0 and 1 that wrap none."""
 _KEPT = (table.POSITION, table.SIZE, table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.CRC, table.LEADER_EPOCH)
 HIGHEST = 2**63 - 1
 _APART = 16 << 20
@@ -200,7 +200,8 @@ _NONE = np.empty(0, np.bool_)
 
 def _known(file: SegmentFile, entries: Entries, options: Options) -> tuple[Any, Flags]:
     """The kept columns of some entries, and which are intact. Wrappers are decompressed, since only that tells offsets."""
-    wrapped = layouts.among(entries.layout, layouts.MESSAGES) & (entries.codec != 0)
+    messages = layouts.among(entries.layout, layouts.MESSAGES)
+    wrapped = messages & (entries.codec != 0)
     unknown = np.any([column == table.UNKNOWN for column in (entries.base_offset, entries.last_offset, entries.count)], axis=0)
     told = np.flatnonzero((wrapped | unknown) & entries.is_intact)
     if len(told):
@@ -208,7 +209,7 @@ def _known(file: SegmentFile, entries: Entries, options: Options) -> tuple[Any, 
         cuts = np.flatnonzero(np.diff(entries.position[told]) > _APART) + 1
         for group in np.split(told, cuts):
             entries.array[group] = _inflated(file, entries[group], options).array
-    return np.column_stack([entries.array[:, _KEPT], wrapped]), entries.is_intact
+    return np.column_stack([entries.array[:, _KEPT], wrapped, messages & ~wrapped]), entries.is_intact
 
 
 def _inflated(file: SegmentFile, entries: Entries, options: Options) -> Entries:

@@ -15,9 +15,10 @@ from kolumn.entries.headers import headers
 from kolumn.errors import KolumnError
 from kolumn.formats import table
 from kolumn.options import Options
+from kolumn.recovery.runs import RELATIVE
 from kolumn.replicas.copies import Copies, bounds, linked
 from kolumn.replicas.ends import last_offset
-from kolumn.replicas.examine import BASE, LAST, examine
+from kolumn.replicas.examine import BASE, LAST, MESSAGE, POSITION, examine
 from kolumn.source.segments import Segment
 from kolumn.source.storage import shown
 
@@ -97,7 +98,12 @@ def _ends(segment: Segment) -> tuple[int, int]:
 def _believed(segment: Segment, names: set[int], options: Options) -> tuple[int, int] | None:
     """First and last offset of the intact entries that adjoin others, or with which a segment begins by its name."""
     anywhere = replace(segment, base_offset=0, following=None, preceding=None, orphans=())
-    entries = examine(anywhere, "", _ANY, options).entries
+    found = examine(anywhere, "", _ANY, options)
+    entries = found.entries
+    if found.stretches:
+        # A damaged wrapper may store its messages as they are, with offsets from 0 on.
+        inner = (entries[:, MESSAGE] == 1) & (entries[:, BASE] < RELATIVE) & (entries[:, POSITION] > found.stretches[0].start)
+        entries = entries[~inner]
     touching = entries[1:, BASE] == entries[:-1, LAST] + 1
     if not touching.any():
         return None
