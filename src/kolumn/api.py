@@ -20,7 +20,7 @@ from kolumn.options import Options
 from kolumn.reader_types import with_types
 from kolumn.replicas.ranges import log_ranges, whole_ranges
 from kolumn.replicas.tiers import linked_as_log, log_of, whole_segments
-from kolumn.source.aiven_file import LARGEST_CHUNK, Access
+from kolumn.source.aiven_file import LARGEST_CHUNK, Access, wrapped_keys
 from kolumn.source.read_ahead import AHEAD_BYTES
 from kolumn.source.segments import Segment, find_segments
 from kolumn.values.columns.stage import payload_names
@@ -31,7 +31,8 @@ def live_segments(source: keywords.Source, options: Options) -> list[Segment]:
     """Live segments of a source, including those of all copies of a topic-partition."""
     found = find_segments(source, options.topic, options.partition, options.errors == "skip")
     given = options.memory_bytes or 0
-    access = Access(options.keys, options.errors == "skip", min(AHEAD_BYTES, given or AHEAD_BYTES), max(LARGEST_CHUNK, given))
+    wrapped = wrapped_keys(one.manifest for one in found if one.manifest is not None)
+    access = Access(options.keys, options.errors == "skip", min(AHEAD_BYTES, given or AHEAD_BYTES), max(LARGEST_CHUNK, given), wrapped)
     wanted = (options.format, access)
     named = [one if (one.format, one.access) == wanted else replace(one, format=options.format, access=access) for one in found]
     live = without_unfinished(with_twins(without_replaced(named)))

@@ -219,6 +219,71 @@ def test_every_member_of_a_manifest_is_checked(tmp_path: Path) -> None:
             parse("m", text)
 
 
+FULL = list(range(30))
+MIDDLE = FULL[10:20]
+
+
+def three(root: Path, zstd: bool, key: str | None) -> tuple[Path, dict[str, Path] | None]:
+    """A log of three segments in two leader epochs: the manifest of the second, and the keys."""
+    root.mkdir()
+    made = Aiven(root, 1000, zstd=zstd, key=key)
+    indexes = dict.fromkeys(("offset", "timestamp", "producerSnapshot", "leaderEpoch", "transaction"), bytes(34))
+    for base, epochs in ((0, {"0": 0}), (10, {"0": 10, "3": 15}), (20, {"3": 20})):
+        data = b"".join(batch([Record(at, value=b"v" * 300)], leader_epoch=3 * (at >= 15)) for at in range(base, base + 10))
+        made.put(data, "orders", 0, base, base + 9, epochs, indexes)
+    return sorted(root.glob("*/*/*.rsm-manifest"))[1], None if key is None else {key: made.key_file()}
+
+
+@pytest.mark.parametrize(("zstd", "key"), [(False, None), (True, None), (False, "k"), (True, "k")])
+@pytest.mark.parametrize(("flip", "step"), [(1, 37), *(pytest.param(flip, 1, marks=pytest.mark.slow) for flip in (1, 2))])
+def test_a_changed_byte_of_a_manifest_costs_its_segment_alone(tmp_path: Path, zstd: bool, key: str | None, flip: int, step: int) -> None:
+    """One byte after the other. What changes nothing that is read stays."""
+    manifest, keys = three(tmp_path / "tier", zstd, key)
+    whole = manifest.read_bytes()
+    told = whole.find(b"remoteLogSegmentMetadata")
+    columns = ["topic", "partition", "offset"]
+    for at, before in enumerate(whole):
+        # All digits of its place and its epochs, and some bytes of the rest.
+        if at % step and not (at > told and 48 <= before < 58):
+            continue
+        manifest.write_bytes(whole[:at] + bytes([before ^ flip]) + whole[at + 1 :])
+        skipped = kolumn.Skipped()
+        found = kolumn.read(tmp_path / "tier", keys=keys, errors="skip", on_damage=skipped, columns=columns)
+        places = set(zip(found["topic"].to_pylist(), found["partition"].to_pylist(), strict=True))
+        offsets = found["offset"].to_pylist()
+        place = at, whole[at - 20 : at]
+        assert places == {("orders", 0)}, place
+        assert [one for one in offsets if one not in MIDDLE] == FULL[:10] + FULL[20:], place
+        assert offsets == FULL or skipped.stretches, place
+        try:
+            read = kolumn.read(tmp_path / "tier", keys=keys, columns=columns)
+        except kolumn.KolumnError as caught:
+            told_of = str(caught)
+        else:
+            told_of = manifest.stem if read.equals(found) and offsets == FULL and not skipped.stretches else "nothing"
+        assert manifest.stem in told_of, place
+
+
+def test_a_manifest_with_too_high_an_end_takes_no_offsets_from_the_next(tmp_path: Path) -> None:
+    manifest, keys = three(tmp_path / "tier", True, "k")
+    manifest.write_text(manifest.read_text().replace('"endOffset": 19', '"endOffset": 39'))
+    with pytest.raises(kolumn.KolumnError, match=rf"{manifest.name}: endOffset: expected 19, which its last batch has, found 39"):
+        kolumn.read(tmp_path / "tier", keys=keys)
+    assert kolumn.read(tmp_path / "tier", keys=keys, errors="skip", columns=["offset"])["offset"].to_pylist() == FULL
+
+
+def test_a_manifest_that_its_index_files_do_not_fit_leaves_them_unread(tmp_path: Path) -> None:
+    """The absent index of aborted transactions would mean that there are none."""
+    made, keys = with_indexes(tmp_path / "tier", "k")
+    expected = kolumn.read(LOG, columns=COLUMNS, isolation_level="read_committed")
+    for manifest in made.root.glob("*/*/*.rsm-manifest"):
+        whole = manifest.read_text()
+        for word, other in (('"transaction"', '"trbnsaction"'), ('"segmentIndexes"', '"segmentIndexet"'), ('"size": ', '"size": 1')):
+            manifest.write_text(whole.replace(word, other))
+            assert kolumn.read(made.root, columns=COLUMNS, keys=keys, isolation_level="read_committed").equals(expected)
+        manifest.write_text(whole)
+
+
 def changed(manifest: Path, **chunk_index: Any) -> None:
     text = json.loads(manifest.read_text())
     text["chunkIndex"] |= chunk_index

@@ -112,6 +112,21 @@ def test_a_try_that_failed_is_not_read(tmp_path: Path, tier: Path) -> None:
     assert rows(tier, replicas="merge").equals(whole)
 
 
+def test_leader_epochs_that_are_not_those_of_the_batches_give_up_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One changed digit, of the segment that would be left out and of the one that would be believed."""
+    folder = tmp_path / T
+    put(folder, 0, numbered(0, 99), [(0, 0)])
+    middle = put(folder, 100, [*numbered(100, 149), *numbered(150, 199, epoch=3)], [(0, 0), (3, 150)])
+    put(folder, 200, numbered(200, 299, epoch=3), [(0, 0), (3, 150)])
+    for wrong in ([(0, 0), (7, 150)], [(0, 0), (2, 150)], [(1, 0), (3, 150)], [(0, 0), (3, 140)]):
+        middle.with_suffix(".leader_epoch_checkpoint").write_text(checkpoint(wrong))
+        with pytest.raises(kolumn.KolumnError, match=rf"{middle.stem}.leader_epoch_checkpoint: leader epochs: expected those of"):
+            values(folder)
+        caplog.clear()
+        assert values(folder, errors="skip") == expected(0, 299)
+        assert "the batches count" in caplog.text
+
+
 def test_copies_that_overlap_are_read_once(tmp_path: Path) -> None:
     folder = tmp_path / T
     put(folder, 0, numbered(0, 99), [(0, 0)])

@@ -7,15 +7,16 @@ from its first offset on, since it is nearer.
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import pairwise
 
 from kolumn.errors import ArgumentError
 from kolumn.options import Options
+from kolumn.replicas.claimed import TierCopy, with_ends, with_epochs
 from kolumn.replicas.copies import Copies, Key, one_log, overlapping
 from kolumn.replicas.ends import last_offset
-from kolumn.replicas.lineage import Interval, belonging, lineage
+from kolumn.replicas.lineage import Interval, belonging
 from kolumn.source.segments import HIGHEST, Segment
 from kolumn.source.side_bytes import side_bytes
 from kolumn.source.side_files import CHECKPOINT, TIER_CHECKPOINT, Epochs, epochs_in, read_epochs
@@ -24,15 +25,6 @@ from kolumn.source.storage import beside, parent, shown
 logger = logging.getLogger(__name__)
 _AT_A_TIME = 16
 """Segments whose ends are looked up at a time: at a URL most of that is waiting."""
-
-
-@dataclass(frozen=True)
-class _Copy:
-    """A segment and what is known of it; ``last`` is its last offset, -1 if it has no intact entry."""
-
-    segment: Segment
-    last: int
-    epochs: Epochs | None
 
 
 def tiered(segments: list[Segment]) -> dict[Key, Copies]:
@@ -65,6 +57,8 @@ def stitched(key: Key, folders: Copies, options: Options) -> list[Segment]:
     ArgumentError
         Several brokers' folders have the same offsets and ``replicas`` is "raise"; or two copies have the same offsets and epochs and
         cannot be the same bytes.
+    KolumnError
+        A manifest or a file of leader epochs contradicts others and its own batches; with ``errors="skip"`` a warning.
     """
     segments = [one for own in folders.values() for one in own]
     unread = [replace(one, start_offset=one.base_offset, end_offset=one.base_offset) for one in segments if one.fault is not None]
@@ -80,8 +74,9 @@ def stitched(key: Key, folders: Copies, options: Options) -> list[Segment]:
     elif len(local) > 1:
         overlapping(key, local, options)
     copies = _looked_at([one for one in segments if one.copy_id is not None or parent(one.path) in local])
+    copies = with_ends(copies, options)
     _refuse_unlike(copies)
-    log = lineage([*(one.epochs for one in copies if one.epochs), *(_checkpoint(own[0]) for own in local.values())])
+    copies, log = with_epochs(copies, [_checkpoint(own[0]) for own in local.values()], options)
     return _linked(_swept(copies, log))
 
 
@@ -93,23 +88,23 @@ def _checkpoint(segment: Segment) -> Epochs:
     return read_epochs(beside(segment.path, CHECKPOINT)) or ()
 
 
-def _looked_at(segments: list[Segment]) -> list[_Copy]:
+def _looked_at(segments: list[Segment]) -> list[TierCopy]:
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="kolumn-tier") as pool:
         return list(pool.map(_look, segments))
 
 
-def _look(segment: Segment) -> _Copy:
+def _look(segment: Segment) -> TierCopy:
     if segment.manifest is not None:
-        return _Copy(segment, segment.manifest.last, segment.manifest.epochs)
+        return TierCopy(segment, segment.manifest.last, segment.manifest.epochs)
     epochs = None if segment.copy_id is None else epochs_in(side_bytes(segment, TIER_CHECKPOINT))
     if segment.following is not None:
-        return _Copy(segment, segment.following - 1, epochs)
-    return _Copy(segment, last_offset(segment), epochs)
+        return TierCopy(segment, segment.following - 1, epochs)
+    return TierCopy(segment, last_offset(segment), epochs)
 
 
-def _refuse_unlike(copies: list[_Copy]) -> None:
+def _refuse_unlike(copies: list[TierCopy]) -> None:
     """An error if two copies have the same offsets of the same epochs and different sizes: one of them is not of this log."""
-    seen: dict[tuple[int | None, int, Epochs | None], _Copy] = {}
+    seen: dict[tuple[int | None, int, Epochs | None], TierCopy] = {}
     for one in copies:
         if one.segment.copy_id is None or one.last < 0:
             continue
@@ -122,9 +117,9 @@ def _refuse_unlike(copies: list[_Copy]) -> None:
             )
 
 
-def _swept(copies: list[_Copy], log: Epochs) -> list[tuple[Segment, int, int, Interval]]:
+def _swept(copies: list[TierCopy], log: Epochs) -> list[tuple[Segment, int, int, Interval]]:
     """For each part of the log: the segment, the first and last offset that are read from it, and those that it has."""
-    parts: list[tuple[int, int, _Copy]] = []
+    parts: list[tuple[int, int, TierCopy]] = []
     for one in copies:
         base = one.segment.base_offset or 0
         some = belonging(one.epochs, log, base, one.last) if one.last >= base else []
@@ -134,7 +129,7 @@ def _swept(copies: list[_Copy], log: Epochs) -> list[tuple[Segment, int, int, In
     parts.sort(key=lambda part: (part[0], -part[1], part[2].segment.path))
     near = iter([*(low for low, _, one in parts if one.segment.copy_id is None), HIGHEST])
     nearest, at, offset = next(near), 0, -1
-    open_parts: list[tuple[bool, int, str, _Copy]] = []
+    open_parts: list[tuple[bool, int, str, TierCopy]] = []
     found = []
     while at < len(parts) or open_parts:
         if not open_parts:
@@ -183,7 +178,7 @@ def linked_as_log(segments: list[Segment], options: Options) -> list[Segment]:
         before = {base: below for below, base in pairwise(bases)}
         placed |= {one.path: replace(one, preceding=before.get(one.base_offset or 0, one.preceding)) for one in some}
         try:
-            log = stitched(key, folders, replace(options, replicas="first"))
+            log = stitched(key, folders, replace(options, replicas="first", errors="skip"))
         except ArgumentError:
             continue
         for one in log:

@@ -3,6 +3,7 @@
 import logging
 import os
 from collections import OrderedDict
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,19 +14,21 @@ from typing import Any
 import zstandard
 from pyarrow import ArrowException
 
-from kolumn.errors import KolumnError, MissingError, without_secrets
+from kolumn.errors import ArgumentError, KolumnError, MissingError, without_secrets
 from kolumn.source import storage
-from kolumn.source.aiven_manifest import AivenManifest
-from kolumn.source.data_keys import KeyFiles, unwrap
+from kolumn.source.aiven_manifest import CIPHER_BYTES, IV_BYTES, AivenManifest
+from kolumn.source.data_keys import KeyFiles, WrappedKey, is_right, renamed, unwrap
 from kolumn.source.read_ahead import AHEAD_BYTES, fetched, open_ranges
 from kolumn.source.retries import is_final
+from kolumn.source.storage import shown
 
 logger = logging.getLogger(__name__)
-_IV, _TAG = 12, 16
 _KEPT_BYTES = 16 << 20
 """Decoded chunks that are kept: reads end inside of chunks."""
 _HOLE = b"\xff"
 """Fills what cannot be read: no entry's length, and no preallocated space."""
+_SAMPLES = 4
+"""Data keys of each private key that are tried if another one cannot be unwrapped."""
 LARGEST_CHUNK = 256 << 20
 """Bytes of a chunk that are decoded at once unless ``memory_bytes`` is larger; Aiven's default is 4 MiB."""
 
@@ -44,12 +47,25 @@ class Access:
         Bytes of a file that are fetched before they are asked for.
     chunk_bytes : int
         Bytes of the largest chunk that is decoded.
+    wrapped : tuple of WrappedKey
+        Data keys of some segments of the source. If one of them can be unwrapped, and another one cannot, that one was changed, and the
+        private key is right.
     """
 
     keys: KeyFiles | None = None
     holes: bool = False
     ahead_bytes: int = AHEAD_BYTES
     chunk_bytes: int = LARGEST_CHUNK
+    wrapped: tuple[WrappedKey, ...] = ()
+
+
+def wrapped_keys(manifests: Iterable[AivenManifest]) -> tuple[WrappedKey, ...]:
+    """Some data keys of manifests, of each private key."""
+    found: dict[str, list[bytes]] = {}
+    for one in manifests:
+        if one.encryption is not None and len(some := found.setdefault(one.encryption.key_id, [])) < _SAMPLES:
+            some.append(one.encryption.wrapped)
+    return tuple((name, one) for name, some in found.items() for one in some)
 
 
 class UnreadableError(KolumnError):
@@ -78,11 +94,15 @@ class AivenFile:
                 f"{manifest.name}: its chunks have {manifest.largest} bytes, and at most {access.chunk_bytes} are decoded at once: "
                 f"set memory_bytes={manifest.largest} if the manifest is to be trusted"
             )
-        self._cipher = cipher_of(manifest, access)
         self._object: Any = None
         self._kept: OrderedDict[int, bytes] = OrderedDict()
         self._reported: set[int] = set()
         self._lock = Lock()
+        try:
+            self._cipher = cipher_of(manifest, access)
+        except UnreadableError as error:
+            logger.warning("%s: all %d bytes of the segment are left out", without_secrets(str(error)), manifest.size)
+            return
         if manifest.size and storage.look(manifest.object_name) is None:
             text = f"{manifest.object_name}: missing: {manifest.name} says that it has {manifest.borders[-1]} bytes"
             if not access.holes:
@@ -202,14 +222,28 @@ class AivenFile:
 
 
 def cipher_of(manifest: AivenManifest, access: Access) -> Any:
-    """The cipher of a manifest's data key, None if nothing is encrypted; errors as `kolumn.source.data_keys.unwrap`."""
+    """The cipher of a manifest's data key, None if nothing is encrypted; errors as `kolumn.source.data_keys.unwrap`.
+
+    With ``access.holes`` it is an UnreadableError that the data key was changed, if other data keys show that the private key is right.
+    """
     if manifest.encryption is None:
         return None
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
         raise MissingError(f"{manifest.name}: encrypted: {error}: pip install 'kolumn[tiered]'") from error
-    return AESGCM(unwrap(manifest.encryption.key_id, manifest.encryption.wrapped, access.keys, manifest.name))
+    key_id, wrapped = manifest.encryption.key_id, manifest.encryption.wrapped
+    if access.holes and key_id not in dict(access.keys or ()) and (right := renamed(wrapped, access.keys)) is not None:
+        logger.warning("%s: the manifest was changed: key %r does not wrap its data key, %r does", shown(manifest.name), key_id, right)
+        key_id = right
+    try:
+        return AESGCM(unwrap(key_id, wrapped, access.keys, manifest.name))
+    except ArgumentError:
+        raise
+    except KolumnError as error:
+        if access.holes and is_right(key_id, access.keys, access.wrapped):
+            raise UnreadableError(str(error)) from error
+        raise
 
 
 def index_bytes(manifest: AivenManifest, access: Access, suffix: str) -> bytes | None:
@@ -256,10 +290,10 @@ def decrypted(cipher: Any, manifest: AivenManifest, stored: memoryview) -> bytes
     from cryptography.exceptions import InvalidTag
 
     assert manifest.encryption is not None
-    if len(stored) < _IV + _TAG:
-        raise UnreadableError(f"expected at least {_IV + _TAG} bytes of AES-GCM, found {len(stored)}")
+    if len(stored) < CIPHER_BYTES:
+        raise UnreadableError(f"expected at least {CIPHER_BYTES} bytes of AES-GCM, found {len(stored)}")
     try:
-        return bytes(cipher.decrypt(bytes(stored[:_IV]), stored[_IV:], manifest.encryption.aad))
+        return bytes(cipher.decrypt(bytes(stored[:IV_BYTES]), stored[IV_BYTES:], manifest.encryption.aad))
     except InvalidTag:
         raise UnreadableError("the tag of AES-GCM is wrong: bytes were changed, or the manifest is that of another object") from None
 

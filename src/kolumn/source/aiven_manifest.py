@@ -31,7 +31,7 @@ from kolumn.arrays import Int64s
 from kolumn.errors import Code, CorruptBatchError, KolumnError
 from kolumn.source import storage
 from kolumn.source.side_files import TIER_CHECKPOINT, Epochs
-from kolumn.source.tier_names import MANIFEST, stem
+from kolumn.source.tier_names import MANIFEST, place_of, stem
 
 logger = logging.getLogger(__name__)
 _MOST_BYTES = 16 << 20
@@ -40,6 +40,9 @@ _MOST_CHUNKS = 1 << 20
 """Of a segment, which has 2 GiB at most; Aiven's chunks have 4 MiB by default."""
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Kafka's rule (``Topic.validate``): a topic's name may become that of a folder."""
+IV_BYTES = 12
+CIPHER_BYTES = IV_BYTES + 16
+"""That AES-GCM adds to a chunk: a random start value in front, a tag behind."""
 _LAST_OFFSET, _LAST_EPOCH = 2**63 - 2, 2**31 - 1
 _INDEXES = {
     **{"offset": ".index", "timestamp": ".timeindex", "transaction": ".txnindex"},
@@ -190,19 +193,22 @@ def parse(name: str, data: bytes) -> AivenManifest:
         one.refuse("compression", "true or false")
     borders = _borders(chunks, -(-size // chunk_size))
     encryption = _encryption(one) if one.fields.get("encryption") is not None else None
-    if encryption is None and not compressed and borders[-1] != size:
-        chunks.refuse("originalFileSize", f"the {borders[-1]} bytes of its chunks, which are stored as they are")
+    stored = int(borders[-1]) - (0 if encryption is None else (len(borders) - 1) * CIPHER_BYTES)
+    if not compressed and stored != size:
+        chunks.refuse("originalFileSize", f"the {stored} bytes of its chunks, which are stored without compression")
     topic, first = place.text("topic"), metadata.number("startOffset", 0, _LAST_OFFSET)
     if _TOPIC.fullmatch(topic) is None or topic in (".", ".."):
         place.refuse("topic", "a topic's name: at most 249 letters, digits, '.', '_' and '-'")
+    _compare_names(name, place, metadata, segment)
+    last = metadata.number("endOffset", first, _LAST_OFFSET)
     return AivenManifest(
         name,
         topic,
         place.number("partition", 0),
         first,
-        metadata.number("endOffset", first, _LAST_OFFSET),
+        last,
         segment.text("id"),
-        _epochs(metadata),
+        _epochs(metadata, last),
         size,
         chunk_size,
         borders,
@@ -251,25 +257,49 @@ class _Reader:
             self.refuse(field, "base64")
 
 
-def _epochs(metadata: _Reader) -> Epochs:
+def _compare_names(name: str, place: _Reader, metadata: _Reader, segment: _Reader) -> None:
+    """Refuse a manifest that says something else than its name: a changed byte would move a segment to another log, or over others."""
+    folder = storage.parent(name)
+    topic, partition = place_of(storage.base_name(folder), storage.base_name(storage.parent(folder))) or (None, -1)
+    base, copy = stem(storage.base_name(name)) or (None, None)
+    for fields, member, named in (
+        (place, "topic", topic),
+        (place, "partition", None if partition < 0 else partition),
+        (metadata, "startOffset", base),
+        (segment, "id", copy),
+    ):
+        if named is not None and fields.raw(member) != named:
+            fields.refuse(member, f"{named!r}, as in its name")
+
+
+def _epochs(metadata: _Reader, last: int) -> Epochs:
     found = metadata.raw("segmentLeaderEpochs") or {}
     if not isinstance(found, dict) or not all(re.fullmatch(r"[0-9]{1,10}", epoch) for epoch in found):
         metadata.refuse("segmentLeaderEpochs", "offsets by leader epoch")
     starts = metadata.member("segmentLeaderEpochs") if found else metadata
-    epochs = tuple(sorted((int(epoch), starts.number(epoch, 0, _LAST_OFFSET)) for epoch in found))
+    epochs = tuple(sorted((int(epoch), starts.number(epoch, 0, last)) for epoch in found))
     if any(epoch > _LAST_EPOCH for epoch, _ in epochs) or any(one[1] > other[1] for one, other in pairwise(epochs)):
         metadata.refuse("segmentLeaderEpochs", "offsets that increase with leader epochs")
     return epochs
 
 
 def _indexes(found: object) -> tuple[tuple[str, int, int], ...]:
-    """Places of index files. They are hints: one that is malformed has the size -1, so that its file is not taken for absent."""
-    places = [(suffix, found.get(name)) for name, suffix in _INDEXES.items()] if isinstance(found, dict) else []
-    return tuple((suffix, *_place(place)) for suffix, place in places if place is not None and _place(place) != (0, 0))
+    """Places of index files. They are hints: if anything about them is wrong, all have the size -1, so that none is taken for absent.
+
+    Aiven's classes write all members, null for what is absent, and the files stand back to back.
+    """
+    members = found if isinstance(found, dict) else {}
+    places = [(suffix, *_place(members.get(name, ""))) for name, suffix in _INDEXES.items()]
+    stored = sorted(place for _, *place in places if place != [0, 0])
+    if any(one[1] < 0 for one in stored) or any(sum(one) != other[0] for one, other in pairwise([[0, 0], *stored])):
+        return tuple((suffix, 0, -1) for suffix, _, _ in places)
+    return tuple(place for place in places if place[1:] != (0, 0))
 
 
 def _place(found: object) -> tuple[int, int]:
     """Position and size; (0, 0) of an absent file, (0, -1) if they are malformed."""
+    if found is None:
+        return 0, 0
     position, size = (found.get("position"), found.get("size")) if isinstance(found, dict) else (None, None)
     if type(position) is not int or type(size) is not int or position < 0 or not 0 <= size <= _MOST_BYTES:
         return 0, -1

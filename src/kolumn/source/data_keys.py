@@ -6,13 +6,15 @@ empty label and for MGF1. The package cryptography reads key files and has AES-G
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from kolumn.errors import ArgumentError, KolumnError, MissingError
 
 KeyFiles = tuple[tuple[str, str], ...]
 """Names of keys, and files with private RSA keys, as PEM or DER."""
+WrappedKey = tuple[str, bytes]
+"""Name of a key, and a data key that it wraps."""
 _HASH = 64
 _KEY_BYTES = (16, 24, 32)
 
@@ -43,14 +45,28 @@ def unwrap(key_id: str, wrapped: bytes, files: KeyFiles | None, name: str) -> by
     if key_id not in paths:
         given = f"found those of {', '.join(map(repr, paths))}" if paths else "found none"
         raise ArgumentError(f"{name}: encrypted with key {key_id!r}: expected its private key in keys={{{key_id!r}: path}}, {given}")
-    modulus, exponent = _private_key(key_id, paths[key_id])
-    key = _oaep(wrapped, modulus, exponent)
+    key = _message(wrapped, key_id, paths[key_id])
     if key is None or len(key) not in _KEY_BYTES:
         raise KolumnError(
             f"{name}: the data key cannot be unwrapped with key {key_id!r} of {paths[key_id]}: it was wrapped with another key, or the "
             "manifest was changed"
         )
     return key
+
+
+def renamed(wrapped: bytes, files: KeyFiles | None) -> str | None:
+    """Name of the key that unwraps a data key whose name is not one of ``files``; None if none of them does."""
+    return next((name for name, path in files or () if _message(wrapped, name, path) is not None), None)
+
+
+def is_right(key_id: str, files: KeyFiles | None, others: Iterable[WrappedKey]) -> bool:
+    """Whether a private key unwraps the data key of some other segment, so that it is the one that the caller means."""
+    path = dict(files or ())[key_id]
+    return any(_message(wrapped, key_id, path) is not None for name, wrapped in others if name == key_id)
+
+
+def _message(wrapped: bytes, key_id: str, path: str) -> bytes | None:
+    return _oaep(wrapped, *_private_key(key_id, path))
 
 
 @lru_cache(maxsize=32)
