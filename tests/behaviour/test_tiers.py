@@ -91,6 +91,26 @@ def test_indexes_of_transactions_and_snapshots_are_used(tier: Path, tmp_path: Pa
     assert found[1] is None
 
 
+def test_an_index_of_aborts_that_was_lost_is_not_taken_for_absent(tier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its snapshot is whole. A part of a log ends where a snapshot has no transaction of it, so that not all segments are walked."""
+    ends = (None, *BASES[1:-1], BASES[2] + 17)
+    whole = [rows(tier, isolation_level="read_committed", end_offset=end) for end in ends]
+    walked = []
+    real = transactions._has_no_abort
+    monkeypatch.setattr(transactions, "_has_no_abort", lambda segment: walked.append(segment.base_offset) or real(segment))
+    assert [rows(tier, isolation_level="read_committed", end_offset=end) for end in ends] == whole
+    for path in tier.glob("*.txnindex"):
+        saved = path.read_bytes()
+        path.unlink()
+        walked.clear()
+        assert [rows(tier, isolation_level="read_committed", end_offset=end) for end in ends] == whole
+        assert int(path.name[:20]) in walked
+        path.write_bytes(saved)
+    walked.clear()
+    rows(tier, isolation_level="read_committed", end_offset=10)
+    assert BASES[-2] not in walked
+
+
 def test_an_index_of_aborts_that_is_malformed_is_not_taken_for_absent(tier: Path) -> None:
     whole = rows(tier, isolation_level="read_committed")
     for path in tier.glob("*.txnindex"):

@@ -197,12 +197,14 @@ def from_records(ranges: Iterable[Range], options: Options) -> Transactions:
 
 def from_side_files(segments: list[Segment], options: Options) -> Transactions | None:
     """From ``.txnindex`` files and the newest snapshot; None if one is missing or the log contradicts it."""
-    aborted = []
+    needed, aborted = _up_to(segments, options.end_offset), list[tuple[int, int, int]]()
     with ThreadPoolExecutor(_AT_A_TIME if is_url(segments[0].path) else 1, thread_name_prefix="kolumn-transactions") as pool:
-        for entries in pool.map(partial(_confirmed, options=options), segments):
+        for entries in pool.map(partial(_confirmed, options=options), needed):
             if entries is None:
                 return None
             aborted += entries
+    if len(needed) < len(segments):
+        return Transactions(tuple(aborted))
     later = sorted((one for one in _snapshots(segments) if one[0] > (segments[0].base_offset or 0)), key=_offset, reverse=True)
     newest = next((offset for offset, snapshot in later if open_in(snapshot()) is not None), None)
     if newest is None:
@@ -212,12 +214,25 @@ def from_side_files(segments: list[Segment], options: Options) -> Transactions |
     return Transactions((*aborted, *(one for one in rest.aborted if one[2] not in known)), rest.open)
 
 
+def _up_to(segments: list[Segment], end: int | None) -> list[Segment]:
+    """The segments of a tier up to a snapshot after which no transaction goes on that began before an offset."""
+    if end is None or any(one.copy_id is None for one in segments):
+        return segments
+    snapshots = dict(_snapshots(segments))
+    for count, one in enumerate(segments[1:], 1):
+        if (low := one.lowest or 0) >= end and low in snapshots:
+            begun = open_in(snapshots[low]())
+            if begun is not None and all(first >= end for first in begun.values()):
+                return segments[:count]
+    return segments
+
+
 def _aborted(segment: Segment) -> list[tuple[int, int, int]] | None:
     """Aborted transactions whose markers are among the offsets that are read from a segment; None if that is not known."""
     entries = aborted_in(side_bytes(segment, ".txnindex"))
     if entries is None and is_absent(segment, ".txnindex") and open_in(side_bytes(segment, ".snapshot")) is not None:
-        # A tier gets an index only if there is an entry in it, and before the snapshot.
-        return []
+        # A tier gets an index only if there is an entry in it. A manifest tells; a file that is not there may have been lost.
+        return [] if segment.manifest is not None or _has_no_abort(segment) else None
     low, end = segment.start_offset or 0, HIGHEST if segment.end_offset is None else segment.end_offset
     return entries if entries is None else [one for one in entries if low <= one[2] < end]
 
@@ -297,6 +312,17 @@ def _has_aborts(segment: Segment, aborted: list[tuple[int, int, int]]) -> bool:
                 if kind == v2.ABORT:
                     found.add((marker.producer_id, marker.base_offset))
     return all((producer, last) in found for producer, _, last in aborted)
+
+
+def _has_no_abort(segment: Segment) -> bool:
+    """Whether the headers of a segment lead to its end, and none of its markers is an ABORT."""
+    end = 0
+    with SegmentFile(segment) as file:
+        for entries in header_rows(file, 0, file.size):
+            if v2.ABORT in marker_types(file, entries[entries.control == 1]):
+                return False
+            end = entries[-1].end if len(entries) else end
+    return end == segment.size
 
 
 def begun_at(segment: Segment) -> dict[int, int]:
