@@ -9,6 +9,7 @@ import pytest
 from kit.emulated import HostMemory
 from kit.ptx import FaultError, Machine
 from kit.ptx_ir import UnknownError
+from kit.ptx_memory import TRACE_COLUMNS
 from kolumn.kernels.build import load_all
 from kolumn.kernels.machine.kernel import WARP
 
@@ -131,10 +132,11 @@ def test_unknown_instructions() -> None:
 
 
 def test_counts() -> None:
-    """A predicate that is false does not save the instruction."""
+    """A predicate that is false does not save an instruction; a warp whose lanes take both ways at a fork issues both."""
     found: list[Any] = []
-    text = HEAD + REGISTERS + BEGIN + "setp.ge.u32 %p1, %r1, 3;\n@%p1 bra $END;\n@%p1 mov.u64 %rd3, 1;\nmov.u64 %rd3, 2;\n$END:\nret;\n}\n"
-    with Machine(lambda kernel: text, after=[found.append], trace=np.zeros((100, 4), np.int64)).watching() as machine:
+    code = "setp.ge.u32 %p1, %r1, 3;\n@%p1 bra $ELSE;\n@%p1 mov.u64 %rd3, 1;\nbra $END;\n$ELSE:\nmov.u64 %rd3, 2;\n$END:\nret;\n}\n"
+    text = HEAD + REGISTERS + BEGIN + code
+    with Machine(lambda kernel: text, after=[found.append], trace=np.zeros((100, TRACE_COLUMNS), np.int64)).watching() as machine:
         machine.run(SOME, WARP, (HostMemory(8).address,))
-    assert found[0].counts.tolist() == [9] * 3 + [7] * 29
+    assert found[0].issued.tolist() == [4 + 2 + 2 + 1 + 1]
     assert len(found[0].trace) == 0

@@ -42,17 +42,17 @@ class Launch:
     ----------
     kernel : Kernel
     n : int
-    counts : int64 array
-        Instructions of each thread; threads beyond the last item too.
-    trace : int64 array of shape (accesses, 4)
-        Line, thread, address, width (negative where written) of each access, if `Machine.trace` has room; else empty.
+    issued : int64 array
+        Instructions of each warp.
+    trace : int64 array of shape (accesses, kit.ptx_memory.TRACE_COLUMNS)
+        Of each access, if `Machine.trace` has room; else empty.
     shared : tuple of (int, int)
         Where the shared memory of the blocks was.
     """
 
     kernel: Kernel
     n: int
-    counts: Int64s
+    issued: Int64s
     trace: Int64s
     shared: tuple[int, int]
 
@@ -71,7 +71,7 @@ class Machine:
         Of kernels that assign items to threads themselves: few, so that their loops go around.
     after : list of callables
         Each is called with every `Launch`.
-    trace : int64 array of shape (room, 4), optional
+    trace : int64 array of shape (room, kit.ptx_memory.TRACE_COLUMNS), optional
         Room for the accesses of a launch.
     ran : Counter
         How often each kernel has run.
@@ -119,28 +119,32 @@ class Machine:
         if self.trace is not None:
             context[memory.TRACE], context[memory.TRACE_ROOM] = self.trace.ctypes.data, len(self.trace)
         self.pieces.update(context)
-        counts = np.zeros((blocks, threads), np.int64)
+        visits = np.zeros((threads, len(code.translation.sizes)), np.int64)
+        issued = np.zeros((blocks, -(-threads // WARP)), np.int64)
         for block in range(blocks):
             context[memory.CTAID] = block
             # Each block has shared memory of its own.
             room[:] = 0
             self.pieces.forget_accesses(shared)
-            self._block(kernel, code, context, block, counts[block])
+            self._block(kernel, code, context, block, visits)
+            if self.after:
+                issued[block] = _issued(visits, code.translation.sizes)
+                visits[:] = 0
         self.pieces.remove(shared)
         self._report(kernel, code, context)
         used = int(context[memory.TRACED])
-        trace = np.zeros((0, 4), np.int64) if self.trace is None else self.trace[:used]
+        trace = np.zeros((0, memory.TRACE_COLUMNS), np.int64) if self.trace is None else self.trace[:used]
         assert self.trace is None or used < len(self.trace), f"{kernel.name}: no room for all accesses"
         for one in self.after:
-            one(Launch(kernel, n, counts.reshape(-1), trace, (shared, shared + code.text.shared_bytes)))
+            one(Launch(kernel, n, issued.reshape(-1), trace, (shared, shared + code.text.shared_bytes)))
 
-    def _block(self, kernel: Kernel, code: Code, context: Int64s, block: int, counts: Int64s) -> None:
+    def _block(self, kernel: Kernel, code: Code, context: Int64s, block: int, visits: Int64s) -> None:
         if not code.translation.talks:
-            run_apart(code.address, context.ctypes.data, block, kernel.block, counts)
+            run_apart(code.address, context.ctypes.data, block, kernel.block, visits)
             return
         registers, found = np.zeros((kernel.block, len(code.translation.slots) + 1), np.int64), np.zeros(2, np.int64)
         kinds = kinds_of(code.translation)
-        ended = run_together(code.address, context.ctypes.data, block, kernel.block, counts, registers, kinds, found)
+        ended = run_together(code.address, context.ctypes.data, block, kernel.block, visits, registers, kinds, found)
         if ended == WHOLE:
             return
         self._report(kernel, code, context)
@@ -192,6 +196,14 @@ def _code(ptx: str) -> Code:
     if ptx not in _CODES:
         _CODES[ptx] = Code.of(ptx)
     return _CODES[ptx]
+
+
+def _issued(visits: Int64s, sizes: list[int]) -> Int64s:
+    """Instructions of each warp: its lanes are in a basic block together, as often as the lane that is there most often."""
+    padded = np.zeros((-(-len(visits) // WARP) * WARP, len(sizes)), np.int64)
+    padded[: len(visits)] = visits
+    most: Int64s = padded.reshape(-1, WARP, len(sizes)).max(1) @ np.array(sizes, np.int64)
+    return most
 
 
 def _place(code: Code, number: int) -> str:

@@ -1,9 +1,9 @@
 """What launches cost, counted while the machine runs them: instructions of warps, and the parts of memory that they touch.
 
-A warp issues an instruction once for all of its lanes. So the instructions of a warp are those of the lane that does most, which is
-exact where lanes take the same way. The k-th time that lanes of a warp are at a load or store counts as together: a *request*. It
-touches *sectors* of 32 bytes, in *lines* of 128. Shared memory has 32 banks of 4 bytes: a request to it takes as many *turns* as
-there are different words in one bank.
+A warp issues an instruction once for all of its lanes that are there. So a basic block counts as often as the lane was there that was
+there most often: lanes that take different ways at a fork cost both. The k-th time since the last synchronisation that lanes of a warp
+are at a load or store counts as together: a *request*. It touches *sectors* of 32 bytes, in *lines* of 128. Shared memory has 32 banks
+of 4 bytes: a request to it takes as many *turns* as there are different words in one bank.
 """
 
 from dataclasses import dataclass, field
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kit.ptx import Launch
+from kit.ptx_memory import TRACE_COLUMNS
 from kolumn.arrays import Int64s
 from kolumn.kernels.machine.kernel import WARP
 
@@ -61,17 +62,15 @@ class Costs:
     """Costs of all launches of a machine: ``Machine(after=[costs.add], trace=costs.room)``."""
 
     launches: list[Cost] = field(default_factory=list)
-    room: Int64s = field(default_factory=lambda: np.zeros((ROOM, 4), np.int64))
+    room: Int64s = field(default_factory=lambda: np.zeros((ROOM, TRACE_COLUMNS), np.int64))
 
     def add(self, launch: Launch) -> None:
         """Count a launch."""
-        counts = np.zeros((-(-len(launch.counts) // WARP), WARP), np.int64)
-        counts.reshape(-1)[: len(launch.counts)] = launch.counts
-        issued = counts.max(1)
+        issued = launch.issued
         begin, end = launch.shared
         in_shared = (launch.trace[:, 2] >= begin) & (launch.trace[:, 2] < end)
-        line, thread, address, width = launch.trace[~in_shared].T
-        request = _requests(line, thread)
+        line, thread, address, width, syncs = launch.trace[~in_shared].T
+        request = _requests(line, thread, syncs)
         reads, last = width > 0, address + np.abs(width) - 1
         ends = {
             shift: _different(request, address >> shift) + _different(request, last >> shift, than=address >> shift) for shift in (7, 5)
@@ -86,18 +85,21 @@ class Costs:
         self.launches.append(Cost(*work, requests, ends[7], ends[5], waits, turns, read, written))
 
 
-def _requests(line: Int64s, thread: Int64s) -> Int64s:
+def _requests(line: Int64s, thread: Int64s, syncs: Int64s) -> Int64s:
     """Number of the request that each access belongs to."""
-    order = np.lexsort((np.arange(len(line)), thread, line))
-    line, thread = line[order], thread[order]
+    order = np.lexsort((np.arange(len(line)), syncs, thread, line))
+    line, thread, syncs = line[order], thread[order], syncs[order]
     fresh = np.ones(len(line), bool)
-    fresh[1:] = (line[1:] != line[:-1]) | (thread[1:] != thread[:-1])
+    fresh[1:] = (line[1:] != line[:-1]) | (thread[1:] != thread[:-1]) | (syncs[1:] != syncs[:-1])
     begin = np.maximum.accumulate(np.where(fresh, np.arange(len(line)), 0))
     time = np.arange(len(line)) - begin
     warp = thread // WARP
-    assert len(line) == 0 or (max(int(line.max()), 1) < 1 << 14 and int(time.max()) < 1 << 26 and int(warp.max()) < 1 << 22)
-    key = np.zeros(len(line), np.int64)
-    key[order] = (line << 48) | (warp << 26) | time
+    fields = (line, 14), (warp, 15), (syncs, 15), (time, 19)
+    assert len(line) == 0 or all(int(one.max()) < 1 << bits for one, bits in fields)
+    found, key = np.zeros(len(line), np.int64), np.zeros(len(line), np.int64)
+    for one, bits in fields:
+        found = (found << bits) | one
+    key[order] = found
     return np.unique(key, return_inverse=True)[1]
 
 
@@ -116,7 +118,7 @@ def _turns(trace: Int64s) -> int:
     """Turns of shared memory."""
     if not len(trace):
         return 0
-    request, word = _requests(trace[:, 0], trace[:, 1]), trace[:, 2] >> 2
+    request, word = _requests(trace[:, 0], trace[:, 1], trace[:, 4]), trace[:, 2] >> 2
     pairs = np.unique(np.stack([request, word]), axis=1)
     banks, counts = np.unique(pairs[0] * 32 + (pairs[1] & 31), return_counts=True)
     most = np.zeros(int(banks.max()) // 32 + 1, np.int64)

@@ -4,15 +4,15 @@
 
 Every load and store asks `access` first. A kernel without synchronisations keeps its registers in the function, which returns 0 at
 the end. In one with synchronisations the registers are in memory, since the function returns at each of them, with the number of
-the synchronisation; called again, it goes on there. Instructions are counted a basic block at a time, those of a predicate that is
-false included, since a warp issues them all the same.
+the synchronisation; called again, it goes on there. It counts how often the thread is in each basic block. The instructions of a block
+include those of a predicate that is false, since a warp issues them all the same.
 """
 
 import re
 from collections import Counter
 from dataclasses import dataclass
 
-from kit.ptx_memory import ASK, COUNTER, CTAID, FLAG, GIVE, MASK, NCTAID, NTID, PARAMS, SEGMENT, SHARED, TID
+from kit.ptx_memory import ASK, COUNTERS, CTAID, FLAG, GIVE, MASK, NCTAID, NTID, PARAMS, SEGMENT, SHARED, TID
 from kit.ptx_text import Instruction, Text, bits_of
 
 SPECIAL = {"%tid.x": TID, "%ntid.x": NTID, "%ctaid.x": CTAID, "%nctaid.x": NCTAID}
@@ -50,6 +50,8 @@ class Translation:
         Where each register is among those in memory; 0 is where a thread goes on.
     opcodes : Counter
         How often each instruction is in the text.
+    sizes : list of int
+        Instructions of each basic block that is counted.
     """
 
     def __init__(self, text: Text) -> None:
@@ -59,6 +61,7 @@ class Translation:
         self.syncs: list[Sync] = []
         self.opcodes: Counter[str] = Counter()
         self._out: list[str] = []
+        self.sizes: list[int] = []
         self._values, self._counted = 0, 0
         self._body()
         self.ir = "\n".join([*self._head(), *self._out, "}"])
@@ -124,11 +127,13 @@ class Translation:
         return self._emit(f"add i64 {base}, {found[2]}") if found[2] else base
 
     def _count(self) -> None:
-        """Add the instructions since the last call, which are one basic block."""
+        """Count a visit of the instructions since the last call, which are one basic block."""
         if self._counted:
-            counter = self._context(COUNTER)
+            counters = self._emit(f"inttoptr i64 {self._from_context(COUNTERS)} to ptr")
+            counter = self._emit(f"getelementptr i64, ptr {counters}, i64 {len(self.sizes)}")
             before = self._emit(f"load i64, ptr {counter}")
-            self._out.append(f"  store i64 {self._emit(f'add i64 {before}, {self._counted}')}, ptr {counter}")
+            self._out.append(f"  store i64 {self._emit(f'add i64 {before}, 1')}, ptr {counter}")
+            self.sizes.append(self._counted)
         self._counted = 0
 
     def _body(self) -> None:

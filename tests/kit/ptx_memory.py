@@ -18,10 +18,12 @@ from kolumn.arrays import Int64s
 from kolumn.machine_code.words import load64, store64
 
 # The context. First what a thread sees of the launch, then what the checks need.
-TID, NTID, CTAID, NCTAID, GIVE, FLAG, ASK, MASK, COUNTER = range(9)
+TID, NTID, CTAID, NCTAID, GIVE, FLAG, ASK, MASK, COUNTERS = range(9)
 PARAMS, SHARED, REGIONS, HOW_MANY, LAUNCH, SYNCS, ERRORS, ERROR = range(9, 17)
 TRACE, TRACED, TRACE_ROOM, SEGMENT = range(22, 26)
 CONTEXT = 26
+TRACE_COLUMNS = 5
+"""int64 of an access in a trace: line, thread, address, width (negative where written), synchronisations of its warp and block so far."""
 MISALIGNED, OUTSIDE, RACE = 1, 2, 3
 MOST_PIECES = 1 << 14
 LARGEST_SHADOWED = 1 << 21
@@ -33,6 +35,7 @@ _REGIONS, _HOW_MANY, _LAUNCH, _SYNCS, _NTID = 8 * REGIONS, 8 * HOW_MANY, 8 * LAU
 _ERRORS, _ERROR, _TRACE, _TRACED, _ROOM = 8 * ERRORS, 8 * ERROR, 8 * TRACE, 8 * TRACED, 8 * TRACE_ROOM
 _MISALIGNED, _OUTSIDE, _RACE = MISALIGNED, OUTSIDE, RACE
 _THREADS, _LINES = (1 << 32) - 1, 24
+_TRACE_COLUMNS = TRACE_COLUMNS
 _int64 = types.int64
 
 
@@ -111,12 +114,14 @@ def access(context, address, width, write, line, thread, value):  # type: ignore
                     store64(cell + 16, own)
                     store64(cell + 24, place)
     if load64(context + _TRACE) != 0 and load64(context + _TRACED) < load64(context + _ROOM):
-        cell = load64(context + _TRACE) + 32 * load64(context + _TRACED)
+        cell = load64(context + _TRACE) + 8 * _TRACE_COLUMNS * load64(context + _TRACED)
         store64(context + _TRACED, load64(context + _TRACED) + 1)
         store64(cell, line)
         store64(cell + 8, thread)
         store64(cell + 16, address)
         store64(cell + 24, -width if write else width)
+        syncs = load64(context + _SYNCS)
+        store64(cell + 32, load64(syncs) + load64(syncs + 8 * (1 + thread % load64(context + _NTID) // _WARP)))
     if kind == 0:
         return 1
     store64(context + _ERRORS, load64(context + _ERRORS) + 1)

@@ -17,7 +17,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from kit.ptx_ir import BALLOT, BARRIER, SHUFFLE, WARP_BARRIER, Translation
-from kit.ptx_memory import ASK, COUNTER, FLAG, GIVE, MASK, SEGMENT, SYNCS, TID, access
+from kit.ptx_memory import ASK, COUNTERS, FLAG, GIVE, MASK, SEGMENT, SYNCS, TID, access
 from kit.ptx_text import Text, parse
 from kolumn.arrays import Int64s
 from kolumn.kernels.machine.kernel import WARP
@@ -27,7 +27,7 @@ WHOLE, APART, SOME_LANES, STRANDED = range(4)
 """How a block ended: well; lanes of a warp wait at different places; some lanes only; not all threads reach a barrier of the block."""
 _FULL = 0xFFFFFFFF
 _BFLY, _IDX, _UP, _BALLOT, _WARP_BARRIER = SHUFFLE, SHUFFLE + 1, SHUFFLE + 2, BALLOT, WARP_BARRIER
-_TID, _GIVE, _ASK, _MASK, _FLAG, _COUNTER, _SYNCS, _SEGMENT = (8 * at for at in (TID, GIVE, ASK, MASK, FLAG, COUNTER, SYNCS, SEGMENT))
+_TID, _GIVE, _ASK, _MASK, _FLAG, _COUNTERS, _SYNCS, _SEGMENT = (8 * at for at in (TID, GIVE, ASK, MASK, FLAG, COUNTERS, SYNCS, SEGMENT))
 _WARP, _SHUFFLE, _WHOLE, _APART, _SOME_LANES, _STRANDED = WARP, SHUFFLE, WHOLE, APART, SOME_LANES, STRANDED
 
 
@@ -85,17 +85,16 @@ def _run(typing, address, registers, context, number):  # type: ignore[no-untype
 
 
 @njit
-def run_apart(code, context, block, threads, counts):  # type: ignore[no-untyped-def]
-    """Run the threads of a block one after the other; each one's instructions go to ``counts``."""
+def run_apart(code, context, block, threads, visits):  # type: ignore[no-untyped-def]
+    """Run the threads of a block one after the other; how often each was in each basic block is added to ``visits``."""
     for t in range(threads):
         store64(context + _TID, t)
-        store64(context + _COUNTER, 0)
+        store64(context + _COUNTERS, visits[t].ctypes.data)
         _run(code, 0, context, block * threads + t)
-        counts[t] = load64(context + _COUNTER)
 
 
 @njit
-def run_together(code, context, block, threads, counts, registers, kinds, found):  # type: ignore[no-untyped-def]
+def run_together(code, context, block, threads, visits, registers, kinds, found):  # type: ignore[no-untyped-def]
     """Run the threads of a block, which wait for each other.
 
     Parameters
@@ -123,9 +122,8 @@ def run_together(code, context, block, threads, counts, registers, kinds, found)
                 store64(context + _GIVE, give[t])
                 store64(context + _FLAG, flag[t])
                 store64(context + _MASK, _FULL)
-                store64(context + _COUNTER, 0)
+                store64(context + _COUNTERS, visits[t].ctypes.data)
                 at[t] = _run(code, registers[t].ctypes.data, context, block * threads + t)
-                counts[t] += load64(context + _COUNTER)
                 give[t], ask[t] = load64(context + _GIVE), load64(context + _ASK)
                 kind = kinds[at[t]]
                 part = _SHUFFLE <= kind < _BALLOT and load64(context + _SEGMENT) != (0 if kind == _UP else _WARP - 1)
