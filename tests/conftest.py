@@ -12,6 +12,9 @@ with suppress(ValueError):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, handler)
 
+# No test switches the power off: tests of steps say whether files are flushed, and none has to wait for a disk.
+os.fsync = lambda file: None
+
 # Tests read what people see on a terminal; those of pipes remove this.
 os.environ["KOLUMN_OUTPUT"] = "text"
 # GNU readline, which a debugger loads, tells new processes the width of the terminal, though `os.environ` does not have it.

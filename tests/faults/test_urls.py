@@ -19,7 +19,7 @@ from kit.object_store import objects
 
 each_writer = pytest.mark.parametrize("writer", URL_WRITERS, ids=lambda writer: writer.name)
 tried = pytest.mark.parametrize(
-    "tries", [5, pytest.param(int(os.environ.get("KOLUMN_FAULT_STEPS", "12")), marks=pytest.mark.slow, id="more")]
+    "tries", [3, pytest.param(int(os.environ.get("KOLUMN_FAULT_STEPS", "12")), marks=pytest.mark.slow, id="more")]
 )
 _RUN = re.compile(r"[0-9a-f]{32}")
 
