@@ -168,6 +168,9 @@ def test_an_object_without_its_manifest_is_named(tmp_path: Path, caplog: pytest.
     assert found == [offset for offset in kolumn.read(LOG, columns=["offset"])["offset"].to_pylist() if offset not in lost]
     text = f"1 objects without a manifest are left out, as copies that were not finished: the first is {gone.with_suffix('.log')}"
     assert text in caplog.text
+    caplog.clear()
+    kolumn.read(made.root, keys=keys, isolation_level="read_committed")
+    assert caplog.text.count(text) == 1
 
 
 def test_keys_that_do_not_fit(tmp_path: Path) -> None:

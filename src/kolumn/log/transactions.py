@@ -22,7 +22,7 @@ from kolumn.options import Options
 from kolumn.plan.chunks import MOST_ENTRIES, header_rows
 from kolumn.plan.seek import select_ranges
 from kolumn.source.segment_file import SegmentFile
-from kolumn.source.segments import HIGHEST, Range, Segment, find_segments
+from kolumn.source.segments import HIGHEST, Range, Segment, segments_in
 from kolumn.source.side_bytes import is_absent, side_bytes
 from kolumn.source.side_files import aborted_in, open_in
 from kolumn.source.storage import base_name, beside, is_url, listing, parent, read_bytes
@@ -55,7 +55,7 @@ def neighbours(segment: Segment) -> list[Segment]:
     """All segments of a segment's log in its directory: a transaction may begin and end in them."""
     if segment.base_offset is None:
         return [segment]
-    found = [replace(one, format=segment.format, access=segment.access) for one in find_segments(parent(segment.path) or ".", faults=True)]
+    found = [replace(one, format=segment.format, access=segment.access) for one in segments_in(parent(segment.path) or ".")]
     return [one for one in without_replaced(found) if one.base_offset is not None]
 
 

@@ -157,11 +157,11 @@ def read_manifests(files: Sequence[storage.FolderEntry]) -> list[AivenManifest |
         return list(pool.map(read_manifest, files))
 
 
-def objects_of(manifests: list[storage.FolderEntry], found: list[str]) -> set[str]:
-    """Names of the objects that manifests are about. A warning tells of those that were found and have none."""
+def objects_of(manifests: list[storage.FolderEntry], found: list[str], told: bool) -> set[str]:
+    """Names of the objects that manifests are about. A warning tells of those that were found and have none, unless it was ``told``."""
     names = {storage.with_suffix(one.name, ".log") for one in manifests}
     unfinished = [name for name in found if name not in names]
-    if unfinished:
+    if unfinished and not told:
         text = "%d objects without a manifest are left out, as copies that were not finished: the first is %s"
         logger.warning(text, len(unfinished), storage.shown(unfinished[0]))
     return names

@@ -36,7 +36,6 @@ SIDES = (*SIDE_FILES, TIER_CHECKPOINT)
 
 _LOOKED_AT = 100
 """Directories on each level that are searched for segments to name in an error message."""
-
 _BASE_OFFSET = re.compile(r"[0-9]{20}")
 HIGHEST = 2**63 - 1
 
@@ -200,11 +199,8 @@ def find_segments(source: object, topic: str | None = None, partition: int | Non
     for one in unique:
         if one.fault is not None and not faults:
             raise one.fault
-    if topic is not None:
-        unique = [replace(segment, topic=topic) for segment in unique]
-    if partition is not None:
-        unique = [replace(segment, partition=partition) for segment in unique]
-    return unique
+    given: dict[str, Any] = {name: value for name, value in (("topic", topic), ("partition", partition)) if value is not None}
+    return [replace(segment, **given) for segment in unique] if given else unique
 
 
 def _as_it_is(segment: Segment) -> Segment:
@@ -236,7 +232,7 @@ class Places:
 
 def _neighbours(folder: str) -> dict[str, Segment]:
     try:
-        return {storage.base_name(one.path): one for one in _segments_here(storage.listing(folder))}
+        return {storage.base_name(one.path): one for one in segments_in(folder)}
     except KolumnError:
         # The file itself may still be readable.
         return {}
@@ -300,12 +296,11 @@ def _in_directory(folder: str, above: tuple[Any, ...] = (), entries: list[Folder
     entries = storage.listing(folder) if entries is None else entries
     own = [_as_it_is(one) for one in _segments_here(entries)]
     folders: list[tuple[tuple[str, int], str, bool]] = []
-    above_them = storage.base_name(folder)
     for name in (one.name for one in entries if one.is_folder):
         last = storage.base_name(name)
         if (match := PARTITION.fullmatch(last)) is not None and not match["state"]:
             folders.append((topic_partition(last), name, False))
-        elif (found := tier_names.place_of(last, above_them)) is not None:
+        elif (found := tier_names.place_of(last, storage.base_name(folder))) is not None:
             folders.append((found, name, True))
     folders.sort()
     for (_, name, tiered), below in zip(folders, storage.listings([name for _, name, _ in folders]), strict=True):
@@ -314,13 +309,18 @@ def _in_directory(folder: str, above: tuple[Any, ...] = (), entries: list[Folder
     return own
 
 
-def _segments_here(entries: list[FolderEntry]) -> list[Segment]:
+def segments_in(folder: str) -> list[Segment]:
+    """Segments of a folder alone, those with a ``fault`` too. What is left out was told when the source was listed."""
+    return list(map(_as_it_is, _segments_here(storage.listing(folder), told=True)))
+
+
+def _segments_here(entries: list[FolderEntry], told: bool = False) -> list[Segment]:
     files = [one for one in entries if not one.is_folder]
     manifests = [one for one in files if one.name.endswith(MANIFEST)]
     segments = _live(_segments(file for file in files if file.name.endswith((LOG, SWAP))), files)
     if manifests:
         # What has an id and no manifest yet has not been copied completely; a broker's own files have no ids.
-        stored = objects_of(manifests, [one.path for one in segments if one.copy_id is not None])
+        stored = objects_of(manifests, [one.path for one in segments if one.copy_id is not None], told)
         segments = [one for one in segments if one.base_offset is not None and one.copy_id is None and one.path not in stored]
     if segments and storage.is_url(segments[0].path):
         names = {file.name for file in files}
