@@ -129,8 +129,9 @@ def _frame(
 
     def work(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         expected = arrow_schema(wire)
+        decode = asked.decode if transform is None else _decoded_as(asked.decode, frame)
         for number in (value.as_py() for batch in numbers for value in batch.column(0)):
-            for batch in read_task([(splits[number], _decoded_as(asked.decode, frame))], warn):
+            for batch in read_task([(splits[number], decode)], warn):
                 found = [crossing(batch)] if transform is None else apply(transform, batch, expected, frame)
                 for part in found:
                     yield from conform(part, expected)
@@ -142,7 +143,7 @@ def _frame(
 def _decoded_as(options: Options, frame: str) -> Options:
     """In the worker: columns that a GPU decodes for cuDF stay there."""
     if frame == "cudf" and choose(options.backend) == "gpu":
-        return options if options.typed else resident_options(options, "string") or options
+        return resident_options(options, "string") or options
     return options
 
 

@@ -1,6 +1,7 @@
 """The GPU that a task uses, and the argument of a transform on cuDF. The GPU packages are replaced by stand-ins, so no GPU is needed."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -225,6 +226,9 @@ class Stub:
     def range(self, *_: int) -> "Stub":
         return self
 
+    def select(self, *_: Any) -> "Stub":
+        return self
+
     def mapInArrow(self, work: Any, _: Any) -> "Stub":  # noqa: N802
         self.sent = work
         return self
@@ -251,8 +255,9 @@ def test_every_door_takes_the_tasks_gpu(segment: Path, tmp_path: Path, monkeypat
         next(write_job(ExportJob("t", 0, None, split.ranges), layout))
 
 
-def test_frames_of_a_gpu_are_over_its_columns(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a GPU decodes for a transform on cuDF is not copied to the host and back."""
+@pytest.fixture
+def cudf(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The emulated device, and frames over its columns, which counts the bytes that it copies to the host."""
     pytest.importorskip("pylibcudf", reason="make gpu-packages")
     from kit import libcudf
     from kit.emulated import Emulated, run_loops
@@ -266,18 +271,49 @@ def test_frames_of_a_gpu_are_over_its_columns(segment: Path, monkeypatch: pytest
     monkeypatch.setattr(Frame, "from_arrow", lambda _: pytest.fail("copied to the GPU once more"))
     for module in (reading, frames):
         monkeypatch.setattr(module, "use_gpu", lambda: 0)
+    emulated = Emulated(run_loops)
+    monkeypatch.setattr(emulated, "download", Counted(emulated.download))
+    with device.using(emulated):
+        yield emulated
+
+
+def test_frames_of_a_gpu_are_over_its_columns(segment: Path, cudf: Any) -> None:
+    """What a GPU decodes for a transform on cuDF is not copied to the host and back."""
     names = ["offset", "timestamp", "key", "value"]
-    expected = kolumn.read(segment, columns=names)
+    expected = kolumn.read(segment, columns=names, backend="cpu")
     wire = spark_schema(pa.schema([("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC")), ("value", pa.binary())]))
     stub: Any = Stub()
     read_segments(stub, segment, transform=lambda frame: Frame(frame.table.drop_columns("key")), schema=wire, frame="cudf",
                   backend="gpu", columns=names)  # fmt: skip
-    emulated = Emulated(run_loops)
-    monkeypatch.setattr(emulated, "download", counted := Counted(emulated.download))
-    with device.using(emulated):
-        found = pa.Table.from_batches(list(stub.sent([NUMBERS])))
+    found = pa.Table.from_batches(list(stub.sent([NUMBERS])))
     assert found.cast(expected.drop_columns("key").schema).equals(expected.drop_columns("key"))
-    assert counted.bytes < expected.nbytes / 10
+    assert cudf.download.bytes < expected.nbytes / 10
+
+
+def test_without_a_transform_there_is_no_frame(segment: Path, cudf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "_column", lambda field, payload: None)
+    stub: Any = Stub()
+    read_segments(stub, segment, frame="cudf", backend="gpu", columns=["offset"])
+    assert pa.Table.from_batches(list(stub.sent([NUMBERS]))) == kolumn.read(segment, columns=["offset"], backend="cpu")
+
+
+def test_typed_values_of_frames_are_decoded_on_the_gpu(tmp_path: Path, cudf: Any) -> None:
+    """By the programs of `read_cudf`."""
+    schema = {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": {"type": "array", "items": "int"}}],
+    }
+    values = [b"\2\2\4\0", b"?", None, b"\6\0"] * 99
+    kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), tmp_path / "t-0")
+    how: Any = {"columns": ["offset", "value", "valueValid"], "value_format": "avro", "value_schema": schema, "value_as": "columns"}
+    expected = kolumn.read(tmp_path / "t-0", backend="cpu", **how)
+    stub: Any = Stub()
+    read_segments(stub, tmp_path / "t-0", transform=lambda frame: frame, schema=spark_schema(expected.schema), frame="cudf", backend="gpu",
+                  **how)  # fmt: skip
+    found = pa.Table.from_batches(list(stub.sent([NUMBERS])))
+    assert found.to_pylist() == expected.to_pylist()
+    assert cudf.launched["write_values"] == 1
 
 
 class Counted:
