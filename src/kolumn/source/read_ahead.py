@@ -23,12 +23,13 @@ from kolumn.source.retries import repeated
 BLOCK = 4 << 20
 """Minimum bytes of a request."""
 AHEAD_BYTES = 384 << 20
-"""Bytes that are fetched ahead of a reader, unless ``memory_bytes`` is smaller. Half of it is not exceeded unless a reader had to wait."""
+"""Bytes that are fetched ahead of a reader, unless ``memory_bytes`` is smaller, and up to a request more. Before a reader had to wait they
+are half as many."""
 REQUESTS = 16
 """Requests at a time, of all files together."""
-_OF_ONE = 8
-"""Requests in which the bytes are fetched ahead."""
-_LARGEST = 28 << 20
+_OF_ONE = 6
+"""Requests in which the bytes are fetched ahead, unless they would be too large."""
+_LARGEST = (32 << 20) - (4 << 10)
 """Bytes of the largest request. From 32 MiB on malloc returns an answer's memory to the system, and fresh pages cost more than the copy."""
 
 
@@ -75,7 +76,7 @@ class ReadAhead:
         self.file, self.size, self.block, self.aligned = file, size, block, aligned
         self._most = most // block * block
         self._ahead, self._bound = 0, self._most // 2 // block * block
-        self._largest = max(_LARGEST // block, 1)
+        self._largest = max(_LARGEST // block, 1) * block if aligned else max(_LARGEST, block)
         self._origin, self._goal, self._follows = 0, size, False
         self._windows: deque[_Window] = deque()
         self._lock = RLock()
@@ -193,17 +194,21 @@ class ReadAhead:
             known.popleft().data.cancel()
         reach = known[-1].end if known else start
         while reach < end:
-            reach = self._begin(reach, end if self._ahead == 0 else reach + self._request())
+            reach = self._begin(reach, end if self._ahead == 0 else reach + self._request(reach))
         self._fill(reach, end + self._ahead)
         return [one for one in known if one.start < end and one.end > start]
 
     def _fill(self, reach: int, end: int) -> None:
         while reach < min(end, self._goal):
-            reach = self._begin(reach, reach + self._request())
+            reach = self._begin(reach, reach + self._request(reach))
 
-    def _request(self) -> int:
-        """Bytes of one request."""
-        return min(max(self._ahead // _OF_ONE // self.block, 1), self._largest) * self.block
+    def _request(self, start: int) -> int:
+        """Bytes of the next request. What is left is divided equally: a small request takes nearly as long as a large one."""
+        most = min(max(self._ahead // _OF_ONE, self.block), self._largest)
+        if self.aligned:
+            return most // self.block * self.block
+        left = max(self._goal - start, 1)
+        return -(-left // -(-left // most))
 
     def _begin(self, start: int, end: int) -> int:
         least = (start // self.block + 1) * self.block if self.aligned else start + self.block
