@@ -142,14 +142,14 @@ def _moved(at: int, size: int, bad: int, limit: int) -> int:
 
 
 @register_jitable(forceinline=True)
-def _after(atom: int, at: int, limit: int) -> int:
-    """Address after a value; ``limit`` if it is not decided."""
+def _after(kind: int, atom: int, at: int, limit: int) -> int:
+    """Address after a value of an atom, whose kind is given too; ``limit`` if it is not decided."""
     word = load64(at)
     if atom & OPTIONAL != 0:
         gone, bad = _branch(atom, word)
-        size, wrong = _size(atom & KIND, atom >> _SHIFT, word >> 8)
+        size, wrong = _size(kind, atom >> _SHIFT, word >> 8)
         return _moved(at, 1 + (size & ~gone), bad | (wrong & ~gone), limit)
-    size, bad = _size(atom & KIND, atom >> _SHIFT, word)
+    size, bad = _size(kind, atom >> _SHIFT, word)
     return _moved(at, size, bad, limit)
 
 
@@ -159,7 +159,7 @@ def skip_run(atoms: int, count: int, memory: int, rows: int) -> None:
     for k in range(count):
         atom = load64(atoms + 8 * k)
         for r in range(rows):
-            at = _after(atom, load64(memory + _AT + 8 * r), load64(memory + _LIMIT + 8 * r))
+            at = _after(atom & KIND, atom, load64(memory + _AT + 8 * r), load64(memory + _LIMIT + 8 * r))
             store64(memory + _AT + 8 * r, at)
 
 
@@ -183,23 +183,49 @@ def skip_lists(flags: int, atoms: int, count: int, memory: int, rows: int) -> No
         store64(inside + 8 * going, (items << 16) | r)
         going += 1 if (items > 0) & (at < limit) else 0
     while going > 0:
-        left = 0
-        for i in range(going):
-            item = load64(inside + 8 * i)
-            items, r = (item >> 16) - 1, item & _ROW
-            limit = load64(memory + _LIMIT + 8 * r)
-            at = load64(memory + _AT + 8 * r)
-            for k in range(count):
-                at = _after(load64(atoms + 8 * k), at, limit)
-            # After the last item of a block follows the number of items of the next one, 0 if there is none.
-            last = -1 if items == 0 else 0
-            more = load8(at) & last
-            items += more >> 1
-            at = _moved(at, last & 1, more & 0x81, limit)
-            store64(memory + _AT + 8 * r, at)
-            store64(inside + 8 * left, (items << 16) | r)
-            left += 1 if (items > 0) & (at < limit) else 0
-        going = left
+        for k in range(count):
+            _skip_items(load64(atoms + 8 * k), memory, inside, going)
+        going = _next_items(memory, inside, going)
+
+
+@register_jitable
+def _skip_items(atom: int, memory: int, inside: int, going: int) -> None:
+    """Pass over a value in each row that has items left. Kinds are constants: each has a loop of its own."""
+    kind = atom & KIND
+    if kind == TEXT:
+        _skip_each(TEXT, atom, memory, inside, going)
+    elif kind == LONG:
+        _skip_each(LONG, atom, memory, inside, going)
+    elif kind == INT:
+        _skip_each(INT, atom, memory, inside, going)
+    else:
+        _skip_each(kind, atom, memory, inside, going)
+
+
+@register_jitable(forceinline=True)
+def _skip_each(kind: int, atom: int, memory: int, inside: int, going: int) -> None:
+    for i in range(going):
+        row = memory + 8 * (load64(inside + 8 * i) & _ROW)
+        store64(row + _AT, _after(kind, atom, load64(row + _AT), load64(row + _LIMIT)))
+
+
+@register_jitable(forceinline=True)
+def _next_items(memory: int, inside: int, going: int) -> int:
+    """End an item in each row; returns how many rows have another one."""
+    left = 0
+    for i in range(going):
+        item = load64(inside + 8 * i)
+        items, r = (item >> 16) - 1, item & _ROW
+        at, limit = load64(memory + _AT + 8 * r), load64(memory + _LIMIT + 8 * r)
+        # After the last item of a block follows the number of items of the next one, 0 if there is none.
+        last = -1 if items == 0 else 0
+        more = load8(at) & last
+        items += more >> 1
+        at = _moved(at, last & 1, more & 0x81, limit)
+        store64(memory + _AT + 8 * r, at)
+        store64(inside + 8 * left, (items << 16) | r)
+        left += 1 if (items > 0) & (at < limit) else 0
+    return left
 
 
 @register_jitable
@@ -215,7 +241,19 @@ def skip_others(program: int, stack: int, memory: int, rows: int) -> None:
 @register_jitable
 def take(atom: int, data: int, valid: int, width: int, memory: int, rows: int) -> None:
     """Write the number of each row; ``data`` and ``valid`` are the addresses of the first row's, ``valid`` 0 if it cannot be null."""
-    kind, optional = atom & KIND, (atom >> 3) & 1
+    kind = atom & KIND
+    # Kinds are constants: each has a loop of its own.
+    if kind == LONG:
+        _take(LONG, atom, data, valid, width, memory, rows)
+    elif kind == INT:
+        _take(INT, atom, data, valid, width, memory, rows)
+    else:
+        _take(kind, atom, data, valid, width, memory, rows)
+
+
+@register_jitable(forceinline=True)
+def _take(kind: int, atom: int, data: int, valid: int, width: int, memory: int, rows: int) -> None:
+    optional = (atom >> 3) & 1
     for r in range(rows):
         at, limit = load64(memory + _AT + 8 * r), load64(memory + _LIMIT + 8 * r)
         word, gone, bad = load64(at), 0, 0
