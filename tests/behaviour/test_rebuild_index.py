@@ -2,7 +2,9 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
@@ -13,11 +15,14 @@ from kolumn.cli import app
 from kolumn.errors import ArgumentError, CorruptBatchError
 
 SUFFIXES = (".index", ".timeindex", ".txnindex")
-INTERVALS = {"transactional/txn-librdkafka-0": 4096, "transactional": 512, "v2-java": 1024}
+INTERVALS = {"transactional/txn-librdkafka-0": 4096, "transactional": 512, "v2-java": 1024, "v0": 1024, "v1": 1024}
 """Brokers' index.interval.bytes, where they were configured."""
-OTHER = {"compacted-old", "upgraded", "v0", "v1", "v1-append-time", "v1-native"}
-"""Brokers of these appended several batches at a time, and then index one of them."""
-CASES = sorted({str(case): case.directory for case in cases() if case.directory.parent.name not in {*OTHER, "internal", "unclean"}}.items())
+OTHER = {"compacted-old", "upgraded", "v1-append-time", "v1-native", "v0-none-0", "v1-none-0", "internal", "unclean"}
+"""Of what a broker of these wrote at once, a produced set or a buffer of the cleaner, it has one entry at most: the offset at its end and
+the position of its beginning. A log does not tell which entries were written at once. Or it was not closed, and zeros are not cut off."""
+DIRECTORIES = {str(case): case.directory for case in cases()}
+CASES = sorted(item for item in DIRECTORIES.items() if not OTHER & {*item[1].parts})
+NEARLY = sorted(item for item in DIRECTORIES.items() if OTHER & {*item[1].parts})
 
 
 def indexes(folder: Path) -> dict[str, bytes]:
@@ -39,8 +44,44 @@ def test_index_files_are_those_of_the_broker(name: str, directory: Path, tmp_pat
         # The cleaner keeps entries of transactions whose batches are all gone; a broker that recovers does not find them.
         before, after = ({file: data for file, data in one.items() if "txn" not in file} for one in (before, indexes(folder)))
         assert after == before
+        committed = [kolumn.read(one, columns=["offset", "value"], isolation_level="read_committed") for one in (directory, folder)]
+        assert committed[0].equals(committed[1])
     else:
         assert indexes(folder) == before
+
+
+@pytest.mark.parametrize(("name", "directory"), NEARLY, ids=[name for name, _ in NEARLY])
+def test_where_a_log_does_not_tell_how_it_was_written_lookups_lead_to_the_same_entries(name: str, directory: Path, tmp_path: Path) -> None:
+    """As a broker looks up: from the position that the index names on it walks to the offset, or to the first batch with a timestamp."""
+    folder = copied(directory, tmp_path)
+    before = indexes(folder)
+    interval = INTERVALS.get(name.partition("/")[0], 4096)
+    kolumn.rebuild_index(folder, index_interval_bytes=interval, errors="skip")
+    after = indexes(folder)
+    for log in folder.glob("*.log"):
+        batches = kolumn.batches(log, errors="skip").to_pylist()
+        ends = np.array([row["lastOffset"] for row in batches], np.int64) - int(log.stem)
+        starts = np.array([row["position"] for row in batches], np.int64)
+        times = np.maximum.accumulate(np.array([row["maxTimestampMs"] or -1 for row in batches], np.int64))
+        largest = max((row["size"] for row in batches), default=0)
+        for files, own in ((before, False), (after, True)):
+            offsets = np.frombuffer(files.get(f"{log.stem}.index", b""), [("offset", ">i4"), ("position", ">i4")])
+            offsets = offsets[: np.count_nonzero(offsets["position"])]
+            found = lookup(offsets["offset"], ends, offsets["position"])
+            assert (found <= starts).all()
+            assert {*offsets["position"].tolist()} <= {*starts.tolist()}
+            timed = np.frombuffer(files.get(f"{log.stem}.timeindex", b""), [("time", ">i8"), ("offset", ">i4")])
+            timed = timed[: np.count_nonzero(timed["time"])]
+            from_time = lookup(offsets["offset"], lookup(timed["time"], times, timed["offset"]), offsets["position"])
+            assert (from_time <= starts[np.searchsorted(times, times)]).all()
+            if own:
+                assert (starts - found <= interval + 2 * largest).all()
+                assert all(ends[starts == at] == offset for offset, at in offsets.tolist())
+
+
+def lookup(keys: Any, wanted: Any, places: Any) -> Any:
+    """For each of some numbers the place of the largest key that is not above it, 0 if there is none."""
+    return np.concatenate(([0], places.astype(np.int64)))[np.searchsorted(keys.astype(np.int64), wanted, "right")]
 
 
 def test_preallocated_indexes_are_the_same_without_their_zeros(tmp_path: Path) -> None:
