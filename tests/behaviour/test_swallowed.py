@@ -184,6 +184,19 @@ def test_a_block_that_was_written_twice(path: Path) -> None:
     assert sorted(set(offsets(path))) == list(range(100, 110))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_block_that_was_written_twice_hides_no_entry_behind_damage(path: Path, kind: str) -> None:
+    """Whole, or from the middle of an entry on; before other entries and at the end; also a block from before the damage."""
+    entries = chain(kind, [2] * 7, [40] * 7)
+    each = 1 if kind in ("v0", "v1") else 2
+    whole = {100 + at for at in range(7 * each) if at // each != 1}
+    for again, cut in (([3], 0), ([2, 3], 0), ([0], 0), ([0, 3], 0), ([2, 3], 9), ([2, 3, 4], 9)):
+        for until in (5, 7):
+            block = b"".join(entries[at] for at in again)[cut:]
+            path.write_bytes(entries[0] + entries[1][8:-3] + b"".join(entries[2:until]) + block + b"".join(entries[until:]))
+            assert set(offsets(path)) >= whole, (again, cut, until)
+
+
 def test_entries_that_share_bytes(path: Path) -> None:
     """The last bytes of an entry are missing, and they equal the zeros at the beginning of the next offset: both entries are intact."""
     entries = [batch(records(100, 1, value=b"ends with zeros" + bytes(4))), *(batch(records(offset, 2)) for offset in (101, 103))]

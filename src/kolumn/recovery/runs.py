@@ -29,6 +29,9 @@ OPEN = (1 << 63) - 1
 """Upper bound of offsets if no entry follows."""
 
 
+_Identity = tuple[int, int, int, int]
+
+
 class Stretch(NamedTuple):
     """The bytes in which intact entries are searched, and the offsets that they may have.
 
@@ -78,6 +81,8 @@ class RunOfEntries:
         It extends to the end of the file, or past the bytes that were searched.
     followed : bool
         The bytes after it look like the header of the next entry.
+    identities : frozenset of tuple
+        Of its entries: base and last offset, size, checksum.
     """
 
     start: int
@@ -87,6 +92,12 @@ class RunOfEntries:
     entries: int
     ends_well: bool = True
     followed: bool = True
+    identities: frozenset[_Identity] = frozenset()
+
+    def repeats(self, before: "RunOfEntries") -> bool:
+        """Whether all its entries with offsets of a run before this one are entries of that run: a block was written twice."""
+        again = {one for one in self.identities if one[0] <= before.last_offset}
+        return bool(again) and again <= before.identities
 
 
 class Runs:
@@ -107,12 +118,19 @@ class Runs:
         best: RunOfEntries | None = None
         seen: deque[RunOfEntries] = deque(maxlen=CHAIN_ENTRIES)
         for chain in self._chains(stretch):
-            before = [one for one in seen if 0 < chain.first_offset - one.last_offset <= LARGEST_SPAN]
+            before = [one for one in seen if 0 < chain.first_offset - one.last_offset <= LARGEST_SPAN or chain.repeats(one)]
             if before:
-                # Entries that follow others in file and offset confirm each other. Of two that exclude each other, the later one is
-                # used: copies of entries are in the damaged entry's own bytes.
+                # Entries that follow others in file and offset, or are the same, confirm each other. Of two that exclude each other, the
+                # later one is used: copies of entries are in the damaged entry's own bytes.
                 first = max(reversed(before), key=lambda one: one.entries)
-                chain = replace(chain, start=first.start, first_offset=first.first_offset, entries=first.entries + chain.entries)
+                chain = replace(
+                    chain,
+                    start=first.start,
+                    first_offset=first.first_offset,
+                    last_offset=max(first.last_offset, chain.last_offset),
+                    entries=first.entries + chain.entries,
+                    identities=first.identities | chain.identities,
+                )
                 chain.ends_well |= not stretch.strict
             if best is None or chain.ends_well or chain.entries > best.entries:
                 best = chain
@@ -153,13 +171,19 @@ class Runs:
         start, first, last, entries, leftover = position, 0, stretch.floor, 0, stretch.claim.first is None
         # If nothing else determines the offsets of a log, the claim of a damaged entry does not either.
         anywhere = stretch.sure == -1 and self.file.segment.base_offset is None
-        while entries < CHAIN_ENTRIES and position - start < CHAIN_BYTES:
+        found, again = set[_Identity](), 0
+        while entries + again < CHAIN_ENTRIES and position - start < CHAIN_BYTES:
             if position == stretch.end:
-                return RunOfEntries(start, position, first, last, entries)
+                return RunOfEntries(start, position, first, last, entries, identities=frozenset(found))
             row = self._entry(position, stretch.end)
             if row is None or not row.is_intact:
                 break
             low, high = first_of(row), row.last_known_offset
+            identity = low, high, row.size, row.crc
+            if entries and (high <= stretch.floor or identity in found):
+                # A block was written twice.
+                position, again = position + row.size, again + 1
+                continue
             far = last >= 0 and low - last > LARGEST_SPAN and (entries > 0 or not anywhere)
             if low <= last or high >= stretch.ceiling or far:
                 break
@@ -168,13 +192,14 @@ class Runs:
                 # The first wrapper after messages: if it does not continue their offsets, they are the rest of another wrapper whose
                 # header is lost, and their offsets are relative to that wrapper's first.
                 if entries and first_offset(self.file, row) != last + 1:
-                    start, entries = position, 0
+                    start, entries, found = position, 0, set()
                 leftover = False
             first, last = first if entries else low, high
             entries += 1
+            found.add(identity)
             position += row.size
         else:
-            return RunOfEntries(start, position, first, last, entries)
+            return RunOfEntries(start, position, first, last, entries, identities=frozenset(found))
         if not entries:
             return None
         ends_well = self._leads_to(position, last, stretch.end) or self._tail(position)
@@ -183,7 +208,7 @@ class Runs:
             sure = entries > 1 or stretch.claim.following in (first, self._lowest) or start < stretch.claimed_end < position
             near = stretch.claim.first is None or stretch.floor >= 0 or first - stretch.claim.last <= LARGEST_SPAN
             ends_well = ends_well or (near and self._cut_entry(position, last, sure))
-        return RunOfEntries(start, position, first, last, entries, ends_well, self._plausible(position, last))
+        return RunOfEntries(start, position, first, last, entries, ends_well, self._plausible(position, last), frozenset(found))
 
     def _leads_to(self, position: int, floor: int, end: int) -> bool:
         """Whether the lengths of valid headers lead exactly to ``end``; of the last header only offset and length need to be valid."""
