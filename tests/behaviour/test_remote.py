@@ -52,6 +52,17 @@ def test_transactions(memory: str) -> None:
     assert kolumn.read(f"{memory}/transactional", columns=columns, isolation_level="read_committed").equals(expected)
 
 
+def test_markers_of_small_segments_are_not_sought_one_by_one(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = type(fsspec.filesystem("memory")).cat_file
+    monkeypatch.setattr(
+        type(fsspec.filesystem("memory")), "cat_file", lambda self, path, *how, **more: asked.append(path) or real(self, path, *how, **more)
+    )
+    kolumn.read(f"{memory}/transactional/txn-zstd-0", columns=["offset"], isolation_level="read_committed")
+    logs = len(list((CORPUS / "transactional" / "txn-zstd-0").glob("*.log")))
+    assert logs <= sum(path.endswith(".log") for path in asked) <= 3 * logs
+
+
 def test_names(memory: str) -> None:
     one = find_segments(f"{memory}/upgraded/*/*.log")
     assert [segment.path.rpartition("/")[2] for segment in one] == [s.path.rpartition("/")[2] for s in find_segments(CORPUS / "upgraded")]

@@ -21,6 +21,7 @@ from kolumn.log.markers import intact_positions, marker_types
 from kolumn.options import Options
 from kolumn.plan.chunks import MOST_ENTRIES, header_rows
 from kolumn.plan.seek import select_ranges
+from kolumn.source.read_ahead import BLOCK
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import HIGHEST, Range, Segment, segments_in
 from kolumn.source.side_bytes import is_absent, side_bytes
@@ -31,7 +32,8 @@ from kolumn.transactions.states import Transactions, matter
 _AT_A_TIME = 16
 """Segments at URLs whose index files are read at a time."""
 _SOUGHT = 16
-"""For more aborted transactions of a segment all its headers are walked once, instead of a part of them for each transaction."""
+"""For more aborted transactions of a segment all its headers are walked once, instead of a part of them for each transaction. Those of a
+segment far away are too if it is not larger than what would be fetched for the parts."""
 
 
 def with_transactions(ranges: list[Range], options: Options) -> list[Range]:
@@ -302,7 +304,8 @@ def _transactional(ranges: Iterable[Range], options: Options) -> Iterator[tuple[
 
 def _has_aborts(segment: Segment, aborted: list[tuple[int, int, int]]) -> bool:
     """Whether the log has the ABORT markers of transactions, which are producer, first offset, and offset of the marker."""
-    if len(aborted) <= _SOUGHT:
+    far = segment.manifest is not None or is_url(segment.path)
+    if len(aborted) <= _SOUGHT and not (far and segment.size <= len(aborted) * BLOCK):
         return all(_has_abort(segment, producer, last) for producer, _, last in aborted)
     found = set[tuple[int, int]]()
     with SegmentFile(segment) as file:
