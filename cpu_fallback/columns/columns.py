@@ -1,32 +1,45 @@
 """Arrow columns on the CPU: memory for a run of batches, which `fields` writes by address, and the arrays that are built over it."""
 
 import ctypes
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.arrow import utf8
-from kolumn.arrow.recycle import memory, take
+from kolumn.arrow.recycle import LARGEST, memory, take
 from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW, PayloadColumn
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target
-from kolumn.cpu_fallback.machine.address import PAD, store32
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.address import PAD
 
 _VIEW = 16
 _WORD, _NOT_ASCII = 8, 0x8080808080808080
+_LINE = 64
 
-
-@compiled
-def store_zero(address: int) -> None:
-    """Write the first offset of a column, 0."""
-    store32(address, 0)
+TOGETHER = LARGEST
+"""Most bytes of one block for all columns of numbers."""
+_NO_BYTES, _NO_INT64S = np.zeros(0, np.uint8), np.zeros(0, np.int64)
 
 
 def allocate(size: int) -> pa.Buffer:
     """Uninitialised Arrow memory of ``size`` bytes and the padding that wide copies need."""
     return memory(size + PAD)
+
+
+def together(sizes: Sequence[int]) -> list[pa.Buffer]:
+    """As `allocate` for each size, in one block: to take a block, and to give it back, costs some calls of Python."""
+    padded = [(size + PAD + _LINE - 1) & -_LINE for size in sizes]
+    whole = sum(padded)
+    if whole > TOGETHER:
+        return [allocate(size) for size in sizes]
+    block, at, buffers = memory(whole), 0, list[pa.Buffer]()
+    for size in padded:
+        buffers.append(block.slice(at, size))
+        at += size
+    return buffers
 
 
 def used(buffer: pa.Buffer, size: int) -> pa.Buffer:
@@ -49,14 +62,13 @@ def ones(rows: int) -> pa.Buffer:
 def bitmap(valid: pa.Buffer, rows: int) -> tuple[pa.Buffer | None, int]:
     """The bitmap for an Arrow array and its null count; no bitmap if nothing is null."""
     whole = np.frombuffer(valid, np.uint8, (rows + 7) // 8)
-    if (whole == 0xFF).all():
+    if np.bitwise_and.reduce(whole, initial=0xFF) == 0xFF:
         return None, 0
     nulls = rows - int(np.unpackbits(whole, count=rows, bitorder="little").sum())
     return (valid.slice(0, len(whole)), nulls) if nulls else (None, 0)
 
 
-@dataclass
-class BinaryColumn:
+class BinaryColumn(NamedTuple):
     """Memory of one column of keys or values.
 
     Attributes
@@ -73,16 +85,24 @@ class BinaryColumn:
     valid: pa.Buffer | None = None
     views: pa.Buffer | None = None
 
-    @classmethod
-    def of(cls, mode: int, rows: int, payload_bytes: int) -> "BinaryColumn":
-        """Memory for at most ``rows`` payloads of ``payload_bytes`` together."""
+    @staticmethod
+    def sizes(mode: int, rows: int) -> tuple[int, ...]:
+        """Bytes of the memory for ``rows`` payloads, but for the payloads themselves."""
         if mode == SKIP:
-            return cls(SKIP)
+            return ()
+        return (rows * _VIEW if mode == VIEW else 4 * (rows + 1)), (rows + 7) // 8
+
+    @classmethod
+    def of(cls, mode: int, buffers: Sequence[pa.Buffer], payload_bytes: int) -> "BinaryColumn":
+        """A column of at most ``payload_bytes`` in buffers of the `sizes`."""
+        if mode == SKIP:
+            return SKIPPED
+        each, valid = buffers
+        ctypes.memset(valid.address, 0xFF, valid.size)
         if mode == VIEW:
-            return cls(VIEW, valid=ones(rows), views=allocate(rows * _VIEW))
-        ends = allocate(4 * (rows + 1))
-        store_zero(ends.address)
-        return cls(COPY, allocate(payload_bytes), ends, ones(rows))
+            return cls(VIEW, valid=valid, views=each)
+        ctypes.memset(each.address, 0, 4)
+        return cls(COPY, allocate(payload_bytes), each, valid)
 
     @property
     def null_bytes(self) -> Bytes:
@@ -92,7 +112,9 @@ class BinaryColumn:
     @property
     def payloads(self) -> PayloadColumn:
         """The addresses, for compiled code."""
-        arena, ends, valid, views = self.arena, self.ends, self.valid, self.views
+        if self is SKIPPED:
+            return _NOTHING
+        _, arena, ends, valid, views = self
         return PayloadColumn(
             self.mode,
             0 if arena is None else arena.address,
@@ -113,6 +135,9 @@ class BinaryColumn:
         if pa.types.is_binary_view(kind):
             return pa.Array.from_buffers(pa.binary(), rows, buffers, nulls).cast(kind)
         return pa.Array.from_buffers(kind, rows, buffers, nulls)
+
+
+SKIPPED, _NOTHING = BinaryColumn(SKIP), PayloadColumn(SKIP)
 
 
 @dataclass
@@ -138,8 +163,8 @@ class Columns:
     key: BinaryColumn
     value: BinaryColumn
     header_ends: pa.Buffer | None = None
-    header_key: BinaryColumn = field(default_factory=lambda: BinaryColumn(SKIP))
-    header_value: BinaryColumn = field(default_factory=lambda: BinaryColumn(SKIP))
+    header_key: BinaryColumn = SKIPPED
+    header_value: BinaryColumn = SKIPPED
     microseconds: bool = False
 
     @classmethod
@@ -171,20 +196,25 @@ class Columns:
         microseconds : bool
             As the attribute.
         """
+        of_key, of_value = BinaryColumn.sizes(keys, rows), BinaryColumn.sizes(values, rows)
+        offset, timestamp, *buffers = together((8 * rows, 8 * rows, *of_key, *of_value))
         columns = cls(
-            allocate(8 * rows),
-            allocate(8 * rows),
-            np.zeros(rows if drafts else 0, np.uint8),
-            np.full(rows if drafts else 0, -1, np.int64),
-            BinaryColumn.of(keys, rows, key_bytes),
-            BinaryColumn.of(values, rows, value_bytes),
+            offset,
+            timestamp,
+            np.zeros(rows, np.uint8) if drafts else _NO_BYTES,
+            np.full(rows, -1, np.int64) if drafts else _NO_INT64S,
+            BinaryColumn.of(keys, buffers[: len(of_key)], key_bytes),
+            BinaryColumn.of(values, buffers[len(of_key) :], value_bytes),
             microseconds=microseconds,
         )
         if want_headers:
-            columns.header_ends = allocate(4 * (rows + 1))
-            store_zero(columns.header_ends.address)
+            of_header = BinaryColumn.sizes(COPY, headers)
+            columns.header_ends, *buffers = together((4 * (rows + 1), *of_header, *of_header))
+            ctypes.memset(columns.header_ends.address, 0, 4)
             most = header_bytes or (value_bytes, value_bytes)
-            columns.header_key, columns.header_value = (BinaryColumn.of(COPY, headers, size if headers else 0) for size in most)
+            columns.header_key, columns.header_value = (
+                BinaryColumn.of(COPY, buffers[2 * i : 2 * i + 2], size if headers else 0) for i, size in enumerate(most)
+            )
         return columns
 
     @property
@@ -208,10 +238,6 @@ class Columns:
     def value_nulls(self) -> Flags:
         """Flags of the rows whose value is null."""
         return np.unpackbits(self.value.null_bytes, axis=None, bitorder="little") == 0
-
-    def int64(self, buffer: pa.Buffer, rows: int) -> Int64s:
-        """NumPy view of an int64 column."""
-        return np.frombuffer(buffer, np.int64, rows)
 
     def headers_array(self, kind: pa.DataType, at: Int64s) -> pa.Array:
         """List array of the headers. Key bytes that are not UTF-8 are replaced by U+FFFD, as in Java."""

@@ -29,6 +29,7 @@ class Decoders(NamedTuple):
 def decoders() -> Decoders:
     """This thread's decoders. Another thread must not use them."""
     if not hasattr(_local, "own"):
-        _local.own = State(), Context()
-    deflate, zstd = _local.own
-    return Decoders(Decoder(deflate.function, deflate.state), Decoder(zstd.function, zstd.state))
+        deflate, zstd = _local.memory = State(), Context()
+        _local.own = Decoders(Decoder(deflate.function, deflate.state), Decoder(zstd.function, zstd.state))
+    own: Decoders = _local.own
+    return own

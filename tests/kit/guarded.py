@@ -6,11 +6,12 @@ import mmap
 import numpy as np
 
 from kolumn.arrow import recycle
+from kolumn.cpu_fallback.columns import columns
 
 
 def guard_columns() -> None:
     """Let everything that this process decodes from now on be in such memory. Nothing is reused, so it is for a process of its own."""
-    recycle.KEPT = 0
+    recycle._waiting.most = columns.TOGETHER = 0
     recycle._class_of = lambda size: (size, 1)
     recycle.allocate_by(_ending_at_a_page, smallest=1)
 

@@ -42,10 +42,10 @@ class _Block(NamedTuple):
 
 
 class _Waiting:
-    """Blocks that are not in use, by size class (sixteenths of a power of two)."""
+    """Blocks that are not in use, by size class (sixteenths of a power of two); ``most`` bytes of them are kept."""
 
-    def __init__(self) -> None:
-        self.bytes = 0
+    def __init__(self, most: int) -> None:
+        self.most, self.bytes = most, 0
         self.blocks: dict[int, deque[_Block]] = {}
 
     def take(self, size: int, step: int) -> _Block | None:
@@ -59,10 +59,10 @@ class _Waiting:
             return block
         return None
 
-    def give(self, block: _Block, most: int) -> None:
-        """Keep a block for reuse, or free it if ``most`` bytes are kept."""
+    def give(self, block: _Block) -> None:
+        """Keep a block for reuse, or free it if enough bytes are kept."""
         size = len(block.array)
-        if self.bytes + size <= most:
+        if self.bytes + size <= self.most:
             self.bytes += size
             self.blocks.setdefault(size, deque()).append(block)
 
@@ -81,7 +81,7 @@ class _Locked:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.new: Callable[[int], Bytes] | None = None
-        self.waiting = _Waiting()
+        self.waiting = _Waiting(MOST_LOCKED)
         self.used: dict[int, int] = {}
         """Sizes of the blocks in use, by address."""
 
@@ -112,7 +112,7 @@ class _Locked:
     def give(self, block: _Block) -> None:
         with self.lock:
             del self.used[block.address]
-            self.waiting.give(block, MOST_LOCKED)
+            self.waiting.give(block)
             if not self.used and self.waiting.bytes > KEPT_LOCKED:
                 self._trim()
 
@@ -125,7 +125,7 @@ class _Locked:
                 self.waiting.bytes -= size
 
 
-_waiting = _Waiting()
+_waiting = _Waiting(KEPT)
 _locked = _Locked()
 
 
@@ -199,10 +199,6 @@ def _class_of(size: int) -> tuple[int, int]:
     return (size + step - 1) // step * step, step
 
 
-def _keep(block: _Block) -> None:
-    _waiting.give(block, KEPT)
-
-
 def take(size: int) -> tuple[pa.Buffer, memoryview]:
     """Uninitialised memory for ``size`` bytes: an Arrow buffer, and a writable view that is valid as long as the buffer."""
     if size > LARGEST:
@@ -216,7 +212,7 @@ def take(size: int) -> tuple[pa.Buffer, memoryview]:
         buffer = pa.allocate_buffer(size)
         return buffer, memoryview(buffer).cast("B")
     block = _block(size)
-    return pa.foreign_buffer(block.address, size, _Lease(block, _keep)), memoryview(block.array)[:size]
+    return pa.foreign_buffer(block.address, size, _Lease(block, _waiting.give)), memoryview(block.array)[:size]
 
 
 def memory(size: int) -> pa.Buffer:
@@ -226,7 +222,7 @@ def memory(size: int) -> pa.Buffer:
     if size > LARGEST:
         return take(size)[0]
     block = _block(size)
-    return pa.foreign_buffer(block.address, size, _Lease(block, _keep))
+    return pa.foreign_buffer(block.address, size, _Lease(block, _waiting.give))
 
 
 def _block(size: int) -> _Block:

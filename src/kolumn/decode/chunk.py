@@ -40,23 +40,29 @@ def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options, floor: int |
 
 
 def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: Options, make: _Make) -> Decoded:
-    result = Decoded(chunk.reaching(streamed.entries).end if streamed.reached is None else streamed.reached, rest=streamed.rest)
-    if streamed.intact is None and len(streamed.entries) < len(chunk.entries):
-        result.rest = chunk.after(len(streamed.entries))
+    entries, count, known = streamed.entries, len(streamed.entries), len(chunk.entries)
+    result = Decoded(0, rest=streamed.rest)
+    if streamed.intact is None and count < known:
+        result.rest = chunk.after(count)
     for part in streamed.parts:
         _give(part.run, part.entries, file, options, result, make)
-    entries = streamed.entries
-    if len(entries):
+    if count:
         # They follow one another, so no column of the batch table has to be added up.
         last = entries[-1]
-        result.valid_bytes, result.last_offset = last.end - entries[0].position, last.last_known_offset
-    result.intact = len(entries) if streamed.intact is None else streamed.intact
+        end = last.end
+        result.valid_bytes, result.last_offset = end - entries[0].position, last.last_known_offset
+    if streamed.reached is None:
+        result.reached = end if count >= known else chunk.end
+    else:
+        result.reached = streamed.reached
+    result.intact = count if streamed.intact is None else streamed.intact
     return result
 
 
 def _give(run: DecodedRun, entries: Entries, file: SegmentFile, options: Options, result: Decoded, make: _Make) -> None:
-    result.records += run.rows
-    if run.rows:
+    rows = run.rows
+    result.records += rows
+    if rows:
         batch = make(run, entries, file.segment, options.stored)
         if batch.num_rows:
             result.batches.append(typed_batch(batch, options.columns, options.typed) if options.typed else batch)

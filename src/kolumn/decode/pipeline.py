@@ -286,7 +286,7 @@ def _until_trouble(
         except StopIteration as end:
             stop: Stop = end.value
             break
-        if one.start == 0:
+        if one.start == chunk.origin == 0:
             compare_start(file, chunk.entries[0], options.errors, found)
         rest: Chunk | None = chunk
         while rest is not None:

@@ -51,4 +51,4 @@ def _offsets(file: SegmentFile, alone: Entries) -> Int64s | None:
     run = decode_run(source, start, alone, replace(_OPTIONS, format=file.segment.format), need_key=False)
     if alone.code[0] != Code.OK or not run.rows:
         return None
-    return run.columns.int64(run.columns.offset, run.rows)
+    return np.frombuffer(run.columns.offset, np.int64, run.rows)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
+import pyarrow as pa
+
 from kolumn.arrow.recycle import take
 from kolumn.cpu_fallback.check.walk import FULL, HEADERS, MORE
 from kolumn.cpu_fallback.machine.address import PAD
@@ -130,10 +132,11 @@ def chunks(
     streamed = pays
     step = min(chunk_bytes, PACKED_BYTES) if streamed and not as_stored else chunk_bytes
     weight, most = (float(chunk_bytes), MOST_ENTRIES if ahead else 1) if payloads else (inf, FIRST_HEADERS)
+    room, _ = take(v2.HEADER + PAD)
     while position < stop:
         span = Span(stop, file.size, weight, 1.0 if as_stored else file.inflates)
         messages = streamed and payloads and not as_stored
-        if pays and (chunk := _unread(file, position, span, most, ahead, messages)) is not None:
+        if pays and (chunk := _unread(file, position, span, most, ahead, messages, room)) is not None:
             reached = yield chunk
             before, position, size = position, chunk.end if reached is None else reached, 0
             most = most if payloads else min(2 * most, MOST_ENTRIES)
@@ -167,9 +170,8 @@ def header_rows(file: SegmentFile, start: int, stop: int) -> Iterator[Entries]:
         yield chunk.entries
 
 
-def _unread(file: SegmentFile, start: int, span: Span, most: int, ahead: bool, messages: bool) -> Chunk | None:
-    """The format 2 batches or, if wanted, the messages from ``start`` on; None if another entry is there."""
-    room, _ = take(v2.HEADER + PAD)
+def _unread(file: SegmentFile, start: int, span: Span, most: int, ahead: bool, messages: bool, room: pa.Buffer) -> Chunk | None:
+    """The format 2 batches or, if wanted, the messages from ``start`` on; None if another entry is there. A header is read to ``room``."""
     entries = Entries.room(most)
     count, position = hop(file.descriptor, start, span, room.address, entries.array)
     if not count:

@@ -218,7 +218,7 @@ def _inflated(file: SegmentFile, entries: Entries, options: Options) -> Entries:
     entries = entries.copy()
     for run, some in runs(source, start, entries, options, need_key=False):
         counts = np.where(some.is_intact, run.records, 0)
-        offsets = run.columns.int64(run.columns.offset, run.rows)
+        offsets = np.frombuffer(run.columns.offset, np.int64, run.rows)
         full = np.flatnonzero(counts)
         if len(full):
             first = (np.cumsum(counts) - counts)[full]

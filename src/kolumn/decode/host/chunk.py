@@ -59,9 +59,10 @@ class HostChunk:
         if chunk.span is None:
             far = not (file.is_local or options.binary == "view" or "headers" in options.columns)
             return _stream_loaded(file, chunk, options, share) if far else None
-        if chunk.entries[0].layout == legacy.LAYOUT.number:
+        first = chunk.entries[0]
+        if first.layout == legacy.LAYOUT.number:
             return stream_message_runs(file, chunk, options, "controlType" in options.columns, share)
-        largest = chunk.entries[0].size if len(chunk.entries) == 1 else int(chunk.entries.size.max())
+        largest = first.size if len(chunk.entries) == 1 else int(chunk.entries.size.max())
         if largest > STREAMED_BATCH:
             return None
         return stream_runs(file, chunk.entries, chunk.span, options, "controlType" in options.columns, share)

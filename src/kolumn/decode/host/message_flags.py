@@ -47,7 +47,7 @@ class MessageFlags:
             found |= self._attributes & layouts.control_bit(self._layout) != 0
         return found
 
-    @cached_property
+    @property
     def some_control(self) -> bool:
         """Whether single messages are control records, which the headers of their entries do not tell."""
         return self._drafts and bool(self.control.any())

@@ -55,9 +55,9 @@ def record_batch(run: Run, entries: Entries, parts: Parts, options: Options) -> 
 
 class _Builder:
     def __init__(self, run: Run, entries: Entries, parts: Parts) -> None:
-        self.run, self.entries, self.parts = run, entries, parts
-        self.offset = run.columns.int64(run.columns.offset, run.rows)
-        self.timestamp = run.columns.int64(run.columns.timestamp, run.rows)
+        self.run, self.entries, self.parts, self.rows = run, entries, parts, run.rows
+        self.offset = np.frombuffer(run.columns.offset, np.int64, self.rows)
+        self.timestamp = np.frombuffer(run.columns.timestamp, np.int64, self.rows)
         self.messages = MessageFlags(run, entries)
 
     def column(self, field: pa.Field) -> pa.Array:
@@ -68,7 +68,7 @@ class _Builder:
 
     def int64s(self, values: pa.Buffer, kind: pa.DataType) -> pa.Array:
         """A column of numbers as they were decoded."""
-        return pa.Array.from_buffers(kind, self.run.rows, [None, used(values, 8 * self.run.rows)], 0)
+        return pa.Array.from_buffers(kind, self.rows, [None, used(values, 8 * self.rows)], 0)
 
     def repeat(self, values: Int64s) -> Int64s:
         """A column of the entries, with each entry's value repeated for each of its records."""
@@ -76,7 +76,7 @@ class _Builder:
 
     def _repeated(self, values: Int64s, kind: pa.DataType) -> pa.Array:
         if (values == values[0]).all():
-            return constant(int(values[0]), kind, self.run.rows)
+            return constant(int(values[0]), kind, self.rows)
         repeated = self.repeat(values)
         return flags(repeated != 0) if pa.types.is_boolean(kind) else numbers(repeated, kind)
 
@@ -96,12 +96,12 @@ class _Builder:
         """Name of the codec of each record's entry."""
         codecs = self.entries.codec
         if (codecs == codecs[0]).all() and codecs[0] < len(NAMES):
-            return constant(NAMES[codecs[0]], kind, self.run.rows)
+            return constant(NAMES[codecs[0]], kind, self.rows)
         return pa.DictionaryArray.from_arrays(numbers(self.repeat(codecs), pa.int8()), strings(NAMES)).cast(kind)
 
     def microseconds(self, kind: pa.DataType) -> pa.Array:
         """Timestamps in us; null where a record has none."""
-        rows = self.run.rows
+        rows = self.rows
         if self.run.columns.microseconds:
             if not self.run.untimed:
                 return self.int64s(self.run.columns.timestamp, kind)
@@ -131,13 +131,13 @@ class _Builder:
         """Type of each control record; null for other records."""
         control = np.flatnonzero(self.messages.control)
         if len(control):
-            names: list[str | None] = [None] * self.run.rows
+            names: list[str | None] = [None] * self.rows
             kind = pa.binary_view() if self.run.columns.key.views is not None else pa.binary()
             keys = self.run.columns.key_array(kind, self.run.at, self.run.sources)
             for row in control.tolist():
                 names[row] = self.messages.control_type(row, keys[row].as_py())
             return optional_strings(names)
-        return pa.nulls(self.run.rows, pa.string())
+        return pa.nulls(self.rows, pa.string())
 
 
 _BUILT: dict[str, Callable[[_Builder, pa.DataType], pa.Array]] = {

@@ -156,9 +156,11 @@ class _Chunk:
         self.microseconds, self.libraries = in_microseconds(options), decoders()
         self.state, self.need, self.ready = DONE, 0, 0
         self.records = np.empty(len(entries), np.int64)
+        first = entries[0]
+        self.origin = first.position
         if known == 1:
-            size = largest = entries[0].size
-            self.whole = self.keep and entries[0].codec == NONE
+            size = largest = first.size
+            self.whole = self.keep and first.codec == NONE
         else:
             sizes = entries.size[:known]
             size, largest = int(sizes.sum()), int(sizes.max())
@@ -196,16 +198,18 @@ class _Chunk:
         likely.
         """
         likely = self.entries[min(first, self.known - 1)]
-        size, count = likely.size, likely.count
-        self.largest = max(self.file.largest, self.need, size if likely.codec == NONE else int(2 * self.span.inflates * size))
-        left = max(self.span.stop - self.entries[0].position, size)
-        most = left * (1 if likely.codec == NONE else 64)
+        size, count, codec = likely.size, likely.count, likely.codec
+        self.largest = max(self.file.largest, self.need, size if codec == NONE else int(2 * self.span.inflates * size))
+        left = max(self.span.stop - self.origin, size)
+        most = left * (1 if codec == NONE else 64)
         payload_bytes = max(min(int(self.span.weight), most) * 9 // 8 + SLACK, self.need)
         self.payload_bytes = payload_bytes
         density = self.file.density or max(count, 1) / size
         records = max(int(payload_bytes * density * 1.1), min(count, self.need // SMALLEST_RECORD), 1)
         records = min(records, payload_bytes // SMALLEST_RECORD)
-        key_bytes, value_bytes, *header_bytes = (self._likely(payload_bytes, share) for share in self.file.shares)
+        # Room for a share of the payloads, and for one batch that consists of nothing else.
+        more = max(SLACK, self.largest)
+        key_bytes, value_bytes, *header_bytes = [min(int(payload_bytes * share) + more, payload_bytes) for share in self.file.shares]
         headers = int(payload_bytes * self.file.header_density) + self.largest // SMALLEST_HEADER if self.want_headers else 0
         self.columns = Columns.of(
             records, key_bytes, value_bytes, headers, *self.modes, self.want_headers, header_bytes=(header_bytes[0], header_bytes[1]),
@@ -218,19 +222,15 @@ class _Chunk:
         plain = self._plain(first) if self.keep else self.window
         self.views = plain.address
         self.sources: list[pa.Buffer] = [plain, self.arena.buffer] if self.keep else []
-        if likely.codec != NONE and not self.arena.room and not needs_library(likely.codec, self.libraries):
+        if codec != NONE and not self.arena.room and not needs_library(codec, self.libraries):
             self._make_arena()
-
-    def _likely(self, payload_bytes: int, share: float) -> int:
-        """Room for a share of the payloads, and for one batch that consists of nothing else."""
-        return min(int(payload_bytes * share) + max(SLACK, self.largest), payload_bytes)
 
     def _plain(self, first: int) -> pa.Buffer:
         """What views of uncompressed payloads point into, in the entries from row ``first`` on."""
-        memory, chunk = self.file.memory, self.entries[0].position
+        memory = self.file.memory
         if memory is None or not self.whole or self.entries[min(first, self.known - 1)].end + PAD > self.file.size:
             return self.window
-        return memory.slice(chunk)
+        return memory.slice(self.origin)
 
     def _fill(self, row: int) -> int:
         """Decode until the columns are full; returns the next row."""
