@@ -3,12 +3,10 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kolumn.decode.pipeline import OnDamage, scan_ranges
+from kolumn.decode.pipeline import OnDamage
 from kolumn.errors import ArgumentError
 from kolumn.keywords import Errors, Progress
-from kolumn.log.transactions import with_transactions
-from kolumn.options import Options
-from kolumn.replicas.ranges import log_ranges
+from kolumn.replicas.topic_rows import topic_rows
 from kolumn.source.segments import Segment
 from kolumn.source.side_files import read_topic_id
 from kolumn.source.storage import beside
@@ -43,9 +41,8 @@ def newest(
     own = [one for one in segments if one.topic == topic]
     if not own:
         raise ArgumentError(f"no {topic} in this source: name the log directory of a broker that has partitions of it, or several")
-    options = Options.of(columns=_COLUMNS, errors=errors, replicas="merge", backend="cpu", threads=1, on_progress=on_progress)
     found: dict[bytes, Newest | None] = {}
-    for batch in scan_ranges(with_transactions(log_ranges(own, options), options), options, on_damage):
+    for batch in topic_rows(own, _COLUMNS, errors, on_damage, on_progress):
         for offset, time, key, value, state, partition in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             if key is not None and state in ("none", "committed"):
                 # The last write decides the order too.

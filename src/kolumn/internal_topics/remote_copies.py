@@ -10,10 +10,8 @@ import os
 from collections.abc import Iterator
 
 from kolumn.damage.findings import Skipped
-from kolumn.decode.pipeline import scan_ranges
 from kolumn.entries.replaced import segments_of_source
-from kolumn.options import Options
-from kolumn.replicas.ranges import log_ranges
+from kolumn.replicas.topic_rows import topic_rows
 from kolumn.source.folder_scan import scanned
 from kolumn.source.segments import Segment
 from kolumn.source.storage import is_url, parent, shown
@@ -73,8 +71,7 @@ def _states(metadata: list[Segment], topics: set[str]) -> dict[str, int]:
     if not metadata:
         return found
     names, skipped = [topic.encode() for topic in topics], Skipped()
-    options = Options.of(columns=("value",), errors="skip", replicas="merge", backend="cpu", threads=1)
-    for batch in scan_ranges(log_ranges(metadata, options), options, skipped):
+    for batch in topic_rows(metadata, ("value",), on_damage=skipped):
         for value in batch.column(0).to_pylist():
             # Most records are of other topics, and decoding is slow.
             if value is None or not any(name in value for name in names):

@@ -24,11 +24,9 @@ from typing import Any
 from uuid import UUID
 
 from kolumn.damage.findings import Skipped
-from kolumn.decode.pipeline import scan_ranges
 from kolumn.entries.replaced import segments_of_source
 from kolumn.errors import ArgumentError
-from kolumn.options import Options
-from kolumn.replicas.ranges import log_ranges
+from kolumn.replicas.topic_rows import topic_rows
 from kolumn.schemas.guid import guid_of
 from kolumn.schemas.listed import ListedSchemas, context_of
 from kolumn.schemas.schema import Kind, Reference, Registered, Schema, is_text
@@ -80,8 +78,7 @@ def topic_schemas(folders: list[str]) -> TopicSchemas:
 
 def records_of(folders: list[str], skipped: Skipped) -> Iterator[tuple[bytes | None, bytes | None]]:
     """Keys and values of a partition in the order of offsets, each offset once, without what is damaged."""
-    options = Options.of(columns=("key", "value"), errors="skip", replicas="merge", backend="cpu", threads=1)
-    for batch in scan_ranges(log_ranges(segments_of_source(folders), options), options, skipped):
+    for batch in topic_rows(segments_of_source(folders), ("key", "value"), on_damage=skipped):
         for key, value in zip(*batch.columns, strict=True):
             yield key.as_py(), value.as_py()
 
