@@ -20,6 +20,7 @@ from numba.extending import register_jitable
 import kolumn.encodings.compiled  # noqa: F401 (framings as compiled functions first)
 from kolumn.arrays import AnyArray, Bytes, Int64s
 from kolumn.encodings.framing import APICURIO, CONFLUENT, GLUE_ZLIB, NO_ID, NO_SCHEMA, NONE, recognise
+from kolumn.errors import KolumnError
 from kolumn.kernels.columns.nulls import all_null
 from kolumn.kernels.columns.table import Column, nullable
 from kolumn.kernels.fields.decoded import DevicePayloads
@@ -222,8 +223,13 @@ class DeviceFramer:
         assert isinstance(self.framer, Framer)
         new = np.diff(left.view(np.int64) & (_ZLIB - 1), prepend=0) > 0
         keys = np.column_stack([framing.view(np.int32)[new].astype(np.int64), found.view(np.int64).reshape(-1, 2)[new]])
-        rows = [(*key, *self.framer.look_up(*key)) for key in np.unique(keys, axis=0).tolist()]
-        kept = self._known
+        asked, kept = np.unique(keys, axis=0).tolist(), self._known
+        if any(key in asked for key in kept[:, :INDEX].tolist()):
+            raise KolumnError(
+                "the GPU asks for a schema that it has been told, and would again. "
+                "That is a defect of Kolumn: please report it, and use backend='cpu'"
+            )
+        rows = [(*key, *self.framer.look_up(*key)) for key in asked]
         if len(kept) > FORGOTTEN:
             kept = kept[kept[:, INDEX] != NO_SCHEMA]
         table = np.concatenate([kept, np.array(rows, np.int64)])

@@ -10,7 +10,7 @@ import kolumn
 from kit.corpus import cases
 from kit.device_columns import resident, to_arrow
 from kit.draft_segments import FORMATS, Maker
-from kit.drafts import tagged
+from kit.drafts import HONOURED, tagged
 from kit.emulated import Emulated
 from kit.encoder import CONTROL, Record, batch, message
 from kit.outcome import COLUMNS
@@ -80,14 +80,17 @@ def test_drafts(format: str, tmp_path: Path, device: Emulated) -> None:
 
     path = tmp_path / "a.log"
     for seed in range(20):
-        path.write_bytes(b"".join(entry.data for entry in Maker(format, random.Random(seed)).segment(20)))
-        for control in (True, False):
-            same(path, columns=COLUMNS, format=format, include_control=control)
+        entries = Maker(format, random.Random(seed)).segment(20)
+        path.write_bytes(b"".join(entry.data for entry in entries))
+        later = [row.offset for entry in entries for row in entry.rows][3]
+        for rows in ({"include_control": True}, {"include_control": False}, {"include_control": True, "start_offset": later}):
+            same(path, columns=COLUMNS, format=format, **rows)
 
 
 def test_times_of_enriched_messages(tmp_path: Path, device: Emulated) -> None:
     """-1 second is none; others before 1970 are times. Rows move up where a control message before them is left out."""
-    messages = [tagged(Record(0, b"k", b"v"), 8)]
+    # The bit for relative offsets is no part of a control message's type.
+    messages = [tagged(Record(0, b"k", b"v"), 8, flags=HONOURED)]
     messages += [tagged(Record(i, b"k", b"v"), seconds=seconds) for i, seconds in enumerate([-1, 0, -2, -(2**31), 2**31 - 1], 1)]
     (tmp_path / "a.log").write_bytes(b"".join(messages))
     for control in (True, False):

@@ -155,6 +155,13 @@ def test_any_schema(emulated: Emulated, seed: int, tmp_path: Path) -> None:
 
 
 @PTX
+def test_one_value(emulated: Emulated, tmp_path: Path) -> None:
+    """Its thread is the last one, and the only one that can write where the first value begins."""
+    (one,) = orders(random.Random(6), 1)
+    assert compare([one.SerializeToString()], ORDER, "Order", tmp_path / "a.log") == (1, [True])
+
+
+@PTX
 def test_no_values(emulated: Emulated) -> None:
     how = Values.of(Typed("value", "protobuf", message="Order", flat=True, reader=ORDER))
     found = typed_columns(runtime(), None, how, ["value", "valueValid"], "binary")

@@ -5,21 +5,18 @@ import random
 import struct
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import fastavro
-import numpy as np
 import pyarrow as pa
 import pytest
 
 import kolumn
 from kit.avro_values import encoded
-from kit.device_columns import as_type, compared, to_arrow
+from kit.device_columns import compared, parsed_between
 from kit.emulated import Emulated
 from kit.encoder import varint
 from kolumn.errors import ArgumentError
-from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine.device import runtime
 from kolumn.kernels.values.columns import typed_columns
 from kolumn.kernels.values.schema import Values
@@ -141,7 +138,6 @@ FLAT = {
 @pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
 def test_values_at_their_limits(emulated: Emulated, nested: bool, skipped: int) -> None:
     """Values of each type, cut anywhere, or longer; in a union behind any branch. What follows in memory would complete them."""
-    device = runtime()
     for kind, datums in FLAT.items():
         for union in (None, [kind, "null"], ["null", kind])[: 1 if kind == "null" else 3]:
             # After bytes of a negative length another field could begin before them.
@@ -153,17 +149,15 @@ def test_values_at_their_limits(emulated: Emulated, nested: bool, skipped: int) 
             some = sorted({one[:at] for one in whole for at in range(len(one) + 1)} | {one + b"\0" for one in whole})
             given = [None, b"", *(b"\1" * skipped + one for one in some), b"\1" * (skipped - 1)]
             typed = Typed("value", "avro", flat=True, skip=skipped, reader=Schema("AVRO", json.dumps(schema)))
-            bodies, _ = typed.framer.bodies(pa.array(given, pa.binary()))
-            expected, valid = typed.decoder.decode(bodies)
-            places = np.cumsum([0, *(len(one or b"") + 16 for one in given)])
-            text = device.upload(np.frombuffer(b"".join((one or b"") + bytes(16) for one in given), np.uint8))
-            lengths = np.array([-1 if one is None else len(one) for one in given], np.int32)
-            payloads = DevicePayloads(device.upload(text.address + places[:-1]), device.upload(lengths), len(given))
-            found = typed_columns(device, SimpleNamespace(value=payloads), Values.of(typed), ["value", "valueValid"], "binary")
-            assert to_arrow(found["valueValid"]).to_pylist() == valid.tolist(), schema
-            for field, child in zip(expected.type, expected.flatten(), strict=True):
-                if kind != "null":
-                    assert as_type(found[field.name], field.type).to_pylist() == child.to_pylist(), schema
+            parsed_between(runtime(), typed, given, bytes(16))
+
+
+@pytest.mark.parametrize("emulated", ["ptx"], indirect=True)
+def test_one_value(emulated: Emulated, tmp_path: Path) -> None:
+    """Its thread is the last one, and the only one that can write where the first value begins."""
+    parsed, one = fastavro.parse_schema(json.loads(json.dumps(SCHEMA))), order(random.Random(6))
+    kolumn.write(pa.table({"value": pa.array([encoded(parsed, one)], pa.binary())}), tmp_path / "a.log")
+    assert compared(tmp_path / "a.log", value_format="avro", value_schema=SCHEMA)["valueValid"].to_pylist() == [True]
 
 
 def test_no_values(emulated: Emulated) -> None:

@@ -2,11 +2,13 @@
 
 import random
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import crc32c
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -25,6 +27,8 @@ from kit.ptx import FaultError, Machine, shipped
 from kit.ptx_compare import run_both
 from kit.source_tree import modules
 from kit.wrong_drafts import WRONG
+from kolumn.formats import crc, legacy, table, v2
+from kolumn.formats.layout import Layout
 from kolumn.kernels import check
 from kolumn.kernels.build import load_all
 from kolumn.kernels.columns.gather import gather
@@ -34,10 +38,10 @@ from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.fields.records import fields
 from kolumn.kernels.machine import device
 from kolumn.kernels.machine.image import OLDEST, ptx
-from kolumn.kernels.machine.kernel import KERNELS, Kernel
+from kolumn.kernels.machine.kernel import KERNELS, WARP, Kernel
 from kolumn.kernels.values.lines import make_lines, mark
 from kolumn.kernels.values.records import FlagBits, flag_bits
-from kolumn.machine_code.words import load32, store32
+from kolumn.machine_code.words import load32, load64, store32
 
 pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
 WAYS = {"a thread": (1, slices.LARGE, slices.LONG), "a warp": (slices.FEW, 1 << 40, 0), "a block": (slices.FEW, 0, 1 << 40)}
@@ -193,6 +197,32 @@ def test_entries_that_are_checked_in_slices(large: int, machine: Machine, tmp_pa
     assert machine.ran["join"]
 
 
+@pytest.mark.parametrize("layout", [legacy.LAYOUT, v2.LAYOUT], ids=lambda one: one.name)
+def test_slices_of_large_entries(layout: Layout, machine: Machine) -> None:
+    """Up to 2 GiB, of zeros after the first slice: the others add nothing then. So only what the first one reads is in memory."""
+    rng, at = random.Random(1), 5
+    crc_of, polynomial = (crc32c.crc32c, crc.CASTAGNOLI) if layout.castagnoli else (zlib.crc32, crc.IEEE)
+    start = at + layout.crc_from
+    for count in (1 << 12, 1 << 18, (1 << 18) + (1 << 12), 5 << 18, (1 << 24) - check.SLICE_ROWS):
+        slices, read = count // check.SLICE_ROWS, check.ROW * check.SLICE_ROWS
+        data, end = rng.randbytes(read - start), count * check.ROW - rng.randrange(check.ROW)
+        moved = crc.power_of_x(8 * (end - read), polynomial)
+        right = crc.multiply(crc_of(data) ^ 0xFFFFFFFF, moved, polynomial) ^ 0xFFFFFFFF
+        with device.using(Emulated(machine.run)):
+            runtime = device.runtime()
+            held, shares = runtime.upload(np.frombuffer(rng.randbytes(start) + data, np.uint8)), runtime.zeros(4 * slices)
+            tables, bad = runtime.upload(check.tables()), runtime.empty(4)
+            for claimed in (right, right ^ 1):
+                row = np.zeros(table.WIDTH, np.int64)
+                row[[table.POSITION, table.SIZE, table.CRC, table.CRC_FROM]] = at, end - at, claimed, layout.crc_from
+                row[table.LAYOUT] = layout.number
+                entry = runtime.upload(row)
+                args = check.Check(entry.address, held.address, tables.address, bad.address, slices, shares.address)
+                runtime.launch(check.check, 1, args)
+                runtime.launch(check.join, 1, args)
+                assert bool(runtime.download(bad, 4).any()) == (claimed != right)
+
+
 @pytest.mark.parametrize("sizes", [[100], [5], [2000], [9000], [100, 101], [60, 3000], [1, 2, 8000, 70], [16000]], ids=str)
 def test_records_of_any_length(sizes: list[int], way: None, machine: Machine, tmp_path: Path) -> None:
     """Lengths of one byte, two, and three, alike and not: a warp guesses that they are alike, and where the first of a slice begins."""
@@ -204,8 +234,8 @@ def test_records_of_any_length(sizes: list[int], way: None, machine: Machine, tm
 
 @pytest.mark.parametrize("large", [False, True], ids=["short", "long"])
 def test_chains_that_are_broken(large: bool, way: None, machine: Machine, tmp_path: Path) -> None:
-    """Batches whose checksums are right, and whose records do not end where the batch does."""
-    path, count = tmp_path / "a.log", 40
+    """Batches whose checksums are right, and whose records do not end where the batch does, or their fields where the record does."""
+    path, count = tmp_path / "a.log", 41
     records = [Record(i, b"k", bytes(200 if large else 5), i) for i in range(count)]
     good, whole = batch(records), batch(records)[61:]
     first = len(whole) // count
@@ -217,6 +247,8 @@ def test_chains_that_are_broken(large: bool, way: None, machine: Machine, tmp_pa
         "cut, and records more": raw_batch(whole[:-3], count + 3),
         "a negative length": raw_batch(whole[:first] + b"\x09" + whole[first + 1 :], count),
         "a length of six bytes": raw_batch(whole[:first] + b"\xff" * 6 + whole[first + 6 :], count),
+        "an empty record before the first": raw_batch(b"\0" + whole, count + 1),
+        "a header without a value": raw_batch(b"\x12\0\0\0\1\1\2\4kk", 1),
         "no records": raw_batch(whole, 0),
         "fewer than none": raw_batch(whole, -3 * count),
     }
@@ -228,14 +260,13 @@ def test_chains_that_are_broken(large: bool, way: None, machine: Machine, tmp_pa
 
 @pytest.mark.parametrize("check_crcs", [True, False], ids=["checked", "unchecked"])
 def test_inner_messages(check_crcs: bool, machine: Machine, tmp_path: Path) -> None:
-    """Their checksums, and whose time they take: those without a time keep none under the broker's."""
+    """Their checksums, what may be left over after them, and whose time they take: those without a time keep none under the broker's."""
     path = tmp_path / "a.log"
     records = [Record(i, b"k", b"value %d" % i, 1000 + i) for i in range(3)]
     for magic, inner, flags in ((0, 0, 0), (1, 1, 0), (1, 1, LOG_APPEND_TIME), (1, 0, LOG_APPEND_TIME)):
-        for damaged in (b"", b"\0"):
-            # The last byte of the last value, which the outer checksum covers as it is.
-            last = message(inner, Record(3, b"k", b"v", 1004))
-            garbage = last[:-1] + damaged if damaged else last
+        # Of the last one the last byte of the value, which the outer checksum covers as it is.
+        last = message(inner, Record(3, b"k", b"v", 1004))
+        for garbage in (last, last[:-1] + b"\0", last + bytes(5), last[:-1]):
             path.write_bytes(wrapper(magic, records, 1, flags=flags, inner_magic=inner, garbage=garbage, offset=3))
             compare(machine, path, check_crcs=check_crcs, errors="skip")
 
@@ -272,6 +303,28 @@ def test_guesses_that_are_wrong(machine: Machine, tmp_path: Path, monkeypatch: p
         path.write_bytes(batch([Record(i, None, value, 0) for i, value in enumerate(values)]))
         compare(machine, path)
     assert machine.ran["hop_sliced"] == ran + 4
+
+
+def test_guesses_that_are_right(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each warp writes the rows of its slice then. Otherwise one warp writes all, which takes longer and changes no result."""
+    go("a block", monkeypatch)
+    path, rng, shared = tmp_path / "a.log", random.Random(1), list[bool]()
+
+    def run(kernel: Kernel, n: int, args: Any) -> None:
+        machine.run(kernel, n, args)
+        if kernel.name == "hop_sliced":
+            writers = [machine.pieces.writer(args.start + 4 * row) for row in range(load64(args.first + 8))]
+            shared.append(len({one[1] // WARP for one in writers if one is not None}) > 1)
+
+    # Records that begin where slices do; one in the last bytes, which are less than a sixteenth; and of any length.
+    whole = [[bytes(90)] * 64, [None] * 75, *([b"y" * rng.randrange(200) for _ in range(220)] for _ in range(6))]
+    # In the last one a slice begins in a value that holds records.
+    inner = batch([Record(i, b"k", b"y" * 30, i) for i in range(99)])[61:]
+    for values in (*whole, [b"y" * 100, inner, *[b"y" * 33] * 300]):
+        path.write_bytes(batch([Record(i, None, value, 0) for i, value in enumerate(values)]))
+        with device.using(Emulated(run)):
+            assert kolumn.read(path, columns=["value"], threads=1, backend="gpu")["value"].to_pylist() == values
+    assert shared == [True] * len(whole) + [False]
 
 
 def test_times_at_the_limits(machine: Machine, tmp_path: Path) -> None:

@@ -29,13 +29,14 @@ VERSIONS = [
     {"type": "record", "name": "Order", "fields": [{"name": "gone", "type": "double"}, *FIELDS[:3]]},
     {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, *reversed(FIELDS[1:])]},
 ]
-GUID = UUID(int=5)
-SCHEMAS = {7: VERSIONS[0], 3: VERSIONS[1], GUID: VERSIONS[0], 12: VERSIONS[2], 40: '"string"'}
+GUIDS = [UUID(int=(high << 64) + 7) for high in (1 << 63, 0, 4)]
+"""Of each version; they differ in the first half, and the second is an id that names another version."""
+SCHEMAS = {7: VERSIONS[0], 3: VERSIONS[1], 12: VERSIONS[2], 40: '"string"', **dict(zip(GUIDS, VERSIONS, strict=True))}
 FINGERPRINT = b"\xc3\1" + fingerprint_of(Schema("AVRO", str(VERSIONS[1]).replace("'", '"').replace("None", "null"))).to_bytes(8, "little")
 PREFIXES = [
-    [b"\0\0\0\0\7", b"\1" + GUID.bytes, b"\3\0" + GUID.bytes],
-    [b"\0\0\0\0\3", bytes(8) + b"\3", FINGERPRINT],
-    [b"\0\0\0\0\x0c", bytes(8) + b"\x0c"],
+    [b"\0\0\0\0\7", b"\1" + GUIDS[0].bytes, b"\3\0" + GUIDS[0].bytes],
+    [b"\0\0\0\0\3", bytes(8) + b"\3", b"\1" + GUIDS[1].bytes, FINGERPRINT],
+    [b"\0\0\0\0\x0c", bytes(8) + b"\x0c", b"\3\0" + GUIDS[2].bytes],
 ]
 """Of each version: an id of Confluent's or Apicurio's, a GUID, AWS Glue's, the fingerprint of a single object."""
 ROWS = 200
@@ -50,8 +51,11 @@ def orders(rng: random.Random) -> list[bytes | None]:
         order = {"id": row, "customer": f"c{row % 5}", "note": rng.choice([None, "a note"]), "items": items, "gone": 0.5}
         names = [one["name"] for one in VERSIONS[version]["fields"]]
         body = encoded(VERSIONS[version], {name: order[name] for name in names})
-        value = rng.choice(PREFIXES[version]) + body
-        made.append(rng.choice([value] * 8 + [value[:-1], value + b"\0", b"\0\0\0\0\x63" + body, body, b"\0\0\0", b"", None]))
+        prefix = rng.choice(PREFIXES[version])
+        value = prefix + body
+        # The last two are of no schema that is known, and of one that has nothing in common with the reader's.
+        others = [b"\0\0\0\0\x63" + body, b"\0\0\0\0\x28" + body]
+        made.append(rng.choice([value] * 9 + [value[:-1], value + b"\0", body, prefix, b"\0\0\0", b"", None, *others]))
     return made
 
 
@@ -103,7 +107,7 @@ def test_headers_name_schemas(emulated: Emulated, tmp_path: Path) -> None:
         if row % 3 == 0:
             values[row] = encoded(VERSIONS[version], {name: {"id": row, "items": [], "note": None}.get(name, "x") for name in names})
         id = b"\0" + int(SCHEMAS_OF[version]).to_bytes(4, "big")
-        named = [[("__value_schema_id", id)], [("__value_schema_id", b"\1" + GUID.bytes)], [("__value_schema_id", b"\0\0\0\0\x63")]]
+        named = [[("__value_schema_id", id)], [("__value_schema_id", b"\1" + GUIDS[0].bytes)], [("__value_schema_id", b"\0\0\0\0\x63")]]
         headers.append(rng.choice([*named, [], [("trace", b"1")]]))
     path = write(tmp_path / "a.log", values, headers=headers)
     found = compared(path, **REGISTRY)
@@ -119,7 +123,7 @@ SCHEMAS_OF = {0: 7, 2: 12}
 def test_the_host_decompresses(emulated: Emulated, known: bool, tmp_path: Path) -> None:
     """It decodes the values of the chunk then."""
     values = orders(random.Random(4))
-    values[9] = b"\3\5" + GUID.bytes + zlib.compress(encoded(VERSIONS[0], {"id": 9, "customer": "zlib"}))
+    values[9] = b"\3\5" + GUIDS[0].bytes + zlib.compress(encoded(VERSIONS[0], {"id": 9, "customer": "zlib"}))
     options = REGISTRY if known else {"value_format": "avro", "value_schema": VERSIONS[0], "value_as": "struct"}
     found = compared(write(tmp_path / "a.log", values), **options)
     assert found["valueValid"][9].as_py()

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import kolumn
-from kit.device_columns import resident, to_arrow
+from kit.device_columns import parsed_between, resident, to_arrow
 from kit.emulated import Emulated
+from kolumn.kernels.machine.device import runtime
+from kolumn.values.columns.typed import Typed
 
 SEPARATED = {"n": "int64", "t": "string", "s": "int8", "f": "bool", "u": "uint16"}
 FIXED = {"a": ">i8", "b": "<i2", "c": "bool", "d": ">f8", "e": "u1"}
@@ -20,6 +23,8 @@ _BYTES = b',"\n\r0195:+-x;te \\'
 
 _NUMBERS = ["0", "+5", "-0", "007", "9223372036854775807", "-9223372036854775808", "0" * 30 + "4", "9223372036854775808", "x", "1.5"]
 _FLAGS = ["true", "FALSE", "1", "0", "tRuE", "yes", "2"]
+_NEAR = [b":,a,5,1,0", b"/,a,5,1,0", b'0,a,5,"""",0', b'0,a,5,"tru""",0', b'0,a,5,"fals""",0']
+"""A byte beside the digits, and flags with a doubled quote in them."""
 
 
 def some_line(rng: random.Random) -> bytes:
@@ -56,12 +61,22 @@ def on_both(
 
 def test_separated_fields(tmp_path: Path, device: Emulated) -> None:
     rng = random.Random(8)
-    values: list[bytes | None] = [None, b"", *(some_line(rng) for _ in range(3000))]
+    values: list[bytes | None] = [None, b"", *_NEAR, *(some_line(rng) for _ in range(3000))]
     # Text that is not UTF-8 is text on a GPU, whose strings are not looked at.
     values = [value for value in values if value is None or value == value.decode("utf-8", "ignore").encode()]
     cpu, gpu = on_both(tmp_path / "a.log", values, "csv", SEPARATED)
     assert 200 < sum(gpu["valueValid"]) < len(values) - 200
     assert cpu == gpu
+
+
+@pytest.mark.parametrize("emulated", ["ptx"], indirect=True)
+def test_what_lies_around_a_value(emulated: Emulated) -> None:
+    """Is no part of it, though it would end a quoted field, double a quote, or go on with a number, a word or a line."""
+    values = [None, b"", b'"', b'""', b'"a', b'"a"', b'"a""', b'"a""b"', b",", b",1", b"a,", b"a,tru"]
+    values += [b'"a",', b'"a",1', b'"a",-', b'"a,b",1']
+    for schema in ({"t": "string"}, {"t": "string", "n": "int32"}, {"t": "string", "b": "bool"}):
+        for around in (b'"', b",", b"\n", b"\r\n", b"1", b"e", b'"",'):
+            parsed_between(runtime(), Typed("value", "csv", flat=True, reader=schema), values, around)
 
 
 def test_one_separated_field(tmp_path: Path, device: Emulated) -> None:

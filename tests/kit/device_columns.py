@@ -1,5 +1,7 @@
 """Columns of an emulated device as Arrow sees their buffers."""
 
+from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,14 @@ from kolumn.api import segments_of
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.gpu_api import resident_options
 from kolumn.kernels.columns.table import Column, DeviceTable
+from kolumn.kernels.fields.decoded import DevicePayloads
+from kolumn.kernels.values.columns import typed_columns
+from kolumn.kernels.values.schema import Values
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.plan.seek import select_ranges
 from kolumn.reader_types import with_types
+from kolumn.values.columns.typed import Typed
 
 TYPES = {
     "int64": pa.int64(), "int32": pa.int32(), "int16": pa.int16(), "int8": pa.int8(), "uint8": pa.uint8(), "uint16": pa.uint16(),
@@ -69,10 +75,27 @@ def compared(source: Any, **options: Any) -> pa.Table:
     return expected
 
 
+def parsed_between(device: Any, typed: Typed, given: Sequence[bytes | None], around: bytes) -> None:
+    """Compare the flat columns of payloads with those that the decoder of the CPU makes; some bytes lie before each and after it."""
+    bodies, _ = typed.framer.bodies(pa.array(given, pa.binary()), None)
+    expected, valid = typed.decoder.decode(bodies)
+    pieces = [around, *(piece for one in given for piece in (one or b"", around))]
+    places = np.cumsum([0, *map(len, pieces)])
+    text, lengths = b"".join(pieces), np.array([-1 if one is None else len(one) for one in given], np.int32)
+    held = device.upload(np.frombuffer(text, np.uint8))
+    payloads = DevicePayloads(device.upload(held.address + places[1:-1:2]), device.upload(lengths), len(given))
+    found = typed_columns(device, SimpleNamespace(value=payloads), Values.of(typed), ["value", "valueValid"], "binary")
+    assert to_arrow(found["valueValid"]).to_pylist() == valid.tolist(), (typed, around)
+    for field, child in zip(expected.type, expected.flatten(), strict=True):
+        assert as_type(found[field.name], field.type).to_pylist() == child.to_pylist(), (typed, around, field.name)
+
+
 def as_type(column: Column, kind: pa.DataType) -> pa.Array:
     """The column of a typed value as Arrow's ``kind``, out of an emulated device's memory."""
     mask: Any = column.bitmap
     valid = None if mask is None else pa.py_buffer(mask.bytes)
+    if kind == pa.null():
+        return pa.nulls(column.rows)
     if pa.types.is_struct(kind):
         fields = [as_type(child, one.type) for child, one in zip(column.children, kind, strict=True)]
         return pa.Array.from_buffers(kind, column.rows, [valid], column.nulls, children=fields)
