@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 SEGMENT = ROOT / "tests" / "data" / "corpus" / "v2-java" / "java-zstd-0"
 NEEDED = {
     "numpy": "numpy", "numba": "numba", "pyarrow": "pyarrow", "cramjam": "cramjam", "zstandard": "zstandard", "isal": "isal",
-    "cupy": "cupy-cuda13x", "rmm": "rmm-cu13", "pytest": "pytest",
+    "lz4": "lz4", "cupy": "cupy-cuda13x", "rmm": "rmm-cu13", "pytest": "pytest",
 }  # fmt: skip
 """Modules without which nothing runs, and the packages that they come in."""
 WANTED = {

@@ -1,6 +1,7 @@
 """What each hot kernel costs, counted by running its PTX: `tests/gpu/test_ptx_budgets.py` holds it, `bench.gpu_model` takes it.
 
-Keys have 11 bytes, values 100, as in `bench.data`; in batches of 1 MiB 60 to 140. Counted as `tests/kit/ptx_cost.py` says.
+Keys have 11 bytes, values 100, as in `bench.data`; in batches of 1 MiB 60 to 140. Typed values are the orders of `bench.value_data`, and
+parts of them. Counted as `tests/kit/ptx_cost.py` says.
 """
 
 from typing import NamedTuple
@@ -34,8 +35,12 @@ class Limits(NamedTuple):
     waits: int
 
 
-RECORD_BYTES = {"16 KiB": 121.5, "16 KiB, few": 121.5, "1 MiB": 121.05}
-"""Bytes of a segment for each record: what is counted for a record, divided by these, is for a byte."""
+RECORD_BYTES = {
+    "16 KiB": 121.5, "16 KiB, few": 121.5, "1 MiB": 121.05,
+    "values: Avro": 49.033, "values: flat Avro": 37.393, "values: Protobuf": 49.87, "values: JSON": 123.26, "values: CSV": 38.272,
+    "values: fixed": 17.0,
+}  # fmt: skip
+"""Bytes of a segment, or of values, for each record: what is counted for a record, divided by these, is for a byte."""
 
 COSTS = {
     "16 KiB": {  # 121.50 bytes a record
@@ -70,5 +75,39 @@ COSTS = {
         "gather_short": Limits(11.2, 5.62, 4.23, 65.4, 0, 89.0, 7.00),
         "gather": Limits(26.1, 17.3, 9.64, 234, 0, 116, 11.0),
     },
+    "values: Avro": {  # 49.03 bytes a record
+        "fronts": Limits(5.75, 7.91, 2.86, 109, 0, 184, 12.0),
+        "measure_values": Limits(37.5, 47.5, 21.7, 185, 0, 1202, 91.0),
+        "write_values": Limits(57.1, 71.3, 32.1, 266, 0, 1962, 168),
+        "flag_bits": Limits(0.428, 1.01, 0.252, 1.25, 0, 340, 32.0),
+    },
+    "values: flat Avro": {  # 37.39 bytes a record
+        "fronts": Limits(3.79, 2.73, 0.749, 87.4, 0, 121, 3.00),
+        "avro": Limits(37.2, 22.0, 7.31, 115, 0, 1189, 38.0),
+        "narrow": Limits(0.688, 0.500, 0.125, 16.0, 0, 22.0, 1.00),
+    },
+    "values: Protobuf": {  # 49.87 bytes a record
+        "fronts": Limits(3.79, 2.75, 0.847, 88.0, 0, 121, 3.00),
+        "measure_messages": Limits(55.9, 70.2, 43.6, 234, 0, 1792, 197),
+        "write_messages": Limits(75.5, 90.6, 52.8, 306, 0, 2554, 277),
+        "flag_bits": Limits(0.428, 1.01, 0.252, 1.25, 0, 340, 32.0),
+    },
+    "values: JSON": {  # 123.26 bytes a record
+        "line_sizes": Limits(7.91, 4.54, 3.84, 49.1, 0, 253, 6.00),
+        "lines": Limits(220, 266, 254, 278, 0, 7094, 173),
+    },
+    "values: CSV": {  # 38.27 bytes a record
+        "fronts": Limits(3.79, 2.75, 0.757, 88.0, 0, 121, 3.00),
+        "split": Limits(15.3, 42.5, 13.9, 99.4, 0, 490, 52.0),
+        "integer": Limits(8.15, 7.68, 2.46, 61.1, 0, 266, 10.0),
+        "narrow": Limits(0.688, 0.500, 0.125, 16.0, 0, 22.0, 1.00),
+        "text": Limits(4.72, 17.4, 5.96, 62.3, 0, 151, 18.0),
+        "boolean": Limits(2.41, 5.22, 2.67, 59.5, 0, 77.0, 11.0),
+    },
+    "values: fixed": {  # 17.00 bytes a record
+        "fronts": Limits(3.66, 2.29, 0.594, 73.0, 0, 117, 3.00),
+        "fixed": Limits(5.72, 5.00, 1.44, 41.0, 0, 183, 10.0),
+        "present": Limits(0.625, 0.157, 0.0625, 5.00, 0, 20.0, 1.00),
+    },
 }
-"""By the way of `tests/kit/ptx_decode.py`: bytes of a batch, and whether there are few; and by the kernel."""
+"""By the way of `tests/kit/ptx_decode.py`: bytes of a batch, and whether there are few, or the format of values; and by the kernel."""

@@ -18,7 +18,7 @@ Instructions, lines, bytes, turns and loads are counted (`bench.gpu_costs`). Wha
 import math
 from dataclasses import dataclass
 
-from bench.gpu_costs import COSTS, RECORD_BYTES
+from bench.gpu_costs import COSTS, RECORD_BYTES, Limits
 
 GIB = 1 << 30
 MULTIPROCESSORS, CLOCK = 132, 1.98e9
@@ -39,13 +39,33 @@ STORAGE = {"one NVMe drive": 7e9, "four NVMe drives": 28e9}
 SASS = {"check": 1.05}
 """Machine instructions for a PTX instruction: of `check`, where its loop was read; of all others 1.6, as was found for five kernels."""
 OTHER_SASS = 1.6
-RESIDENT = {"check": 40, "count": 48, "fields": 32, "hop_staged": 28, "hop_sliced": 16}
+RESIDENT = {
+    "check": 40, "count": 48, "fields": 32, "hop_staged": 28, "hop_sliced": 16, "avro": 48, "measure_values": 32, "write_values": 32,
+    "measure_messages": 24, "write_messages": 24,
+}  # fmt: skip
 """Warps that fit a multiprocessor, of 64, by what ptxas makes of the kernels for sm_90: `tests/gpu/test_ptx_budgets.py` compares."""
 AHEAD = {"check": 4, "gather": 2, "gather_short": 2, "validity": 8, "fields": 2, "hop_staged": 8, "hop_sliced": 8, "join": 4}
 """Loads of a warp that wait together, by the source of the kernels."""
 TABLE_ROW = 200
 """Bytes of a batch in the batch table."""
 CHUNK = 64 << 20
+VALUES = {
+    "values: Avro": ("fronts", "validity", "measure_values", "write_values", "flag_bits", "flag_bits"),
+    "values: flat Avro": (
+        "fronts", "validity", "avro", "narrow", "validity", "sizes", "validity", "gather_short", "narrow", "validity", "sizes", "validity",
+        "gather_short", "narrow", "validity",
+    ),
+    "values: Protobuf": ("fronts", "validity", "measure_messages", "write_messages", "flag_bits", "flag_bits"),
+    "values: JSON": ("line_sizes", "lines"),
+    "values: CSV": (
+        "fronts", "validity", "split", "integer", "narrow", "validity", "sizes", "text", "validity", "boolean", "narrow", "validity",
+        "integer", "narrow", "validity",
+    ),
+    "values: fixed": ("fronts", "validity", "fixed", "validity", "fixed", "validity", "fixed", "validity", "present"),
+}  # fmt: skip
+"""Launches for the typed values of a chunk, which `tests/gpu/test_ptx_budgets.py` compares. Of "JSON" those before cuDF's reader."""
+CELLS = {"values: Avro": 5, "values: Protobuf": 5}
+"""int64 of each value that are summed between the two passes: one for each level, and one for each column of text or bytes."""
 SLICES = 16
 """Warps that share a large batch, as `kolumn.kernels.fields.slices` has it."""
 GOALS = {
@@ -81,9 +101,9 @@ class Work:
 
 def warps(kernel: str, work: Work) -> float:
     """How many warps a launch has."""
-    per_record = {"gather": 8 / 32, "gather_short": 4 / 32, "validity": 1 / 1024, "fields": 1 / 32, "sizes": 1 / 32}
-    if kernel in per_record:
-        return max(work.records * per_record[kernel], 1)
+    per_record = {"gather": 8 / 32, "gather_short": 4 / 32, "validity": 1 / 1024, "flag_bits": 1 / 1024}
+    if kernel in per_record or work.way in VALUES or kernel in ("fields", "sizes"):
+        return max(work.records * per_record.get(kernel, 1 / 32), 1)
     if kernel == "hop_staged":
         return work.batches
     if kernel == "hop_sliced":
@@ -100,7 +120,7 @@ def _slices(work: Work) -> int:
 
 def limits(kernel: str, work: Work) -> dict[str, float]:
     """Seconds of a launch by each of what its warps share."""
-    cost, records = COSTS[work.way][kernel], work.records
+    cost, records = _cost(kernel, work), work.records
     sass = SASS.get(kernel, OTHER_SASS)
     cycles = CLOCK * MULTIPROCESSORS
     of_warp = warps(kernel, work)
@@ -132,7 +152,12 @@ def _loads(kernel: str, work: Work) -> float:
     """Loads of a warp, one after the other."""
     if kernel == "check":
         return work.bytes / warps(kernel, work) / 128
-    return COSTS[work.way][kernel].waits
+    return _cost(kernel, work).waits
+
+
+def _cost(kernel: str, work: Work) -> Limits:
+    """What a record costs; kernels of columns cost values what they cost others."""
+    return COSTS[work.way].get(kernel) or COSTS["16 KiB"][kernel]
 
 
 def seconds(kernel: str, work: Work, apart: bool = False) -> float:
@@ -175,6 +200,14 @@ def columns(work: Work, apart: bool = False) -> float:
     return max(sum(kernels) + sum(one + 5e-6 for one in sums), (len(kernels) + len(sums)) * LAUNCH) + waits * WAIT
 
 
+def values(work: Work, apart: bool = False) -> float:
+    """Typed values on the device: their launches, a sum for each column of text, and of their cells."""
+    names = VALUES[work.way]
+    kernels = [seconds(one, work, apart) for one in names]
+    sums = [2 * 8 * CELLS.get(work.way, 0) * work.records / MEMORY, *[2 * 4 * work.records / MEMORY] * names.count("sizes")]
+    return max(sum(kernels) + sum(one + 5e-6 for one in sums), (len(kernels) + len(sums)) * LAUNCH) + 3 * WAIT
+
+
 def predictions(apart: bool = False) -> dict[str, dict[str, float]]:
     """What is predicted of each step of `bench.gpu_decode`, and of what that does not measure; ``apart`` as in `seconds`.
 
@@ -208,6 +241,9 @@ def predictions(apart: bool = False) -> dict[str, dict[str, float]]:
         large = Work("1 MiB", size, size >> 20)
         time = checksums(large, apart) + columns(large, apart)
         shown[f"a chunk of {size >> 20} MiB in batches of 1 MiB"] = {"ms": 1e3 * time, "GB/s": size / time / 1e9}
+    for way in VALUES:
+        time = values(Work(way, CHUNK, 0), apart)
+        shown[f"{CHUNK >> 20} MiB of {way}"] = {"ms": 1e3 * time, "GB/s": CHUNK / time / 1e9}
     for name, speed in STORAGE.items():
         shown[f"from files on {name}"] = {"ms": 1e3 * max(GIB / speed, overlapped), "GB/s": min(speed, GIB / overlapped) / 1e9}
     return {name: {what: round(value, 3) for what, value in one.items()} for name, one in shown.items()}
@@ -219,8 +255,9 @@ def main() -> None:
     for name, one in found.items():
         share = f"{one['of the copy']:8.2f} of the copy" if "of the copy" in one else ""
         print(f"{name:60s} {one['ms']:9.3f} ms {one['GB/s']:9.1f} GB/s{share}")
-    for work in (Work("16 KiB", GIB, GIB >> 14), Work("1 MiB", CHUNK, CHUNK >> 20)):
-        print(f"\n{work.bytes >> 20} MiB in {work.batches} batches: microseconds by what a kernel's warps share")
+    for work in (Work("16 KiB", GIB, GIB >> 14), Work("1 MiB", CHUNK, CHUNK >> 20), *(Work(way, CHUNK, 0) for way in VALUES)):
+        what = f"of {work.way}" if work.way in VALUES else f"in {work.batches} batches"
+        print(f"\n{work.bytes >> 20} MiB {what}: microseconds by what a kernel's warps share")
         for kernel in COSTS[work.way]:
             by = limits(kernel, work)
             print(

@@ -1,7 +1,11 @@
 """The device that tests run on: an emulated one, or with the marker ``gpu`` a real one."""
 
+import ast
+import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,14 +15,26 @@ from kolumn.kernels.machine import device as current
 if TYPE_CHECKING:
     from kit.emulated import Emulated
 
-WITHOUT = {
-    # What the emulated device, or a test itself, cannot do without. A machine with a GPU may lack it.
-    "cramjam": ("test_columns.py", "test_direct.py", "test_frames.py", "test_same.py", "test_values.py"),
-    "annotated_doc": ("test_engine.py",),
-    "fastavro": ("test_nested_values.py",),
-    "google.protobuf": ("test_message_values.py",),
-    "numba.cuda": ("test_compile.py", "test_same.py", "test_columns.py", "test_values.py"),
-}
+HERE = Path(__file__).parent
+OWN = ("kolumn", "kit", "bench", "conftest")
+OF_KOLUMN = {"annotated_doc": ("test_engine.py",), "numba.cuda": ("test_compile.py", "test_same.py", "test_columns.py", "test_values.py")}
+"""What modules of Kolumn import that these files are about; a machine with a GPU may lack it."""
+
+
+@cache
+def imported(path: Path) -> frozenset[str]:
+    """Modules of other packages that a file imports at its top, by way of the test kit and the bench too."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{one.name}" for one in node.names if node.module in OWN)]
+        for name in names:
+            places = (root.joinpath(*name.split(".")).with_suffix(".py") for root in HERE.parents[:2])
+            if name.split(".")[0] not in (*OWN, *sys.stdlib_module_names):
+                found.add(name)
+            found |= set().union(*(imported(place) for place in places if place.is_file()))
+    return frozenset(found)
 
 
 def _is_there(module: str) -> bool:
@@ -28,7 +44,16 @@ def _is_there(module: str) -> bool:
         return False
 
 
-LACKING = {module: files for module, files in WITHOUT.items() if not _is_there(module)}
+def lacking() -> dict[str, list[str]]:
+    """Modules that are not there, and the files of tests that need them."""
+    found: dict[str, set[str]] = {module: set(files) for module, files in OF_KOLUMN.items()}
+    for path in HERE.glob("test_*.py"):
+        for module in imported(path):
+            found.setdefault(module, set()).add(path.name)
+    return {module: sorted(files) for module, files in sorted(found.items()) if not _is_there(module)}
+
+
+LACKING = lacking()
 collect_ignore = sorted({name for files in LACKING.values() for name in files})
 
 

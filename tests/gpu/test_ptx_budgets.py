@@ -7,7 +7,7 @@ import pytest
 from bench import gpu_model
 from bench.gpu_costs import COSTS, RECORD_BYTES, Limits
 
-from kit.ptx_decode import WAYS, Decoded, counted, decoded
+from kit.ptx_decode import VALUES, WAYS, Decoded, counted, found_by
 from kolumn.kernels import check
 from kolumn.kernels.build import load_all
 from kolumn.kernels.machine.image import OLDEST, compiled, cubin
@@ -30,23 +30,25 @@ def beyond(found: dict[str, Limits], limits: dict[str, Limits]) -> list[str]:
     return wrong
 
 
-@pytest.fixture(scope="module", params=WAYS)
+@pytest.fixture(scope="module", params=[*WAYS, *VALUES])
 def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Decoded]:
-    return request.param, decoded(tmp_path_factory.mktemp("budgets"), *WAYS[request.param])
+    return request.param, found_by(request.param, tmp_path_factory.mktemp("budgets"))
 
 
 def test_budgets(way: tuple[str, Decoded]) -> None:
     name, found = way
     assert found.bytes / found.records == pytest.approx(RECORD_BYTES[name], rel=0.001)
-    assert beyond(counted(found), COSTS[name]) == []
+    assert beyond(counted(name, found), COSTS[name]) == []
+    assert name in WAYS or tuple(one.kernel for one in found.launches) == gpu_model.VALUES[name]
 
 
 def test_ten_percent_more_is_too_much(way: tuple[str, Decoded]) -> None:
     name, found = way
-    for kernel, costs in counted(found).items():
+    right = counted(name, found)
+    for kernel, costs in right.items():
         for what, value in zip(Limits._fields, costs, strict=True):
             if value:
-                worse = {**counted(found), kernel: costs._replace(**{what: 1.1 * value})}
+                worse = {**right, kernel: costs._replace(**{what: 1.1 * value})}
                 assert [one.split(":")[0] for one in beyond(worse, COSTS[name])] == [kernel]
 
 

@@ -1,15 +1,19 @@
-"""Costs of reading the keys and values of plain batches, as the benches write them, by the PTX of the kernels.
+"""Costs of reading the keys and values of plain batches, as the benches write them, and of typed values, by the PTX of the kernels.
 
 ``python -m kit.ptx_decode``, with the root and `tests/` on the path, prints the table of `bench/gpu_costs.py`.
 """
 
 import math
+import struct
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
-from bench import data
+from bench import data, value_data
 from bench.gpu_costs import Limits
 
 import kolumn
@@ -18,7 +22,13 @@ from kit.ptx import Machine
 from kit.ptx_cost import Cost, Costs
 from kolumn.kernels import check
 from kolumn.kernels.fields import slices
+from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine import device
+from kolumn.kernels.values.columns import typed_columns
+from kolumn.kernels.values.lines import make_lines
+from kolumn.kernels.values.schema import Values
+from kolumn.options import Options
+from kolumn.reader_types import with_types
 
 
 @dataclass(frozen=True)
@@ -35,6 +45,11 @@ WAYS = {"16 KiB": (16 << 10, 512 << 10, True), "16 KiB, few": (16 << 10, 512 << 
 batches of 1 MiB, where the chain of lengths takes longest, they have 60 to 140."""
 HOT = ("check", "join", "count", "hop", "hop_staged", "hop_sliced", "fields", "sizes", "validity", "gather_short", "gather")
 """Kernels of a read of keys and values."""
+HOT_OF_VALUES = (
+    "fronts", "measure_values", "write_values", "measure_messages", "write_messages", "flag_bits", "avro", "narrow", "line_sizes", "lines",
+    "split", "integer", "boolean", "text", "fixed", "present",
+)  # fmt: skip
+"""Kernels of typed values."""
 
 
 def decoded(folder: Path, batch_bytes: int, segment_bytes: int, many: bool) -> Decoded:
@@ -56,9 +71,67 @@ def decoded(folder: Path, batch_bytes: int, segment_bytes: int, many: bool) -> D
     return Decoded(path.stat().st_size, len(expected), costs.launches)
 
 
-def counted(found: Decoded) -> dict[str, Limits]:
+FLAT = {**value_data.AVRO, "fields": value_data.AVRO["fields"][:5]}
+_SMALL = {"id": "int64", "customer": "string", "paid": "bool", "ts": "int64"}
+ORDERS = 1024
+VALUES: dict[str, dict[str, Any]] = {
+    "values: Avro": {"format": "avro", "schema": value_data.AVRO, "schemas": {7: value_data.AVRO}, "framing": "confluent"},
+    "values: flat Avro": {"format": "avro", "schema": FLAT, "skip": 0},
+    "values: Protobuf": {"format": "protobuf", "schema": value_data.message()[1].SerializeToString(), "message": "bench.Order"},
+    "values: JSON": {},
+    "values: CSV": {"format": "csv", "schema": _SMALL},
+    "values: fixed": {"format": "fixed", "schema": {"id": ">i8", "amount": "f8", "paid": "i1"}},
+}
+"""By name: options for typed values without ``value_``, in columns. Values are orders of `bench.value_data`, and parts of them."""
+
+
+def orders(way: str) -> list[bytes]:
+    """Values of a way of `VALUES`."""
+    rows = value_data.orders(ORDERS)
+    if way == "values: Avro":
+        return [b"\0\0\0\0\7" + one for one in value_data.as_avro(rows)]
+    if way == "values: flat Avro":
+        # An order ends with its items, of which there are none: a byte.
+        return [one[:-1] for one in value_data.as_avro([row | {"items": []} for row in rows])]
+    if way == "values: Protobuf":
+        return value_data.as_protobuf(rows)
+    if way == "values: JSON":
+        return value_data.as_json(rows)
+    if way == "values: CSV":
+        return [f"{row['id']},{row['customer']},{str(row['note'] is None).lower()},{row['ts']}".encode() for row in rows]
+    return [struct.pack(">q", row["id"]) + struct.pack("<db", row["amount"], row["note"] is None) for row in rows]
+
+
+def typed(way: str) -> Decoded:
+    """Typed values of a column on the device; the schemas that they name are known."""
+    given, how = orders(way), VALUES[way]
+    costs = Costs()
+    with Machine(after=[costs.add], trace=costs.room).watching() as machine, device.using(Emulated(machine.run)):
+        runtime = device.runtime()
+        lengths = np.array([len(one) for one in given], np.int32)
+        text = runtime.upload(np.frombuffer(b"".join(given), np.uint8))
+        payloads = DevicePayloads(runtime.upload(text.address + np.cumsum(lengths) - lengths), runtime.upload(lengths), len(given))
+        if not how:
+            make_lines(runtime, payloads)
+            return Decoded(int(lengths.sum()), len(given), costs.launches)
+        options: Any = {f"value_{name}": one for name, one in how.items()} | {"value_as": "columns"}
+        values = Values.of(with_types(Options.of(**options), [], []).typed[0])
+        for _ in range(2):
+            costs.launches.clear()
+            found = typed_columns(runtime, SimpleNamespace(value=payloads), values, ["value", "valueValid"], "binary")  # type: ignore[arg-type]
+        assert found["valueValid"].data.bytes.all()
+    return Decoded(int(lengths.sum()), len(given), costs.launches)
+
+
+def found_by(way: str, folder: Path) -> Decoded:
+    """A read of `WAYS`, which writes into a folder, or values of `VALUES`."""
+    return decoded(folder, *WAYS[way]) if way in WAYS else typed(way)
+
+
+def counted(way: str, found: Decoded) -> dict[str, Limits]:
     """What the first launch of each hot kernel cost, as `bench.gpu_costs` has it."""
-    first = {name: next((one for one in found.launches if one.kernel == name), None) for name in HOT}
+    hot = HOT if way in WAYS else HOT_OF_VALUES
+    first = {one.kernel: one for one in reversed(found.launches) if one.kernel in hot}
     rows = found.records
     return {
         name: Limits(
@@ -70,8 +143,7 @@ def counted(found: Decoded) -> dict[str, Limits]:
             one.longest,
             one.waits,
         )
-        for name, one in first.items()
-        if one is not None
+        for name, one in reversed(first.items())
     }
 
 
@@ -85,11 +157,11 @@ def _rounded(value: float) -> str:
 
 def main() -> None:
     """Print the table of `bench.gpu_costs` as it is now."""
-    for name, way in WAYS.items():
+    for name in (*WAYS, *VALUES):
         with tempfile.TemporaryDirectory() as folder:
-            found = decoded(Path(folder), *way)
+            found = found_by(name, Path(folder))
         print(f'    "{name}": {{  # {found.bytes / found.records:.2f} bytes a record')
-        for kernel, costs in counted(found).items():
+        for kernel, costs in counted(name, found).items():
             print(f'        "{kernel}": Limits({", ".join(map(_rounded, costs))}),')
         print("    },")
 
