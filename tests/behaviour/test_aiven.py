@@ -273,6 +273,11 @@ def test_a_manifest_with_too_high_an_end_takes_no_offsets_from_the_next(tmp_path
     with pytest.raises(kolumn.KolumnError, match=rf"{manifest.name}: endOffset: expected 19, which its last batch has, found 39"):
         kolumn.read(tmp_path / "tier", keys=keys)
     assert kolumn.read(tmp_path / "tier", keys=keys, errors="skip", columns=["offset"])["offset"].to_pylist() == FULL
+    manifest.write_text(manifest.read_text().replace('"3": 15', '"2": 15'))
+    remarks = kolumn.verify(tmp_path / "tier", keys=keys).remarks.to_pylist()
+    assert [(row["position"], row["kind"]) for row in remarks] == [(3330, "side-file"), (1850, "side-file")]
+    assert "endOffset 39, and the last batch ends at offset 19" in remarks[0]["remark"]
+    assert "epoch 2 at offset 15, whose batch has 3; 5 of 10 batches differ" in remarks[1]["remark"]
 
 
 def test_a_manifest_that_its_index_files_do_not_fit_leaves_them_unread(tmp_path: Path) -> None:

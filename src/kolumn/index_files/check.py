@@ -8,6 +8,7 @@ transaction index   the ABORT marker is at the offset, and each ABORT marker tha
 producer snapshot   version, length and checksum; offsets are below the one in its name
 leader epochs       epochs and offsets grow; each entry after the first offset has the epoch that the file says
 partition.metadata  version and id
+of a tier           the last offset that a manifest names is that of the last entry, and leader epochs are those of the entries
 """
 
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ from kolumn.log.transactions import begun_at, marker_of
 from kolumn.source import storage
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
+from kolumn.source.side_bytes import side_bytes
+from kolumn.source.side_files import TIER_CHECKPOINT, epochs_in
 from kolumn.source.storage import base_name, beside, is_url, parent, with_suffix
 
 
@@ -79,7 +82,8 @@ def _of_folder(own: list[Segment]) -> Iterator[Remark]:
         yield from _times(log)
         yield from _transactions(log)
         yield from _snapshot(log)
-        yield from _epochs(log, starts, numbers)
+        yield from _epochs(log, starts, numbers, "leader-epoch-checkpoint")
+        yield from _tier(log)
 
 
 def _log(segment: Segment, begun: dict[int, int]) -> _Log:
@@ -201,7 +205,20 @@ def _snapshot(log: _Log) -> Iterator[Remark]:
             yield _remark(log.segment, 0, log.segment.base_offset, text, base_name(name))
 
 
-def _epochs(log: _Log, starts: Int64s, numbers: Int64s) -> Iterator[Remark]:
+def _tier(log: _Log) -> Iterator[Remark]:
+    segment, manifest = log.segment, log.segment.manifest
+    if segment.copy_id is None or not len(log.last):
+        return
+    name = base_name(segment.path if manifest is not None else with_suffix(segment.path, TIER_CHECKPOINT))
+    if manifest is not None and log.size == segment.size and manifest.last != log.last[-1]:
+        text = f"{name}: endOffset {manifest.last}, and the last batch ends at offset {int(log.last[-1])}"
+        yield _remark(segment, int(log.position[-1]), int(log.base[-1]), text, name)
+    epochs = manifest.epochs if manifest is not None else epochs_in(side_bytes(segment, TIER_CHECKPOINT))
+    numbers, starts = np.array(epochs or (), np.int64).reshape(-1, 2).T
+    yield from _epochs(log, starts, numbers, name)
+
+
+def _epochs(log: _Log, starts: Int64s, numbers: Int64s, name: str) -> Iterator[Remark]:
     if not len(starts):
         return
     # Before the first offset of the file segments were deleted, or records; formats 0 and 1 have no epochs.
@@ -209,10 +226,11 @@ def _epochs(log: _Log, starts: Int64s, numbers: Int64s) -> Iterator[Remark]:
     wrong = np.flatnonzero((own >= 0) & (log.epoch >= 0) & (numbers[np.maximum(own, 0)] != log.epoch))
     if len(wrong):
         i = int(wrong[0])
-        text = f"leader-epoch-checkpoint: epoch {int(numbers[own[i]])} at offset {int(log.base[i])}, whose batch has {int(log.epoch[i])}"
+        text = f"{name}: epoch {int(numbers[own[i]])} at offset {int(log.base[i])}, whose batch has {int(log.epoch[i])}"
         text = f"{text}; {len(wrong)} of {len(log.base)} batches differ"
-        yield _remark(log.segment, int(log.position[i]), int(log.base[i]), text, "leader-epoch-checkpoint")
+        yield _remark(log.segment, int(log.position[i]), int(log.base[i]), text, name)
 
 
 def _remark(segment: Segment, position: int, offset: int | None, text: str, name: str) -> Remark:
-    return Remark(segment.path, position, Kind.SIDE_FILE, offset, offset, text, f"{name}; kolumn rebuild-index writes index files anew")
+    repair = "" if segment.copy_id is not None else "; kolumn rebuild-index writes index files anew"
+    return Remark(segment.path, position, Kind.SIDE_FILE, offset, offset, text, f"{name}{repair}")
