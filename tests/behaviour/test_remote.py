@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import kolumn
 from kit.encoder import Record, batch
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.source import segment_file, storage
+from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import find_segments
 
 fsspec = pytest.importorskip("fsspec")
@@ -294,6 +296,17 @@ def test_a_scan_asks_for_little_besides_bytes(monkeypatch: pytest.MonkeyPatch) -
         assert (asked["ls"], asked["cat_file"]) == (1, 3)
         # A small file may be read to its end before its last look is begun; then it is looked at once more.
         assert 1 + 2 * 3 <= asked["info"] <= 1 + 3 * 3
+
+
+def test_a_file_whose_bytes_come_while_the_interpreter_ends_tells_nobody(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads that would look at it are not there any more; a callback that raises would print a traceback."""
+    with SegmentFile(find_segments(f"{memory}/v2-java/java-zstd-0")[0]) as file:
+        ended = ThreadPoolExecutor(1)
+        ended.shutdown()
+        with monkeypatch.context() as patched:
+            patched.setattr(segment_file, "_lookers", lambda _: ended)
+            file._on_fetched()
+        assert file.read(0, 10).size > 10
 
 
 def test_the_next_large_segment_is_missing(large_segments: list[str]) -> None:

@@ -112,8 +112,13 @@ class SegmentFile:
 
     def _on_fetched(self) -> None:
         """Look at a file whose bytes are all there, so that nobody waits for it at the end."""
-        if self.segment.identity is not None:
+        if self.segment.identity is None:
+            return
+        try:
             self._last_look = self._remote.begun, _lookers(os.getpid()).submit(storage.current, self.path)
+        except RuntimeError:
+            # The interpreter is ending, and nobody will ask: a thread reports what its callbacks raise.
+            return
 
     def _opened_remote(self) -> Any:
         try:
