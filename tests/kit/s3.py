@@ -3,6 +3,7 @@
 import http.client
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -88,7 +89,8 @@ class Proxy(ThreadingHTTPServer):
     to : str
         Address.
     fails : int
-        Every so many-th request fails: in turns by status 503 and by a connection that ends within the answer. 0: none.
+        Every so many-th request fails: in turns by status 503, by a connection that is reset, and by one that ends within the answer, so
+        that the request was obeyed. 0: none.
     delay : float
         Seconds that each request waits.
     """
@@ -137,7 +139,12 @@ class _Handler(BaseHTTPRequestHandler):
         proxy.under_way -= 1
         fails = bool(proxy.fails) and number % proxy.fails == 0
         proxy.failed += fails
-        if fails and number // proxy.fails % 2:
+        if fails and number // proxy.fails % 3 == 2:
+            self.close_connection = True
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+            return
+        if fails and number // proxy.fails % 3:
             self.close_connection = True
             self.send_response(503)
             self.send_header("Content-Length", "0")
