@@ -16,6 +16,7 @@ from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.tiers import Aiven
 from kolumn.cli import main
+from kolumn.cli.common import size_of
 from kolumn.source import aiven_file
 from kolumn.source.aiven_file import Access, AivenFile
 from kolumn.source.aiven_manifest import AivenManifest, parse
@@ -445,6 +446,14 @@ def test_commands_take_key_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit):
         main()
     assert "--key-file k=path" in capsys.readouterr().err
+
+
+def test_the_size_for_a_progress_bar_needs_no_manifest_of_a_segment_that_is_left_out(tmp_path: Path) -> None:
+    manifest, _ = three(tmp_path / "tier", False, None)
+    manifest.write_text("{")
+    assert size_of([str(tmp_path / "tier")]) == sum(
+        read_manifest(one).size for one in manifest.parent.glob("*.rsm-manifest") if one != manifest
+    )
 
 
 @pytest.mark.parametrize("key", [None, "k"])

@@ -168,4 +168,4 @@ def size_of(sources: "list[str] | InMemory") -> int:
     """Bytes of the segments of some sources."""
     from kolumn.source.segments import find_segments
 
-    return sum(segment.size for segment in find_segments(sources))
+    return sum(segment.size for segment in find_segments(sources, faults=True))
