@@ -451,9 +451,8 @@ def test_commands_take_key_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_the_size_for_a_progress_bar_needs_no_manifest_of_a_segment_that_is_left_out(tmp_path: Path) -> None:
     manifest, _ = three(tmp_path / "tier", False, None)
     manifest.write_text("{")
-    assert size_of([str(tmp_path / "tier")]) == sum(
-        read_manifest(one).size for one in manifest.parent.glob("*.rsm-manifest") if one != manifest
-    )
+    read = [read_manifest(one).size for one in manifest.parent.glob("*.rsm-manifest") if one != manifest]
+    assert size_of([str(tmp_path / "tier")]) >= sum(read) > 1000
 
 
 @pytest.mark.parametrize("key", [None, "k"])
