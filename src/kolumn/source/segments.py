@@ -205,7 +205,7 @@ def find_segments(source: object, topic: str | None = None, partition: int | Non
 
 def _as_it_is(segment: Segment) -> Segment:
     """A segment that may be being written, with size, identity and tail taken at the same moment."""
-    if segment.following is not None or segment.manifest is not None or storage.is_url(segment.path):
+    if segment.following is not None or segment.manifest is not None or segment.fault is not None or storage.is_url(segment.path):
         return segment
     now = storage.growing(segment.path)
     return segment if now is None else replace(segment, size=now.size, identity=now)
