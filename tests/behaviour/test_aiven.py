@@ -17,7 +17,7 @@ from kit.encoder import Record, batch
 from kit.tiers import Aiven
 from kolumn.cli import main
 from kolumn.cli.common import size_of
-from kolumn.source import aiven_file
+from kolumn.source import aiven_file, aiven_manifest
 from kolumn.source.aiven_file import Access, AivenFile
 from kolumn.source.aiven_manifest import AivenManifest, parse
 from kolumn.source.data_keys import key_files
@@ -64,6 +64,22 @@ def test_the_rows_are_those_of_the_broker(tmp_path: Path, zstd: bool, key: str |
     assert (report.ok, report.remarks.num_rows) == (True, 0)
     found = kolumn.read(tmp_path / "tier", columns=COLUMNS, keys=keys, start_offset=500, end_offset=600)
     assert found.equals(kolumn.read(LOG, columns=COLUMNS, start_offset=500, end_offset=600))
+
+
+def test_each_manifest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transactions may begin in other segments of the folder, but there are none that are not known."""
+    made, _ = tier(tmp_path / "tier", 5000)
+    manifests = sorted(made.root.glob("*/*/*.rsm-manifest"))
+    read: list[str] = []
+    real = aiven_manifest.read_manifest
+    monkeypatch.setattr(aiven_manifest, "read_manifest", lambda file: read.append(file.name) or real(file))
+    expected = kolumn.read(LOG, columns=COLUMNS, isolation_level="read_committed")
+    assert kolumn.read(made.root, columns=COLUMNS, isolation_level="read_committed").equals(expected)
+    assert sorted(read) == [str(one) for one in manifests]
+    read.clear()
+    part = kolumn.read(manifests[1:], columns=COLUMNS, isolation_level="read_committed")  # type: ignore[arg-type]
+    assert part.equals(kolumn.read(LOG, columns=COLUMNS, isolation_level="read_committed", start_offset=int(manifests[1].name[:20])))
+    assert str(manifests[0]) in read
 
 
 def test_every_name_of_it_is_a_source(tmp_path: Path) -> None:

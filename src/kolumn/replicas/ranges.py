@@ -12,8 +12,10 @@ from kolumn.replicas.log_start import from_log_start, log_starts
 from kolumn.replicas.merge import Merged, merge, trimmed
 from kolumn.replicas.misnamed import by_contents
 from kolumn.replicas.tiers import apart, stitched, tiered
-from kolumn.source.segments import Range, Segment
-from kolumn.source.storage import base_name
+from kolumn.source.log_names import base_and_copy
+from kolumn.source.segments import LOG, SWAP, Range, Segment
+from kolumn.source.storage import base_name, listing, parent
+from kolumn.source.tier_names import MANIFEST
 from kolumn.transactions.states import Transactions, matter
 
 Select = Callable[[list[Segment], Options], list[Range]]
@@ -138,8 +140,17 @@ def _of_tiers(key: Key, folders: Copies, options: Options, select: Select) -> li
 def _with_neighbours(own: list[Segment]) -> list[Segment]:
     """The segments of a directory, and the others that are in it."""
     names = {base_name(one.path) for one in own}
+    if own[0].manifest is not None and names >= _manifests_and_logs(parent(own[0].path)):
+        # Each manifest would be a request.
+        return own
     beside = [replace(one, topic=own[0].topic, partition=own[0].partition) for one in neighbours(own[0])]
     return [*own, *(one for one in beside if base_name(one.path) not in names)]
+
+
+def _manifests_and_logs(folder: str) -> set[str]:
+    """Names of the segments in a folder of Aiven's tier; those of objects have ids, and are left out."""
+    names = [base_name(one.name) for one in listing(folder)]
+    return {name for name in names if name.endswith(MANIFEST) or (name.endswith((LOG, SWAP)) and base_and_copy(name)[1] is None)}
 
 
 def _transactions(folders: Copies, merged: Merged | None, options: Options) -> Transactions:
