@@ -4,8 +4,10 @@ A changed digit there would give up segments that are intact. The comparison cos
 """
 
 import logging
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from kolumn.entries.headers import headers
 from kolumn.errors import KolumnError, without_secrets
@@ -13,7 +15,7 @@ from kolumn.options import Options
 from kolumn.plan.seek import select_ranges
 from kolumn.replicas.ends import last_offset
 from kolumn.replicas.lineage import belonging, lineage
-from kolumn.source.segments import Segment
+from kolumn.source.segments import HIGHEST, Segment
 from kolumn.source.side_files import TIER_CHECKPOINT, Epochs
 from kolumn.source.storage import with_suffix
 
@@ -42,8 +44,8 @@ def with_ends(copies: list[TierCopy], options: Options) -> list[TierCopy]:
     bases = sorted({one.segment.base_offset or 0 for one in copies if one.segment.copy_id is not None})
     found = []
     for one in copies:
-        base = one.segment.base_offset or 0
-        if one.segment.manifest is not None and any(base < other <= one.last for other in bases):
+        following = bisect_right(bases, one.segment.base_offset or 0)
+        if one.segment.manifest is not None and following < len(bases) and bases[following] <= one.last:
             last = last_offset(one.segment)
             if last not in (-1, one.last):
                 _tell(f"{one.segment.path}: endOffset: expected {last}, which its last batch has, found {one.last}", options)
@@ -79,14 +81,20 @@ def _tell(text: str, options: Options) -> None:
 
 def _suspects(copies: list[TierCopy], log: Epochs) -> Iterator[TierCopy]:
     """Copies of a tier of which not all belongs to the log, each followed by those whose epochs are why."""
+    listing: dict[int, list[TierCopy]] = {}
+    for one in copies:
+        for epoch, _ in one.epochs or ():
+            if one.segment.copy_id is not None and len(some := listing.setdefault(epoch, [])) < _MOST:
+                some.append(one)
     for one in copies:
         base = one.segment.base_offset or 0
         if one.segment.copy_id is None or one.last < base or belonging(one.epochs, log, base, one.last) == [(base, one.last)]:
             continue
         yield one
-        foreign = {epoch for epoch, start in log if start <= one.last} - {epoch for epoch, _ in one.epochs or ()}
-        listing = (other for other in copies if other.segment.copy_id is not None and foreign & {epoch for epoch, _ in other.epochs or ()})
-        yield from (other for _, other in zip(range(_MOST), listing, strict=False))
+        own = {epoch for epoch, _ in one.epochs or ()}
+        for (epoch, start), (_, end) in pairwise((*log, (0, HIGHEST))):
+            if start <= one.last and end > base and epoch not in own:
+                yield from listing.get(epoch, ())
 
 
 def _is_right(one: TierCopy, seen: set[str]) -> bool:
