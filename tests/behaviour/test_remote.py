@@ -16,7 +16,7 @@ import pytest
 import kolumn
 from kit.encoder import Record, batch
 from kolumn.errors import ArgumentError, KolumnError
-from kolumn.source import segment_file, storage
+from kolumn.source import looks, segment_file, storage
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import find_segments
 
@@ -179,8 +179,8 @@ def test_the_next_large_segments_are_opened_early(large_segments: list[str], mon
     opened, closed = [], []
     real, shut = segment_file.SegmentFile.__init__, segment_file.SegmentFile.close
 
-    def init(self: Any, segment: Any) -> None:
-        real(self, segment)
+    def init(self: Any, segment: Any, *look: Any) -> None:
+        real(self, segment, *look)
         opened.append(segment.base_offset)
 
     def close(self: Any) -> None:
@@ -207,23 +207,29 @@ def test_the_next_large_segments_are_opened_early(large_segments: list[str], mon
 
 
 @pytest.mark.parametrize("is_overwritten", [False, True])
+@pytest.mark.parametrize(("kind", "earlier"), [("info", 1), ("ls", 2)])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_last_look_at_a_segment_delays_no_rows(threads: int, is_overwritten: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_look_at_a_segment_delays_no_rows(
+    threads: int, kind: str, earlier: int, is_overwritten: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is answered here when the rows of the next segment are there; what it finds is an error before the scan ends."""
     store, first = fsspec.filesystem("memory"), f"/looked/t-0/{0:020d}.log"
-    looks, later, was_later = itertools.count(), threading.Event(), []
+    looked, later, was_later = itertools.count(), threading.Event(), []
+    place = first if kind == "info" else "/looked/t-0"
+    if kind == "info":
+        monkeypatch.setattr(looks, "_SMALL", 0)
     for at in (0, 20, 40):
         store.pipe(f"/looked/t-0/{at:020d}.log", b"".join(batch([Record(at + i, value=bytes(5000))]) for i in range(20)))
-    real = type(store).info
+    real = getattr(type(store), kind)
 
-    def info(self: Any, path: str, **options: Any) -> Any:
-        if path == first and next(looks):
+    def asked(self: Any, path: str, *args: Any, **options: Any) -> Any:
+        if path == place and next(looked) >= earlier:
             was_later.append(later.wait(20))
             if is_overwritten:
                 store.pipe(first, bytes(1))
-        return real(self, path, **options)
+        return real(self, path, *args, **options)
 
-    monkeypatch.setattr(type(store), "info", info)
+    monkeypatch.setattr(type(store), kind, asked)
     reader, found = kolumn.scan("memory://looked", columns=["offset"], threads=threads, chunk_bytes=20_000), list[int]()
 
     def read() -> None:
@@ -272,30 +278,92 @@ def test_segments_share_what_is_fetched_ahead(threads: int, monkeypatch: pytest.
     assert 4 <= max(ahead) <= most // size + 1
 
 
-def test_a_scan_asks_for_little_besides_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One look at the source, one listing, and two looks at each segment, of which none delays the bytes."""
-    store = fsspec.filesystem("memory")
-    for at in (0, 20, 40):
-        store.pipe(f"/asked/t-0/{at:020d}.log", b"".join(batch([Record(at + i, value=bytes(5000))]) for i in range(20)))
-    asked: dict[str, int] = {}
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """How many requests of each kind there were."""
+    store, found, lock = type(fsspec.filesystem("memory")), dict[str, int](), threading.Lock()
 
     def count(name: str) -> None:
-        real = getattr(type(store), name)
+        real = getattr(store, name)
 
         def counted(self: Any, *args: Any, **options: Any) -> Any:
-            asked[name] = asked.get(name, 0) + 1
+            with lock:
+                found[name] = found.get(name, 0) + 1
             return real(self, *args, **options)
 
-        monkeypatch.setattr(type(store), name, counted)
+        monkeypatch.setattr(store, name, counted)
 
     for name in ("info", "ls", "cat_file"):
         count(name)
-    for threads in (1, 2):
-        asked.clear()
-        assert kolumn.read("memory://asked/t-0", columns=["offset"], threads=threads, chunk_bytes=20_000).num_rows == 60
-        assert (asked["ls"], asked["cat_file"]) == (1, 3)
-        # A small file may be read to its end before its last look is begun; then it is looked at once more.
-        assert 1 + 2 * 3 <= asked["info"] <= 1 + 3 * 3
+    return found
+
+
+@pytest.fixture
+def small_segments() -> str:
+    """URL of a folder with twenty segments that are decoded chunk by chunk."""
+    store = fsspec.filesystem("memory")
+    for at in range(0, 400, 20):
+        store.pipe(f"/asked/t-0/{at:020d}.log", b"".join(batch([Record(at + i, value=bytes(5000))]) for i in range(20)))
+    return "memory://asked/t-0"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_scan_asks_for_little_besides_bytes(threads: int, small_segments: str, asked: dict[str, int]) -> None:
+    """One look at the source, one listing, a request for each segment, and for all looks at sixteen segments two listings."""
+    assert kolumn.read(small_segments, columns=["offset"], threads=threads, chunk_bytes=20_000).num_rows == 400
+    assert asked["cat_file"] == 20
+    assert asked["info"] + asked["ls"] <= 2 + 2 * 2
+
+
+@pytest.mark.parametrize(("constant", "value"), [("_SMALL", 1000), ("_LISTED", 19)])
+def test_segments_are_looked_at_one_by_one(
+    constant: str, value: int, small_segments: str, asked: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If they are large, or a listing of their folder would take several answers."""
+    monkeypatch.setattr(looks, constant, value)
+    assert kolumn.read(small_segments, columns=["offset"], chunk_bytes=20_000).num_rows == 400
+    assert asked["ls"] == 1
+    assert asked["info"] == 1 + 2 * 20
+
+
+def test_one_segment_of_a_folder_is_looked_at_alone(small_segments: str, asked: dict[str, int]) -> None:
+    assert kolumn.read(small_segments, columns=["offset"], start_offset=100, end_offset=120, chunk_bytes=20_000).num_rows == 20
+    assert asked["ls"] == 1
+
+
+@pytest.mark.parametrize("at", [2, 3])
+@pytest.mark.parametrize("change", ["replaced by another file", "deleted"])
+@pytest.mark.parametrize("number", [0, 7, 19])
+def test_a_listing_tells_which_segment_changed(
+    number: int, change: str, at: int, small_segments: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It changes when the first listing after the plan is asked for, or the next one."""
+    store, name = fsspec.filesystem("memory"), f"/asked/t-0/{20 * number:020d}.log"
+    listings, real = itertools.count(1), type(store).ls
+
+    def ls(self: Any, path: str, *args: Any, **options: Any) -> Any:
+        if next(listings) == at:
+            whole = store.cat_file(name)
+            store.rm(name)
+            if change != "deleted":
+                store.pipe(name, whole)
+        return real(self, path, *args, **options)
+
+    monkeypatch.setattr(type(store), "ls", ls)
+    with pytest.raises(KolumnError, match=f"{name}: was {change} after the source was listed"):
+        kolumn.read(small_segments, columns=["offset"], threads=1, chunk_bytes=20_000)
+
+
+def test_a_listing_that_fails_leaves_looks_at_each_segment(small_segments: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(folder: str) -> Any:
+        raise KolumnError(f"{folder}: cannot be listed")
+
+    monkeypatch.setattr(looks, "_identities", fails)
+    assert kolumn.read(small_segments, columns=["offset"], chunk_bytes=20_000).num_rows == 400
+    scan = kolumn.scan(small_segments, columns=["offset"], chunk_bytes=20_000)
+    fsspec.filesystem("memory").rm(f"/asked/t-0/{100:020d}.log")
+    with pytest.raises(KolumnError, match="was deleted"):
+        scan.read_all()
 
 
 def test_a_file_whose_bytes_come_while_the_interpreter_ends_tells_nobody(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,7 +372,7 @@ def test_a_file_whose_bytes_come_while_the_interpreter_ends_tells_nobody(memory:
         ended = ThreadPoolExecutor(1)
         ended.shutdown()
         with monkeypatch.context() as patched:
-            patched.setattr(segment_file, "_lookers", lambda _: ended)
+            patched.setattr(looks, "_lookers", lambda _: ended)
             file._on_fetched()
         assert file.read(0, 10).size > 10
 

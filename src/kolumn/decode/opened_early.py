@@ -19,6 +19,7 @@ from types import TracebackType
 
 from kolumn.errors import KolumnError
 from kolumn.source import storage
+from kolumn.source.looks import Look, Looks
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
 
@@ -31,13 +32,13 @@ _FILES = 32
 class _Far:
     """A range of a segment far away, and the next such range."""
 
-    def __init__(self, one: Range) -> None:
-        self.range = one
+    def __init__(self, one: Range, look: Look) -> None:
+        self.range, self.look = one, look
         self.following: _Far | None = None
 
     def open(self, room: int | None) -> SegmentFile:
         """Open the file and begin to fetch what the read asks for first."""
-        file = SegmentFile(self.range.segment)
+        file = SegmentFile(self.range.segment, self.look)
         file.request(self.range.start, self.range.end, room)
         return file
 
@@ -50,6 +51,7 @@ class OpenedEarly:
         self._last: _Far | None = None
         self._early: dict[_Far, Future[SegmentFile]] = {}
         self._left: deque[SegmentFile] = deque()
+        self._looks = Looks()
         self._lock, self._closed = RLock(), False
 
     def with_following(self, tasks: Iterator[list[Range]]) -> Iterator[list[Range]]:
@@ -58,11 +60,15 @@ class OpenedEarly:
         while True:
             try:
                 # Two at a time, since planning may take requests, and somebody waits for the first rows.
-                for task in islice(tasks, 2 if len(held) < _TASKS else 1):
+                most = len(held) + (2 if len(held) < _TASKS else 1)
+                for task in islice(tasks, most - len(held)):
                     held.append(task)
                     self._add(task)
                     if self._last is None:
                         break
+                else:
+                    if len(held) < most:
+                        self._looks.end()
             except BaseException:
                 yield from held
                 raise
@@ -113,7 +119,7 @@ class OpenedEarly:
         with self._lock:
             for one in task:
                 if one.fault is None and (one.segment.manifest is not None or storage.is_url(one.segment.path)):
-                    self._known[id(one)] = far = _Far(one)
+                    self._known[id(one)] = far = _Far(one, self._looks.at(one.segment))
                     if self._last is not None:
                         self._last.following = far
                     self._last = far

@@ -3,8 +3,6 @@
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,6 +16,7 @@ from kolumn.formats import layouts
 from kolumn.source import storage
 from kolumn.source.aiven_file import AivenFile
 from kolumn.source.identity import Identity, has_tail, of_file
+from kolumn.source.looks import Answer, Look
 from kolumn.source.read_ahead import BLOCK, ReadAhead, open_ranges
 from kolumn.source.segments import Segment
 
@@ -28,7 +27,6 @@ _AGAIN = "Run again: the read is then planned for the present files"
 _ROOM = 64
 """Zeros at the end of a file that show that it was preallocated."""
 _LOOKS, _BETWEEN_LOOKS = 5, 0.01
-_LOOKERS = 8
 _OVER = 1 << 18
 """Bytes that are copied where an entry is in what two requests have fetched: more than that entry, so that chunks are not tiny."""
 
@@ -45,6 +43,8 @@ class SegmentFile:
     segment : Segment
         Its ``size`` bounds what is read: bytes that a broker appends later are not read. If its ``identity`` is known, no other file of
         that name is read.
+    look : Look, optional
+        How a file far away is looked at, if others of the same scan are looked at with it.
 
     Raises
     ------
@@ -64,15 +64,16 @@ class SegmentFile:
         The segment itself, if it is in memory and not in a file.
     """
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: Segment, look: Look | None = None) -> None:
         self.segment, self.path, self.size = segment, segment.path, segment.size
         self.format = layouts.FORMAT_NAMES.index(segment.format)
         self.inflates, self.density, self.header_density, self.largest = 4.0, 0.0, 1 / 32, 0
         self.shares: tuple[float, ...] = (1.0, 1.0, 1 / 8, 1 / 4)
         self.memory = segment.memory
         self._remote: Any = None
-        self._first_look: Future[Identity | None] | None = None
-        self._last_look: tuple[int, Future[Identity | None]] | None = None
+        self._look = look or Look(segment)
+        self._first_look: Answer | None = None
+        self._last_look: tuple[int, Answer] | None = None
         if self.memory is not None:
             self._file = -self.memory.address
             return
@@ -106,16 +107,17 @@ class SegmentFile:
         """Open a file far away. Whether it is the one that was found is asked meanwhile, and compared before any byte is returned."""
         self._file = -1
         if self.segment.identity is not None:
-            self._first_look = _lookers(os.getpid()).submit(storage.current, self.path)
+            self._first_look = self._look.first()
         self._remote = self._opened_remote()
         self._remote.when_fetched(self._on_fetched)
 
     def _on_fetched(self) -> None:
-        """Look at a file whose bytes are all there, so that nobody waits for it at the end."""
-        if self.segment.identity is None:
+        """Look at a file whose bytes are all there, unless that has begun, so that nobody waits for it at the end."""
+        last, begun = self._last_look, self._remote.begun
+        if self.segment.identity is None or (last is not None and last[0] == begun):
             return
         try:
-            self._last_look = self._remote.begun, _lookers(os.getpid()).submit(storage.current, self.path)
+            self._last_look = begun, self._look.last()
         except RuntimeError:
             # The interpreter is ending, and nobody will ask: a thread reports what its callbacks raise.
             return
@@ -190,9 +192,7 @@ class SegmentFile:
 
     def leave(self) -> None:
         """Begin the last look at a file far away that has been read, and free the bytes that were fetched."""
-        last = self._last_look
-        if last is None or last[0] != self._remote.begun:
-            self._on_fetched()
+        self._on_fetched()
         self._remote.release()
 
     @property
@@ -302,9 +302,3 @@ class SegmentFile:
             if self.read(at, stop)[: stop - at].any():
                 return False
         return True
-
-
-@cache
-def _lookers(process: int) -> ThreadPoolExecutor:
-    """Threads of this process that ask for what a file far away is now: those that fetch may be busy for long."""
-    return ThreadPoolExecutor(_LOOKERS, thread_name_prefix="kolumn-look")

@@ -34,10 +34,9 @@ SIDE_FILES = (*INDEXES, ".txnindex", ".snapshot")
 """Suffixes of the files that are next to a log and share its name."""
 SIDES = (*SIDE_FILES, TIER_CHECKPOINT)
 
-_LOOKED_AT = 100
-"""Directories on each level that are searched for segments to name in an error message."""
 _BASE_OFFSET = re.compile(r"[0-9]{20}")
 HIGHEST = 2**63 - 1
+_OF_FOLDER = ("following", "preceding", "orphans", "beside", "listed")
 
 
 @dataclass(frozen=True)
@@ -73,8 +72,9 @@ class Segment:
         Of a segment in Aiven's tier, where ``path`` is the manifest; positions are those in the segment.
     access : Access
         How a segment of a tier is opened.
-    beside : tuple of str, optional
-        At a URL, suffixes of the files with its name that were listed with it: what was not there needs no request. None if not known.
+    beside, listed : tuple of str or None, int
+        At a URL, suffixes of the files with its name that were listed with it: what was not there needs no request; and how many files and
+        folders were listed. None and 0 if its folder was not.
     fault : CorruptBatchError, optional
         Why nothing of it can be read: its manifest is malformed or missing.
     """
@@ -97,6 +97,7 @@ class Segment:
     manifest: AivenManifest | None = field(default=None, compare=False, repr=False)
     access: Access = field(default=Access(), compare=False)
     beside: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+    listed: int = field(default=0, compare=False, repr=False)
     fault: CorruptBatchError | None = field(default=None, compare=False)
 
     @property
@@ -227,7 +228,7 @@ class Places:
         known = self._known[folder].get(storage.base_name(segment.path))
         if known is None:
             return segment
-        return replace(segment, following=known.following, preceding=known.preceding, orphans=known.orphans, beside=known.beside)
+        return _changed(segment, **{name: getattr(known, name) for name in _OF_FOLDER})
 
 
 def _neighbours(folder: str) -> dict[str, Segment]:
@@ -268,11 +269,11 @@ def _find(name: str, places: Places) -> list[Segment]:
 
 
 def _further_down(folder: str) -> str:
-    """Hint for an error message: a glob that matches segments on deeper levels; empty if there are none."""
+    """Hint for an error message: a glob that matches segments on deeper levels, in the first 100 folders; empty if there are none."""
     names, pattern = [folder], folder
     for _ in range(3):
         pattern = storage.within(pattern, "*")
-        names = [below.name for name in names for below in storage.listing(name) if below.is_folder][:_LOOKED_AT]
+        names = [below.name for name in names for below in storage.listing(name) if below.is_folder][:100]
         if any(_in_directory(name) for name in names):
             return f"; there are some further down: name {pattern!r}"
     return ""
@@ -324,7 +325,8 @@ def _segments_here(entries: list[FolderEntry], told: bool = False) -> list[Segme
         segments = [one for one in segments if one.base_offset is not None and one.copy_id is None and one.path not in stored]
     if segments and storage.is_url(segments[0].path):
         names = {file.name for file in files}
-        segments = [replace(one, beside=tuple(some for some in SIDES if storage.with_suffix(one.path, some) in names)) for one in segments]
+        beside = [tuple(some for some in SIDES if storage.with_suffix(one.path, some) in names) for one in segments]
+        segments = [_changed(one, beside=own, listed=len(entries)) for one, own in zip(segments, beside, strict=True)]
     return [*with_neighbours(segments, _orphans(files)), *(_of_manifests(manifests) if manifests else ())]
 
 
@@ -365,12 +367,10 @@ def with_neighbours(segments: list[Segment], orphans: Iterable[str] = ()) -> lis
             lost.setdefault(bases[max(0, bisect_right(bases, base) - 1)], []).append(name)
 
     def placed(one: Segment, base: int) -> Segment:
-        if one.copy_id is not None:
-            # The next name may be that of another copy of the same offsets: `kolumn.replicas.tiers` finds out which follows which.
-            return one
         return _changed(one, following=after.get(base), preceding=before.get(base), orphans=tuple(lost.get(base, ())))
 
-    return [one if one.base_offset is None else placed(one, one.base_offset) for one in segments]
+    # After a tier's copy may come another copy of the same offsets: `kolumn.replicas.tiers` finds out which follows which.
+    return [one if one.base_offset is None or one.copy_id is not None else placed(one, one.base_offset) for one in segments]
 
 
 def _live(segments: list[Segment], files: list[FolderEntry]) -> list[Segment]:
