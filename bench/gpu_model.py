@@ -32,6 +32,8 @@ LOAD, DEPENDENT, SHARED = 800, 4.5, 30
 published microbenchmarks of sm_80 and sm_90; the first is between 650 and 900, and an assumption."""
 LAUNCH, WAIT = 8e-6, 15e-6
 """Seconds of the host: a launch through CuPy, and a download for which it waits. Assumptions."""
+WAITS = {"checksums": 1, "columns": 4}
+"""Downloads of the steps of `bench.gpu_decode`; `tests/gpu/test_bench.py` counts them."""
 PAGE_LOCKED, PAGEABLE = 55e9, 10e9
 """Bytes in a second over PCIe 5.0 x16, of 63e9 by its specification. Assumptions."""
 STORAGE = {"one NVMe drive": 7e9, "four NVMe drives": 28e9}
@@ -46,6 +48,10 @@ RESIDENT = {
 """Warps that fit a multiprocessor, of 64, by what ptxas makes of the kernels for sm_90: `tests/gpu/test_ptx_budgets.py` compares."""
 AHEAD = {"check": 4, "gather": 2, "gather_short": 2, "validity": 8, "fields": 2, "hop_staged": 8, "hop_sliced": 8, "join": 4}
 """Loads of a warp that wait together, by the source of the kernels."""
+LANES_APART = {"measure_values": 1.57, "write_values": 1.53, "measure_messages": 1.44, "write_messages": 1.5}
+"""Instructions and loads of a warp whose lanes are at different steps of a program, by those that `bench.gpu_costs` has, which counts as
+if lanes at the same place always met. A recount of these orders with the lanes of each warp in lockstep, those first that are furthest
+behind; which of them a GPU lets go first is an assumption."""
 TABLE_ROW = 200
 """Bytes of a batch in the batch table."""
 CHUNK = 64 << 20
@@ -128,6 +134,7 @@ def limits(kernel: str, work: Work) -> dict[str, float]:
     # A thread for each batch: the warp that was counted is like all others.
     by_batch = kernel in ("hop", "count", "join")
     instructions = cost.longest if by_batch else records * cost.instructions / of_warp
+    instructions *= LANES_APART.get(kernel, 1)
     issued = instructions * of_warp * sass
     wait = instructions * sass * DEPENDENT + math.ceil(_loads(kernel, work) / AHEAD.get(kernel, 1)) * LOAD
     if kernel in ("hop_staged", "hop_sliced"):
@@ -152,7 +159,7 @@ def _loads(kernel: str, work: Work) -> float:
     """Loads of a warp, one after the other."""
     if kernel == "check":
         return work.bytes / warps(kernel, work) / 128
-    return _cost(kernel, work).waits
+    return _cost(kernel, work).waits * LANES_APART.get(kernel, 1)
 
 
 def _cost(kernel: str, work: Work) -> Limits:
@@ -186,7 +193,7 @@ def together(by: dict[str, float], customers: int) -> float:
 def checksums(work: Work, apart: bool = False) -> float:
     """The step: the launch, its flags, and the batch table if it is not on the device."""
     kernels = seconds("check", work, apart) + (seconds("join", work, apart) if _slices(work) > 1 else 0)
-    return max(kernels, 2 * LAUNCH) + WAIT
+    return max(kernels, 2 * LAUNCH) + WAITS["checksums"] * WAIT
 
 
 def columns(work: Work, apart: bool = False) -> float:
@@ -196,8 +203,7 @@ def columns(work: Work, apart: bool = False) -> float:
     kernels = [seconds(one, work, apart) for one in names]
     # A sum reads and writes what it sums: 4 bytes for each row of a column, 8 for each batch.
     sums = [2 * 8 * work.batches / MEMORY, 2 * 4 * work.records / MEMORY, 2 * 4 * work.records / MEMORY]
-    waits = 3
-    return max(sum(kernels) + sum(one + 5e-6 for one in sums), (len(kernels) + len(sums)) * LAUNCH) + waits * WAIT
+    return max(sum(kernels) + sum(one + 5e-6 for one in sums), (len(kernels) + len(sums)) * LAUNCH) + WAITS["columns"] * WAIT
 
 
 def values(work: Work, apart: bool = False) -> float:

@@ -91,7 +91,8 @@ def configure(
     MissingError
         No jar; for a local session also no GPU, or a driver that is too old for the jar's CUDA.
     """
-    _check(cluster, cores, jvm_share, python_share)
+    _check(cluster, cores, jvm_share, python_share, concurrent_tasks)
+    extra = _mebibytes(pinned)
     found = find_jar() if jar is None else jar
     check_jar(found, pyspark.__version__)
     workers = cores if cluster is not None else max(cores, os.cpu_count() or 1)
@@ -104,19 +105,22 @@ def configure(
         "spark.rapids.sql.concurrentGpuTasks": str(concurrent_tasks),
         "spark.rapids.sql.mode": "explainOnly" if explain_only else "executeOnGPU",
         **_shares(jvm_share, python_share, workers),
-        **({} if cluster is None else _cluster(cluster, cores, pinned)),
+        **({} if cluster is None else _cluster(cluster, cores, extra)),
     }
     return builder.config(map=settings)
 
 
-def _check(cluster: str | None, cores: int, jvm_share: float, python_share: float) -> None:
+def _check(cluster: str | None, cores: int, jvm_share: float, python_share: float, concurrent_tasks: int) -> None:
     check_spark(pyspark.__version__)
     if cluster is not None and cluster not in CLUSTERS:
         raise ArgumentError(f"cluster={cluster!r}: expected None for a local session, or one of {', '.join(CLUSTERS)}")
-    if min(jvm_share, python_share) < 0 or jvm_share + python_share > 0.95:
+    if min(jvm_share, python_share) < 0:
+        raise ArgumentError(f"jvm_share={jvm_share}, python_share={python_share}: expected parts of the GPU's memory, from 0 on")
+    if jvm_share + python_share > 0.95:
         raise ArgumentError(f"jvm_share={jvm_share}, python_share={python_share}: expected at most 0.95 together, the rest is for contexts")
-    if cores < 1:
-        raise ArgumentError(f"cores={cores}: expected at least 1")
+    for name, number in (("cores", cores), ("concurrent_tasks", concurrent_tasks)):
+        if number < 1:
+            raise ArgumentError(f"{name}={number}: expected at least 1")
 
 
 def _shares(jvm: float, python: float, workers: int) -> dict[str, str]:
@@ -130,14 +134,15 @@ def _shares(jvm: float, python: float, workers: int) -> dict[str, str]:
     }
 
 
-def _cluster(cluster: str, cores: int, pinned: str) -> dict[str, str]:
+def _cluster(cluster: str, cores: int, pinned: int) -> dict[str, str]:
+    """``pinned`` in MiB."""
     script = str(files("kolumn.spark_plugin") / DISCOVERY)
     settings = {
         "spark.executor.cores": str(cores),
         "spark.executor.resource.gpu.amount": "1",
         "spark.task.resource.gpu.amount": _part(cores),
         # Pinned memory and the Arrow batches of Python workers are outside of the heap.
-        "spark.executor.memoryOverhead": f"{_mebibytes(pinned) + 1024 * cores}m",
+        "spark.executor.memoryOverhead": f"{pinned + 1024 * cores}m",
     }
     if cluster == "yarn":
         # Executors find the script in their working folder.

@@ -1,7 +1,9 @@
 """The decompression engine: what the driver says of it, and the flag of the pool whose memory may go through it."""
 
 import ctypes
+import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -93,11 +95,36 @@ def test_the_pool_has_the_flag_where_there_is_an_engine(monkeypatch: pytest.Monk
 
 
 def test_the_doctor_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.os.path, "exists", lambda _: True)
+    monkeypatch.setattr(doctor, "_driver", lambda: "")
     monkeypatch.setattr(doctor, "_engines", lambda: [[[], 0], [["deflate", "lz4"], 4 << 20]])
     found = doctor._gpu()
     assert found["decompression engine 0"] == "none: kernels decompress"
     assert found["decompression engine 1"] == "deflate, lz4 up to 4096 KiB a block; memory for it is asked for"
+
+
+@pytest.mark.parametrize(
+    ("line", "installed", "driver", "said"),
+    [
+        ("Kernel Module  535.104.05  Sat", [*doctor._OF_GPU], "535.104.05", r"can't run: NVIDIA driver 535\.104\.05: CUDA 13 needs 580"),
+        ("Open Kernel Module for x86_64  580.65.06  Release Build", [*doctor._OF_GPU], "580.65.06", "can run"),
+        ("", [*doctor._OF_GPU], "there", "can run"),
+        (None, [], "none", "can't run: no NVIDIA driver; without CuPy, .*: pip install 'kolumn"),
+        ("Module  580.1", ["cupy-cuda12x"], "580.1", "cupy-cuda12x: for another CUDA than 13, first pip uninstall cupy-cuda12x; without"),
+    ],
+)  # fmt: skip
+def test_the_doctor_knows_why_not(
+    line: str | None, installed: list[str], driver: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A driver or packages of another CUDA."""
+    version = tmp_path / "version"
+    if line is not None:
+        version.write_text(f"NVRM version: NVIDIA UNIX {line}\nGCC version:  13.2.0\n")
+    monkeypatch.setattr(doctor, "open", lambda _: version.open(), raising=False)
+    monkeypatch.setattr(doctor, "_engines", list)
+    monkeypatch.setattr(doctor, "_version", lambda name: "1" if name in installed else None)
+    found = doctor._gpu()
+    assert found["NVIDIA driver"] == driver
+    assert re.search(said, found["backend"])
 
 
 def test_the_question_is_asked_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:

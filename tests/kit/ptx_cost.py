@@ -1,7 +1,8 @@
 """What launches cost, counted while the machine runs them: instructions of warps, and the parts of memory that they touch.
 
 A warp issues an instruction once for all of its lanes that are there. So a basic block counts as often as the lane was there that was
-there most often: lanes that take different ways at a fork cost both. The k-th time since the last synchronisation that lanes of a warp
+there most often: lanes that take different ways at a fork cost both. Lanes that are at different steps of a loop, as those that run a
+program for typed values, cost more than that: they may not meet. The k-th time since the last synchronisation that lanes of a warp
 are at a load or store counts as together: a *request*. It touches *sectors* of 32 bytes, in *lines* of 128. Shared memory has 32 banks
 of 4 bytes: a request to it takes as many *turns* as there are different words in one bank.
 """

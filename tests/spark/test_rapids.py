@@ -93,9 +93,11 @@ def test_clusters() -> None:
     [
         ({"cluster": "mesos"}, "expected None for a local session, or one of standalone, yarn, kubernetes"),
         ({"jvm_share": 0.9, "python_share": 0.1}, "expected at most 0.95 together"),
-        ({"jvm_share": -0.1}, "expected at most 0.95 together"),
+        ({"jvm_share": -0.1}, "expected parts of the GPU's memory, from 0 on"),
         ({"cluster": "yarn", "cores": 0}, "cores=0: expected at least 1"),
+        ({"concurrent_tasks": 0}, "concurrent_tasks=0: expected at least 1"),
         ({"cluster": "yarn", "pinned": "much"}, "expected a size such as 512m or 2g"),
+        ({"explain_only": True, "pinned": "much"}, "expected a size such as 512m or 2g"),
     ],
 )
 def test_settings_that_make_no_sense(options: dict[str, Any], message: str) -> None:

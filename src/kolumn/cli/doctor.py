@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,12 @@ _PACKAGES = (
     "cudf-cu13",
     "nvidia-libnvcomp-cu13",
 )
+
+_OF_GPU = {"cupy-cuda13x": "CuPy", "numba-cuda": "numba-cuda", "nvidia-libnvcomp-cu13": "nvCOMP", "pylibcudf-cu13": "pylibcudf"}
+_FOREIGN = ("cupy-cuda11x", "cupy-cuda12x", "pylibcudf-cu12", "libcudf-cu12", "rmm-cu12", "nvidia-libnvcomp-cu12")
+"""Packages with the same modules, for other versions of CUDA: of two that are installed, one has overwritten the other."""
+_DRIVER = 580
+"""The first driver for CUDA 13."""
 
 
 @command
@@ -105,22 +112,36 @@ def _gpu() -> dict[str, Any]:
     """The GPU backend, judged by files and packages alone: a call of CUDA would begin to use the GPU."""
     from importlib import resources
 
-    driver = os.path.exists("/proc/driver/nvidia/version")
-    needed = {"cupy-cuda13x": "CuPy", "numba-cuda": "numba-cuda", "nvidia-libnvcomp-cu13": "nvCOMP", "pylibcudf-cu13": "pylibcudf"}
-    missing = [title for name, title in needed.items() if _version(name) is None]
-    why = [] if driver else ["no NVIDIA driver"]
+    driver = _driver()
+    why = ["no NVIDIA driver"] if driver is None else []
+    if driver and int(driver.split(".")[0]) < _DRIVER:
+        why.append(f"NVIDIA driver {driver}: CUDA 13 needs {_DRIVER} or later, or NVIDIA's package cuda-compat-13 beside this one")
+    missing = [title for name, title in _OF_GPU.items() if _version(name) is None]
+    foreign = [name for name in _FOREIGN if _version(name) is not None]
+    if foreign:
+        why.append(f"{', '.join(foreign)}: for another CUDA than 13, first pip uninstall {' '.join(foreign)}")
     if missing:
         why.append(f"without {', '.join(missing)}: pip install 'kolumn[gpu]'")
-    engines = {f"decompression engine {number}": _engine(*one) for number, one in enumerate(_engines() if driver else [])}
+    engines = {f"decompression engine {number}": _engine(*one) for number, one in enumerate([] if driver is None else _engines())}
     compiled = resources.files("kolumn.kernels").joinpath("compiled")
     return {
         "backend": f"can't run: {'; '.join(why)}" if why else "can run, on request: backend='gpu' or KOLUMN_BACKEND=gpu",
-        "NVIDIA driver": "there" if driver else "none",
+        "NVIDIA driver": "none" if driver is None else driver or "there",
         **engines,
         "kernels": "compiled ahead of time" if compiled.is_dir() else "compiled on first use",
         "GPUDirect Storage": "used if kvikio finds it" if _version("kvikio-cu13") else "pip install kvikio-cu13",
         "cudf.DataFrame": "installed" if _version("cudf-cu13") else "pip install cudf-cu13; read_pylibcudf works without it",
     }
+
+
+def _driver() -> str | None:
+    """Version of the NVIDIA driver, "580.65.06", empty if the driver does not tell; None without a driver."""
+    try:
+        with open("/proc/driver/nvidia/version") as file:
+            found = re.search(r"\b\d+\.\d+[.\d]*", file.readline())
+    except OSError:
+        return None
+    return found[0] if found else ""
 
 
 def _engines() -> list[list[Any]]:
