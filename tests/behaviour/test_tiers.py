@@ -137,14 +137,19 @@ def test_leader_epochs_that_are_not_those_of_the_batches_give_up_nothing(tmp_pat
     folder = tmp_path / T
     put(folder, 0, numbered(0, 99), [(0, 0)])
     middle = put(folder, 100, [*numbered(100, 149), *numbered(150, 199, epoch=3)], [(0, 0), (3, 150)])
-    put(folder, 200, numbered(200, 299, epoch=3), [(0, 0), (3, 150)])
-    for wrong in ([(0, 0), (7, 150)], [(0, 0), (2, 150)], [(1, 0), (3, 150)], [(0, 0), (3, 140)]):
-        middle.with_suffix(".leader_epoch_checkpoint").write_text(checkpoint(wrong))
-        with pytest.raises(kolumn.KolumnError, match=rf"{middle.stem}.leader_epoch_checkpoint: leader epochs: expected those of"):
+    last = put(folder, 200, numbered(200, 299, epoch=3), [(0, 0), (3, 150)])
+    right = checkpoint([(0, 0), (3, 150)])
+    for copy, *wrong in (
+        (middle, (0, 0), (7, 150)), (middle, (0, 0), (2, 150)), (middle, (1, 0), (3, 150)), (middle, (0, 0), (3, 140)),
+        (middle, (0, 0), (3, 350)), (last, (0, 0), (3, 350)), (last, (0, 0), (3, 152)),
+    ):  # fmt: skip
+        copy.with_suffix(".leader_epoch_checkpoint").write_text(checkpoint(wrong))
+        with pytest.raises(kolumn.KolumnError, match=rf"{copy.stem}.leader_epoch_checkpoint: leader epochs: expected those of"):
             values(folder)
         caplog.clear()
         assert values(folder, errors="skip") == expected(0, 299)
         assert "the batches count" in caplog.text
+        copy.with_suffix(".leader_epoch_checkpoint").write_text(right)
 
 
 def test_copies_that_overlap_are_read_once(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from kolumn.entries.headers import headers
 from kolumn.errors import KolumnError, without_secrets
+from kolumn.formats.entries import Entry
 from kolumn.options import Options
 from kolumn.plan.seek import select_ranges
 from kolumn.replicas.ends import last_offset
@@ -62,10 +63,10 @@ def with_epochs(copies: list[TierCopy], others: list[Epochs], options: Options) 
     KolumnError
         There are such, and ``errors`` is "raise".
     """
-    seen: set[str] = set()
+    proved: dict[str, bool] = {}
     while True:
         log = lineage([*(one.epochs for one in copies if one.epochs), *others])
-        wrong = next((one for one in _suspects(copies, log) if one.segment.path not in seen and not _is_right(one, seen)), None)
+        wrong = _disproved(copies, log, proved)
         if wrong is None:
             return copies, log
         name = wrong.segment.path if wrong.segment.manifest is not None else with_suffix(wrong.segment.path, TIER_CHECKPOINT)
@@ -79,54 +80,68 @@ def _tell(text: str, options: Options) -> None:
     logger.warning("%s: the batches count", without_secrets(text))
 
 
-def _suspects(copies: list[TierCopy], log: Epochs) -> Iterator[TierCopy]:
-    """Copies of a tier of which not all belongs to the log, each followed by those whose epochs are why."""
-    listing: dict[int, list[TierCopy]] = {}
+def _disproved(copies: list[TierCopy], log: Epochs, proved: dict[str, bool]) -> TierCopy | None:
+    """A copy whose leader epochs are not those of batches, if not all offsets of some copy belong to the log: that one, or why.
+
+    Two copies that name different offsets for the beginning of one epoch are not of two logs: the one that has those offsets is right.
+    """
+    listing: dict[tuple[int, int], list[TierCopy]] = {}
     for one in copies:
-        for epoch, _ in one.epochs or ():
-            if one.segment.copy_id is not None and len(some := listing.setdefault(epoch, [])) < _MOST:
+        for begins in one.epochs or ():
+            if one.segment.copy_id is not None and len(some := listing.setdefault(begins, [])) < _MOST:
                 some.append(one)
     for one in copies:
         base = one.segment.base_offset or 0
         if one.segment.copy_id is None or one.last < base or belonging(one.epochs, log, base, one.last) == [(base, one.last)]:
             continue
-        yield one
-        own = {epoch for epoch, _ in one.epochs or ()}
+        if not _is_right(one, proved):
+            return one
+        own = dict(one.epochs or ())
         for (epoch, start), (_, end) in pairwise((*log, (0, HIGHEST))):
-            if start <= one.last and end > base and epoch not in own:
-                yield from listing.get(epoch, ())
+            if own.get(epoch) != start and (epoch in own or (start <= one.last and end > base)):
+                is_moved = base < own.get(epoch, base) <= one.last
+                for other in listing.get((epoch, start), ()):
+                    is_elsewhere = not (other.segment.base_offset or 0) <= start <= other.last
+                    if not _is_right(other, proved) or (is_moved and is_elsewhere):
+                        return other
+    return None
 
 
-def _is_right(one: TierCopy, seen: set[str]) -> bool:
-    seen.add(one.segment.path)
-    return has_epochs(one.segment, one.last, one.epochs or ())
+def _is_right(one: TierCopy, proved: dict[str, bool]) -> bool:
+    if one.segment.path not in proved:
+        proved[one.segment.path] = has_epochs(one.segment, one.last, one.epochs or ())
+    return proved[one.segment.path]
 
 
 def has_epochs(segment: Segment, last: int, epochs: Epochs) -> bool:
-    """Whether leader epochs begin in a segment where its batches say.
+    """Whether leader epochs begin in a segment where its batches say, and the last of them is that of its end.
 
     Epochs that begin before the segment or after ``last`` are not compared, nor are those of formats 0 and 1, which have none.
     """
     base = segment.base_offset or 0
     inside = [(epoch, max(start, base)) for epoch, start in epochs if start <= last]
     before = sum(start == base for _, start in inside)
-    return all(_begins(segment, epoch, start) for epoch, start in inside[max(before - 1, 0) :])
+    if not all(_begins(segment, epoch, start) for epoch, start in inside[max(before - 1, 0) :]):
+        return False
+    end = next(_rows_from(segment, last), None)
+    return not inside or end is None or end.leader_epoch == inside[-1][0]
 
 
 def _begins(segment: Segment, epoch: int, start: int) -> bool:
     """Whether the first batch from an offset on has an epoch, and those before it in the segment have lower ones."""
-    low = max(start - 1, segment.base_offset or 0)
-    try:
-        for one in select_ranges([segment], Options(start_offset=low)):
-            for entries in headers(segment, one.start):
-                for row in entries[entries.last_offset >= low]:
-                    if row.leader_epoch < 0:
-                        return True
-                    if row.last_offset >= start:
-                        return row.base_offset >= start and row.leader_epoch == epoch
-                    if row.leader_epoch >= epoch:
-                        return False
-    except KolumnError:
-        # What cannot be read proves nothing.
-        return True
+    for row in _rows_from(segment, max(start - 1, segment.base_offset or 0)):
+        if row.last_offset >= start:
+            return row.base_offset >= start and row.leader_epoch == epoch
+        if row.leader_epoch >= epoch:
+            return False
     return True
+
+
+def _rows_from(segment: Segment, offset: int) -> Iterator[Entry]:
+    """Batches from an offset on that have a leader epoch. What cannot be read proves nothing."""
+    try:
+        for one in select_ranges([segment], Options(start_offset=offset)):
+            for entries in headers(segment, one.start):
+                yield from entries[(entries.last_offset >= offset) & (entries.leader_epoch >= 0)]
+    except KolumnError:
+        return
