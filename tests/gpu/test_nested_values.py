@@ -103,13 +103,14 @@ def test_the_same_columns_as_on_the_cpu(emulated: Emulated, skipped: int, column
     assert "measure_values" in emulated.launched
 
 
-@pytest.mark.parametrize(("wanted", "shape"), [(None, "columns"), (("b",), "columns"), (None, "struct")], ids=str)
+@pytest.mark.parametrize(("wanted", "shape"), [(None, "columns"), (("b", "c"), "columns"), (None, "struct")], ids=str)
 def test_flat_values_with_prefixes(emulated: Emulated, wanted: Any, shape: str, tmp_path: Path) -> None:
     """They have a kernel of their own."""
-    flat = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"]}]}
+    fields = [{"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"]}, {"name": "c", "type": "boolean"}]
+    flat = {"type": "record", "name": "r", "fields": fields}
     rng, parsed, given = random.Random(4), fastavro.parse_schema(json.loads(json.dumps(flat))), [None]
     for _ in range(ROWS):
-        value = encoded(parsed, {"a": rng.choice([0, 0, 7]), "b": rng.choice([None, "", "text"])})
+        value = encoded(parsed, {"a": rng.choice([0, 0, 7]), "b": rng.choice([None, "", "text"]), "c": rng.choice([False, True])})
         given.append(rng.choice([b"", b"\0\0\0\0\7", b"\3\0" + bytes(range(16))]) + value + rng.choice([b"", b"", b"\0"]))
     kolumn.write(pa.table({"value": pa.array(given, pa.binary())}), tmp_path / "a.log")
     columns = ["valueSchemaId", "value", "offset", "valueRaw", "valueValid"]

@@ -151,10 +151,11 @@ def values(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> int:
     with device.using(Emulated(machine.run)):
         runtime = device.runtime()
         text = runtime.upload(np.frombuffer(b'{"a":1}{} {"b" : 2}', np.uint8))
-        # The last one ends after its brace; what follows in memory is not part of it.
-        at, length = runtime.upload(text.address + np.array([0, 7, 9, 7], np.int64)), runtime.upload(np.array([7, 2, 10, 1], np.int32))
-        made, size = make_lines(runtime, DevicePayloads(at, length, 4))
-        assert bytes(runtime.download(made, size)) == mark() + b',"a":1}\n' + mark() + b"}\n" + mark() + b',"b" : 2}\n' + mark() + b",\n"
+        # The last two end after a brace, and before one; what follows in memory is not part of them.
+        places, lengths = np.array([0, 7, 9, 7, 9], np.int64), np.array([7, 2, 10, 1, 1], np.int32)
+        made, size = make_lines(runtime, DevicePayloads(runtime.upload(text.address + places), runtime.upload(lengths), 5))
+        expected = [mark() + b',"a":1}', mark() + b"}", mark() + b',"b" : 2}', mark() + b",", b"{}", b""]
+        assert bytes(runtime.download(made, size)) == b"\n".join(expected)
     return 2 * len(ways)
 
 
@@ -316,8 +317,9 @@ def test_guesses_that_are_right(machine: Machine, tmp_path: Path, monkeypatch: p
             writers = [machine.pieces.writer(args.start + 4 * row) for row in range(load64(args.first + 8))]
             shared.append(len({one[1] // WARP for one in writers if one is not None}) > 1)
 
-    # Records that begin where slices do; one in the last bytes, which are less than a sixteenth; and of any length.
-    whole = [[bytes(90)] * 64, [None] * 75, *([b"y" * rng.randrange(200) for _ in range(220)] for _ in range(6))]
+    # Records that begin where slices do, which are longer than a window (offsets from 64 on take a byte more); some in the last bytes,
+    # which are no sixteenth; and of any length.
+    whole = [[bytes(90 + (i < 64)) for i in range(1024)], [None] * 75, *([b"y" * rng.randrange(200) for _ in range(220)] for _ in range(6))]
     # In the last one a slice begins in a value that holds records.
     inner = batch([Record(i, b"k", b"y" * 30, i) for i in range(99)])[61:]
     for values in (*whole, [b"y" * 100, inner, *[b"y" * 33] * 300]):

@@ -34,7 +34,7 @@ GUIDS = [UUID(int=(high << 64) + 7) for high in (1 << 63, 0, 4)]
 SCHEMAS = {7: VERSIONS[0], 3: VERSIONS[1], 12: VERSIONS[2], 40: '"string"', **dict(zip(GUIDS, VERSIONS, strict=True))}
 FINGERPRINT = b"\xc3\1" + fingerprint_of(Schema("AVRO", str(VERSIONS[1]).replace("'", '"').replace("None", "null"))).to_bytes(8, "little")
 PREFIXES = [
-    [b"\0\0\0\0\7", b"\1" + GUIDS[0].bytes, b"\3\0" + GUIDS[0].bytes],
+    [b"\0\0\0\0\7", bytes(8) + b"\7", b"\1" + GUIDS[0].bytes, b"\3\0" + GUIDS[0].bytes],
     [b"\0\0\0\0\3", bytes(8) + b"\3", b"\1" + GUIDS[1].bytes, FINGERPRINT],
     [b"\0\0\0\0\x0c", bytes(8) + b"\x0c", b"\3\0" + GUIDS[2].bytes],
 ]

@@ -151,6 +151,7 @@ def test_other_separators(tmp_path: Path, device: Emulated) -> None:
 
 def test_lines_of_json(tmp_path: Path, device: Emulated) -> None:
     values = [b'{"a": 1,\n "b": "x"}', b"{}", b" { } ", b"12", b"", None, b'\t{"a":\r\n2}', b"{", b'{"a": 1}\n{"a": 2}', b"   ", b'"{"']
+    values += [space + b'{"a": 3}' for space in (b"\r", b"\n")] + [b"{\r}"]
     import pyarrow as pa
 
     path = tmp_path / "a.log"

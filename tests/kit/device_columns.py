@@ -110,6 +110,7 @@ def as_type(column: Column, kind: pa.DataType) -> pa.Array:
     if kind in (pa.string(), pa.binary()) or pa.types.is_fixed_size_binary(kind):
         data: Any = column.data if kind == pa.string() else column.children[1].data
         if pa.types.is_fixed_size_binary(kind) and not pa.types.is_decimal(kind):
+            assert to_arrow(column.children[0]).to_pylist() == [kind.byte_width * row for row in range(column.rows + 1)]
             return pa.Array.from_buffers(kind, column.rows, [valid, pa.py_buffer(data.bytes)], column.nulls)
         buffers = [valid, to_arrow(column.children[0]).buffers()[1], pa.py_buffer(data.bytes)]
         return pa.Array.from_buffers(kind, column.rows, buffers, column.nulls)
