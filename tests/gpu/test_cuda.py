@@ -1,7 +1,9 @@
 """What the runtime asks of CuPy, as far as that can be seen without a device."""
 
 import ctypes
-from contextlib import nullcontext
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +19,27 @@ from cupy.cuda import cub
 
 from kolumn.arrow import recycle
 from kolumn.errors import KolumnError
-from kolumn.kernels.machine import cuda
+from kolumn.kernels import check
+from kolumn.kernels.columns.steps import sizes
+from kolumn.kernels.machine import cuda, device, direct
+from kolumn.kernels.machine.kernel import Kernel
 from kolumn.kernels.machine.lifetime import Streams
 from kolumn.kernels.machine.runtime import PAD
+
+
+class CurrentStream:
+    """In place of a stream of CuPy's, on which it works while the context lasts."""
+
+    ptr, current = 5, False
+
+    def __enter__(self) -> None:
+        self.current = True
+
+    def __exit__(self, *_: object) -> None:
+        self.current = False
+
+    def synchronize(self) -> None:
+        """Nothing is under way."""
 
 
 @pytest.mark.parametrize(("width", "kind"), [(4, np.int32), (8, np.int64)])
@@ -29,14 +49,16 @@ def test_running_sums_need_no_compiler(width: int, kind: Any, monkeypatch: pytes
 
     def scan(values: Any, operation: int) -> Any:
         assert operation == cub.CUPY_CUB_CUMSUM
-        assert (values.dtype, values.shape) == (kind, (5,))
+        assert (values.dtype, values.shape, values.data.mem.size) == (kind, (5,), 5 * width)
+        assert stream.current
         there = np.frombuffer((ctypes.c_char * values.nbytes).from_address(values.data.ptr), kind)
         there[:] = np.cumsum(there)
         return values
 
     monkeypatch.setattr(cub, "device_scan", scan)
     host = np.arange(8, dtype=kind)
-    runtime: Any = SimpleNamespace(_device=0, stream=nullcontext())
+    stream = CurrentStream()
+    runtime: Any = SimpleNamespace(_device=0, stream=stream)
     cuda.CudaRuntime.running_sum(runtime, SimpleNamespace(address=host.ctypes.data), 5, width)  # type: ignore[arg-type]
     assert host.tolist() == [0, 1, 3, 6, 10, 5, 6, 7]
 
@@ -82,7 +104,7 @@ class Pool:
         return address
 
     def deallocate(self, address: int, size: int, stream: str) -> None:
-        del self.there[address]
+        assert len(self.there.pop(address)) == size + 256
         self.freed.append((size, stream))
 
 
@@ -91,15 +113,24 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Pool:
     """The pool of a device of host memory, to which CuPy's copies go."""
     found = Pool()
     monkeypatch.setattr("rmm.mr.get_current_device_resource", lambda: found)
-    monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", lambda to, source, size, kind, stream: ctypes.memmove(to, source, size))
-    monkeypatch.setattr(cupy.cuda.runtime, "memsetAsync", lambda to, value, size, stream: ctypes.memset(to, value, size))
+
+    def copy(to: int, source: int, size: int, kind: int, stream: int) -> None:
+        assert stream == CurrentStream.ptr
+        ctypes.memmove(to, source, size)
+
+    def fill(to: int, value: int, size: int, stream: int) -> None:
+        assert stream == CurrentStream.ptr
+        ctypes.memset(to, value, size)
+
+    monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", copy)
+    monkeypatch.setattr(cupy.cuda.runtime, "memsetAsync", fill)
     return found
 
 
 @pytest.fixture
 def runtime(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> Any:
     made: Any = object.__new__(cuda.CudaRuntime)
-    made.stream = SimpleNamespace(ptr=0, synchronize=lambda: None)
+    made.stream = CurrentStream()
     made._streams = Streams("own", "others", "freeing", lambda before, after: None)
     made._sent = []
     monkeypatch.setattr(cuda.CudaRuntime, "_mark", lambda _: SimpleNamespace(synchronize=lambda: None))
@@ -154,7 +185,12 @@ def test_page_locked_memory_is_sent_as_it_is(runtime: Any, monkeypatch: pytest.M
     """Any part of it, whoever has it: another copy on the host would be the slowest step."""
     monkeypatch.setattr(cupy.cuda.runtime, "getDevice", lambda: 0)
     monkeypatch.setattr(cuda, "_used", {0})
-    monkeypatch.setattr(cupy.cuda, "PinnedMemory", lambda size, flags: bytearray(size))
+
+    def pinned(size: int, flags: int) -> bytearray:
+        assert flags == cupy.cuda.runtime.hostAllocPortable
+        return bytearray(size)
+
+    monkeypatch.setattr(cupy.cuda, "PinnedMemory", pinned)
     monkeypatch.setattr(cupy.cuda, "PinnedMemoryPointer", lambda memory, offset: memory)
     recycle.lock_by(cuda.page_locked)
     try:
@@ -206,3 +242,76 @@ def test_an_interrupt_waits_for_copies(runtime: Any, monkeypatch: pytest.MonkeyP
     with pytest.raises(KeyboardInterrupt):
         runtime.download(runtime.empty(100), 100)
     assert waited == [True]
+
+
+def test_every_thread_takes_the_device_that_was_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new thread's current device is device 0."""
+    used: list[int] = []
+    for name, known in {"_given": [], "_opened": [3], "_limit": [1000], "_pinned": [True], "count": lambda: 4}.items():
+        monkeypatch.setattr(device, name, known)
+    monkeypatch.setattr(cuda, "use", used.append)
+    monkeypatch.setattr(cuda, "CudaRuntime", lambda memory: memory)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(device.runtime).result() == 1000  # type: ignore[comparison-overlap]
+    assert used == [3]
+
+
+def test_launches(runtime: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the thread's stream; as many blocks as the device has room for where a kernel finds its items itself; not of no items."""
+    asked: list[Any] = []
+
+    def function(kernel: Kernel, arch: int) -> Any:
+        def launch(grid: Any, block: Any, args: Any) -> None:
+            assert runtime.stream.current
+            assert all(type(one) is np.int64 for one in args)
+            asked.append((kernel.name, arch, grid, block, args))
+
+        return launch
+
+    monkeypatch.setattr(cuda, "_function", function)
+    runtime.arch, runtime._most_blocks = 90, 10
+    for kernel, n in ((sizes, 0), (sizes, 256 * 20 + 1), (check.check, 0), (check.check, 8 * 9), (check.check, 10_000)):
+        runtime.launch(kernel, n, tuple(range(3)))
+    assert asked == [
+        ("sizes", 90, (21,), (256,), (5121, 0, 1, 2)),
+        ("check", 90, (9,), (256,), (72, 0, 1, 2)),
+        ("check", 90, (10,), (256,), (10_000, 0, 1, 2)),
+    ]
+
+
+def test_files_go_where_nothing_is_under_way(runtime: Any, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the page of the first byte on, after the memory is there."""
+    done: list[Any] = []
+    monkeypatch.setattr(runtime.stream, "synchronize", lambda: done.append("wait"), raising=False)
+    monkeypatch.setattr(direct, "load", lambda path, start, memory: done.append((path, start, memory)) or path == "there")
+    memory = runtime.load("there", direct.PAGE + 10, direct.PAGE + 30)
+    waited, (path, start, whole) = done
+    assert (waited, path, start, whole.size, memory.size) == ("wait", "there", direct.PAGE, 30, 20)
+    assert memory.address == whole.__cuda_array_interface__["data"][0] + 10
+    assert runtime.load("gone", 0, 10) is None
+
+
+def test_streams_wait_by_events_of_their_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Any] = []
+
+    @contextmanager
+    def current(device: int) -> Iterator[None]:
+        done.append(("device", device))
+        yield
+        done.append("back")
+
+    monkeypatch.setattr(cupy.cuda, "Device", current)
+    for name in ("eventRecord", "streamWaitEvent", "eventDestroy"):
+        monkeypatch.setattr(cupy.cuda.runtime, name, lambda *given, name=name: done.append((name, *given)))
+    monkeypatch.setattr(cupy.cuda.runtime, "eventCreateWithFlags", lambda flags: "event")
+    before, after = (SimpleNamespace(__cuda_stream__=lambda number=number: (0, number)) for number in (1, 2))
+    cuda._order(3, before, after)  # type: ignore[arg-type]
+    assert done == [("device", 3), ("eventRecord", "event", 1), ("streamWaitEvent", 2, "event"), ("eventDestroy", "event"), "back"]
+
+
+def test_a_device_that_was_chosen_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[int] = []
+    monkeypatch.setattr(cupy.cuda, "Device", lambda number: SimpleNamespace(use=lambda: used.append(number)))
+    monkeypatch.setattr(cuda, "_used", set())
+    cuda.use(2)
+    assert (used, cuda._used) == ([2], {2})

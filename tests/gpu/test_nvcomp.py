@@ -1,5 +1,6 @@
 """What nvCOMP's library says of itself without a GPU: that its functions are there and take what we pass."""
 
+import ctypes
 from ctypes import sizeof
 from itertools import pairwise
 from types import SimpleNamespace
@@ -74,6 +75,35 @@ def test_groups_share_temporary_memory_and_one_wait(library: Decompressor, monke
         assert (given[3] - first[3], given[9] - first[9], given[10]) == (8 * start, 4 * start, 7)
     assert device.asked["waits"] == 1
     assert (out.tolist(), fine.tolist()) == ([0] * n, [True] * n)
+
+
+def test_blocks_and_answers_are_at_their_places(library: Decompressor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a library that copies: a block with a status, and one that says it wrote more than it had room for, are not fine."""
+    source, target = np.arange(1, 65, dtype=np.uint8), np.zeros(64, np.uint8)
+    sizes, room = np.array([4, 8, 16, 2]), np.array([8, 8, 12, 2])
+    device: Any = Emulated(run_loops)
+    device.stream = SimpleNamespace(ptr=7)
+    whole, places = library._function, 16 * np.arange(4)
+    asked: list[Any] = []
+
+    def copy(sources: int, lengths: int, rooms: int, out: int, count: int, temporary: int, need: int, targets: int, *rest: Any) -> int:
+        assert asked[-2:] == [(ZSTD_FRAME, 4, 12, 30), need]
+        given = [np.frombuffer((ctypes.c_int64 * count).from_address(at), np.int64) for at in (sources, lengths, rooms, targets, out)]
+        assert [one.tolist() for one in given[1:4]] == [sizes.tolist(), room.tolist(), (target.ctypes.data + places).tolist()]
+        for at, length, most, to in zip(*given[:4], strict=True):
+            ctypes.memmove(int(to), int(at), int(min(length, most)))
+        given[4][:] = given[1]
+        np.frombuffer((ctypes.c_int32 * count).from_address(rest[1]), np.int32)[1] = 12
+        return 0
+
+    monkeypatch.setattr(library, "_function", lambda kind, name, arguments: copy if name == "Async" else whole(kind, name, arguments))
+    monkeypatch.setattr(library, "temporary", lambda *given: asked.append(given) or 1000)
+    taken = device.empty
+    monkeypatch.setattr(device, "empty", lambda size: asked.append(size) or taken(size))
+    out, fine = library.run(device, ZSTD_FRAME, source.ctypes.data + places, sizes, room, target.ctypes.data + places)
+    assert (out.tolist(), fine.tolist()) == ([4, 8, 16, 2], [True, False, False, True])
+    for place, size in zip(places.tolist(), [4, 8, 12, 2], strict=True):
+        assert target[place : place + 16].tolist() == [*range(place + 1, place + 1 + size), *[0] * (16 - size)]
 
 
 def test_functions_are_there(library: Decompressor) -> None:
