@@ -15,9 +15,10 @@ import kolumn
 from kit.device_columns import resident
 from kit.emulated import Emulated, HostMemory, run_loops
 from kolumn.arrow import recycle
-from kolumn.decode.device.chunk import AT_A_TIME
+from kolumn.decode.device.chunk import AT_A_TIME, LOADED, DeviceChunk
 from kolumn.kernels.machine import device as current
 from kolumn.kernels.machine.staging import STAGE, fetch
+from kolumn.plan.chunks import Chunk
 
 CHUNK = 24 << 20
 
@@ -104,9 +105,25 @@ class Weighed(Emulated):
 _weighing = threading.RLock()
 
 
-def test_turns_bound_the_memory_of_a_device(log: Path) -> None:
-    """Chunks that wait for the consumer have nothing on the device: twelve threads take as much as there are turns."""
-    most = {}
+def test_turns_bound_the_memory_of_a_device(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks that wait for the consumer have nothing on the device: twelve threads take as much as there are turns.
+
+    Of those that wait for their turn few are in the memory of the host.
+    """
+    most, load, leave = {}, Chunk.loaded, DeviceChunk.__exit__
+    there, waiting = set(), []
+
+    def loaded(chunk: Chunk, *how: Any, **more: Any) -> Chunk:
+        there.add(chunk.origin)
+        waiting.append(len(there))
+        return load(chunk, *how, **more)
+
+    def left(chunk: DeviceChunk, *error: object) -> None:
+        there.discard(chunk.origin)
+        leave(chunk, *error)
+
+    monkeypatch.setattr(Chunk, "loaded", loaded)
+    monkeypatch.setattr(DeviceChunk, "__exit__", left)
     for threads in (1, 12):
         with current.using(device := Weighed(run_loops)):
             read = kolumn.scan(log, backend="gpu", threads=threads, chunk_bytes=1 << 20)
@@ -116,6 +133,7 @@ def test_turns_bound_the_memory_of_a_device(log: Path) -> None:
         # What threads keep: the tables of checksums.
         assert device.now < 13 * 20_000
     assert 1 < most[12] / most[1] < AT_A_TIME + 0.5
+    assert 1 < max(waiting) <= LOADED
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [5], [5, 0, 7], [STAGE], [STAGE + 1], [3 * STAGE + 5, 8, STAGE - 1, 9 * STAGE, 0, 1]], ids=str)
