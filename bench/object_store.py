@@ -3,7 +3,7 @@
 Two and four segments of 1 GiB, Kafka's default, and 48 of 64 MiB, are scanned from a folder, and through a file system of this process
 whose requests wait 50 ms, of which 8 are answered at a time; what they return is copied from the page cache, without a limit of its rate.
 Both take turns; ratios are of best times. Of a short scan the first two answers, which nothing can hide, are a large part: hence the two
-sizes. The small segments have two looks for every three requests for bytes. The CPU time of the copies is counted apart.
+sizes. The small segments take two requests each for their bytes. The CPU time of the copies is counted apart.
 
 With one thread a core is free for that copy, and the ratio tells how busy the decoder is kept. With a thread for each core the decoders
 and the copy share the cores, and the ratio tells what the copy costs too.
