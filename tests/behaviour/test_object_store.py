@@ -221,6 +221,22 @@ def test_what_was_announced_is_requested_at_once_and_nothing_after_it() -> None:
     assert [room for room, _ in near] == list(range(near[0][0], 16_001, 500))
 
 
+@pytest.mark.parametrize(("seconds", "bound"), [(0.1, 16_000), (1.0, 8000)])
+def test_a_fast_reader_has_more_fetched_ahead_before_it_waits(seconds: float, bound: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers take 2 seconds here. The reader would read what is ahead of it within two answers, or needs longer."""
+    now = 1.0
+    monkeypatch.setattr("kolumn.source.read_ahead.perf_counter", lambda: now)
+    file = ReadAhead(Slow(100_000), 100_000, 16_000, block=1000)
+    file.request(0, 100_000)
+    for at in range(0, 8000, 500):
+        for one in file._windows:
+            one.data.result()
+        file._latency = 2.0
+        file.read_at(500, at)
+        now += seconds / 2
+    assert file._bound == bound
+
+
 def test_reads_here_and_there_fetch_nothing_ahead() -> None:
     slow = Slow(100_000)
     file = ReadAhead(slow, 100_000, 8000, block=1000)

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from os import getpid
 from threading import RLock
+from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,8 +24,8 @@ from kolumn.source.retries import repeated
 BLOCK = 4 << 20
 """Minimum bytes of a request."""
 AHEAD_BYTES = 384 << 20
-"""Bytes that are fetched ahead of a reader, unless ``memory_bytes`` is smaller, and up to a request more. Before a reader had to wait they
-are half as many."""
+"""Bytes that are fetched ahead of a reader, unless ``memory_bytes`` is smaller, and up to a request more. They are half as many
+until a reader had to wait, or is seen to be so fast that it soon would."""
 REQUESTS = 16
 """Requests at a time, of all files together."""
 _OF_ONE = 6
@@ -81,6 +82,7 @@ class ReadAhead:
         self._windows: deque[_Window] = deque()
         self._lock = RLock()
         self.begun, self._under_way = 0, 0
+        self._latency, self._since = 0.0, 0.0
         self._when_near: Callable[[int], None] | None = None
         self._when_fetched: Callable[[], None] | None = None
 
@@ -130,7 +132,7 @@ class ReadAhead:
             if room is None or not self._windows:
                 self._goal = min(end, self.size)
                 self._forget()
-                self._origin = start
+                self._origin, self._since = start, 0.0
             self._follows = room is not None
             if room is not None:
                 # It is more where a reader of the file before had to wait.
@@ -185,10 +187,11 @@ class ReadAhead:
         known = self._windows
         if not known or not known[0].start <= start <= known[-1].end:
             self._forget()
-            known, self._ahead, self._origin = self._windows, 0, start
+            known, self._ahead, self._origin, self._since = self._windows, 0, start, 0.0
             if end - start > self.block:
                 self._ahead = min(_OF_ONE * self.block, self._bound)
         elif start >= known[0].end or end > known[-1].end:
+            self._compare_rates(start)
             self._ahead = min(max(self.block, self._ahead * 4), self._bound)
         while len(known) > 1 and known[1].start <= start:
             known.popleft().data.cancel()
@@ -197,6 +200,13 @@ class ReadAhead:
             reach = self._begin(reach, end if self._ahead == 0 else reach + self._request(reach))
         self._fill(reach, end + self._ahead)
         return [one for one in known if one.start < end and one.end > start]
+
+    def _compare_rates(self, start: int) -> None:
+        """Fetch more ahead from now on, if what may be ahead would be read within the time of two answers: the reader would soon wait."""
+        now, read = perf_counter(), start - self._origin
+        self._since = self._since or now
+        if 2 * read >= self._bound and (now - self._since) * self._bound < 2 * self._latency * read:
+            self._bound = self._most
 
     def _fill(self, reach: int, end: int) -> None:
         while reach < min(end, self._goal):
@@ -215,11 +225,11 @@ class ReadAhead:
         end = min(max(end, least), self.size)
         if self.aligned:
             end = min(-(-end // self.block) * self.block, self.size)
-        data = _pool(getpid()).submit(fetched, self.file, start, end)
+        data, now = _pool(getpid()).submit(fetched, self.file, start, end), perf_counter()
         self.begun += 1
         self._under_way += 1
         self._windows.append(_Window(start, end, data))
-        data.add_done_callback(self._ended)
+        data.add_done_callback(lambda data: self._ended(data, perf_counter() - now))
         return end
 
     def _awaited(self, one: _Window) -> bytes:
@@ -228,9 +238,10 @@ class ReadAhead:
             self._bound = self._most
         return one.data.result()
 
-    def _ended(self, data: "Future[bytes]") -> None:
+    def _ended(self, data: "Future[bytes]", took: float) -> None:
         with self._lock:
             self._under_way -= 1
+            self._latency = self._latency if data.cancelled() else took
             is_last = not self._under_way and bool(self._windows) and self._windows[-1].end >= self._goal
         if is_last and not data.cancelled() and self._when_fetched is not None:
             self._when_fetched()
