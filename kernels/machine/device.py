@@ -20,6 +20,8 @@ _pinned: list[bool] = []
 SHARE = 0.8
 """Share of a device's memory for the pool, unless the caller opened the device: the rest is for libraries that allocate by themselves."""
 
+CUDA = 13
+"""What the kernels are compiled for: an older driver does not take their PTX, whatever CuPy is for."""
 ADVICE = "pip install 'kolumn[gpu]', and see `kolumn doctor`"
 
 
@@ -29,7 +31,7 @@ def count() -> int:
     Raises
     ------
     MissingError
-        CuPy is not installed, there is no driver, or no device.
+        CuPy is not installed, there is no driver or an old one, or no device.
     """
     try:
         import cupy
@@ -39,7 +41,14 @@ def count() -> int:
         found = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise MissingError(f"a GPU was asked for, and {_why_none(cupy.cuda.runtime)}: {error}; see `kolumn doctor`") from error
+    driver = cupy.cuda.runtime.driverGetVersion()
+    if driver // 1000 < CUDA:
+        raise MissingError(f"a GPU was asked for, and {_knows(driver)}: Kolumn's kernels are for CUDA {CUDA}, install a newer driver")
     return int(found)
+
+
+def _knows(driver: int) -> str:
+    return f"the NVIDIA driver knows CUDA {driver // 1000}.{driver % 1000 // 10}"
 
 
 def _why_none(cuda: Any) -> str:
@@ -48,7 +57,7 @@ def _why_none(cuda: Any) -> str:
     if not driver:
         return f"there is no NVIDIA driver (libcuda.so.1): install one that knows CUDA {own}"
     if driver // 1000 < own:
-        return f"the NVIDIA driver knows CUDA {driver // 1000}.{driver % 1000 // 10}, and CuPy is for CUDA {own}: install a newer driver"
+        return f"{_knows(driver)}, and CuPy is for CUDA {own}: install a newer driver"
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return "CUDA has none" if visible is None else f"CUDA has none, with CUDA_VISIBLE_DEVICES={visible}"
 
@@ -104,8 +113,10 @@ def runtime() -> Runtime:
         return _given[-1]
     if not hasattr(_local, "runtime"):
         count()
-        from kolumn.kernels.machine.cuda import CudaRuntime, page_locked, use
-
+        try:
+            from kolumn.kernels.machine.cuda import CudaRuntime, page_locked, use
+        except ImportError as error:
+            raise MissingError(f"a GPU was asked for: {error}; {ADVICE}") from error
         with _lock:
             if not _opened:
                 open_device(0, SHARE)

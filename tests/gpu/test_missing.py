@@ -1,5 +1,6 @@
 """Where a GPU is asked for and there is none, the call says so: before anything is read, and not with the first batch."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,3 +40,12 @@ def test_the_call_says_it(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(module, "live_segments", touched)
     with pytest.raises(kolumn.MissingError, match="a GPU was asked for"):
         CALLS[call](tmp_path)
+
+
+def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where CuPy sees a device, RMM may still be missing."""
+    monkeypatch.setattr(device, "count", lambda: 1)
+    monkeypatch.setattr(device, "_local", type(device._local)())
+    monkeypatch.setitem(sys.modules, "kolumn.kernels.machine.cuda", None)
+    with pytest.raises(kolumn.MissingError, match=r"a GPU was asked for: .*; pip install 'kolumn\[gpu\]', and see `kolumn doctor`"):
+        device.runtime()

@@ -67,7 +67,9 @@ class Frame:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Two devices of 1000 GiB; returns the list of calls for them."""
     done: list[Any] = []
-    runtime = SimpleNamespace(getDeviceCount=lambda: 2, memGetInfo=lambda: (900 << 30, 1000 << 30), CUDARuntimeError=RuntimeError)
+    runtime = SimpleNamespace(
+        getDeviceCount=lambda: 2, memGetInfo=lambda: (900 << 30, 1000 << 30), driverGetVersion=lambda: 13000, CUDARuntimeError=RuntimeError
+    )  # fmt: skip
     cuda = SimpleNamespace(
         runtime=runtime, Device=lambda i: SimpleNamespace(use=lambda: done.append(i)), set_allocator=lambda one: done.append(one)
     )
@@ -116,7 +118,9 @@ def test_all_processes_on_a_gpu_together(gigabytes: int, workers: int, monkeypat
     """Whatever is accepted leaves every process its pool and its context; what is refused would not."""
     total, taken = gigabytes * 10**9, []
     resources = SimpleNamespace(LimitingResourceAdaptor=lambda _, limit: taken.append(limit), set_per_device_resource=lambda *_: None)
-    calls = SimpleNamespace(memGetInfo=lambda: (total, total), getDeviceCount=lambda: 1, CUDARuntimeError=OSError)
+    calls = SimpleNamespace(
+        memGetInfo=lambda: (total, total), getDeviceCount=lambda: 1, driverGetVersion=lambda: 13000, CUDARuntimeError=OSError
+    )
     cuda = SimpleNamespace(Device=lambda _: SimpleNamespace(use=lambda: None), set_allocator=print, runtime=calls)
     for name, module in {
         "cupy": SimpleNamespace(cuda=cuda), "rmm": SimpleNamespace(mr=resources), "rmm.mr": resources,
@@ -206,6 +210,13 @@ def test_no_device(gpu: list[Any], driver: int, visible: str | None, message: st
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with pytest.raises(MissingError, match=f"a GPU was asked for, and {message}.*; see `kolumn doctor`"):
+        gpu_task.use_gpu()
+
+
+def test_a_driver_that_is_older_than_the_kernels(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a CuPy that is for the driver's CUDA there are devices."""
+    monkeypatch.setattr(sys.modules["cupy"].cuda.runtime, "driverGetVersion", lambda: 12080)
+    with pytest.raises(MissingError, match=r"the NVIDIA driver knows CUDA 12\.8: Kolumn's kernels are for CUDA 13, install a newer driver"):
         gpu_task.use_gpu()
 
 
