@@ -246,6 +246,16 @@ def test_reads_here_and_there_fetch_nothing_ahead() -> None:
     assert sum(size for _, size in slow.calls) < 9000
 
 
+@pytest.mark.parametrize(("step", "at_a_time", "most"), [(130, 4, 110_000), (2500, 1, 40_000)])
+def test_a_walk_of_headers_is_fetched_ahead_if_it_leaves_out_little(step: int, at_a_time: int, most: int) -> None:
+    slow = Slow(100_000, 0.002)
+    file = ReadAhead(slow, 100_000, 8000, block=1000)
+    for at in range(0, 100_000, step):
+        assert file.read_at(20, at) == slow.data[at : at + 20]
+    assert slow.most >= at_a_time
+    assert sum(size for _, size in slow.calls) <= most
+
+
 def test_without_room_nothing_is_fetched_ahead() -> None:
     slow = Slow(10_000)
     file = ReadAhead(slow, 10_000, 999, block=1000)

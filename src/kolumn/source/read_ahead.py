@@ -1,8 +1,8 @@
 """Bytes of a file far away: read in order, the next ranges are fetched by other threads while the first are decoded.
 
 A read somewhere in a file fetches its own range, and at least a block. One of more than a block, and each one that goes on where the last
-ended, multiplies the bytes that are fetched ahead, up to a bound, in several requests. Where a read in order is announced, all of them
-are begun at once. A range whose request fails is requested again, each time after a longer pause.
+ended, or less than a block after that, multiplies the bytes that are fetched ahead, up to a bound, in several requests. Where a read in
+order is announced, all of them are begun at once. A range whose request fails is requested again, each time after a longer pause.
 """
 
 from collections import deque
@@ -185,6 +185,9 @@ class ReadAhead:
     def _used(self, start: int, end: int) -> list[_Window]:
         """Windows that cover a range; the next ones are begun, and those before it are dropped."""
         known = self._windows
+        if self._bound and known and known[-1].end < start <= known[-1].end + self.block:
+            # A walk of headers leaves out the rest of a payload, and goes on after it.
+            self._begin(known[-1].end, start)
         if not known or not known[0].start <= start <= known[-1].end:
             self._forget()
             known, self._ahead, self._origin, self._since = self._windows, 0, start, 0.0
