@@ -87,6 +87,18 @@ def test_each_value_goes_by_its_own_schema(emulated: Emulated, options: Any, tmp
 
 
 @PTX
+def test_an_id_and_a_guid_of_the_same_number(emulated: Emulated, tmp_path: Path) -> None:
+    """They are the only keys, so each is compared with the other one."""
+    order = {"id": 5, "customer": "c", "note": None, "gone": 0.5}
+    prefixes = (b"\0\0\0\0\7", b"\1" + GUIDS[1].bytes)
+    values = [
+        prefix + encoded(version, {one["name"]: order[one["name"]] for one in version["fields"]})
+        for prefix, version in zip(prefixes, VERSIONS, strict=False)
+    ]
+    assert all(compared(write(tmp_path / "a.log", values), **REGISTRY)["valueValid"].to_pylist())
+
+
+@PTX
 def test_keys_and_values(emulated: Emulated, tmp_path: Path) -> None:
     keys = [None if row % 7 == 0 else b"\0\0\0\0\x28" + encoded("string", f"k{row}") for row in range(ROWS)]
     path = write(tmp_path / "a.log", orders(random.Random(2)), keys)
