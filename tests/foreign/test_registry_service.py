@@ -130,6 +130,29 @@ def test_schemas_that_are_none_are_not_there(url: str, caplog: pytest.LogCapture
     ]
 
 
+def test_ids_without_a_schema_are_asked_for_up_to_a_limit(url: str, caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
+    """As values without a prefix have them. Ids that are known remain so."""
+    monkeypatch.setattr(service, "_MOST_ABSENT", 3)
+    Registry.asked.clear()
+    found = schemas_at(url)
+    known = found.by_id(1)
+    with caplog.at_level(logging.WARNING, "kolumn"):
+        assert known is not None
+        assert [found.by_id(id) for id in (404, 4, 404, 6, 9, 5, 1)] == [None] * 6 + [known]
+    assert dict(Registry.asked) == {f"/schemas/ids/{id}": 1 for id in (1, 404, 4, 6)}
+    assert "has no schemas for 3 ids of values: other ids are not asked for" in caplog.records[-1].getMessage()
+
+
+def test_a_subject_is_not_taken_for_an_id(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CYCLES, "id", CYCLES["A"])
+    found = schemas_at(url)
+    by_id = found.by_id(1)
+    by_subject = found.version("id", 1)
+    assert by_id is not None
+    assert by_subject is not None
+    assert by_subject.text == A != by_id.text
+
+
 def test_values_of_such_schemas_are_not_valid(url: str, tmp_path: Path) -> None:
     """Those of others are read."""
     values = [b"\0" + id.to_bytes(4, "big") + b"\x0a" for id in (1, 4, 6, 404, 9, 10, 1)]

@@ -21,6 +21,8 @@ _REQUEST_SECONDS = 30
 """Until a registry has to send something; confluent-kafka's client would wait without end."""
 _ANSWER_SECONDS = 180
 """Until an answer has to be complete, repeated requests included."""
+_MOST_ABSENT = 500
+"""Ids without a schema after which no other id is asked for. Values without a prefix can look as if each had an id of its own."""
 _LEAST_SECRET = 3
 _MOST_TOLD = 300
 """Characters of an error of the client that are shown: it may be a whole page."""
@@ -42,7 +44,8 @@ class Client(Protocol):
 class ServiceSchemas:
     """Schemas of a registry. Each is asked for once; "not found" is remembered too.
 
-    A schema whose type or text is not one of a registry is not there, with a warning: other schemas can be read.
+    A schema whose type or text is not one of a registry is not there, with a warning: other schemas can be read. After 500 ids without
+    a schema no other id is asked for, with a warning too.
 
     Parameters
     ----------
@@ -68,6 +71,7 @@ class ServiceSchemas:
         self._name = _IN_URL.sub("//", str(url or "the schema registry"))
         self._client: Any = to if hasattr(to, "get_schema") else self._made(dict(given))
         self._known: dict[object, Any] = {}
+        self._absent = 0
 
     def __reduce__(self) -> tuple[type["ServiceSchemas"], tuple[Any]]:
         return ServiceSchemas, (self._to,)
@@ -76,7 +80,10 @@ class ServiceSchemas:
         """The schema with an id. The registry is asked only for ids that it could have given: 1 .. 2**31 - 1."""
         if not 0 < id < 1 << 31:
             return None
-        return self._asked(("id", id), lambda: self._schema(self._client.get_schema(id), id, None))
+        if id in self._known or self._absent < _MOST_ABSENT:
+            found: Schema | None = self._asked(id, lambda: self._schema(self._client.get_schema(id), id, None))
+            return found
+        return None
 
     def by_guid(self, guid: UUID) -> Schema | None:
         """The schema with a GUID; its id is not known, since the registry does not return it."""
@@ -110,7 +117,19 @@ class ServiceSchemas:
     def _asked(self, key: object, ask: Callable[[], Any]) -> Any:
         if key not in self._known:
             self._known[key] = self._answer(ask)
+            if self._known[key] is None and isinstance(key, int):
+                self._count_absent()
         return self._known[key]
+
+    def _count_absent(self) -> None:
+        self._absent += 1
+        if self._absent == _MOST_ABSENT:
+            logger.warning(
+                "%s has no schemas for %d ids of values: other ids are not asked for, and values that have one are null; if values have no "
+                "prefix with an id, name value_framing='none'",
+                self._name,
+                self._absent,
+            )  # fmt: skip
 
     def _answer(self, ask: Callable[[], Any]) -> Any:
         from confluent_kafka.schema_registry.error import SchemaRegistryError
