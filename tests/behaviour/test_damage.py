@@ -10,7 +10,7 @@ import pytest
 import kolumn
 from kit import encoder
 from kolumn.formats import crc
-from kolumn.recovery.resync import Search
+from kolumn.resync.search import Search
 
 BASE = 100
 

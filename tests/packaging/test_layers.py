@@ -41,7 +41,7 @@ LAYERS = (
     # Chunks, the search after damage, and ranges.
     ("kernels.build", "decode.host"),
     ("decode.device", "entries"),
-    ("recovery",),
+    ("resync",),
     ("decode",),
     # Operations on ranges.
     ("log", "parquet"),

@@ -81,7 +81,7 @@ NAME_A_LAYOUT = {
     "encode/encoders.py",
     "encode/messages.py",
     "plan/narrow.py",
-    "recovery/runs.py",
+    "resync/runs.py",
 }
 """Files outside of `formats` with a path that only one layout has. All others ask `kolumn.formats.layouts` for facts."""
 

@@ -11,7 +11,7 @@ from kolumn.errors import Code
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.plan.chunks import Chunk
-from kolumn.recovery.resync import Search
+from kolumn.resync.search import Search
 from kolumn.source.segment_file import SegmentFile
 
 

@@ -16,9 +16,9 @@ from kolumn.errors import Code, CorruptBatchError
 from kolumn.formats import entry, layouts, table
 from kolumn.formats.entries import Entry
 from kolumn.plan.chunks import Stop
-from kolumn.recovery.foreign import looks_like, not_a_segment
-from kolumn.recovery.reach import Reach, first_epoch, orphan_of, reach_of
-from kolumn.recovery.resync import Search
+from kolumn.resync.foreign import looks_like, not_a_segment
+from kolumn.resync.reach import Reach, first_epoch, orphan_of, reach_of
+from kolumn.resync.search import Search
 from kolumn.source import storage
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment

@@ -12,7 +12,7 @@ from kolumn.errors import ArgumentError
 from kolumn.formats import table
 from kolumn.log.batch_table import entry_rows
 from kolumn.options import Options
-from kolumn.recovery.claims import LARGEST_SPAN
+from kolumn.resync.claims import LARGEST_SPAN
 from kolumn.source import storage
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment, with_neighbours

@@ -14,8 +14,8 @@ from kolumn.formats import layouts, table
 from kolumn.formats.entries import Entries
 from kolumn.log.batch_table import entry_rows
 from kolumn.options import Options
-from kolumn.recovery.claims import LARGEST_SPAN
 from kolumn.replicas.sequence import fitting
+from kolumn.resync.claims import LARGEST_SPAN
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
 

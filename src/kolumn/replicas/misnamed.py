@@ -15,10 +15,10 @@ from kolumn.entries.headers import headers
 from kolumn.errors import KolumnError
 from kolumn.formats import table
 from kolumn.options import Options
-from kolumn.recovery.runs import RELATIVE
 from kolumn.replicas.copies import Copies, bounds, linked
 from kolumn.replicas.ends import last_offset
 from kolumn.replicas.examine import BASE, LAST, MESSAGE, POSITION, examine
+from kolumn.resync.runs import RELATIVE
 from kolumn.source.segments import Segment
 from kolumn.source.storage import shown
 

@@ -14,7 +14,7 @@ from kolumn.errors import Code
 from kolumn.formats import entry, layouts, legacy, memory, table, v2
 from kolumn.formats.entries import Entries, Entry
 from kolumn.plan.walk import Loaded, walk_entries
-from kolumn.recovery.claims import LARGEST_SPAN, Claim, first_of
+from kolumn.resync.claims import LARGEST_SPAN, Claim, first_of
 from kolumn.source.segment_file import SegmentFile
 
 WINDOW = 4 << 20

@@ -20,8 +20,8 @@ from kolumn.entries.last_offsets import first_offset
 from kolumn.errors import Code
 from kolumn.formats import entry, table
 from kolumn.formats.entries import Entry
-from kolumn.recovery.claims import LARGEST_SPAN, Claim, claim_of_bytes, claim_of_row, claim_without_magic, first_of, shapes
-from kolumn.recovery.runs import CHAIN_ENTRIES, CRC_BUDGET, OPEN, WINDOW, RunOfEntries, Runs, Stretch
+from kolumn.resync.claims import LARGEST_SPAN, Claim, claim_of_bytes, claim_of_row, claim_without_magic, first_of, shapes
+from kolumn.resync.runs import CHAIN_ENTRIES, CRC_BUDGET, OPEN, WINDOW, RunOfEntries, Runs, Stretch
 
 TRUE_END_BYTES = 16 << 20
 """Bytes in which the true end of an entry with a bad length is searched."""
