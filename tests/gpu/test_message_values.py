@@ -111,8 +111,16 @@ def test_the_same_columns_as_on_the_cpu(emulated: Emulated, shape: str, tmp_path
 @PTX
 @pytest.mark.parametrize(
     "more",
-    [b"\x12\1x\x12\1y", b"\x32\2\x0a\0\x32\2\x0a\0", b"\x72\1x\x7a\0", b"\x9b\x7d\x9c\x7d", b"\x4a\0\x4a\3\x0a\1x"],
-    ids=["a string again", "a message again", "two of a oneof", "a group", "a wrapper again"],
+    [
+        b"\x12\1x\x12\1y",
+        b"\x32\2\x0a\0\x32\2\x0a\0",
+        b"\x72\1x\x7a\0",
+        b"\x9b\x7d\x9c\x7d",
+        b"\x4a\0\x4a\3\x0a\1x",
+        b"\0\0\0\0\7\2\2\x12\1x\x12\1y",
+        b"\xc3\1" + 4 * b"\x08\1" + b"\xc4\1\x08\7",
+    ],
+    ids=["a string again", "a message again", "two of a oneof", "a group", "a wrapper again", "after a prefix", "a group like a prefix"],
 )
 def test_what_a_thread_leaves_to_the_host(emulated: Emulated, more: bytes, tmp_path: Path) -> None:
     rng = random.Random(4)
@@ -159,6 +167,8 @@ def test_one_value(emulated: Emulated, tmp_path: Path) -> None:
     """Its thread is the last one, and the only one that can write where the first value begins."""
     (one,) = orders(random.Random(6), 1)
     assert compare([one.SerializeToString()], ORDER, "Order", tmp_path / "a.log") == (1, [True])
+    # What is after a value, here the count of its headers, is no message index.
+    assert compare([b"\0\0\0\0\7", b"\0\0\0\0\7\0"], ORDER, "Item", tmp_path / "b.log") == (1, [False, True])
 
 
 @PTX
