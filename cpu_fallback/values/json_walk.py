@@ -98,41 +98,50 @@ def put_found(t: ColumnTables, p: JsonProgram, plan: int, memory: int, r: int, r
 
 
 @register_jitable(forceinline=True)
-def _after_text(at: int) -> tuple[int, bool]:
-    """Address after a string or null, and whether it is one; a string that is long or not plain ASCII is none."""
-    size = trailing_zeros(not_text32(at + 1) | _NONE)
-    text, null = (load8(at) == QUOTE) & (load8(at + 1 + size) == QUOTE), load32(at) == NULL
-    return at + select(text, size + 2, 4), text | null
+def _if_zero(word: int) -> int:
+    """-1 if a number of at most 63 bits is 0, else 0."""
+    return (word - 1) >> 63
 
 
 @register_jitable(forceinline=True)
-def _after_integer(at: int) -> tuple[int, bool]:
+def _after_text(at: int) -> tuple[int, int]:
+    """Address after a string or null, and 0 if it is one; a string that is long or not plain ASCII is none."""
+    size = trailing_zeros(not_text32(at + 1) | _NONE)
+    text = _if_zero((load8(at) ^ QUOTE) | (load8(at + 1 + size) ^ QUOTE))
+    return at + 4 + ((size - 2) & text), (load32(at) ^ NULL) & ~text
+
+
+@register_jitable(forceinline=True)
+def _after_integer(at: int) -> tuple[int, int]:
     """As `_after_number`, without a fraction."""
     first = at + (1 if load8(at) == MINUS else 0)
     size = trailing_zeros(not_digits32(first) | _NONE)
-    return first + size, (size > 0) & ((size == 1) | (load8(first) != _ZERO))
+    return first + size, 0 if (size > 0) & ((size == 1) | (load8(first) != _ZERO)) else 1
 
 
 @register_jitable(forceinline=True)
-def _after_number(at: int) -> tuple[int, bool]:
-    """Address after a number and whether it is one; one that is long or has an exponent goes on there."""
+def _after_number(at: int) -> tuple[int, int]:
+    """Address after a number and 0 if it is one; one that is long or has an exponent goes on there."""
     first = at + (1 if load8(at) == MINUS else 0)
     stops = not_digits32(first) | _NONE
     whole = trailing_zeros(stops)
     point = load8(first + whole) == _POINT
     size = select(point, trailing_zeros((stops & (stops - 1)) | _NONE), whole)
     fine = (whole > 0) & ((whole == 1) | (load8(first) != _ZERO)) & (size != whole + 1)
-    return first + size, fine
+    return first + size, 0 if fine else 1
 
 
 @register_jitable(forceinline=True)
-def _move(plan: tuple[int, int, int], memory: int, place: int, value: int, after: int, fine: bool, left: int) -> int:
-    """Let a row go on after a value, or if that is not ``fine``, add it to those that are ``left``; returns how many these are."""
+def _move(plan: tuple[int, int, int], memory: int, place: int, value: int, after: int, bad: int, left: int) -> int:
+    """Let a row go on after a value, or if that is ``bad``, add it to those that are ``left``; returns how many these are.
+
+    What follows is told by arithmetic: of conditions the compiler makes branches, which no processor predicts.
+    """
     comma, mask, step = plan
     word = load32(after)
-    more = word & mask == comma
-    if fine & (more | (word & 0xFF == CLOSE_OBJECT)):
-        store64(memory + place + _AT, min(after + select(more, step, 0), load64(memory + place + _LIMIT)))
+    other, unclosed = (word & mask) ^ comma, (word & 0xFF) ^ CLOSE_OBJECT
+    if bad | other * unclosed == 0:
+        store64(memory + place + _AT, min(after + (step & _if_zero(other)), load64(memory + place + _LIMIT)))
         return left
     store64(memory + place + _AT, value)
     store64(memory + _LEFT + 8 * left, place)
@@ -197,14 +206,14 @@ def _passed(kind: int, plan: int, operation: int, memory: int, places: int, rows
         if differ32(at, name) & bits != 0:
             continue
         value = at + length
-        after, fine = value, False
+        after, bad = value, 1
         if kind == TEXT:
-            after, fine = _after_text(value)
+            after, bad = _after_text(value)
         elif kind == NUMBER:
-            after, fine = _after_number(value)
+            after, bad = _after_number(value)
         elif kind == INTEGER:
-            after, fine = _after_integer(value)
-        left = _move(signs, memory, place, value, after, fine, left)
+            after, bad = _after_integer(value)
+        left = _move(signs, memory, place, value, after, bad, left)
     return left
 
 
