@@ -114,13 +114,13 @@ def _check(cluster: str | None, cores: int, jvm_share: float, python_share: floa
     check_spark(pyspark.__version__)
     if cluster is not None and cluster not in CLUSTERS:
         raise ArgumentError(f"cluster={cluster!r}: expected None for a local session, or one of {', '.join(CLUSTERS)}")
-    if min(jvm_share, python_share) < 0:
-        raise ArgumentError(f"jvm_share={jvm_share}, python_share={python_share}: expected parts of the GPU's memory, from 0 on")
+    if not all(isinstance(one, int | float) and one >= 0 for one in (jvm_share, python_share)):
+        raise ArgumentError(f"jvm_share={jvm_share!r}, python_share={python_share!r}: expected parts of the GPU's memory, from 0 on")
     if jvm_share + python_share > 0.95:
         raise ArgumentError(f"jvm_share={jvm_share}, python_share={python_share}: expected at most 0.95 together, the rest is for contexts")
     for name, number in (("cores", cores), ("concurrent_tasks", concurrent_tasks)):
-        if number < 1:
-            raise ArgumentError(f"{name}={number}: expected at least 1")
+        if not isinstance(number, int) or number < 1:
+            raise ArgumentError(f"{name}={number!r}: expected an integer, at least 1")
 
 
 def _shares(jvm: float, python: float, workers: int) -> dict[str, str]:
