@@ -30,7 +30,7 @@ logger = logging.getLogger("kolumn")
 GROUPS = {
     "reading": (
         "stream", "stream_messages", "fields.records", "check.walk", "check.checksums", "inflate.blocks", "count", "check.search",
-        "inflate.locate", "check.select", "check.gather", "columns.columns", "machine.checksum", "columns.timestamps", "check.boundary",
+        "inflate.locate", "check.select", "check.gather", "machine.checksum", "columns.timestamps", "check.boundary",
     ),
     "small segments": ("stream_files",),
     "writing": ("encode.batches", "encode.messages", "encode.tagged", "encode.sets", "encode.restride", "encode.sizes", "encode.frames"),

@@ -165,7 +165,7 @@ from kolumn.cpu_fallback.columns.timestamps import microseconds
 microseconds(np.frombuffer(bytes(8), np.int64), np.zeros(1, np.int64), 0)
 print(int("numba" in sys.modules))
 """
-    *announced, misses = finish(start(call, tmp_path, reading=("columns.timestamps", "columns.columns"), writing=("encode.restride",)))
+    *announced, misses = finish(start(call, tmp_path, reading=("columns.timestamps", "check.boundary"), writing=("encode.restride",)))
     assert [json.loads(line)[1] for line in announced] == [2]
     assert misses == "0"
     assert marks(tmp_path) == {"reading.ready"}

@@ -331,7 +331,7 @@ def make_folder(name: str) -> None:
         raise _unwritten(name, error) from error
 
 
-def send(path: str, url: str) -> None:
+def send(path: str, url: str, is_second: bool = False) -> None:
     """Copy a file of this machine to a URL. If that fails, an incomplete file may be left there."""
     make_folder(parent(url))
     system, target, _, _ = _at(url)
@@ -339,7 +339,10 @@ def send(path: str, url: str) -> None:
         with open(path, "rb") as source, system.open_output_stream(target) as out:
             shutil.copyfileobj(source, out, _COPIED)
     except (OSError, ArrowException) as error:
-        raise _unwritten(url, error) from error
+        # If the first answer to it is lost, S3 completes an upload again. Other stores of its kind do not know its parts then.
+        if is_second or "CompleteMultipartUpload" not in str(error):
+            raise _unwritten(url, error) from error
+        send(path, url, is_second=True)
 
 
 def move(name: str, place: str) -> None:
