@@ -224,7 +224,7 @@ class DeviceFramer:
         new = np.diff(left.view(np.int64) & (_ZLIB - 1), prepend=0) > 0
         keys = np.column_stack([framing.view(np.int32)[new].astype(np.int64), found.view(np.int64).reshape(-1, 2)[new]])
         asked, kept = np.unique(keys, axis=0).tolist(), self._known
-        if any(key in asked for key in kept[:, :INDEX].tolist()):
+        if not set(map(tuple, asked)).isdisjoint(map(tuple, kept[:, :INDEX].tolist())):
             raise KolumnError(
                 "the GPU asks for a schema that it has been told, and would again. "
                 "That is a defect of Kolumn: please report it, and use backend='cpu'"

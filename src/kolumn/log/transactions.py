@@ -199,21 +199,29 @@ def from_records(ranges: Iterable[Range], options: Options) -> Transactions:
 
 def from_side_files(segments: list[Segment], options: Options) -> Transactions | None:
     """From ``.txnindex`` files and the newest snapshot; None if one is missing or the log contradicts it."""
-    needed, aborted = _up_to(segments, options.end_offset), list[tuple[int, int, int]]()
+    needed, newest = _up_to(segments, options.end_offset), None
+    if len(needed) == len(segments):
+        # Without a snapshot all headers are walked anyway.
+        newest = _newest(segments)
+        if newest is None:
+            return None
+    aborted = list[tuple[int, int, int]]()
     with ThreadPoolExecutor(_AT_A_TIME if is_url(segments[0].path) else 1, thread_name_prefix="kolumn-transactions") as pool:
         for entries in pool.map(partial(_confirmed, options=options), needed):
             if entries is None:
                 return None
             aborted += entries
-    if len(needed) < len(segments):
-        return Transactions(tuple(aborted))
-    later = sorted((one for one in _snapshots(segments) if one[0] > (segments[0].base_offset or 0)), key=_offset, reverse=True)
-    newest = next((offset for offset, snapshot in later if open_in(snapshot()) is not None), None)
     if newest is None:
-        return None
+        return Transactions(tuple(aborted))
     rest = from_headers(segments, options, newest)
     known = {last for _, _, last in aborted}
     return Transactions((*aborted, *(one for one in rest.aborted if one[2] not in known)), rest.open)
+
+
+def _newest(segments: list[Segment]) -> int | None:
+    """Offset of the newest snapshot after the beginning that can be read."""
+    later = sorted((one for one in _snapshots(segments) if one[0] > (segments[0].base_offset or 0)), key=_offset, reverse=True)
+    return next((offset for offset, snapshot in later if open_in(snapshot()) is not None), None)
 
 
 def _up_to(segments: list[Segment], end: int | None) -> list[Segment]:
@@ -307,25 +315,27 @@ def _has_aborts(segment: Segment, aborted: list[tuple[int, int, int]]) -> bool:
     far = segment.manifest is not None or is_url(segment.path)
     if len(aborted) <= _SOUGHT and not (far and segment.size <= len(aborted) * BLOCK):
         return all(_has_abort(segment, producer, last) for producer, _, last in aborted)
-    found = set[tuple[int, int]]()
+    found, _ = _abort_markers(segment)
+    return all((producer, last) in found for producer, _, last in aborted)
+
+
+def _has_no_abort(segment: Segment) -> bool:
+    """Whether the headers of a segment lead to its end, and none of its markers is an ABORT."""
+    found, end = _abort_markers(segment)
+    return not found and end == segment.size
+
+
+def _abort_markers(segment: Segment) -> tuple[set[tuple[int, int]], int]:
+    """Producer and offset of each ABORT marker, and where the headers lead to."""
+    found, end = set[tuple[int, int]](), 0
     with SegmentFile(segment) as file:
         for entries in header_rows(file, 0, file.size):
             markers = entries[entries.control == 1]
             for marker, kind in zip(markers, marker_types(file, markers), strict=True):
                 if kind == v2.ABORT:
                     found.add((marker.producer_id, marker.base_offset))
-    return all((producer, last) in found for producer, _, last in aborted)
-
-
-def _has_no_abort(segment: Segment) -> bool:
-    """Whether the headers of a segment lead to its end, and none of its markers is an ABORT."""
-    end = 0
-    with SegmentFile(segment) as file:
-        for entries in header_rows(file, 0, file.size):
-            if v2.ABORT in marker_types(file, entries[entries.control == 1]):
-                return False
             end = entries[-1].end if len(entries) else end
-    return end == segment.size
+    return found, end
 
 
 def begun_at(segment: Segment) -> dict[int, int]:

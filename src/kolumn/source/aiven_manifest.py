@@ -42,7 +42,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Kafka's rule (``Topic.validate``): a topic's name may become that of a folder."""
 IV_BYTES = 12
 CIPHER_BYTES = IV_BYTES + 16
-"""That AES-GCM adds to a chunk: a random start value in front, a tag behind."""
+"""That AES-GCM adds to a chunk: a random start value before it, a tag after it."""
 _LAST_OFFSET, _LAST_EPOCH = 2**63 - 2, 2**31 - 1
 _INDEXES = {
     **{"offset": ".index", "timestamp": ".timeindex", "transaction": ".txnindex"},
