@@ -3,6 +3,7 @@
 import ast
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "kolumn"
@@ -30,12 +31,21 @@ def room(module: Path) -> str:
     return ".".join(parts if alone else parts[:-1])
 
 
-def imports(module: Path, *, top_only: bool = False) -> Iterator[str]:
+@cache
+def parsed(module: Path) -> ast.Module:
+    """Syntax of a module, which many rules ask for: it is parsed once, and nobody may change it."""
+    return ast.parse((PACKAGE / module).read_text())
+
+
+@cache
+def imports(module: Path, *, top_only: bool = False) -> tuple[str, ...]:
     """Full dotted names of what a module imports; with ``top_only`` only what importing it runs."""
-    tree = ast.parse((PACKAGE / module).read_text())
-    nodes = list(ast.walk(tree))
-    if top_only:
-        nodes = [node for statement in tree.body for node in _executed(statement)]
+    return tuple(_imported(module, top_only))
+
+
+def _imported(module: Path, top_only: bool) -> Iterator[str]:
+    tree = parsed(module)
+    nodes = [node for statement in tree.body for node in _executed(statement)] if top_only else ast.walk(tree)
     for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

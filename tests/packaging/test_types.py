@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from kit.source_tree import PACKAGE, modules
+from kit.source_tree import modules, parsed
 
 MOST = 100
 INTRINSICS = {
@@ -21,9 +21,9 @@ INTRINSICS = {
 """Modules whose functions emit LLVM IR: builders, contexts and signatures have no types."""
 
 
-def parameters(source: str) -> Iterator[tuple[str, str]]:
+def parameters(source: ast.Module) -> Iterator[tuple[str, str]]:
     """Annotations of all parameters except ``self`` and ``cls``, and their positions."""
-    for function in ast.walk(ast.parse(source)):
+    for function in ast.walk(source):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             given = function.args
             for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
@@ -36,15 +36,15 @@ def test_few_parameters_are_any() -> None:
         f"{module}: {where}"
         for module in modules()
         if module not in INTRINSICS
-        for where, annotation in parameters((PACKAGE / module).read_text())
+        for where, annotation in parameters(parsed(module))
         if annotation == "Any"
     ]
     assert len(found) < MOST, found
 
 
-def attributes_and_results(source: str) -> Iterator[str]:
+def attributes_and_results(source: ast.Module) -> Iterator[str]:
     """Attributes of classes that are `Any`, and functions that return it, private functions included."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(source):
         if isinstance(node, ast.ClassDef):
             fields = [one for one in node.body if isinstance(one, ast.AnnAssign)]
             yield from (f"{node.name}.{ast.unparse(one.target)}" for one in fields if ast.unparse(one.annotation) == "Any")
@@ -53,15 +53,10 @@ def attributes_and_results(source: str) -> Iterator[str]:
 
 
 def test_few_attributes_and_results_are_any() -> None:
-    found = [
-        f"{module}: {where}"
-        for module in modules()
-        if module not in INTRINSICS
-        for where in attributes_and_results((PACKAGE / module).read_text())
-    ]
+    found = [f"{module}: {where}" for module in modules() if module not in INTRINSICS for where in attributes_and_results(parsed(module))]
     assert len(found) < MOST, found
 
 
 def test_any_is_seen() -> None:
-    assert list(attributes_and_results("class A:\n    a: Any\n    b: int\n    def f(self) -> Any: ...")) == ["A.a", "f()"]
-    assert dict(parameters("def f(self, a: Any, *b: int, c=1): ...")) == {"f(a)": "Any", "f(b)": "int", "f(c)": ""}
+    assert list(attributes_and_results(ast.parse("class A:\n    a: Any\n    b: int\n    def f(self) -> Any: ..."))) == ["A.a", "f()"]
+    assert dict(parameters(ast.parse("def f(self, a: Any, *b: int, c=1): ..."))) == {"f(a)": "Any", "f(b)": "int", "f(c)": ""}
