@@ -1,8 +1,6 @@
 """`decode="internal"`: what a cluster keeps for itself comes as structs, in every way to read it."""
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from typing import Any
 
@@ -12,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kolumn
+from kit.command_line import run
 from kit.corpus import HERE
 from kit.dumped import BROKERS, differences, kept
 
@@ -88,8 +87,8 @@ def test_payloads_beside_messages() -> None:
 
 
 def test_cat_prints_messages(tmp_path: Any) -> None:
-    command = [sys.executable, "-c", "import kolumn.cli; kolumn.cli.main()", "cat", "--json", "--decode", "internal"]
-    done = subprocess.run([*command, str(INTERNAL / "__consumer_offsets-0")], capture_output=True, text=True, check=True)
+    done = run("cat", "--json", "--decode", "internal", INTERNAL / "__consumer_offsets-0")
+    assert done.returncode == 0, done.stderr
     first, *rest = (json.loads(line) for line in done.stdout.splitlines())
     assert first["key"] == {"type": "GroupMetadata", "version": 2, "data": {"group": "readers-0"}}
     assert first["value"]["data"]["members"] == []
@@ -99,9 +98,7 @@ def test_cat_prints_messages(tmp_path: Any) -> None:
 
 def test_messages_in_parquet(tmp_path: Any) -> None:
     source = INTERNAL / "__consumer_offsets-0"
-    command = ["to-parquet", "--decode", "internal", str(source), str(tmp_path / "lake")]
-    script = "import sys; from kolumn.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True, check=False)
+    done = run("to-parquet", "--decode", "internal", source, tmp_path / "lake")
     assert done.returncode == 0, done.stderr
     found = pa.concat_tables(pq.ParquetFile(path).read() for path in sorted((tmp_path / "lake").rglob("*.parquet")))
     expected = kolumn.read(source, decode="internal")

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 import kolumn
 from faults.writers import WRITERS, make_source
+from kit.command_line import run
 from kit.faults import files, records, tree
 from kolumn.commit.run import Commit, remove_leftovers
 from kolumn.commit.staged_file import StagedFile
@@ -43,15 +43,10 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_source(tmp_path_factory.mktemp("large") / "log", scale=700)
 
 
-def command(*args: object) -> subprocess.CompletedProcess[str]:
-    script = "from kolumn.cli import main; main()"
-    return subprocess.run([sys.executable, "-c", script, *map(str, args)], capture_output=True, text=True, timeout=120, check=False)
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_disk_that_is_full(name: str, mounted: Path, large: Path) -> None:
     untouched = tree(large)
-    done = command(name, large, *COMMANDS[name], "-o", mounted / "out")
+    done = run(name, large, *COMMANDS[name], "-o", mounted / "out")
     assert (done.returncode, "No space left on device" in done.stderr, "Traceback" in done.stderr) == (3, True, False), done.stderr
     assert ".kolumn-" not in done.stderr
     assert list(mounted.iterdir()) == []
@@ -69,7 +64,7 @@ def test_write_to_a_disk_that_is_full(mounted: Path, large: Path) -> None:
 def test_disk_that_is_read_only(name: str, mounted: Path, tmp_path: Path) -> None:
     source = make_source(tmp_path / "source")
     subprocess.run(["mount", "-o", "remount,ro", mounted], check=True)
-    done = command(name, source, *COMMANDS[name], "-o", mounted / "out")
+    done = run(name, source, *COMMANDS[name], "-o", mounted / "out")
     assert (done.returncode, "Traceback" in done.stderr) == (3, False), done.stderr
     assert "Read-only file system" in done.stderr
     with pytest.raises(KolumnError, match="out-0: cannot be written: Read-only file system"):
@@ -165,5 +160,5 @@ def test_a_folder_where_a_file_goes_is_never_replaced(tmp_path: Path) -> None:
         commit.place(tmp_path / "a.parquet")
 
 
-def test_the_table_has_every_command() -> None:
+def test_the_table_has_every_run() -> None:
     assert set(COMMANDS) <= {writer.arguments[0] for writer in WRITERS if writer.arguments}

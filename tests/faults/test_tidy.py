@@ -15,6 +15,7 @@ import kolumn
 from faults import url_writers, writers
 from faults.url_writers import export
 from faults.writers import make_source
+from kit.command_line import run
 from kit.faults import records, tree
 from kit.object_store import objects
 from kolumn.commit import job_owner, target_lock
@@ -30,8 +31,7 @@ RUN = "0123456789abcdef" * 2
 
 
 def cli(*args: object) -> tuple[int, str, str]:
-    script = "import sys; import kit.object_store; from kolumn.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", script, *map(str, args)], capture_output=True, text=True, timeout=120, check=False)
+    done = run(*args)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout, done.stderr
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kolumn
+from kit.command_line import run
 from kit.rows_as_lines import shown
 from kolumn.cpu_fallback.machine.compile_ahead import GROUPS
 
@@ -19,9 +20,10 @@ CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 TOPIC = CORPUS / "upgraded" / "upgraded-gzip-0"
 
 
-def run(*args: object, **kwargs: object) -> subprocess.CompletedProcess[str]:
+def started(*args: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command in a new process, with these variables in its environment."""
     command = [sys.executable, "-c", "from kolumn.cli import main; main()", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **kwargs)
+    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def damaged(tmp_path):
 def test_help_is_quick_and_needs_no_decoder():
     code = "import sys, kolumn.cli; sys.exit(any(m in sys.modules for m in ('numba', 'pyarrow', 'pyspark')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    out = run("--help")
+    out = started("--help")
     assert out.returncode == 0
     for name in ("verify", "inspect", "cat", "stats", "to-parquet", "convert", "compact", "clean", "space", "schemas", "doctor", "warmup"):
         assert name in out.stdout
@@ -176,7 +178,7 @@ def test_to_parquet_leaves_nothing_when_it_is_interrupted(tmp_path):
 
 
 def test_doctor():
-    found = json.loads(run("doctor", "--json").stdout)
+    found = json.loads(started("doctor", "--json").stdout)
     assert found["cpu"]["backend"] == "can run"
     assert found["gpu"]["backend"].startswith("can't run")
     assert found["packages"]["pyarrow"]
@@ -187,8 +189,8 @@ def test_doctor():
 
 
 def test_doctor_and_warmup_say_whether_machine_code_is_there(tmp_path):
-    environment = {**os.environ, "KOLUMN_NATIVE": "1", "KOLUMN_CACHE_DIR": str(tmp_path)}
-    found = json.loads(run("doctor", "--json", env=environment).stdout)["cpu"]
+    environment = {"KOLUMN_NATIVE": "1", "KOLUMN_CACHE_DIR": str(tmp_path)}
+    found = json.loads(started("doctor", "--json", **environment).stdout)["cpu"]
     missing = "reading, small segments, writing, typed values, Avro, Protobuf, JSON"
     assert found["machine code"] == f"not there for {missing}: compiled on first use, or by `kolumn warmup`"
     folder = Path(found["machine code cache"])
@@ -196,9 +198,9 @@ def test_doctor_and_warmup_say_whether_machine_code_is_there(tmp_path):
     folder.mkdir()
     for group in GROUPS:
         (folder / f"{group}.ready").touch(mode=0o644)
-    assert json.loads(run("doctor", "--json", env=environment).stdout)["cpu"]["machine code"] == "there"
-    assert run("warmup", env=environment).stdout.startswith("nothing to do, all ")
-    assert json.loads(run("warmup", "--json", env=environment).stdout)["folder"] == str(folder)
+    assert json.loads(started("doctor", "--json", **environment).stdout)["cpu"]["machine code"] == "there"
+    assert started("warmup", **environment).stdout.startswith("nothing to do, all ")
+    assert json.loads(started("warmup", "--json", **environment).stdout)["folder"] == str(folder)
 
 
 def test_compilation_is_shown_on_a_terminal_alone():

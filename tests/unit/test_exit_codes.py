@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kolumn
+from kit.command_line import run
 from kolumn.errors import ArgumentError
 from kolumn.parquet import write_parquet
 
@@ -25,11 +26,10 @@ PRINTING = [
 ]  # fmt: skip
 
 
-def run(*args: object, shell: str = "", **kwargs: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from kolumn.cli import main; main()", *map(str, args)]
-    if shell:
-        command = ["sh", "-c", f'"$@" {shell}', "sh", *command]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **kwargs)
+def in_shell(shell: str, *args: object) -> subprocess.CompletedProcess[str]:
+    """A command in a new process, to which a shell does something."""
+    command = ["sh", "-c", f'"$@" {shell}', "sh", sys.executable, "-c", "from kolumn.cli import main; main()", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.fixture
@@ -42,17 +42,17 @@ def odd(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("args", PRINTING, ids=lambda args: " ".join(str(one) for one in args[:2] if one != TOPIC))
 def test_output_that_cannot_be_written(args: tuple[object, ...]) -> None:
-    out = run(*args, shell="> /dev/full")
+    out = run(*args, stdout="/dev/full")
     assert (out.returncode, out.stderr) == (3, "kolumn: output cannot be written: No space left on device\n")
 
 
 def test_closed_output() -> None:
-    out = run("verify", TOPIC, shell=">&-")
+    out = in_shell(">&-", "verify", TOPIC)
     assert (out.returncode, out.stderr) == (3, "kolumn: output cannot be written: Bad file descriptor\n")
 
 
 def test_closed_output_is_no_matter_where_nothing_is_printed(tmp_path: Path) -> None:
-    assert run("to-parquet", TOPIC, tmp_path / "lake", shell=">&- <&-").returncode == 0
+    assert in_shell(">&- <&-", "to-parquet", TOPIC, tmp_path / "lake").returncode == 0
     assert sum(pq.ParquetFile(path).metadata.num_rows for path in (tmp_path / "lake").rglob("*.parquet")) == 1000
 
 
@@ -61,11 +61,11 @@ def test_damage_and_an_output_that_cannot_be_written(tmp_path: Path) -> None:
     data[len(data) // 2] ^= 1
     (tmp_path / "a.log").write_bytes(data)
     assert run("verify", tmp_path / "a.log").returncode == 1
-    assert run("verify", tmp_path / "a.log", shell="> /dev/full").returncode == 3
+    assert in_shell("> /dev/full", "verify", tmp_path / "a.log").returncode == 3
 
 
 def test_a_reader_that_has_enough() -> None:
-    out = run("cat", TOPIC, shell="| head -n 1; echo done")
+    out = in_shell("| head -n 1; echo done", "cat", TOPIC)
     assert (out.stdout.count("\n"), out.stderr) == (2, "")
 
 

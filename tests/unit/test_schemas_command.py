@@ -1,23 +1,20 @@
 """``kolumn schemas``: what it prints, and how it ends."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import kolumn
+from kit import command_line
 
 RECORD = '{"type":"record","name":"O","fields":[]}'
 
 
 def run(*args: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from kolumn.cli import main; main()", "schemas", *map(str, args)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    return command_line.run("schemas", *args)
 
 
 def write(folder: Path, *values: dict[str, object]) -> Path:
