@@ -8,6 +8,10 @@ import numpy as np
 from kolumn.arrow import recycle
 from kolumn.cpu_fallback.columns import columns
 
+# Looked up once: an object of `CDLL` defines a class, which would take longer than the call.
+_mprotect = ctypes.CDLL(None).mprotect
+_mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
 
 def guard_columns() -> None:
     """Let everything that this process decodes from now on be in such memory. Nothing is reused, so it is for a process of its own."""
@@ -21,5 +25,5 @@ def _ending_at_a_page(size: int) -> np.ndarray:
     whole = -(-size // page) * page
     memory = mmap.mmap(-1, whole + page)
     start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + whole), ctypes.c_size_t(page), 0) == 0
+    assert _mprotect(start + whole, page, 0) == 0
     return np.frombuffer(memory, np.uint8, size, whole - size)
