@@ -1,20 +1,15 @@
 """Every kernel becomes machine code for the architectures that are shipped, without a GPU or a driver."""
 
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
 
+from kit.ptx import shipped
 from kolumn.kernels import build
 
 pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
 KERNELS = build.load_all()
-
-
-@cache
-def ptx(name: str) -> str:
-    return build.ptx(KERNELS[name], build.OLDEST)
 
 
 @pytest.mark.slow
@@ -22,7 +17,7 @@ def ptx(name: str) -> str:
 def test_no_spills(name: str, tmp_path: Path) -> None:
     kernel = KERNELS[name]
     source = tmp_path / "kernel.ptx"
-    source.write_text(ptx(name))
+    source.write_text(shipped(KERNELS[name]))
     for arch in build.ARCHITECTURES:
         said = build.cubin(source, tmp_path / "kernel.cubin", arch)
         assert f"'{kernel.entry}'" in said
@@ -35,7 +30,7 @@ def test_no_spills(name: str, tmp_path: Path) -> None:
 def test_parameters_are_plain_numbers(name: str) -> None:
     """A launch passes n and the fields of the arguments, 64 bits each, as `CudaRuntime.launch` does."""
     kernel = KERNELS[name]
-    (parameters,) = re.findall(rf"\.entry {kernel.entry}\((.*?)\)", ptx(name), re.DOTALL)
+    (parameters,) = re.findall(rf"\.entry {kernel.entry}\((.*?)\)", shipped(KERNELS[name]), re.DOTALL)
     assert re.findall(r"\.param \.(\w+)", parameters) == ["u64"] * (1 + len(kernel.args._fields))
 
 

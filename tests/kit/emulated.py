@@ -1,17 +1,21 @@
 """A device in host memory: kernels run as compiled loops on the CPU, or as PTX by `kit.ptx`, and a CPU's codecs stand for nvCOMP."""
 
 import ctypes
+import hashlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import cycle
+from pathlib import Path
 from typing import Any, ClassVar
 
 import cramjam
 import lz4.block
+import numba
 import numpy as np
+import pytest
 import zstandard
 from isal import isal_zlib
 from numba import njit
@@ -22,9 +26,11 @@ from kolumn.kernels import check
 from kolumn.kernels.fields.hop import hop
 from kolumn.kernels.fields.slices import SLICES
 from kolumn.kernels.machine import direct
+from kolumn.kernels.machine.image import SOURCES
 from kolumn.kernels.machine.kernel import WARP, Kernel
 from kolumn.kernels.machine.lifetime import Block
 from kolumn.kernels.machine.runtime import PAD
+from kolumn.machine_code.cache import cache_folder, fingerprint
 
 _FILLS = cycle((0xA5, 0x5A))
 """What memory holds that nobody has written: zeros would hide that. As a number it is negative and positive in turns: who reads a length
@@ -184,20 +190,30 @@ _INFLATE: dict[int, Callable[[bytes, int], bytes]] = {
 """What nvCOMP does, which looks neither at the checksum of a gzip member nor at the bytes after it."""
 
 
+def kept(loop: Callable[..., None]) -> Any:
+    """Compiled, and kept in the cache folder of machine code for other processes, until anything changes that can be in it."""
+    folder, here = cache_folder(), hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
+    if folder is None:
+        return njit(loop)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba.config, "CACHE_DIR", str(folder / fingerprint(*SOURCES) / here))
+        return njit(cache=True)(loop)
+
+
 @cache
 def _loop(kernel: Kernel) -> Any:
     """A compiled loop over a kernel's items."""
     body, lanes = kernel.body, kernel.lanes
     if lanes == 1:
 
-        @njit
+        @kept
         def one_thread(n: int, args: Any) -> None:
             for i in range(n):
                 body(i, args)
 
         return one_thread
 
-    @njit
+    @kept
     def some_lanes(n: int, args: Any) -> None:
         for i in range(n):
             for lane in range(lanes):
@@ -206,7 +222,7 @@ def _loop(kernel: Kernel) -> Any:
     return some_lanes
 
 
-@njit
+@kept
 def _check(n: int, args: Any, steps: Any) -> None:
     for i in range(n):
         register = 0
