@@ -14,7 +14,8 @@ from kolumn.commit.target_lock import committing
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.replicas.log_end import log_end
 from kolumn.source import storage
-from kolumn.source.segments import LOG, SIDE_FILES, Segment, find_segments
+from kolumn.source.log_names import LOG
+from kolumn.source.segments import SIDE_FILES, Segment, find_segments
 from kolumn.source.storage import FolderEntry
 from kolumn.spark_plugin.write.staging import adopt, files_of
 

@@ -22,7 +22,8 @@ from kolumn.commit.run import REDO
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.source import storage
 from kolumn.source.fsspec_files import forget
-from kolumn.source.segments import LOG, SIDE_FILES
+from kolumn.source.log_names import LOG
+from kolumn.source.segments import SIDE_FILES
 
 JOURNAL = REDO
 FOLDER = re.compile(r"\.kolumn-(?:[a-z]+\.)?[0-9a-f]{32}\.partial")

@@ -5,7 +5,8 @@ from dataclasses import replace
 from kolumn.entries.headers import headers
 from kolumn.formats import table
 from kolumn.keywords import Source
-from kolumn.source.segments import LOG, Segment, find_segments, with_neighbours
+from kolumn.source.log_names import LOG
+from kolumn.source.segments import Segment, find_segments, with_neighbours
 from kolumn.source.storage import parent
 
 

@@ -13,8 +13,8 @@ from kolumn.schemas.listed import ListedSchemas
 from kolumn.schemas.schema import Collection, Kind
 from kolumn.schemas.service import Client, ServiceSchemas
 from kolumn.source import storage
+from kolumn.source.log_names import LOG
 from kolumn.source.memory import named_parts
-from kolumn.source.segments import LOG
 
 Given = str | os.PathLike[str] | Mapping[Any, Any] | Callable[[Any], Text | None] | Collection | Client
 """What `schemas_of` takes: a path, a URL, a dict, a function, a collection, a client of confluent-kafka."""

@@ -53,22 +53,29 @@ def copies(segments: list[Segment]) -> dict[Key, Copies]:
     Segments without a topic or a partition are ignored, and so are snapshots (``.checkpoint``), which are not part of a log. Partitions
     with segments in a tier are left to `kolumn.replicas.tiers`.
     """
-    found: dict[Key, dict[str, tuple[str, list[Segment]]]] = {}
-    known: dict[tuple[Key, str], list[Segment]] = {}
+    found: dict[Key, Copies] = {}
     tiers = {(one.topic, one.partition) for one in segments if one.copy_id is not None}
     for segment in segments:
         if segment.topic is None or segment.partition is None or segment.path.endswith(".checkpoint"):
             continue
         if tiers and (segment.topic, segment.partition) in tiers:
             continue
-        key, name = (segment.topic, segment.partition), storage.parent(segment.path)
-        own = known.get((key, name))
-        if own is None:
-            real = name if storage.is_url(name) else os.path.realpath(name)
-            _, own = found.setdefault(key, {}).setdefault(real, (name or ".", []))
-            known[key, name] = own
-        own.append(segment)
-    return {key: dict(folders.values()) for key, folders in found.items() if len(folders) > 1}
+        found.setdefault((segment.topic, segment.partition), {}).setdefault(storage.parent(segment.path), []).append(segment)
+    several = {key: folders for key, folders in found.items() if len(folders) > 1}
+    return {key: real for key, folders in several.items() if len(real := _by_folder(folders, segments)) > 1} if several else several
+
+
+def _by_folder(folders: Copies, segments: list[Segment]) -> Copies:
+    """The same by directories: several names may lead to one, by links or relative to other folders."""
+    found: dict[str, tuple[str, list[Segment]]] = {}
+    for name, own in folders.items():
+        real = name if storage.is_url(name) else os.path.realpath(name)
+        found.setdefault(real, (name or ".", []))[1].extend(own)
+    if len(found) < len(folders):
+        place = {id(one): i for i, one in enumerate(segments)}
+        for _, own in found.values():
+            own.sort(key=lambda one: place[id(one)])
+    return dict(found.values())
 
 
 def overlaps(segments: list[Segment]) -> list[Overlap]:

@@ -12,8 +12,8 @@ from kolumn.replicas.log_start import from_log_start, log_starts
 from kolumn.replicas.merge import Merged, merge, trimmed
 from kolumn.replicas.misnamed import by_contents
 from kolumn.replicas.tiers import apart, stitched, tiered
-from kolumn.source.log_names import base_and_copy
-from kolumn.source.segments import LOG, SWAP, Range, Segment
+from kolumn.source.log_names import LOG, SWAP, base_and_copy
+from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import base_name, listing, parent
 from kolumn.source.tier_names import MANIFEST
 from kolumn.transactions.states import Transactions, matter

@@ -11,6 +11,8 @@ from kolumn.source import storage
 
 def names_in(source: Any) -> list[str]:
     """Names in a source argument."""
+    if isinstance(source, str):
+        return [source]
     many = isinstance(source, Iterable) and not isinstance(source, str | bytes | bytearray | os.PathLike) and not hasattr(source, "read")
     parts = list(source) if many else [source]
     if not parts:

@@ -16,8 +16,9 @@ from typing import Any
 from pyarrow import fs
 
 _AT_FDCWD, _AT_EMPTY_PATH, _STATX_BASIC, _STATX_BTIME, _STATX_BYTES = -100, 0x1000, 0x7FF, 0x800, 256
-_STATX = struct.Struct("=I28xQQ32xqI20xqI12xII")
-"""Of ``struct statx``: mask, inode, size, when made (s, ns), when modified (s, ns), device (major, minor)."""
+_STATX = struct.Struct("=I24xH2xQQ32xqI20xqI12xII")
+"""Of ``struct statx``: mask, mode, inode, size, when made (s, ns), when modified (s, ns), device (major, minor)."""
+_SIZE = 3
 _Buffer = ctypes.c_char * _STATX_BYTES
 _TAIL = 64
 _LOOKS = 5
@@ -84,13 +85,13 @@ def of_file(path: str, found: os.stat_result | None, descriptor: int | None = No
 
     If the system has one call that returns everything, only that is used: between two calls another file may get the name.
     """
-    fields = _look(path, descriptor)
-    if fields is None:
-        found = found or os.stat(path if descriptor is None else descriptor)
-        return Identity(found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev)
-    mask, inode, size, made, made_ns, modified, modified_ns, major, minor = fields
-    born = made * _NS + made_ns if mask & _STATX_BTIME else None
-    return Identity(size, modified * _NS + modified_ns, inode, os.makedev(major, minor), born)
+    return _of_fields(_fields(path, descriptor, found))
+
+
+def with_mode(path: str) -> tuple[int, Identity]:
+    """Mode and identity of a file of this machine, or of a folder, by one call of the system if it has one; errors as `os.stat`."""
+    fields = _fields(path, None)
+    return fields[1], _of_fields(fields)
 
 
 def of_growing(path: str) -> Identity | None:
@@ -100,14 +101,15 @@ def of_growing(path: str) -> Identity | None:
     except OSError:
         return None
     try:
-        before = of_file(path, None, file)
+        before = _fields(path, file)
         for _ in range(_LOOKS):
-            tail = os.pread(file, _TAIL, max(before.size - _TAIL, 0))
-            now = of_file(path, None, file)
+            size = before[_SIZE]
+            tail = os.pread(file, _TAIL, max(size - _TAIL, 0))
+            now = _fields(path, file)
             if now == before:
-                return replace(before, tail=tail.rstrip(b"\0"))
+                return _of_fields(before, tail.rstrip(b"\0"))
             before = now
-        return before
+        return _of_fields(before)
     except OSError:
         return None
     finally:
@@ -150,6 +152,27 @@ def _statx() -> Any:
     found = getattr(ctypes.CDLL(None), "statx", None)
     if found is not None:
         found.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
+    return found
+
+
+def _fields(path: str, descriptor: int | None, found: os.stat_result | None = None) -> tuple[int, ...]:
+    """What `_STATX` has of a file; of a system without that call from its `os.stat`, which does not know when a file was made."""
+    fields = _look(path, descriptor)
+    if fields is not None:
+        return fields
+    found = found or os.stat(path if descriptor is None else descriptor)
+    device = found.st_dev
+    return 0, found.st_mode, found.st_ino, found.st_size, 0, 0, *divmod(found.st_mtime_ns, _NS), os.major(device), os.minor(device)
+
+
+def _of_fields(fields: tuple[int, ...], tail: bytes | None = None) -> Identity:
+    mask, _, inode, size, made, made_ns, modified, modified_ns, major, minor = fields
+    born = made * _NS + made_ns if mask & _STATX_BTIME else None
+    # Its own constructor takes three times as long, and several are made of each segment.
+    found = object.__new__(Identity)
+    found.__dict__.update(
+        size=size, modified=modified * _NS + modified_ns, inode=inode, device=os.makedev(major, minor), born=born, tag=None, tail=tail
+    )
     return found
 
 

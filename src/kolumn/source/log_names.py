@@ -5,6 +5,10 @@ import re
 
 from kolumn.source import storage, tier_names
 
+LOG = ".log"
+SWAP = ".log.swap"
+CLEANED = ".log.cleaned"
+INDEXES = (".index", ".timeindex")
 PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[0-9a-f]{32}-(?P<state>delete|future|stray))?", re.DOTALL)
 
 
@@ -16,7 +20,9 @@ def topic_partition(name: str) -> tuple[str, int]:
 
 def place_in(folder: str, is_tier: bool) -> tuple[str | None, int | None]:
     """Topic and partition of the segments in a folder, by its name; None if it has none."""
-    last = storage.base_name(folder if storage.is_url(folder) else os.path.abspath(folder))
+    last = storage.base_name(folder)
+    if last in ("", ".", "..") and not storage.is_url(folder):
+        last = os.path.basename(os.path.abspath(folder))
     topic, partition = (tier_names.partition_of(last) if is_tier else None) or topic_partition(last)
     return (topic, partition) if topic else (None, None)
 

@@ -7,11 +7,8 @@ is the finished replacement of segments that a crash left in place (`kolumn.entr
 ``…-delete``, ``…-stray`` and ``…-future`` are left out of a log directory.
 """
 
-import re
-from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 from kolumn.arrays import Int64s
@@ -20,21 +17,17 @@ from kolumn.source import storage, tier_names
 from kolumn.source.aiven_file import Access
 from kolumn.source.aiven_manifest import AivenManifest, manifest_of, objects_of, read_manifests
 from kolumn.source.given_names import checked, names_in, real_names
-from kolumn.source.log_names import PARTITION, base_and_copy, place_in, topic_partition
+from kolumn.source.log_names import INDEXES, LOG, PARTITION, SWAP, base_and_copy, place_in, topic_partition
 from kolumn.source.memory import in_memory
+from kolumn.source.neighbours import NamedNeighbours, Order, alone, unfinished_from
 from kolumn.source.side_files import TIER_CHECKPOINT
 from kolumn.source.storage import FolderEntry, Identity
 from kolumn.source.tier_names import MANIFEST
 
-LOG = ".log"
-SWAP = ".log.swap"
-CLEANED = ".log.cleaned"
-INDEXES = (".index", ".timeindex")
 SIDE_FILES = (*INDEXES, ".txnindex", ".snapshot")
 """Suffixes of the files that are next to a log and share its name."""
 SIDES = (*SIDE_FILES, TIER_CHECKPOINT)
 
-_BASE_OFFSET = re.compile(r"[0-9]{20}")
 HIGHEST = 2**63 - 1
 _OF_FOLDER = ("following", "preceding", "orphans", "beside", "listed")
 
@@ -209,30 +202,36 @@ def _as_it_is(segment: Segment) -> Segment:
     if segment.following is not None or segment.manifest is not None or segment.fault is not None or storage.is_url(segment.path):
         return segment
     now = storage.growing(segment.path)
-    return segment if now is None else replace(segment, size=now.size, identity=now)
+    return segment if now is None else _changed(segment, size=now.size, identity=now)
 
 
 class Places:
     """Adds information from their directories to segments that were named one by one; each directory is listed once."""
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[str, Segment]] = {}
+        self._known: dict[str, NamedNeighbours | dict[str, Segment]] = {}
 
     def of(self, segment: Segment) -> Segment:
         """The segment, with the attributes that depend on its neighbours."""
-        if segment.base_offset is None or not segment.path.endswith((LOG, SWAP)):
+        base = segment.base_offset
+        if base is None or not segment.path.endswith((LOG, SWAP)):
             return segment
         folder = storage.parent(segment.path)
         if folder not in self._known:
             self._known[folder] = _neighbours(folder or ".")
-        known = self._known[folder].get(storage.base_name(segment.path))
-        if known is None:
-            return segment
-        return _changed(segment, **{name: getattr(known, name) for name in _OF_FOLDER})
+        known = self._known[folder]
+        if isinstance(known, NamedNeighbours):
+            return segment if segment.copy_id is not None or not known.has(segment.path) else _changed(segment, **known.order.of(base))
+        found = known.get(storage.base_name(segment.path))
+        return segment if found is None else _changed(segment, **{name: getattr(found, name) for name in _OF_FOLDER})
 
 
-def _neighbours(folder: str) -> dict[str, Segment]:
+def _neighbours(folder: str) -> NamedNeighbours | dict[str, Segment]:
     try:
+        if not storage.is_url(folder):
+            names = storage.names_of_files(folder)
+            if not any(name.endswith(MANIFEST) for name in names):
+                return NamedNeighbours(names)
         return {storage.base_name(one.path): one for one in segments_in(folder)}
     except KolumnError:
         # The file itself may still be readable.
@@ -349,34 +348,20 @@ def _unread(file: FolderEntry, fault: CorruptBatchError) -> Segment:
 
 def _orphans(files: list[FolderEntry]) -> list[str]:
     """Index files that are not empty and have no log next to them, not even one that is being deleted."""
-    suffixes = (LOG, SWAP, CLEANED, f"{LOG}.deleted")
-    logs = {storage.base_name(file.name).partition(".")[0] for file in files if file.name.endswith(suffixes)}
-    names = [file.name for file in files if file.size and file.name.endswith(INDEXES)]
-    return [name for name in names if _BASE_OFFSET.fullmatch(stem := storage.base_name(name).partition(".")[0]) and stem not in logs]
+    sizes = {file.name: file.size for file in files}
+    return [name for name in alone(sizes) if sizes[name]]
 
 
 def with_neighbours(segments: list[Segment], orphans: Iterable[str] = ()) -> list[Segment]:
     """Segments of one log, with the attributes that depend on their neighbours; ``orphans`` are index files without a log."""
-    bases = sorted({one.base_offset for one in segments if one.base_offset is not None})
-    after = dict(pairwise(bases))
-    before = {following: base for base, following in after.items()}
-    lost: dict[int, list[str]] = {}
-    for name in sorted(orphans):
-        base = int(storage.base_name(name).partition(".")[0])
-        if bases:
-            lost.setdefault(bases[max(0, bisect_right(bases, base) - 1)], []).append(name)
-
-    def placed(one: Segment, base: int) -> Segment:
-        return _changed(one, following=after.get(base), preceding=before.get(base), orphans=tuple(lost.get(base, ())))
-
+    order = Order({one.base_offset for one in segments if one.base_offset is not None}, orphans)
     # After a tier's copy may come another copy of the same offsets: `kolumn.replicas.tiers` finds out which follows which.
-    return [one if one.base_offset is None or one.copy_id is not None else placed(one, one.base_offset) for one in segments]
+    return [one if one.base_offset is None or one.copy_id is not None else _changed(one, **order.of(one.base_offset)) for one in segments]
 
 
 def _live(segments: list[Segment], files: list[FolderEntry]) -> list[Segment]:
     """Segments without swap files at or above the lowest ``.cleaned`` one: Kafka deletes those on start-up (unfinished round)."""
-    cleaned = [offset for file in files if file.name.endswith(CLEANED) and (offset := base_and_copy(file.name)[0]) is not None]
-    lowest = min(cleaned, default=None)
+    lowest = unfinished_from(file.name for file in files)
     live = [s for s in segments if not (s.is_swap and lowest is not None and s.base_offset is not None and s.base_offset >= lowest)]
     return sorted(live, key=lambda s: (-1 if s.base_offset is None else s.base_offset, s.path))
 
@@ -389,7 +374,13 @@ def _segments(files: Iterable[FolderEntry]) -> list[Segment]:
         at = storage.parent(file.name), copy is not None
         if at not in places:
             places[at] = place_in(*at)
-        found.append(Segment(file.name, *places[at], base, file.size, identity=file.identity, copy_id=copy))
+        topic, partition = places[at]
+        found.append(
+            _changed(
+                _NAMELESS, path=file.name, topic=topic, partition=partition, base_offset=base, size=file.size, identity=file.identity,
+                copy_id=copy,
+            )
+        )  # fmt: skip
     return found
 
 
@@ -398,3 +389,6 @@ def _changed(segment: Segment, **fields: Any) -> Segment:
     found = object.__new__(Segment)
     found.__dict__.update(segment.__dict__, **fields)
     return found
+
+
+_NAMELESS = Segment("", None, None, None, 0)

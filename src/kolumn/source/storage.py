@@ -56,6 +56,8 @@ def plain(name: str) -> str:
 
     Names of files below a URL begin with the URL: ``s3://bucket/data?region=eu-north-1`` becomes ``s3://bucket?region=eu-north-1/data``.
     """
+    if ":" not in name:
+        return name
     match = _QUERY.fullmatch(name)
     if match is not None:
         return f"{match['root']}?{match['query']}{match['path'] or ''}"
@@ -156,9 +158,8 @@ def look(name: str) -> FolderEntry | None:
     """The file or folder of this name; None if there is none."""
     try:
         if not is_url(name):
-            found = os.stat(name)
-            now = identity.of_file(name, found)
-            return FolderEntry(name, now.size, stat.S_ISDIR(found.st_mode), stat.S_ISREG(found.st_mode), now)
+            mode, now = identity.with_mode(name)
+            return FolderEntry(name, now.size, stat.S_ISDIR(mode), stat.S_ISREG(mode), now)
         return repeated(lambda: _look_at(name))
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -207,6 +208,14 @@ def listing(folder: str) -> list[FolderEntry]:
             found = [(info, {}) for info in repeated(lambda: system.get_file_info(fs.FileSelector(path)))]
         return sorted((_entry(info, system, root, top, details) for info, details in found), key=_name)
     except (OSError, ArrowException) as error:
+        raise KolumnError(f"{folder}: cannot be listed: {error}") from error
+
+
+def names_of_files(folder: str) -> list[str]:
+    """Names of the files in a folder of this machine, sorted; they are not looked at, so this costs a call or two of the system."""
+    try:
+        return sorted(one.path for one in scanned(folder) if one.is_file())
+    except OSError as error:
         raise KolumnError(f"{folder}: cannot be listed: {error}") from error
 
 

@@ -44,6 +44,8 @@ def schema_of(columns: Iterable[str], binary: str, typed: Sequence[Typed]) -> pa
     ArgumentError
         Two columns would have one name.
     """
+    if not typed:
+        return record_schema(columns, binary)
     fields = [field for name in columns for field in _fields(name, binary, typed)]
     names = [field.name for field in fields]
     twice = sorted({name for name in names if names.count(name) > 1})

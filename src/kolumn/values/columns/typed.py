@@ -140,6 +140,8 @@ def typed_of(given: PayloadOptions) -> tuple[Typed, ...]:
     ArgumentError
         A value is not allowed, or an option is given that its format does not have.
     """
+    if not given:
+        return ()
     options: dict[str, Any] = PAYLOAD_DEFAULTS | dict(given)
     if options["decode"] is not None:
         return _of_internal(options)
