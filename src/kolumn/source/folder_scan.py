@@ -30,3 +30,11 @@ def scanned(folder: str) -> list["os.DirEntry[str]"]:
             return entries
         before = names
     raise KolumnError(f"{folder}: cannot be listed: files in it got other names each of {_LISTINGS} times. Run again when it is quiet")
+
+
+def names_of_files(folder: str) -> list[str]:
+    """Names of the files in a folder of this machine, sorted; they are not looked at, so this costs a call or two of the system."""
+    try:
+        return sorted(one.path for one in scanned(folder) if one.is_file())
+    except OSError as error:
+        raise KolumnError(f"{folder}: cannot be listed: {error}") from error

@@ -16,6 +16,7 @@ from kolumn.errors import ArgumentError, CorruptBatchError, KolumnError
 from kolumn.source import storage, tier_names
 from kolumn.source.aiven_file import Access
 from kolumn.source.aiven_manifest import AivenManifest, manifest_of, objects_of, read_manifests
+from kolumn.source.folder_scan import names_of_files
 from kolumn.source.given_names import checked, names_in, real_names
 from kolumn.source.log_names import INDEXES, LOG, PARTITION, SWAP, base_and_copy, place_in, topic_partition
 from kolumn.source.memory import in_memory
@@ -229,7 +230,7 @@ class Places:
 def _neighbours(folder: str) -> NamedNeighbours | dict[str, Segment]:
     try:
         if not storage.is_url(folder):
-            names = storage.names_of_files(folder)
+            names = names_of_files(folder)
             if not any(name.endswith(MANIFEST) for name in names):
                 return NamedNeighbours(names)
         return {storage.base_name(one.path): one for one in segments_in(folder)}

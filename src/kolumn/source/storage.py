@@ -211,14 +211,6 @@ def listing(folder: str) -> list[FolderEntry]:
         raise KolumnError(f"{folder}: cannot be listed: {error}") from error
 
 
-def names_of_files(folder: str) -> list[str]:
-    """Names of the files in a folder of this machine, sorted; they are not looked at, so this costs a call or two of the system."""
-    try:
-        return sorted(one.path for one in scanned(folder) if one.is_file())
-    except OSError as error:
-        raise KolumnError(f"{folder}: cannot be listed: {error}") from error
-
-
 def _scanned(one: "os.DirEntry[str]") -> FolderEntry:
     if one.is_dir():
         return FolderEntry(one.path, 0, True)
