@@ -58,8 +58,7 @@ def plain(name: str) -> str:
     """
     if ":" not in name:
         return name
-    match = _QUERY.fullmatch(name)
-    if match is not None:
+    if (match := _QUERY.fullmatch(name)) is not None:
         return f"{match['root']}?{match['query']}{match['path'] or ''}"
     return re.sub(r"^file:(//)?(?=/)", "", name)
 
