@@ -32,7 +32,7 @@ def _store(width: int) -> Any:
     return store
 
 
-store8, store32, store64 = _store(8), _store(32), _store(64)
+store8, store16, store32, store64 = _store(8), _store(16), _store(32), _store(64)
 
 
 @intrinsic
@@ -47,16 +47,21 @@ def load64(typing: Any, address: Any) -> Any:
     return types.int64(types.int64), emit
 
 
-@intrinsic
-def load32(typing: Any, address: Any) -> Any:
-    """Four bytes at ``address`` as a little-endian unsigned integer, unaligned."""
+def _load(width: int) -> Any:
+    @intrinsic
+    def load(typing: Any, address: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            word = builder.load(_pointer(builder, args[0], ir.IntType(width)))
+            word.align = 1
+            return builder.zext(word, ir.IntType(64))
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        word = builder.load(_pointer(builder, args[0], ir.IntType(32)))
-        word.align = 1
-        return builder.zext(word, ir.IntType(64))
+        return types.int64(types.int64), emit
 
-    return types.int64(types.int64), emit
+    return load
+
+
+load16, load32 = _load(16), _load(32)
+"""Two and four bytes at an address as a little-endian unsigned integer, unaligned."""
 
 
 def _copy(width: int) -> Any:
@@ -98,6 +103,16 @@ def select(typing: Any, condition: Any, a: Any, b: Any) -> Any:
         return builder.select(args[0], args[1], args[2])
 
     return types.int64(types.boolean, types.int64, types.int64), emit
+
+
+@intrinsic
+def trailing_zeros(typing: Any, word: Any) -> Any:
+    """Number of zeros below the lowest set bit of a word that is not 0."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.IntType(1)(1))
+
+    return types.int64(types.int64), emit
 
 
 @intrinsic

@@ -33,7 +33,10 @@ GROUPS = {
         "inflate.locate", "check.select", "check.gather", "machine.checksum", "columns.timestamps", "check.boundary",
     ),
     "small segments": ("stream_files",),
-    "writing": ("encode.batches", "encode.messages", "encode.tagged", "encode.sets", "encode.restride", "encode.sizes", "encode.frames"),
+    "writing": (
+        "encode.batches", "encode.messages", "encode.tagged", "encode.sets", "encode.restride", "encode.sizes", "encode.xerial",
+        "encode.frames",
+    ),
     "typed values": ("values.framing",),
     "Avro": ("values.avro",),
     "Protobuf": ("values.protobuf",),

@@ -13,9 +13,19 @@ space if there is one; where these are, and 32 bytes in all; bits of those that 
 operations after it are for the members of each object in it, if it is a list of objects.
 """
 
-from kolumn.cpu_fallback.machine.address import STEP, differ32, load8, load32, load64, not_digits32, not_text32, select, store64
+from kolumn.cpu_fallback.machine.address import (
+    STEP,
+    differ32,
+    load8,
+    load32,
+    load64,
+    not_digits32,
+    not_text32,
+    select,
+    store64,
+    trailing_zeros,
+)
 from kolumn.cpu_fallback.values.blocks import AT, BLOCK, END, LIMIT
-from kolumn.cpu_fallback.values.varints import trailing_zeros
 from kolumn.encodings.columns import DONE, ColumnTables, put_nulls, set_valid
 from kolumn.encodings.json import FIELD, UNDECIDED, JsonProgram, column_of, fills_of, put_value
 from kolumn.encodings.json_text import CLOSE_LIST, CLOSE_OBJECT, COMMA, MINUS, NULL, OPEN_OBJECT, QUOTE, after_value, next_byte

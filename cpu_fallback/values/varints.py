@@ -1,23 +1,11 @@
-"""Varints by words, for the CPU: up to eight bytes are looked at at once. And bits by an instruction."""
+"""Varints by words, for the CPU: up to eight bytes are looked at at once."""
 
-from typing import Any
-
-from kolumn.cpu_fallback.machine.address import load8, load32, load64
+from kolumn.cpu_fallback.machine.address import load8, load32, load64, trailing_zeros
 from kolumn.encodings import protobuf_wire
-from kolumn.machine_code.deferred import intrinsic, ir, overload, register_jitable, types
+from kolumn.machine_code.deferred import overload, register_jitable
 
 _MORE = -0x7F7F7F7F7F7F7F80
 """The highest bit of each of eight bytes, which says that there is another byte."""
-
-
-@intrinsic
-def trailing_zeros(typing: Any, word: Any) -> Any:
-    """Number of zeros below the lowest set bit of a word that is not 0."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.IntType(1)(1))
-
-    return types.int64(types.int64), emit
 
 
 @register_jitable

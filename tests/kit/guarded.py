@@ -17,10 +17,11 @@ def guard_columns() -> None:
     """Let everything that this process decodes from now on be in such memory. Nothing is reused, so it is for a process of its own."""
     recycle._waiting.most = columns.TOGETHER = 0
     recycle._class_of = lambda size: (size, 1)
-    recycle.allocate_by(_ending_at_a_page, smallest=1)
+    recycle.allocate_by(ending_at_a_page, smallest=1)
 
 
-def _ending_at_a_page(size: int) -> np.ndarray:
+def ending_at_a_page(size: int) -> np.ndarray:
+    """Memory of so many bytes before such a page."""
     page = mmap.PAGESIZE
     whole = -(-size // page) * page
     memory = mmap.mmap(-1, whole + page)

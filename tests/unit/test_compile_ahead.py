@@ -101,7 +101,7 @@ damaged(scratch / "plain-0", 8, (13).to_bytes(4, "big") + b"bang")
 for position in (8, 100):
     damaged(java, position, (5000).to_bytes(4, "big"))
 large = pa.table({"value": pa.array([bytes(1 << 20)] * 12), "offset": range(12)})
-for codec in ("gzip", "zstd", "lz4", "none"):
+for codec in ("gzip", "zstd", "lz4", "snappy", "none"):
     kolumn.write(large, scratch / f"large-{codec}-0", codec=codec, batch_bytes=12 << 20)
     kolumn.read(scratch / f"large-{codec}-0")
 kolumn.convert(scratch / "kafka-none-0", scratch / "compact", format="v3-compact")

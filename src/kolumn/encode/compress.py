@@ -16,11 +16,10 @@ from kolumn.codecs.lz4 import STORED_BIT
 from kolumn.codecs.xxh32 import xxh32
 from kolumn.cpu_fallback.encode import liblz4
 from kolumn.cpu_fallback.encode.frames import BLOCK, BOUND, END, HEADER, lz4_frames
+from kolumn.cpu_fallback.encode.xerial import BITS, most_xerial, xerial
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.errors import ArgumentError
 
-_XERIAL = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
-_XERIAL_BLOCK = 32 << 10
 _LZ4_MAGIC = 0x184D2204
 
 _LEVELS = {GZIP: (-1, 0, 9), ZSTD: (3, -131072, 22)}
@@ -82,12 +81,9 @@ def _zstd(data: memoryview, level: int, magic: int) -> bytes:
 
 
 def _xerial(data: memoryview, level: int, magic: int) -> bytes:
-    """Blocks of 32 KiB, each with its compressed size in front (``SnappyOutputStream``)."""
-    parts = [_XERIAL]
-    for at in range(0, len(data), _XERIAL_BLOCK):
-        block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK]))
-        parts += [struct.pack(">i", len(block)), block]
-    return b"".join(parts)
+    """Blocks of 32 KiB, each with its compressed size in front (``SnappyOutputStream``), by the loop of `compress_all`: its bytes."""
+    source, size = np.frombuffer(bytes(data) + bytes(PAD), np.uint8), np.array([len(data)], np.int64)
+    return _all_xerial(source.ctypes.data + 0 * size, size, 0 * size)[0].tobytes()
 
 
 def compress_all(codec: int, source: Int64s, size: Int64s, gap: Int64s, magic: int) -> tuple[Bytes, Int64s] | None:
@@ -95,6 +91,8 @@ def compress_all(codec: int, source: Int64s, size: Int64s, gap: Int64s, magic: i
 
     Returns the compressed payloads, each after ``gap`` free bytes, and their sizes; None if no library can be called for the codec.
     """
+    if codec == SNAPPY:
+        return _all_xerial(source, size, gap)
     function = liblz4.function() if codec == LZ4 else 0
     if not function:
         return None
@@ -103,6 +101,13 @@ def compress_all(codec: int, source: Int64s, size: Int64s, gap: Int64s, magic: i
     room, _ = take(most)
     header = int.from_bytes(_lz4_header(magic), "little")
     total = lz4_frames(source, size, gap, header, function, room.address, made)
+    return np.frombuffer(room, np.uint8)[:total], made
+
+
+def _all_xerial(source: Int64s, size: Int64s, gap: Int64s) -> tuple[Bytes, Int64s]:
+    made, table = np.empty(len(size), np.int64), np.empty(1 << BITS, np.uint16)
+    room, _ = take(int((gap + most_xerial(size)).sum()) + PAD)
+    total = xerial(source, size, gap, table.ctypes.data, room.address, made)
     return np.frombuffer(room, np.uint8)[:total], made
 
 
