@@ -3,6 +3,7 @@
 import os
 import random
 import struct
+from itertools import product
 
 import crc32c
 import pytest
@@ -95,9 +96,12 @@ DAMAGE = {
 }
 
 
+NESTED = [(None, 0), *product((0, 96, 99, 112, 113, 114, 116, 118, 200), (1, 3))]
+"""The first offset of batches inside of a value, and how many there are."""
+
+
 @pytest.mark.parametrize("at", [0, 3, 5])
-@pytest.mark.parametrize("nested_batches", [1, 3])
-@pytest.mark.parametrize("nested", [None, 0, 96, 99, 112, 113, 114, 116, 118, 200])
+@pytest.mark.parametrize(("nested", "nested_batches"), NESTED)
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_all_that_is_intact_comes_back(tmp_path, kind, nested, nested_batches, at):
     batches = segment(nested, nested_batches, at)

@@ -21,6 +21,7 @@ from kit import oracle
 from kit.corpus import Case, cases
 from kit.differential import COLUMNS, rows_of
 from kit.encoder import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch, message
+from kit.fuzz import examples
 from kit.strategies import segments
 from kit.streams import SNAPPY, compress
 from kolumn.errors import ArgumentError, KolumnError
@@ -57,7 +58,7 @@ def test_what_a_broker_wrote_comes_back(case: Case, tmp_path: Path) -> None:
         assert segment.rows() == rows_of(everything(path))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(segments(), st.sampled_from(CODECS), st.integers(1, 4000), st.integers(1, 5), st.integers(1, 4))
 def test_anything_comes_back(segment: tuple[bytes, list[oracle.Row]], codec: str, batch_bytes: int, most: int, step: int) -> None:
     with tempfile.TemporaryDirectory() as scratch:

@@ -11,7 +11,7 @@ import kolumn
 from kit.draft_segments import FORMATS, Entry, Maker, Row, damage
 from kit.fuzz import MUTANTS
 
-COUNT = max(200, MUTANTS // 60)
+COUNT = max(100, MUTANTS // 60)
 """Segments of each format: one for each 60 segments of the shipped formats."""
 JUDGED_OTHERWISE = 100
 """In one of so many mutants, uncompressed messages inside a damaged wrapper may be read as entries: they have right checksums, and relative

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from kit.avro_pairs import is_ambiguous, readers, theirs
 from kit.avro_reader import as_column, of_column, read
 from kit.avro_values import bodies, plain, registered, schemas, values, written
+from kit.fuzz import examples
 from kolumn.values.avro.decoder import AvroDecoder
 
-SLOW = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+SLOW = settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 @given(st.data())

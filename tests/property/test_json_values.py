@@ -10,6 +10,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from kit.fuzz import examples
 from kolumn.values.bare_framing import BareFramer
 from kolumn.values.text.json import JsonDecoder
 from kolumn.values.types import nested_type
@@ -155,7 +156,7 @@ def payloads(draw: st.DrawFn) -> bytes | None:
     return data
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(payloads(), max_size=8))
 @example([b'{"id": 1}', b'{"inner": {"rows": [', b"]}}", b'{"id": 2}'])
 @example([b'{"id": 1}{"id": 5}', b"{", b'{"id": 2}'])

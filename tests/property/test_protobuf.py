@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.bodies import bodies
+from kit.fuzz import examples
 from kit.protobuf_values import body, expected, in_edition, message_class, mutants, plain, schema
 from kolumn.values.protobuf.decoder import ProtobufDecoder
 
@@ -33,13 +34,13 @@ def compare(seed: int, broken: float, values: int) -> None:
         assert found == wanted, (seed, number, value)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(SEEDS)
 def test_any_message_of_any_schema(seed: int) -> None:
     compare(seed, 0.0, 12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(SEEDS)
 def test_malformed_values_of_any_schema(seed: int) -> None:
     """Bits are flipped, bytes are cut off, inserted and spliced; rows around them keep their values."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kolumn
+from kit.fuzz import examples
 from kolumn.registry.open import schemas_of
 from kolumn.schemas.fingerprint import canonical_form, fingerprint_of, rabin
 from kolumn.schemas.given import AskedSchemas, given_schemas, kind_of
@@ -92,7 +93,7 @@ def avro(draw: st.DrawFn, depth: int = 3) -> object:
     return named | {"fields": fields}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(avro())
 def test_canonical_forms_of_any_schemas_are_those_of_fastavro(schema: object) -> None:
     assert canonical_form(json.dumps(schema)) == to_parsing_canonical_form(parse_schema(schema, _write_hint=False))
