@@ -92,7 +92,7 @@ CHANGES: dict[Change, str] = {
 
 def between(monkeypatch: pytest.MonkeyPatch, change: Callable[[], Any]) -> None:
     """Make a change once, when the segments are known and not open."""
-    found, todo = source._in_directory, [change]
+    found, todo = source.in_directory, [change]
 
     def looked(folder: str, above: tuple[Any, ...] = (), **more: Any) -> list[Segment]:
         segments = found(folder, above, **more)
@@ -100,7 +100,7 @@ def between(monkeypatch: pytest.MonkeyPatch, change: Callable[[], Any]) -> None:
             todo.pop()()
         return segments
 
-    monkeypatch.setattr(source, "_in_directory", looked)
+    monkeypatch.setattr(source, "in_directory", looked)
 
 
 @pytest.mark.parametrize("options", WAYS, ids=str)
@@ -118,9 +118,9 @@ def test_between_plan_and_read(
 @pytest.mark.parametrize("change", [replaced, put_under_the_same_number, deleted], ids=lambda change: change.__name__)
 def test_other_readers(change: Change, log: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All readers of segments use one class, `SegmentFile`."""
-    find = source._in_directory
+    find = source.in_directory
     for number, read in enumerate((kolumn.verify, kolumn.batches, kolumn.space, lambda path: kolumn.read(path, start_offset=ROWS - 1))):
-        monkeypatch.setattr(source, "_in_directory", find)
+        monkeypatch.setattr(source, "in_directory", find)
         path = tmp_path / str(number) / "t-0"
         shutil.copytree(log[0].parent, path)
         between(monkeypatch, lambda path=path, number=number: change(path / log[-1].name, tmp_path / str(number)))  # type: ignore[misc]

@@ -70,9 +70,9 @@ class Looks:
             self.step("open", path)
             return opened(path, *args, **kwargs)
 
-        def look_at(path: str, file: int | None) -> Any:
+        def look_at(path: str, file: int | None, inside: Any = None) -> Any:
             self.step("statx", path)
-            return look(path, file)
+            return look(path, file, inside)
 
         def begin(file: SegmentFile, segment: Any) -> None:
             with self._lock:

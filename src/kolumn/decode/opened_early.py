@@ -116,8 +116,9 @@ class OpenedEarly:
             self._left.popleft().close()
 
     def _add(self, task: list[Range]) -> None:
+        tiered_or_url = [one for one in task if one.segment.manifest is not None or "://" in one.segment.path]
         with self._lock:
-            for one in task:
+            for one in tiered_or_url:
                 if one.fault is None and (one.segment.manifest is not None or storage.is_url(one.segment.path)):
                     self._known[id(one)] = far = _Far(one, self._looks.at(one.segment))
                     if self._last is not None:

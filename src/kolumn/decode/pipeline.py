@@ -20,7 +20,7 @@ from kolumn.decode.pieces import InOrder, in_pieces
 from kolumn.decode.result import Decoded, Tally
 from kolumn.decode.resume import resumed
 from kolumn.decode.segment_end import at_stop, compare_start
-from kolumn.decode.small_segments import SmallSegments
+from kolumn.decode.small_segments import Found, SmallSegments
 from kolumn.decode.tasks import tasks_of
 from kolumn.errors import NoMemoryError
 from kolumn.options import AHEAD, Options
@@ -121,9 +121,9 @@ def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, ta
 
 @dataclass
 class _Part:
-    """A range as far as a thread has decoded it: batches, and an iterator that decodes the rest later."""
+    """A range, or several small ones, as far as a thread has decoded it: batches, and an iterator that decodes the rest later."""
 
-    found: Tally
+    found: Tally | Found
     batches: list[pa.RecordBatch] = field(default_factory=list)
     rest: Iterator[pa.RecordBatch] = field(default_factory=lambda: iter(()))
 
@@ -135,19 +135,19 @@ def _begin(
 
     Returns the ranges that were begun, of which the last one can be unfinished, and the error that ended it.
     """
-    parts, size, failed = list[_Part](), 0, None
+    parts, done, size, failed = list[_Part](), 0, 0, None
     try:
-        while len(parts) < len(task) and size < options.inflated_bytes:
-            found = small.decode(task[len(parts) :]) if len(task) > 1 else None
+        while done < len(task) and size < options.inflated_bytes:
+            found = small.decode(task[done:]) if len(task) > 1 else None
             if found is not None:
-                parts += map(_Part, found.tallies)
-                if found.batch is not None:
-                    parts[-len(found.tallies)].batches.append(found.batch)
-                    size += found.batch.nbytes
+                parts.append(_Part(found, [] if found.batch is None else [found.batch]))
+                done += len(found.rows)
+                size += 0 if found.batch is None else found.batch.nbytes
                 continue
-            part = _Part(Tally())
-            part.rest = _range(task[len(parts)], options, None, part.found, early)
+            tally = Tally()
+            part = _Part(tally, rest=_range(task[done], options, None, tally, early))
             parts.append(part)
+            done += 1
             # Threads take turns at small segments that are decoded alone: nearly all is Python, for which they would wait at every call.
             with turn if len(task) > 1 else nullcontext():
                 size += _decode(part, options.inflated_bytes - size)
@@ -183,9 +183,11 @@ def _parts(
     parts, failed = begun
     del begun
     parts.reverse()
-    for one in task:
+    done = 0
+    while done < len(task):
         if not parts:
-            yield from _finish(one, Tally(), options, None, damage, tally, early)
+            yield from _finish(task[done], Tally(), options, None, damage, tally, early)
+            done += 1
             continue
         part = parts.pop()
         yield from part.batches
@@ -195,7 +197,16 @@ def _parts(
             finally:
                 del failed, part
         yield from part.rest
-        _report(one, part.found, damage, tally)
+        if isinstance(part.found, Tally):
+            _report(task[done], part.found, damage, tally)
+            done += 1
+            continue
+        some = task[done : done + len(part.found.rows)]
+        done += len(some)
+        if tally is not None:
+            # They have no damage.
+            for one, found in zip(some, part.found.tallies(some), strict=True):
+                tally(one, found)
 
 
 def _finish(

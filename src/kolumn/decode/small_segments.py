@@ -5,23 +5,37 @@ What is read of a segment, and what is compared, is the same as in `kolumn.decod
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrow.recycle import take
+from kolumn.arrow.recycle import take, take_array
 from kolumn.backend import choose
 from kolumn.cpu_fallback.columns.columns import Columns
 from kolumn.cpu_fallback.fields.put import COPY
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, POSITIONS, ROWS, VALUE
 from kolumn.cpu_fallback.inflate.decoders import decoders
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.cpu_fallback.stream import ARENA, PACKED, PLAIN, SLOTS, UNTIMED, Room, Source, Span
-from kolumn.cpu_fallback.stream_files import LOOK_BYTES, WIDTH, Calls, stream_files
+from kolumn.cpu_fallback.stream import ARENA, LARGEST, PACKED, PLAIN, SLOTS, UNTIMED, Room, Source, Span
+from kolumn.cpu_fallback.stream_files import (
+    BORN,
+    BORN_NS,
+    DEVICE,
+    INODE,
+    LOOK_BYTES,
+    MODIFIED,
+    MODIFIED_NS,
+    PATH,
+    SIZE,
+    TAIL,
+    TAIL_BYTES,
+    WIDTH,
+    Calls,
+    stream_files,
+)
 from kolumn.decode.host.record_batch import record_batch
 from kolumn.decode.host.run import Run, in_microseconds, modes
 from kolumn.decode.host.select import limits
@@ -30,14 +44,14 @@ from kolumn.decode.host.streamed import BLOCK, SLACK
 from kolumn.decode.result import Tally
 from kolumn.decode.segment_end import at_stop, compare_start
 from kolumn.errors import Code, KolumnError
+from kolumn.formats import table
 from kolumn.formats.entries import Entries, Entry
 from kolumn.formats.v2 import SMALLEST_HEADER, SMALLEST_RECORD
 from kolumn.options import Options
 from kolumn.plan.chunks import MOST_ENTRIES, Stop
 from kolumn.source import storage
-from kolumn.source.identity import Identity
 from kolumn.source.segment_file import SegmentFile
-from kolumn.source.segments import Range, Segment
+from kolumn.source.segments import HIGHEST, Range, Segment
 from kolumn.values.columns.stage import typed_batch
 
 SMALL = 1 << 18
@@ -49,10 +63,29 @@ _NS = 1_000_000_000
 
 
 class Found(NamedTuple):
-    """Segments that were decoded: what was found in each, and a batch with the records of all; None if they have none."""
+    """Segments that were decoded.
 
-    tallies: list[Tally]
+    Attributes
+    ----------
+    entries, rows : list of int
+        Of each segment the number of its entries, and of their records.
+    judged : dict of int to Tally
+        What was found at the beginning or the end of segments, by their numbers, that their names alone do not tell.
+    batch : pa.RecordBatch, optional
+        The records of all, if they have any.
+    """
+
+    entries: list[int]
+    rows: list[int]
+    judged: dict[int, Tally]
     batch: pa.RecordBatch | None
+
+    def tallies(self, ranges: Sequence[Range]) -> Iterator[Tally]:
+        """The tally of each of these segments, for those who ask."""
+        for i, (one, entries, rows) in enumerate(zip(ranges, self.entries, self.rows, strict=True)):
+            tally = self.judged.get(i) or Tally()
+            tally.batches, tally.records, tally.valid_bytes = entries, rows, one.segment.size
+            yield tally
 
 
 class SmallSegments:
@@ -60,13 +93,14 @@ class SmallSegments:
 
     Attributes
     ----------
-    inflates, density, header_density, shares
+    inflates, density, header_density, shares, largest
         As those of `SegmentFile`, of the segments so far.
     """
 
     def __init__(self, options: Options) -> None:
         self.options, self.stored = options, options.stored
         self.inflates, self.density, self.header_density, self.shares = 1.0, 1 / 50, 1 / 32, (1.0, 1.0, 1 / 8, 1 / 4)
+        self.largest = 0
         self.is_possible = choose(options.backend) == "cpu" and options.binary == "contiguous" and _calls() is not None
         self._unusual = self._to_skip = 0
 
@@ -77,7 +111,7 @@ class SmallSegments:
             return None
         if not self.is_possible or len(ranges) < 2:
             return None
-        some = ranges[: next((i for i, one in enumerate(ranges) if not _is_simple(one)), len(ranges))]
+        some = ranges[: _simple(ranges)]
         if len(some) < 2:
             return None
         found = self._decoded(some)
@@ -88,36 +122,36 @@ class SmallSegments:
 
     def _decoded(self, ranges: Sequence[Range]) -> Found | None:
         segments = [one.segment for one in ranges]
-        columns, room = self._columns(sum(segment.size for segment in segments))
-        entries, records = Entries.room(MOST_ENTRIES), np.zeros(MOST_ENTRIES, np.int64)
-        ends, written, at = np.zeros(len(segments), np.int64), np.zeros((len(segments), SLOTS), np.int64), np.zeros(SLOTS, np.int64)
+        columns, room = self._columns(sum([segment.size for segment in segments]))
+        entries, records = (
+            Entries(take_array(MOST_ENTRIES * table.WIDTH, np.int64).reshape(-1, table.WIDTH)),
+            take_array(MOST_ENTRIES, np.int64),
+        )
+        ends, written, at = (np.zeros(shape, np.int64) for shape in (len(segments), (len(segments), SLOTS), SLOTS))
         done = self._stream(segments, entries, records, ends, written, columns, at, room)
         if not done:
             self.inflates, self.density = min(2 * self.inflates, 64.0), min(2 * self.density, 1 / SMALLEST_RECORD)
+            self.largest = 0
             return None
-        bounds = [0, *ends[:done].tolist()]
-        rows = [0, *written[:done, ROWS].tolist()]
-        tallies = []
-        last = np.array(bounds[1:]) - 1
-        begun, ended = entries.base_offset[bounds[:-1]].tolist(), entries.last_offset[last].tolist()
-        for i, (first, end) in enumerate(pairwise(bounds)):
-            tally = Tally() if _is_whole(segments[i], begun[i], ended[i]) else _judged(ranges[i], entries[first], entries[end - 1])
+        bounds, ends = [0, *ends[: done - 1].tolist()], ends[:done]
+        entries, counts, rows = entries[: ends[-1]], np.diff(ends, prepend=0).tolist(), np.diff(written[:done, ROWS], prepend=0).tolist()
+        judged = dict[int, Tally]()
+        for i in _unlike_names(segments[:done], entries.base_offset[bounds].tolist(), entries.last_offset[ends - 1].tolist()):
+            tally = _judged(ranges[i], entries[bounds[i]], entries[bounds[i] + counts[i] - 1])
             if tally is None:
                 return self._decoded(ranges[:i]) if i else None
-            tally.batches, tally.records, tally.valid_bytes = end - first, rows[i + 1] - rows[i], segments[i].size
-            tallies.append(tally)
-        entries = entries[: bounds[-1]]
+            judged[i] = tally
         self._learn(at)
-        for segment in segments[:done]:
-            self.options.progress(segment.size)
-        if not rows[-1]:
-            return Found(tallies, None)
-        run = Run(columns, at[:POSITIONS], records[: bounds[-1]], [], {}, bool(at[UNTIMED]))
-        parts = list(zip(segments[:done], np.diff(rows).tolist(), strict=True))
-        batch = record_batch(run, entries, parts, self.stored)
-        if batch.num_rows and self.options.typed:
-            batch = typed_batch(batch, self.options.columns, self.options.typed)
-        return Found(tallies, batch if batch.num_rows else None)
+        if self.options.on_progress is not None:
+            for segment in segments[:done]:
+                self.options.on_progress(segment.size)
+        batch = None
+        if at[ROWS]:
+            run = Run(columns, at[:POSITIONS], records[: len(entries)], [], {}, bool(at[UNTIMED]))
+            batch = record_batch(run, entries, list(zip(segments[:done], rows, strict=True)), self.stored)
+            if batch.num_rows and self.options.typed:
+                batch = typed_batch(batch, self.options.columns, self.options.typed)
+        return Found(counts, rows, judged, batch if batch is not None and batch.num_rows else None)
 
     def _stream(
         self, segments: list[Segment], entries: Entries, records: Any, ends: Any, written: Any, columns: Columns, at: Any, room: Room
@@ -139,11 +173,13 @@ class SmallSegments:
     def _columns(self, size: int) -> tuple[Columns, Room]:
         """Memory for the records of so many bytes of segments, as far as those before let expect it."""
         options = self.stored
-        payload_bytes = min(int(size * self.inflates * _MARGIN) + INFLATED, max(options.inflated_bytes, SMALL))
-        rows = min(int(payload_bytes * self.density * _MARGIN) + SLACK, payload_bytes // SMALLEST_RECORD)
-        key, value, *header = (min(int(payload_bytes * share) + INFLATED, payload_bytes) for share in self.shares)
+        # Columns that are mostly empty would be copied. A batch is appended where there is room for all of its bytes.
+        more, more_rows = (2 * self.largest, int(2 * self.largest * self.density)) if self.largest else (INFLATED, SLACK)
+        payload_bytes = min(int(size * self.inflates * _MARGIN) + more, max(options.inflated_bytes, SMALL))
+        rows = min(int(payload_bytes * self.density * _MARGIN) + more_rows, payload_bytes // SMALLEST_RECORD)
+        key, value, *header = (min(int(payload_bytes * share) + more, payload_bytes) for share in self.shares)
         wanted = "headers" in options.columns
-        headers = int(payload_bytes * self.header_density) + INFLATED // SMALLEST_HEADER if wanted else 0
+        headers = int(payload_bytes * self.header_density) + more // SMALLEST_HEADER if wanted else 0
         keys, values = modes(options, COPY, "controlType" in options.columns)
         columns = Columns.of(
             rows, key, value, headers, keys, values, wanted, header_bytes=(header[0], header[1]), microseconds=in_microseconds(options)
@@ -158,7 +194,7 @@ class SmallSegments:
         key, value, header_key, header_value = (
             min(1.0, _MARGIN * int(at[slot]) / total) for slot in (KEY, VALUE, HEADER_KEY, HEADER_VALUE)
         )
-        self.shares = key, value, header_key, header_value
+        self.shares, self.largest = (key, value, header_key, header_value), max(int(at[LARGEST]), self.largest // 2)
 
 
 @cache
@@ -175,51 +211,65 @@ def _calls() -> tuple[int, int, int] | None:
     return first, second, third
 
 
-def _is_simple(one: Range) -> bool:
-    """Whether a range is a whole segment of this machine, in a shipped format, that can be read without knowing more of the log."""
-    segment = one.segment
-    return (
-        0 < segment.size <= SMALL
-        and one.start == 0
-        and one.end == segment.size
-        and one.fault is None
-        and one.transactions is None
-        and not one.is_bounded
-        and segment.format == "kafka"
-        and segment.memory is None
-        and segment.manifest is None
-        and segment.identity is not None
-        and segment.identity.inode is not None
-        and not storage.is_url(segment.path)
-    )
+def _simple(ranges: Sequence[Range]) -> int:
+    """How many ranges, from the first on, are whole segments of this machine, in a shipped format, and need nothing else of the log."""
+    for i, one in enumerate(ranges):
+        segment = one.segment
+        identity = segment.identity
+        if (
+            not 0 < segment.size <= SMALL
+            or one.start != 0
+            or one.end != segment.size
+            or one.fault is not None
+            or one.transactions is not None
+            or one.start_offset is not None
+            or one.end_offset is not None
+            or segment.format != "kafka"
+            or segment.memory is not None
+            or segment.manifest is not None
+            or identity is None
+            or identity.inode is None
+            or identity.inode > HIGHEST
+            or ("://" in segment.path and storage.is_url(segment.path))
+        ):
+            return i
+    return len(ranges)
 
 
 def _files(segments: list[Segment]) -> tuple[Any, list[Any]]:
     """The table of the files for the loop, and the memory that it refers to."""
-    paths = [os.fsencode(segment.path) + b"\0" for segment in segments]
-    tails = [(segment.identity and segment.identity.tail) or b"" for segment in segments]
-    held = [np.frombuffer(b"".join(paths), np.uint8), np.frombuffer(b"".join(tails) + b"\0", np.uint8)]
-    path, tail, rows = held[0].ctypes.data, held[1].ctypes.data, list[tuple[int, ...]]()
-    for segment, name, last in zip(segments, paths, tails, strict=True):
-        assert segment.identity is not None
-        rows.append((segment.size, *_numbers(segment.identity), path, tail, len(last)))
-        path, tail = path + len(name), tail + len(last)
-    return np.array(rows, np.int64).reshape(-1, WIDTH), held
+    identities = [one.identity for one in segments if one.identity is not None]
+    tails = [one.tail or b"" for one in identities]
+    names, last = (
+        np.frombuffer(some, np.uint8) for some in (os.fsencode("\0".join([one.path for one in segments])) + b"\0", b"".join(tails) + b"\0")
+    )
+    files = np.empty((len(segments), WIDTH), np.int64)
+    files[:, SIZE] = [one.size for one in segments]
+    files[:, INODE] = [one.inode or 0 for one in identities]
+    files[:, MODIFIED], files[:, MODIFIED_NS] = np.divmod([one.modified or 0 for one in identities], _NS)
+    born = np.array([-_NS if one.born is None else one.born for one in identities], np.int64)
+    files[:, BORN], files[:, BORN_NS] = np.divmod(born, _NS)
+    devices = [one.device for one in identities]
+    numbers = {one: -1 if one is None else os.major(one) | os.minor(one) << 32 for one in set(devices)}
+    files[:, DEVICE] = [numbers[one] for one in devices]
+    files[:, TAIL_BYTES] = lengths = [len(one) for one in tails]
+    files[0, PATH], files[1:, PATH] = 0, np.flatnonzero(names == 0)[:-1] + 1
+    files[:, TAIL] = np.cumsum(lengths) - lengths + last.ctypes.data
+    files[:, PATH] += names.ctypes.data
+    return files, [names, last]
 
 
-def _numbers(identity: Identity) -> tuple[int, ...]:
-    modified, born, device = identity.modified or 0, identity.born, identity.device
-    at = (-1, 0) if born is None else divmod(born, _NS)
-    return (
-        identity.inode or 0, *divmod(modified, _NS), *at, -1 if device is None else os.major(device) | os.minor(device) << 32,
-    )  # fmt: skip
-
-
-def _is_whole(segment: Segment, first: int, last: int) -> bool:
-    """Whether a segment with these first and last offsets begins with the offset of its name and ends before that of the next one."""
-    named = segment.base_offset
-    starts = named == first and (segment.preceding is not None or named == 0)
-    return starts and segment.following == last + 1 and not segment.orphans and segment.twin is None
+def _unlike_names(segments: list[Segment], first: list[int], last: list[int]) -> list[int]:
+    """Numbers of the segments that do not begin with the offset of their name, or do not end before that of the next one."""
+    return [
+        i
+        for i, (one, begun, ended) in enumerate(zip(segments, first, last, strict=True))
+        if one.base_offset != begun
+        or one.following != ended + 1
+        or (one.preceding is None and begun != 0)
+        or one.orphans
+        or one.twin is not None
+    ]
 
 
 def _judged(one: Range, first: Entry, last: Entry) -> Tally | None:

@@ -25,7 +25,8 @@ def tasks_of(source: Iterator[Range], chunk_bytes: int) -> Iterator[list[Range]]
         if own > SMALL:
             yield [one]
         else:
-            held, size = [*held, one], size + own
+            held.append(one)
+            size += own
     if held:
         yield held
     if failed is not None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from kolumn.entries.headers import headers
 from kolumn.formats import table
 from kolumn.keywords import Source
-from kolumn.source.log_names import LOG
+from kolumn.source.log_names import LOG, SWAP
 from kolumn.source.segments import Segment, find_segments, with_neighbours
 from kolumn.source.storage import parent
 
@@ -22,8 +22,8 @@ def without_replaced(segments: list[Segment]) -> list[Segment]:
     offset of the directory's swap files.
     """
     spans: dict[str, tuple[int, int]] = {}
-    for segment in segments:
-        if segment.is_swap and segment.base_offset is not None:
+    for segment in [one for one in segments if one.path.endswith(SWAP)]:
+        if segment.base_offset is not None:
             last = max((int(entries.last_offset.max()) for entries in headers(segment)), default=segment.base_offset - 1)
             folder = parent(segment.path)
             low, high = spans.get(folder, (segment.base_offset, 0))

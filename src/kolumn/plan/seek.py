@@ -39,6 +39,8 @@ _STEP_BYTES = 1 << 20
 
 def select_ranges(segments: list[Segment], options: Options) -> list[Range]:
     """Ranges that contain every record of ``segments`` that the options' offset and timestamp ranges keep."""
+    if (options.start_offset, options.end_offset, options.start_timestamp, options.end_timestamp) == (None, None, None, None):
+        return [Range.whole(one) for one in segments if one.size or one.orphans or one.state == "rolled"]
     ranges = []
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         # A rolled segment should not be empty, so it is kept for the reader to report it.

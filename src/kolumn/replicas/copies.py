@@ -53,6 +53,9 @@ def copies(segments: list[Segment]) -> dict[Key, Copies]:
     Segments without a topic or a partition are ignored, and so are snapshots (``.checkpoint``), which are not part of a log. Partitions
     with segments in a tier are left to `kolumn.replicas.tiers`.
     """
+    folders = {(one.topic, one.partition, one.path[: one.path.rfind("/")]) for one in segments}
+    if len({(topic, partition) for topic, partition, _ in folders}) == len(folders):
+        return {}
     found: dict[Key, Copies] = {}
     tiers = {(one.topic, one.partition) for one in segments if one.copy_id is not None}
     for segment in segments:

@@ -30,6 +30,8 @@ _AT_A_TIME = 16
 def tiered(segments: list[Segment]) -> dict[Key, Copies]:
     """The topic-partitions of which some segments are in a tier: their segments by directory, in the order of the source."""
     keys = {(one.topic, one.partition) for one in segments if one.copy_id is not None}
+    if not keys:
+        return {}
     found: dict[Key, Copies] = {}
     for one in segments:
         key = one.topic or "", -1 if one.partition is None else one.partition

@@ -7,11 +7,12 @@ leader), and a backup may be restored over them: positions that were planned for
 import ctypes
 import os
 import struct
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 from pyarrow import fs
 
@@ -20,6 +21,9 @@ _STATX = struct.Struct("=I24xH2xQQ32xqI20xqI12xII")
 """Of ``struct statx``: mask, mode, inode, size, when made (s, ns), when modified (s, ns), device (major, minor)."""
 _SIZE = 3
 _Buffer = ctypes.c_char * _STATX_BYTES
+_ASKED = _STATX_BASIC | _STATX_BTIME
+_NAMES = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+"""As `os.fsencode` encodes."""
 _TAIL = 64
 _LOOKS = 5
 _NS = 1_000_000_000
@@ -94,6 +98,34 @@ def with_mode(path: str) -> tuple[int, Identity]:
     return fields[1], _of_fields(fields)
 
 
+class FilesIn:
+    """Looks at the files of one folder of this machine, one after the other: the names are short, and one piece of memory serves all.
+
+    Parameters
+    ----------
+    folder : str
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._buffer = _Buffer()
+        try:
+            self._folder = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            self._folder = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._folder >= 0:
+            os.close(self._folder)
+
+    def of(self, path: str, name: str) -> Identity:
+        """Identity of the file of a name in the folder; the ``path`` leads to the same file."""
+        fields = _look(path, None, (self._folder, name.encode(*_NAMES), self._buffer)) if self._folder >= 0 else None
+        return of_file(path, None) if fields is None else _of_fields(fields)
+
+
 def of_growing(path: str) -> Identity | None:
     """Identity, with its tail, of a file of this machine that may grow; None if it cannot be opened."""
     try:
@@ -149,10 +181,8 @@ def _text(tag: object) -> str:
 @cache
 def _statx() -> Any:
     """Linux's system call that returns when a file was made; None if it is missing."""
-    found = getattr(ctypes.CDLL(None), "statx", None)
-    if found is not None:
-        found.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
-    return found
+    # Without types of arguments, which cost time in each call: numbers are ints, and bytes are addresses.
+    return getattr(ctypes.CDLL(None), "statx", None)
 
 
 def _fields(path: str, descriptor: int | None, found: os.stat_result | None = None) -> tuple[int, ...]:
@@ -168,23 +198,30 @@ def _fields(path: str, descriptor: int | None, found: os.stat_result | None = No
 def _of_fields(fields: tuple[int, ...], tail: bytes | None = None) -> Identity:
     mask, _, inode, size, made, made_ns, modified, modified_ns, major, minor = fields
     born = made * _NS + made_ns if mask & _STATX_BTIME else None
-    # Its own constructor takes three times as long, and several are made of each segment.
+    # Its own constructor would take longer than the look. What is not set has its default.
     found = object.__new__(Identity)
-    found.__dict__.update(
-        size=size, modified=modified * _NS + modified_ns, inode=inode, device=os.makedev(major, minor), born=born, tag=None, tail=tail
-    )
+    own = found.__dict__
+    own["size"], own["modified"], own["inode"] = size, modified * _NS + modified_ns, inode
+    own["device"], own["born"] = os.makedev(major, minor), born
+    if tail is not None:
+        own["tail"] = tail
     return found
 
 
-def _look(path: str, descriptor: int | None) -> tuple[int, ...] | None:
-    """What `_STATX` has of a file, None if the call or a field that matters is missing."""
+def _look(path: str, descriptor: int | None, inside: tuple[int, bytes, Any] | None = None) -> tuple[int, ...] | None:
+    """What `_STATX` has of a file, None if the call or a field that matters is missing.
+
+    ``inside`` are a folder's descriptor, the name of a file in it, and memory for the answer: the path is not followed then.
+    """
     statx = _statx()
     if statx is None:
         return None
-    buffer = _Buffer()
-    if descriptor is None:
-        failed = statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BASIC | _STATX_BTIME, buffer)
+    buffer = _Buffer() if inside is None else inside[2]
+    if inside is not None:
+        failed = statx(inside[0], inside[1], 0, _ASKED, buffer)
+    elif descriptor is None:
+        failed = statx(_AT_FDCWD, os.fsencode(path), 0, _ASKED, buffer)
     else:
-        failed = statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_BASIC | _STATX_BTIME, buffer)
+        failed = statx(descriptor, b"", _AT_EMPTY_PATH, _ASKED, buffer)
     fields = _STATX.unpack_from(buffer)
     return None if failed or fields[0] & _STATX_BASIC != _STATX_BASIC else fields

@@ -162,7 +162,13 @@ class Range:
     @classmethod
     def whole(cls, segment: Segment) -> "Range":
         """The range of a whole segment."""
-        return cls(segment, 0, segment.size, (segment.base_offset or 0) - 1)
+        if segment.fault is not None or segment.start_offset is not None or segment.end_offset is not None:
+            return cls(segment, 0, segment.size, (segment.base_offset or 0) - 1)
+        # Without ``__init__``, which costs more than the rest of what is planned for a small segment; what is not set has its default.
+        found = object.__new__(cls)
+        own = found.__dict__
+        own["segment"], own["start"], own["end"], own["floor"] = segment, 0, segment.size, (segment.base_offset or 0) - 1
+        return found
 
 
 def find_segments(source: object, topic: str | None = None, partition: int | None = None, faults: bool = False) -> list[Segment]:
@@ -204,6 +210,10 @@ def _as_it_is(segment: Segment) -> Segment:
         return segment
     now = storage.growing(segment.path)
     return segment if now is None else _changed(segment, size=now.size, identity=now)
+
+
+def _as_they_are(segments: list[Segment]) -> list[Segment]:
+    return [one if one.following is not None else _as_it_is(one) for one in segments]
 
 
 class Places:
@@ -261,7 +271,7 @@ def _find(name: str, places: Places) -> list[Segment]:
     if not found.is_folder:
         manifest = manifest_of(found)
         return _of_manifests([manifest]) if manifest else [_as_it_is(places.of(one)) for one in _segments([checked(found)])]
-    segments = _in_directory(found.name, entries=below)
+    segments = in_directory(found.name, entries=below)
     if not segments:
         there = _further_down(found.name)
         raise ArgumentError(f"{name}: no segment (*.log) in this directory nor in topic-partition directories one level below it{there}")
@@ -274,7 +284,7 @@ def _further_down(folder: str) -> str:
     for _ in range(3):
         pattern = storage.within(pattern, "*")
         names = [below.name for name in names for below in storage.listing(name) if below.is_folder][:100]
-        if any(_in_directory(name) for name in names):
+        if any(in_directory(name) for name in names):
             return f"; there are some further down: name {pattern!r}"
     return ""
 
@@ -282,20 +292,20 @@ def _further_down(folder: str) -> str:
 def _matched(found: FolderEntry, places: Places) -> list[Segment]:
     """Segments for a glob's match. A glob often matches index files and checkpoints too, so only directories and segments are used."""
     if found.is_folder:
-        return _in_directory(found.name)
+        return in_directory(found.name)
     if found.name.endswith(MANIFEST):
         return _of_manifests([found])
     is_segment = found.is_regular and found.name.endswith((LOG, SWAP, ".checkpoint"))
     return [_as_it_is(places.of(one)) for one in _segments([found])] if is_segment else []
 
 
-def _in_directory(folder: str, above: tuple[Any, ...] = (), entries: list[FolderEntry] | None = None) -> list[Segment]:
+def in_directory(folder: str, above: tuple[Any, ...] = (), entries: list[FolderEntry] | None = None) -> list[Segment]:
     """Segments of a folder and of its subfolders. ``above`` are the parent folders so far: a link may lead back to one of them."""
     real = storage.real_folder(folder)
     if real is not None and real in above:
         return []
     entries = storage.listing(folder) if entries is None else entries
-    own = [_as_it_is(one) for one in _segments_here(entries)]
+    own = _as_they_are(_segments_here(entries))
     folders: list[tuple[tuple[str, int], str, bool]] = []
     for name in (one.name for one in entries if one.is_folder):
         last = storage.base_name(name)
@@ -305,20 +315,22 @@ def _in_directory(folder: str, above: tuple[Any, ...] = (), entries: list[Folder
             folders.append((found, name, True))
     folders.sort()
     for (_, name, tiered), below in zip(folders, storage.listings([name for _, name, _ in folders]), strict=True):
-        some = _in_directory(name, (*above, real), below)
-        own += [one for one in some if not tiered or (one.copy_id is not None and one.topic is not None)]
+        some = in_directory(name, (*above, real), below)
+        own += [one for one in some if one.copy_id is not None and one.topic is not None] if tiered else some
     return own
 
 
 def segments_in(folder: str) -> list[Segment]:
     """Segments of a folder alone, those with a ``fault`` too. What is left out was told when the source was listed."""
-    return list(map(_as_it_is, _segments_here(storage.listing(folder), told=True)))
+    return _as_they_are(_segments_here(storage.listing(folder), told=True))
 
 
 def _segments_here(entries: list[FolderEntry], told: bool = False) -> list[Segment]:
     files = [one for one in entries if not one.is_folder]
-    manifests = [one for one in files if one.name.endswith(MANIFEST)]
-    segments = _live(_segments(file for file in files if file.name.endswith((LOG, SWAP))), files)
+    # Nearly all files of some folders are segments.
+    others = [one for one in files if one.name[-4:] != LOG]
+    manifests = [one for one in others if one.name.endswith(MANIFEST)]
+    segments = _live(_segments([one for one in files if one.name.endswith((LOG, SWAP))] if others else files), others)
     if manifests:
         # What has an id and no manifest yet has not been copied completely; a broker's own files have no ids.
         stored = objects_of(manifests, [one.path for one in segments if one.copy_id is not None], told)
@@ -327,7 +339,7 @@ def _segments_here(entries: list[FolderEntry], told: bool = False) -> list[Segme
         names = {file.name for file in files}
         beside = [tuple(some for some in SIDES if storage.with_suffix(one.path, some) in names) for one in segments]
         segments = [_changed(one, beside=own, listed=len(entries)) for one, own in zip(segments, beside, strict=True)]
-    return [*with_neighbours(segments, _orphans(files)), *(_of_manifests(manifests) if manifests else ())]
+    return [*with_neighbours(segments, _orphans(files) if others else (), fresh=True), *(_of_manifests(manifests) if manifests else ())]
 
 
 def _of_manifests(files: list[FolderEntry]) -> list[Segment]:
@@ -353,35 +365,58 @@ def _orphans(files: list[FolderEntry]) -> list[str]:
     return [name for name in alone(sizes) if sizes[name]]
 
 
-def with_neighbours(segments: list[Segment], orphans: Iterable[str] = ()) -> list[Segment]:
-    """Segments of one log, with the attributes that depend on their neighbours; ``orphans`` are index files without a log."""
-    order = Order({one.base_offset for one in segments if one.base_offset is not None}, orphans)
-    # After a tier's copy may come another copy of the same offsets: `kolumn.replicas.tiers` finds out which follows which.
-    return [one if one.base_offset is None or one.copy_id is not None else _changed(one, **order.of(one.base_offset)) for one in segments]
+def with_neighbours(segments: list[Segment], orphans: Iterable[str] = (), fresh: bool = False) -> list[Segment]:
+    """Segments of one log, with the attributes that depend on their neighbours; ``orphans`` are index files without a log.
+
+    They are copies, unless the segments are ``fresh``: nobody else has them yet.
+    """
+    order = Order({base for one in segments if (base := one.base_offset) is not None}, orphans)
+    placed = segments if fresh else [_changed(one) for one in segments]
+    for one in placed:
+        # After a tier's copy may come another copy of the same offsets: `kolumn.replicas.tiers` finds out which follows which.
+        if (base := one.base_offset) is not None and one.copy_id is None:
+            one.__dict__.update(order.of(base))
+    return placed
 
 
-def _live(segments: list[Segment], files: list[FolderEntry]) -> list[Segment]:
-    """Segments without swap files at or above the lowest ``.cleaned`` one: Kafka deletes those on start-up (unfinished round)."""
-    lowest = unfinished_from(file.name for file in files)
-    live = [s for s in segments if not (s.is_swap and lowest is not None and s.base_offset is not None and s.base_offset >= lowest)]
-    return sorted(live, key=lambda s: (-1 if s.base_offset is None else s.base_offset, s.path))
+def _live(segments: list[Segment], others: list[FolderEntry]) -> list[Segment]:
+    """Segments without swap files at or above the lowest ``.cleaned`` one: Kafka deletes those on start-up (unfinished round).
+
+    ``segments`` are in the order of their names, and are returned in that of their offsets.
+    """
+    lowest = unfinished_from(file.name for file in others)
+    if lowest is not None:
+        segments = [s for s in segments if not (s.is_swap and s.base_offset is not None and s.base_offset >= lowest)]
+    bases = [-1 if one.base_offset is None else one.base_offset for one in segments]
+    return segments if bases == sorted(bases) else sorted(segments, key=_place)
+
+
+def _place(segment: Segment) -> tuple[int, str]:
+    return -1 if segment.base_offset is None else segment.base_offset, segment.path
 
 
 def _segments(files: Iterable[FolderEntry]) -> list[Segment]:
     """Segments of files, most of which are in one folder: its name is taken apart once."""
-    found, places = [], dict[tuple[str, bool], tuple[str | None, int | None]]()
+    found, places, new = list[Segment](), dict[tuple[str, bool], tuple[str | None, int | None]](), object.__new__
     for file in files:
-        base, copy = base_and_copy(file.name)
-        at = storage.parent(file.name), copy is not None
-        if at not in places:
-            places[at] = place_in(*at)
-        topic, partition = places[at]
-        found.append(
-            _changed(
-                _NAMELESS, path=file.name, topic=topic, partition=partition, base_offset=base, size=file.size, identity=file.identity,
-                copy_id=copy,
-            )
-        )  # fmt: skip
+        name = file.name
+        above, _, last = name.rpartition("/")
+        if last[20:] == LOG and last.isascii() and last[:20].isdigit():
+            base: int | None = int(last[:20])
+            copy: str | None = None
+        else:
+            base, copy = base_and_copy(name)
+        at = above, copy is not None
+        if (place := places.get(at)) is None:
+            places[at] = place = place_in(storage.parent(name), copy is not None)
+        # Without ``__init__``, which would take longer than the look at the file; what is not set has its default.
+        segment = new(Segment)
+        own = segment.__dict__
+        own["path"], own["base_offset"], own["size"], own["identity"] = name, base, file.size, file.identity
+        own["topic"], own["partition"] = place
+        if copy is not None:
+            own["copy_id"] = copy
+        found.append(segment)
     return found
 
 
@@ -390,6 +425,3 @@ def _changed(segment: Segment, **fields: Any) -> Segment:
     found = object.__new__(Segment)
     found.__dict__.update(segment.__dict__, **fields)
     return found
-
-
-_NAMELESS = Segment("", None, None, None, 0)

@@ -198,8 +198,7 @@ def listing(folder: str) -> list[FolderEntry]:
     """Files and folders in a folder, sorted by name."""
     try:
         if not is_url(folder):
-            # This leaves out broken links, devices, sockets and FIFOs.
-            return sorted((_scanned(one) for one in scanned(folder) if one.is_file() or one.is_dir()), key=_name)
+            return _listed_here(folder)
         system, path, root, top = _at(folder)
         if (inner := fsspec_of(system)) is not None:
             found = repeated(lambda: listed(inner, path))
@@ -210,15 +209,30 @@ def listing(folder: str) -> list[FolderEntry]:
         raise KolumnError(f"{folder}: cannot be listed: {error}") from error
 
 
-def _scanned(one: "os.DirEntry[str]") -> FolderEntry:
-    if one.is_dir():
-        return FolderEntry(one.path, 0, True)
-    now = identity.of_file(one.path, None)
-    return FolderEntry(one.path, now.size, False, identity=now)
+def _listed_here(folder: str) -> list[FolderEntry]:
+    """Files and folders in a folder of this machine, but for broken links, devices, sockets and FIFOs."""
+    found, new = list[FolderEntry](), object.__new__
+    with identity.FilesIn(folder) as files:
+        for one in sorted(scanned(folder), key=_path):
+            path = one.path
+            if one.is_file():
+                now = files.of(path, one.name)
+                # Without its ``__init__``, which would take longer than the look at the file; what is not set has its default.
+                entry = new(FolderEntry)
+                own = entry.__dict__
+                own["name"], own["size"], own["is_folder"], own["identity"] = path, now.size, False, now
+                found.append(entry)
+            elif one.is_dir():
+                found.append(FolderEntry(path, 0, True))
+    return found
 
 
 def _name(entry: FolderEntry) -> str:
     return entry.name
+
+
+def _path(entry: "os.DirEntry[str]") -> str:
+    return entry.path
 
 
 def matches(pattern: str) -> list[FolderEntry]:

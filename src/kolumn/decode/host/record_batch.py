@@ -80,16 +80,16 @@ class _Builder:
         repeated = self.repeat(values)
         return flags(repeated != 0) if pa.types.is_boolean(kind) else numbers(repeated, kind)
 
-    def of_segment(self, value: Callable[[Segment], str | int | None], kind: pa.DataType) -> pa.Array:
+    def of_segment(self, attribute: str, kind: pa.DataType) -> pa.Array:
         """A column of what is the same for all records of a segment."""
         pieces = list[tuple[str | int | None, int]]()
         for segment, rows in self.parts:
-            found = value(segment)
+            found = getattr(segment, attribute)
             if pieces and pieces[-1][0] == found:
                 pieces[-1] = found, pieces[-1][1] + rows
             else:
                 pieces.append((found, rows))
-        columns = [constant(found, kind, rows) for found, rows in pieces if rows]
+        columns = [constant(shown(found) if isinstance(found, str) else found, kind, rows) for found, rows in pieces if rows]
         return columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
 
     def codec(self, kind: pa.DataType) -> pa.Array:
@@ -147,9 +147,9 @@ _BUILT: dict[str, Callable[[_Builder, pa.DataType], pa.Array]] = {
     "offset": lambda made, kind: made.int64s(made.run.columns.offset, kind),
     "timestampMs": lambda made, kind: made.int64s(made.run.columns.timestamp, kind),
     "timestamp": lambda made, kind: made.microseconds(kind),
-    "topic": lambda made, kind: made.of_segment(lambda one: None if one.topic is None else shown(one.topic), kind),
-    "partition": lambda made, kind: made.of_segment(lambda one: one.partition, kind),
-    "segment": lambda made, kind: made.of_segment(lambda one: shown(one.path), kind),
+    "topic": lambda made, kind: made.of_segment("topic", kind),
+    "partition": lambda made, kind: made.of_segment("partition", kind),
+    "segment": lambda made, kind: made.of_segment("path", kind),
     "codec": lambda made, kind: made.codec(kind),
     "sequence": lambda made, kind: numbers(made.sequence(), kind),
     "isControl": lambda made, kind: flags(made.messages.control),
