@@ -1,6 +1,6 @@
 """`read`, `scan`, `batches` and `verify`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Unpack
 
@@ -12,17 +12,19 @@ from kolumn.backend import require
 from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.entries.replaced import with_twins, without_replaced
 from kolumn.entries.snapshots import with_snapshots
+from kolumn.errors import KolumnError
 from kolumn.internal_topics.remote_copies import without_unfinished
 from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import batch_table
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.reader_types import with_types
+from kolumn.replicas.by_folder import ByFolder, UnusualError, ranges_by_folder
 from kolumn.replicas.ranges import log_ranges, whole_ranges
 from kolumn.replicas.tiers import linked_as_log, log_of, whole_segments
 from kolumn.source.aiven_file import LARGEST_CHUNK, Access, wrapped_keys
 from kolumn.source.read_ahead import AHEAD_BYTES
-from kolumn.source.segments import Segment, find_segments
+from kolumn.source.segments import Range, Segment, find_segments
 from kolumn.values.columns.stage import payload_names
 from kolumn.verification.report import Report
 
@@ -33,7 +35,8 @@ def live_segments(source: keywords.Source, options: Options) -> list[Segment]:
     given = options.memory_bytes or 0
     wrapped = wrapped_keys(one.manifest for one in found if one.manifest is not None)
     access = Access(options.keys, options.errors == "skip", min(AHEAD_BYTES, given or AHEAD_BYTES), max(LARGEST_CHUNK, given), wrapped)
-    wanted = (options.format, access)
+    # The same object as that of the segments, if it is equal: to compare two takes much longer.
+    wanted = (options.format, Segment.access if access == Segment.access else access)
     named = [one if (one.format, one.access) == wanted else replace(one, format=options.format, access=access) for one in found]
     live = without_unfinished(with_twins(without_replaced(named)))
     return with_snapshots(live) if options.include_snapshots else live
@@ -221,12 +224,13 @@ def reader_of(source: keywords.Source, chosen: Options, on_damage: OnDamage | No
 
 
 def _records(
-    source: keywords.Source, chosen: Options, on_damage: OnDamage | None, payload: str
+    source: keywords.Source, chosen: Options, on_damage: OnDamage | None, payload: str, ranges: Iterable[Range] | None = None
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     check_payload(payload)
     require(chosen.backend)
-    ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
-    chosen = with_types(chosen, source, ranges)
+    if ranges is None:
+        ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
+        chosen = with_types(chosen, source, ranges)
     schema, found = chosen.schema, scan_ranges(ranges, chosen, on_damage)
     if payload == "string":
         schema = as_strings(schema, payload_names(chosen.columns, chosen.typed))
@@ -274,9 +278,26 @@ def read(
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
         on_progress=on_progress, keys=keys, **payloads,
     )  # fmt: skip
+    early = ranges_by_folder(source, chosen) if on_damage is None else None
+    if early is not None and (table := _read_by_folder(source, chosen, payload, early)) is not None:
+        return table
     # No RecordBatchReader is used: Arrow calls its generator from C++, where an interrupt could become another error.
     schema, found = _records(source, chosen, on_damage, payload)
     return pa.Table.from_batches(list(found), schema)
+
+
+def _read_by_folder(source: keywords.Source, chosen: Options, payload: str, ranges: ByFolder) -> pa.Table | None:
+    """The records of a log directory that is listed meanwhile, with the errors of a read that lists it first; None if it has to be."""
+    try:
+        schema, found = _records(source, chosen, None, payload, ranges)
+        return pa.Table.from_batches(list(found), schema)
+    except UnusualError:
+        return None
+    except KolumnError:
+        if not ranges.finish():
+            # What a plan of the whole source finds wrong comes before what is wrong in a segment.
+            log_ranges(live_segments(source, chosen), chosen)
+        raise
 
 
 @known_keywords()

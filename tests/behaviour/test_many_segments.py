@@ -21,8 +21,8 @@ from kolumn.schema import RECORD_COLUMNS
 from kolumn.source.segments import find_segments
 
 SEGMENTS, EACH = 120, 5
-CALLS_OF_A_SEGMENT = 15
-CALLS_OF_A_NAME = 7
+CALLS_OF_A_SEGMENT = 20
+CALLS_OF_A_NAME = 12
 CALLS_OF_A_CHUNK = 300
 
 

@@ -4,6 +4,7 @@ import os
 import time
 
 from kolumn.errors import KolumnError
+from kolumn.source.identity import FilesIn, Identity
 
 _ONE_CALL = 100
 """Minimum number of names that the system returns in one call."""
@@ -30,6 +31,25 @@ def scanned(folder: str) -> list["os.DirEntry[str]"]:
             return entries
         before = names
     raise KolumnError(f"{folder}: cannot be listed: files in it got other names each of {_LISTINGS} times. Run again when it is quiet")
+
+
+def looked_at_files(folder: str) -> list[tuple[str, Identity | None]]:
+    """Files and folders in a folder of this machine, sorted: their paths, and the identities of files; None for folders.
+
+    Broken links, devices, sockets and FIFOs are left out.
+    """
+    found = list[tuple[str, Identity | None]]()
+    with FilesIn(folder) as files:
+        for one in sorted(scanned(folder), key=_path):
+            if one.is_file():
+                found.append((one.path, files.of(one.path, one.name)))
+            elif one.is_dir():
+                found.append((one.path, None))
+    return found
+
+
+def _path(entry: "os.DirEntry[str]") -> str:
+    return entry.path
 
 
 def names_of_files(folder: str) -> list[str]:

@@ -34,6 +34,8 @@ def is_partition_folder(name: str) -> bool:
 
 def base_and_copy(name: str) -> tuple[int | None, str | None]:
     """Base offset and id from a name of a segment; None for other files: the offset in a snapshot's name is its end."""
-    last = storage.base_name(name)
+    last = name.rpartition("/")[2]
+    if last[20:] == LOG and last.isascii() and last[:20].isdigit():
+        return int(last[:20]), None
     found = tier_names.stem(last) if last.partition(".")[2].startswith("log") else None
     return (None, None) if found is None else found

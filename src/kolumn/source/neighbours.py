@@ -73,6 +73,12 @@ def alone(names: Collection[str]) -> list[str]:
     return [name for name in indexes if _BASE_OFFSET.fullmatch(stem := storage.base_name(name).partition(".")[0]) and stem not in logs]
 
 
+def orphans_of(files: Iterable[storage.FolderEntry]) -> list[str]:
+    """Names of index files that are not empty and have no log next to them, not even one that is being deleted."""
+    sizes = {file.name: file.size for file in files}
+    return [name for name in alone(sizes) if sizes[name]]
+
+
 def unfinished_from(names: Iterable[str]) -> int | None:
     """The lowest base offset of a ``.cleaned`` file; None without any."""
     return min((base for name in names if name.endswith(CLEANED) and (base := base_and_copy(name)[0]) is not None), default=None)

@@ -20,7 +20,7 @@ from kolumn.source.folder_scan import names_of_files
 from kolumn.source.given_names import checked, names_in, real_names
 from kolumn.source.log_names import INDEXES, LOG, PARTITION, SWAP, base_and_copy, place_in, topic_partition
 from kolumn.source.memory import in_memory
-from kolumn.source.neighbours import NamedNeighbours, Order, alone, unfinished_from
+from kolumn.source.neighbours import NamedNeighbours, Order, orphans_of, unfinished_from
 from kolumn.source.side_files import TIER_CHECKPOINT
 from kolumn.source.storage import FolderEntry, Identity
 from kolumn.source.tier_names import MANIFEST
@@ -164,10 +164,9 @@ class Range:
         """The range of a whole segment."""
         if segment.fault is not None or segment.start_offset is not None or segment.end_offset is not None:
             return cls(segment, 0, segment.size, (segment.base_offset or 0) - 1)
-        # Without ``__init__``, which costs more than the rest of what is planned for a small segment; what is not set has its default.
+        # Without ``__init__``, which costs more than the rest of the plan of a small segment; what is not set has its default.
         found = object.__new__(cls)
-        own = found.__dict__
-        own["segment"], own["start"], own["end"], own["floor"] = segment, 0, segment.size, (segment.base_offset or 0) - 1
+        found.__dict__.update(segment=segment, start=0, end=segment.size, floor=(segment.base_offset or 0) - 1)
         return found
 
 
@@ -210,10 +209,6 @@ def _as_it_is(segment: Segment) -> Segment:
         return segment
     now = storage.growing(segment.path)
     return segment if now is None else _changed(segment, size=now.size, identity=now)
-
-
-def _as_they_are(segments: list[Segment]) -> list[Segment]:
-    return [one if one.following is not None else _as_it_is(one) for one in segments]
 
 
 class Places:
@@ -305,7 +300,7 @@ def in_directory(folder: str, above: tuple[Any, ...] = (), entries: list[FolderE
     if real is not None and real in above:
         return []
     entries = storage.listing(folder) if entries is None else entries
-    own = _as_they_are(_segments_here(entries))
+    own = [one if one.following is not None else _as_it_is(one) for one in _segments_here(entries)]
     folders: list[tuple[tuple[str, int], str, bool]] = []
     for name in (one.name for one in entries if one.is_folder):
         last = storage.base_name(name)
@@ -322,7 +317,7 @@ def in_directory(folder: str, above: tuple[Any, ...] = (), entries: list[FolderE
 
 def segments_in(folder: str) -> list[Segment]:
     """Segments of a folder alone, those with a ``fault`` too. What is left out was told when the source was listed."""
-    return _as_they_are(_segments_here(storage.listing(folder), told=True))
+    return [_as_it_is(one) for one in _segments_here(storage.listing(folder), told=True)]
 
 
 def _segments_here(entries: list[FolderEntry], told: bool = False) -> list[Segment]:
@@ -339,7 +334,7 @@ def _segments_here(entries: list[FolderEntry], told: bool = False) -> list[Segme
         names = {file.name for file in files}
         beside = [tuple(some for some in SIDES if storage.with_suffix(one.path, some) in names) for one in segments]
         segments = [_changed(one, beside=own, listed=len(entries)) for one, own in zip(segments, beside, strict=True)]
-    return [*with_neighbours(segments, _orphans(files) if others else (), fresh=True), *(_of_manifests(manifests) if manifests else ())]
+    return [*with_neighbours(segments, orphans_of(files) if others else (), fresh=True), *(_of_manifests(manifests) if manifests else ())]
 
 
 def _of_manifests(files: list[FolderEntry]) -> list[Segment]:
@@ -359,17 +354,8 @@ def _unread(file: FolderEntry, fault: CorruptBatchError) -> Segment:
     return Segment(file.name, topic, partition, base, 0, copy_id=copy, fault=fault)
 
 
-def _orphans(files: list[FolderEntry]) -> list[str]:
-    """Index files that are not empty and have no log next to them, not even one that is being deleted."""
-    sizes = {file.name: file.size for file in files}
-    return [name for name in alone(sizes) if sizes[name]]
-
-
 def with_neighbours(segments: list[Segment], orphans: Iterable[str] = (), fresh: bool = False) -> list[Segment]:
-    """Segments of one log, with the attributes that depend on their neighbours; ``orphans`` are index files without a log.
-
-    They are copies, unless the segments are ``fresh``: nobody else has them yet.
-    """
+    """Copies of the segments of one log, with the attributes that depend on their neighbours; ``fresh`` segments nobody else has yet."""
     order = Order({base for one in segments if (base := one.base_offset) is not None}, orphans)
     placed = segments if fresh else [_changed(one) for one in segments]
     for one in placed:
@@ -380,43 +366,24 @@ def with_neighbours(segments: list[Segment], orphans: Iterable[str] = (), fresh:
 
 
 def _live(segments: list[Segment], others: list[FolderEntry]) -> list[Segment]:
-    """Segments without swap files at or above the lowest ``.cleaned`` one: Kafka deletes those on start-up (unfinished round).
-
-    ``segments`` are in the order of their names, and are returned in that of their offsets.
-    """
-    lowest = unfinished_from(file.name for file in others)
+    """Segments without swap files at or above the lowest ``.cleaned`` one: Kafka deletes those on start-up (unfinished round)."""
+    lowest = unfinished_from([file.name for file in others])
     if lowest is not None:
         segments = [s for s in segments if not (s.is_swap and s.base_offset is not None and s.base_offset >= lowest)]
-    bases = [-1 if one.base_offset is None else one.base_offset for one in segments]
-    return segments if bases == sorted(bases) else sorted(segments, key=_place)
-
-
-def _place(segment: Segment) -> tuple[int, str]:
-    return -1 if segment.base_offset is None else segment.base_offset, segment.path
+    return sorted(segments, key=lambda s: (-1 if s.base_offset is None else s.base_offset, s.path))
 
 
 def _segments(files: Iterable[FolderEntry]) -> list[Segment]:
     """Segments of files, most of which are in one folder: its name is taken apart once."""
-    found, places, new = list[Segment](), dict[tuple[str, bool], tuple[str | None, int | None]](), object.__new__
-    for file in files:
-        name = file.name
-        above, _, last = name.rpartition("/")
-        if last[20:] == LOG and last.isascii() and last[:20].isdigit():
-            base: int | None = int(last[:20])
-            copy: str | None = None
-        else:
-            base, copy = base_and_copy(name)
-        at = above, copy is not None
+    found, places = [], dict[tuple[str, bool], tuple[str | None, int | None]]()
+    for name, size, _, _, identity in files:
+        base, copy = base_and_copy(name)
+        at = name[: name.rfind("/") + 1], copy is not None
         if (place := places.get(at)) is None:
             places[at] = place = place_in(storage.parent(name), copy is not None)
-        # Without ``__init__``, which would take longer than the look at the file; what is not set has its default.
-        segment = new(Segment)
-        own = segment.__dict__
-        own["path"], own["base_offset"], own["size"], own["identity"] = name, base, file.size, file.identity
-        own["topic"], own["partition"] = place
-        if copy is not None:
-            own["copy_id"] = copy
-        found.append(segment)
+        topic, partition = place
+        more = {"copy_id": copy} if copy is not None else {}
+        found.append(_changed(_BARE, path=name, topic=topic, partition=partition, base_offset=base, size=size, identity=identity, **more))
     return found
 
 
@@ -425,3 +392,7 @@ def _changed(segment: Segment, **fields: Any) -> Segment:
     found = object.__new__(Segment)
     found.__dict__.update(segment.__dict__, **fields)
     return found
+
+
+_BARE: Segment = object.__new__(Segment)
+"""Nothing is set: what is not set has its default."""

@@ -10,16 +10,15 @@ import shutil
 import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyarrow import ArrowException, fs
 
 from kolumn.errors import ArgumentError, KolumnError, MissingError, without_secrets
 from kolumn.source import identity
-from kolumn.source.folder_scan import scanned
+from kolumn.source.folder_scan import looked_at_files
 from kolumn.source.fsspec_files import fsspec_of, listed, looked_at
 from kolumn.source.retries import is_final, repeated
 
@@ -33,8 +32,7 @@ _QUERY = re.compile(r"(?P<root>[a-z][a-z0-9+.-]+://[^/?]*)(?P<path>/.*)?\?(?P<qu
 _WILD = re.compile(r"[*?\[]")
 
 
-@dataclass(frozen=True)
-class FolderEntry:
+class FolderEntry(NamedTuple):
     """A file or a folder."""
 
     name: str
@@ -42,7 +40,7 @@ class FolderEntry:
     is_folder: bool
     is_regular: bool = True
     """Whether it is a regular file, not a device, socket or FIFO."""
-    identity: Identity | None = field(default=None, compare=False)
+    identity: Identity | None = None
     """Identity of a file, to detect later whether it is still the same file."""
 
 
@@ -198,7 +196,7 @@ def listing(folder: str) -> list[FolderEntry]:
     """Files and folders in a folder, sorted by name."""
     try:
         if not is_url(folder):
-            return _listed_here(folder)
+            return [FolderEntry(path, 0 if now is None else now.size, now is None, True, now) for path, now in looked_at_files(folder)]
         system, path, root, top = _at(folder)
         if (inner := fsspec_of(system)) is not None:
             found = repeated(lambda: listed(inner, path))
@@ -209,30 +207,8 @@ def listing(folder: str) -> list[FolderEntry]:
         raise KolumnError(f"{folder}: cannot be listed: {error}") from error
 
 
-def _listed_here(folder: str) -> list[FolderEntry]:
-    """Files and folders in a folder of this machine, but for broken links, devices, sockets and FIFOs."""
-    found, new = list[FolderEntry](), object.__new__
-    with identity.FilesIn(folder) as files:
-        for one in sorted(scanned(folder), key=_path):
-            path = one.path
-            if one.is_file():
-                now = files.of(path, one.name)
-                # Without its ``__init__``, which would take longer than the look at the file; what is not set has its default.
-                entry = new(FolderEntry)
-                own = entry.__dict__
-                own["name"], own["size"], own["is_folder"], own["identity"] = path, now.size, False, now
-                found.append(entry)
-            elif one.is_dir():
-                found.append(FolderEntry(path, 0, True))
-    return found
-
-
 def _name(entry: FolderEntry) -> str:
     return entry.name
-
-
-def _path(entry: "os.DirEntry[str]") -> str:
-    return entry.path
 
 
 def matches(pattern: str) -> list[FolderEntry]:

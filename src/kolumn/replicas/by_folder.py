@@ -1,0 +1,122 @@
+"""Log directories whose partitions are read one after the other, so that threads decode the first ones while the next ones are listed.
+
+A reader plans its whole source before it decodes anything: a partition may be in several folders, and segments in a tier may belong to it.
+In an ordinary log directory names of folders rule that out, so each folder is planned by itself. What turns out not to be ordinary is left
+to the plan of the whole source: `UnusualError` says so.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+
+from kolumn.backend import choose
+from kolumn.errors import KolumnError
+from kolumn.options import Options
+from kolumn.source import storage
+from kolumn.source.folder_scan import scanned
+from kolumn.source.log_names import LOG, PARTITION, topic_partition
+from kolumn.source.segments import Range, Segment, in_directory
+from kolumn.source.tier_names import MANIFEST, place_of
+from kolumn.transactions.states import matter
+
+_SUFFIXES = (LOG, MANIFEST, ".swap", ".cleaned", ".deleted", ".index")
+
+
+class UnusualError(Exception):
+    """The source has to be planned as a whole."""
+
+
+class ByFolder:
+    """Ranges of the segments of a log directory, each of its folders listed when it is needed; iterated once.
+
+    The iteration ends with `UnusualError`, or with the error of a folder that cannot be listed.
+    """
+
+    def __init__(self, root: str, folders: list[str]) -> None:
+        self._above, self._folders = (storage.real_folder(root),), folders
+        self._ranges, self._is_whole = self._planned(), False
+
+    def __iter__(self) -> Iterator[Range]:
+        return self._ranges
+
+    def finish(self) -> bool:
+        """List the folders that are left; returns whether every folder was listed, and ordinary."""
+        with suppress(KolumnError, UnusualError):
+            for _ in self._ranges:
+                pass
+        return self._is_whole
+
+    def _planned(self) -> Iterator[Range]:
+        found = False
+        for folder in self._folders:
+            own = in_directory(folder, self._above)
+            if not _are_ordinary(own, *topic_partition(storage.base_name(folder))):
+                raise UnusualError
+            found = found or bool(own)
+            for one in own:
+                # As `kolumn.plan.seek.select_ranges` selects them.
+                if one.size or one.orphans or one.state == "rolled":
+                    yield Range.whole(one)
+        if not found:
+            raise UnusualError
+        self._is_whole = True
+
+
+def ranges_by_folder(source: object, options: Options) -> ByFolder | None:
+    """The same ranges as those of the plan of a whole source, if it is a log directory of several partitions; None for other sources.
+
+    None too if the options need more of the log than the segments themselves, and with one thread, which would wait for each folder anyway.
+    """
+    if options.threads == 1 or not isinstance(source, str | os.PathLike):
+        return None
+    root = os.fspath(source)
+    if not isinstance(root, str) or root.endswith(LOG) or storage.is_url(storage.plain(root)) or not _is_plain(options):
+        return None
+    try:
+        with os.scandir(root) as entries:
+            if any(one.name.endswith(_SUFFIXES) for one in entries):
+                return None
+        names = [one.path for one in scanned(root) if one.is_dir()]
+    except (OSError, KolumnError):
+        return None
+    places = dict[tuple[str, int], str]()
+    for name in names:
+        last = storage.base_name(name)
+        match = PARTITION.fullmatch(last)
+        if match is not None and not match["state"]:
+            if topic_partition(last) in places:
+                return None
+            places[topic_partition(last)] = name
+        elif place_of(last, storage.base_name(root)) is not None:
+            return None
+    return ByFolder(root, [name for _, name in sorted(places.items())]) if len(places) > 1 else None
+
+
+def _is_plain(options: Options) -> bool:
+    ranges = options.start_offset, options.end_offset, options.start_timestamp, options.end_timestamp, options.topic, options.partition
+    return (
+        options.format == "kafka"
+        and ranges == (None,) * len(ranges)
+        and not (options.typed or options.include_snapshots or options.include_deleted_records is False or matter(options))
+        and options.on_progress is None
+        and choose(options.backend) == "cpu"
+    )
+
+
+def _are_ordinary(segments: list[Segment], topic: str, partition: int) -> bool:
+    """Whether segments are a broker's, of one partition, and none of them has to be compared with others."""
+    inodes = set[int | None]()
+    for one in segments:
+        if (
+            one.topic != topic
+            or one.partition != partition
+            or one.base_offset is None
+            or one.copy_id is not None
+            or one.manifest is not None
+            or one.fault is not None
+            or one.identity is None
+            or not one.path.endswith(LOG)
+        ):
+            return False
+        inodes.add(one.identity.inode)
+    return len(inodes) == len(segments) and None not in inodes
