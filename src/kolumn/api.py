@@ -12,14 +12,13 @@ from kolumn.backend import require
 from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.entries.replaced import with_twins, without_replaced
 from kolumn.entries.snapshots import with_snapshots
-from kolumn.errors import KolumnError
 from kolumn.internal_topics.remote_copies import without_unfinished
 from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import batch_table
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.reader_types import with_types
-from kolumn.replicas.by_folder import ByFolder, UnusualError, ranges_by_folder
+from kolumn.replicas.by_folder import ranges_by_folder
 from kolumn.replicas.ranges import log_ranges, whole_ranges
 from kolumn.replicas.tiers import linked_as_log, log_of, whole_segments
 from kolumn.source.aiven_file import LARGEST_CHUNK, Access, wrapped_keys
@@ -278,26 +277,15 @@ def read(
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
         on_progress=on_progress, keys=keys, **payloads,
     )  # fmt: skip
-    early = ranges_by_folder(source, chosen) if on_damage is None else None
-    if early is not None and (table := _read_by_folder(source, chosen, payload, early)) is not None:
-        return table
-    # No RecordBatchReader is used: Arrow calls its generator from C++, where an interrupt could become another error.
-    schema, found = _records(source, chosen, on_damage, payload)
-    return pa.Table.from_batches(list(found), schema)
 
-
-def _read_by_folder(source: keywords.Source, chosen: Options, payload: str, ranges: ByFolder) -> pa.Table | None:
-    """The records of a log directory that is listed meanwhile, with the errors of a read that lists it first; None if it has to be."""
-    try:
-        schema, found = _records(source, chosen, None, payload, ranges)
+    def table(ranges: Iterable[Range] | None = None) -> pa.Table:
+        # No RecordBatchReader is used: Arrow calls its generator from C++, where an interrupt could become another error.
+        schema, found = _records(source, chosen, on_damage, payload, ranges)
         return pa.Table.from_batches(list(found), schema)
-    except UnusualError:
-        return None
-    except KolumnError:
-        if not ranges.finish():
-            # What a plan of the whole source finds wrong comes before what is wrong in a segment.
-            log_ranges(live_segments(source, chosen), chosen)
-        raise
+
+    by_folder = ranges_by_folder(source, chosen) if on_damage is None else None
+    early = None if by_folder is None else by_folder.read(table, lambda: log_ranges(live_segments(source, chosen), chosen))
+    return table() if early is None else early
 
 
 @known_keywords()

@@ -6,8 +6,9 @@ to the plan of the whole source: `UnusualError` says so.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import TypeVar
 
 from kolumn.backend import choose
 from kolumn.errors import KolumnError
@@ -19,6 +20,7 @@ from kolumn.source.segments import Range, Segment, in_directory
 from kolumn.source.tier_names import MANIFEST, place_of
 from kolumn.transactions.states import matter
 
+_Read = TypeVar("_Read")
 _SUFFIXES = (LOG, MANIFEST, ".swap", ".cleaned", ".deleted", ".index")
 
 
@@ -39,12 +41,22 @@ class ByFolder:
     def __iter__(self) -> Iterator[Range]:
         return self._ranges
 
-    def finish(self) -> bool:
-        """List the folders that are left; returns whether every folder was listed, and ordinary."""
-        with suppress(KolumnError, UnusualError):
-            for _ in self._ranges:
-                pass
-        return self._is_whole
+    def read(self, read: Callable[["ByFolder"], _Read], plan: Callable[[], object]) -> _Read | None:
+        """What ``read`` makes of the ranges; None if the source has to be planned as a whole, which ``plan`` does.
+
+        The errors are those of a read that plans first: what the plan finds wrong comes before what is wrong in a segment.
+        """
+        try:
+            return read(self)
+        except UnusualError:
+            return None
+        except KolumnError:
+            with suppress(KolumnError, UnusualError):
+                for _ in self._ranges:
+                    pass
+            if not self._is_whole:
+                plan()
+            raise
 
     def _planned(self) -> Iterator[Range]:
         found = False
