@@ -5,10 +5,11 @@ read back from disk before anything is measured (fsync, the page cache dropped, 
 written is slower. One core, checksums on. Kolumn starts from the path. Java starts from bytes that are on its heap already, or from the
 path too:
 
-columns   primitive arrays, allocated once, from the heap, beside a table with key, value, offset and timestamp
+columns   new primitive arrays that grow, from the heap, beside a table with key, value, offset and timestamp, which is new as well
+filled    primitive arrays that were allocated once, from the heap, beside the same table
 view      iteration over all records, from the heap, beside a table with ``binary="view"``
-file      primitive arrays from `FileRecords`, which is how Kafka reads a segment, beside the same table
-map       primitive arrays from a mapping of the file, beside the same table
+file      arrays as of `filled`, from `FileRecords`, which is how Kafka reads a segment, beside the same table
+map       arrays as of `filled`, from a mapping of the file, beside the same table
 
 A JVM's best time differs by a third from one JVM to the next, so each cell is measured in several JVMs, and Java's time is the best of
 all. A JVM decodes all cells of one format and codec, one after the other, so it always runs the same code of Kafka. Results of cells
@@ -29,7 +30,7 @@ from bench.cpu_vs_java import CORE, JVM, build
 FOLDER = machine.ROOT / "build" / "bench" / "sweep"
 FORMATS, VALUES, BATCHES = (2, 1, 0), (0, 10, 100, 1024, 102_400), (1, 1 << 10, 16 << 10, 1 << 20)
 CODECS = ("none", "lz4", "snappy", "zstd", "gzip")
-QUESTIONS = {"columns": "arrays memory", "view": "iterate memory", "file": "arrays file", "map": "arrays map"}
+QUESTIONS = {"columns": "grown memory", "filled": "arrays memory", "view": "iterate memory", "file": "arrays file", "map": "arrays map"}
 """What Java decodes, and from where; Kolumn always starts from the path."""
 TIMES = 7
 FAST = 2.0, 1.5
@@ -163,7 +164,8 @@ def main(arguments: list[str]) -> None:
         print(machine.save("sweep", {"jvm": JVM, "megabytes": given.megabytes, "rows": kept}))
     else:
         print(
-            f"{'':36}{'Kolumn':>8}{'Java':>8}  times  target      {'view':>8}{'file':>8}{'map':>8}\n{'':36}{'columns, best ms':>16}",
+            f"{'':36}{'Kolumn':>8}{'Java':>8}  times  target      {''.join(f'{name:>8}' for name in QUESTIONS if name != 'columns')}\n"
+            f"{'':36}{'columns, best ms':>16}",
             flush=True,
         )
         for _, some in groupby(asked, lambda cell: (cell.format, cell.codec)):

@@ -1,11 +1,11 @@
-"""Kolumn's side of `cpu_vs_java`, line for line the protocol of Decode.java: worker SEGMENT arrays|iterate SECONDS [memory].
+"""Kolumn's side of `cpu_vs_java`, line for line the protocol of Decode.java: worker SEGMENT arrays|grown|iterate SECONDS [memory].
 
 Warms up for SECONDS, prints what was decoded, then for every line N on standard input decodes N times and prints the nanoseconds of each.
-"arrays" is a table with copied keys and values, "iterate" one whose keys and values point into the segment.
+"arrays" and "grown" are a table with copied keys and values, "iterate" one whose keys and values point into the segment.
 It reads from the path, or with "memory" from a buffer that has the segment.
 
-"worker -" does so for many segments: for every line "SECONDS TIMES arrays|iterate path SEGMENT" it warms up, reads, and prints what was
-decoded and the nanoseconds.
+"worker -" does so for many segments: for every line "SECONDS TIMES arrays|grown|iterate path SEGMENT" it warms up, reads, and prints
+what was decoded and the nanoseconds.
 """
 
 import json
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import kolumn
 
 COLUMNS = ["key", "value", "offset", "timestamp"]
-BINARY = {"arrays": "contiguous", "iterate": "view"}
+BINARY = {"arrays": "contiguous", "grown": "contiguous", "iterate": "view"}
 
 
 def main(segment: str, mode: str, seconds: str, source: str = "path") -> None:

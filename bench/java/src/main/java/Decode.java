@@ -6,6 +6,7 @@ import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.StandardOpenOption;
+import java.util.Arrays;
 import java.util.zip.CRC32;
 import org.apache.kafka.common.record.FileRecords;
 import org.apache.kafka.common.record.MemoryRecords;
@@ -16,13 +17,14 @@ import org.apache.kafka.common.utils.BufferSupplier;
 import org.apache.kafka.common.utils.CloseableIterator;
 
 /**
- * One segment through Kafka's own record classes, again and again: Decode SEGMENT arrays|iterate memory|map|file SECONDS.
+ * One segment through Kafka's own record classes, again and again: Decode SEGMENT arrays|grown|iterate memory|map|file SECONDS.
  *
  * <p>Warms up for SECONDS, prints what was decoded as a line of JSON, then for every line N on standard input decodes N times and prints the
  * nanoseconds of each as a JSON array. "memory" starts from bytes that are already in a heap buffer, "map" maps the file, "file" is FileRecords:
- * the last two start from a path, as Kolumn does. All outputs are allocated once.
+ * the last two start from a path, as Kolumn does. The outputs of "arrays" are allocated once, those of "grown" anew for each run: keys and values
+ * begin with 1 MiB and are doubled when they are full, as by a program that does not know their sizes and keeps what it has decoded.
  *
- * <p>"Decode -" does so for many segments: for every line "SECONDS TIMES arrays|iterate memory|map|file SEGMENT" it warms up, decodes, and prints
+ * <p>"Decode -" does so for many segments: for every line "SECONDS TIMES arrays|grown|iterate memory|map|file SEGMENT" it warms up, decodes, and prints
  * what was decoded and the nanoseconds as one line of JSON.
  */
 public final class Decode {
@@ -35,12 +37,12 @@ public final class Decode {
     private final BufferSupplier buffers = BufferSupplier.create();
     private final ByteBuffer bytes;
 
-    private final long[] offsets;
-    private final long[] timestamps;
-    private final int[] keyEnds;
-    private final int[] valueEnds;
-    private final byte[] keys = KEYS;
-    private final byte[] values = VALUES;
+    private long[] offsets;
+    private long[] timestamps;
+    private int[] keyEnds;
+    private int[] valueEnds;
+    private byte[] keys = KEYS;
+    private byte[] values = VALUES;
 
     private int records;
     private int keyBytes;
@@ -52,6 +54,10 @@ public final class Decode {
         bytes = ByteBuffer.wrap(Files.readAllBytes(file.toPath()));
         int count = 0;
         for (RecordBatch batch : MemoryRecords.readableRecords(bytes.duplicate()).batches()) count += records(batch);
+        allocate(count);
+    }
+
+    private void allocate(int count) {
         offsets = new long[count];
         timestamps = new long[count];
         keyEnds = new int[count];
@@ -66,13 +72,13 @@ public final class Decode {
         return count;
     }
 
-    private void run(boolean arrays) throws IOException {
+    private void run(String mode) throws IOException {
         switch (source) {
-            case "memory" -> decode(MemoryRecords.readableRecords(bytes.duplicate()), arrays);
-            case "map" -> decode(MemoryRecords.readableRecords(map()), arrays);
+            case "memory" -> decode(MemoryRecords.readableRecords(bytes.duplicate()), mode);
+            case "map" -> decode(MemoryRecords.readableRecords(map()), mode);
             case "file" -> {
                 try (FileRecords records = FileRecords.open(file, false)) {
-                    decode(records, arrays);
+                    decode(records, mode);
                 }
             }
             default -> throw new IllegalArgumentException(source);
@@ -85,9 +91,16 @@ public final class Decode {
         }
     }
 
-    private void decode(Records segment, boolean arrays) {
-        if (arrays) fill(segment);
-        else iterate(segment);
+    private void decode(Records segment, String mode) {
+        switch (mode) {
+            case "arrays" -> fill(segment);
+            case "grown" -> {
+                forget();
+                fill(segment);
+            }
+            case "iterate" -> iterate(segment);
+            default -> throw new IllegalArgumentException(mode);
+        }
     }
 
     private void fill(Records segment) {
@@ -103,11 +116,13 @@ public final class Decode {
                     timestamps[row] = record.timestamp();
                     int size = record.keySize();
                     if (size > 0) {
+                        keys = with(keys, keyEnd + size);
                         record.key().get(keys, keyEnd, size);
                         keyEnd += size;
                     }
                     size = record.valueSize();
                     if (size > 0) {
+                        values = with(values, valueEnd + size);
                         record.value().get(values, valueEnd, size);
                         valueEnd += size;
                     }
@@ -120,6 +135,17 @@ public final class Decode {
         records = row;
         keyBytes = keyEnd;
         valueBytes = valueEnd;
+    }
+
+    /** New outputs, as for a program that does not know how many bytes there are. */
+    private void forget() {
+        allocate(offsets.length);
+        keys = new byte[1 << 20];
+        values = new byte[1 << 20];
+    }
+
+    private static byte[] with(byte[] room, int size) {
+        return size <= room.length ? room : Arrays.copyOf(room, Math.max(size, 2 * room.length));
     }
 
     private void iterate(Records segment) {
@@ -138,9 +164,9 @@ public final class Decode {
         valueBytes = touched;
     }
 
-    private String summary(boolean arrays) {
+    private String summary(String mode) {
         String counts = "\"records\": " + records + ", \"value_bytes\": " + valueBytes;
-        if (!arrays) return "{" + counts + "}";
+        if (mode.equals("iterate")) return "{" + counts + "}";
         CRC32 crc = new CRC32();
         crc.update(keys, 0, keyBytes);
         crc.update(values, 0, (int) valueBytes);
@@ -154,40 +180,39 @@ public final class Decode {
             + timestampSum + ", \"java\": \"" + System.getProperty("java.vm.version") + "\"}";
     }
 
-    private void warmUp(boolean arrays, String seconds) throws IOException {
+    private void warmUp(String mode, String seconds) throws IOException {
         long end = System.nanoTime() + (long) (Double.parseDouble(seconds) * 1e9);
-        do run(arrays);
+        do run(mode);
         while (System.nanoTime() < end);
     }
 
-    private String times(boolean arrays, String times) throws IOException {
+    private String times(String mode, String times) throws IOException {
         long[] nanoseconds = new long[Integer.parseInt(times.trim())];
         for (int i = 0; i < nanoseconds.length; i++) {
             long start = System.nanoTime();
-            run(arrays);
+            run(mode);
             nanoseconds[i] = System.nanoTime() - start;
         }
-        return java.util.Arrays.toString(nanoseconds);
+        return Arrays.toString(nanoseconds);
     }
 
     private static String answer(String line) throws IOException {
         String[] asked = line.split(" ", 5);
         Decode decode = new Decode(new File(asked[4]), asked[3]);
-        boolean arrays = asked[2].equals("arrays");
-        decode.warmUp(arrays, asked[0]);
-        return "{\"found\": " + decode.summary(arrays) + ", \"nanoseconds\": " + decode.times(arrays, asked[1]) + "}";
+        decode.warmUp(asked[2], asked[0]);
+        return "{\"found\": " + decode.summary(asked[2]) + ", \"nanoseconds\": " + decode.times(asked[2], asked[1]) + "}";
     }
 
     public static void main(String[] arguments) throws IOException {
         boolean many = arguments[0].equals("-");
-        boolean arrays = !many && arguments[1].equals("arrays");
+        String mode = many ? null : arguments[1];
         Decode decode = many ? null : new Decode(new File(arguments[0]), arguments[2]);
         if (!many) {
-            decode.warmUp(arrays, arguments[3]);
-            System.out.println(decode.summary(arrays));
+            decode.warmUp(mode, arguments[3]);
+            System.out.println(decode.summary(mode));
         }
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
         for (String line = commands.readLine(); line != null; line = commands.readLine())
-            System.out.println(many ? answer(line) : decode.times(arrays, line));
+            System.out.println(many ? answer(line) : decode.times(mode, line));
     }
 }
