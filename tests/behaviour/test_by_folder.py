@@ -171,3 +171,13 @@ def test_what_needs_the_whole_plan(logs: Path, options: dict[str, Any]) -> None:
     assert ranges_by_folder(logs, Options.of(threads=2)) is not None
     assert ranges_by_folder(logs / "t-0", Options.of(threads=2)) is None
     assert ranges_by_folder([logs], Options.of(threads=2)) is None
+
+
+@pytest.mark.parametrize("change", ["swap", "another name", "an index alone", "tier", "in a tier"])
+def test_what_a_folder_settles_alone_does_not_begin_again(logs: Path, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    CHANGES[change](logs)
+    steps = list[str]()
+    listed(monkeypatch, steps.append)
+    outcome(logs, 2)
+    # Copies in a tier are known by the name of the folder, or of their files; then the source is listed as a whole.
+    assert (len(steps) > len(set(steps))) == (change == "in a tier")

@@ -11,8 +11,10 @@ from contextlib import suppress
 from typing import TypeVar
 
 from kolumn.backend import choose
+from kolumn.entries.replaced import with_twins, without_replaced
 from kolumn.errors import KolumnError
 from kolumn.options import Options
+from kolumn.plan.seek import select_ranges
 from kolumn.source import storage
 from kolumn.source.folder_scan import scanned
 from kolumn.source.log_names import LOG, PARTITION, topic_partition
@@ -34,8 +36,8 @@ class ByFolder:
     The iteration ends with `UnusualError`, or with the error of a folder that cannot be listed.
     """
 
-    def __init__(self, root: str, folders: list[str]) -> None:
-        self._above, self._folders = (storage.real_folder(root),), folders
+    def __init__(self, root: str, folders: list[str], options: Options) -> None:
+        self._above, self._folders, self._options = (storage.real_folder(root),), folders, options
         self._ranges, self._is_whole = self._planned(), False
 
     def __iter__(self) -> Iterator[Range]:
@@ -65,10 +67,7 @@ class ByFolder:
             if not _are_ordinary(own, *topic_partition(storage.base_name(folder))):
                 raise UnusualError
             found = found or bool(own)
-            for one in own:
-                # As `kolumn.plan.seek.select_ranges` selects them.
-                if one.size or one.orphans or one.state == "rolled":
-                    yield Range.whole(one)
+            yield from select_ranges(with_twins(without_replaced(own)), self._options)
         if not found:
             raise UnusualError
         self._is_whole = True
@@ -101,7 +100,7 @@ def ranges_by_folder(source: object, options: Options) -> ByFolder | None:
             places[topic_partition(last)] = name
         elif place_of(last, storage.base_name(root)) is not None:
             return None
-    return ByFolder(root, [name for _, name in sorted(places.items())]) if len(places) > 1 else None
+    return ByFolder(root, [name for _, name in sorted(places.items())], options) if len(places) > 1 else None
 
 
 def _is_plain(options: Options) -> bool:
@@ -116,18 +115,16 @@ def _is_plain(options: Options) -> bool:
 
 
 def _are_ordinary(segments: list[Segment], topic: str, partition: int) -> bool:
-    """Whether segments are a broker's, of one partition, and none of them has to be compared with others."""
+    """Whether segments are a broker's, of one partition, and nothing has to be asked about other folders."""
     inodes = set[int | None]()
     for one in segments:
         if (
             one.topic != topic
             or one.partition != partition
-            or one.base_offset is None
             or one.copy_id is not None
             or one.manifest is not None
             or one.fault is not None
             or one.identity is None
-            or not one.path.endswith(LOG)
         ):
             return False
         inodes.add(one.identity.inode)
