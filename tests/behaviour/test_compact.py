@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import kolumn
+import kolumn.compaction.compact
 from kit import drafts
 from kit.encoder import CONTROL, TRANSACTIONAL, Record, batch, control_batch, message, wrapper
 
@@ -55,6 +56,12 @@ def test_as_the_brokers_cleaner(tmp_path: Path, case: str, cleaned: list[int], n
     )
     assert _unique(kolumn.batches(after).select(BATCH_COLUMNS)) == _unique(kolumn.batches(folder).select(BATCH_COLUMNS))
     assert kolumn.verify(after).ok
+
+
+@pytest.fixture(autouse=True, params=[0.0, 1.0], ids=["all columns at once", "those of rewritten batches later"])
+def share(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to decode a segment that is cleaned, whatever share of its records is replaced."""
+    monkeypatch.setattr(kolumn.compaction.compact, "_FEW", request.param)
 
 
 def _roots() -> list[Path]:

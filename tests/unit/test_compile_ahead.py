@@ -105,7 +105,7 @@ for codec in ("gzip", "zstd", "lz4", "snappy", "none"):
     kolumn.write(large, scratch / f"large-{codec}-0", codec=codec, batch_bytes=12 << 20)
     kolumn.read(scratch / f"large-{codec}-0")
 kolumn.convert(scratch / "kafka-none-0", scratch / "compact", format="v3-compact")
-kolumn.compact(scratch / "old-1-0", scratch / "compacted-1", include_active=True)
+kolumn.compact(scratch / "old-1-0", scratch / "compacted-1", include_active=True, first_dirty_offset=1)
 kolumn.compact(scratch / "enriched-gzip-0", scratch / "compacted-enriched", include_active=True, format="enriched")
 for plain, format in ((java, "v3-compact"), (scratch / "v3-compact-none-0", "kafka"), (scratch / "old-1-0", "enriched")):
     kolumn.convert(plain, scratch / f"converted-{format}", format=format, source_format="v3-compact" if format == "kafka" else "kafka")

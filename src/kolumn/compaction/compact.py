@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -11,19 +12,21 @@ import pyarrow as pa
 
 from kolumn import keywords
 from kolumn.api import segments_of
+from kolumn.codecs import NONE
 from kolumn.commit.staged_file import StagedFile
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.compaction.retention import Producers, Round
 from kolumn.compaction.rewrite import fate, rewrite
 from kolumn.conversion.convert import root_of, targets
 from kolumn.damage.findings import Skipped
+from kolumn.encode.entries import EntrySettings
 from kolumn.encode.outgoing import Place, outgoing
 from kolumn.encode.segments import SegmentFiles
 from kolumn.entries.headers import headers
 from kolumn.errors import ArgumentError, CorruptBatchError
 from kolumn.formats import layouts
 from kolumn.keywords import known_keywords
-from kolumn.log.pieces import pieces, whole_options
+from kolumn.log.pieces import COLUMNS, piece_of, pieces, whole_options
 from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
 from kolumn.replicas.copies import one_directory
@@ -34,8 +37,13 @@ from kolumn.transactions.states import Transactions
 
 DAY_MS = 86_400_000
 _COPIED = 8 << 20
+_LARGEST = 2**31 - 1
 _OF_KEYS = ("offset", "key", "producerId", "isTransactional", "isControl")
 """Columns that tell which records may be the last of their key."""
+_OF_FATES = (*_OF_KEYS, "tombstone")
+"""Columns that tell which records stay."""
+_FEW = 0.01
+"""Share of records that are replaced by later ones, up to which most batches are expected to stay whole."""
 
 
 @dataclass
@@ -279,12 +287,17 @@ def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: b
     number = layouts.FORMAT_NAMES.index(segment.format)
     enriched = layouts.FORMATS[number].timed_index
     merge = how.merge_bytes or (1 << 20 if enriched else None)
+    # What is copied needs no more columns; what is not is decoded again. Where that is most of it, all columns at once are less work.
+    columns = _OF_FATES if round.latest.replaced_share() <= _FEW else COLUMNS
+
+    settings = EntrySettings(number, 0, 0, NONE, None, merge or _LARGEST, _LARGEST)
     with SegmentFiles(place, 1 << 30, how.interval, enriched) as files:
-        for piece in pieces(segment, how.options, done.skipped):
+        for piece in pieces(segment, how.options, done.skipped, columns):
             what = fate(piece, round, legacy_deletes, merge is not None)
             done.records += len(what.keep)
             done.retained += int(what.keep.sum())
-            for encoded in rewrite(piece, what, round, number, merge or 1):
+            whole = partial(piece_of, piece.source, piece.origin, segment=segment, options=how.options)
+            for encoded in rewrite(piece, what, round, settings, None if columns is COLUMNS else whole):
                 done.retained_bytes += int(encoded.entries.size.sum())
                 files.append(encoded)
     return done

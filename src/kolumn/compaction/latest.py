@@ -1,26 +1,40 @@
 """Which records are the last of their key; the result is that of the offset map of Kafka's cleaner (``Cleaner.buildOffsetMap``)."""
 
+import os
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kolumn.arrays import Flags, Int64s
+from kolumn.arrays import AnyArray, Flags, Int64s
+from kolumn.arrow.recycle import take_array
+from kolumn.cpu_fallback.encode.key_map import AHEAD, KeyMap, add_keys, find_keys, place_keys
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.encode.table import payloads_of
 
-CONSOLIDATE = 1 << 20
-"""Keys that are collected before they are merged with the others."""
+_KEYS, _BYTES = 1 << 12, 1 << 16
+"""Distinct keys, and bytes of them, that there is room for at first."""
+_MANY = 1 << 20
+"""Keys up to which there is then room for four times as many: less has to be done again."""
+_LARGEST_TABLE = 1 << 30
+"""Bytes of keys in one batch of `LatestOffsets.table`, whose offsets have 32 bits."""
 
 
 class LatestOffsets:
     """Last offset of each key of the records that were added.
 
-    Memory: the distinct keys, and at most `CONSOLIDATE` records. Offsets are unique, so a record is the last of its key if its offset is
-    in the set of last offsets: in the end only that set is kept.
+    Memory: the distinct keys and 32 to 64 bytes for each, of less than a million up to 96; twice while it grows. Offsets are unique, so a
+    record is the last of its key if its offset is in the set of last offsets.
     """
 
     def __init__(self) -> None:
-        self._found: list[pa.Table] = []
-        self._waiting = 0
+        self._seeds = [int.from_bytes(os.urandom(8), "little", signed=True) | 1 for _ in range(2)]
+        self._used, self._added = np.zeros(2 + AHEAD, np.int64), 0
+        self._starts, self._last, self._bytes = np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(PAD, np.uint8)
+        self._slots = np.zeros(1, np.int64)
         self._offsets: Int64s | None = None
+        self._marks: tuple[int, Flags] | None = None
 
     @classmethod
     def of(cls, offsets: Int64s) -> "LatestOffsets":
@@ -31,40 +45,87 @@ class LatestOffsets:
 
     def add(self, keys: pa.Array, offsets: pa.Array) -> None:
         """Add records that are neither control records nor of aborted transactions; those without a key have no effect."""
-        table = pa.table({"key": keys, "offset": offsets})
-        # Either way the keys are copied: those of a decoded batch are in memory with room for much more.
-        some = table.filter(pc.is_valid(keys)) if keys.null_count else pa.concat_tables([table, table.slice(0, 0)]).combine_chunks()
-        self._found.append(some)
-        self._waiting += table.num_rows
-        if self._waiting > CONSOLIDATE and len(self._found) > 1:
-            self._consolidate()
+        self._offsets = self._marks = None
+        self._added += len(keys)
+        alive, each = list[Any](), np.ascontiguousarray(offsets.to_numpy(zero_copy_only=False))
+        column, row = payloads_of(keys, alive), 0
+        while row < len(each):
+            room = len(self._last), len(self._bytes) - PAD
+            row = add_keys(self._map(), column, each.ctypes.data, row, len(each), *room, self._used)
+            if row < len(each):
+                self._grow(len(keys[row].as_buffer()))
 
-    def _consolidate(self) -> None:
-        whole = (
-            pa.concat_tables(self._found)
-            if self._found
-            else pa.table({"key": pa.array([], pa.binary()), "offset": pa.array([], pa.int64())})
-        )
-        self._found = [whole.group_by("key").aggregate([("offset", "max")]).rename_columns(["key", "offset"])]
-        self._waiting = 0
+    def _map(self) -> KeyMap:
+        places = (array.ctypes.data for array in (self._starts, self._last, self._bytes))
+        return KeyMap(self._slots.ctypes.data, len(self._slots).bit_length() - 1, *places, *self._seeds)
+
+    def _grow(self, more: int) -> None:
+        """Make room for more keys, and for a key of ``more`` bytes. Memory that was used before is written faster than fresh memory."""
+        count, size = self._counts
+        if count == len(self._last):
+            keys = max((4 if count < _MANY else 2) * count, _KEYS)
+            self._starts, self._last = (_longer(one, extra, np.int64) for one, extra in ((self._starts, keys + 1), (self._last, keys)))
+            self._slots = take_array(2 * keys, np.int64)
+            self._slots[:] = 0
+            place_keys(self._map(), count)
+        if size + more > len(self._bytes) - PAD:
+            self._bytes = _longer(self._bytes[:size], max(2 * size, size + more, _BYTES) + PAD, np.uint8)
+
+    @property
+    def _counts(self) -> tuple[int, int]:
+        return int(self._used[0]), int(self._used[1])
 
     def table(self) -> pa.Table:
         """Keys and their last offsets."""
-        self._consolidate()
-        return self._found[0]
+        count, _ = self._counts
+        bounds, starts = [0], self._starts[: count + 1]
+        while bounds[-1] < count:
+            bounds.append(max(bounds[-1] + 1, int(np.searchsorted(starts, starts[bounds[-1]] + _LARGEST_TABLE, side="right")) - 1))
+        parts = [self._keys(start, stop) for start, stop in pairwise(bounds)]
+        return pa.table({"key": pa.chunked_array(parts, pa.binary()), "offset": pa.array(self._last[:count])})
+
+    def _keys(self, start: int, stop: int) -> pa.Array:
+        ends = self._starts[start : stop + 1]
+        data = self._bytes[ends[0] : ends[-1]].tobytes()
+        return pa.Array.from_buffers(pa.binary(), stop - start, [None, pa.py_buffer((ends - ends[0]).astype(np.int32)), pa.py_buffer(data)])
+
+    def replaced_share(self) -> float:
+        """Which part of the records that were added is not the last of its key; 1.0 if that is not known."""
+        return 1 - self._counts[0] / self._added if self._added else 1.0
 
     def offsets(self) -> Int64s:
         """Last offsets, sorted: int64 array."""
         if self._offsets is None:
-            self._offsets = np.sort(self.table()["offset"].to_numpy())
+            self._offsets = np.sort(self._last[: self._counts[0]])
         return self._offsets
 
     def known(self, keys: pa.Array) -> Flags:
         """Flags of the keys that have been added."""
-        return np.asarray(pc.is_in(keys, self.table()["key"].combine_chunks()))
+        alive, flags = list[Any](), np.empty(len(keys), np.bool_)
+        find_keys(self._map(), payloads_of(keys, alive), len(keys), flags.ctypes.data)
+        return flags
 
     def is_latest(self, offset: Int64s) -> Flags:
         """Flags of the offsets that are the last ones of a key."""
-        known = self.offsets()
-        at = np.searchsorted(known, offset)
-        return (at < len(known)) & (known[np.minimum(at, max(len(known) - 1, 0))] == offset) if len(known) else np.zeros(len(offset), bool)
+        known = self._last[: self._counts[0]] if self._offsets is None else self._offsets
+        if not len(known):
+            return np.zeros(len(offset), bool)
+        if self._marks is None:
+            lowest, highest = int(known.min()), int(known.max())
+            # As many bytes as the offsets themselves at most.
+            dense = highest - lowest < 8 * len(known)
+            self._marks = lowest, np.zeros(highest - lowest + 1 if dense else 0, bool)
+            self._marks[1][known - lowest if dense else slice(0)] = True
+        lowest, marks = self._marks
+        if not len(marks):
+            known = self.offsets()
+            at = np.searchsorted(known, offset)
+            return (at < len(known)) & (known[np.minimum(at, len(known) - 1)] == offset)
+        inside = (offset >= lowest) & (offset < lowest + len(marks))
+        return inside & marks[np.where(inside, offset - lowest, 0)]
+
+
+def _longer(array: AnyArray, size: int, kind: type[np.generic]) -> AnyArray:
+    made = take_array(size, kind)
+    made[: len(array)] = array
+    return made

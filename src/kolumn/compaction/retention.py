@@ -96,8 +96,11 @@ class Round:
 
     def aborted_records(self, piece: Piece) -> Flags:
         """Flags of the records of aborted transactions, except control records."""
+        in_sets = layouts.among(piece.entries.layout, layouts.SETS)
+        if not (piece.entries.transactional.any() or in_sets.any()):
+            return np.zeros(piece.records.num_rows, bool)
         found = np.repeat(self.aborted(piece.entries), piece.counts)
-        sets = np.repeat(layouts.among(piece.entries.layout, layouts.SETS), piece.counts)
+        sets = np.repeat(in_sets, piece.counts)
         if sets.any():
             producer, offset = (piece.records[name].to_numpy() for name in ("producerId", "offset"))
             found |= self.transactions.states(producer, offset, sets & np.asarray(piece.records["isTransactional"])) == ABORTED
@@ -120,8 +123,10 @@ class Round:
         latest = self.latest.is_latest(offset)
         if (offset < self.first_dirty).any():
             latest |= (offset < self.first_dirty) & ~self.latest.known(records["key"])
-        horizon = np.repeat(np.where(piece.entries.delete_horizon == 1, piece.entries.base_timestamp, self.now + 1), counts)
-        has_horizon = np.repeat(layouts.among(piece.entries.layout, layouts.BATCHES), counts)
-        deletes = np.where(has_horizon, self.now < horizon, legacy_deletes)
-        stays = (offset >= self.end) | (keyed & latest & (~dead | deletes)) | control
+        stays = keyed & latest
+        if dead.any():
+            horizon = np.repeat(np.where(piece.entries.delete_horizon == 1, piece.entries.base_timestamp, self.now + 1), counts)
+            has_horizon = np.repeat(layouts.among(piece.entries.layout, layouts.BATCHES), counts)
+            stays &= ~dead | np.where(has_horizon, self.now < horizon, legacy_deletes)
+        stays |= (offset >= self.end) | control
         return stays & ~np.repeat(discard, counts) & ~self.aborted_records(piece)

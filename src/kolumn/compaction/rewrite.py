@@ -1,6 +1,6 @@
 """Writes the retained records of entries: an entry is copied if no record was dropped, else encoded again (``MemoryRecords.filterTo``)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -8,18 +8,18 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Flags, Int64s
+from kolumn.arrow.recycle import take_array
 from kolumn.codecs import NONE
 from kolumn.compaction.retention import Round
-from kolumn.conversion.convert import copied, part
+from kolumn.conversion.convert import copied, part, with_known_offsets
 from kolumn.encode.encoders import encoder
 from kolumn.encode.entries import Encoded, EntrySettings
 from kolumn.encode.table import take_apart
 from kolumn.formats import layouts, table
-from kolumn.formats.entries import Entries
+from kolumn.formats.entries import Entries, Entry
 from kolumn.log.pieces import Piece
 
 _COPY, _REBUILD, _EMPTY, _DROP, _MERGE = range(5)
-_LARGEST = 2**31 - 1
 
 
 @dataclass
@@ -39,6 +39,14 @@ class Fate:
     entries: Int64s
     keep: Flags
     horizon: Flags
+
+    def part(self, piece: Piece, start: int, stop: int) -> "Fate":
+        """That of some entries of the piece."""
+        if stop - start == len(self.entries):
+            return self
+        first = int(piece.counts[:start].sum())
+        keep = self.keep[first : first + int(piece.counts[start:stop].sum())]
+        return Fate(self.entries[start:stop], keep, self.horizon[start:stop])
 
 
 def fate(piece: Piece, round: Round, legacy_deletes: bool, merge: bool) -> Fate:
@@ -69,23 +77,72 @@ def _per_entry(flags: Flags, piece: Piece) -> Int64s:
     return total[piece.first + piece.counts] - total[piece.first]
 
 
-def rewrite(piece: Piece, what: Fate, round: Round, format: int, merge_bytes: int) -> Iterator[Encoded]:
-    """Encode the retained records of a piece as entries."""
+def rewrite(piece: Piece, what: Fate, round: Round, how: EntrySettings, whole: Callable[[Entries], Piece] | None) -> Iterator[Encoded]:
+    """Encode the retained records of a piece as entries.
+
+    Parameters
+    ----------
+    piece, what, round
+    how : EntrySettings
+        With the format, and the bytes of merged entries; the rest is that of the entries.
+    whole : callable, optional
+        Returns some entries of the piece with all columns, for those that are not copied; None if the piece has all.
+    """
     layout, magic, codec = piece.entries.layout, piece.entries.magic, piece.entries.codec
-    changes = (np.diff(what.entries) != 0) | (np.diff(layout) != 0) | (np.diff(magic) != 0) | (np.diff(codec) != 0)
-    for start, stop in pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), len(piece.entries)]):
-        kind, some = int(what.entries[start]), part(piece, start, stop)
-        own = slice(int(piece.first[start]), int(piece.first[start] + some.counts.sum()))
-        if kind == _COPY:
-            yield copied(some)
-        elif kind != _DROP:
-            how = EntrySettings(format, int(layout[start]), int(magic[start]), int(codec[start]), None, _LARGEST, _LARGEST)
-            records = some.records.filter(pa.array(what.keep[own]))
-            kept = _per_entry(what.keep[own], some)
-            if kind == _MERGE:
-                yield _merged(records, replace(how, batch_bytes=merge_bytes))
-            else:
-                yield _rebuilt(records, some.entries, kept, what.horizon[start:stop], round, how)
+    merged = what.entries == _MERGE
+    changes = merged[1:] & ((np.diff(layout) != 0) | (np.diff(magic) != 0) | (np.diff(codec) != 0))
+    bounds = [0, *(np.flatnonzero(changes | (merged[1:] != merged[:-1])) + 1).tolist(), len(piece.entries)]
+    for start, stop in pairwise(bounds):
+        if start == stop:
+            return
+        some, own = part(piece, start, stop), what.part(piece, start, stop)
+        if merged[start]:
+            yield _merged(_retained(some, own, np.arange(stop - start), whole), _like(some.entries[0], how))
+        elif (own.entries != _DROP).any():
+            yield _in_place(some, own, round, how, whole)
+
+
+def _like(entry: Entry, how: EntrySettings) -> EntrySettings:
+    return replace(how, layout=entry.layout, magic=entry.magic, codec=entry.codec)
+
+
+def _in_place(piece: Piece, what: Fate, round: Round, how: EntrySettings, whole: Callable[[Entries], Piece] | None) -> Encoded:
+    """Entries that are copied, and between them those that are encoded again: all that are alike at once, wherever they are."""
+    kinds = what.entries
+    if (kinds == _COPY).all():
+        return copied(piece)
+    entries = with_known_offsets(piece)
+    arrays, array, at = [piece.source], np.zeros(len(entries), np.int64), entries.position - piece.origin
+    kept = _per_entry(what.keep, piece)
+    alike = np.stack([kinds, entries.layout, entries.magic, entries.codec], axis=1)
+    new = (kinds == _REBUILD) | (kinds == _EMPTY)
+    for one in np.unique(alike[new], axis=0):
+        rows = np.flatnonzero((alike == one).all(axis=1))
+        records, settings = _retained(piece, what, rows, whole), _like(entries[int(rows[0])], how)
+        made = _rebuilt(records, piece.entries[rows], kept[rows], what.horizon[rows], round, settings)
+        array[rows], at[rows] = len(arrays), made.entries.position
+        entries.array[rows] = made.entries.array
+        arrays.append(made.data)
+    stays = kinds != _DROP
+    entries, array, at = entries[stays], array[stays], at[stays]
+    stop = at + entries.size
+    cut = (array[1:] != array[:-1]) | (at[1:] != stop[:-1])
+    first, last = np.flatnonzero(np.append(True, cut)), np.flatnonzero(np.append(cut, True))
+    runs = zip(array[first].tolist(), at[first].tolist(), stop[last].tolist(), strict=True)
+    data = take_array(int(entries.size.sum()), np.uint8)
+    np.concatenate([arrays[number][start:end] for number, start, end in runs], out=data)
+    entries.position = np.cumsum(entries.size) - entries.size
+    return Encoded(data, entries)
+
+
+def _retained(piece: Piece, what: Fate, rows: Int64s, whole: Callable[[Entries], Piece] | None) -> pa.RecordBatch:
+    """The retained records of some entries, with all columns."""
+    chosen = np.zeros(len(piece.entries), bool)
+    chosen[rows] = True
+    own = np.repeat(chosen, piece.counts)
+    if whole is None:
+        return piece.records.filter(pa.array(own & what.keep))
+    return whole(piece.entries[rows]).records.filter(pa.array(what.keep[own]))
 
 
 def _merged(records: pa.RecordBatch, how: EntrySettings) -> Encoded:

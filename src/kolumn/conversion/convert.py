@@ -310,19 +310,20 @@ def part(piece: Piece, start: int, stop: int) -> Piece:
 
 def copied(piece: Piece) -> Encoded:
     """The entries as they are."""
-    entries = piece.entries.copy()
-    entries.count = piece.counts
+    entries = with_known_offsets(piece)
     if (entries.position[1:] == entries.end[:-1]).all():
         start = int(entries.position[0]) - piece.origin
         data = piece.source[start : start + int(entries.size.sum())]
     else:
         data = np.concatenate([piece.entry(i) for i in range(len(entries))])
     entries.position = np.cumsum(entries.size) - entries.size
-    return Encoded(data, _known(entries, piece))
+    return Encoded(data, entries)
 
 
-def _known(entries: Entries, piece: Piece) -> Entries:
-    """Entries in which offsets that headers lack are filled in from the records: indexes need them."""
+def with_known_offsets(piece: Piece) -> Entries:
+    """The entries with the counts of their records, and offsets that headers lack filled in from the records: indexes need them."""
+    entries = piece.entries.copy()
+    entries.count = piece.counts
     some = np.flatnonzero(piece.counts)
     if len(some):
         offset, first = piece.records["offset"].to_numpy(), piece.first

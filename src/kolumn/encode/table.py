@@ -101,7 +101,7 @@ def take_apart(table: pa.Table, next_offset: int) -> RecordsIn:
     alive: list[Any] = []
 
     def payloads(name: str) -> ArrowPayloads:
-        return _payloads(_flat(table[name], pa.binary()) if name in names else pa.nulls(rows, pa.binary()), alive)
+        return payloads_of(_flat(table[name], pa.binary()) if name in names else pa.nulls(rows, pa.binary()), alive)
 
     offset = _integers(table["offset"], "offset") if "offset" in names else np.arange(next_offset, next_offset + rows, dtype=np.int64)
     timestamp = _timestamps(table, names)
@@ -148,7 +148,8 @@ def _timestamps(table: pa.Table, names: set[str]) -> Int64s:
     return _integers(pc.fill_null(moments.cast(pa.int64()), -1), "timestamp")
 
 
-def _payloads(column: pa.Array, alive: list[Any]) -> ArrowPayloads:
+def payloads_of(column: pa.Array, alive: list[Any]) -> ArrowPayloads:
+    """Addresses of a binary column; ``alive`` gets what has to be kept as long as they are used."""
     valid, ends, data = column.buffers()
     alive.append(column)
     if ends is None:
@@ -184,7 +185,7 @@ def _headers(table: pa.Table, names: set[str], alive: list[Any]) -> tuple[int, i
     alive.append(headers)
     count = pc.sum(pc.list_value_length(headers)).as_py() or 0
     keys, values = headers.values.field("key").view(pa.binary()), headers.values.field("value")
-    return count, ends.address + 4 * headers.offset, _payloads(keys, alive), _payloads(values, alive)
+    return count, ends.address + 4 * headers.offset, payloads_of(keys, alive), payloads_of(values, alive)
 
 
 def _without_nulls(headers: pa.ListArray) -> tuple[pa.Array, pa.Array]:

@@ -1,0 +1,192 @@
+"""A table from keys to their last offsets, for compaction: keys are hashed and compared as bytes of an Arrow column.
+
+The table has open addressing. A slot is 0, or the number of a distinct key plus 1, and above it 32 bits of the key's hash. Slots of some
+rows are fetched into the cache before the first of them is looked at. The hash has a secret seed, so that nobody can make keys whose
+slots are all the same.
+"""
+
+from typing import Any, NamedTuple
+
+from kolumn.cpu_fallback.encode.payloads import ArrowPayloads, copy_payload, payload
+from kolumn.cpu_fallback.machine.address import load8, load64, prefetch_read, store8, store64
+from kolumn.cpu_fallback.machine.arrays import Int64s
+from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.machine_code.deferred import intrinsic, ir, register_jitable, types
+
+AHEAD = 32
+"""Rows that are hashed before the first of them is looked up."""
+
+_AHEAD = AHEAD
+_LOW, _ABSENT = 0xFFFFFFFF, -1
+
+
+class KeyMap(NamedTuple):
+    """Addresses of a table.
+
+    Attributes
+    ----------
+    slots, bits : int
+        The slots, an int64 each, and the number of bits of a slot's number.
+    starts : int
+        An int64 for each distinct key: where it begins among the bytes of all. The next one begins where it ends.
+    last : int
+        An int64 for each: its last offset.
+    bytes : int
+        The bytes of the distinct keys.
+    seed, more_seed : int
+        Secret numbers.
+    """
+
+    slots: int
+    bits: int
+    starts: int
+    last: int
+    bytes: int
+    seed: int
+    more_seed: int
+
+
+@intrinsic
+def _folded(typing: Any, one: Any, other: Any) -> Any:
+    """The two halves of the product of two unsigned words, combined by exclusive or."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide, word = ir.IntType(128), ir.IntType(64)
+        product = builder.mul(*(builder.zext(arg, wide) for arg in args))
+        high = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), word)
+        return builder.xor(high, builder.trunc(product, word))
+
+    return types.int64(types.int64, types.int64), emit
+
+
+@register_jitable(forceinline=True)
+def _tail(source: int, length: int) -> int:
+    """Fewer than eight bytes as a word, nothing after them is read."""
+    word = 0
+    for i in range(length):
+        word |= load8(source + i) << (8 * i)
+    return word
+
+
+@register_jitable(forceinline=True)
+def _hash(map: KeyMap, source: int, length: int) -> int:
+    found, at, stop = map.seed ^ length, source, source + length
+    while at + 8 <= stop:
+        found = _folded(found ^ load64(at), map.more_seed)
+        at += 8
+    # Two words of keys of eight bytes or more may overlap, which is cheaper than to put a word together.
+    last = load64(stop - 8) if length >= 8 else _tail(source, length)
+    return _folded(found ^ last, map.more_seed ^ map.seed)
+
+
+@register_jitable(forceinline=True)
+def _is_same(one: int, other: int, length: int) -> bool:
+    done = 0
+    while done + 8 <= length:
+        if load64(one + done) != load64(other + done):
+            return False
+        done += 8
+    while done < length:
+        if load8(one + done) != load8(other + done):
+            return False
+        done += 1
+    return True
+
+
+@register_jitable(forceinline=True)
+def _slot(map: KeyMap, hash: int) -> int:
+    """Number of the first slot for a hash."""
+    return hash & ((1 << map.bits) - 1)
+
+
+@register_jitable(forceinline=True)
+def _found(map: KeyMap, hash: int, source: int, length: int) -> tuple[int, int]:
+    """Number of a key, `_ABSENT` if it is not in the table; and the slot where it is, or where there is room for it."""
+    slot = _slot(map, hash)
+    while True:
+        held = load64(map.slots + 8 * slot)
+        if held == 0:
+            return _ABSENT, slot
+        if (held ^ hash) >> 32 == 0:
+            number = (held & _LOW) - 1
+            start = load64(map.starts + 8 * number)
+            if load64(map.starts + 8 * number + 8) - start == length and _is_same(map.bytes + start, source, length):
+                return number, slot
+        slot = (slot + 1) & ((1 << map.bits) - 1)
+
+
+@compiled
+def add_keys(map: KeyMap, keys: ArrowPayloads, offsets: int, row: int, rows: int, most_keys: int, most_bytes: int, used: Int64s) -> int:
+    """Add rows to a table, as long as there is room.
+
+    Parameters
+    ----------
+    map : KeyMap
+        It has `most_keys` rooms for keys and one more, ``most_bytes`` for their bytes and padding, and more slots than keys.
+    keys : ArrowPayloads
+        Those that are null are left out.
+    offsets : int
+        Address of an int64 for each row.
+    row, rows : int
+        The first row that is added, and their number.
+    most_keys, most_bytes : int
+    used : int64 array of 2 + `AHEAD`
+        In and out: the numbers of distinct keys, and of their bytes. The rest is scratch.
+
+    Returns
+    -------
+    int
+        The first row that was not added.
+    """
+    while row < rows:
+        some = min(rows - row, _AHEAD)
+        for i in range(some):
+            source, length = payload(keys, row + i)
+            hash = _hash(map, source, max(length, 0))
+            used[2 + i] = hash
+            prefetch_read(map.slots + 8 * _slot(map, hash))
+        for i in range(some):
+            source, length = payload(keys, row + i)
+            if length < 0:
+                continue
+            offset, hash = load64(offsets + 8 * (row + i)), used[2 + i]
+            number, slot = _found(map, hash, source, length)
+            if number != _ABSENT:
+                if offset > load64(map.last + 8 * number):
+                    store64(map.last + 8 * number, offset)
+                continue
+            number, end = used[0], used[1] + length
+            if number == most_keys or end > most_bytes:
+                return row + i
+            copy_payload(map.bytes + used[1], source, length, keys.stop)
+            store64(map.starts + 8 * number + 8, end)
+            store64(map.last + 8 * number, offset)
+            store64(map.slots + 8 * slot, (number + 1) | (hash >> 32 << 32))
+            used[0] = number + 1
+            used[1] = end
+        row += some
+    return row
+
+
+@compiled
+def place_keys(map: KeyMap, count: int) -> None:
+    """Fill the slots of a table, which are 0, from its ``count`` distinct keys."""
+    for number in range(count):
+        start = load64(map.starts + 8 * number)
+        hash = _hash(map, map.bytes + start, load64(map.starts + 8 * number + 8) - start)
+        slot = _slot(map, hash)
+        while load64(map.slots + 8 * slot) != 0:
+            slot = (slot + 1) & ((1 << map.bits) - 1)
+        store64(map.slots + 8 * slot, (number + 1) | (hash >> 32 << 32))
+
+
+@compiled
+def find_keys(map: KeyMap, keys: ArrowPayloads, rows: int, flags: int) -> None:
+    """Set a uint8 for each row, from the address ``flags`` on: 1 if its key is in the table, 0 if it is not, or is null."""
+    for row in range(rows):
+        source, length = payload(keys, row)
+        found = 0
+        if length >= 0:
+            number, _ = _found(map, _hash(map, source, length), source, length)
+            found = 0 if number == _ABSENT else 1
+        store8(flags + row, found)
