@@ -6,6 +6,9 @@ line the time of the same program on one record is taken off: it is their start.
 
 `kolumn to-parquet` writes a file for each segment, as many at a time as the machine has cores. It gets four such segments, and its target
 is a rate by the clock: zstd alone takes a core about as long as the target allows.
+
+Keys do not repeat, so a compaction copies all batches. Of the segment with repeated keys it drops more than half of the records, from
+every batch.
 """
 
 import os
@@ -18,6 +21,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import kolumn
 from bench import data, machine
@@ -85,6 +90,11 @@ def questions(folder: Path) -> dict[str, Callable[[Path], object]]:
         for base_offset in range(0, SEGMENTS * data.records(segment), data.records(segment)):
             (long / f"{base_offset:020d}.log").write_bytes(data.rebase(segment, base_offset))
     table = kolumn.read(plain, columns=COLUMNS, threads=1)
+    repeated = folder / "repeated" / "orders-0"
+    if not repeated.exists():
+        rows = table.num_rows
+        keys = table["key"].take(np.random.default_rng(0).integers(0, rows // 2, rows))
+        kolumn.write(table.set_column(COLUMNS.index("key"), "key", keys), repeated)
     return {
         **{f"write {codec}": lambda out, codec=codec: kolumn.write(table, out / "orders-0", codec=codec) for codec in data.CODECS},
         "convert to format 0": lambda out: kolumn.convert(plain, out, magic=0),
@@ -95,6 +105,7 @@ def questions(folder: Path) -> dict[str, Callable[[Path], object]]:
         "convert lz4 to format 1": lambda out: kolumn.convert(packed, out, magic=1),
         "compact": lambda out: kolumn.compact(plain, out, include_active=True),
         "compact lz4": lambda out: kolumn.compact(packed, out, include_active=True),
+        "compact repeated keys": lambda out: kolumn.compact(repeated, out, include_active=True),
         "copy": lambda out: shutil.copytree(plain, out),
         "space": lambda out: kolumn.space(plain),
         "space lz4": lambda out: kolumn.space(packed),
