@@ -8,13 +8,13 @@ from kit.source_tree import modules, parsed
 
 MOST = 100
 INTRINSICS = {
+    Path("cpu_fallback/encode/key_map.py"),
     Path("cpu_fallback/machine/address.py"),
     Path("cpu_fallback/machine/crc.py"),
     Path("cpu_fallback/machine/emit.py"),
     Path("cpu_fallback/machine/fetch.py"),
     Path("cpu_fallback/machine/fold.py"),
     Path("cpu_fallback/values/json_words.py"),
-    Path("cpu_fallback/values/varints.py"),
     Path("machine_code/deferred.py"),
     Path("machine_code/words.py"),
 }
