@@ -126,12 +126,12 @@ def scan(
     binary : str
         "contiguous", or "view" for binary_view columns that point into the segment's bytes.
     chunk_bytes : int, optional
-        Bytes of a segment that are read and decoded at a time. Default: 8 MiB, 16 MiB in one thread, 64 MiB on a GPU.
+        Bytes of a segment that are read and decoded at a time, at most, about. Default: 16 MiB, 64 MiB on a GPU.
     threads : int, optional
         How many chunks are decoded at a time. Default: the cores that this process may use.
     memory_bytes : int, optional
         Decompressed bytes of all chunks in progress, for all threads together; in addition one batch, if it alone is larger than the
-        share of a chunk. A thread has two chunks in progress. Default: 8 times ``chunk_bytes`` for each of them.
+        share of a chunk. A thread has two chunks in progress. Default: 8 times ``chunk_bytes`` for each thread.
     topic : str, optional
         Topic, instead of the one in the directory's name.
     partition : int, optional

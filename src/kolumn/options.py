@@ -21,12 +21,10 @@ from kolumn.values.columns.typed import INTERNAL, Typed, typed_of
 MIB = 1 << 20
 GPU_CHUNK_BYTES = 64 * MIB
 """Every chunk costs a GPU some waits and calls of the driver, whatever its size."""
-ALONE_CHUNK_BYTES = 16 * MIB
-"""Chunk size for one thread, which needs no pieces to share: every chunk costs some time in Python."""
 AHEAD = 2
 """Chunks in progress for each thread."""
 _SHARE = 8
-"""Ratio of decompressed to read bytes that a chunk may have, unless ``memory_bytes`` is given."""
+"""How many times ``chunk_bytes`` are decompressed in one thread, unless ``memory_bytes`` is given."""
 _TIME = "ms since 1970 as an int, a datetime, or ISO 8601 text such as '2026-01-31T12:00'"
 _MILLISECOND = timedelta(milliseconds=1)
 _CHOICES = {
@@ -63,7 +61,7 @@ class Options:
     replicas: str = "raise"
     backend: str = "auto"
     binary: str = "contiguous"
-    chunk_bytes: int = 8 * MIB
+    chunk_bytes: int = 16 * MIB
     threads: int = 1
     memory_bytes: int | None = None
     topic: str | None = None
@@ -117,7 +115,8 @@ class Options:
     def inflated_bytes(self) -> int:
         """Bytes to which one chunk in progress may be decompressed; a larger batch is decoded when no other chunk is in progress."""
         under_way = AHEAD * self.threads if self.threads > 1 else 1
-        return max(self.memory_bytes // under_way, 1) if self.memory_bytes else _SHARE * max(self.chunk_bytes, MIB)
+        memory = self.memory_bytes or _SHARE * max(self.chunk_bytes, MIB) * self.threads
+        return max(memory // under_way, 1)
 
     @classmethod
     @known_keywords()
@@ -165,7 +164,7 @@ class Options:
             _integer("start_offset", start_offset), _integer("end_offset", end_offset),
             _milliseconds("start_timestamp", start_timestamp), _milliseconds("end_timestamp", end_timestamp),
             isolation_level, include_control, check_crcs, errors, replicas, backend, binary,
-            _positive("chunk_bytes", chunk_bytes) or _chunk_bytes(backend, threads), threads,
+            _positive("chunk_bytes", chunk_bytes) or _chunk_bytes(backend), threads,
             _positive("memory_bytes", memory_bytes), topic, _integer("partition", partition),
             _positive("max_batch_bytes", max_batch_bytes) or cls.max_batch_bytes, max_ratio, trusted, on_progress, key_files(keys), typed,
             bool(payloads.get("include_snapshots")), payloads.get("include_deleted_records"),
@@ -183,10 +182,8 @@ def _check_choices(**given: str) -> None:
             raise ArgumentError(f"{name}={given[name]!r}: expected one of {', '.join(choices)}")
 
 
-def _chunk_bytes(backend: str, threads: int) -> int:
-    if choose(backend) == "gpu":
-        return GPU_CHUNK_BYTES
-    return ALONE_CHUNK_BYTES if threads == 1 else Options.chunk_bytes
+def _chunk_bytes(backend: str) -> int:
+    return GPU_CHUNK_BYTES if choose(backend) == "gpu" else Options.chunk_bytes
 
 
 def _integer(name: str, value: Any, expected: str = "an integer") -> int | None:

@@ -4,12 +4,16 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import kolumn
 from kit.encoder import Record, batch, message
+from kolumn.arrow import recycle
 from kolumn.decode import pieces
 from kolumn.errors import CorruptBatchError
+from kolumn.plan.borders import next_border
 
 COLUMNS = ["offset", "timestamp", "key", "value", "position"]
 CHUNK = 40_000
@@ -40,6 +44,7 @@ SEGMENTS = {
     "logs in values": batches(0, 60, log),
     "logs, then words": batches(0, 30, log) + batches(300, 300, words) + batches(3300, 30, log),
     "large batches": batches(0, 20, lambda offset: random.Random(offset).randbytes(9000)),
+    "large batches, lz4": batches(0, 20, lambda offset: random.Random(offset).randbytes(4500) + bytes(4500), codec=3),
     "formats": batches(0, 150, words) + b"".join(message(1, Record(n, b"k", words(n), 1_700_000_000_000)) for n in range(1500, 2500))
     + batches(2500, 150, words),
 }  # fmt: skip
@@ -103,6 +108,56 @@ def test_damage_as_one_thread(name: str, tmp_path: Path) -> None:
             rows.append((left.to_pydict(), [(one.position, one.size) for one in damage], sum(len(one) for one in found)))
         assert texts[0] == texts[1]
         assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize("name", ["lz4", "large batches", "large batches, lz4"])
+def test_pieces_of_a_batch_each(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(SEGMENTS[name][:200_000])
+    alone = kolumn.read(path, threads=1, errors="skip")
+    assert kolumn.read(path, threads=2, chunk_bytes=1, errors="skip").equals(alone)
+
+
+@pytest.mark.parametrize("name", ["none", "lz4"])
+@pytest.mark.parametrize("threads", [2, 3])
+def test_pieces_are_equal(name: str, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thread gets as many as the others, so that none waits at the end for another one."""
+    path, sizes = tmp_path / f"{0:020d}.log", list[int]()
+    path.write_bytes(SEGMENTS[name])
+
+    def cut(file: Any, start: int, *others: Any) -> int | None:
+        border = next_border(file, start, *others)
+        assert border is not None
+        sizes.append(border - start)
+        return border
+
+    monkeypatch.setattr(pieces, "next_border", cut)
+    kolumn.read(path, threads=threads, chunk_bytes=CHUNK)
+    assert len(sizes) % threads == 0
+    assert max(sizes) < 1.1 * min(sizes)
+
+
+def test_memory_of_pieces_is_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fresh pages take longer than what is decoded into them."""
+    path = tmp_path / "words-0"
+    text = random.Random(1).randbytes(100)
+    values = pa.array([b"%08d" % row + text[row % 50 :] + bytes(40) for row in range(200_000)], pa.binary())
+    kolumn.write(pa.table({"value": values}), path, codec="lz4")
+    fresh = list[int]()
+
+    def new(size: int) -> Any:
+        fresh.append(size)
+        return np.empty(size, np.uint8)
+
+    recycle.give_back()
+    monkeypatch.setattr(recycle, "_ordinary", recycle._ordinary._replace(new=new))
+    made = []
+    for _ in range(4):
+        size = kolumn.read(path, threads=2).nbytes
+        made.append(sum(fresh))
+        fresh.clear()
+    assert made[0] > size / 2
+    assert made[-1] < size / 4
 
 
 def test_calls_of_the_system(tmp_path: Path) -> None:

@@ -6,19 +6,26 @@ the pieces after it are dropped, and others are cut from there on.
 
 from collections import deque
 from collections.abc import Callable, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kolumn.decode.result import Decoded
+from kolumn.decode.workers import Workers
 from kolumn.errors import Code
 from kolumn.options import AHEAD, Options
-from kolumn.plan.borders import next_border
+from kolumn.plan.borders import is_packed, next_border
 from kolumn.plan.chunks import Chunk, Stop
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
 
 InOrder = Generator[tuple[Chunk, Decoded], None, Stop]
 Begin = Callable[[int, int], InOrder]
+
+SHARED = 8 << 20
+"""Bytes of a range from which on threads share it, and of small ranges that one thread gets at a time, if chunks are not smaller."""
+LEARNT_FROM = 1 << 16
+"""Bytes from which it is learnt how far a segment is compressed."""
 
 
 @dataclass
@@ -42,7 +49,7 @@ class _Piece:
     failed: BaseException | None = None
 
 
-def in_pieces(file: SegmentFile, one: Range, options: Options, pool: ThreadPoolExecutor, begin: Begin, otherwise: Begin) -> InOrder:
+def in_pieces(file: SegmentFile, one: Range, options: Options, pool: Workers, begin: Begin, otherwise: Begin) -> InOrder:
     """Decode a range in several threads; yields chunks in order.
 
     Parameters
@@ -50,7 +57,7 @@ def in_pieces(file: SegmentFile, one: Range, options: Options, pool: ThreadPoolE
     file : SegmentFile
     one : Range
     options : Options
-    pool : ThreadPoolExecutor
+    pool : Workers
     begin : callable
         Decodes the entries between two positions in the thread that asks for the next chunk.
     otherwise : callable
@@ -58,14 +65,17 @@ def in_pieces(file: SegmentFile, one: Range, options: Options, pool: ThreadPoolE
     """
     pending = deque[tuple[int, int, Future[_Piece]]]()
     position = planned = one.start
+    cut = 0
+    if not file.density and is_packed(file, one.start, one.end):
+        _learn(begin(one.start, min(one.start + LEARNT_FROM, one.end)))
     try:
         while True:
             while planned < one.end and len(pending) < AHEAD * options.threads:
-                border = next_border(file, planned, one.end, options.chunk_bytes)
+                border = next_border(file, planned, one.end, options.chunk_bytes, options.threads, cut)
                 if border is None:
                     break
                 pending.append((planned, border, pool.submit(_decoded, begin(planned, border), options.inflated_bytes)))
-                planned = border
+                planned, cut = border, cut + 1
             if not pending:
                 return (yield from otherwise(position, one.end)) if position < one.end else Stop(position, Code.OK, 0)
             _, border, future = pending.popleft()
@@ -75,9 +85,16 @@ def in_pieces(file: SegmentFile, one: Range, options: Options, pool: ThreadPoolE
                 return stop
             if position != border:
                 _drop(pending)
-                planned = position
+                planned, cut = position, 0
     finally:
         _drop(pending)
+
+
+def _learn(first: InOrder) -> None:
+    """Decode a few batches once more than needed, since pieces of equal size can be cut only if it is known how far they are compressed."""
+    # What is wrong with them is told when they are decoded in a piece.
+    with suppress(Exception):
+        next(first)
 
 
 def _drop(pending: deque[tuple[int, int, Future[_Piece]]]) -> None:

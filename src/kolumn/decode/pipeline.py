@@ -3,7 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,12 +16,13 @@ from kolumn.decode.chain import Floor
 from kolumn.decode.chunk import decode_chunk
 from kolumn.decode.device.resident import ResidentOptions
 from kolumn.decode.opened_early import OpenedEarly
-from kolumn.decode.pieces import InOrder, in_pieces
+from kolumn.decode.pieces import SHARED, InOrder, in_pieces
 from kolumn.decode.result import Decoded, Tally
 from kolumn.decode.resume import resumed
 from kolumn.decode.segment_end import at_stop, compare_start
 from kolumn.decode.small_segments import Found, SmallSegments
 from kolumn.decode.tasks import tasks_of
+from kolumn.decode.workers import Workers, workers
 from kolumn.errors import NoMemoryError
 from kolumn.options import AHEAD, Options
 from kolumn.plan.chunks import Chunk, Stop, chunks
@@ -79,7 +80,8 @@ def _within_memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, tally: OnTally | None) -> Iterator[pa.RecordBatch]:
     early, small, turn = OpenedEarly(), SmallSegments(options), threading.Lock()
-    tasks = early.with_following(tasks_of(source, options.chunk_bytes))
+    together = _together(options)
+    tasks = early.with_following(tasks_of(source, together))
     if options.threads == 1:
         try:
             for task in tasks:
@@ -92,11 +94,11 @@ def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, ta
         finally:
             early.close()
         return
-    with ThreadPoolExecutor(options.threads, thread_name_prefix="kolumn") as pool:
+    with workers(options.threads) as pool:
         pending: deque[tuple[list[Range], Future[tuple[list[_Part], BaseException | None]] | None]] = deque()
 
         def submit(task: list[Range]) -> None:
-            alone = task[0].end - task[0].start > options.chunk_bytes
+            alone = task[0].end - task[0].start > together
             pending.append((task, None if alone else pool.submit(_begin, task, options, small, turn, early)))
 
         try:
@@ -117,6 +119,11 @@ def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, ta
             for _, future in pending:
                 if future is not None:
                     future.cancel()
+
+
+def _together(options: Options) -> int:
+    """Bytes that one thread gets at a time of what is not cut into equal pieces."""
+    return options.chunk_bytes if options.threads == 1 or choose(options.backend) == "gpu" else min(options.chunk_bytes, SHARED)
 
 
 @dataclass
@@ -213,7 +220,7 @@ def _finish(
     one: Range,
     found: Tally,
     options: Options,
-    pool: ThreadPoolExecutor | None,
+    pool: Workers | None,
     damage: OnDamage | None,
     tally: OnTally | None,
     early: OpenedEarly,
@@ -230,7 +237,7 @@ def _report(one: Range, found: Tally, damage: OnDamage | None, tally: OnTally | 
         tally(one, found)
 
 
-def _range(one: Range, options: Options, pool: ThreadPoolExecutor | None, found: Tally, early: OpenedEarly) -> Iterator[pa.RecordBatch]:
+def _range(one: Range, options: Options, pool: Workers | None, found: Tally, early: OpenedEarly) -> Iterator[pa.RecordBatch]:
     """Decode one range from start to end, continuing after damage if the options allow it."""
     if one.fault is not None:
         if options.errors == "raise":
@@ -266,7 +273,7 @@ def _settled(
 
 
 def _until_trouble(
-    file: SegmentFile, one: Range, options: Options, pool: ThreadPoolExecutor | None, found: Tally
+    file: SegmentFile, one: Range, options: Options, pool: Workers | None, found: Tally
 ) -> Generator[pa.RecordBatch, None, Trouble | None]:
     """Decode up to the end or to the place where the chain of entries is lost."""
     floor = one.floor
@@ -285,7 +292,7 @@ def _until_trouble(
 
     def threaded(start: int, end: int) -> InOrder:
         assert pool is not None
-        return _ahead(plan(start, end, True, options.chunk_bytes), work, pool, options.threads)
+        return _ahead(plan(start, end, True, _together(options)), work, pool, options.threads)
 
     if pool is None:
         in_order = _one_by_one(plan(one.start, one.end, on_gpu, options.chunk_bytes), work)
@@ -342,7 +349,7 @@ def _one_by_one(plan: _Plan, work: _Work) -> InOrder:
             return stop
 
 
-def _ahead(plan: _Plan, work: _Work, pool: ThreadPoolExecutor, threads: int) -> InOrder:
+def _ahead(plan: _Plan, work: _Work, pool: Workers, threads: int) -> InOrder:
     """Decode chunks in parallel; the plan runs ahead of their decoders."""
     pending: deque[tuple[Chunk, Future[Decoded]]] = deque()
 

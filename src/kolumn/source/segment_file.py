@@ -68,7 +68,7 @@ class SegmentFile:
         self.segment, self.path, self.size = segment, segment.path, segment.size
         self.format = layouts.FORMAT_NAMES.index(segment.format)
         self.inflates, self.density, self.header_density, self.largest = 4.0, 0.0, 1 / 32, 0
-        self.shares: tuple[float, ...] = (1.0, 1.0, 1 / 8, 1 / 4)
+        self.shares: tuple[float, ...] = (1 / 4, 1.0, 1 / 8, 1 / 4)
         self.memory = segment.memory
         self._remote: Any = None
         self._look = look or Look(segment)

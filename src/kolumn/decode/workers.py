@@ -1,0 +1,94 @@
+"""Threads that decode, kept from one read to the next: to begin and to end them takes as long as some MiB of a segment."""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+KEPT = 32
+"""Maximum number of threads that wait for the next read."""
+
+_Result = TypeVar("_Result")
+_waiting: list[tuple[int, ThreadPoolExecutor]] = []
+"""Threads that have nothing to do, and their number; the last ones were used last."""
+
+
+class Workers:
+    """Threads of one read.
+
+    Parameters
+    ----------
+    count : int
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count, self._pool, self._works = count, _taken(count), True
+        # It has what is not done, and results that somebody holds.
+        self._begun: WeakSet[Future[Any]] = WeakSet()
+
+    def submit(self, work: Callable[..., _Result], *arguments: Any) -> "Future[_Result]":
+        """Let a thread do some work after what was submitted before."""
+        try:
+            future = self._pool.submit(work, *arguments)
+        except BaseException:
+            # It can have the work, and no thread for it.
+            self._works = False
+            raise
+        self._begun.add(future)
+        return future
+
+    def close(self) -> None:
+        """Wait until nothing is under way, and keep the threads."""
+        begun = list(self._begun)
+        for future in begun:
+            future.cancel()
+        wait(begun)
+        if not self._works:
+            self._pool.shutdown(cancel_futures=True)
+            return
+        _waiting.append((self._count, self._pool))
+        while sum(count for count, _ in _waiting) > KEPT:
+            _end_oldest()
+
+
+@contextmanager
+def workers(count: int) -> Iterator[Workers]:
+    """Threads for one read. At its end, what was not begun is dropped, and what is under way is waited for."""
+    found = Workers(count)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def _taken(count: int) -> ThreadPoolExecutor:
+    """So many threads that wait, or new ones."""
+    for one in reversed(_waiting.copy()):
+        if one[0] == count:
+            try:
+                _waiting.remove(one)
+            except ValueError:
+                # Another read was faster.
+                continue
+            return one[1]
+    return ThreadPoolExecutor(count, thread_name_prefix="kolumn")
+
+
+def _end_oldest() -> None:
+    try:
+        _, pool = _waiting.pop(0)
+    except IndexError:
+        return
+    pool.shutdown()
+
+
+def end_waiting() -> None:
+    """End the threads that wait for the next read."""
+    while _waiting:
+        _end_oldest()
+
+
+# A process that forks should have no other threads: the new one has only a copy of what they were doing.
+os.register_at_fork(before=end_waiting)

@@ -1,0 +1,89 @@
+"""Threads of reads are kept for the next read, unless the process forks, and nothing of a read is under way after it."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+
+import pytest
+
+from kolumn.decode import workers as module
+from kolumn.decode.workers import KEPT, end_waiting, workers
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    end_waiting()
+    yield
+    end_waiting()
+
+
+def waiting() -> int:
+    return sum(count for count, _ in module._waiting)
+
+
+def test_threads_are_kept() -> None:
+    found = set()
+    for _ in range(3):
+        with workers(1) as pool:
+            found.add(pool.submit(threading.get_ident).result())
+    assert len(found) == 1
+    # Reads at the same time have threads of their own.
+    with workers(1) as one, workers(1) as two:
+        assert one.submit(threading.get_ident).result() != two.submit(threading.get_ident).result()
+    assert waiting() == 2
+
+
+def test_few_threads_are_kept() -> None:
+    for count in (1, 2, KEPT - 1, KEPT + 1):
+        with workers(count) as pool:
+            pool.submit(int).result()
+        assert waiting() <= KEPT
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kolumn_")]
+
+
+def test_what_is_under_way_is_waited_for() -> None:
+    begun, go, done = threading.Event(), threading.Event(), list[int]()
+
+    def work() -> None:
+        begun.set()
+        go.wait()
+        time.sleep(0.01)
+        done.append(1)
+
+    with workers(1) as pool:
+        pool.submit(work)
+        dropped = pool.submit(done.append, 2)
+        begun.wait()
+        go.set()
+    assert done == [1]
+    with pytest.raises(CancelledError):
+        dropped.result()
+
+
+def test_threads_without_a_thread_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: ThreadPoolExecutor) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with workers(2) as pool:
+        monkeypatch.setattr(ThreadPoolExecutor, "_adjust_thread_count", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            pool.submit(int)
+    assert not waiting()
+
+
+def test_no_thread_is_left_before_a_fork() -> None:
+    with workers(2) as pool:
+        pool.submit(int).result()
+    assert waiting() == 2
+    child = os.fork()
+    if not child:
+        try:
+            with workers(2) as pool:
+                right = pool.submit(threading.active_count).result() == 2
+            os._exit(0 if right else 1)
+        except BaseException:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert not waiting()
