@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,12 @@ BATCH_NAMES = {
 """Kolumn's batch columns -> columns of the expected file; the base offset differs for wrappers."""
 
 
+@lru_cache(100)
+def _table(path: Path) -> pa.Table:
+    """Dozens of tests ask for each table, and nobody can change it; a larger corpus is not kept."""
+    return pq.read_table(path)
+
+
 @dataclass(frozen=True)
 class Case:
     """A topic-partition directory with its expected contents."""
@@ -69,11 +76,11 @@ class Case:
 
     def expected(self) -> pa.Table:
         """Every record, control records too."""
-        return pq.read_table(self._beside("expected.parquet"))
+        return _table(self._beside("expected.parquet"))
 
     def expected_batches(self) -> pa.Table:
         """Every outermost entry."""
-        return pq.read_table(self._beside("batches.parquet"))
+        return _table(self._beside("batches.parquet"))
 
     def expected_segments(self) -> list[dict[str, Any]]:
         """Sizes and counts for each segment, and why Kafka's reader stopped."""
