@@ -21,7 +21,13 @@ _LINE = 64
 
 TOGETHER = LARGEST
 """Most bytes of one block for all columns of numbers."""
+_ONES = pa.py_buffer(b"\xff" * (1 << 16))
+_BINARY_VIEW = pa.binary_view().id
 _NO_BYTES, _NO_INT64S = np.zeros(0, np.uint8), np.zeros(0, np.int64)
+
+
+Positions = Int64s | Sequence[int]
+"""Write positions, by the numbers of `kolumn.cpu_fallback.fields.target`."""
 
 
 def allocate(size: int) -> pa.Buffer:
@@ -61,7 +67,10 @@ def ones(rows: int) -> pa.Buffer:
 
 def bitmap(valid: pa.Buffer, rows: int) -> tuple[pa.Buffer | None, int]:
     """The bitmap for an Arrow array and its null count; no bitmap if nothing is null."""
-    whole = np.frombuffer(valid, np.uint8, (rows + 7) // 8)
+    size = (rows + 7) // 8
+    if size <= _ONES.size and valid.slice(0, size).equals(_ONES.slice(0, size)):
+        return None, 0
+    whole = np.frombuffer(valid, np.uint8, size)
     if np.bitwise_and.reduce(whole, initial=0xFF) == 0xFF:
         return None, 0
     nulls = rows - int(np.unpackbits(whole, count=rows, bitorder="little").sum())
@@ -132,7 +141,7 @@ class BinaryColumn(NamedTuple):
         assert self.ends is not None
         assert self.arena is not None
         buffers = [mask, used(self.ends, 4 * (rows + 1)), used(self.arena, used_bytes)]
-        if pa.types.is_binary_view(kind):
+        if kind.id == _BINARY_VIEW:
             return pa.Array.from_buffers(pa.binary(), rows, buffers, nulls).cast(kind)
         return pa.Array.from_buffers(kind, rows, buffers, nulls)
 
@@ -220,15 +229,17 @@ class Columns:
     @property
     def target(self) -> Target:
         """The addresses, for compiled code."""
-        ends = 0 if self.header_ends is None else self.header_ends.address
+        ends, header_key, header_value = 0, _NOTHING, _NOTHING
+        if self.header_ends is not None:
+            ends, header_key, header_value = self.header_ends.address, self.header_key.payloads, self.header_value.payloads
         return Target(
             self.offset.address,
             self.timestamp.address,
             self.key.payloads,
             self.value.payloads,
             ends,
-            self.header_key.payloads,
-            self.header_value.payloads,
+            header_key,
+            header_value,
             self.attributes.ctypes.data if len(self.attributes) else 0,
             self.seconds.ctypes.data if len(self.seconds) else 0,
             self.microseconds,
@@ -239,7 +250,7 @@ class Columns:
         """Flags of the rows whose value is null."""
         return np.unpackbits(self.value.null_bytes, axis=None, bitorder="little") == 0
 
-    def headers_array(self, kind: pa.DataType, at: Int64s) -> pa.Array:
+    def headers_array(self, kind: pa.DataType, at: Positions) -> pa.Array:
         """List array of the headers. Key bytes that are not UTF-8 are replaced by U+FFFD, as in Java."""
         entry = kind.value_type
         count, rows = int(at[HEADERS]), int(at[ROWS])
@@ -250,11 +261,11 @@ class Columns:
         assert self.header_ends is not None
         return pa.Array.from_buffers(kind, rows, [None, used(self.header_ends, 4 * (rows + 1))], 0, children=[structs])
 
-    def key_array(self, kind: pa.DataType, at: Int64s, sources: list[pa.Buffer]) -> pa.Array:
+    def key_array(self, kind: pa.DataType, at: Positions, sources: list[pa.Buffer]) -> pa.Array:
         """Keys as an Arrow array."""
         return self.key.array(kind, int(at[ROWS]), int(at[KEY]), sources)
 
-    def value_array(self, kind: pa.DataType, at: Int64s, sources: list[pa.Buffer]) -> pa.Array:
+    def value_array(self, kind: pa.DataType, at: Positions, sources: list[pa.Buffer]) -> pa.Array:
         """Values as an Arrow array."""
         return self.value.array(kind, int(at[ROWS]), int(at[VALUE]), sources)
 

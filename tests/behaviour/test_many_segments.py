@@ -23,7 +23,8 @@ from kolumn.source.segments import find_segments
 SEGMENTS, EACH = 120, 5
 CALLS_OF_A_SEGMENT = 20
 CALLS_OF_A_NAME = 12
-CALLS_OF_A_CHUNK = 300
+CALLS_OF_A_CHUNK = 220
+CALLS_OF_A_READ = 430
 
 
 def entry(offset: int) -> bytes:
@@ -85,6 +86,14 @@ def test_a_chunk_costs_few_calls_of_python(tmp_path: Path) -> None:
     size = path.stat().st_size
     one, many = (calls(lambda n=n: kolumn.read(path, threads=1, chunk_bytes=size // n + 1)) for n in (1, 40))  # type: ignore[misc]
     assert (many - one) / 39 < CALLS_OF_A_CHUNK
+
+
+def test_a_read_costs_few_calls_of_python(tmp_path: Path) -> None:
+    """Most of the time of a small segment, whose loops take as long as some tens of calls."""
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    path.parent.mkdir()
+    path.write_bytes(entry(0))
+    assert calls(lambda: kolumn.read(path, columns=["key", "value", "offset", "timestamp"], threads=1)) < CALLS_OF_A_READ
 
 
 def test_threads_get_tiny_segments_together(topic: Path, monkeypatch: pytest.MonkeyPatch) -> None:

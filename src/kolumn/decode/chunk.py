@@ -13,6 +13,7 @@ from kolumn.decode.decoder import ChunkDecoder, DecodedRun
 from kolumn.decode.host.select import wanted
 from kolumn.decode.host.streamed import Streamed
 from kolumn.decode.result import Decoded
+from kolumn.formats import table
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.plan.chunks import Chunk
@@ -23,34 +24,37 @@ from kolumn.values.columns.stage import typed_batch
 _Make = Callable[[Any, Entries, Segment, Options], Any]
 
 
-def decode_chunk(file: SegmentFile, chunk: Chunk, options: Options, floor: int | Floor, *, alone: bool) -> Decoded:
+def decode_chunk(
+    file: SegmentFile, chunk: Chunk, options: Options, floor: int | Floor, *, alone: bool, backend: type[ChunkDecoder] | None = None
+) -> Decoded:
     """Check and decode the entries of a chunk; runs in any thread.
 
     ``floor`` is the last offset of the last intact entry before the chunk, -1 without one. Unless the chunk is ``alone``, an entry
-    that needs more than its share of memory is left for later.
+    that needs more than its share of memory is left for later. ``backend`` is that of the options, if it is known.
     """
-    backend, stored = opened(options.backend), options.stored
+    backend, stored = backend or opened(options.backend), options.stored
     streamed = backend.streamed(file, chunk, stored, alone)
     if streamed is not None and not streamed.is_wrong:
-        return _of_streamed(file, chunk, streamed, options, backend.batch)
+        return _of_streamed(file, chunk, streamed, options, stored, backend.batch)
     if streamed is not None:
         chunk = chunk.reaching(streamed.entries)
     with backend(file, chunk, stored) as held:
         return _by(held, file, chunk, options, floor, alone)
 
 
-def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: Options, make: _Make) -> Decoded:
+def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: Options, stored: Options, make: _Make) -> Decoded:
     entries, count, known = streamed.entries, len(streamed.entries), len(chunk.entries)
     result = Decoded(0, rest=streamed.rest)
     if streamed.intact is None and count < known:
         result.rest = chunk.after(count)
     for part in streamed.parts:
-        _give(part.run, part.entries, file, options, result, make)
+        _give(part.run, part.entries, file, options, stored, result, make)
     if count:
         # They follow one another, so no column of the batch table has to be added up.
-        last = entries[-1]
-        end = last.end
-        result.valid_bytes, result.last_offset = end - entries[0].position, last.last_known_offset
+        first, last = entries.array[0].tolist(), entries.array[-1].tolist()
+        end = last[table.POSITION] + last[table.SIZE]
+        result.valid_bytes = end - first[table.POSITION]
+        result.last_offset = last[table.BASE_OFFSET] if last[table.LAST_OFFSET] == table.UNKNOWN else last[table.LAST_OFFSET]
     if streamed.reached is None:
         result.reached = end if count >= known else chunk.end
     else:
@@ -59,11 +63,11 @@ def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: O
     return result
 
 
-def _give(run: DecodedRun, entries: Entries, file: SegmentFile, options: Options, result: Decoded, make: _Make) -> None:
+def _give(run: DecodedRun, entries: Entries, file: SegmentFile, options: Options, stored: Options, result: Decoded, make: _Make) -> None:
     rows = run.rows
     result.records += rows
     if rows:
-        batch = make(run, entries, file.segment, options.stored)
+        batch = make(run, entries, file.segment, stored)
         if batch.num_rows:
             result.batches.append(typed_batch(batch, options.columns, options.typed) if options.typed else batch)
 
@@ -86,7 +90,7 @@ def _by(backend: ChunkDecoder, file: SegmentFile, chunk: Chunk, options: Options
         for i in np.flatnonzero(run_rows.code):
             row = run_rows[i].copy()
             errors[row.position] = row_error(file.path, row, None, run.found.get(int(i), "")), row
-        _give(run, run_rows, file, options, result, backend.batch)
+        _give(run, run_rows, file, options, options.stored, result, backend.batch)
         # The next run is likely to be as large as this one.
         if (errors and options.errors == "raise") or inflated + run.bytes > options.inflated_bytes:
             break

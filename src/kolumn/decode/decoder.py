@@ -38,10 +38,13 @@ class ChunkDecoder(Protocol):
 
     Attributes
     ----------
+    on_gpu : bool
+        Whether entries are decoded on a GPU.
     inflated_by_cpu : int
         Payloads so far that codecs of the CPU decompressed for a GPU.
     """
 
+    on_gpu: bool
     inflated_by_cpu: int
 
     def __init__(self, file: SegmentFile, chunk: Chunk, options: Options) -> None: ...

@@ -10,8 +10,9 @@ from itertools import islice
 
 import pyarrow as pa
 
-from kolumn.backend import choose, require
+from kolumn.backend import require
 from kolumn.damage.findings import Damage, Trouble, damage_of_fault
+from kolumn.decode.backends import opened
 from kolumn.decode.chain import Floor
 from kolumn.decode.chunk import decode_chunk
 from kolumn.decode.device.resident import ResidentOptions
@@ -277,11 +278,12 @@ def _until_trouble(
 ) -> Generator[pa.RecordBatch, None, Trouble | None]:
     """Decode up to the end or to the place where the chain of entries is lost."""
     floor = one.floor
-    on_gpu = choose(options.backend) == "gpu"
+    backend = opened(options.backend)
+    on_gpu = backend.on_gpu
 
     def work(chunk: Chunk) -> Decoded:
         # With threads, a chunk is started before the chunks in front of it are done.
-        return decode_chunk(file, chunk, options, Floor.NOT_YET_KNOWN if pool else floor, alone=pool is None)
+        return decode_chunk(file, chunk, options, Floor.NOT_YET_KNOWN if pool else floor, alone=pool is None, backend=backend)
 
     def plan(start: int, end: int, ahead: bool, size: int) -> _Plan:
         return chunks(file, start, end, size, streamed=True, ahead=ahead, check_crcs=options.check_crcs, as_stored=on_gpu)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kolumn.arrow.recycle import take
+from kolumn.arrow.recycle import memory, take
 from kolumn.cpu_fallback.check.walk import FULL, HEADERS, MORE
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.cpu_fallback.stream import Span, hop
@@ -132,7 +132,7 @@ def chunks(
     streamed = pays
     step = min(chunk_bytes, PACKED_BYTES) if streamed and not as_stored else chunk_bytes
     weight, most = (float(chunk_bytes), MOST_ENTRIES if ahead else 1) if payloads else (inf, FIRST_HEADERS)
-    room, _ = take(v2.HEADER + PAD)
+    room = memory(v2.HEADER + PAD)
     while position < stop:
         span = Span(stop, file.size, weight, 1.0 if as_stored else file.inflates)
         messages = streamed and payloads and not as_stored

@@ -62,6 +62,8 @@ class SegmentFile:
         More such estimates: the shares of keys, values, header keys and header values in the decompressed bytes, or somewhat more.
     memory : pa.Buffer, optional
         The segment itself, if it is in memory and not in a file.
+    spare : list of pa.Buffer
+        Memory that decoders have used for some of its bytes, for those that come after them.
     """
 
     def __init__(self, segment: Segment, look: Look | None = None) -> None:
@@ -69,7 +71,7 @@ class SegmentFile:
         self.format = layouts.FORMAT_NAMES.index(segment.format)
         self.inflates, self.density, self.header_density, self.largest = 4.0, 0.0, 1 / 32, 0
         self.shares: tuple[float, ...] = (1 / 4, 1.0, 1 / 8, 1 / 4)
-        self.memory = segment.memory
+        self.memory, self.spare = segment.memory, list[Any]()
         self._remote: Any = None
         self._look = look or Look(segment)
         self._first_look: Answer | None = None

@@ -54,11 +54,9 @@ def plain(name: str) -> str:
 
     Names of files below a URL begin with the URL: ``s3://bucket/data?region=eu-north-1`` becomes ``s3://bucket?region=eu-north-1/data``.
     """
-    if ":" not in name:
-        return name
-    if (match := _QUERY.fullmatch(name)) is not None:
+    if (match := _QUERY.fullmatch(name) if ":" in name else None) is not None:
         return f"{match['root']}?{match['query']}{match['path'] or ''}"
-    return re.sub(r"^file:(//)?(?=/)", "", name)
+    return re.sub(r"^file:(//)?(?=/)", "", name) if name.startswith("file:") else name
 
 
 def parent(name: str) -> str:
@@ -96,7 +94,8 @@ def logs_last(name: str) -> tuple[bool, str]:
 
 def with_suffix(name: str, suffix: str) -> str:
     """The name with another last suffix."""
-    return beside(name, base_name(name).rpartition(".")[0] + suffix)
+    at = name.rfind(".")
+    return name[:at] + suffix if at > name.rfind("/") and "//" not in name else beside(name, base_name(name).rpartition(".")[0] + suffix)
 
 
 @lru_cache(maxsize=32)

@@ -63,6 +63,8 @@ class DeviceChunk:
         PayloadsToCopy so far that the codecs of the CPU inflated, because nvCOMP can't or must not.
     """
 
+    on_gpu = True
+
     def __init__(self, file: SegmentFile, chunk: Chunk, options: Options) -> None:
         from kolumn.kernels.machine.device import runtime
 

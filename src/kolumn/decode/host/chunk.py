@@ -12,7 +12,7 @@ from kolumn.decode.host.record_batch import record_batch
 from kolumn.decode.host.run import Run, runs
 from kolumn.decode.host.streamed import Streamed, stream_runs
 from kolumn.decode.host.streamed_messages import stream_message_runs
-from kolumn.formats import legacy, v2
+from kolumn.formats import legacy, table, v2
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.plan.chunks import Chunk
@@ -38,6 +38,7 @@ class HostChunk:
         Always 0 on the host; `decode.device.chunk.DeviceChunk` counts payloads that the CPU decompressed for the GPU.
     """
 
+    on_gpu = False
     inflated_by_cpu = 0
 
     def __init__(self, file: SegmentFile, chunk: Chunk, options: Options) -> None:
@@ -59,10 +60,10 @@ class HostChunk:
         if chunk.span is None:
             far = not (file.is_local or options.binary == "view" or "headers" in options.columns)
             return _stream_loaded(file, chunk, options, share) if far else None
-        first = chunk.entries[0]
-        if first.layout == legacy.LAYOUT.number:
+        first = chunk.entries.array[0].tolist()
+        if first[table.LAYOUT] == legacy.LAYOUT.number:
             return stream_message_runs(file, chunk, options, "controlType" in options.columns, share)
-        largest = first.size if len(chunk.entries) == 1 else int(chunk.entries.size.max())
+        largest = first[table.SIZE] if len(chunk.entries) == 1 else int(chunk.entries.size.max())
         if largest > STREAMED_BATCH:
             return None
         return stream_runs(file, chunk.entries, chunk.span, options, "controlType" in options.columns, share)

@@ -1,6 +1,7 @@
 """The columns from the batch table, and the Arrow record batch with all columns."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,6 @@ _REPEATED = {
     "producerEpoch": table.PRODUCER_EPOCH,
     "leaderEpoch": table.LEADER_EPOCH,
     "isTransactional": table.TRANSACTIONAL,
-    "isControl": table.CONTROL,
     "magic": table.MAGIC,
     "position": table.POSITION,
 }
@@ -43,10 +43,10 @@ Parts = Sequence[tuple[Segment, int]]
 
 def record_batch(run: Run, entries: Entries, parts: Parts, options: Options) -> pa.RecordBatch:
     """Arrow record batch of a decoded run, without the rows outside of the requested ranges."""
-    schema = record_schema(options.columns, options.binary)
+    schema, columns = _columns(options.columns, options.binary)
     builder = _Builder(run, entries, parts)
-    batch = pa.RecordBatch.from_arrays([builder.column(field) for field in schema], schema=schema)
-    mask = _in_range(builder.offset, builder.timestamp, options)
+    batch = pa.RecordBatch.from_arrays([make(builder, kind) for make, kind in columns], schema=schema)
+    mask = _in_range(builder, options)
     if not options.include_control and builder.messages.some_control:
         data = ~builder.messages.control
         mask = data if mask is None else mask & data
@@ -56,15 +56,15 @@ def record_batch(run: Run, entries: Entries, parts: Parts, options: Options) -> 
 class _Builder:
     def __init__(self, run: Run, entries: Entries, parts: Parts) -> None:
         self.run, self.entries, self.parts, self.rows = run, entries, parts, run.rows
-        self.offset = np.frombuffer(run.columns.offset, np.int64, self.rows)
-        self.timestamp = np.frombuffer(run.columns.timestamp, np.int64, self.rows)
         self.messages = MessageFlags(run, entries)
 
-    def column(self, field: pa.Field) -> pa.Array:
-        name = field.name
-        if name in _REPEATED and not (name == "isControl" and self.messages.some_control):
-            return self._repeated(self.entries.array[:, _REPEATED[name]], field.type)
-        return _BUILT[name](self, field.type)
+    @cached_property
+    def offset(self) -> Int64s:
+        return np.frombuffer(self.run.columns.offset, np.int64, self.rows)
+
+    @cached_property
+    def timestamp(self) -> Int64s:
+        return np.frombuffer(self.run.columns.timestamp, np.int64, self.rows)
 
     def int64s(self, values: pa.Buffer, kind: pa.DataType) -> pa.Array:
         """A column of numbers as they were decoded."""
@@ -74,7 +74,9 @@ class _Builder:
         """A column of the entries, with each entry's value repeated for each of its records."""
         return np.repeat(values, self.run.records)
 
-    def _repeated(self, values: Int64s, kind: pa.DataType) -> pa.Array:
+    def repeated(self, column: int, kind: pa.DataType) -> pa.Array:
+        """A column of the batch table."""
+        values = self.entries.array[:, column]
         if (values == values[0]).all():
             return constant(int(values[0]), kind, self.rows)
         repeated = self.repeat(values)
@@ -140,7 +142,8 @@ class _Builder:
         return pa.nulls(self.rows, pa.string())
 
 
-_BUILT: dict[str, Callable[[_Builder, pa.DataType], pa.Array]] = {
+_Make = Callable[[_Builder, pa.DataType], pa.Array]
+_BUILT: dict[str, _Make] = {
     "key": lambda made, kind: made.run.columns.key_array(kind, made.run.at, made.run.sources),
     "value": lambda made, kind: made.run.columns.value_array(kind, made.run.at, made.run.sources),
     "headers": lambda made, kind: made.run.columns.headers_array(kind, made.run.at),
@@ -152,7 +155,7 @@ _BUILT: dict[str, Callable[[_Builder, pa.DataType], pa.Array]] = {
     "segment": lambda made, kind: made.of_segment("path", kind),
     "codec": lambda made, kind: made.codec(kind),
     "sequence": lambda made, kind: numbers(made.sequence(), kind),
-    "isControl": lambda made, kind: flags(made.messages.control),
+    "isControl": lambda made, kind: flags(made.messages.control) if made.messages.some_control else made.repeated(table.CONTROL, kind),
     "tombstone": lambda made, kind: flags(made.messages.tombstone),
     "controlType": lambda made, kind: made.control_type(),
     "timestampSeconds": lambda made, kind: made.messages.seconds(kind),
@@ -160,21 +163,33 @@ _BUILT: dict[str, Callable[[_Builder, pa.DataType], pa.Array]] = {
 }
 
 
-def _in_range(offset: Int64s, timestamp: Int64s, options: Options) -> Flags | None:
+@lru_cache(maxsize=64)
+def _columns(names: tuple[str, ...], binary: str) -> tuple[pa.Schema, list[tuple[_Make, pa.DataType]]]:
+    """The schema of some columns, and for each what makes it."""
+    schema = record_schema(names, binary)
+    return schema, [(_BUILT.get(field.name) or _repeats(_REPEATED[field.name]), field.type) for field in schema]
+
+
+def _repeats(column: int) -> _Make:
+    return lambda made, kind: made.repeated(column, kind)
+
+
+def _in_range(made: _Builder, options: Options) -> Flags | None:
     """Mask of the rows that the ranges keep, or None if they keep all."""
     keep = None
-    for values, low, high in (
-        (offset, options.start_offset, options.end_offset),
-        (timestamp, options.start_timestamp, options.end_timestamp),
+    for name, low, high in (
+        ("offset", options.start_offset, options.end_offset),
+        ("timestamp", options.start_timestamp, options.end_timestamp),
     ):
         if low is None and high is None:
             continue
+        values = made.offset if name == "offset" else made.timestamp
         inside = np.ones(len(values), bool)
         if low is not None:
             inside &= values >= low
         if high is not None:
             inside &= values < high
-        if values is timestamp:
+        if name == "timestamp":
             inside &= values != -1
         keep = inside if keep is None else keep & inside
     return None if keep is None or keep.all() else keep

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Bytes, Int64s
-from kolumn.cpu_fallback.columns.columns import Columns
+from kolumn.cpu_fallback.columns.columns import Columns, Positions
 from kolumn.cpu_fallback.count import count_headers, count_records
 from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW
 from kolumn.cpu_fallback.fields.records import fields
@@ -38,7 +38,7 @@ class Run:
     Attributes
     ----------
     columns : Columns
-    at : int64 array
+    at : int64 array or list of int
         Write position of each column.
     records : int64 array of n
         Number of rows of each of the n decoded batches.
@@ -51,7 +51,7 @@ class Run:
     """
 
     columns: Columns
-    at: Int64s
+    at: Positions
     records: Int64s
     sources: list[pa.Buffer]
     found: dict[int, str]

@@ -9,6 +9,10 @@ INFLATED, MOST_INFLATED = 4 << 20, 16 << 20
 """Bytes of the arena unless views keep them: at first, and after a batch that does not fit. Larger batches are left to a library."""
 
 
+_NO_ROOM = take(PAD)
+"""Memory of an arena before it has a payload: nothing is written to it."""
+
+
 class StreamArena:
     """The memory that decompressed payloads are in while their records are read, and for good if views point into it.
 
@@ -30,7 +34,7 @@ class StreamArena:
 
     def __init__(self, keep: bool, options: Options, share: Share) -> None:
         self._keep, self._largest = keep, options.max_batch_bytes
-        self.buffer, self._bytes = take(PAD)
+        self.buffer, self._bytes = _NO_ROOM
         self.room, self.most = 0, max(INFLATED, min(MOST_INFLATED, share.bytes // 16))
 
     def begin(self, payload_bytes: int, used: int, ready: int) -> None:

@@ -4,7 +4,6 @@
 and checked, decompressed, and appended to the same columns.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from kolumn.arrow.recycle import memory, take
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.columns.columns import Columns
 from kolumn.cpu_fallback.fields.put import COPY, NEXT_BLOCK, VIEW
-from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, POSITIONS, ROWS, VALUE
+from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE
 from kolumn.cpu_fallback.inflate.arena import Share, inflate
 from kolumn.cpu_fallback.inflate.decoders import decoders
 from kolumn.cpu_fallback.machine.address import PAD
@@ -44,6 +43,7 @@ from kolumn.cpu_fallback.stream import (
 from kolumn.decode.host.run import Run, in_microseconds, modes
 from kolumn.decode.host.select import limits, wanted
 from kolumn.decode.host.stream_arena import StreamArena
+from kolumn.formats import table
 from kolumn.formats.entries import Entries
 from kolumn.formats.v2 import HEADER, SMALLEST_HEADER, SMALLEST_RECORD
 from kolumn.options import Options
@@ -116,13 +116,14 @@ def stream_runs(
     """
     place = file.descriptor if descriptor is None else descriptor
     chunk = _Chunk(file, _with_room(entries, span), len(entries), span, options, need_key, share, place)
-    parts = list(chunk.parts())
+    parts = chunk.parts()
     return Streamed(parts, chunk.entries[: chunk.known], chunk.state == WRONG)
 
 
 def _with_room(entries: Entries, span: Span) -> Entries:
     """The rows, followed by room for the entries that are found later."""
-    if span.stop <= entries[-1].end:
+    last = entries.array[-1].tolist()
+    if span.stop <= last[table.POSITION] + last[table.SIZE]:
         return entries
     room = Entries.room(MOST_ENTRIES)
     room.array[: len(entries)] = entries.array
@@ -154,13 +155,13 @@ class _Chunk:
         self.keep = options.binary == "view"
         self.modes, self.want_headers = modes(options, VIEW if self.keep else COPY, need_key), "headers" in options.columns
         self.microseconds, self.libraries = in_microseconds(options), decoders()
-        self.state, self.need, self.ready = DONE, 0, 0
+        self.state, self.need, self.ready, self.packed = DONE, 0, 0, 0
         self.records = np.empty(len(entries), np.int64)
-        first = entries[0]
-        self.origin = first.position
+        first = entries.array[0].tolist()
+        self.origin = first[table.POSITION]
         if known == 1:
-            size = largest = first.size
-            self.whole = self.keep and first.codec == NONE
+            size = largest = first[table.SIZE]
+            self.whole = self.keep and first[table.CODEC] == NONE
         else:
             sizes = entries.size[:known]
             size, largest = int(sizes.sum()), int(sizes.max())
@@ -169,40 +170,55 @@ class _Chunk:
         # Of a segment in memory only its end is copied, an entry at a time.
         copies = self.whole and file.memory is None
         self.room = max(int(span.weight), size) + largest if copies else largest
-        self.window = memory(self.room + PAD)
+        self.window = self._spare_window() or memory(self.room + PAD)
         self.arena = StreamArena(self.keep, options, share)
-        self.at = np.zeros(SLOTS, np.int64)
 
-    def parts(self) -> Iterator[StreamedPart]:
-        """Decode entry by entry; whenever the columns are full, they become a part."""
+    def parts(self) -> list[StreamedPart]:
+        """Decode entry by entry; whenever the columns are full, they become a part. What there is of a chunk that is wrong is no use."""
+        parts: list[StreamedPart] = []
         row, done = 0, False
         while not done:
             first = row
             self._begin(first)
             row = self._fill(first)
             if self.state == WRONG:
-                return
+                return parts
             done = self.state in (DONE, LATER)
+            at = self.at.tolist()
+            self.packed = at[ARENA]
             if row > first:
-                self._learn()
-                run = Run(self.columns, self.at[:POSITIONS], self.records[first:row], self.sources, {}, bool(self.at[UNTIMED]))
+                self._learn(at)
+                run = Run(self.columns, at, self.records[first:row], self.sources, {}, at[UNTIMED] != 0)
                 self.taken += run.bytes
-                yield StreamedPart(run, self.entries[first:row])
+                parts.append(StreamedPart(run, self.entries[first:row]))
             if self.state == LATER or (not done and self.taken >= self.share.bytes):
                 self.known, done = row, True
+        if not self.keep:
+            self.file.spare.append(self.window)
+        return parts
+
+    def _spare_window(self) -> pa.Buffer | None:
+        """The window of a chunk of this file that is done, if it is large enough."""
+        try:
+            spare = self.file.spare.pop()
+        except IndexError:
+            return None
+        return spare if self.room + PAD <= spare.size else None
 
     def _begin(self, first: int) -> None:
-        """Allocate columns for the entries from row ``first`` on. Their size is always the same, so that their memory can be reused.
+        """Allocate columns for the entries from row ``first`` on. Up to the last chunk their size is the same, so memory can be reused.
 
         A batch is decoded only where all its bytes could be keys, values or headers, so each has room for the largest batch after what is
         likely.
         """
-        likely = self.entries[min(first, self.known - 1)]
-        size, count, codec = likely.size, likely.count, likely.codec
+        likely = self.entries.array[min(first, self.known - 1)].tolist()
+        size, count, codec = likely[table.SIZE], likely[table.COUNT], likely[table.CODEC]
         self.largest = max(self.file.largest, self.need, size if codec == NONE else int(2 * self.span.inflates * size))
         left = max(self.span.stop - self.origin, size)
         most = left * (1 if codec == NONE else 64)
-        payload_bytes = max(min(int(self.span.weight), most) * 9 // 8 + SLACK, self.need)
+        weight = int(self.span.weight)
+        # What is left of a segment does not exceed its size.
+        payload_bytes = max(weight * 9 // 8 + SLACK if most > weight else most * 9 // 8 + min(SLACK, most // 8), self.need)
         self.payload_bytes = payload_bytes
         density = self.file.density or max(count, 1) / size
         records = max(int(payload_bytes * density * 1.1), min(count, self.need // SMALLEST_RECORD), 1)
@@ -216,7 +232,7 @@ class _Chunk:
             microseconds=self.microseconds,
         )  # fmt: skip
         self.target = self.columns.target
-        self.arena.begin(payload_bytes, int(self.at[ARENA]), self.ready)
+        self.arena.begin(payload_bytes, self.packed, self.ready)
         self.at, self.inflated = np.zeros(SLOTS, np.int64), 0
         self.limit = Room(records, key_bytes, value_bytes, self.arena.room, headers, *header_bytes)
         plain = self._plain(first) if self.keep else self.window
@@ -343,9 +359,9 @@ class _Chunk:
         weights = np.where(entries.codec == NONE, 1.0, self.span.inflates) * entries.size
         return (self.span.weight - float(weights.sum())) / self.span.inflates
 
-    def _learn(self) -> None:
+    def _learn(self, at: list[int]) -> None:
         """Update the file's statistics, which predict the sizes of the next batches."""
-        at, file = self.at.tolist(), self.file
+        file = self.file
         inflated = self.inflated + at[ARENA]
         if at[PACKED]:
             file.inflates = max(1.0, inflated / at[PACKED])
