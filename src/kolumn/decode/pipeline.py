@@ -10,7 +10,7 @@ from itertools import islice
 
 import pyarrow as pa
 
-from kolumn.backend import require
+from kolumn.backend import choose, require
 from kolumn.damage.findings import Damage, Trouble, damage_of_fault
 from kolumn.decode.backends import opened
 from kolumn.decode.chain import Floor
