@@ -8,6 +8,7 @@ import pytest
 import kolumn
 from kit import drafts
 from kit.encoder import Record, batch, message, wrapper
+from kolumn.arrays import Bytes, Int64s
 from kolumn.encode import compress
 from kolumn.errors import ArgumentError, CorruptBatchError
 
@@ -30,13 +31,19 @@ def expected(first: int, magic: int, time: bool = True) -> list[tuple[Any, ...]]
 def compressions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Codecs of the payloads that are compressed during the test, in order."""
     calls: list[int] = []
-    real = compress.compress
+    real, real_all = compress.compress, compress.compress_all
 
     def counted(codec: int, *rest: Any) -> bytes:
         calls.append(codec)
         return real(codec, *rest)
 
+    def all_counted(codec: int, source: Int64s, *rest: Any) -> tuple[Bytes, Int64s] | None:
+        made = real_all(codec, source, *rest)
+        calls.extend([codec] * len(source) if made is not None else [])
+        return made
+
     monkeypatch.setattr("kolumn.encode.entries.compress", counted)
+    monkeypatch.setattr("kolumn.encode.entries.compress_all", all_counted)
     return calls
 
 
