@@ -95,7 +95,7 @@ def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, ta
         finally:
             early.close()
         return
-    with workers(options.threads) as pool:
+    with workers(options.threads, are_kept=not opened(options.backend).on_gpu) as pool:
         pending: deque[tuple[list[Range], Future[tuple[list[_Part], BaseException | None]] | None]] = deque()
 
         def submit(task: list[Range]) -> None:

@@ -21,10 +21,12 @@ class Workers:
     Parameters
     ----------
     count : int
+    are_kept : bool
+        Whether they may wait for the next read. Threads that use a GPU hold memory there until they end.
     """
 
-    def __init__(self, count: int) -> None:
-        self._count, self._pool, self._works = count, _taken(count), True
+    def __init__(self, count: int, are_kept: bool = True) -> None:
+        self._count, self._pool, self._are_kept = count, _taken(count), are_kept
         # It has what is not done, and results that somebody holds.
         self._begun: WeakSet[Future[Any]] = WeakSet()
 
@@ -34,18 +36,18 @@ class Workers:
             future = self._pool.submit(work, *arguments)
         except BaseException:
             # It can have the work, and no thread for it.
-            self._works = False
+            self._are_kept = False
             raise
         self._begun.add(future)
         return future
 
     def close(self) -> None:
-        """Wait until nothing is under way, and keep the threads."""
+        """Wait until nothing is under way, and keep the threads, or end them."""
         begun = list(self._begun)
         for future in begun:
             future.cancel()
         wait(begun)
-        if not self._works:
+        if not self._are_kept:
             self._pool.shutdown(cancel_futures=True)
             return
         _waiting.append((self._count, self._pool))
@@ -54,9 +56,9 @@ class Workers:
 
 
 @contextmanager
-def workers(count: int) -> Iterator[Workers]:
-    """Threads for one read. At its end, what was not begun is dropped, and what is under way is waited for."""
-    found = Workers(count)
+def workers(count: int, are_kept: bool = True) -> Iterator[Workers]:
+    """Threads for one read, as `Workers`. At its end, what was not begun is dropped, and what is under way is waited for."""
+    found = Workers(count, are_kept)
     try:
         yield found
     finally:
