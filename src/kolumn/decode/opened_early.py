@@ -116,10 +116,9 @@ class OpenedEarly:
             self._left.popleft().close()
 
     def _add(self, task: list[Range]) -> None:
-        tiered_or_url = [one for one in task if one.segment.manifest is not None or "://" in one.segment.path]
         with self._lock:
-            for one in tiered_or_url:
-                if one.fault is None and (one.segment.manifest is not None or storage.is_url(one.segment.path)):
+            for one in [one for one in task if one.segment.manifest is not None or storage.is_url(one.segment.path)]:
+                if one.fault is None:
                     self._known[id(one)] = far = _Far(one, self._looks.at(one.segment))
                     if self._last is not None:
                         self._last.following = far

@@ -40,14 +40,17 @@ _STEP_BYTES = 1 << 20
 def select_ranges(segments: list[Segment], options: Options) -> list[Range]:
     """Ranges that contain every record of ``segments`` that the options' offset and timestamp ranges keep."""
     if (options.start_offset, options.end_offset, options.start_timestamp, options.end_timestamp) == (None, None, None, None):
-        return [Range.whole(one) for one in segments if one.size or one.orphans or one.state == "rolled"]
+        return [Range.whole(one) for one in segments if _is_read(one)]
     ranges = []
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        # A rolled segment should not be empty, so it is kept for the reader to report it.
-        if (not segment.size and segment.state != "rolled" and not segment.orphans) or _outside(segment, following, options):
-            continue
-        ranges.append(narrowed(_from_index(segment, options), options))
+        if _is_read(segment) and not _outside(segment, following, options):
+            ranges.append(narrowed(_from_index(segment, options), options))
     return ranges
+
+
+def _is_read(segment: Segment) -> bool:
+    """Whether there is something in a segment, or to report: a rolled one should not be empty."""
+    return segment.size > 0 or bool(segment.orphans) or segment.state == "rolled"
 
 
 def _outside(segment: Segment, following: Segment | None, options: Options) -> bool:
