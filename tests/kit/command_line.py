@@ -6,6 +6,7 @@ environment, what it imports, a closed stream) needs one of its own.
 
 import atexit
 import gc
+import importlib
 import json
 import os
 import subprocess
@@ -56,6 +57,7 @@ def serve() -> None:
     import kolumn.accounting.statistics
     import kolumn.cli.progress
 
+    importlib.import_module("kit.object_store")  # commands know objects:// then
     # What is imported and loaded on first use; one thread, for a process with several cannot be forked.
     kolumn.read(CORPUS / "upgraded" / "upgraded-gzip-0", threads=1)
     kolumn.verify(CORPUS / "upgraded" / "upgraded-gzip-0", threads=1)
