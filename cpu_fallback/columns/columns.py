@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.arrow import utf8
-from kolumn.arrow.recycle import LARGEST, memory, take
+from kolumn.arrow.recycle import LARGEST, memory
 from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW, PayloadColumn
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target
 from kolumn.cpu_fallback.machine.address import PAD
@@ -52,8 +52,9 @@ def used(buffer: pa.Buffer, size: int) -> pa.Buffer:
     """The first ``size`` bytes of a buffer; copied if they are less than half of it, so that the rest can be freed."""
     if size + PAD >= buffer.size // 2:
         return buffer.slice(0, size)
-    kept, target = take(size + PAD)
-    target[:size] = memoryview(buffer).cast("B")[:size]
+    kept = memory(size + PAD)
+    # Not by a memoryview, which would keep Python's lock.
+    ctypes.memmove(kept.address, buffer.address, size)
     return kept.slice(0, size)
 
 

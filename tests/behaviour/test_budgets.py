@@ -67,6 +67,27 @@ def test_chunks_use_memory_again(tmp_path: Path, codec: str, request: pytest.Fix
     assert calls <= 10 * 300
 
 
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_threads_use_the_memory_of_one_again(tmp_path: Path, codec: str, request: pytest.FixtureRequest) -> None:
+    """Pieces of a segment take columns of the size of one thread's chunks; what is new is what a second thread needs beside them."""
+    noise, fresh = np.random.default_rng(1).bytes(20 * MIB), list[int]()
+    table = pa.table({"key": [b"k"] * 100_000, "value": [noise[200 * row : 200 * row + 200] for row in range(100_000)]})
+    kolumn.write(table, tmp_path / "t-0", codec=codec)
+
+    def new(size: int) -> Any:
+        fresh.append(size)
+        return np.empty(size, np.uint8)
+
+    request.addfinalizer(lambda: recycle.allocate_by(None))
+    recycle.allocate_by(new)
+    for threads in (1, 1, 2):
+        fresh.clear()
+        found = kolumn.read(tmp_path / "t-0", threads=threads, chunk_bytes=2 * MIB, columns=["key", "value"])
+        assert found.num_rows == 100_000
+        del found
+    assert sum(fresh) <= 16 * MIB
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [

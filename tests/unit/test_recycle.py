@@ -3,6 +3,7 @@
 import ctypes
 import gc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,52 @@ def test_a_huge_block_frees_what_waits() -> None:
     assert recycle._waiting.bytes >= 3 * 8 * MIB
     recycle.take(recycle.HUGE)
     assert recycle._waiting.bytes == 0
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> recycle._Waiting:
+    """No block waits, and at most 64 MiB may."""
+    waiting = recycle._Waiting(64 * MIB)
+    monkeypatch.setattr(recycle, "_waiting", waiting)
+    return waiting
+
+
+def taken_and_given_back(size: int, blocks: int) -> set[int]:
+    """Takes some blocks at a time and lets them go; returns their addresses."""
+    held = [recycle.take(size) for _ in range(blocks)]
+    return {address_of(one) for one in held}
+
+
+def test_sizes_that_nobody_asks_for_any_longer_make_room(kept: recycle._Waiting) -> None:
+    """A read of another kind takes no fresh memory from the second time on, though the bytes that may wait did wait."""
+    taken_and_given_back(16 * MIB, 4)
+    assert kept.bytes == 64 * MIB
+    first = taken_and_given_back(9 * MIB, 6)
+    assert kept.bytes <= 64 * MIB
+    assert taken_and_given_back(9 * MIB, 6) == first
+    assert kept.bytes <= 64 * MIB
+
+
+def test_blocks_that_are_used_now_are_not_freed_for_older_ones(kept: recycle._Waiting) -> None:
+    """A table that somebody held for long does not drive out what reads take and give back again and again."""
+    table = [recycle.take(16 * MIB) for _ in range(4)]
+    first = taken_and_given_back(9 * MIB, 6)
+    table.clear()
+    assert taken_and_given_back(9 * MIB, 6) == first
+    assert kept.bytes <= 64 * MIB
+
+
+def test_threads_count_what_waits(kept: recycle._Waiting) -> None:
+    """Whatever order they take, give and free in."""
+
+    def work(number: int) -> None:
+        for i in range(200):
+            taken_and_given_back((1 + (7 * i + number) % 5) * 3 * MIB, 4)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert kept.bytes == sum(len(block.array) for blocks in kept.blocks.values() for block in blocks)
+    assert kept.bytes <= 64 * MIB + 4 * 15 * MIB
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim") or not STATUS.exists(), reason="needs glibc's malloc, and Linux")

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +48,9 @@ class _Waiting:
     def __init__(self, most: int) -> None:
         self.most, self.bytes = most, 0
         self.blocks: dict[int, deque[_Block]] = {}
+        self._asked = count()
+        self._last: dict[int, int] = {}
+        """When a block of each class was asked for last."""
 
     def take(self, size: int, step: int) -> _Block | None:
         """A block of ``size`` bytes or a few ``step`` more, if one waits; sizes are size classes."""
@@ -56,15 +60,31 @@ class _Waiting:
             except (KeyError, IndexError):
                 continue
             self.bytes -= larger
+            self._last[larger] = next(self._asked)
             return block
+        self._last[size] = next(self._asked)
         return None
 
     def give(self, block: _Block) -> None:
-        """Keep a block for reuse, or free it if enough bytes are kept."""
+        """Keep a block for reuse, or free it if enough bytes are kept, and none of a size that nobody has asked for since."""
         size = len(block.array)
+        if self.bytes + size > self.most:
+            self._make_room(size)
         if self.bytes + size <= self.most:
             self.bytes += size
             self.blocks.setdefault(size, deque()).append(block)
+
+    def _make_room(self, size: int) -> None:
+        """Free blocks of the sizes that were asked for before this size was, those that nobody uses any longer first."""
+        last = self._last.copy()
+        own = last.get(size, 0)
+        for other in sorted(last, key=last.__getitem__):
+            if last[other] >= own or self.bytes + size <= self.most:
+                return
+            with suppress(KeyError, IndexError):
+                while self.bytes + size > self.most:
+                    self.blocks[other].popleft()
+                    self.bytes -= other
 
     def clear(self) -> None:
         """Let all blocks go. Other threads may take and give meanwhile, so each is counted by itself."""

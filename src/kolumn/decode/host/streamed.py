@@ -214,8 +214,9 @@ class _Chunk:
         likely = self.entries.array[min(first, self.known - 1)].tolist()
         size, count, codec = likely[table.SIZE], likely[table.COUNT], likely[table.CODEC]
         self.largest = max(self.file.largest, self.need, size if codec == NONE else int(2 * self.span.inflates * size))
-        left = max(self.span.stop - self.origin, size)
-        most = left * (1 if codec == NONE else 64)
+        left = max(self.span.stop - likely[table.POSITION], size)
+        # Of a file that nothing is known of, any ratio is possible.
+        most = int(left * (1.0 if codec == NONE else self.span.inflates if self.file.density else 64.0))
         weight = int(self.span.weight)
         # What is left of a segment does not exceed its size.
         payload_bytes = max(weight * 9 // 8 + SLACK if most > weight else most * 9 // 8 + min(SLACK, most // 8), self.need)
