@@ -1,36 +1,31 @@
 """A device in host memory: kernels run as compiled loops on the CPU, or as PTX by `kit.ptx`, and a CPU's codecs stand for nvCOMP."""
 
 import ctypes
-import hashlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import cycle
-from pathlib import Path
 from typing import Any, ClassVar
 
 import cramjam
 import lz4.block
-import numba
 import numpy as np
-import pytest
 import zstandard
 from isal import isal_zlib
 from numba import njit
 
+from kit.kept import keeping
 from kit.ordering import Ordering
 from kolumn.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME, gzip
 from kolumn.kernels import check
 from kolumn.kernels.fields.hop import hop
 from kolumn.kernels.fields.slices import SLICES
 from kolumn.kernels.machine import direct
-from kolumn.kernels.machine.image import SOURCES
 from kolumn.kernels.machine.kernel import WARP, Kernel
 from kolumn.kernels.machine.lifetime import Block
 from kolumn.kernels.machine.runtime import PAD
-from kolumn.machine_code.cache import cache_folder, fingerprint
 
 _FILLS = cycle((0xA5, 0x5A))
 """What memory holds that nobody has written: zeros would hide that. As a number it is negative and positive in turns: who reads a length
@@ -191,13 +186,9 @@ _INFLATE: dict[int, Callable[[bytes, int], bytes]] = {
 
 
 def kept(loop: Callable[..., None]) -> Any:
-    """Compiled, and kept in the cache folder of machine code for other processes, until anything changes that can be in it."""
-    folder, here = cache_folder(), hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
-    if folder is None:
-        return njit(loop)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numba.config, "CACHE_DIR", str(folder / fingerprint(*SOURCES) / here))
-        return njit(cache=True)(loop)
+    """Compiled, and kept for other processes."""
+    with keeping(__file__) as possible:
+        return njit(cache=possible)(loop)
 
 
 @cache

@@ -93,8 +93,8 @@ class Machine:
         """Machine code of a kernel."""
         if kernel.name not in self._codes:
             self._codes[kernel.name] = made = _code(self.ptx(kernel))
-            for data in made.text.constants.values():
-                self.pieces.add(data.ctypes.data, 0, len(data))
+            for name, data in made.text.constants.items():
+                self.pieces.add(made.address_of(name), 0, len(data))
         return self._codes[kernel.name]
 
     def run(self, kernel: Kernel, n: int, args: Any) -> None:

@@ -10,10 +10,12 @@ include those of a predicate that is false, since a warp issues them all the sam
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from kit.ptx_memory import ASK, COUNTERS, CTAID, FLAG, GIVE, MASK, NCTAID, NTID, PARAMS, SEGMENT, SHARED, TID
 from kit.ptx_text import Instruction, Text, bits_of
+from kolumn.arrays import Bytes
 
 SPECIAL = {"%tid.x": TID, "%ntid.x": NTID, "%ctaid.x": CTAID, "%nctaid.x": NCTAID}
 BARRIER, WARP_BARRIER, SHUFFLE = 0, 1, 2
@@ -36,6 +38,11 @@ class Sync:
 
 class UnknownError(NotImplementedError):
     """An instruction that the translation does not know."""
+
+
+def _constant(named: tuple[str, Bytes]) -> str:
+    name, data = named
+    return f"@{name} = global [{len(data)} x i8] [{', '.join(f'i8 {one}' for one in data.tolist())}], align 16"
 
 
 class Translation:
@@ -66,10 +73,15 @@ class Translation:
         self._body()
         self.ir = "\n".join([*self._head(), *self._out, "}"])
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was only needed to make machine code."""
+        return self.__dict__ | {"text": replace(self.text, instructions=[]), "ir": "", "_out": []}
+
     def _head(self) -> list[str]:
         head = [
             "declare i64 @access(i64, i64, i64, i64, i64, i64, i64)",
             *_INTRINSICS,
+            *map(_constant, self.text.constants.items()),
             "define i32 @thread(i64 %r, i64 %context, i64 %number) {",
             "entry:",
             "  %regs = inttoptr i64 %r to ptr",
@@ -105,7 +117,7 @@ class Translation:
         elif operand in self.text.shared:
             value = self._emit(f"add i64 {self._from_context(SHARED)}, {self.text.shared[operand]}")
         elif operand in self.text.constants:
-            return str(self.text.constants[operand].ctypes.data)
+            return f"ptrtoint (ptr @{operand} to i64)"
         elif re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|\d+)", operand):
             return str(int(operand, 0) & 1 if bits == 1 else int(operand, 0))
         else:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import cfunc, types
 
+from kit.kept import keeping
 from kolumn.arrays import Int64s
 from kolumn.machine_code.words import load64, store64
 
@@ -71,7 +72,13 @@ def _ordered(context, tag, place, own, thread):  # type: ignore[no-untyped-def]
     return other // _WARP == thread // _WARP and load64(syncs + 8 * (1 + thread % block // _WARP)) > (place >> 20) & 0xFFFFF
 
 
-@cfunc(types.int64(_int64, _int64, _int64, _int64, _int64, _int64, _int64))
+def _kept_callback(function):  # type: ignore[no-untyped-def]
+    """A function that machine code calls, compiled, and kept for other processes."""
+    with keeping(__file__) as possible:
+        return cfunc(_int64(*[_int64] * 7), cache=possible)(function)
+
+
+@_kept_callback
 def access(context, address, width, write, line, thread, value):  # type: ignore[no-untyped-def]
     """1 where the access may be done; what is wrong with it is noted in the context, with the first one's particulars."""
     kind, other = 0, 0

@@ -7,15 +7,23 @@ On a GPU, lanes that arrive at different places, or that have ended, are undefin
 scheduler stops there and says so.
 """
 
+import hashlib
+import os
+import pickle
+import tempfile
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
+import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from kit import ptx_ir, ptx_memory, ptx_text
+from kit.kept import keeping, kept_in
 from kit.ptx_ir import BALLOT, BARRIER, SHUFFLE, WARP_BARRIER, Translation
 from kit.ptx_memory import ASK, COUNTERS, FLAG, GIVE, MASK, SEGMENT, SYNCS, TID, access
 from kit.ptx_text import Text, parse
@@ -26,6 +34,7 @@ from kolumn.machine_code.words import load64, store64
 WHOLE, APART, SOME_LANES, STRANDED = range(4)
 """How a block ended: well; lanes of a warp wait at different places; some lanes only; not all threads reach a barrier of the block."""
 _FULL = 0xFFFFFFFF
+_FILES = (__file__, ptx_ir.__file__, ptx_text.__file__, ptx_memory.__file__)
 _BFLY, _IDX, _UP, _BALLOT, _WARP_BARRIER = SHUFFLE, SHUFFLE + 1, SHUFFLE + 2, BALLOT, WARP_BARRIER
 _TID, _GIVE, _ASK, _MASK, _FLAG, _COUNTERS, _SYNCS, _SEGMENT = (8 * at for at in (TID, GIVE, ASK, MASK, FLAG, COUNTERS, SYNCS, SEGMENT))
 _WARP, _SHUFFLE, _WHOLE, _APART, _SOME_LANES, _STRANDED = WARP, SHUFFLE, WHOLE, APART, SOME_LANES, STRANDED
@@ -58,17 +67,53 @@ class Code:
 
     @classmethod
     def of(cls, ptx: str) -> "Code":
-        """Compile PTX."""
+        """Compile PTX, or take what another process has compiled."""
         # Not shared: the engine owns it, and takes it along.
-        compiler, text = _prepared().create_target_machine(opt=1), parse(ptx)
-        translation = Translation(text)
-        module = llvm.parse_assembly(translation.ir)
-        module.verify()
-        builder = llvm.create_pass_builder(compiler, llvm.create_pipeline_tuning_options(speed_level=0))
-        builder.getModulePassManager().run(module, builder)
-        engine = llvm.create_mcjit_compiler(module, compiler)
+        compiler = _prepared().create_target_machine(opt=1)
+        place = _place(ptx)
+        if place is not None and place.exists():
+            translation, code = pickle.loads(place.read_bytes())
+        else:
+            translation = Translation(parse(ptx))
+            code = _compiled(translation.ir, compiler)
+            if place is not None:
+                _keep(place, pickle.dumps((translation, code)))
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), compiler)
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
-        return cls(text, translation, engine.get_function_address("thread"), engine)
+        return cls(translation.text, translation, engine.get_function_address("thread"), engine)
+
+    def address_of(self, constant: str) -> int:
+        """Where an array that the text holds is in memory."""
+        return int(self._engine.get_global_value_address(constant))
+
+
+def _compiled(text: str, compiler: llvm.TargetMachine) -> bytes:
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = llvm.get_process_triple(), str(compiler.target_data)
+    module.verify()
+    builder = llvm.create_pass_builder(compiler, llvm.create_pipeline_tuning_options(speed_level=0))
+    builder.getModulePassManager().run(module, builder)
+    return bytes(compiler.emit_object(module))
+
+
+def _place(ptx: str) -> Path | None:
+    """The file for machine code of a text; None if there is no folder for it."""
+    folder = kept_in(*_FILES)
+    told = f"{llvmlite.__version__} {llvm.get_process_triple()}\n{ptx}"
+    return folder and folder / f"{hashlib.sha256(told.encode()).hexdigest()}.thread"
+
+
+def _keep(place: Path, data: bytes) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
+        file.write(data)
+    os.replace(file.name, place)
+
+
+def _kept(function):  # type: ignore[no-untyped-def]
+    with keeping(*_FILES) as possible:
+        return njit(cache=possible)(function)
 
 
 @intrinsic
@@ -84,7 +129,7 @@ def _run(typing, address, registers, context, number):  # type: ignore[no-untype
     return types.int64(types.int64, types.int64, types.int64, types.int64), emit
 
 
-@njit
+@_kept
 def run_apart(code, context, block, threads, visits):  # type: ignore[no-untyped-def]
     """Run the threads of a block one after the other; how often each was in each basic block is added to ``visits``."""
     for t in range(threads):
@@ -93,7 +138,7 @@ def run_apart(code, context, block, threads, visits):  # type: ignore[no-untyped
         _run(code, 0, context, block * threads + t)
 
 
-@njit
+@_kept
 def run_together(code, context, block, threads, visits, registers, kinds, found):  # type: ignore[no-untyped-def]
     """Run the threads of a block, which wait for each other.
 
