@@ -91,10 +91,27 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """Cases of the repository, and of the corpus that KOLUMN_CORPUS names."""
-    roots = [HERE, *(Path(path).resolve() for path in [os.environ.get("KOLUMN_CORPUS")] if path)]
+    """Cases of the repository, and those of the corpus that KOLUMN_CORPUS names, but for copies of the repository's."""
+    return list(_cases(os.environ.get("KOLUMN_CORPUS")))
+
+
+@lru_cache(1)
+def _cases(more: str | None) -> tuple[Case, ...]:
+    roots = [HERE, *(Path(path).resolve() for path in [more] if path)]
     suffix = ".expected.parquet"
-    return [Case(path.with_name(path.name.removesuffix(suffix))) for root in roots for path in sorted(root.glob(f"*/*{suffix}"))]
+    found = [Case(path.with_name(path.name.removesuffix(suffix))) for root in roots for path in sorted(root.glob(f"*/*{suffix}"))]
+    own = {str(case): case for case in found if HERE in case.directory.parents}
+    return tuple(case for case in found if own.get(str(case), case) == case or not _alike(case, own[str(case)]))
+
+
+def _alike(one: Case, other: Case) -> bool:
+    """Whether the segments, and what is known of them, are the same."""
+    return _files(one) == _files(other)
+
+
+def _files(case: Case) -> dict[str, bytes]:
+    beside = case.directory.parent.glob(f"{case.directory.name}.*")
+    return {path.name: path.read_bytes() for path in (*case.directory.iterdir(), *beside) if path.is_file()}
 
 
 def small_segments(limit: int = 4096) -> list[list[bytes]]:
