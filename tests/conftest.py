@@ -5,6 +5,9 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 # Under nohup, and in the background of a shell, processes ignore these from their start, and so would all that the tests start.
 with suppress(ValueError):
@@ -26,3 +29,33 @@ for name in ("COLUMNS", "LINES"):
 
 # Processes that tests start, Spark's workers among them, import the test kit too.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of several processes, one has the Spark session."""
+    from kit.one_session import OneSession
+
+    return OneSession(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out parts of tests that run whole.
+
+    In several processes, what goes to one of them comes first, so that the others have enough to do meanwhile.
+    """
+    whole = {_function(item) for item in items if item.get_closest_marker("slow")}
+    parts = [item for item in items if item.get_closest_marker("part") and _function(item) in whole]
+    if parts:
+        config.hook.pytest_deselected(items=parts)
+        items[:] = [item for item in items if item not in parts]
+    if hasattr(config, "workerinput"):
+        from kit.one_session import needs_session
+
+        items.sort(key=lambda item: not needs_session(item.nodeid.split("::")[0]))
+
+
+def _function(item: pytest.Item) -> str:
+    """A test without its parameters."""
+    return item.nodeid.partition("[")[0]

@@ -6,7 +6,8 @@ KOLUMN_FAULT_STEPS sets the number of steps that the long tests try: 1000 are al
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,13 @@ from kit.faults import MAKES, Outcome, Warm, Writer
 from kit.object_store import objects
 
 each_writer = pytest.mark.parametrize("writer", URL_WRITERS, ids=lambda writer: writer.name)
+FEW = 3
 tried = pytest.mark.parametrize(
-    "tries", [3, pytest.param(int(os.environ.get("KOLUMN_FAULT_STEPS", "12")), marks=pytest.mark.slow, id="more")]
+    "tries",
+    [
+        pytest.param(FEW, marks=pytest.mark.part, id="few"),
+        pytest.param(int(os.environ.get("KOLUMN_FAULT_STEPS", "12")), marks=pytest.mark.slow, id="more"),
+    ],
 )
 _RUN = re.compile(r"[0-9a-f]{32}")
 
@@ -53,6 +59,7 @@ class Trial:
         self.before = self.fresh()
         self.whole = self.run()
         assert self.whole.code == 0, self.whole.text
+        self.names = next(i for i, step in enumerate(self.whole.steps, 1) if step.path.endswith(("/redo.json", ".intent.json")))
         self.after = visible(self.target)
         assert self.after != self.before
         assert objects(self.target).keys() - self.hidden() == objects(self.target).keys()
@@ -71,11 +78,11 @@ class Trial:
         return self.warm.run(self.writer, self.source, self.target, at, action)
 
     def steps(self, tries: int) -> list[int]:
-        """Numbers of steps: ``tries`` before the journal is written, and as many from there on."""
-        count = len(self.whole.steps)
-        names = next(i for i, step in enumerate(self.whole.steps, 1) if step.path.endswith(("/redo.json", ".intent.json")))
-        some = [*range(1, names, max(1, names // tries)), *range(names, count, max(1, (count - names) // (2 * tries))), count]
-        return sorted(set(some))
+        """Numbers of steps: ``tries`` before the journal is written, and twice as many from there on; those of few tries too."""
+        count, names, some = len(self.whole.steps), self.names, {len(self.whole.steps)}
+        for many in (FEW, tries):
+            some |= {*range(1, names, max(1, names // many)), *range(names, count, max(1, (count - names) // (2 * many)))}
+        return sorted(some)
 
     def check_no_loss(self, where: str) -> None:
         """Visible files are old or new, and no file that has to stay is missing."""
@@ -108,16 +115,23 @@ class Trial:
         assert not [name for name in self.hidden() if name.endswith((".intent.json", "/redo.json"))], where
 
 
+@pytest.fixture(scope="module")
+def trials(warm: Warm, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Writer], Trial]:
+    """The trial of a writer, which all tests share: each of their runs begins with a fresh target."""
+    return cache(lambda writer: Trial(warm, writer, source, tmp_path_factory.mktemp(writer.name) / "scratch"))
+
+
 @pytest.fixture
-def trial(warm: Warm, source: Path, tmp_path: Path, writer: Writer) -> Trial:
-    return Trial(warm, writer, source, tmp_path / "scratch")
+def trial(trials: Callable[[Writer], Trial], writer: Writer) -> Trial:
+    return trials(writer)
 
 
 @each_writer
 @tried
 def test_killed(trial: Trial, tries: int) -> None:
     for number, at in enumerate(trial.steps(tries)):
-        for tidied in (False, True) if tries > 10 else (bool(number % 2),):
+        # Before there is a journal, `tidy` and the next run do the same: they remove what was staged.
+        for tidied in (False, True) if tries > 10 and at >= trial.names else (bool(number % 2),):
             trial.fresh()
             where = f"killed at step {at}: {trial.whole.steps[at - 1]}"
             assert trial.run(at, "kill").code == -9, where
