@@ -12,6 +12,7 @@ import kolumn
 from kit import drafts
 from kit.draft_segments import FORMATS, Maker
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch, message, wrapper
+from kit.fuzz import examples
 from kolumn.errors import ArgumentError
 
 DATA = Path(__file__).parent.parent / "data" / "corpus"
@@ -50,7 +51,7 @@ def _same(before: Path, after: Path, source: str, target: tuple[str, int], lost:
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target[0]}-{target[1]}")
 @pytest.mark.parametrize("source", FORMATS)
 def test_drafts(tmp_path: Path, source: str, target: tuple[str, int]) -> None:
-    for seed in range(15):
+    for seed in range(examples(15)):
         path = tmp_path / f"{seed}.log"
         path.write_bytes(b"".join(entry.data for entry in Maker(source, random.Random(seed)).segment(12)))
         out = tmp_path / f"{seed}-out.log"

@@ -114,8 +114,15 @@ def test_overlaps_are_listed(tmp_path: Path) -> None:
 # Merges of damaged copies
 
 
-@THREADS
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    ("case", "threads"),
+    [
+        # In `make test` each case has one number of threads.
+        pytest.param(case, threads, id=f"{case}-{threads}", marks=[pytest.mark.slow] if (number + at) % 2 else [])
+        for number, case in enumerate(CASES)
+        for at, threads in enumerate((1, 4))
+    ],
+)
 def test_two_damaged_copies_become_a_whole_one(case: Case, tmp_path: Path, threads: int) -> None:
     """Every second entry is damaged in one copy, and all others in the other copy: no entry is damaged in both."""
     expected = read(case.directory)

@@ -131,9 +131,16 @@ def test_bytes_of_markers(tmp_path: Path) -> None:
     assert (tmp_path / SEGMENT).read_bytes() == markers
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
-@pytest.mark.parametrize("case", cases(), ids=str)
+@pytest.mark.parametrize(
+    ("case", "codec", "magic"),
+    [
+        # In `make test` codecs take turns.
+        pytest.param(case, codec, magic, id=f"{case}-{codec}-{magic}", marks=[pytest.mark.slow] if (number + at + magic) % 4 else [])
+        for number, case in enumerate(cases())
+        for at, codec in enumerate(["none", "gzip", "snappy", "lz4"])
+        for magic in (0, 1)
+    ],
+)
 def test_what_a_broker_wrote_comes_back_as_messages(case: Case, codec: str, magic: int, tmp_path: Path) -> None:
     table = kolumn.read(case.segments or case.directory, columns=["offset", "key", "value", "timestampMs", "timestampType"])
     offsets = table["offset"].to_pylist()

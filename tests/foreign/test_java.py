@@ -93,12 +93,16 @@ def _meant(java_says: str, entry: oracle.Entry, data: bytes) -> bool:
     )
 
 
+@pytest.fixture(scope="module")
+def mutants() -> dict[int, bytes]:
+    """Damaged segments by their seeds."""
+    return {seed: make(seed)[1].data for seed in range(FIRST, FIRST + COUNT)}
+
+
 @pytest.mark.parametrize("crc", [True, False])
-def test_independent_reader(jars: str, tmp_path: Path, crc: bool) -> None:
-    seeds = range(FIRST, FIRST + COUNT)
-    segments = [make(seed)[1].data for seed in seeds]
-    found = []
-    for seed, data, line in zip(seeds, segments, java(jars, tmp_path / "segment.log", segments, crc), strict=True):
+def test_independent_reader(jars: str, mutants: dict[int, bytes], tmp_path: Path, crc: bool) -> None:
+    found, lines = [], java(jars, tmp_path / "segment.log", [*mutants.values()], crc)
+    for (seed, data), line in zip(mutants.items(), lines, strict=True):
         if text := difference(line, oracle.read(data, crc), data):
             found.append(f"seed {seed}: {text}")
     assert not found, "\n".join(found[:50])

@@ -1,5 +1,6 @@
 """Do the kernels as they are shipped, as PTX, return what the CPU returns, without touching what they must not touch?"""
 
+import os
 import random
 import re
 import zlib
@@ -15,7 +16,7 @@ import pytest
 from numba.extending import register_jitable
 
 import kolumn
-from kit.corpus import HERE, cases
+from kit.corpus import cases
 from kit.device_columns import resident, to_arrow
 from kit.draft_segments import FORMATS, Maker
 from kit.emulated import Emulated, HostMemory, run_loops
@@ -46,10 +47,8 @@ from kolumn.machine_code.words import load32, load64, store32
 pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
 WAYS = {"a thread": (1, slices.LARGE, slices.LONG), "a warp": (slices.FEW, 1 << 40, 0), "a block": (slices.FEW, 0, 1 << 40)}
 """What each batch gets to find its records by: `FEW`, `LARGE` and `LONG` of `slices`."""
-MUTANTS = 60
+MUTANTS = 60 if os.environ.get("CI") else 30
 SEGMENTS = [(case, segment) for case in cases() for segment in case.segments]
-OWN = [segment for case, segment in SEGMENTS if HERE in case.directory.parents]
-OTHERS = [segment for case, segment in SEGMENTS if HERE not in case.directory.parents]
 AVRO = {
     "type": "record",
     "name": "r",
@@ -159,16 +158,16 @@ def values(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> int:
     return 2 * len(ways)
 
 
-def test_segments_of_brokers(way: None, machine: Machine) -> None:
-    for segment in OWN:
-        compare(machine, segment, errors="skip")
-
-
-@pytest.mark.slow
-def test_more_segments_of_brokers(way: None, machine: Machine) -> None:
-    if not OTHERS:
-        pytest.skip("KOLUMN_CORPUS names no folder")
-    for segment in OTHERS:
+@pytest.mark.parametrize(
+    "ways",
+    [
+        pytest.param([*WAYS], marks=pytest.mark.part, id="in turns"),
+        *(pytest.param([one], marks=pytest.mark.slow, id=one) for one in WAYS),
+    ],
+)
+def test_segments_of_brokers(ways: list[str], machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, (_, segment) in enumerate(SEGMENTS):
+        go(ways[number % len(ways)], monkeypatch)
         compare(machine, segment, errors="skip")
 
 
