@@ -33,7 +33,9 @@ def spark() -> Iterator[SparkSession]:
     # Functions of test modules are sent by name.
     paths = [str(_ROOT), str(_ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
-    with contextlib.chdir(FOLDER):
+    with contextlib.chdir(FOLDER), pytest.MonkeyPatch.context() as patch:
+        # For the JVM of this session alone: what other tests start has daemons as users have them.
+        patch.setenv("PYTHONPATH", str(Path(__file__).with_name("preloaded")), prepend=os.pathsep)
         session = _session()
     register(session)
     yield session
