@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import kolumn
-from faults.url_writers import URL_WRITERS
+from faults.url_writers import WRITERS
 from faults.writers import make_source
 from kit.faults import MAKES, Outcome, Warm, Writer
 from kit.object_store import objects
 
-each_writer = pytest.mark.parametrize("writer", URL_WRITERS, ids=lambda writer: writer.name)
+each_writer = pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.name)
 FEW = 3
 tried = pytest.mark.parametrize(
     "tries",
@@ -32,7 +32,7 @@ _RUN = re.compile(r"[0-9a-f]{32}")
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[Warm]:
-    with Warm() as started:
+    with Warm("url_writers") as started:
         yield started
 
 

@@ -22,7 +22,7 @@ tried = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[Warm]:
-    with Warm() as started:
+    with Warm("writers") as started:
         yield started
 
 

@@ -102,7 +102,7 @@ def into_partition(source: Path, target: Path) -> None:
     (target / "orders-0" / "partition.metadata").write_text("mine")
 
 
-URL_WRITERS = [
+WRITERS = [
     Writer("url-write", function=write_folder),
     Writer("url-write-segment", function=write_segment, before=into_partition),
     Writer("url-convert", ("convert", "{source}", "-o", URL, "--codec", "lz4"), before=one_is_there),

@@ -7,6 +7,7 @@ operation fails. `fsync` is counted but not done: a kill does not need it, and t
 
 import errno
 import hashlib
+import importlib
 import json
 import os
 import pickle
@@ -173,11 +174,20 @@ class Steps:
 
 
 class Warm:
-    """The process whose children run writers."""
+    """The process whose children run writers.
+
+    Parameters
+    ----------
+    table : str
+        Module of the folder ``faults`` that lists them.
+    """
+
+    def __init__(self, table: str) -> None:
+        self._table = table
 
     def __enter__(self) -> "Warm":
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        command = [sys.executable, "-W", "ignore", "-c", "from kit.faults import serve; serve()"]
+        command = [sys.executable, "-W", "ignore", "-c", f"from kit.faults import serve; serve({self._table!r})"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         return self
 
@@ -211,14 +221,13 @@ class Warm:
         return outcome
 
 
-def serve() -> None:
-    """Main loop of the warm process: it runs each writer once, then requests from standard input."""
-    from faults.url_writers import URL_WRITERS
-    from faults.writers import WRITERS, make_source
+def serve(table: str) -> None:
+    """Main loop of the warm process: it runs each writer of a table once, then requests from standard input."""
+    from faults.writers import make_source
 
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    by_name = {writer.name: writer for writer in (*WRITERS, *URL_WRITERS)}
+    by_name = {writer.name: writer for writer in importlib.import_module(f"faults.{table}").WRITERS}
     with tempfile.TemporaryDirectory() as folder:
         source = make_source(Path(folder, "source"))
         for writer in by_name.values():
