@@ -32,6 +32,9 @@ from kolumn.source.segments import Range
 from kolumn.transactions.states import Transactions, settle, to_decode
 from kolumn.values.columns.stage import finished
 
+_SHORT = 2 * AHEAD
+"""Tasks of small ranges for each thread that are short, so that one thread does not wait for the last one of another for long."""
+
 OnDamage = Callable[[Damage], None]
 OnTally = Callable[[Range, Tally], None]
 
@@ -82,7 +85,7 @@ def _within_memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, tally: OnTally | None) -> Iterator[pa.RecordBatch]:
     early, small, turn = OpenedEarly(), SmallSegments(options), threading.Lock()
     together = _together(options)
-    tasks = early.with_following(tasks_of(source, together))
+    tasks = early.with_following(tasks_of(source, together, options.chunk_bytes, _SHORT * options.threads))
     if options.threads == 1:
         try:
             for task in tasks:

@@ -6,10 +6,14 @@ from kolumn.decode.small_segments import MOST_SEGMENTS, SMALL
 from kolumn.source.segments import Range
 
 
-def tasks_of(source: Iterator[Range], chunk_bytes: int) -> Iterator[list[Range]]:
-    """Ranges for a thread each: one, or several small ones. If the source fails, those that it named before come first."""
+def tasks_of(source: Iterator[Range], chunk_bytes: int, more_bytes: int = 0, after: int = 0) -> Iterator[list[Range]]:
+    """Ranges for a thread each: one, or several small ones. If the source fails, those that it named before come first.
+
+    Several have about ``chunk_bytes``. If that is little, so that threads share the small ranges of a short source too, ``more_bytes``
+    are for those of a long one, after so many of the first ones: each task costs waits for Python's lock.
+    """
     held: list[Range] = []
-    size, failed = 0, None
+    size, begun, failed = 0, 0, None
     while True:
         try:
             one = next(source)
@@ -21,7 +25,9 @@ def tasks_of(source: Iterator[Range], chunk_bytes: int) -> Iterator[list[Range]]
         own = one.end - one.start
         if held and (own > SMALL or size + own > chunk_bytes or len(held) == MOST_SEGMENTS):
             yield held
-            held, size = [], 0
+            held, size, begun = [], 0, begun + 1
+            if begun >= after:
+                chunk_bytes = max(chunk_bytes, more_bytes)
         if own > SMALL:
             yield [one]
         else:
