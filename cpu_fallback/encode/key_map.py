@@ -3,6 +3,9 @@
 The table has open addressing. A slot is 0, or the number of a distinct key plus 1, and above it 32 bits of the key's hash. Slots of some
 rows are fetched into the cache before the first of them is looked at. The hash has a secret seed, so that nobody can make keys whose
 slots are all the same.
+
+Each key knows the batch that has its last record. So a later record of the key can be taken off the records that stay of that batch, and
+at the end it is known which batches lose none of their records.
 """
 
 from typing import Any, NamedTuple
@@ -16,8 +19,12 @@ from kolumn.machine_code.deferred import intrinsic, ir, register_jitable, types
 AHEAD = 32
 """Rows that are hashed before the first of them is looked up."""
 
+START, LAST, BATCH, WORDS = range(4)
+"""Of a distinct key: where it begins among the bytes of all, its last offset, the number of the batch with it; how many such words."""
+
 _AHEAD = AHEAD
 _LOW, _ABSENT = 0xFFFFFFFF, -1
+_LAST, _BATCH, _KEY = 8 * LAST, 8 * BATCH, 8 * WORDS
 
 
 class KeyMap(NamedTuple):
@@ -27,10 +34,10 @@ class KeyMap(NamedTuple):
     ----------
     slots, bits : int
         The slots, an int64 each, and the number of bits of a slot's number.
-    starts : int
-        An int64 for each distinct key: where it begins among the bytes of all. The next one begins where it ends.
-    last : int
-        An int64 for each: its last offset.
+    keys : int
+        `WORDS` int64 for each distinct key. The next one begins where it ends.
+    kept : int
+        An int64 for each batch: how many of its records are the last of their keys so far.
     bytes : int
         The bytes of the distinct keys.
     seed, more_seed : int
@@ -39,8 +46,8 @@ class KeyMap(NamedTuple):
 
     slots: int
     bits: int
-    starts: int
-    last: int
+    keys: int
+    kept: int
     bytes: int
     seed: int
     more_seed: int
@@ -109,14 +116,32 @@ def _found(map: KeyMap, hash: int, source: int, length: int) -> tuple[int, int]:
             return _ABSENT, slot
         if (held ^ hash) >> 32 == 0:
             number = (held & _LOW) - 1
-            start = load64(map.starts + 8 * number)
-            if load64(map.starts + 8 * number + 8) - start == length and _is_same(map.bytes + start, source, length):
+            place = map.keys + _KEY * number
+            start = load64(place)
+            if load64(place + _KEY) - start == length and _is_same(map.bytes + start, source, length):
                 return number, slot
         slot = (slot + 1) & ((1 << map.bits) - 1)
 
 
+@register_jitable(forceinline=True)
+def _count(map: KeyMap, batch: int, more: int) -> None:
+    """Count records of a batch that stay."""
+    store64(map.kept + 8 * batch, load64(map.kept + 8 * batch) + more)
+
+
 @compiled
-def add_keys(map: KeyMap, keys: ArrowPayloads, offsets: int, row: int, rows: int, most_keys: int, most_bytes: int, used: Int64s) -> int:
+def add_keys(
+    map: KeyMap,
+    keys: ArrowPayloads,
+    offsets: int,
+    ends: int,
+    batch: int,
+    row: int,
+    rows: int,
+    most_keys: int,
+    most_bytes: int,
+    used: Int64s,
+) -> int:
     """Add rows to a table, as long as there is room.
 
     Parameters
@@ -127,6 +152,8 @@ def add_keys(map: KeyMap, keys: ArrowPayloads, offsets: int, row: int, rows: int
         Those that are null are left out.
     offsets : int
         Address of an int64 for each row.
+    ends, batch : int
+        Address of an int64 for each batch of the rows, the row after its last one; and the number of the first of these batches.
     row, rows : int
         The first row that is added, and their number.
     most_keys, most_bytes : int
@@ -138,6 +165,7 @@ def add_keys(map: KeyMap, keys: ArrowPayloads, offsets: int, row: int, rows: int
     int
         The first row that was not added.
     """
+    end = load64(ends)
     while row < rows:
         some = min(rows - row, _AHEAD)
         for i in range(some):
@@ -146,24 +174,35 @@ def add_keys(map: KeyMap, keys: ArrowPayloads, offsets: int, row: int, rows: int
             used[2 + i] = hash
             prefetch_read(map.slots + 8 * _slot(map, hash))
         for i in range(some):
+            while row + i >= end:
+                ends += 8
+                end = load64(ends)
+                batch += 1
             source, length = payload(keys, row + i)
             if length < 0:
                 continue
             offset, hash = load64(offsets + 8 * (row + i)), used[2 + i]
             number, slot = _found(map, hash, source, length)
             if number != _ABSENT:
-                if offset > load64(map.last + 8 * number):
-                    store64(map.last + 8 * number, offset)
+                place = map.keys + _KEY * number
+                if offset > load64(place + _LAST):
+                    _count(map, load64(place + _BATCH), -1)
+                    _count(map, batch, 1)
+                    store64(place + _LAST, offset)
+                    store64(place + _BATCH, batch)
                 continue
-            number, end = used[0], used[1] + length
-            if number == most_keys or end > most_bytes:
+            number, stop = used[0], used[1] + length
+            if number == most_keys or stop > most_bytes:
                 return row + i
             copy_payload(map.bytes + used[1], source, length, keys.stop)
-            store64(map.starts + 8 * number + 8, end)
-            store64(map.last + 8 * number, offset)
+            place = map.keys + _KEY * number
+            store64(place + _KEY, stop)
+            store64(place + _LAST, offset)
+            store64(place + _BATCH, batch)
             store64(map.slots + 8 * slot, (number + 1) | (hash >> 32 << 32))
+            _count(map, batch, 1)
             used[0] = number + 1
-            used[1] = end
+            used[1] = stop
         row += some
     return row
 
@@ -172,8 +211,9 @@ def add_keys(map: KeyMap, keys: ArrowPayloads, offsets: int, row: int, rows: int
 def place_keys(map: KeyMap, count: int) -> None:
     """Fill the slots of a table, which are 0, from its ``count`` distinct keys."""
     for number in range(count):
-        start = load64(map.starts + 8 * number)
-        hash = _hash(map, map.bytes + start, load64(map.starts + 8 * number + 8) - start)
+        place = map.keys + _KEY * number
+        start = load64(place)
+        hash = _hash(map, map.bytes + start, load64(place + _KEY) - start)
         slot = _slot(map, hash)
         while load64(map.slots + 8 * slot) != 0:
             slot = (slot + 1) & ((1 << map.bits) - 1)

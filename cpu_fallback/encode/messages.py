@@ -10,6 +10,7 @@ from kolumn.machine_code.deferred import register_jitable
 _CRC_FROM = legacy.CRC_FROM
 _POSITION, _SIZE, _LAST_OFFSET, _CODEC = table.POSITION, table.SIZE, table.LAST_OFFSET, table.CODEC
 _TIMESTAMP_TYPE, _MAX_TIMESTAMP, _BASE_OFFSET = table.TIMESTAMP_TYPE, table.MAX_TIMESTAMP, table.BASE_OFFSET
+_BASE_TIMESTAMP, _WIDTH = table.BASE_TIMESTAMP, table.WIDTH
 
 
 @compiled
@@ -76,6 +77,45 @@ def fill(records: RecordsToEncode, magic: int, marks: int, first: Int64s, stop: 
             put_sized(records.value, row, put_sized(records.key, row, at))
             seal_message(pos, pos + size)
             pos += size
+
+
+@compiled
+def put_singles(
+    records: RecordsToEncode, magic: int, marks: int, kinds: int, start: int, rows: Table, row_of_all: Int64s, target: int
+) -> None:
+    """Write messages without a codec, each of which is an entry, and their rows of the batch table.
+
+    Parameters
+    ----------
+    marks
+        As for `fill`.
+    kinds : int
+        Address of an int64 for each row, its type of timestamp; 0 if all are CreateTime.
+    start : int
+        The first row that is written.
+    rows : int64 array of shape (n, `table.WIDTH`)
+        Out: the rows of n messages. Positions count from ``target``.
+    row_of_all : int64 array of `table.WIDTH`
+        What all rows have in the other columns.
+    target : int
+        Address of the first message; up to 31 bytes after the last one are overwritten.
+    """
+    pos = target
+    for b in range(rows.shape[0]):
+        row = start + b
+        size = legacy.message_size(magic, payload(records.key, row)[1], payload(records.value, row)[1])
+        offset, timestamp = load64(records.offset + 8 * row), load64(records.timestamp + 8 * row)
+        kind = load64(kinds + 8 * row) if kinds else 0
+        mark = load8(marks + row) if marks else 0
+        at = legacy.put_message(0, pos, size, magic, offset, max(kind, 0) << 3 | mark, timestamp)
+        put_sized(records.value, row, put_sized(records.key, row, at))
+        seal_message(pos, pos + size)
+        for column in range(_WIDTH):
+            rows[b, column] = row_of_all[column]
+        rows[b, _POSITION], rows[b, _SIZE] = pos - target, size
+        rows[b, _BASE_OFFSET], rows[b, _LAST_OFFSET] = offset, offset
+        rows[b, _BASE_TIMESTAMP], rows[b, _MAX_TIMESTAMP], rows[b, _TIMESTAMP_TYPE] = timestamp, timestamp, kind
+        pos += size
 
 
 @compiled

@@ -23,10 +23,10 @@ from kolumn.compaction.compact import (
     clean_segment,
     copy_segment,
     folder_of,
-    last_keys,
     plan_partition,
 )
 from kolumn.compaction.latest import LatestOffsets
+from kolumn.compaction.survey import last_keys
 from kolumn.conversion.convert import Conversion, ConversionJob, targets
 from kolumn.encode.outgoing import name_of
 from kolumn.entries.headers import headers
@@ -224,7 +224,7 @@ def _latest(spark: SparkSession, tasks: list[tuple[CompactionPlan, int]], how: C
             for number in batch["id"].to_pylist():
                 plan, i = tasks[number]
                 own, found = folders.index(folder_of(plan.dirty[i])), LatestOffsets()
-                for part, offsets in last_keys(plan.dirty[i], plan.round(how, found), how):
+                for part, offsets in last_keys(plan.dirty[i], plan.round(how, found), how.options):
                     found.add(part, offsets)
                 for chunk in found.table().to_batches():
                     folder = pa.repeat(pa.scalar(own, pa.int32()), chunk.num_rows)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import kolumn
-import kolumn.compaction.compact
 from kit import drafts
+from kit.compaction_ways import WAYS, take
 from kit.encoder import CONTROL, TRANSACTIONAL, Record, batch, control_batch, message, wrapper
 
 DATA = Path(__file__).parent.parent / "data" / "corpus"
@@ -58,10 +58,10 @@ def test_as_the_brokers_cleaner(tmp_path: Path, case: str, cleaned: list[int], n
     assert kolumn.verify(after).ok
 
 
-@pytest.fixture(autouse=True, params=[0.0, 1.0], ids=["all columns at once", "those of rewritten batches later"])
-def share(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to decode a segment that is cleaned, whatever share of its records is replaced."""
-    monkeypatch.setattr(kolumn.compaction.compact, "_FEW", request.param)
+@pytest.fixture(autouse=True, params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All ways to clean a segment, whatever pass one found out about it."""
+    take(request.param, monkeypatch)
 
 
 def _roots() -> list[Path]:

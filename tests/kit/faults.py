@@ -26,8 +26,11 @@ from typing import Any
 
 import pyarrow as pa
 
-COUNTED = ("open", "write", "fsync", "chmod", "fchmod", "mkdir", "rename", "replace", "link", "symlink", "unlink", "remove", "rmdir")
-MAKES = ("open", "write", "fsync", "mkdir", "rename", "replace", "link")
+COUNTED = (
+    *("open", "write", "copy_file_range", "fsync", "chmod", "fchmod", "mkdir"),
+    *("rename", "replace", "link", "symlink", "unlink", "remove", "rmdir"),
+)
+MAKES = ("open", "write", "copy_file_range", "fsync", "mkdir", "rename", "replace", "link")
 """Steps that a full disk, or one that fails, can refuse."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _STAGED = ".kolumn-"
@@ -161,6 +164,8 @@ class Steps:
         if self.action == "kill":
             if name == "write":
                 function(args[0], args[1][: len(args[1]) // 2])
+            elif name == "copy_file_range":
+                function(*args[:2], args[2] // 2, *args[3:])
             os.kill(os.getpid(), signal.SIGKILL)
         elif self.action in ("SIGTERM", "SIGINT"):
             os.kill(os.getpid(), signal.Signals[self.action])
@@ -169,7 +174,7 @@ class Steps:
 
     def _path(self, name: str, args: tuple[Any, ...]) -> str:
         if isinstance(args[0], int):
-            return self.names.get(args[0], "")
+            return self.names.get(args[1] if name == "copy_file_range" else args[0], "")
         return os.fspath(args[1] if name in ("rename", "replace", "link", "symlink") else args[0])
 
 

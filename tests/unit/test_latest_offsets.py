@@ -85,6 +85,38 @@ def test_tables_of_many_bytes_are_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
     compare(found, expected)
 
 
+SOME_KEYS = st.one_of(st.none(), st.sampled_from([b"", b"a", b"b", b"c" * 9]))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.lists(SOME_KEYS, max_size=40), max_size=5), max_size=4))
+def test_how_many_records_of_each_batch_stay(parts: list[list[Keys]]) -> None:
+    """Also of empty batches, of those with other numbers than the first of a part, and beside records of which nobody asks that."""
+    found, last, offset = LatestOffsets(), dict[bytes, tuple[int, int]](), 0
+    numbers = list[int]()
+    for part in parts:
+        counts = np.array([len(batch) for batch in part], np.int64)
+        keys = [key for batch in part for key in batch]
+        first = found.add(pa.array(keys, pa.binary()), pa.array(range(offset, offset + len(keys)), pa.int64()), counts)
+        numbers += range(first, first + len(part))
+        for number, batch in enumerate(part, first):
+            last |= {key: (offset + i, number) for i, key in enumerate(batch) if key is not None}
+            offset += len(batch)
+        found.add(pa.array([b"b"]), pa.array([offset]))
+        last[b"b"] = offset, 0
+        offset += 1
+    assert len(set(numbers)) == len(numbers)
+    for number in numbers:
+        assert found.kept(number, number + 1).tolist() == [sum(own == number for _, own in last.values())]
+
+
+def test_a_record_that_is_not_later_changes_nothing() -> None:
+    found = LatestOffsets()
+    first = found.add(pa.array([b"a", b"a", b"a"]), pa.array([5, 5, 4]), np.array([1, 1, 1], np.int64))
+    assert found.kept(first, first + 3).tolist() == [1, 0, 0]
+    assert found.table()["offset"].to_pylist() == [5]
+
+
 def test_slices_and_nothing() -> None:
     found = LatestOffsets()
     found.add(pa.array([], pa.binary()), pa.array([], pa.int64()))

@@ -20,6 +20,10 @@ FILES = "files"
 """Folder in a staging folder in which files are laid out as below the target."""
 _BUFFER = 1 << 18
 _STAGED = re.compile(r"\.kolumn-(?:[a-z]+\.)?[0-9a-f]{32}\.partial/(?:files|[0-9a-f]{32})/")
+_NOT_COPIED = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM, errno.EBADF, errno.EIO)
+"""What the system says where it can't copy from file to file. Who then reads and writes the bytes learns whether one of the disks fails."""
+_MOST_COPIED = 64 << 20
+"""Bytes of one call, which signals wait for."""
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 
 
@@ -84,6 +88,21 @@ class StagedFile:
         else:
             self._waiting += view.cast("B")
         return view.nbytes
+
+    def copy(self, file: int, start: int, size: int) -> int:
+        """Write bytes of another open file, which need not pass through this process; returns how many the system has copied."""
+        copy, done = getattr(os, "copy_file_range", None), 0
+        if copy is None:
+            return 0
+        self.flush()
+        with writing(self.path):
+            try:
+                while done < size and (more := copy(file, self._file, min(size - done, _MOST_COPIED), start + done)):
+                    done += more
+            except OSError as error:
+                if error.errno not in _NOT_COPIED:
+                    raise
+        return done
 
     def flush(self) -> None:
         """Pass buffered bytes to the operating system."""

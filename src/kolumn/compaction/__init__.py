@@ -1,1 +1,1 @@
-"""Log compaction like Kafka's cleaner: `latest` finds each key's last offset, `retention` decides what stays, `rewrite` writes it."""
+"""Log compaction as by Kafka's cleaner: `survey` finds keys, `retention` decides what stays, `sparing` and `rewrite` write it."""

@@ -1,14 +1,10 @@
 """`compact`: compacts topics with the result of Kafka's log cleaner."""
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-
-import numpy as np
-import pyarrow as pa
 
 from kolumn import keywords
 from kolumn.api import segments_of
@@ -17,9 +13,12 @@ from kolumn.commit.staged_file import StagedFile
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.compaction.retention import Producers, Round
 from kolumn.compaction.rewrite import fate, rewrite
+from kolumn.compaction.sparing import OF_FATES, Sparing
+from kolumn.compaction.survey import Survey, survey
 from kolumn.conversion.convert import root_of, targets
 from kolumn.damage.findings import Skipped
 from kolumn.encode.entries import EntrySettings
+from kolumn.encode.from_segment import write_from
 from kolumn.encode.outgoing import Place, outgoing
 from kolumn.encode.segments import SegmentFiles
 from kolumn.entries.headers import headers
@@ -36,12 +35,7 @@ from kolumn.source.storage import modified_ms, parent, read_bytes, with_suffix
 from kolumn.transactions.states import Transactions
 
 DAY_MS = 86_400_000
-_COPIED = 8 << 20
 _LARGEST = 2**31 - 1
-_OF_KEYS = ("offset", "key", "producerId", "isTransactional", "isControl")
-"""Columns that tell which records may be the last of their key."""
-_OF_FATES = (*_OF_KEYS, "tombstone")
-"""Columns that tell which records stay."""
 _FEW = 0.01
 """Share of records that are replaced by later ones, up to which most batches are expected to stay whole."""
 
@@ -170,12 +164,10 @@ def _compact(places: dict[Segment, str], target: keywords.Path, how: "Compaction
 
 def _clean_partition(plan: "CompactionPlan", places: dict[Segment, str], place: Place, how: "CompactionSettings") -> Compaction:
     done, round = Compaction(), plan.round(how, LatestOffsets())
-    for segment in plan.dirty:
-        for keys, offsets in last_keys(segment, round, how):
-            round.latest.add(keys, offsets)
-    for segment, deletes in zip(plan.dirty, plan.legacy_deletes, strict=True):
+    found = survey(plan.dirty, round, how.options)
+    for segment, deletes, known in zip(plan.dirty, plan.legacy_deletes, found, strict=True):
         with place(places[segment]) as path:
-            done.add(clean_segment(segment, path, round, deletes, how))
+            done.add(clean_segment(segment, path, round, deletes, how, known))
     for segment in plan.rest:
         with place(places[segment]) as path:
             copy_segment(segment, path)
@@ -268,30 +260,25 @@ def _legacy_horizon(segments: list[Segment], how: CompactionSettings) -> int:
     return modified_ms(clean[-1].path) - how.retention_ms if clean else -1
 
 
-def last_keys(segment: Segment, round: Round, how: CompactionSettings) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """Keys and offsets of a segment's records that may replace earlier records of their keys."""
-    for piece in pieces(segment, how.options, columns=_OF_KEYS):
-        records = piece.records
-        usable = ~np.asarray(records["isControl"]) & ~round.aborted_records(piece)
-        usable &= records["offset"].to_numpy() >= how.first_dirty
-        if usable.all():
-            yield records["key"], records["offset"]
-        else:
-            mask = pa.array(usable)
-            yield records["key"].filter(mask), records["offset"].filter(mask)
-
-
-def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: CompactionSettings) -> Compaction:
-    """Write the retained records of a segment. The caller names the file."""
+def clean_segment(
+    segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: CompactionSettings, known: Survey | None = None
+) -> Compaction:
+    """Write the retained records of a segment. The caller names the file, and says what is known of the segment from pass one."""
     done = Compaction(bytes=segment.size)
     number = layouts.FORMAT_NAMES.index(segment.format)
     enriched = layouts.FORMATS[number].timed_index
     merge = how.merge_bytes or (1 << 20 if enriched else None)
     # What is copied needs no more columns; what is not is decoded again. Where that is most of it, all columns at once are less work.
-    columns = _OF_FATES if round.latest.replaced_share() <= _FEW else COLUMNS
+    columns = OF_FATES if round.latest.replaced_share() <= _FEW else COLUMNS
 
     settings = EntrySettings(number, 0, 0, NONE, None, merge or _LARGEST, _LARGEST)
     with SegmentFiles(place, 1 << 30, how.interval, enriched) as files:
+        if known is not None:
+            with SegmentFile(segment) as file:
+                spared = Sparing(file, known, round, how.options, settings)
+                spared.write(files)
+            done.records, done.retained, done.retained_bytes = spared.records, spared.retained, spared.bytes
+            return done
         for piece in pieces(segment, how.options, done.skipped, columns):
             what = fate(piece, round, legacy_deletes, merge is not None)
             done.records += len(what.keep)
@@ -316,6 +303,4 @@ def copy_segment(segment: Segment, place: Path) -> None:
             with StagedFile(place.with_suffix(suffix)) as out:
                 out.write(data)
     with SegmentFile(segment) as file, StagedFile(place) as out:
-        for start in range(0, file.size, _COPIED):
-            stop = min(start + _COPIED, file.size)
-            out.write(file.read(start, stop)[: stop - start])
+        write_from(file, 0, file.size, out)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kolumn.arrays import AnyArray, Flags, Int64s
 from kolumn.arrow.recycle import take_array
-from kolumn.cpu_fallback.encode.key_map import AHEAD, KeyMap, add_keys, find_keys, place_keys
+from kolumn.cpu_fallback.encode.key_map import AHEAD, LAST, START, WORDS, KeyMap, add_keys, find_keys, place_keys
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.encode.table import payloads_of
 
@@ -24,15 +24,16 @@ _LARGEST_TABLE = 1 << 30
 class LatestOffsets:
     """Last offset of each key of the records that were added.
 
-    Memory: the distinct keys and 32 to 64 bytes for each, of less than a million up to 96; twice while it grows. Offsets are unique, so a
-    record is the last of its key if its offset is in the set of last offsets.
+    Memory: the distinct keys and 40 to 80 bytes for each, of less than a million up to 160; twice while it grows. Offsets are unique, so a
+    record is the last of its key if its offset is in the set of last offsets. Eight bytes for each batch whose records are counted.
     """
 
     def __init__(self) -> None:
         self._seeds = [int.from_bytes(os.urandom(8), "little", signed=True) | 1 for _ in range(2)]
         self._used, self._added = np.zeros(2 + AHEAD, np.int64), 0
-        self._starts, self._last, self._bytes = np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(PAD, np.uint8)
-        self._slots = np.zeros(1, np.int64)
+        self._keys, self._bytes, self._slots = np.zeros(WORDS, np.int64), np.empty(PAD, np.uint8), np.zeros(1, np.int64)
+        # The first one stands for all batches whose records are not counted.
+        self._kept, self._batches = np.zeros(1, np.int64), 1
         self._offsets: Int64s | None = None
         self._marks: tuple[int, Flags] | None = None
 
@@ -43,28 +44,45 @@ class LatestOffsets:
         made._offsets = offsets
         return made
 
-    def add(self, keys: pa.Array, offsets: pa.Array) -> None:
-        """Add records that are neither control records nor of aborted transactions; those without a key have no effect."""
+    def add(self, keys: pa.Array, offsets: pa.Array, counts: Int64s | None = None) -> int:
+        """Add records that are neither control records nor of aborted transactions; those without a key have no effect.
+
+        With the number of records of each batch, `kept` has numbers of these batches; the result is that of the first one.
+        """
         self._offsets = self._marks = None
         self._added += len(keys)
         alive, each = list[Any](), np.ascontiguousarray(offsets.to_numpy(zero_copy_only=False))
+        ends, batch = (np.array([len(each)], np.int64), 0) if counts is None else (np.cumsum(counts), self._more(len(counts)))
         column, row = payloads_of(keys, alive), 0
         while row < len(each):
-            room = len(self._last), len(self._bytes) - PAD
-            row = add_keys(self._map(), column, each.ctypes.data, row, len(each), *room, self._used)
+            room, first = (len(self._keys) // WORDS - 1, len(self._bytes) - PAD), int(np.searchsorted(ends, row, side="right"))
+            rest = ends[first:]
+            row = add_keys(self._map(), column, each.ctypes.data, rest.ctypes.data, batch + first, row, len(each), *room, self._used)
             if row < len(each):
                 self._grow(len(keys[row].as_buffer()))
+        return batch
+
+    def _more(self, batches: int) -> int:
+        """Room to count the records of more batches; returns the number of the first one."""
+        first, self._batches = self._batches, self._batches + batches
+        if self._batches > len(self._kept):
+            self._kept = np.concatenate([self._kept, np.zeros(max(len(self._kept), batches), np.int64)])
+        return first
+
+    def kept(self, first: int, stop: int) -> Int64s:
+        """How many records of some batches are the last of their keys."""
+        return self._kept[first:stop]
 
     def _map(self) -> KeyMap:
-        places = (array.ctypes.data for array in (self._starts, self._last, self._bytes))
+        places = (array.ctypes.data for array in (self._keys, self._kept, self._bytes))
         return KeyMap(self._slots.ctypes.data, len(self._slots).bit_length() - 1, *places, *self._seeds)
 
     def _grow(self, more: int) -> None:
         """Make room for more keys, and for a key of ``more`` bytes. Memory that was used before is written faster than fresh memory."""
         count, size = self._counts
-        if count == len(self._last):
+        if (count + 1) * WORDS == len(self._keys):
             keys = max((4 if count < _MANY else 2) * count, _KEYS)
-            self._starts, self._last = (_longer(one, extra, np.int64) for one, extra in ((self._starts, keys + 1), (self._last, keys)))
+            self._keys = _longer(self._keys, (keys + 1) * WORDS, np.int64)
             self._slots = take_array(2 * keys, np.int64)
             self._slots[:] = 0
             place_keys(self._map(), count)
@@ -75,17 +93,21 @@ class LatestOffsets:
     def _counts(self) -> tuple[int, int]:
         return int(self._used[0]), int(self._used[1])
 
+    def _column(self, word: int, count: int) -> Int64s:
+        """One word of each of the first ``count`` keys."""
+        return self._keys[: count * WORDS].reshape(-1, WORDS)[:, word]
+
     def table(self) -> pa.Table:
         """Keys and their last offsets."""
         count, _ = self._counts
-        bounds, starts = [0], self._starts[: count + 1]
+        bounds, starts = [0], self._column(START, count + 1)
         while bounds[-1] < count:
             bounds.append(max(bounds[-1] + 1, int(np.searchsorted(starts, starts[bounds[-1]] + _LARGEST_TABLE, side="right")) - 1))
-        parts = [self._keys(start, stop) for start, stop in pairwise(bounds)]
-        return pa.table({"key": pa.chunked_array(parts, pa.binary()), "offset": pa.array(self._last[:count])})
+        parts = [self._some_keys(start, stop) for start, stop in pairwise(bounds)]
+        return pa.table({"key": pa.chunked_array(parts, pa.binary()), "offset": pa.array(self._column(LAST, count))})
 
-    def _keys(self, start: int, stop: int) -> pa.Array:
-        ends = self._starts[start : stop + 1]
+    def _some_keys(self, start: int, stop: int) -> pa.Array:
+        ends = self._column(START, stop + 1)[start:]
         data = self._bytes[ends[0] : ends[-1]].tobytes()
         return pa.Array.from_buffers(pa.binary(), stop - start, [None, pa.py_buffer((ends - ends[0]).astype(np.int32)), pa.py_buffer(data)])
 
@@ -96,7 +118,7 @@ class LatestOffsets:
     def offsets(self) -> Int64s:
         """Last offsets, sorted: int64 array."""
         if self._offsets is None:
-            self._offsets = np.sort(self._last[: self._counts[0]])
+            self._offsets = np.sort(self._column(LAST, self._counts[0]))
         return self._offsets
 
     def known(self, keys: pa.Array) -> Flags:
@@ -107,22 +129,28 @@ class LatestOffsets:
 
     def is_latest(self, offset: Int64s) -> Flags:
         """Flags of the offsets that are the last ones of a key."""
-        known = self._last[: self._counts[0]] if self._offsets is None else self._offsets
-        if not len(known):
+        if not self._counts[0] and self._offsets is None:
             return np.zeros(len(offset), bool)
-        if self._marks is None:
-            lowest, highest = int(known.min()), int(known.max())
-            # As many bytes as the offsets themselves at most.
-            dense = highest - lowest < 8 * len(known)
-            self._marks = lowest, np.zeros(highest - lowest + 1 if dense else 0, bool)
-            self._marks[1][known - lowest if dense else slice(0)] = True
-        lowest, marks = self._marks
+        lowest, marks = self.marks()
         if not len(marks):
             known = self.offsets()
+            if not len(known):
+                return np.zeros(len(offset), bool)
             at = np.searchsorted(known, offset)
             return (at < len(known)) & (known[np.minimum(at, len(known) - 1)] == offset)
         inside = (offset >= lowest) & (offset < lowest + len(marks))
         return inside & marks[np.where(inside, offset - lowest, 0)]
+
+    def marks(self) -> tuple[int, Flags]:
+        """An offset, and for it and each one after it whether it is the last one of a key; no flags if that takes too much memory."""
+        if self._marks is None:
+            known = self._column(LAST, self._counts[0]) if self._offsets is None else self._offsets
+            lowest, highest = (int(known.min()), int(known.max())) if len(known) else (0, -1)
+            # As many bytes as the offsets themselves at most.
+            dense = highest - lowest < 8 * len(known)
+            self._marks = lowest, np.zeros(highest - lowest + 1 if dense else 0, bool)
+            self._marks[1][known - lowest if dense else slice(0)] = True
+        return self._marks
 
 
 def _longer(array: AnyArray, size: int, kind: type[np.generic]) -> AnyArray:

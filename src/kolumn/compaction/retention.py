@@ -7,10 +7,12 @@ import pyarrow.compute as pc
 
 from kolumn.arrays import Flags
 from kolumn.compaction.latest import LatestOffsets
-from kolumn.formats import layouts
+from kolumn.formats import layouts, table
 from kolumn.formats.entries import Entries
 from kolumn.log.pieces import Piece
 from kolumn.transactions.states import ABORTED, Transactions
+
+_SEEN = [table.PRODUCER_ID, table.PRODUCER_EPOCH, table.MAX_TIMESTAMP, table.LAST_OFFSET, table.CONTROL]
 
 
 @dataclass
@@ -26,10 +28,10 @@ class Producers:
 
     def see(self, entries: Entries) -> None:
         """Note batches, in the order of the log."""
-        for row in entries[entries.producer_id >= 0]:
-            producer, epoch, time, offset = row.producer_id, row.producer_epoch, row.max_timestamp, row.last_offset
+        some = entries.array[entries.producer_id >= 0]
+        for producer, epoch, time, offset, control in some[:, _SEEN].tolist():
             known = self.last.get(producer, (epoch, None, time))
-            if row.control:
+            if control:
                 offset_then = known[1] if known[0] == epoch else None
                 self.last[producer] = epoch, offset_then, time
             else:
@@ -38,15 +40,13 @@ class Producers:
     def is_last(self, entries: Entries) -> Flags:
         """Flags of the batches that are the last of their producer."""
         flags = np.zeros(len(entries), bool)
-        for i in np.flatnonzero(entries.producer_id >= 0).tolist():
-            found = self.last.get(entries[i].producer_id)
+        rows = np.flatnonzero(entries.producer_id >= 0)
+        for i, (producer, own_epoch, _, last, control) in zip(rows.tolist(), entries.array[rows][:, _SEEN].tolist(), strict=True):
+            found = self.last.get(producer)
             if found is None or self.now - found[2] >= self.expiration_ms:
                 continue
             epoch, offset, _ = found
-            if offset is not None:
-                flags[i] = entries.last_offset[i] == offset
-            else:
-                flags[i] = entries.control[i] == 1 and entries.producer_epoch[i] == epoch
+            flags[i] = last == offset if offset is not None else control == 1 and own_epoch == epoch
         return flags
 
 
@@ -79,14 +79,18 @@ class Round:
     def discarded(self, entries: Entries) -> Flags:
         """Flags of the batches that no reader needs: those of aborted transactions, and markers of transactions without other batches."""
         flags = np.zeros(len(entries), bool)
-        for i in np.flatnonzero(entries.transactional | entries.control).tolist():
-            producer = entries[i].producer_id
-            if entries.control[i]:
-                flags[i] = bool(entries.transactional[i]) and producer not in self.observed
+        rows = np.flatnonzero(entries.transactional | entries.control)
+        if not len(rows):
+            return flags
+        some = entries[rows]
+        columns = (column.tolist() for column in (rows, some.producer_id, some.transactional, some.control, self.aborted(some)))
+        for i, producer, transactional, control, aborted in zip(*columns, strict=True):
+            if control:
+                flags[i] = bool(transactional) and producer not in self.observed
                 self.observed.discard(producer)
             else:
                 self.observed.add(producer)
-                flags[i] = self.aborted(entries[i : i + 1])[0]
+                flags[i] = aborted
         return flags
 
     def aborted(self, entries: Entries) -> Flags:

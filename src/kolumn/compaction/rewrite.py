@@ -19,7 +19,8 @@ from kolumn.formats import layouts, table
 from kolumn.formats.entries import Entries, Entry
 from kolumn.log.pieces import Piece
 
-_COPY, _REBUILD, _EMPTY, _DROP, _MERGE = range(5)
+COPY, REBUILD, EMPTY, DROP, MERGE = range(5)
+"""Fates of entries."""
 
 
 @dataclass
@@ -49,26 +50,56 @@ class Fate:
         return Fate(self.entries[start:stop], keep, self.horizon[start:stop])
 
 
-def fate(piece: Piece, round: Round, legacy_deletes: bool, merge: bool) -> Fate:
-    """Decide about the entries of a piece; with ``merge``, neighbouring compressed message sets are combined."""
+def fate(piece: Piece, round: Round, legacy_deletes: bool, merge: bool, discard: Flags | None = None) -> Fate:
+    """Decide about the entries of a piece.
+
+    Parameters
+    ----------
+    piece, round, legacy_deletes
+    merge : bool
+        Whether neighbouring compressed message sets are combined.
+    discard : bool array, optional
+        What `Round.discarded` says of the entries, if it was asked before: the round remembers what it has seen.
+    """
     entries, counts = piece.entries, piece.counts
-    discard = round.discarded(entries)
-    marker = entries.control == 1
-    with_horizon = entries.delete_horizon == 1
-    expired = with_horizon & (entries.base_timestamp <= round.now)
-    gone = np.where(marker, discard & expired, discard)
-    keep = round.retained(piece, gone, legacy_deletes)
+    if discard is None:
+        discard = round.discarded(entries)
+    keep = round.retained(piece, gone(entries, discard, round), legacy_deletes)
     kept = _per_entry(keep, piece)
-    headed = layouts.among(entries.layout, layouts.BATCHES)
-    stays_empty = headed & (round.producers.is_last(entries) | (entries.last_offset + 1 == round.end))
     dead = _per_entry(keep & np.asarray(piece.records["tombstone"]), piece) > 0
-    horizon = headed & ~with_horizon & (dead | (discard & marker)) & (kept > 0)
-    fates = np.where((kept == counts) & ~horizon, _COPY, _REBUILD)
-    fates[(kept == 0)] = np.where(stays_empty, _EMPTY, _DROP)[kept == 0]
+    fates, horizon = fates_of(entries, counts, kept, dead, discard, round)
     sets = layouts.among(entries.layout, layouts.MESSAGES) & (entries.codec != NONE) & (kept > 0)
     if merge:
-        fates[sets] = _MERGE
+        fates[sets] = MERGE
     return Fate(fates, keep, horizon)
+
+
+def gone(entries: Entries, discard: Flags, round: Round) -> Flags:
+    """Flags of the entries of which no record stays, since no reader needs them: of a marker, once its delete horizon is reached."""
+    expired = (entries.delete_horizon == 1) & (entries.base_timestamp <= round.now)
+    return np.where(entries.control == 1, discard & expired, discard)
+
+
+def fates_of(entries: Entries, counts: Int64s, kept: Int64s, dead: Flags, discard: Flags, round: Round) -> tuple[Int64s, Flags]:
+    """Fates of entries, and flags of those that get a delete horizon now.
+
+    Parameters
+    ----------
+    entries : Entries
+    counts, kept : int64 arrays of n
+        How many records they have, and how many stay.
+    dead : bool array of n
+        Whether one that stays is a tombstone.
+    discard : bool array of n
+        As for `fate`.
+    round : Round
+    """
+    headed = layouts.among(entries.layout, layouts.BATCHES)
+    stays_empty = headed & (round.producers.is_last(entries) | (entries.last_offset + 1 == round.end))
+    horizon = headed & (entries.delete_horizon != 1) & (dead | (discard & (entries.control == 1))) & (kept > 0)
+    fates = np.where((kept == counts) & ~horizon, COPY, REBUILD)
+    fates[kept == 0] = np.where(stays_empty, EMPTY, DROP)[kept == 0]
+    return fates, horizon
 
 
 def _per_entry(flags: Flags, piece: Piece) -> Int64s:
@@ -89,7 +120,7 @@ def rewrite(piece: Piece, what: Fate, round: Round, how: EntrySettings, whole: C
         Returns some entries of the piece with all columns, for those that are not copied; None if the piece has all.
     """
     layout, magic, codec = piece.entries.layout, piece.entries.magic, piece.entries.codec
-    merged = what.entries == _MERGE
+    merged = what.entries == MERGE
     changes = merged[1:] & ((np.diff(layout) != 0) | (np.diff(magic) != 0) | (np.diff(codec) != 0))
     bounds = [0, *(np.flatnonzero(changes | (merged[1:] != merged[:-1])) + 1).tolist(), len(piece.entries)]
     for start, stop in pairwise(bounds):
@@ -98,24 +129,27 @@ def rewrite(piece: Piece, what: Fate, round: Round, how: EntrySettings, whole: C
         some, own = part(piece, start, stop), what.part(piece, start, stop)
         if merged[start]:
             yield _merged(_retained(some, own, np.arange(stop - start), whole), _like(some.entries[0], how))
-        elif (own.entries != _DROP).any():
-            yield _in_place(some, own, round, how, whole)
+        elif (own.entries != DROP).any():
+            yield in_place(some, own, round, how, whole)
 
 
 def _like(entry: Entry, how: EntrySettings) -> EntrySettings:
     return replace(how, layout=entry.layout, magic=entry.magic, codec=entry.codec)
 
 
-def _in_place(piece: Piece, what: Fate, round: Round, how: EntrySettings, whole: Callable[[Entries], Piece] | None) -> Encoded:
-    """Entries that are copied, and between them those that are encoded again: all that are alike at once, wherever they are."""
+def in_place(piece: Piece, what: Fate, round: Round, how: EntrySettings, whole: Callable[[Entries], Piece] | None) -> Encoded:
+    """Entries that are copied, and between them those that are encoded again: all that are alike at once, wherever they are.
+
+    Parameters are those of `rewrite`. None of the entries is merged, and not all are dropped.
+    """
     kinds = what.entries
-    if (kinds == _COPY).all():
+    if (kinds == COPY).all():
         return copied(piece)
     entries = with_known_offsets(piece)
     arrays, array, at = [piece.source], np.zeros(len(entries), np.int64), entries.position - piece.origin
     kept = _per_entry(what.keep, piece)
     alike = np.stack([kinds, entries.layout, entries.magic, entries.codec], axis=1)
-    new = (kinds == _REBUILD) | (kinds == _EMPTY)
+    new = (kinds == REBUILD) | (kinds == EMPTY)
     for one in np.unique(alike[new], axis=0):
         rows = np.flatnonzero((alike == one).all(axis=1))
         records, settings = _retained(piece, what, rows, whole), _like(entries[int(rows[0])], how)
@@ -123,16 +157,26 @@ def _in_place(piece: Piece, what: Fate, round: Round, how: EntrySettings, whole:
         array[rows], at[rows] = len(arrays), made.entries.position
         entries.array[rows] = made.entries.array
         arrays.append(made.data)
-    stays = kinds != _DROP
-    entries, array, at = entries[stays], array[stays], at[stays]
-    stop = at + entries.size
-    cut = (array[1:] != array[:-1]) | (at[1:] != stop[:-1])
-    first, last = np.flatnonzero(np.append(True, cut)), np.flatnonzero(np.append(cut, True))
-    runs = zip(array[first].tolist(), at[first].tolist(), stop[last].tolist(), strict=True)
+    stays = kinds != DROP
+    entries = entries[stays]
     data = take_array(int(entries.size.sum()), np.uint8)
-    np.concatenate([arrays[number][start:end] for number, start, end in runs], out=data)
+    np.concatenate([arrays[number][start:end] for number, start, end in stretches(array[stays], at[stays], entries.size)], out=data)
     entries.position = np.cumsum(entries.size) - entries.size
     return Encoded(data, entries)
+
+
+def stretches(array: Int64s, at: Int64s, size: Int64s) -> Iterator[tuple[int, int, int]]:
+    """Entries that follow one another in the same array, together: the number of that array, and where they start and stop in it.
+
+    Parameters
+    ----------
+    array, at, size : int64 arrays of n
+        Of each entry, at least one: the number of its array, where it is in that, and its bytes.
+    """
+    stop = at + size
+    cut = (array[1:] != array[:-1]) | (at[1:] != stop[:-1])
+    first, last = np.flatnonzero(np.append(True, cut)), np.flatnonzero(np.append(cut, True))
+    yield from zip(array[first].tolist(), at[first].tolist(), stop[last].tolist(), strict=True)
 
 
 def _retained(piece: Piece, what: Fate, rows: Int64s, whole: Callable[[Entries], Piece] | None) -> pa.RecordBatch:

@@ -9,12 +9,14 @@ import numpy as np
 
 from kolumn import keywords
 from kolumn.api import segments_of
-from kolumn.arrays import Int64s
+from kolumn.arrays import Bytes, Int64s
 from kolumn.conversion.losses import Losses, possible
 from kolumn.conversion.regroup import regroup
 from kolumn.conversion.restride import restride
 from kolumn.conversion.retarget import Changes
-from kolumn.damage.findings import Skipped
+from kolumn.conversion.unbatch import unbatched
+from kolumn.damage.findings import Damage, Skipped
+from kolumn.decode.result import Tally
 from kolumn.encode.compress import codec_of
 from kolumn.encode.entries import Encoded, EntrySettings
 from kolumn.encode.outgoing import name_of, outgoing, parent_of, refuse_data_folder
@@ -24,7 +26,7 @@ from kolumn.errors import ArgumentError, CorruptBatchError
 from kolumn.formats import layouts, table, v2, v3_compact
 from kolumn.formats.entries import Entries
 from kolumn.keywords import known_keywords
-from kolumn.log.pieces import Piece, pieces, whole_options
+from kolumn.log.pieces import Piece, intact, pieces_of, tell, whole_options
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
 from kolumn.replicas.copies import one_directory
@@ -245,13 +247,23 @@ class ConversionJob:
         changes = Changes(self.how, self.timestamp, transactions)
         enriched = layouts.FORMATS[self.how.format].timed_index
         with SegmentFiles(place, 1 << 30, self.interval, enriched) as files:
-            for piece in pieces(segment, self.options, done.skipped):
-                self._refuse(segment, piece)
-                for encoded in self._encoded(piece, changes, done):
+            found = Tally()
+            for source, origin, entries in intact(segment, self.options, found):
+                for encoded in self._converted(source, origin, entries, segment, changes, done, found.damage):
                     files.append(encoded)
                     done.batches += len(encoded.entries)
                     done.records += int(encoded.entries.count.sum())
+            tell(found, done.skipped)
         return done
+
+    def _converted(
+        self, source: Bytes, origin: int, entries: Entries, segment: Segment, changes: Changes, done: Conversion, damage: list[Damage]
+    ) -> Iterator[Encoded]:
+        """Convert entries in memory: what can't be written from its bytes becomes columns first."""
+        first = yield from unbatched(source, origin, entries, changes, self.codec, self.options, done.lost)
+        for piece in pieces_of(source, origin, entries[first:], segment, self.options, damage=damage):
+            self._refuse(segment, piece)
+            yield from self._encoded(piece, changes, done)
 
     def _encoded(self, piece: Piece, changes: Changes, done: Conversion) -> Iterator[Encoded]:
         """Encode a piece; neighbouring entries that are treated alike form one group."""

@@ -153,12 +153,18 @@ def lay_out(groups: Groups, entries: Entries, headers: Int64s) -> PayloadRoom:
     ArgumentError
         An entry would be larger than 2 GiB.
     """
+    refuse_large(groups, headers)
     size = groups.size
-    if len(size) and int((size + headers).max()) > _LARGEST_ENTRY - PAD:
-        raise ArgumentError(f"row {int(groups.first[size.argmax()])}: a record of {int(size.max())} bytes, and a batch has 2 GiB at most")
     gap = np.where(entries.codec == NONE, headers, 0)
     room, _ = take(int((size + gap).sum()) + PAD)
     return PayloadRoom(np.frombuffer(room, np.uint8), np.cumsum(size + gap) - size, size)
+
+
+def refuse_large(groups: Groups, headers: Int64s | int) -> None:
+    """Raise `ArgumentError` if an entry with a header of given size would be larger than 2 GiB."""
+    size = groups.size
+    if len(size) and int((size + headers).max()) > _LARGEST_ENTRY - PAD:
+        raise ArgumentError(f"row {int(groups.first[size.argmax()])}: a record of {int(size.max())} bytes, and a batch has 2 GiB at most")
 
 
 def place(laid: PayloadRoom, entries: Entries, header_sizes: HeaderSizes, how: EntrySettings) -> Encoded:

@@ -5,9 +5,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kolumn.arrays import Bytes, Int64s
+from kolumn.arrow.recycle import take
 from kolumn.codecs import NONE, ZSTD
-from kolumn.cpu_fallback.encode.messages import fill, measure, split, wrap
-from kolumn.encode.entries import Encoded, EntrySettings, Groups, cuts, lay_out, place, whole
+from kolumn.cpu_fallback.encode.messages import fill, measure, put_singles, split, wrap
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.encode.entries import Encoded, EntrySettings, Groups, batch_rows, cuts, lay_out, place, refuse_large, whole
 from kolumn.encode.table import ABSENT, RecordsIn
 from kolumn.errors import ArgumentError
 from kolumn.formats import kip87, layouts, legacy
@@ -56,14 +58,30 @@ def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
     ArgumentError
         A record is too large, or a record of KIP-87 has no value and is not a tombstone.
     """
+    marks = given.once("tombstones", _tombstones) if layouts.LAYOUTS[how.layout].tombstone_bit else None
+    if groups.entries is None and how.codec == NONE and len(groups.first):
+        return _singles(given, groups, how, marks)
     entries = groups.rows(given, how)
     laid = lay_out(groups, entries, header_sizes(entries, groups.size, how))
-    marks = given.once("tombstones", _tombstones) if layouts.LAYOUTS[how.layout].tombstone_bit else None
     to = laid.data.ctypes.data + laid.at
     fill(given.records, how.magic, 0 if marks is None else marks.ctypes.data, groups.first, groups.stop, entries.array, to)
     encoded = place(laid, entries, header_sizes, how)
     wrap(encoded.data.ctypes.data, encoded.entries.array, how.magic)
     return encoded
+
+
+def _singles(given: RecordsIn, groups: Groups, how: EntrySettings, marks: Bytes | None) -> Encoded:
+    """Write messages without a codec: there are many of them, so each and its row of the batch table are written in one loop."""
+    refuse_large(groups, 0)
+    size = int(groups.size.sum())
+    room, _ = take(size + PAD)
+    data, entries, kinds = np.frombuffer(room, np.uint8), Entries.room(len(groups.first)), given.numbers.get("timestampType")
+    own = batch_rows(given, groups.first[:1], int(groups.first[0]) + 1, how)
+    put_singles(
+        given.records, how.magic, 0 if marks is None else marks.ctypes.data, 0 if kinds is None else kinds.ctypes.data,
+        int(groups.first[0]), entries.array, own.array[0], data.ctypes.data,
+    )  # fmt: skip
+    return Encoded(data[:size], entries)
 
 
 def check(given: RecordsIn, how: EntrySettings, control: bool = False) -> None:

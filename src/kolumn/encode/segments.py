@@ -13,7 +13,7 @@ entry. A segment's last timestamp is added when it is closed.
 """
 
 import struct
-from bisect import bisect_right
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -22,15 +22,21 @@ import numpy as np
 
 from kolumn.arrays import Bytes, Int64s
 from kolumn.commit.staged_file import StagedFile, final_name, make_folders, writing
+from kolumn.cpu_fallback.encode.index import index_entries
 from kolumn.encode.entries import Encoded
+from kolumn.encode.from_segment import write_from
 from kolumn.errors import ArgumentError
 from kolumn.formats.entries import Entries
+from kolumn.source.segment_file import SegmentFile
 
 _LARGEST_RELATIVE = 2**31 - 1
 _DIGITS = 20
 _INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIMES = np.dtype([("time", ">i8"), ("offset", ">i4")])
 _ENRICHED = np.dtype([("offset", ">i4"), ("time", ">i8"), ("position", ">i4")])
+
+Part = tuple[Bytes | SegmentFile, int, int]
+"""Bytes in memory or in a segment, from an index or a position to another one."""
 
 
 class SegmentFiles:
@@ -104,6 +110,21 @@ class SegmentFiles:
             self._open.write(batches.data[start : int(ends[done + fits - 1])])
             self.last_offset, done = some[-1].last_offset, done + fits
 
+    def append_parts(self, entries: Entries, parts: Iterable[Part]) -> None:
+        """Append batches to the one segment file, from where they are; positions in ``entries`` count from the first of them."""
+        if self._open is None:
+            self._roll(entries[0].base_offset)
+        assert self._open is not None
+        if self._open.fits(entries, self.segment_bytes) < len(entries):
+            self._roll(entries[0].base_offset)
+        self._open.note(entries.position + self._open.size, entries, self.interval)
+        for data, start, stop in parts:
+            if isinstance(data, SegmentFile):
+                write_from(data, start, stop, self._open.log)
+            else:
+                self._open.write(data[start:stop])
+        self.last_offset = entries[-1].last_offset
+
     def append_tail(self, data: Bytes) -> None:
         """Append bytes that are not an entry: the tail of an active segment."""
         if self._open is not None and len(data):
@@ -156,38 +177,27 @@ class IndexEntries:
             n batches, at least one.
         interval : int
         """
-        due = self._due(positions, int(positions[-1]) + entries[-1].size, interval)
-        newest, offsets = self._newest(entries)
+        due, newest, offsets = self._due(positions, entries, interval)
         last = entries.last_offset[due] - self.base
         near = last <= _LARGEST_RELATIVE
         self.index.write(_packed(_INDEX, last[near], positions[due][near]))
-        time, relative = newest[due], offsets[due] - self.base
+        relative = offsets - self.base
         near = relative <= _LARGEST_RELATIVE
-        time, relative = time[near], relative[near]
+        time, relative = newest[near], relative[near]
         later = time > np.append(self.time_noted, time[:-1])[: len(time)]
         self.times.write(_packed(_TIMES, time[later], relative[later]))
         self.time_noted = max(self.time_noted, int(time.max(initial=-1)))
 
-    def _due(self, positions: Int64s, end: int, interval: int) -> list[int]:
-        """Numbers of the batches that get index entries; the segment then ends at ``end``."""
-        due, each, start = list[int](), positions.tolist(), self.size - self.since
-        at = bisect_right(each, start + interval)
-        while at < len(each):
-            due.append(at)
-            start = each[at]
-            at = bisect_right(each, start + interval, at + 1)
-        self.size, self.since = end, end - start
-        return due
-
-    def _newest(self, entries: Entries) -> tuple[Int64s, Int64s]:
-        """The largest timestamp up to each batch, and the last offset of the batch that had it first."""
-        time = np.append(self.time, entries.max_timestamp)
-        newest = np.maximum.accumulate(time)
-        rises = np.append(True, newest[1:] > newest[:-1])
-        first = np.maximum.accumulate(np.where(rises, np.arange(len(time)), 0))
-        offsets = np.append(self.time_offset, entries.last_offset)[first]
-        self.time, self.time_offset, self.last = int(newest[-1]), int(offsets[-1]), entries[-1].last_offset
-        return newest[1:], offsets[1:]
+    def _due(self, positions: Int64s, entries: Entries, interval: int) -> tuple[Int64s, Int64s, Int64s]:
+        """Batches that get index entries: their numbers, the largest timestamp up to each, the last offset of the batch with it."""
+        due, time, offset = (np.empty(len(entries), np.int64) for _ in range(3))
+        state = np.array([self.size - self.since, self.time, self.time_offset], np.int64)
+        rows, position = np.ascontiguousarray(entries.array), np.ascontiguousarray(positions)
+        count = index_entries(rows, position, min(interval, _LARGEST_RELATIVE), state, due, time, offset)
+        start, self.time, self.time_offset = state.tolist()
+        self.size = int(positions[-1]) + entries[-1].size
+        self.since, self.last = self.size - start, entries[-1].last_offset
+        return due[:count], time[:count], offset[:count]
 
     def note_time(self) -> None:
         """Add the largest timestamp so far; called when a segment is closed too."""
@@ -209,6 +219,9 @@ class _Segment(IndexEntries):
 
     def fits(self, entries: Entries, segment_bytes: int) -> int:
         """How many of some batches, one after the other, this segment has room for; an empty segment has room for the first."""
+        near = int(entries.last_offset.max()) - self.first <= _LARGEST_RELATIVE
+        if near and self.size + entries[-1].end - entries[0].position <= segment_bytes:
+            return len(entries)
         after = self.size + entries.end - entries[0].position
         full = (after > segment_bytes) | (entries.last_offset - self.first > _LARGEST_RELATIVE)
         if self.size == 0:
@@ -241,14 +254,13 @@ class _EnrichedSegment(_Segment):
 
     def note(self, positions: Int64s, entries: Entries, interval: int) -> None:
         """As `IndexEntries.note`, for messages."""
-        due = self._due(positions, int(positions[-1]) + entries[-1].size, interval)
-        newest, _ = self._newest(entries)
+        due, newest, _ = self._due(positions, entries, interval)
         base = entries.base_offset - self.base
         some = base[due]
         near = some <= _LARGEST_RELATIVE
-        self.index.write(_packed(_ENRICHED, some[near], newest[due][near], positions[due][near]))
-        is_last = bool(due) and due[-1] == len(entries) - 1
-        self.newest = None if is_last else (int(base[-1]), int(newest[-1]), int(positions[-1]))
+        self.index.write(_packed(_ENRICHED, some[near], newest[near], positions[due][near]))
+        is_last = len(due) > 0 and due[-1] == len(entries) - 1
+        self.newest = None if is_last else (int(base[-1]), self.time, int(positions[-1]))
 
     def _write_newest(self) -> None:
         if self.newest is not None and self.newest[0] <= _LARGEST_RELATIVE:

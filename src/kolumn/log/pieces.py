@@ -104,24 +104,60 @@ def pieces(segment: Segment, options: Options, on_damage: OnDamage | None = None
     CorruptBatchError, FormatError, LimitError
         An entry is damaged, with ``errors="raise"``.
     """
-    chosen = replace(
-        options, columns=columns, include_control=True, binary="contiguous",
-        start_offset=None, end_offset=None, start_timestamp=None, end_timestamp=None,
-    )  # fmt: skip
-    skip, found = replace(chosen, errors="skip"), Tally()
+    found = Tally()
+    for source, origin, entries in intact(segment, options, found):
+        yield from pieces_of(source, origin, entries, segment, options, columns, found.damage)
+    tell(found, on_damage)
+
+
+def intact(segment: Segment, options: Options, found: Tally) -> Iterator[tuple[Bytes, int, Entries]]:
+    """Entries of a segment with right checksums, some at a time: bytes of the segment, the position of the first one, and the entries.
+
+    Parameters are those of `pieces`; what ``errors="skip"`` leaves out is added to ``found``.
+    """
     with SegmentFile(segment) as file:
-        for chunk in entry_chunks(file, chosen, found):
+        for chunk in entry_chunks(file, options, found):
             bad = np.flatnonzero(chunk.entries.code)
             if len(bad) and options.errors == "raise":
                 raise _header_error(file, chunk, chunk.entries[bad[0]])
             for part in np.split(np.arange(len(chunk.entries)), bad):
-                good = chunk.entries[part].intact()
-                # Each run costs its users some hundred calls, so one has all of the chunk that the limit of inflated bytes allows.
-                for run, entries in runs(chunk.source, chunk.origin, good, skip, need_key=True, packed_bytes=options.chunk_bytes):
-                    yield _piece(run, entries, chunk.source, chunk.origin, segment, chosen, found.damage)
+                yield chunk.source, chunk.origin, chunk.entries[part].intact()
+
+
+def tell(found: Tally, on_damage: OnDamage | None) -> None:
+    """Report the damage of a segment that has been read."""
     if on_damage is not None:
         for damage in sorted(found.damage, key=lambda one: one.position):
             on_damage(damage)
+
+
+def pieces_of(
+    source: Bytes,
+    origin: int,
+    entries: Entries,
+    segment: Segment,
+    options: Options,
+    columns: tuple[str, ...] = COLUMNS,
+    damage: list[Damage] | None = None,
+) -> Iterator[Piece]:
+    """As `pieces`, of entries in memory with right checksums.
+
+    Parameters
+    ----------
+    source : uint8 array
+        Bytes of the segment from ``origin`` on, padded.
+    entries, segment, options, columns
+    damage : list of Damage, optional
+        Entries with wrong contents are added to it.
+    """
+    chosen = replace(
+        options, columns=columns, include_control=True, binary="contiguous",
+        start_offset=None, end_offset=None, start_timestamp=None, end_timestamp=None,
+    )  # fmt: skip
+    skip = replace(chosen, errors="skip")
+    # Each run costs its users some hundred calls, so one has all entries that the limit of inflated bytes allows.
+    for run, some in runs(source, origin, entries, skip, need_key=True, packed_bytes=options.chunk_bytes):
+        yield _piece(run, some, source, origin, segment, chosen, damage)
 
 
 def _header_error(file: SegmentFile, chunk: Chunk, row: Entry) -> CorruptBatchError:

@@ -59,7 +59,7 @@ class HostChunk:
         share = Share(options.inflated_bytes, alone)
         if chunk.span is None:
             far = not (file.is_local or options.binary == "view" or "headers" in options.columns)
-            return _stream_loaded(file, chunk, options, share) if far else None
+            return stream_loaded(file, chunk, options, share) if far else None
         first = chunk.entries.array[0].tolist()
         if first[table.LAYOUT] == legacy.LAYOUT.number:
             return stream_message_runs(file, chunk, options, "controlType" in options.columns, share)
@@ -83,7 +83,7 @@ class HostChunk:
         yield from runs(self.source, self.origin, entries, self.options, need_key, share)
 
 
-def _stream_loaded(file: SegmentFile, chunk: Chunk, options: Options, share: Share) -> Streamed | None:
+def stream_loaded(file: SegmentFile, chunk: Chunk, options: Options, share: Share) -> Streamed | None:
     """Decode a chunk of format 2 batches from memory; None if it has others."""
     entries = chunk.entries
     if (entries.layout != v2.LAYOUT.number).any() or int(entries.size.max()) > STREAMED_BATCH:

@@ -117,10 +117,9 @@ def decode_run(source: Bytes, origin: int, entries: Entries, options: Options, n
     share : Share
         How much may be decompressed. Later entries are left as they are, and `Run.records` is shorter than ``entries``.
     """
-    payloads, codec = _located(source, origin, entries)
-    sources, arena, found = [pa.py_buffer(source)], source, dict[int, str]()
-    if codec.any():
-        payloads, arena, found = _decompressed(source, entries, payloads, codec, options, share)
+    payloads, arena, found = decompressed(source, origin, entries, options, share)
+    sources = [pa.py_buffer(source)]
+    if arena is not source:
         sources.append(pa.py_buffer(arena))
         entries = entries[: len(payloads.size)]
     n = len(entries)
@@ -131,7 +130,7 @@ def decode_run(source: Bytes, origin: int, entries: Entries, options: Options, n
     mode = VIEW if options.binary == "view" else COPY
     want_headers = "headers" in options.columns
     headers = count_headers(entries.array, payloads.address, payloads.size, records) if want_headers else 0
-    keys, values = modes(options, mode, need_key)
+    keys, values = modes(options, mode, need_key, VIEW)
     payload_bytes = int(payloads.size[good].sum())
     drafts = not layouts.FORMATS[format].as_shipped
     try:
@@ -153,11 +152,11 @@ def decode_run(source: Bytes, origin: int, entries: Entries, options: Options, n
     return Run(columns, at, records, sources, found)
 
 
-def modes(options: Options, mode: int, need_key: bool) -> tuple[int, int]:
-    """Modes of keys and of values: copy, view or skip."""
+def modes(options: Options, mode: int, need_key: bool, unseen: int = COPY) -> tuple[int, int]:
+    """Modes of keys and of values: copy, view or skip. It is ``unseen`` if only which values are null is asked for."""
     names = options.columns
     keys = mode if "key" in names else COPY if need_key else SKIP
-    return keys, mode if "value" in names else COPY if "tombstone" in names else SKIP
+    return keys, mode if "value" in names else unseen if "tombstone" in names else SKIP
 
 
 def in_microseconds(options: Options) -> bool:
@@ -167,7 +166,7 @@ def in_microseconds(options: Options) -> bool:
     return "timestamp" in names and not (ranges or "timestampMs" in names or "brokerTimestampMs" in names)
 
 
-class _Payloads(NamedTuple):
+class Payloads(NamedTuple):
     """Where the records of each entry are in memory; int64 arrays.
 
     Attributes
@@ -183,16 +182,28 @@ class _Payloads(NamedTuple):
     start: Int64s
 
 
-def _located(source: Bytes, origin: int, entries: Entries) -> tuple[_Payloads, Int64s]:
+def decompressed(
+    source: Bytes, origin: int, entries: Entries, options: Options, share: Share = _EVERYTHING
+) -> tuple[Payloads, Bytes, dict[int, str]]:
+    """The payloads of entries, decompressed if they were not; damaged entries get a code. Parameters are those of `decode_run`.
+
+    Returns the payloads of as many entries as ``share`` has room for, the memory of the decompressed ones, or ``source`` if all were, and
+    what is wrong with which entry.
+    """
+    payloads, codec = _located(source, origin, entries)
+    return _decompressed(source, entries, payloads, codec, options, share) if codec.any() else (payloads, source, {})
+
+
+def _located(source: Bytes, origin: int, entries: Entries) -> tuple[Payloads, Int64s]:
     """The payloads as they are in the segment, and the codec of each."""
     start, size, codec = (np.empty(len(entries), np.int64) for _ in range(3))
     locate(source.ctypes.data, origin, entries.array, start, size, codec)
-    return _Payloads(source.ctypes.data + start - origin, size, np.zeros(len(entries), np.int64), start - origin), codec
+    return Payloads(source.ctypes.data + start - origin, size, np.zeros(len(entries), np.int64), start - origin), codec
 
 
 def _decompressed(
-    source: Bytes, entries: Entries, packed: _Payloads, codec: Int64s, options: Options, share: Share
-) -> tuple[_Payloads, Bytes, dict[int, str]]:
+    source: Bytes, entries: Entries, packed: Payloads, codec: Int64s, options: Options, share: Share
+) -> tuple[Payloads, Bytes, dict[int, str]]:
     """Decompress payloads that have a codec; damaged entries get a code.
 
     Returns the payloads of as many entries as ``share`` has room for, the memory of the decompressed ones, and what is wrong with which
@@ -204,7 +215,7 @@ def _decompressed(
     )
     n = len(entries) if result.done == len(some) else int(some[result.done])
     some = some[: result.done]
-    plain = _Payloads(*(column[:n].copy() for column in packed))
+    plain = Payloads(*(column[:n].copy() for column in packed))
     plain.address[some], plain.size[some] = result.arena.ctypes.data + result.start[: result.done], result.size[: result.done]
     plain.buffer[some], plain.start[some] = 1, result.start[: result.done]
     for i in np.flatnonzero(result.code[: result.done]).tolist():

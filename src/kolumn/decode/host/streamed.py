@@ -153,7 +153,7 @@ class _Chunk:
         self.tile: _Tile | None = None
         self.limits = limits(options)
         self.keep = options.binary == "view"
-        self.modes, self.want_headers = modes(options, VIEW if self.keep else COPY, need_key), "headers" in options.columns
+        self.modes, self.want_headers = modes(options, VIEW if self.keep else COPY, need_key, VIEW), "headers" in options.columns
         self.microseconds, self.libraries = in_microseconds(options), decoders()
         self.state, self.need, self.ready, self.packed = DONE, 0, 0, 0
         self.records = np.empty(len(entries), np.int64)

@@ -1,0 +1,45 @@
+"""Which batches get entries in the indexes of a segment, for `kolumn.encode.segments`."""
+
+from kolumn.cpu_fallback.machine.arrays import Int64s, Table
+from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.formats import table
+
+START, TIME, TIME_OFFSET, STATE = range(4)
+"""What goes on from batch to batch: the position of the last one with an entry, the largest timestamp so far, and the last offset of the
+batch that had it first; the number of such words."""
+
+_START, _TIME, _TIME_OFFSET = START, TIME, TIME_OFFSET
+_MAX_TIMESTAMP, _LAST_OFFSET = table.MAX_TIMESTAMP, table.LAST_OFFSET
+
+
+@compiled
+def index_entries(rows: Table, position: Int64s, interval: int, state: Int64s, due: Int64s, time: Int64s, offset: Int64s) -> int:
+    """Find the batches that get entries: those that are more than ``interval`` bytes after the last one that has some.
+
+    Parameters
+    ----------
+    rows : int64 array of shape (n, `table.WIDTH`)
+        Batches.
+    position : int64 array of n
+        Where they are in the segment.
+    interval : int
+    state : int64 array of `STATE`
+        In and out.
+    due, time, offset : int64 arrays of n
+        Out: numbers of these batches; the largest timestamp up to each, and the last offset of the batch that had it first.
+
+    Returns
+    -------
+    int
+        How many they are.
+    """
+    count, start, newest, newest_offset = 0, state[_START], state[_TIME], state[_TIME_OFFSET]
+    for b in range(rows.shape[0]):
+        if rows[b, _MAX_TIMESTAMP] > newest:
+            newest, newest_offset = rows[b, _MAX_TIMESTAMP], rows[b, _LAST_OFFSET]
+        if position[b] > start + interval:
+            start = position[b]
+            due[count], time[count], offset[count] = b, newest, newest_offset
+            count += 1
+    state[_START], state[_TIME], state[_TIME_OFFSET] = start, newest, newest_offset
+    return count

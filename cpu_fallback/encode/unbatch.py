@@ -1,0 +1,95 @@
+"""Records of format 2 batches become messages of formats 0 and 1 without a codec, without becoming columns before.
+
+What is written is what `messages.put_singles` would write of the columns. A batch of which that is not certain is left to it.
+"""
+
+from kolumn.cpu_fallback.encode.messages import seal_message
+from kolumn.cpu_fallback.machine.address import copy_padded
+from kolumn.cpu_fallback.machine.arrays import Int64s, Table
+from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.errors import Code
+from kolumn.formats import legacy, memory, table, v2
+from kolumn.machine_code.deferred import register_jitable
+
+_OK, _LEFT = int(Code.OK), -1
+_POSITION, _SIZE, _COUNT, _WIDTH = table.POSITION, table.SIZE, table.COUNT, table.WIDTH
+_BASE_OFFSET, _LAST_OFFSET = table.BASE_OFFSET, table.LAST_OFFSET
+_BASE_TIMESTAMP, _MAX_TIMESTAMP = table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
+
+
+@compiled
+def unbatch(
+    rows: Table, payload: Int64s, size: Int64s, magic: int, row_of_all: Int64s, out: Table, target: int
+) -> tuple[int, int, int, int]:
+    """Write the records of batches as messages, and their rows of the batch table.
+
+    Parameters
+    ----------
+    rows : int64 array of shape (n, `table.WIDTH`)
+        Batches with CreateTime, and counts that their bytes have room for.
+    payload, size : int64 arrays of n
+        Addresses and sizes of the records, decompressed and padded.
+    magic : int
+    row_of_all : int64 array of `table.WIDTH`
+        What the rows of all messages have in columns that do not differ.
+    out : int64 array of shape (m, `table.WIDTH`)
+        Out: the rows of the messages; there is one for each record. Positions count from ``target``.
+    target : int
+        Address of the first message. Memory for the overhead of each message beside all bytes of the records, and padding.
+
+    Returns
+    -------
+    done, count, bytes, timed : int
+        Batches up to the first that is left; their messages, and bytes of these; how many records have a timestamp.
+    """
+    count, pos, timed = 0, target, 0
+    for b in range(rows.shape[0]):
+        end, own = _messages(rows[b], payload[b], payload[b] + size[b], magic, row_of_all, out, count, pos, target)
+        if end < 0:
+            return b, count, pos - target, timed
+        count, pos, timed = count + rows[b, _COUNT], end, timed + own
+    return rows.shape[0], count, pos - target, timed
+
+
+@register_jitable(forceinline=True)
+def _messages(
+    row: Int64s, at: int, end: int, magic: int, row_of_all: Int64s, out: Table, first: int, pos: int, target: int
+) -> tuple[int, int]:
+    """Write the messages of one batch; returns the address after them, or `_LEFT`, and how many have a timestamp."""
+    base, time, timed = row[_BASE_OFFSET], row[_BASE_TIMESTAMP], 0
+    for i in range(first, first + row[_COUNT]):
+        plain = v2.plain_fields(0, at, end, 1)
+        following, moment, offset = plain.next, plain.timestamp_delta, plain.offset_delta
+        key, key_length, value, value_length = plain.key, plain.key_length, plain.value, plain.value_length
+        if following < 0:
+            record = v2.fields(0, at, end, 1)
+            if record.code != _OK or record.header_count != 0 or record.headers != record.next:
+                return _LEFT, 0
+            following, moment, offset = record.next, record.timestamp_delta, record.offset_delta
+            key, key_length, value, value_length = record.key, record.key_length, record.value, record.value_length
+        at = following
+        offset, moment = base + offset, time + moment
+        timed += 1 if moment != -1 else 0
+        if magic == 0:
+            moment = -1
+        size = legacy.message_size(magic, key_length, value_length)
+        to = legacy.put_message(0, pos, size, magic, offset, 0, moment)
+        _put(value, value_length, _put(key, key_length, to))
+        seal_message(pos, pos + size)
+        for column in range(_WIDTH):
+            out[i, column] = row_of_all[column]
+        out[i, _POSITION], out[i, _SIZE] = pos - target, size
+        out[i, _BASE_OFFSET], out[i, _LAST_OFFSET] = offset, offset
+        out[i, _BASE_TIMESTAMP], out[i, _MAX_TIMESTAMP] = moment, moment
+        pos += size
+    if at != end and row[_COUNT] > 0:
+        return _LEFT, 0
+    return pos, timed
+
+
+@register_jitable(forceinline=True)
+def _put(source: int, length: int, to: int) -> int:
+    """Write a payload's length, in four bytes, and the payload; returns the address after it."""
+    memory.put32(0, to, length)
+    copy_padded(to + 4, source, length)
+    return to + 4 + max(length, 0)

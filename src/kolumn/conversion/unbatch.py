@@ -1,0 +1,111 @@
+"""Batches of format 2 become messages of formats 0 and 1 without a codec, without becoming columns, as far as that loses nothing else."""
+
+from collections.abc import Generator
+
+import numpy as np
+
+from kolumn.arrays import Bytes
+from kolumn.arrow.recycle import take
+from kolumn.codecs import NONE
+from kolumn.conversion import losses
+from kolumn.conversion.losses import Losses
+from kolumn.conversion.retarget import Changes
+from kolumn.cpu_fallback.encode.unbatch import unbatch
+from kolumn.cpu_fallback.inflate.arena import Share
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.decode.host.run import Payloads, decompressed
+from kolumn.encode.entries import Encoded, EntrySettings
+from kolumn.encode.table import ABSENT
+from kolumn.formats import contents, legacy, table, v2
+from kolumn.formats.entries import Entries
+from kolumn.options import Options
+
+_MESSAGES = 4096
+"""Messages that are written at a time: their table has to stay in the CPU's cache."""
+
+
+def unbatched(
+    source: Bytes, origin: int, entries: Entries, changes: Changes, codec: int | None, options: Options, lost: Losses
+) -> Generator[Encoded, None, int]:
+    """Write the first ones of some entries as messages.
+
+    Parameters
+    ----------
+    source : uint8 array
+        Bytes of the segment from ``origin`` on, padded.
+    entries : Entries
+        Entries with right checksums.
+    changes, codec, lost
+        As for `regroup.regrouped`.
+    options : Options
+
+    Returns
+    -------
+    int
+        How many entries became messages. What follows is another conversion, is damaged, or has contents that are lost one by one.
+    """
+    how, done = changes.how, 0
+    if how.layout != legacy.LAYOUT.number or changes.timestamp is not None or changes.transactions is not None or codec not in (None, NONE):
+        return 0
+    packed = entries.codec != NONE if codec is None else np.zeros(len(entries), bool)
+    other = (entries.layout != v2.LAYOUT.number) | (entries.timestamp_type != table.CREATE_TIME) | packed
+    other |= (entries.transactional | entries.control) != 0
+    most = int(np.argmax(other)) if other.any() else len(entries)
+    while done < most:
+        left = entries[done:most].copy()
+        payloads, held, _ = decompressed(source, origin, left, options, Share(options.inflated_bytes))
+        count = len(payloads.size)
+        left = left[:count]
+        good = left.is_intact & (left.count >= 0) & (left.count <= payloads.size // v2.SMALLEST_RECORD)
+        stop = count if good.all() else int(np.argmin(good))
+        start, ends = 0, np.cumsum(left.count[:stop])
+        while start < stop:
+            before = int(ends[start - 1]) if start else 0
+            end = max(int(np.searchsorted(ends, before + _MESSAGES, side="right")), start + 1)
+            some = Payloads(*(column[start:end] for column in payloads))
+            made, encoded = _messages(left[start:end], some, how, lost)
+            if len(encoded.entries):
+                yield encoded
+            start, done = start + made, done + made
+            if start < end:
+                return done
+        del held
+        if stop < count or not count:
+            break
+    return done
+
+
+def _messages(entries: Entries, payloads: Payloads, how: EntrySettings, lost: Losses) -> tuple[int, Encoded]:
+    """Write batches as messages, up to one that has to become columns: how many batches, and the messages."""
+    own, records = Entries.zeros(1), int(entries.count.sum())
+    own.magic, own.layout, own.codec, own.count = how.magic, how.layout, NONE, 1
+    for column, name in _ABSENT.items():
+        own.array[0, column] = ABSENT[name]
+    room, _ = take(int(payloads.size.sum()) + legacy.message_size(how.magic, 0, 0) * records + PAD)
+    data, out = np.frombuffer(room, np.uint8), Entries.room(records)
+    done, count, size, timed = unbatch(entries.array, payloads.address, payloads.size, how.magic, own.array[0], out.array, data.ctypes.data)
+    _note(entries[:done], timed, how, lost)
+    return done, Encoded(data[:size], out[:count])
+
+
+_ABSENT = {
+    table.PRODUCER_ID: "producerId",
+    table.PRODUCER_EPOCH: "producerEpoch",
+    table.BASE_SEQUENCE: "sequence",
+    table.LEADER_EPOCH: "leaderEpoch",
+}
+"""Columns of the batch table of which messages have nothing, and those of records with the same contents."""
+
+
+def _note(entries: Entries, timed: int, how: EntrySettings, lost: Losses) -> None:
+    """Count what plain records of format 2 lose."""
+    counts = entries.count
+    for what, count in (
+        (contents.HORIZONS, entries.delete_horizon.sum()),
+        (contents.EMPTY, (counts == 0).sum()),
+        (contents.LEADER_EPOCHS, counts[entries.leader_epoch != -1].sum()),
+        (contents.PRODUCERS, counts[entries.producer_id != -1].sum()),
+        (contents.TIMESTAMPS, timed),
+    ):
+        if what not in losses.holds(how.layout, how.magic):
+            lost.note(what, int(count))

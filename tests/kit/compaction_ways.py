@@ -1,0 +1,26 @@
+"""The ways in which compaction cleans a segment: which one is taken depends on what pass one finds, and the result on none of it."""
+
+from functools import partial
+
+import pytest
+
+from kolumn.compaction import compact
+from kolumn.compaction.latest import LatestOffsets
+from kolumn.compaction.sparing import Sparing
+from kolumn.compaction.survey import add_all
+
+SPARED, DECODED, AT_ONCE, LATER = "spared", "decoded where records go", "all columns at once", "those of rewritten batches later"
+WAYS = (SPARED, DECODED, AT_ONCE, LATER)
+
+
+def take(way: str, patch: pytest.MonkeyPatch) -> None:
+    """Make compaction take one of `WAYS` where it can."""
+    if way == DECODED:
+        patch.setattr(Sparing, "_thinned", lambda *_: iter(()))
+    elif way in (AT_ONCE, LATER):
+        patch.setattr(compact, "survey", add_all)
+        patch.setattr(LatestOffsets, "replaced_share", partial(_share, way == AT_ONCE))
+
+
+def _share(at_once: bool, *_: object) -> float:
+    return float(at_once)
