@@ -25,8 +25,8 @@ from kolumn.compaction.compact import (
     folder_of,
     plan_partition,
 )
+from kolumn.compaction.first_pass import last_keys
 from kolumn.compaction.latest import LatestOffsets
-from kolumn.compaction.survey import last_keys
 from kolumn.conversion.convert import Conversion, ConversionJob, targets
 from kolumn.encode.outgoing import name_of
 from kolumn.entries.headers import headers

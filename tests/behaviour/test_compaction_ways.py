@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import kolumn
-from kit.compaction_ways import AT_ONCE, DECODED, LATER, SPARED, take
+from kit.compaction_ways import AT_ONCE, DECODED, FILTERED, LATER, take
 from kit.encoder import Record, batch
 from kit.random_logs import KINDS, TIME, Log, source_of
-from kolumn.compaction import compact, sparing, survey
+from kolumn.compaction import compact, first_pass, second_pass
 
 DATA = Path(__file__).parent.parent / "data" / "corpus"
 
@@ -31,13 +31,13 @@ def outcome(source: Path, out: Path, **options: Any) -> Any:
 
 def same_in_all_ways(source: Path, folder: Path, **options: Any) -> Any:
     found = {}
-    for way in (AT_ONCE, LATER, DECODED, SPARED):
+    for way in (AT_ONCE, LATER, DECODED, FILTERED):
         with pytest.MonkeyPatch.context() as patch:
             take(way, patch)
             found[way] = outcome(source, folder / way.replace(" ", "-"), **options)
-    for way in (LATER, DECODED, SPARED):
+    for way in (LATER, DECODED, FILTERED):
         assert found[way] == found[AT_ONCE], way
-    return found[SPARED]
+    return found[FILTERED]
 
 
 OPTIONS: list[dict[str, Any]] = [
@@ -85,7 +85,7 @@ def test_offsets_outside_of_their_batch(tmp_path: Path) -> None:
 
 
 def test_more_batches_than_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey, "HELD", 50)
+    monkeypatch.setattr(first_pass, "HELD", 50)
     log = Log(9, KINDS[:6], 400)
     same_in_all_ways(source_of(tmp_path, [log.segment(40), log.segment(60), log.segment(5)]), tmp_path / "out")
 
@@ -104,22 +104,22 @@ def test_only_what_changes_is_decompressed(tmp_path: Path, codec: str, monkeypat
     records = [[Record(10 * b + i, b"key-%d" % (10 * b + i), b"value" * 2000, TIME) for i in range(10)] for b in range(100)]
     records[-1][-1] = Record(999, b"key-495", b"", TIME)
     source = source_of(tmp_path, [b"".join(batch(some, codec=number) for some in records)])
-    thinned, decoded = [], []
-    decompressed, pieces_of = sparing.decompressed, sparing.pieces_of
+    filtered, decoded = [], []
+    decompressed, pieces_of = second_pass.decompressed, second_pass.pieces_of
 
     def seen(*arguments: Any) -> Any:
-        thinned.append(len(arguments[2]))
+        filtered.append(len(arguments[2]))
         return decompressed(*arguments)
 
     def decodes(*arguments: Any) -> Any:
         decoded.append(len(arguments[2]))
         return pieces_of(*arguments)
 
-    monkeypatch.setattr(sparing, "decompressed", seen)
-    monkeypatch.setattr(sparing, "pieces_of", decodes)
+    monkeypatch.setattr(second_pass, "decompressed", seen)
+    monkeypatch.setattr(second_pass, "pieces_of", decodes)
     monkeypatch.setattr(compact, "pieces", None)
     done = kolumn.compact(source, tmp_path / "out", include_active=True, now=TIME)
-    assert (thinned, decoded) == ([1], [])
+    assert (filtered, decoded) == ([1], [])
     assert done.records - done.retained == 1
 
 

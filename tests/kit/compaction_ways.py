@@ -5,20 +5,20 @@ from functools import partial
 import pytest
 
 from kolumn.compaction import compact
+from kolumn.compaction.first_pass import add_all
 from kolumn.compaction.latest import LatestOffsets
-from kolumn.compaction.sparing import Sparing
-from kolumn.compaction.survey import add_all
+from kolumn.compaction.second_pass import SecondPass
 
-SPARED, DECODED, AT_ONCE, LATER = "spared", "decoded where records go", "all columns at once", "those of rewritten batches later"
-WAYS = (SPARED, DECODED, AT_ONCE, LATER)
+FILTERED, DECODED, AT_ONCE, LATER = "filtered", "decoded where records go", "all columns at once", "those of rewritten batches later"
+WAYS = (FILTERED, DECODED, AT_ONCE, LATER)
 
 
 def take(way: str, patch: pytest.MonkeyPatch) -> None:
     """Make compaction take one of `WAYS` where it can."""
     if way == DECODED:
-        patch.setattr(Sparing, "_thinned", lambda *_: iter(()))
+        patch.setattr(SecondPass, "_filtered", lambda *_: iter(()))
     elif way in (AT_ONCE, LATER):
-        patch.setattr(compact, "survey", add_all)
+        patch.setattr(compact, "first_pass", add_all)
         patch.setattr(LatestOffsets, "replaced_share", partial(_share, way == AT_ONCE))
 
 

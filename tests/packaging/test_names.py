@@ -68,12 +68,12 @@ def test_classes_have_one_meaning() -> None:
 
 NAME_A_LAYOUT = {
     "accounting/anatomy.py",
-    "compaction/sparing.py",
-    "compaction/survey.py",
+    "compaction/first_pass.py",
+    "compaction/second_pass.py",
     "conversion/broker.py",
     "conversion/convert.py",
+    "conversion/down_conversion.py",
     "conversion/restride.py",
-    "conversion/unbatch.py",
     "cpu_fallback/check/walk.py",
     "cpu_fallback/encode/batches.py",
     "cpu_fallback/stream.py",

@@ -1,1 +1,1 @@
-"""Log compaction as by Kafka's cleaner: `survey` finds keys, `retention` decides what stays, `sparing` and `rewrite` write it."""
+"""Log compaction as by Kafka's cleaner: `first_pass` finds keys, `retention` decides what stays, `second_pass` and `rewrite` write it."""

@@ -10,11 +10,11 @@ from kolumn import keywords
 from kolumn.api import segments_of
 from kolumn.codecs import NONE
 from kolumn.commit.staged_file import StagedFile
+from kolumn.compaction.first_pass import KnownSegment, first_pass
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.compaction.retention import Producers, Round
 from kolumn.compaction.rewrite import fate, rewrite
-from kolumn.compaction.sparing import OF_FATES, Sparing
-from kolumn.compaction.survey import Survey, survey
+from kolumn.compaction.second_pass import OF_FATES, SecondPass
 from kolumn.conversion.convert import root_of, targets
 from kolumn.damage.findings import Skipped
 from kolumn.encode.entries import EntrySettings
@@ -164,7 +164,7 @@ def _compact(places: dict[Segment, str], target: keywords.Path, how: "Compaction
 
 def _clean_partition(plan: "CompactionPlan", places: dict[Segment, str], place: Place, how: "CompactionSettings") -> Compaction:
     done, round = Compaction(), plan.round(how, LatestOffsets())
-    found = survey(plan.dirty, round, how.options)
+    found = first_pass(plan.dirty, round, how.options)
     for segment, deletes, known in zip(plan.dirty, plan.legacy_deletes, found, strict=True):
         with place(places[segment]) as path:
             done.add(clean_segment(segment, path, round, deletes, how, known))
@@ -261,7 +261,7 @@ def _legacy_horizon(segments: list[Segment], how: CompactionSettings) -> int:
 
 
 def clean_segment(
-    segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: CompactionSettings, known: Survey | None = None
+    segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: CompactionSettings, known: KnownSegment | None = None
 ) -> Compaction:
     """Write the retained records of a segment. The caller names the file, and says what is known of the segment from pass one."""
     done = Compaction(bytes=segment.size)
@@ -275,9 +275,9 @@ def clean_segment(
     with SegmentFiles(place, 1 << 30, how.interval, enriched) as files:
         if known is not None:
             with SegmentFile(segment) as file:
-                spared = Sparing(file, known, round, how.options, settings)
-                spared.write(files)
-            done.records, done.retained, done.retained_bytes = spared.records, spared.retained, spared.bytes
+                second = SecondPass(file, known, round, how.options, settings)
+                second.write(files)
+            done.records, done.retained, done.retained_bytes = second.records, second.retained, second.bytes
             return done
         for piece in pieces(segment, how.options, done.skipped, columns):
             what = fate(piece, round, legacy_deletes, merge is not None)

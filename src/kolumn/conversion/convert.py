@@ -10,11 +10,11 @@ import numpy as np
 from kolumn import keywords
 from kolumn.api import segments_of
 from kolumn.arrays import Bytes, Int64s
+from kolumn.conversion.down_conversion import down_converted
 from kolumn.conversion.losses import Losses, possible
 from kolumn.conversion.regroup import regroup
 from kolumn.conversion.restride import restride
 from kolumn.conversion.retarget import Changes
-from kolumn.conversion.unbatch import unbatched
 from kolumn.damage.findings import Damage, Skipped
 from kolumn.decode.result import Tally
 from kolumn.encode.compress import codec_of
@@ -260,7 +260,7 @@ class ConversionJob:
         self, source: Bytes, origin: int, entries: Entries, segment: Segment, changes: Changes, done: Conversion, damage: list[Damage]
     ) -> Iterator[Encoded]:
         """Convert entries in memory: what can't be written from its bytes becomes columns first."""
-        first = yield from unbatched(source, origin, entries, changes, self.codec, self.options, done.lost)
+        first = yield from down_converted(source, origin, entries, changes, self.codec, self.options, done.lost)
         for piece in pieces_of(source, origin, entries[first:], segment, self.options, damage=damage):
             self._refuse(segment, piece)
             yield from self._encoded(piece, changes, done)

@@ -10,7 +10,7 @@ from kolumn.codecs import NONE
 from kolumn.conversion import losses
 from kolumn.conversion.losses import Losses
 from kolumn.conversion.retarget import Changes
-from kolumn.cpu_fallback.encode.unbatch import unbatch
+from kolumn.cpu_fallback.encode.down_convert import down_convert
 from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.decode.host.run import Payloads, decompressed
@@ -24,7 +24,7 @@ _MESSAGES = 4096
 """Messages that are written at a time: their table has to stay in the CPU's cache."""
 
 
-def unbatched(
+def down_converted(
     source: Bytes, origin: int, entries: Entries, changes: Changes, codec: int | None, options: Options, lost: Losses
 ) -> Generator[Encoded, None, int]:
     """Write the first ones of some entries as messages.
@@ -83,7 +83,9 @@ def _messages(entries: Entries, payloads: Payloads, how: EntrySettings, lost: Lo
         own.array[0, column] = ABSENT[name]
     room, _ = take(int(payloads.size.sum()) + legacy.message_size(how.magic, 0, 0) * records + PAD)
     data, out = np.frombuffer(room, np.uint8), Entries.room(records)
-    done, count, size, timed = unbatch(entries.array, payloads.address, payloads.size, how.magic, own.array[0], out.array, data.ctypes.data)
+    done, count, size, timed = down_convert(
+        entries.array, payloads.address, payloads.size, how.magic, own.array[0], out.array, data.ctypes.data
+    )
     _note(entries[:done], timed, how, lost)
     return done, Encoded(data[:size], out[:count])
 

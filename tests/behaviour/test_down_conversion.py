@@ -10,7 +10,7 @@ import pytest
 import kolumn
 from kit.encoder import Record, batch
 from kit.random_logs import KINDS, TIME, Log, source_of
-from kolumn.conversion import convert, unbatch
+from kolumn.conversion import convert, down_conversion
 
 DATA = Path(__file__).parent.parent / "data" / "corpus"
 
@@ -33,7 +33,7 @@ def through_columns(*_: object) -> Iterator[Any]:
 
 def same(source: Path, folder: Path, **options: Any) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(convert, "unbatched", through_columns)
+        patch.setattr(convert, "down_converted", through_columns)
         expected = outcome(source, folder / "columns", **options)
     found = outcome(source, folder / "direct", **options)
     assert found == expected
@@ -71,7 +71,7 @@ def test_logs_of_brokers(tmp_path: Path) -> None:
 
 def test_some_batches_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many messages their table has room for; a batch may have more, or none."""
-    monkeypatch.setattr(unbatch, "_MESSAGES", 5)
+    monkeypatch.setattr(down_conversion, "_MESSAGES", 5)
     sizes, batches, offset = [3, 2, 1, 5, 0, 7, 4, 0, 2], [], 0
     for size in sizes:
         records = [Record(offset + i, b"k", None if i % 3 == 0 else b"v" * i, -1 if i % 2 else TIME) for i in range(size)]

@@ -18,7 +18,7 @@ _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
 
 
 @compiled
-def unbatch(
+def down_convert(
     rows: Table, payload: Int64s, size: Int64s, magic: int, row_of_all: Int64s, out: Table, target: int
 ) -> tuple[int, int, int, int]:
     """Write the records of batches as messages, and their rows of the batch table.

@@ -1,7 +1,7 @@
 """Pass two of a compaction, for segments of which pass one knows enough: only batches that lose records are decompressed.
 
 Batches that keep all records are copied from file to file, as many at once as follow one another. Those that lose some are written
-again without becoming columns (`cpu_fallback/encode/thin.py`), unless there are tombstones or anything unusual in them.
+again without becoming columns (`cpu_fallback/encode/filter.py`), unless there are tombstones or anything unusual in them.
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ import numpy as np
 from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.arrow.recycle import take, take_array
 from kolumn.codecs import NONE
+from kolumn.compaction.first_pass import KnownSegment
 from kolumn.compaction.retention import Round
 from kolumn.compaction.rewrite import COPY, DROP, EMPTY, REBUILD, fate, fates_of, gone, in_place, stretches
-from kolumn.compaction.survey import Survey
 from kolumn.cpu_fallback.encode.batches import seal
-from kolumn.cpu_fallback.encode.thin import LONGER, thin
+from kolumn.cpu_fallback.encode.filter import LONGER, filter_records
 from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.decode.host.run import decompressed
@@ -36,13 +36,13 @@ OF_FATES = ("offset", "key", "producerId", "isTransactional", "isControl", "tomb
 """Columns that tell which records stay."""
 
 
-class Sparing:
+class SecondPass:
     """Cleans one segment.
 
     Parameters
     ----------
     file : SegmentFile
-    found : Survey
+    found : KnownSegment
     round : Round
     options : Options
     how : EntrySettings
@@ -54,7 +54,7 @@ class Sparing:
         Records so far, how many of them stay, and in how many bytes.
     """
 
-    def __init__(self, file: SegmentFile, found: Survey, round: Round, options: Options, how: EntrySettings) -> None:
+    def __init__(self, file: SegmentFile, found: KnownSegment, round: Round, options: Options, how: EntrySettings) -> None:
         self.file, self.found, self.round, self.options, self.how = file, found, round, options, how
         self.records = self.retained = self.bytes = 0
 
@@ -101,7 +101,7 @@ class Sparing:
             sources.append(made.data)
 
         plain = (fates == REBUILD) & ~unsure & ~marker & (entries.timestamp_type == table.CREATE_TIME)
-        for rows, made in self._thinned(entries, np.flatnonzero(plain)):
+        for rows, made in self._filtered(entries, np.flatnonzero(plain)):
             put(rows, made)
             left[rows] = False
         self.retained += int(kept[~left].sum())
@@ -114,7 +114,7 @@ class Sparing:
         out.position = np.cumsum(out.size) - out.size
         return out, [(sources[which], start, stop) for which, start, stop in stretches(number, at, out.size)]
 
-    def _thinned(self, entries: Entries, rows: Int64s) -> Iterator[tuple[Int64s, Encoded]]:
+    def _filtered(self, entries: Entries, rows: Int64s) -> Iterator[tuple[Int64s, Encoded]]:
         """What some batches become without the records that go, and which of ``rows`` these are. The others have to be decoded."""
         if not len(rows) or not len(self.round.latest.marks()[1]):
             return
@@ -127,18 +127,18 @@ class Sparing:
             for codec in np.unique(left.codec[:done]).tolist():
                 some = np.flatnonzero((left.codec[:done] == codec) & left[:done].is_intact)
                 if len(some):
-                    good, made = self._thin(left[some], payloads.address[some], payloads.size[some], codec)
+                    good, made = self._filter(left[some], payloads.address[some], payloads.size[some], codec)
                     yield rows[some[good]], made
             del held
             left, rows = left[done:], rows[done:]
 
-    def _thin(self, entries: Entries, address: Int64s, size: Int64s, codec: int) -> tuple[Flags, Encoded]:
+    def _filter(self, entries: Entries, address: Int64s, size: Int64s, codec: int) -> tuple[Flags, Encoded]:
         """Flags of the batches that could be written again, and these; all have one codec."""
         (lowest, marks), how = self.round.latest.marks(), replace(self.how, layout=v2.LAYOUT.number, magic=v2.MAGIC, codec=codec)
         gap, made = np.full(len(entries), v2.HEADER if codec == NONE else 0, np.int64), np.empty(len(entries), np.int64)
         room, _ = take(int((size + gap + LONGER * entries.count).sum()) + PAD)
         data = np.frombuffer(room, np.uint8)
-        thin(entries.array, address, size, gap, marks.ctypes.data, lowest, len(marks), data.ctypes.data, made)
+        filter_records(entries.array, address, size, gap, marks.ctypes.data, lowest, len(marks), data.ctypes.data, made)
         good = made >= 0
         entries, made, gap = entries[good], made[good], gap[good]
         encoded = place(PayloadRoom(data, np.cumsum(made + gap) - made, made), entries, header_sizes, how)

@@ -1,7 +1,7 @@
 """Pass one of a compaction: the keys of all records, and what the batches of a segment are, once all keys are known.
 
 Segments of intact batches of format 2 are read block by block, as `kolumn.read` reads them, and for each batch it is counted how many of
-its records are the last of their keys. So pass two (`sparing.py`) needs to decode only batches that lose records. Of other segments
+its records are the last of their keys. So pass two (`second_pass.py`) needs to decode only batches that lose records. Of other segments
 nothing is known but keys.
 """
 
@@ -41,7 +41,7 @@ class _UnusualError(Exception):
 
 
 @dataclass
-class Survey:
+class KnownSegment:
     """What pass one knows of a segment of intact format 2 batches.
 
     Attributes
@@ -66,7 +66,7 @@ class Survey:
         yield from header_rows(file, 0, self.end) if self.entries is None else [self.entries]
 
 
-def survey(segments: list[Segment], round: Round, options: Options) -> list[Survey | None]:
+def first_pass(segments: list[Segment], round: Round, options: Options) -> list[KnownSegment | None]:
     """Add the keys of a partition's segments to those of the round.
 
     Returns
@@ -81,7 +81,7 @@ def survey(segments: list[Segment], round: Round, options: Options) -> list[Surv
     """
     streamed = _Streaming(round, options)
     try:
-        found = [streamed.survey(segment) for segment in segments]
+        found = [streamed.add(segment) for segment in segments]
     except _UnusualError:
         # What the damage costs is not known here, so all begins again, with what tells it.
         round.latest = LatestOffsets()
@@ -89,8 +89,8 @@ def survey(segments: list[Segment], round: Round, options: Options) -> list[Surv
     return found if streamed.in_order else [None] * len(segments)
 
 
-def add_all(segments: list[Segment], round: Round, options: Options) -> list[Survey | None]:
-    """As `survey`, for segments of any kind, of which then nothing but keys is known."""
+def add_all(segments: list[Segment], round: Round, options: Options) -> list[KnownSegment | None]:
+    """As `first_pass`, for segments of any kind, of which then nothing but keys is known."""
     streamed = _Streaming(round, options)
     for segment in segments:
         streamed.add_keys(segment)
@@ -157,7 +157,7 @@ class _Streaming:
             self._follow(offsets.to_numpy())
             self.round.latest.add(keys, offsets)
 
-    def survey(self, segment: Segment) -> Survey | None:
+    def add(self, segment: Segment) -> KnownSegment | None:
         """Add the keys of a segment; None if it is not one of format 2.
 
         Raises
@@ -165,11 +165,11 @@ class _Streaming:
         _UnusualError
             That turned out after some keys were added.
         """
-        if (found := self._surveyed(segment)) is None:
+        if (found := self._counted(segment)) is None:
             self.add_keys(segment)
         return found
 
-    def _surveyed(self, segment: Segment) -> Survey | None:
+    def _counted(self, segment: Segment) -> KnownSegment | None:
         with SegmentFile(segment) as file:
             if not file.is_local or file.format != layouts.KAFKA:
                 return None
@@ -201,7 +201,7 @@ class _Streaming:
                 return None
             if trouble is not None or found.damage:
                 raise _UnusualError
-        return Survey(first, np.concatenate(dead), end, self._held(entries))
+        return KnownSegment(first, np.concatenate(dead), end, self._held(entries))
 
     def _streamed(self, file: SegmentFile, chunk: Chunk) -> Streamed | None:
         """The records of a chunk of intact format 2 batches; None if the general path has to judge what is there."""

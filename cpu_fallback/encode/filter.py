@@ -21,7 +21,9 @@ _LEFT = -1
 
 
 @compiled
-def thin(rows: Table, payload: Int64s, size: Int64s, gap: Int64s, marks: int, lowest: int, span: int, target: int, made: Int64s) -> int:
+def filter_records(
+    rows: Table, payload: Int64s, size: Int64s, gap: Int64s, marks: int, lowest: int, span: int, target: int, made: Int64s
+) -> int:
     """Write the records of batches that stay.
 
     Parameters
@@ -48,7 +50,7 @@ def thin(rows: Table, payload: Int64s, size: Int64s, gap: Int64s, marks: int, lo
     to = target
     for b in range(rows.shape[0]):
         begin = to + gap[b]
-        end = _thin(rows[b], payload[b], payload[b] + size[b], marks, lowest, span, begin)
+        end = _filter(rows[b], payload[b], payload[b] + size[b], marks, lowest, span, begin)
         made[b] = end - begin if end >= 0 else _LEFT
         if end >= 0:
             to = end
@@ -56,7 +58,7 @@ def thin(rows: Table, payload: Int64s, size: Int64s, gap: Int64s, marks: int, lo
 
 
 @register_jitable
-def _thin(row: Int64s, at: int, end: int, marks: int, lowest: int, span: int, to: int) -> int:
+def _filter(row: Int64s, at: int, end: int, marks: int, lowest: int, span: int, to: int) -> int:
     """Write the records of one batch that stay; returns the address after them, or `_LEFT`."""
     base, time = row[_BASE_OFFSET], row[_BASE_TIMESTAMP]
     first, highest, count = time, time, 0
