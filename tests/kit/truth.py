@@ -96,7 +96,9 @@ def report(path: Path, mutant: Mutant, given: set[int]) -> None:
     found = kolumn.verify(path)
     damage = found.damage.to_pylist()
     expect([(d.position, d.size) for d in skipped.damage] == [(d["position"], d["size"]) for d in damage], "read and verify differ")
-    sizes = {at: int.from_bytes(mutant.data[at + 8 : at + 12], "big") + 12 for at in given}
+    # No checksum covers the offset of a wrapper, but its messages contradict a wrong one: its batch is listed, and its records are damage.
+    contradicted = {d["position"] for d in damage if d["position"] not in mutant.places and undetectable(mutant, d["position"])}
+    sizes = {at: int.from_bytes(mutant.data[at + 8 : at + 12], "big") + 12 for at in given - contradicted}
     pieces = [*sizes.items(), *((d["position"], d["size"]) for d in damage)]
     tail = found.segments["tail_bytes" if "tail_bytes" in found.segments.column_names else "tailBytes"][0].as_py() or 0
     pieces.append((len(mutant.data) - tail, tail))
