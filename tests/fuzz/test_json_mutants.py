@@ -117,15 +117,5 @@ def test_any_sign_at_any_place_of_an_object_of_which_few_members_are_wanted(sign
     any_sign_at_any_place(SPACED, sign)
 
 
-@pytest.mark.slow
-def test_many_mutants_of_which_few_members_are_wanted() -> None:
-    assert min(few_of_many(1_000_000, 100_000)) > 25_000
-
-
 def test_mutants() -> None:
     assert compare(0, MUTANTS) > MUTANTS // 5
-
-
-@pytest.mark.slow
-def test_many_mutants() -> None:
-    assert compare(1_000_000, 40_000) > 8_000
