@@ -50,7 +50,8 @@ class Cluster:
         self.address = f"127.0.0.1:{self.port}"
         self.settings.write_text(SETTINGS.format(port=self.port, controller=free_port(), logs=self.logs) + more)
         name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        subprocess.run(self._java("kafka.tools.StorageTool", "format", "-t", name, "-c", str(self.settings)), check=True)
+        # In one argument: a name may begin with "-".
+        subprocess.run(self._java("kafka.tools.StorageTool", "format", f"--cluster-id={name}", "-c", str(self.settings)), check=True)
 
     def _java(self, *arguments: str) -> list[str]:
         return ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", self.classes, *arguments]
