@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -144,6 +145,30 @@ def test_blocks_that_are_used_now_are_not_freed_for_older_ones(kept: recycle._Wa
     table.clear()
     assert taken_and_given_back(9 * MIB, 6) == first
     assert kept.bytes <= 64 * MIB
+
+
+def test_what_comes_back_costs_the_same_after_many_sizes(kept: recycle._Waiting) -> None:
+    """A process that has asked for thousands of sizes looks at no more of them than one that has asked for a few."""
+    looks = Counter[str]()
+
+    class Looked(OrderedDict[int, Any]):
+        def move_to_end(self, key: int, last: bool = True) -> None:
+            looks["moved"] += 1
+            super().move_to_end(key, last)
+
+        def __iter__(self) -> Iterator[int]:
+            looks["looked at"] += 1
+            return super().__iter__()
+
+    kept.blocks = Looked()
+    for size in range(1, 5000):
+        kept.take(size, 1)
+    held = [recycle.take(16 * MIB) for _ in range(5)]
+    looks.clear()
+    held.clear()
+    assert kept.bytes == 64 * MIB
+    assert 0 < looks["looked at"] <= 20
+    assert looks["moved"] <= 20
 
 
 def test_threads_count_what_waits(kept: recycle._Waiting) -> None:

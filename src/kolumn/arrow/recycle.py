@@ -8,11 +8,10 @@ number of bytes kept for reuse is bounded; for page-locked memory, so is the num
 
 import ctypes
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +32,8 @@ MOST_LOCKED = 1 << 30
 """Maximum page-locked bytes, in use and kept: the system cannot use them for anything else. Beyond this, ordinary memory is returned."""
 KEPT_LOCKED = 256 << 20
 """Page-locked bytes that are kept when none are in use."""
+_LOOKED_AT = 16
+"""Sizes whose blocks may have to go for one that comes."""
 
 
 class _Block(NamedTuple):
@@ -47,10 +48,8 @@ class _Waiting:
 
     def __init__(self, most: int) -> None:
         self.most, self.bytes = most, 0
-        self.blocks: dict[int, deque[_Block]] = {}
-        self._asked = count()
-        self._last: dict[int, int] = {}
-        """When a block of each class was asked for last."""
+        self.blocks = OrderedDict[int, deque[_Block]]()
+        """In the order in which sizes were asked for last."""
 
     def take(self, size: int, step: int) -> _Block | None:
         """A block of ``size`` bytes or a few ``step`` more, if one waits; sizes are size classes."""
@@ -60,9 +59,10 @@ class _Waiting:
             except (KeyError, IndexError):
                 continue
             self.bytes -= larger
-            self._last[larger] = next(self._asked)
+            self.blocks.move_to_end(larger)
             return block
-        self._last[size] = next(self._asked)
+        self.blocks.setdefault(size, deque())
+        self.blocks.move_to_end(size)
         return None
 
     def give(self, block: _Block) -> None:
@@ -75,16 +75,25 @@ class _Waiting:
             self.blocks.setdefault(size, deque()).append(block)
 
     def _make_room(self, size: int) -> None:
-        """Free blocks of the sizes that were asked for before this size was, those that nobody uses any longer first."""
-        last = self._last.copy()
-        own = last.get(size, 0)
-        for other in sorted(last, key=last.__getitem__):
-            if last[other] >= own or self.bytes + size <= self.most:
+        """Free blocks of the sizes that were asked for before this size was, those that nobody uses any longer first.
+
+        Only a few sizes are looked at, since each block comes here once enough bytes are kept. Those without blocks go to the end, so the
+        next block comes to others.
+        """
+        for _ in range(_LOOKED_AT):
+            try:
+                other = next(iter(self.blocks))
+            except (StopIteration, RuntimeError):
+                # Another thread asked for a block.
                 return
-            with suppress(KeyError, IndexError):
+            if other == size:
+                return
+            with suppress(IndexError):
                 while self.bytes + size > self.most:
                     self.blocks[other].popleft()
                     self.bytes -= other
+                return
+            self.blocks.move_to_end(other)
 
     def clear(self) -> None:
         """Let all blocks go. Other threads may take and give meanwhile, so each is counted by itself."""
