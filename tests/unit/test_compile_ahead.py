@@ -109,6 +109,9 @@ kolumn.compact(scratch / "old-1-0", scratch / "compacted-1", include_active=True
 kolumn.compact(scratch / "enriched-gzip-0", scratch / "compacted-enriched", include_active=True, format="enriched")
 for plain, format in ((java, "v3-compact"), (scratch / "v3-compact-none-0", "kafka"), (scratch / "old-1-0", "enriched")):
     kolumn.convert(plain, scratch / f"converted-{format}", format=format, source_format="v3-compact" if format == "kafka" else "kafka")
+kolumn.convert(scratch / "kafka-none-0", scratch / "messages", magic=1)
+kolumn.write(pa.table({"key": [b"a", b"b", b"a"], "value": [b"1", b"2", b"3"], "offset": range(3)}), scratch / "repeated-0")
+kolumn.compact(scratch / "repeated-0", scratch / "compacted-2", include_active=True)
 kolumn.space(java)
 from kolumn.schemas.given import given_schemas
 from kolumn.values.framing import Framer
