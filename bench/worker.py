@@ -78,7 +78,8 @@ def summary(table: pa.Table, mode: str) -> dict[str, Any]:
         for chunk in table[column].chunks:
             crc = zlib.crc32(b"".join(chunk.to_pylist()), crc)
         key_bytes = key_bytes or pc.sum(pc.binary_length(table[column])).as_py()
-    milliseconds = pc.divide(table["timestamp"].cast(pa.int64()), 1000)
+    # Format 0 has no timestamps: -1 in Java.
+    milliseconds = pc.fill_null(pc.divide(table["timestamp"].cast(pa.int64()), 1000), -1)
     sums = {"offset_sum": pc.sum(table["offset"]).as_py(), "timestamp_sum": pc.sum(milliseconds).as_py()}
     return {**counts, "key_bytes": key_bytes, "crc": crc, **sums}
 
