@@ -3,18 +3,17 @@
 What is written is what `messages.put_singles` would write of the columns. A batch of which that is not certain is left to it.
 """
 
-from kolumn.cpu_fallback.encode.messages import seal_message
+from kolumn.cpu_fallback.encode.any_record import any_fields
+from kolumn.cpu_fallback.encode.messages import put_row, seal_message
 from kolumn.cpu_fallback.machine.address import copy_padded
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
 from kolumn.errors import Code
-from kolumn.formats import legacy, memory, table, v2
+from kolumn.formats import legacy, memory, table
 from kolumn.machine_code.deferred import register_jitable
 
 _OK, _LEFT = int(Code.OK), -1
-_POSITION, _SIZE, _COUNT, _WIDTH = table.POSITION, table.SIZE, table.COUNT, table.WIDTH
-_BASE_OFFSET, _LAST_OFFSET = table.BASE_OFFSET, table.LAST_OFFSET
-_BASE_TIMESTAMP, _MAX_TIMESTAMP = table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
+_COUNT, _BASE_OFFSET, _BASE_TIMESTAMP = table.COUNT, table.BASE_OFFSET, table.BASE_TIMESTAMP
 
 
 @compiled
@@ -58,29 +57,18 @@ def _messages(
     """Write the messages of one batch; returns the address after them, or `_LEFT`, and how many have a timestamp."""
     base, time, timed = row[_BASE_OFFSET], row[_BASE_TIMESTAMP], 0
     for i in range(first, first + row[_COUNT]):
-        plain = v2.plain_fields(0, at, end, 1)
-        following, moment, offset = plain.next, plain.timestamp_delta, plain.offset_delta
-        key, key_length, value, value_length = plain.key, plain.key_length, plain.value, plain.value_length
-        if following < 0:
-            record = v2.fields(0, at, end, 1)
-            if record.code != _OK or record.header_count != 0 or record.headers != record.next:
-                return _LEFT, 0
-            following, moment, offset = record.next, record.timestamp_delta, record.offset_delta
-            key, key_length, value, value_length = record.key, record.key_length, record.value, record.value_length
-        at = following
-        offset, moment = base + offset, time + moment
+        record = any_fields(at, end)
+        if record.code != _OK or record.header_count != 0 or record.headers != record.next:
+            return _LEFT, 0
+        at, offset, moment = record.next, base + record.offset_delta, time + record.timestamp_delta
         timed += 1 if moment != -1 else 0
         if magic == 0:
             moment = -1
-        size = legacy.message_size(magic, key_length, value_length)
+        size = legacy.message_size(magic, record.key_length, record.value_length)
         to = legacy.put_message(0, pos, size, magic, offset, 0, moment)
-        _put(value, value_length, _put(key, key_length, to))
+        _put(record.value, record.value_length, _put(record.key, record.key_length, to))
         seal_message(pos, pos + size)
-        for column in range(_WIDTH):
-            out[i, column] = row_of_all[column]
-        out[i, _POSITION], out[i, _SIZE] = pos - target, size
-        out[i, _BASE_OFFSET], out[i, _LAST_OFFSET] = offset, offset
-        out[i, _BASE_TIMESTAMP], out[i, _MAX_TIMESTAMP] = moment, moment
+        put_row(out[i], row_of_all, pos - target, size, offset, moment)
         pos += size
     if at != end and row[_COUNT] > 0:
         return _LEFT, 0

@@ -3,6 +3,7 @@
 What is written is what `batches.fill` would write of the columns. Batches of which that is not certain are left to it.
 """
 
+from kolumn.cpu_fallback.encode.any_record import any_fields
 from kolumn.cpu_fallback.machine.address import copy_padded, load8
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
@@ -63,37 +64,29 @@ def _filter(row: Int64s, at: int, end: int, marks: int, lowest: int, span: int, 
     base, time = row[_BASE_OFFSET], row[_BASE_TIMESTAMP]
     first, highest, count = time, time, 0
     for _ in range(row[_COUNT]):
-        plain = v2.plain_fields(0, at, end, 1)
-        following, moment, offset = plain.next, plain.timestamp_delta, plain.offset_delta
-        key, key_length, value, value_length = plain.key, plain.key_length, plain.value, plain.value_length
-        headers, header_count = following, 0
-        if following < 0:
-            record = v2.fields(0, at, end, 1)
-            if record.code != _OK:
-                return _LEFT
-            following, moment, offset = record.next, record.timestamp_delta, record.offset_delta
-            key, key_length, value, value_length = record.key, record.key_length, record.value, record.value_length
-            headers, header_count = record.headers, record.header_count
-        at = following
-        index = base + offset - lowest
-        if value_length < 0:
+        record = any_fields(at, end)
+        if record.code != _OK or record.value_length < 0:
             return _LEFT
-        if key_length < 0 or index < 0 or index >= span or load8(marks + index) == 0:
+        at, offset = record.next, record.offset_delta
+        index = base + offset - lowest
+        if record.key_length < 0 or index < 0 or index >= span or load8(marks + index) == 0:
             continue
-        more = _headers_size(headers, following, header_count)
+        more = _headers_size(record.headers, at, record.header_count)
         if more < 0:
             return _LEFT
-        moment += time
+        moment = time + record.timestamp_delta
         if count == 0 and row[_DELETE_HORIZON] == 0:
             first = moment
         highest = moment if count == 0 else max(highest, moment)
         count += 1
-        body = 1 + varint_size(moment - first) + varint_size(offset) + v2.payload_size(key_length) + v2.payload_size(value_length)
-        to = v2.put_record(0, to, body + varint_size(header_count) + more, moment - first, offset)
-        to = _put(value, value_length, _put(key, key_length, to))
-        to = put_varint(0, to, header_count)
-        for _ in range(header_count):
-            header = v2.record_header(0, headers, following)
+        body = 1 + varint_size(moment - first) + varint_size(offset)
+        body += v2.payload_size(record.key_length) + v2.payload_size(record.value_length) + varint_size(record.header_count) + more
+        to = v2.put_record(0, to, body, moment - first, offset)
+        to = _put(record.value, record.value_length, _put(record.key, record.key_length, to))
+        to = put_varint(0, to, record.header_count)
+        headers = record.headers
+        for _ in range(record.header_count):
+            header = v2.record_header(0, headers, at)
             to = _put(header.value, header.value_length, _put(header.key, header.key_length, to))
             headers = header.next
     if at != end or count == 0:

@@ -79,6 +79,16 @@ def fill(records: RecordsToEncode, magic: int, marks: int, first: Int64s, stop: 
             pos += size
 
 
+@register_jitable(forceinline=True)
+def put_row(row: Int64s, row_of_all: Int64s, position: int, size: int, offset: int, timestamp: int) -> None:
+    """Write the row of the batch table of a message that is an entry; its other columns are those of ``row_of_all``."""
+    for column in range(_WIDTH):
+        row[column] = row_of_all[column]
+    row[_POSITION], row[_SIZE] = position, size
+    row[_BASE_OFFSET], row[_LAST_OFFSET] = offset, offset
+    row[_BASE_TIMESTAMP], row[_MAX_TIMESTAMP] = timestamp, timestamp
+
+
 @compiled
 def put_singles(
     records: RecordsToEncode, magic: int, marks: int, kinds: int, start: int, rows: Table, row_of_all: Int64s, target: int
@@ -110,11 +120,8 @@ def put_singles(
         at = legacy.put_message(0, pos, size, magic, offset, max(kind, 0) << 3 | mark, timestamp)
         put_sized(records.value, row, put_sized(records.key, row, at))
         seal_message(pos, pos + size)
-        for column in range(_WIDTH):
-            rows[b, column] = row_of_all[column]
-        rows[b, _POSITION], rows[b, _SIZE] = pos - target, size
-        rows[b, _BASE_OFFSET], rows[b, _LAST_OFFSET] = offset, offset
-        rows[b, _BASE_TIMESTAMP], rows[b, _MAX_TIMESTAMP], rows[b, _TIMESTAMP_TYPE] = timestamp, timestamp, kind
+        put_row(rows[b], row_of_all, pos - target, size, offset, timestamp)
+        rows[b, _TIMESTAMP_TYPE] = kind
         pos += size
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kolumn.arrays import Flags, Int64s
 from kolumn.compaction.latest import LatestOffsets
-from kolumn.compaction.retention import Round
+from kolumn.compaction.retention import Round, per_entry
 from kolumn.cpu_fallback.columns.columns import bitmap
 from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.decode.host.chunk import HostChunk, stream_loaded
@@ -22,7 +22,7 @@ from kolumn.decode.result import Tally
 from kolumn.decode.segment_end import at_stop, compare_start
 from kolumn.formats import layouts, v2
 from kolumn.formats.entries import Entries
-from kolumn.log.pieces import pieces
+from kolumn.log.pieces import of_all_records, pieces
 from kolumn.options import Options
 from kolumn.plan.chunks import Chunk, chunks, header_rows
 from kolumn.source.segment_file import SegmentFile
@@ -110,12 +110,6 @@ def last_keys(segment: Segment, round: Round, options: Options) -> Iterator[tupl
             yield records["key"].filter(mask), records["offset"].filter(mask)
 
 
-def per_batch(flags: Flags, counts: Int64s) -> Int64s:
-    """Number of flagged records of each batch."""
-    total, ends = np.append(0, np.cumsum(flags)), np.cumsum(counts)
-    return total[ends] - total[ends - counts]
-
-
 def _after(told: int, on_progress: Callable[[int], None] | None) -> Callable[[int], None] | None:
     """What reports progress, without bytes of which it was told before."""
     if on_progress is None:
@@ -145,10 +139,7 @@ class _Streaming:
 
     def __init__(self, round: Round, options: Options) -> None:
         self.round, self.options = round, options
-        self.columns = replace(
-            options, columns=_OF_BATCHES, include_control=True, binary="contiguous",
-            start_offset=None, end_offset=None, start_timestamp=None, end_timestamp=None,
-        )  # fmt: skip
+        self.columns = of_all_records(options, _OF_BATCHES)
         self.in_order, self.highest, self.told, self.held = True, _LOWEST, 0, 0
 
     def add_keys(self, segment: Segment) -> None:
@@ -231,12 +222,12 @@ class _Streaming:
         added = counts
         if not usable.all() or (run.rows and offsets[0] < self.round.first_dirty):
             mask = np.repeat(usable, counts) & (offsets >= self.round.first_dirty)
-            added, offsets, keys = per_batch(mask, counts), offsets[mask], keys.filter(pa.array(mask))
+            added, offsets, keys = per_entry(mask, counts), offsets[mask], keys.filter(pa.array(mask))
         number = self.round.latest.add(keys, pa.array(offsets), added)
         valid = run.columns.value.valid
         if bitmap(valid, run.rows)[1] == 0:
             return number, np.zeros(len(entries), bool)
-        return number, (per_batch(run.columns.value_nulls[: run.rows], counts) > 0) & (entries.control == 0)
+        return number, (per_entry(run.columns.value_nulls[: run.rows], counts) > 0) & (entries.control == 0)
 
     def _follow(self, offsets: Int64s) -> None:
         """Note whether offsets follow those before."""

@@ -129,8 +129,6 @@ class LatestOffsets:
 
     def is_latest(self, offset: Int64s) -> Flags:
         """Flags of the offsets that are the last ones of a key."""
-        if not self._counts[0] and self._offsets is None:
-            return np.zeros(len(offset), bool)
         lowest, marks = self.marks()
         if not len(marks):
             known = self.offsets()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow.compute as pc
 
-from kolumn.arrays import Flags
+from kolumn.arrays import Flags, Int64s
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.formats import layouts, table
 from kolumn.formats.entries import Entries
@@ -13,6 +13,13 @@ from kolumn.log.pieces import Piece
 from kolumn.transactions.states import ABORTED, Transactions
 
 _SEEN = [table.PRODUCER_ID, table.PRODUCER_EPOCH, table.MAX_TIMESTAMP, table.LAST_OFFSET, table.CONTROL]
+"""Columns of the batch table that tell what a producer did."""
+
+
+def per_entry(flags: Flags, counts: Int64s) -> Int64s:
+    """Number of flagged records of each entry; the entries have ``counts`` records, one after the other."""
+    total, ends = np.append(0, np.cumsum(flags)), np.cumsum(counts)
+    return total[ends] - total[ends - counts]
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pyarrow as pa
 from kolumn.arrays import Flags, Int64s
 from kolumn.arrow.recycle import take_array
 from kolumn.codecs import NONE
-from kolumn.compaction.retention import Round
+from kolumn.compaction.retention import Round, per_entry
 from kolumn.conversion.convert import copied, part, with_known_offsets
 from kolumn.encode.encoders import encoder
 from kolumn.encode.entries import Encoded, EntrySettings
@@ -65,8 +65,8 @@ def fate(piece: Piece, round: Round, legacy_deletes: bool, merge: bool, discard:
     if discard is None:
         discard = round.discarded(entries)
     keep = round.retained(piece, gone(entries, discard, round), legacy_deletes)
-    kept = _per_entry(keep, piece)
-    dead = _per_entry(keep & np.asarray(piece.records["tombstone"]), piece) > 0
+    kept = per_entry(keep, counts)
+    dead = per_entry(keep & np.asarray(piece.records["tombstone"]), counts) > 0
     fates, horizon = fates_of(entries, counts, kept, dead, discard, round)
     sets = layouts.among(entries.layout, layouts.MESSAGES) & (entries.codec != NONE) & (kept > 0)
     if merge:
@@ -100,12 +100,6 @@ def fates_of(entries: Entries, counts: Int64s, kept: Int64s, dead: Flags, discar
     fates = np.where((kept == counts) & ~horizon, COPY, REBUILD)
     fates[kept == 0] = np.where(stays_empty, EMPTY, DROP)[kept == 0]
     return fates, horizon
-
-
-def _per_entry(flags: Flags, piece: Piece) -> Int64s:
-    """Number of flagged records of each entry."""
-    total = np.append(0, np.cumsum(flags))
-    return total[piece.first + piece.counts] - total[piece.first]
 
 
 def rewrite(piece: Piece, what: Fate, round: Round, how: EntrySettings, whole: Callable[[Entries], Piece] | None) -> Iterator[Encoded]:
@@ -147,7 +141,7 @@ def in_place(piece: Piece, what: Fate, round: Round, how: EntrySettings, whole: 
         return copied(piece)
     entries = with_known_offsets(piece)
     arrays, array, at = [piece.source], np.zeros(len(entries), np.int64), entries.position - piece.origin
-    kept = _per_entry(what.keep, piece)
+    kept = per_entry(what.keep, piece.counts)
     alike = np.stack([kinds, entries.layout, entries.magic, entries.codec], axis=1)
     new = (kinds == REBUILD) | (kinds == EMPTY)
     for one in np.unique(alike[new], axis=0):

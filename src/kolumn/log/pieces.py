@@ -150,14 +150,19 @@ def pieces_of(
     damage : list of Damage, optional
         Entries with wrong contents are added to it.
     """
-    chosen = replace(
-        options, columns=columns, include_control=True, binary="contiguous",
-        start_offset=None, end_offset=None, start_timestamp=None, end_timestamp=None,
-    )  # fmt: skip
+    chosen = of_all_records(options, columns)
     skip = replace(chosen, errors="skip")
     # Each run costs its users some hundred calls, so one has all entries that the limit of inflated bytes allows.
     for run, some in runs(source, origin, entries, skip, need_key=True, packed_bytes=options.chunk_bytes):
         yield _piece(run, some, source, origin, segment, chosen, damage)
+
+
+def of_all_records(options: Options, columns: tuple[str, ...]) -> Options:
+    """The options for some columns of all records, control records too."""
+    return replace(
+        options, columns=columns, include_control=True, binary="contiguous",
+        start_offset=None, end_offset=None, start_timestamp=None, end_timestamp=None,
+    )  # fmt: skip
 
 
 def _header_error(file: SegmentFile, chunk: Chunk, row: Entry) -> CorruptBatchError:
