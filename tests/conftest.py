@@ -23,7 +23,8 @@ os.environ["KOLUMN_OUTPUT"] = "text"
 # GNU readline, which a debugger loads, tells new processes the width of the terminal, though `os.environ` does not have it.
 with suppress(ImportError):
     importlib.import_module("readline")
-for name in ("COLUMNS", "LINES"):
+# Nor do they have PYTHONUNBUFFERED, with which an output that cannot be written fails at another place.
+for name in ("COLUMNS", "LINES", "PYTHONUNBUFFERED"):
     os.environ.pop(name, None)
     os.unsetenv(name)
 

@@ -74,8 +74,8 @@ def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
         return _written(DAMAGE if isinstance(error, CorruptBatchError) else USAGE if isinstance(error, ArgumentError) else FAILED)
     except OSError as error:
         # Such errors contain names of files, but not of streams.
-        say(f"output cannot be written: {error.strerror}" if error.filename is None else f"{error.filename}: {error.strerror}")
-        return _written(FAILED)
+        say(f"{error.filename}: {error.strerror}" if error.filename is not None else _unwritten(error))
+        return _written(FAILED, is_said=error.filename is None)
     except MemoryError as error:
         say(f"out of memory: {error}" if str(error) else "out of memory")
         return _written(FAILED)
@@ -87,15 +87,20 @@ def say(text: str) -> None:
         typer.echo(f"kolumn: {text}", err=True)
 
 
-def _written(code: int) -> int:
-    """The exit code after the output has been written."""
+def _unwritten(error: OSError) -> str:
+    return f"output cannot be written: {error.strerror}"
+
+
+def _written(code: int, is_said: bool = False) -> int:
+    """The exit code after the output has been written. If it cannot be, that is said, unless it was."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
         _discard_output()
     except OSError as error:
-        say(f"output cannot be written: {error.strerror}")
+        if not is_said:
+            say(_unwritten(error))
         _discard_output()
         return FAILED
     return code
