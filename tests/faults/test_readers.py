@@ -108,8 +108,9 @@ def test_changed_at_a_step(trials: Trials, reader: Reader, tries: int) -> None:
                 else:
                     refused += 1
     # Both results must occur: a test in which all runs succeed, or all fail, would prove nothing.
-    assert read > len(CHANGES) // 8
-    assert refused > len(CHANGES) // 8
+    least = 0 if tries == FEW else len(CHANGES) // 8
+    assert read > least
+    assert refused > least
 
 
 MANY = 120
