@@ -63,11 +63,11 @@ class Loop:
             code = stored(self.name)
         if code is None:
             code = compile_ahead.compile_alone(self.name, self.py_func)
-        self._run = _caller(self.name, self.py_func, objects.load(code, entry_of(self.name)))
+        self._run = caller(self.name, self.py_func, objects.load(code, entry_of(self.name)))
         return self._run
 
 
-def _caller(name: str, function: Callable[..., Any], entry: Callable[[bytes, Any], int]) -> Callable[..., Any]:
+def caller(name: str, function: Callable[..., Any], entry: Callable[[bytes, Any], int]) -> Callable[..., Any]:
     """The function that Python calls: arguments become words, and words become the result.
 
     It is made as text, one expression for all arguments, because calls for each field would take longer than some loops.
