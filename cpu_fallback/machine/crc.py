@@ -1,7 +1,10 @@
 """CRC-32C and CRC-32 by carry-less multiplication or by the CPU's instruction for CRC-32C, otherwise by tables.
 
-SSE4.2's instruction takes 8 bytes a cycle, with a latency of three cycles. So without wide multiplications long runs are cut into three
-streams of equal length, which are joined by a multiplication with x^(8 * length) modulo the polynomial (four tables of 256 entries):
+The instruction takes 8 bytes a cycle, with a latency of three cycles. Multiplications of 16 or 32 bytes are about as fast, and other units
+of the CPU do them. So long runs are cut into parts for both (`beside`), unless multiplications take 64 bytes, which is faster than both.
+
+Without multiplications long runs are cut into three streams of equal length, which are joined by a multiplication with x^(8 * length)
+modulo the polynomial (four tables of 256 entries):
 
     |<---- LONG ---->|<---- LONG ---->|<---- LONG ---->|        crc = shift(shift(a) ^ b) ^ c
           a                b                c
@@ -13,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from kolumn.cpu_fallback.machine.address import load8, load32, load64
+from kolumn.cpu_fallback.machine.beside import moving, side_by_side
 from kolumn.cpu_fallback.machine.fold import folding, widest
 from kolumn.cpu_fallback.machine.processor import has
 from kolumn.formats import crc
@@ -112,6 +116,47 @@ def _castagnoli_by_folding(register: int, at: int, end: int) -> int:
     return _rest(register, at, end)
 
 
+_VECTORS, _STREAMS, _WORDS = 2, 4, 2
+"""What a turn of `_by_both` takes: the multiplications and the words take about as long as each other."""
+TURN = _VECTORS * (WIDTH or _NARROW) + _STREAMS * _WORDS * 8
+MOST = 128
+"""Turns until the parts are joined."""
+FEW = 1024
+"""Bytes of a run from which on it is cut into parts: joining them costs about as much as 200 bytes."""
+_take = side_by_side(WIDTH or _NARROW, _VECTORS, _STREAMS, _WORDS)
+_over_streams, _over_bytes = moving(8 * _WORDS, _STREAMS * MOST), moving(1, TURN)
+_TURN, _MOST, _FEW, _FOLDED = TURN, MOST, FEW, (WIDTH or _NARROW) // 8
+
+
+@register_jitable
+def _by_both(register: int, at: int, end: int) -> int:
+    turns, left = (end - at) // _TURN, (end - at) % _TURN
+    # Nothing depends on it before the end, so the CPU does it beside the first turns.
+    last = _rest(0, end - left, end)
+    while turns > 0:
+        # At least two turns are left for the next time.
+        now = turns if turns <= _MOST else min(turns - 2, _MOST)
+        words = _take(register, at, now)
+        register = 0
+        for word in words[:_FOLDED]:
+            register = _crc_step(register, word)
+        joined = _over_streams(register, _STREAMS * now)
+        for k in range(1, _STREAMS):
+            joined ^= _over_streams(words[_FOLDED + k - 1], (_STREAMS - k) * now)
+        register = _crc_step(0, joined) ^ words[_FOLDED + _STREAMS - 1]
+        at += now * _TURN
+        turns -= now
+    return _crc_step(0, _over_bytes(register, left)) ^ last
+
+
+@register_jitable(forceinline=True)
+def _by_size(register: int, at: int, end: int) -> int:
+    if end - at >= _FEW:
+        return _by_both(register, at, end)
+    # Narrow multiplications are not faster than the instruction.
+    return _castagnoli_by_folding(register, at, end) if WIDTH > _NARROW else _by_instruction(register, at, end)
+
+
 @register_jitable
 def _by_table(words: Any) -> int:
     """Register of CRC-32 after some words, starting from zero."""
@@ -135,8 +180,7 @@ def _ieee_by_folding(register: int, at: int, end: int) -> int:
 
 
 if INSTRUCTION:
-    # Narrow multiplications are not faster than the instruction.
-    _castagnoli = _castagnoli_by_folding if WIDTH > _NARROW else _by_instruction
+    _castagnoli = _by_instruction if WIDTH == 0 else _by_size if WIDTH <= 32 else _castagnoli_by_folding
 
     @overload(crc.crc32c)
     def _crc32c(buf, at, end):  # type: ignore[no-untyped-def]

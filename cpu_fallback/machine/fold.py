@@ -40,23 +40,17 @@ def folding(width: int, vectors: int, polynomial: int) -> Any:
 
         def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             register, at, blocks = args
-            emitter = _Emitter(builder, width, polynomial)
-            first = [emitter.load(at, k * width) for k in range(vectors)]
-            start = builder.insert_element(ir.Constant(emitter.kind, [0] * (width // 8)), register, ir.IntType(32)(0))
-            first[0] = builder.xor(first[0], start)
+            emitter = Folding(builder, width, polynomial)
+            first = emitter.begin(register, at, vectors)
             last = emitter.loop(first, at, builder.add(at, builder.mul(blocks, at.type(step))), step)
-            left = last[0]
-            for other in last[1:]:
-                left = emitter.move(left, width, other)
-            words = [builder.extract_element(left, ir.IntType(32)(k)) for k in range(width // 8)]
-            return context.make_tuple(builder, result, words)
+            return context.make_tuple(builder, result, emitter.end(last))
 
         return result(types.int64, types.int64, types.int64), emit
 
     return fold
 
 
-class _Emitter:
+class Folding:
     """Emits the instructions for vectors of one width."""
 
     def __init__(self, builder: Any, width: int, polynomial: int) -> None:
@@ -66,6 +60,19 @@ class _Emitter:
         name = _NAMES[width]
         self.multiply = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
 
+    def begin(self, register: Any, at: Any, vectors: int) -> list[Any]:
+        """The first vectors at an address, with a register added to the first bytes."""
+        first = [self.load(at, k * self.width) for k in range(vectors)]
+        start = self.builder.insert_element(ir.Constant(self.kind, [0] * (self.width // 8)), register, ir.IntType(32)(0))
+        return [self.builder.xor(first[0], start), *first[1:]]
+
+    def end(self, vectors: list[Any]) -> list[Any]:
+        """Words of the one vector that adjacent ones are folded to."""
+        left = vectors[0]
+        for other in vectors[1:]:
+            left = self.move(left, self.width, other)
+        return [self.builder.extract_element(left, ir.IntType(32)(k)) for k in range(self.width // 8)]
+
     def load(self, at: Any, further: int) -> Any:
         """The vector at an address, which may be unaligned."""
         address = self.builder.add(at, at.type(further))
@@ -73,11 +80,15 @@ class _Emitter:
         vector.align = 1
         return vector
 
+    def product(self, a: Any, b: Any, halves: int) -> Any:
+        """Products of the low or high halves of each 16 bytes of two vectors."""
+        return self.builder.call(self.multiply, [a, b, ir.IntType(8)(halves)])
+
     def move(self, vector: Any, distance: int, other: Any) -> Any:
         """A vector moved ``distance`` bytes forward, to the position of ``other``, and added to it."""
         factors = [crc.power_of_x(8 * distance + 31, self.polynomial), crc.power_of_x(8 * distance - 33, self.polynomial)]
         by = ir.Constant(self.kind, factors * (self.width // 16))
-        low, high = (self.builder.call(self.multiply, [vector, by, ir.IntType(8)(half)]) for half in (_LOW, _HIGH))
+        low, high = (self.product(vector, by, half) for half in (_LOW, _HIGH))
         return self.builder.xor(self.builder.xor(low, high), other)
 
     def loop(self, vectors: list[Any], at: Any, end: Any, step: int) -> list[Any]:

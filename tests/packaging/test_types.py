@@ -10,6 +10,7 @@ MOST = 100
 INTRINSICS = {
     Path("cpu_fallback/encode/key_map.py"),
     Path("cpu_fallback/machine/address.py"),
+    Path("cpu_fallback/machine/beside.py"),
     Path("cpu_fallback/machine/crc.py"),
     Path("cpu_fallback/machine/emit.py"),
     Path("cpu_fallback/machine/fetch.py"),
