@@ -1,5 +1,6 @@
 """Threads of reads are kept for the next read, unless the process forks, and nothing of a read is under way after it."""
 
+import gc
 import os
 import threading
 import time
@@ -87,3 +88,20 @@ def test_no_thread_is_left_before_a_fork() -> None:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert not waiting()
+
+
+def test_threads_of_a_read_that_is_garbage_serve_the_next_one() -> None:
+    """An exception's traceback references a read that references it: such cycles are collected with what they hold."""
+
+    def read() -> Iterator[object]:
+        with workers(1) as pool:
+            yield pool.submit(threading.get_ident).result()
+
+    holder: list[object] = [found := read()]
+    thread = next(found)
+    holder.append(holder)
+    del found, holder
+    gc.collect()
+    with workers(1) as pool:
+        # Without a thread for it, it would be cancelled at the end, and waited for.
+        assert pool.submit(threading.get_ident).result(timeout=60) == thread

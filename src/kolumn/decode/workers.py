@@ -13,6 +13,8 @@ KEPT = 32
 _Result = TypeVar("_Result")
 _waiting: list[tuple[int, ThreadPoolExecutor]] = []
 """Threads that have nothing to do, and their number; the last ones were used last."""
+_serving: set[ThreadPoolExecutor] = set()
+"""Threads of reads. A read can be garbage when it ends; were its executor garbage too, the threads would end before it is kept."""
 
 
 class Workers:
@@ -27,6 +29,7 @@ class Workers:
 
     def __init__(self, count: int, are_kept: bool = True) -> None:
         self._count, self._pool, self._are_kept = count, _taken(count), are_kept
+        _serving.add(self._pool)
         # It has what is not done, and results that somebody holds.
         self._begun: WeakSet[Future[Any]] = WeakSet()
 
@@ -47,6 +50,7 @@ class Workers:
         for future in begun:
             future.cancel()
         wait(begun)
+        _serving.discard(self._pool)
         if not self._are_kept:
             self._pool.shutdown(cancel_futures=True)
             return
