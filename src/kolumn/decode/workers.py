@@ -49,8 +49,10 @@ class Workers:
         begun = list(self._begun)
         for future in begun:
             future.cancel()
-        wait(begun)
-        _serving.discard(self._pool)
+        try:
+            wait(begun)
+        finally:
+            _serving.discard(self._pool)
         if not self._are_kept:
             self._pool.shutdown(cancel_futures=True)
             return
