@@ -47,7 +47,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("kind", [*((kind,) for kind in KINDS), KINDS, KINDS[:-2]], ids="-".join)
-@pytest.mark.parametrize("keys", [8, 10**6])
+@pytest.mark.parametrize("keys", [8, pytest.param(10**6, marks=pytest.mark.slow)])
 def test_the_same_bytes(tmp_path: Path, kind: tuple[str, ...], keys: int) -> None:
     log = Log(keys, kind, keys)
     source = source_of(tmp_path, [log.segment(15), log.segment(1), log.segment(20)])
@@ -57,7 +57,7 @@ def test_the_same_bytes(tmp_path: Path, kind: tuple[str, ...], keys: int) -> Non
         assert 0 <= retained <= records
 
 
-@pytest.mark.parametrize("errors", ["raise", "skip"])
+@pytest.mark.parametrize("errors", [pytest.param("raise", marks=pytest.mark.slow), "skip"])
 def test_damaged_logs(tmp_path: Path, errors: str) -> None:
     log = Log(5, KINDS[:3], 300)
     segments, rng = [log.segment(30) for _ in range(3)], random.Random(2)
@@ -90,6 +90,7 @@ def test_more_batches_than_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     same_in_all_ways(source_of(tmp_path, [log.segment(40), log.segment(60), log.segment(5)]), tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_logs_of_brokers(tmp_path: Path) -> None:
     folders = sorted({path.parent for path in DATA.rglob("*.log")})
     for number, folder in zip(count(), folders, strict=False):
