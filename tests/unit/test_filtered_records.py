@@ -10,7 +10,7 @@ from kolumn.formats import table
 
 BASE, TIME, LOWEST = 100, 5_000, 102
 RECORDS = [
-    Record(BASE, b"before", b"v", TIME),
+    Record(101, b"before", b"v", TIME),
     Record(102, b"a", b"", TIME - 300),
     Record(103, b"gone", b"x" * 99, TIME + 9_000),
     Record(104, None, b"has no key", TIME + 9_000),

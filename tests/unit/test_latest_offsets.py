@@ -110,6 +110,32 @@ def test_how_many_records_of_each_batch_stay(parts: list[list[Keys]]) -> None:
         assert found.kept(number, number + 1).tolist() == [sum(own == number for _, own in last.values())]
 
 
+def test_empty_batches_between_others() -> None:
+    found = LatestOffsets()
+    first = found.add(pa.array([b"a", b"", b"c"]), pa.array([0, 1, 2]), np.array([0, 1, 0, 0, 1, 1, 0], np.int64))
+    assert found.kept(first, first + 7).tolist() == [0, 1, 0, 0, 1, 1, 0]
+
+
+def test_after_the_last_slot_comes_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly all slots are taken; what lies after them stays as it is."""
+    monkeypatch.setattr(latest, "_KEYS", 8)
+    for _ in range(20):
+        found = LatestOffsets()
+        found.add(pa.array([b"first"]), pa.array([0]))
+        slots = np.zeros(32, np.int64)
+        found._slots = slots[:8]
+        latest.place_keys(found._map(), 1)
+        keys: Keys = [b"first", *(b"%d" % one for one in range(6))]
+        found.add(pa.array(keys, pa.binary()), pa.array(range(7)))
+        assert np.count_nonzero(slots[:8]) == 7
+        assert not slots[8:].any()
+        compare(found, dict(zip([key for key in keys if key is not None], range(7), strict=True)))
+        slots[:8] = 0
+        latest.place_keys(found._map(), 7)
+        assert not slots[8:].any()
+        assert found.known(pa.array(keys, pa.binary())).all()
+
+
 def test_a_record_that_is_not_later_changes_nothing() -> None:
     found = LatestOffsets()
     first = found.add(pa.array([b"a", b"a", b"a"]), pa.array([5, 5, 4]), np.array([1, 1, 1], np.int64))
