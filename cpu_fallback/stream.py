@@ -18,7 +18,7 @@ from kolumn.cpu_fallback.check.walk import fill
 from kolumn.cpu_fallback.fields.microseconds import in_microseconds
 from kolumn.cpu_fallback.fields.put import COPY
 from kolumn.cpu_fallback.fields.records import batch_records
-from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, POSITIONS, ROWS, VALUE, Target
+from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, POSITIONS, ROWS, VALUE, Target, begin_columns
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR
 from kolumn.cpu_fallback.inflate.decoders import Decoders
 from kolumn.cpu_fallback.inflate.unpack import GIVEN_UP, unpack
@@ -205,6 +205,7 @@ def stream(
         the batch's size. With DONE all known rows are decoded; a batch that does not fit into a window for views is not a known row.
     """
     rows, records, at = borrowed(rows), borrowed(records), borrowed(at)
+    begin_columns(to)
     origin, weight = rows[0, _POSITION], span.weight - _weight(rows[:known], _inflates(at, span))
     position = rows[known - 1, _POSITION] + rows[known - 1, _SIZE] if first == known else rows[first, _POSITION]
     loaded, b = position, first

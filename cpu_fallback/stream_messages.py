@@ -13,7 +13,7 @@ from kolumn.cpu_fallback.check.select import Limits, in_range
 from kolumn.cpu_fallback.check.walk import fill
 from kolumn.cpu_fallback.fields.messages import messages
 from kolumn.cpu_fallback.fields.put import COPY, forget
-from kolumn.cpu_fallback.fields.target import HEADERS, KEY, ROWS, VALUE, Target, put_record
+from kolumn.cpu_fallback.fields.target import HEADERS, KEY, ROWS, VALUE, Target, begin_columns, put_record
 from kolumn.cpu_fallback.machine.address import borrowed
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.fetch import fetch
@@ -132,6 +132,7 @@ def stream_messages(
         As for `stream`; ``ready`` is for the next call. The output is right up to the entry at which it stopped, whatever the reason is.
     """
     rows, records, at, row = borrowed(rows), borrowed(records), borrowed(at), borrowed(row)
+    begin_columns(to)
     position, weight, count = at[POSITION], float(at[WEIGHT]), at[STRETCHES]
     window, loaded = source.window, position
     state, need = DONE, 0

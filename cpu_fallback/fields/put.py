@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kolumn.cpu_fallback.machine.address import STEP, copy32, load64, prefetch, prefetch_read, set_bit, store32, store64
+from kolumn.cpu_fallback.machine.address import STEP, copy32, load8, load64, prefetch, prefetch_read, set_bit, store32, store64
 from kolumn.machine_code.deferred import register_jitable
 
 SKIP, COPY, VIEW = 0, 1, 2
@@ -22,7 +22,8 @@ NEXT_BLOCK = 1 << 18
 class PayloadColumn(NamedTuple):
     """Addresses of one binary column; 0 if the mode does not need one.
 
-    ``ends`` has rows + 1 int32, ``views`` 16 bytes for each row. ``valid`` is a bitmap of ones, in which the bits of nulls are cleared.
+    ``ends`` has ``rows`` + 1 int32, ``views`` 16 bytes for each row. ``nulls`` is the number of nulls, an int64, and ``valid`` a bitmap in
+    which their bits are cleared. Nothing is written to it before the first null: most columns have none.
     """
 
     mode: int
@@ -30,6 +31,8 @@ class PayloadColumn(NamedTuple):
     ends: int = 0
     valid: int = 0
     views: int = 0
+    nulls: int = 0
+    rows: int = 0
 
 
 @register_jitable(forceinline=True)
@@ -50,7 +53,7 @@ def put(column: PayloadColumn, source: int, buffer: int, offset: int, length: in
             _copy(column.arena + used, source, length)
             used += length
         elif length < 0:
-            set_bit(column.valid, row, 0)
+            _null(column.valid, column.nulls, column.rows, row)
         store32(column.ends + 4 * row + 4, used)
     else:
         # Only two lines of a long payload are prefetched, because prefetching many at once costs more than it saves.
@@ -59,8 +62,19 @@ def put(column: PayloadColumn, source: int, buffer: int, offset: int, length: in
             prefetch(source + NEXT_BLOCK + LINE)
         _view(column.views + 16 * row, source, buffer, offset, length)
         if length < 0:
-            set_bit(column.valid, row, 0)
+            _null(column.valid, column.nulls, column.rows, row)
     return used
+
+
+@register_jitable
+def _null(valid: int, nulls: int, rows: int, row: int) -> None:
+    """Clear the bit of a row in a column's bitmap, which has bits for ``rows`` rows."""
+    count = load64(nulls)
+    if count == 0:
+        for at in range(0, (rows + 7) >> 3, 8):
+            store64(valid + at, -1)
+    set_bit(valid, row, 0)
+    store64(nulls, count + 1)
 
 
 @register_jitable(forceinline=True)
@@ -103,8 +117,17 @@ def _view(to: int, source: int, buffer: int, offset: int, length: int) -> None:
 
 
 @register_jitable
+def begin(column: PayloadColumn) -> None:
+    """Write what stands before the first row."""
+    if column.mode == COPY:
+        store32(column.ends, 0)
+
+
+@register_jitable
 def forget(column: PayloadColumn, first: int, stop: int) -> None:
     """Undo the nulls of rows [first, stop), which are going to be overwritten. Nothing else needs to be undone."""
-    if column.mode != SKIP:
+    if column.mode != SKIP and load64(column.nulls) > 0:
         for row in range(first, stop):
-            set_bit(column.valid, row, 1)
+            if not load8(column.valid + (row >> 3)) >> (row & 7) & 1:
+                set_bit(column.valid, row, 1)
+                store64(column.nulls, load64(column.nulls) - 1)

@@ -8,7 +8,7 @@ from kolumn.cpu_fallback.fields.headed_records import headed_records
 from kolumn.cpu_fallback.fields.messages import messages
 from kolumn.cpu_fallback.fields.plain_records import plain_records
 from kolumn.cpu_fallback.fields.put import forget, put
-from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target, put_record
+from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target, begin_columns, put_record
 from kolumn.cpu_fallback.machine.address import store8
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
@@ -47,12 +47,13 @@ def fields(
         For views: number of the buffer that holds the payload, and the payload's position in it.
     to : Target
     at : int64 array of `target.POSITIONS`
-        In and out: write position of each column.
+        In and out: write position of each column, and their nulls.
     headers : int
         Number of record headers for which there is room.
     stop_at_error : bool
         Whether to stop after the first damaged batch.
     """
+    begin_columns(to)
     for b in range(rows.shape[0]):
         if rows[b, _CODE] == _OK:
             first = at[ROWS]

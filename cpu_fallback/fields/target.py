@@ -2,13 +2,15 @@
 
 from typing import NamedTuple
 
-from kolumn.cpu_fallback.fields.put import SKIP, PayloadColumn, put
+from kolumn.cpu_fallback.fields.put import SKIP, PayloadColumn, begin, put
 from kolumn.cpu_fallback.machine.address import store32, store64
 from kolumn.machine_code.deferred import register_jitable
 
 ROWS, KEY, VALUE, HEADERS, HEADER_KEY, HEADER_VALUE = range(6)
 """Write positions in the array ``at``: rows, bytes of keys and values, headers, bytes of their keys and values."""
-POSITIONS = 6
+KEY_NULLS, VALUE_NULLS, HEADER_KEY_NULLS, HEADER_VALUE_NULLS = range(6, 10)
+"""Numbers of nulls, in the same array. `PayloadColumn.nulls` are their addresses."""
+POSITIONS = 10
 
 
 class Target(NamedTuple):
@@ -30,6 +32,17 @@ class Target(NamedTuple):
     attributes: int
     seconds: int
     microseconds: bool
+
+
+@register_jitable
+def begin_columns(to: Target) -> None:
+    """Write what columns have before the first row. May be called again when rows were written."""
+    begin(to.key)
+    begin(to.value)
+    if to.header_ends:
+        store32(to.header_ends, 0)
+        begin(to.header_key)
+        begin(to.header_value)
 
 
 @register_jitable(forceinline=True)

@@ -14,7 +14,6 @@ import pyarrow as pa
 from kolumn.arrays import Flags, Int64s
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.compaction.retention import Round, per_entry
-from kolumn.cpu_fallback.columns.columns import bitmap
 from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.decode.host.chunk import HostChunk, stream_loaded
 from kolumn.decode.host.streamed import Streamed, StreamedPart
@@ -210,7 +209,7 @@ class _Streaming:
         """Add the keys of some batches; returns the number of the first one, and flags of those with tombstones."""
         run, entries, counts = part.run, part.entries, part.run.records
         offsets = np.frombuffer(run.columns.offset, np.int64, run.rows)
-        keys = run.columns.key_array(pa.binary(), run.at, run.sources)
+        keys = run.columns.key.array(pa.binary(), run.sources)
         self._follow(offsets)
         some = counts > 0
         last = np.cumsum(counts)[some] - 1
@@ -224,10 +223,9 @@ class _Streaming:
             mask = np.repeat(usable, counts) & (offsets >= self.round.first_dirty)
             added, offsets, keys = per_entry(mask, counts), offsets[mask], keys.filter(pa.array(mask))
         number = self.round.latest.add(keys, pa.array(offsets), added)
-        valid = run.columns.value.valid
-        if bitmap(valid, run.rows)[1] == 0:
+        if run.columns.value.nulls == 0:
             return number, np.zeros(len(entries), bool)
-        return number, (per_entry(run.columns.value_nulls[: run.rows], counts) > 0) & (entries.control == 0)
+        return number, (per_entry(run.columns.value.null_flags, counts) > 0) & (entries.control == 0)
 
     def _follow(self, offsets: Int64s) -> None:
         """Note whether offsets follow those before."""

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from kolumn.arrow.recycle import take, take_array
 from kolumn.backend import choose
-from kolumn.cpu_fallback.columns.columns import Columns
+from kolumn.cpu_fallback.columns.memory import ColumnMemory
 from kolumn.cpu_fallback.fields.put import COPY
-from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, POSITIONS, ROWS, VALUE
+from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE
 from kolumn.cpu_fallback.inflate.decoders import decoders
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.cpu_fallback.stream import ARENA, LARGEST, PACKED, PLAIN, SLOTS, UNTIMED, Room, Source, Span
@@ -122,13 +122,13 @@ class SmallSegments:
 
     def _decoded(self, ranges: Sequence[Range]) -> Found | None:
         segments = [one.segment for one in ranges]
-        columns, room = self._columns(sum([segment.size for segment in segments]))
+        memory, room = self._memory(sum([segment.size for segment in segments]))
         entries, records = (
             Entries(take_array(MOST_ENTRIES * table.WIDTH, np.int64).reshape(-1, table.WIDTH)),
             take_array(MOST_ENTRIES, np.int64),
         )
-        ends, written, at = (np.zeros(shape, np.int64) for shape in (len(segments), (len(segments), SLOTS), SLOTS))
-        done = self._stream(segments, entries, records, ends, written, columns, at, room)
+        ends, written = (np.zeros(shape, np.int64) for shape in (len(segments), (len(segments), SLOTS)))
+        done = self._stream(segments, entries, records, ends, written, memory, room)
         if not done:
             self.inflates, self.density = min(2 * self.inflates, 64.0), min(2 * self.density, 1 / SMALLEST_RECORD)
             self.largest = 0
@@ -141,20 +141,21 @@ class SmallSegments:
             if tally is None:
                 return self._decoded(ranges[:i]) if i else None
             judged[i] = tally
+        at = memory.at.tolist()
         self._learn(at)
         if self.options.on_progress is not None:
             for segment in segments[:done]:
                 self.options.on_progress(segment.size)
         batch = None
         if at[ROWS]:
-            run = Run(columns, at[:POSITIONS], records[: len(entries)], [], {}, bool(at[UNTIMED]))
+            run = Run(memory.columns(at), records[: len(entries)], [], {}, bool(at[UNTIMED]))
             batch = record_batch(run, entries, list(zip(segments[:done], rows, strict=True)), self.stored)
             if batch.num_rows and self.options.typed:
                 batch = typed_batch(batch, self.options.columns, self.options.typed)
         return Found(counts, rows, judged, batch if batch is not None and batch.num_rows else None)
 
     def _stream(
-        self, segments: list[Segment], entries: Entries, records: Any, ends: Any, written: Any, columns: Columns, at: Any, room: Room
+        self, segments: list[Segment], entries: Entries, records: Any, ends: Any, written: Any, memory: ColumnMemory, room: Room
     ) -> int:
         """Call the loop; returns how many segments it has decoded."""
         files, held = _files(segments)
@@ -165,12 +166,12 @@ class SmallSegments:
         source = Source(0, window.address, window.address, arena.address, SMALL, BLOCK, False, False, decoders())
         span = Span(0, 0, 0.0, max(self.inflates, 1.0))
         done = stream_files(
-            addresses, files, source, span, limits(self.options), entries.array, records, ends, written, columns.target, at, room
-        )
+            addresses, files, source, span, limits(self.options), entries.array, records, ends, written, memory.target, memory.at, room
+        )  # fmt: skip
         del held
         return done
 
-    def _columns(self, size: int) -> tuple[Columns, Room]:
+    def _memory(self, size: int) -> tuple[ColumnMemory, Room]:
         """Memory for the records of so many bytes of segments, as far as those before let expect it."""
         options = self.stored
         # Columns that are mostly empty would be copied. A batch is appended where there is room for all of its bytes.
@@ -181,20 +182,18 @@ class SmallSegments:
         wanted = "headers" in options.columns
         headers = int(payload_bytes * self.header_density) + more // SMALLEST_HEADER if wanted else 0
         keys, values = modes(options, COPY, "controlType" in options.columns)
-        columns = Columns.of(
-            rows, key, value, headers, keys, values, wanted, header_bytes=(header[0], header[1]), microseconds=in_microseconds(options)
-        )  # fmt: skip
-        return columns, Room(rows, key, value, min(INFLATED, options.max_batch_bytes), headers, *header)
+        memory = ColumnMemory(
+            rows, key, value, headers, keys, values, wanted, header_bytes=header, microseconds=in_microseconds(options), slots=SLOTS
+        )
+        return memory, Room(rows, key, value, min(INFLATED, options.max_batch_bytes), headers, *header)
 
-    def _learn(self, at: Any) -> None:
-        consumed, total = int(at[PLAIN] + at[PACKED]), int(at[PLAIN] + at[ARENA])
+    def _learn(self, at: list[int]) -> None:
+        consumed, total = at[PLAIN] + at[PACKED], at[PLAIN] + at[ARENA]
         if not total or not at[ROWS]:
             return
-        self.inflates, self.density, self.header_density = total / consumed, int(at[ROWS]) / total, _MARGIN * int(at[HEADERS]) / total
-        key, value, header_key, header_value = (
-            min(1.0, _MARGIN * int(at[slot]) / total) for slot in (KEY, VALUE, HEADER_KEY, HEADER_VALUE)
-        )
-        self.shares, self.largest = (key, value, header_key, header_value), max(int(at[LARGEST]), self.largest // 2)
+        self.inflates, self.density, self.header_density = total / consumed, at[ROWS] / total, _MARGIN * at[HEADERS] / total
+        key, value, header_key, header_value = (min(1.0, _MARGIN * at[slot] / total) for slot in (KEY, VALUE, HEADER_KEY, HEADER_VALUE))
+        self.shares, self.largest = (key, value, header_key, header_value), max(at[LARGEST], self.largest // 2)
 
 
 @cache

@@ -67,9 +67,9 @@ def _first_types(run: Run | None, count: int) -> list[int | None]:
         return [None] * count
     key = run.columns.key
     assert key.ends is not None
-    assert key.arena is not None
+    assert key.data is not None
     ends = np.frombuffer(memoryview(key.ends), np.int32, run.rows + 1).astype(np.int64)
-    data = np.frombuffer(memoryview(key.arena), np.uint8)
+    data = np.frombuffer(memoryview(key.data), np.uint8)
     first = np.minimum(np.cumsum(run.records) - run.records, run.rows - 1)
     at = ends[first]
     valid = (run.records > 0) & (ends[first + 1] - at >= _KEY) & (data[at] < 128)

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from kolumn.cpu_fallback.columns.columns import BinaryColumn, Columns, ones
-from kolumn.cpu_fallback.fields.put import COPY, SKIP
-from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, POSITIONS, ROWS, VALUE
+from kolumn.cpu_fallback.columns.columns import SKIPPED, BinaryColumn, Columns
+from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, KEY, VALUE
 from kolumn.decode.device.begun_columns import Begun
 from kolumn.decode.device.part import DevicePart
 from kolumn.decode.host.run import Run
@@ -22,13 +21,10 @@ def to_run(part: DevicePart, begun: Begun, entries: int) -> Run:
     from kolumn.kernels.columns.binary import header_parts, measure, moved, number_of
 
     device, records, sums = part.device, part.records, list(map(number_of, part.measures))
-    at = np.zeros(POSITIONS, np.int64)
-    at[ROWS] = records.rows
     made: dict[int, Binary] = {}
     for k, (where, measured) in enumerate(begun.columns.items()):
         made[where] = moved(device, measured, *sums[2 * k : 2 * k + 2])
     if begun.header_ends is not None:
-        at[HEADERS] = sums[-1]
         parts = [measure(device, one) for one in header_parts(device, records, begun.header_ends, sums[-1])]
         lengths = list(map(number_of, device.downloads([one for column in parts for one in column.wanted])))
         for k, where in enumerate((HEADER_KEY, HEADER_VALUE)):
@@ -45,12 +41,11 @@ def to_run(part: DevicePart, begun: Begun, entries: int) -> Run:
     offset, timestamp = pa.py_buffer(next(there)), pa.py_buffer(next(there))
     drafts = (next(there), next(there).view(np.int64)) if records.attributes is not None else (np.zeros(0, np.uint8), np.zeros(0, np.int64))
     header_ends = pa.py_buffer(next(there)) if begun.header_ends is not None else None
-    found = {where: BinaryColumn(SKIP) for where in (KEY, VALUE)}
+    found = dict.fromkeys((KEY, VALUE), SKIPPED)
     for where, column in made.items():
         data, ends = pa.py_buffer(next(there)), pa.py_buffer(next(there))
-        found[where] = BinaryColumn(COPY, data, ends, pa.py_buffer(next(there)) if column.nulls else ones(column.rows))
-        at[where] = column.size
-    columns = Columns(offset, timestamp, *drafts, found[KEY], found[VALUE])
+        found[where] = BinaryColumn(column.rows, column.nulls, pa.py_buffer(next(there)) if column.nulls else None, ends, data)
+    columns = Columns(records.rows, offset, timestamp, *drafts, found[KEY], found[VALUE])
     if header_ends is not None:
         columns.header_ends, columns.header_key, columns.header_value = header_ends, found[HEADER_KEY], found[HEADER_VALUE]
-    return Run(columns, at, part.counts(entries), [], part.found)
+    return Run(columns, part.counts(entries), [], part.found)

@@ -55,7 +55,7 @@ class MessageFlags:
     @property
     def tombstone(self) -> Flags:
         """Flags of the tombstones: records without a value, or in `kip87` messages with the tombstone bit."""
-        found = self.run.columns.value_nulls[: self.run.rows] & ~self.control
+        found = self.run.columns.value.null_flags & ~self.control
         if self._drafts:
             by_bit = self._attributes & layouts.flagged_bit(self._layout) != 0
             found = np.where(by_bit, self._attributes & layouts.tombstone_bit(self._layout) != 0, found)

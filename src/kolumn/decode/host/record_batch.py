@@ -11,7 +11,7 @@ from kolumn.arrow.arrays import constant, flags, numbers, optional_strings, stri
 from kolumn.arrow.filter import keep
 from kolumn.arrow.recycle import take
 from kolumn.codecs.known import NAMES
-from kolumn.cpu_fallback.columns.columns import bitmap, ones, used
+from kolumn.cpu_fallback.columns.columns import ones
 from kolumn.cpu_fallback.columns.timestamps import microseconds
 from kolumn.cpu_fallback.fields.microseconds import NO_TIME
 from kolumn.cpu_fallback.machine.address import PAD
@@ -68,7 +68,7 @@ class _Builder:
 
     def int64s(self, values: pa.Buffer, kind: pa.DataType) -> pa.Array:
         """A column of numbers as they were decoded."""
-        return pa.Array.from_buffers(kind, self.rows, [None, used(values, 8 * self.rows)], 0)
+        return pa.Array.from_buffers(kind, self.rows, [None, values], 0)
 
     def repeat(self, values: Int64s) -> Int64s:
         """A column of the entries, with each entry's value repeated for each of its records."""
@@ -109,13 +109,12 @@ class _Builder:
                 return self.int64s(self.run.columns.timestamp, kind)
             none = self.timestamp == NO_TIME
             valid = pa.py_buffer(np.packbits(~none, bitorder="little"))
-            return pa.Array.from_buffers(kind, rows, [valid, used(self.run.columns.timestamp, 8 * rows)], int(none.sum()))
+            return pa.Array.from_buffers(kind, rows, [valid, self.run.columns.timestamp], int(none.sum()))
         (values, target), valid = take(8 * rows + PAD), ones(rows)
         source = self.timestamp.view()
         source.flags.writeable = False
         nulls = microseconds(source, np.frombuffer(target, np.int64, rows), valid.address)
-        mask = bitmap(valid, rows)[0] if nulls else None
-        return pa.Array.from_buffers(kind, rows, [mask, used(values, 8 * rows)], nulls)
+        return pa.Array.from_buffers(kind, rows, [valid if nulls else None, values], nulls)
 
     def sequence(self) -> Int64s:
         """Base sequence + offset delta, wrapping from 2^31 - 1 to 0 (``DefaultRecordBatch.incrementSequence``).
@@ -135,7 +134,7 @@ class _Builder:
         if len(control):
             names: list[str | None] = [None] * self.rows
             kind = pa.binary_view() if self.run.columns.key.views is not None else pa.binary()
-            keys = self.run.columns.key_array(kind, self.run.at, self.run.sources)
+            keys = self.run.columns.key.array(kind, self.run.sources)
             for row in control.tolist():
                 names[row] = self.messages.control_type(row, keys[row].as_py())
             return optional_strings(names)
@@ -144,9 +143,9 @@ class _Builder:
 
 _Make = Callable[[_Builder, pa.DataType], pa.Array]
 _BUILT: dict[str, _Make] = {
-    "key": lambda made, kind: made.run.columns.key_array(kind, made.run.at, made.run.sources),
-    "value": lambda made, kind: made.run.columns.value_array(kind, made.run.at, made.run.sources),
-    "headers": lambda made, kind: made.run.columns.headers_array(kind, made.run.at),
+    "key": lambda made, kind: made.run.columns.key.array(kind, made.run.sources),
+    "value": lambda made, kind: made.run.columns.value.array(kind, made.run.sources),
+    "headers": lambda made, kind: made.run.columns.headers_array(kind),
     "offset": lambda made, kind: made.int64s(made.run.columns.offset, kind),
     "timestampMs": lambda made, kind: made.int64s(made.run.columns.timestamp, kind),
     "timestamp": lambda made, kind: made.microseconds(kind),

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Bytes, Int64s
-from kolumn.cpu_fallback.columns.columns import Columns, Positions
+from kolumn.cpu_fallback.columns.columns import Columns
+from kolumn.cpu_fallback.columns.memory import ColumnMemory
 from kolumn.cpu_fallback.count import count_headers, count_records
 from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW
 from kolumn.cpu_fallback.fields.records import fields
-from kolumn.cpu_fallback.fields.target import KEY, POSITIONS, ROWS, VALUE
 from kolumn.cpu_fallback.inflate.arena import Share, inflate
 from kolumn.cpu_fallback.inflate.locate import locate
 from kolumn.damage.explain import record_found
@@ -38,8 +38,6 @@ class Run:
     Attributes
     ----------
     columns : Columns
-    at : int64 array or list of int
-        Write position of each column.
     records : int64 array of n
         Number of rows of each of the n decoded batches.
     sources : list of pa.Buffer
@@ -51,7 +49,6 @@ class Run:
     """
 
     columns: Columns
-    at: Positions
     records: Int64s
     sources: list[pa.Buffer]
     found: dict[int, str]
@@ -60,12 +57,17 @@ class Run:
     @property
     def bytes(self) -> int:
         """Bytes of the keys and values, and of the other columns, estimated for each record."""
-        return int(self.at[KEY] + self.at[VALUE]) + _EACH * self.rows
+        return bytes_of(self.rows, self.columns.key.bytes + self.columns.value.bytes)
 
     @property
     def rows(self) -> int:
         """Number of records."""
-        return int(self.at[ROWS])
+        return self.columns.rows
+
+
+def bytes_of(rows: int, payload_bytes: int) -> int:
+    """Bytes of so many records, of which the keys and values have ``payload_bytes``."""
+    return payload_bytes + _EACH * rows
 
 
 def runs(
@@ -134,22 +136,21 @@ def decode_run(source: Bytes, origin: int, entries: Entries, options: Options, n
     payload_bytes = int(payloads.size[good].sum())
     drafts = not layouts.FORMATS[format].as_shipped
     try:
-        columns = Columns.of(int(records.sum()), payload_bytes, payload_bytes, headers, keys, values, want_headers, drafts)
+        memory = ColumnMemory(int(records.sum()), payload_bytes, payload_bytes, headers, keys, values, want_headers, drafts=drafts)
     except MemoryError:
         if n > 1:
             del arena, sources
             return decode_run(source, origin, entries[: n // 2], options, need_key, share)
         entries.code[0], found[0] = Code.TOO_LARGE, f"{records[0]} records of {payload_bytes} bytes, for which there is no memory"
-        records[0], columns = 0, Columns.of(0, 0, 0, 0, keys, values, want_headers, drafts)
-    at = np.zeros(POSITIONS, np.int64)
+        records[0], memory = 0, ColumnMemory(0, 0, 0, 0, keys, values, want_headers, drafts=drafts)
     fields(
         entries.array, payloads.address, payloads.size, base, payloads.buffer, payloads.start, records,
-        columns.target, at, headers, options.errors == "raise",
+        memory.target, memory.at, headers, options.errors == "raise",
     )  # fmt: skip
     for b in np.flatnonzero(good & ~entries.is_intact):
         start, held = int(payloads.start[b]), arena if payloads.buffer[b] else source
         found[int(b)] = record_found(entries[b], held[start : start + int(payloads.size[b])])
-    return Run(columns, at, records, sources, found)
+    return Run(memory.columns(memory.at.tolist()), records, sources, found)
 
 
 def modes(options: Options, mode: int, need_key: bool, unseen: int = COPY) -> tuple[int, int]:

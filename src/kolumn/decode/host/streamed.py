@@ -13,7 +13,7 @@ import pyarrow as pa
 from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.arrow.recycle import memory, take
 from kolumn.codecs import NONE
-from kolumn.cpu_fallback.columns.columns import Columns
+from kolumn.cpu_fallback.columns.memory import ColumnMemory
 from kolumn.cpu_fallback.fields.put import COPY, NEXT_BLOCK, VIEW
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE
 from kolumn.cpu_fallback.inflate.arena import Share, inflate
@@ -40,7 +40,7 @@ from kolumn.cpu_fallback.stream import (
     needs_library,
     stream,
 )
-from kolumn.decode.host.run import Run, in_microseconds, modes
+from kolumn.decode.host.run import Run, bytes_of, in_microseconds, modes
 from kolumn.decode.host.select import limits, wanted
 from kolumn.decode.host.stream_arena import StreamArena
 from kolumn.formats import table
@@ -184,11 +184,11 @@ class _Chunk:
             if self.state == WRONG:
                 return parts
             done = self.state in (DONE, LATER)
-            at = self.at.tolist()
+            at = self.memory.at.tolist()
             self.packed = at[ARENA]
             if row > first:
                 self._learn(at)
-                run = Run(self.columns, at, self.records[first:row], self.sources, {}, at[UNTIMED] != 0)
+                run = Run(self.memory.columns(at), self.records[first:row], self.sources, {}, at[UNTIMED] != 0)
                 self.taken += run.bytes
                 parts.append(StreamedPart(run, self.entries[first:row]))
             if self.state == LATER or (not done and self.taken >= self.share.bytes):
@@ -228,13 +228,12 @@ class _Chunk:
         more = max(SLACK, self.largest)
         key_bytes, value_bytes, *header_bytes = [min(int(payload_bytes * share) + more, payload_bytes) for share in self.file.shares]
         headers = int(payload_bytes * self.file.header_density) + self.largest // SMALLEST_HEADER if self.want_headers else 0
-        self.columns = Columns.of(
-            records, key_bytes, value_bytes, headers, *self.modes, self.want_headers, header_bytes=(header_bytes[0], header_bytes[1]),
-            microseconds=self.microseconds,
+        self.memory = ColumnMemory(
+            records, key_bytes, value_bytes, headers, *self.modes, self.want_headers, header_bytes=header_bytes,
+            microseconds=self.microseconds, slots=SLOTS,
         )  # fmt: skip
-        self.target = self.columns.target
         self.arena.begin(payload_bytes, self.packed, self.ready)
-        self.at, self.inflated = np.zeros(SLOTS, np.int64), 0
+        self.inflated = 0
         self.limit = Room(records, key_bytes, value_bytes, self.arena.room, headers, *header_bytes)
         plain = self._plain(first) if self.keep else self.window
         self.views = plain.address
@@ -258,8 +257,9 @@ class _Chunk:
                 self.libraries,
             )  # fmt: skip
             row, self.state, self.need, self.known = stream(
-                source, self.span, self.limits, self.entries.array, self.known, row, ready, self.records, self.target, self.at, self.limit
-            )
+                source, self.span, self.limits, self.entries.array, self.known, row, ready, self.records, self.memory.target,
+                self.memory.at, self.limit,
+            )  # fmt: skip
             if self.state == WINDOW:
                 self._make_window(self.need)
                 continue
@@ -301,10 +301,10 @@ class _Chunk:
         _, entries, asked, origin, size, arena = self.tile
         done, state, need = append(
             entries.array, asked, origin + arena.ctypes.data, size, len(self.sources), origin,
-            self.records[row : row + len(entries)], self.target, self.at, self.limit,
+            self.records[row : row + len(entries)], self.memory.target, self.memory.at, self.limit,
         )  # fmt: skip
         self.inflated += int(size[:done].sum())
-        self.at[LARGEST] = max(self.at[LARGEST], size[:done].max(initial=0))
+        self.memory.at[LARGEST] = max(self.memory.at[LARGEST], size[:done].max(initial=0))
         if self.keep:
             self.sources.append(pa.py_buffer(arena))
         # If the columns are full, the rest of the tile is kept, so that nothing is decompressed twice.
@@ -343,8 +343,8 @@ class _Chunk:
 
     def _used(self) -> int:
         """Bytes of memory that the chunk uses so far."""
-        now = Run(self.columns, self.at, self.records, self.sources, {})
-        return self.taken + now.bytes + (self.inflated if self.keep else 0)
+        at = self.memory.at.tolist()
+        return self.taken + bytes_of(at[ROWS], at[KEY] + at[VALUE]) + (self.inflated if self.keep else 0)
 
     def _look_ahead(self, row: int) -> None:
         """Find the entries after ``row``, as many as make a tile."""

@@ -12,9 +12,9 @@ import pyarrow as pa
 from kolumn.arrow.recycle import take
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.check.walk import HEADERS
-from kolumn.cpu_fallback.columns.columns import Columns
+from kolumn.cpu_fallback.columns.memory import ColumnMemory
 from kolumn.cpu_fallback.fields.put import COPY, VIEW
-from kolumn.cpu_fallback.fields.target import KEY, POSITIONS, ROWS
+from kolumn.cpu_fallback.fields.target import KEY, ROWS
 from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.cpu_fallback.inflate.decoders import decoders
 from kolumn.cpu_fallback.machine.address import PAD
@@ -70,7 +70,7 @@ class _Messages:
         self.room = max(BLOCK, stored) + SLACK if self.whole else BLOCK
         self.window, _ = take(self.room + PAD)
         self.arena = StreamArena(self.keep, options, share)
-        self.at = np.zeros(MESSAGE_SLOTS, np.int64)
+        self.packed = 0
 
     def parts(self) -> list[StreamedPart]:
         """Decode message by message; whenever the columns are full, they become a part."""
@@ -79,15 +79,16 @@ class _Messages:
         while self.state == FULL and (not parts or self.taken < self.share.bytes):
             self._begin()
             self._fill()
-            stretches, found = int(self.at[STRETCHES]), int(self.at[INTACT])
+            at = self.memory.at.tolist()
+            stretches, found, self.packed = at[STRETCHES], at[INTACT], at[ARENA]
             if found:
-                self._learn()
+                self._learn(at)
                 entries = self.entries[:stretches].copy()
-                run = Run(self.columns, self.at[:POSITIONS], self.records[:stretches].copy(), self.sources, {})
+                run = Run(self.memory.columns(at), self.records[:stretches].copy(), self.sources, {})
                 self.taken += run.bytes
                 self.intact += found
                 parts.append(StreamedPart(run, entries))
-            self.position, self.weight = int(self.at[POSITION]), int(self.at[WEIGHT])
+            self.position, self.weight = at[POSITION], at[WEIGHT]
         return parts
 
     def rest(self) -> Chunk | None:
@@ -126,11 +127,10 @@ class _Messages:
         largest = max(self.file.largest, self.need)
         key_bytes = min(int(payload_bytes * self.file.shares[0]) + max(SLACK, largest), payload_bytes)
         records = max(int(payload_bytes * self.density * 1.1), self.need // SMALLEST_ENTRY + 1)
-        self.columns = Columns.of(records, key_bytes, payload_bytes, 0, *self.modes, "headers" in self.options.columns)
-        self.target = self.columns.target
-        self.arena.begin(payload_bytes, int(self.at[ARENA]), self.ready)
-        self.at = np.zeros(MESSAGE_SLOTS, np.int64)
-        self.at[POSITION], self.at[WEIGHT] = self.position, self.weight
+        headers = "headers" in self.options.columns
+        self.memory = ColumnMemory(records, key_bytes, payload_bytes, 0, *self.modes, headers, slots=MESSAGE_SLOTS)
+        self.memory.at[POSITION], self.memory.at[WEIGHT] = self.position, self.weight
+        self.arena.begin(payload_bytes, self.packed, self.ready)
         self.limit = Room(records, key_bytes, payload_bytes, self.arena.room)
         self.sources: list[pa.Buffer] = [self.window, self.arena.buffer] if self.keep else []
 
@@ -143,7 +143,7 @@ class _Messages:
             )  # fmt: skip
             self.state, self.need, self.ready = stream_messages(
                 source, self.span, self.limits, self.merge, self.start, self.ready, self.entries.array, self.row, self.records,
-                self.target, self.at, self.limit,
+                self.memory.target, self.memory.at, self.limit,
             )  # fmt: skip
             if self.state == WINDOW:
                 self.room = self.need * 5 // 4
@@ -161,15 +161,15 @@ class _Messages:
             self.sources[1] = self.arena.buffer
         return True
 
-    def _learn(self) -> None:
+    def _learn(self, at: list[int]) -> None:
         """Update the file's statistics, which predict the sizes of the next chunks, unless entries were left out."""
-        entries, inflated, rows = self.entries[: int(self.at[STRETCHES])], int(self.at[ARENA]), int(self.at[ROWS])
-        self.file.largest = max(self.file.largest, int(self.at[LARGEST]))
-        if rows < self.at[INTACT]:
+        entries, inflated, rows = self.entries[: at[STRETCHES]], at[ARENA], at[ROWS]
+        self.file.largest = max(self.file.largest, at[LARGEST])
+        if rows < at[INTACT]:
             return
         packed = int(entries.size[entries.codec != NONE].sum())
         if packed:
             self.file.inflates = max(1.0, inflated / packed)
         total = int(entries.size.sum()) - packed + inflated
         self.file.density = self.density = rows / total
-        self.file.shares = (min(1.0, 1.2 * int(self.at[KEY]) / total), 1.0, 1.0, 1.0)
+        self.file.shares = (min(1.0, 1.2 * at[KEY] / total), 1.0, 1.0, 1.0)

@@ -1,0 +1,147 @@
+"""Memory of columns: what a result keeps of it, and nulls, whose bitmap has no contents before the first one."""
+
+import struct
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kit.encoder import Record, batch, message, with_crc
+from kolumn.cpu_fallback.columns import memory
+from kolumn.cpu_fallback.columns.memory import ColumnMemory
+from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW
+from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE
+
+ROOM = 100_000
+
+
+def written(rows: int, key_bytes: int, value_bytes: int, headers: int = 0, **more: Any) -> tuple[ColumnMemory, list[int]]:
+    """Memory, and write positions as if loops had written so much."""
+    made = ColumnMemory(ROOM, ROOM * 10, ROOM * 20, ROOM if headers else 0, COPY, COPY, headers > 0, **more)
+    at = made.at.tolist()
+    for slot, count in ((ROWS, rows), (KEY, key_bytes), (VALUE, value_bytes), (HEADERS, headers), (HEADER_KEY, headers), (HEADER_VALUE, 1)):
+        at[slot] = count
+    return made, at
+
+
+def kept(made: Any) -> int:
+    """Bytes of all blocks that the buffers of columns are in."""
+    buffers = [made.offset, made.timestamp, made.key.ends, made.key.data, made.value.ends, made.value.data]
+    buffers += [made.header_ends, made.header_key.ends, made.header_key.data, made.header_value.data] if made.header_ends else []
+    blocks = {}
+    for buffer in buffers:
+        whole = buffer
+        while whole.parent is not None:
+            whole = whole.parent
+        blocks[whole.address] = whole.size
+    return sum(blocks.values())
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("headers", [0, 5])
+@pytest.mark.parametrize("share", [1.0, 0.9, 0.51, 0.3, 0.01, 0.0])
+def test_a_result_keeps_twice_its_bytes_at_most(share: float, headers: int, apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if apart:
+        monkeypatch.setattr(memory, "TOGETHER", 0)
+    rows, count = int(ROOM * share), int(ROOM * share) if headers else 0
+    made, at = written(rows, rows * 10, rows * 20, count)
+    columns = made.columns(at)
+    del made
+    needed = rows * (8 + 8 + 4 + 4 + 10 + 20) + (count * (4 + 4 + 4 + 1) if headers else 0)
+    assert kept(columns) <= 2.1 * needed + 10_000
+    assert (columns.offset.size, columns.key.ends.size, columns.key.data.size) == (8 * rows, 4 * (rows + 1), 10 * rows)
+    assert columns.value.data.size == 20 * rows
+
+
+def test_columns_are_in_two_blocks() -> None:
+    """Whoever keeps no values keeps no memory of them."""
+    made, at = written(ROOM, 10 * ROOM, 20 * ROOM)
+    columns = made.columns(at)
+    others = columns.offset, columns.timestamp, columns.key.ends, columns.key.data, columns.value.ends
+    addresses = {part.parent.address for part in others}
+    assert len(addresses) == 1
+    assert columns.value.data.parent.address not in addresses
+
+
+@pytest.mark.parametrize("mode", [COPY, VIEW, SKIP])
+def test_parts_do_not_overlap(mode: int) -> None:
+    target = ColumnMemory(7, 5, 0, 3, mode, VIEW, want_headers=True, header_bytes=(9, 9)).target
+    places = [target.offset, target.timestamp, target.value.views, target.value.valid, target.header_ends]
+    for column in (target.key, target.header_key, target.header_value):
+        places += [column.ends, column.valid, column.arena]
+    used = sorted(place for place in places if place)
+    assert all(after - before >= 64 + 8 for before, after in pairwise(used))
+
+
+def of(offset: int, count: int, *, nulls: bool) -> bytes:
+    """A batch in which every third key and every second value is null, or none."""
+    return batch(
+        [
+            Record(
+                offset + i, None if nulls and i % 3 == 0 else b"k%d" % i, None if nulls and i % 2 else b"v" * i, 5,
+                ((b"h", None if nulls and i % 5 == 0 else b"x"),) * (i % 3),
+            )
+            for i in range(count)
+        ]
+    )  # fmt: skip
+
+
+def malformed(entry: bytes) -> bytes:
+    """A batch with one record less than its header says; the checksum is right."""
+    return with_crc(entry[:57] + struct.pack(">i", struct.unpack(">i", entry[57:61])[0] + 1) + entry[61:])
+
+
+def check(table: pa.Table) -> None:
+    table.validate(full=True)
+    for name in table.column_names:
+        for chunk in table[name].chunks:
+            assert chunk.null_count == sum(value is None for value in chunk.to_pylist()), name
+            assert (chunk.null_count == 0) == (chunk.buffers()[0] is None), name
+
+
+@pytest.mark.parametrize("binary", ["contiguous", "view"])
+@pytest.mark.parametrize("columns", [["offset", "key", "value"], ["offset", "key", "value", "headers", "tombstone"]])
+def test_nulls_of_what_is_left_out_do_not_count(columns: list[str], binary: Any, tmp_path: Path) -> None:
+    """Batches with a malformed record are decoded up to it, and then overwritten by the next ones."""
+    whole = [of(0, 50, nulls=True), of(50, 9, nulls=False), of(100, 40, nulls=True), of(140, 200, nulls=False), of(340, 60, nulls=True)]
+    bad = [malformed(of(59, 41, nulls=True)), malformed(of(400, 20, nulls=True))]
+    for name, parts in {
+        "all": [whole[0], whole[1], bad[0], whole[2], whole[3], whole[4], bad[1]],
+        "first": [bad[0], whole[3]],
+        "only": [whole[1], bad[0]],
+    }.items():
+        path = tmp_path / f"{name}.log"
+        path.write_bytes(b"".join(parts))
+        found = kolumn.read(path, columns=columns, binary=binary, errors="skip", threads=1)
+        alone = []
+        for i, part in enumerate(part for part in parts if part in whole):
+            one = tmp_path / f"{name}-{i}.log"
+            one.write_bytes(part)
+            alone.append(kolumn.read(one, columns=columns, binary=binary, threads=1))
+        assert found.to_pylist() == pa.concat_tables(alone).to_pylist()
+        check(found)
+        for table in alone:
+            check(table)
+
+
+@pytest.mark.parametrize("columns", [["offset", "key", "value"], ["offset", "key", "value", "headers"]])
+def test_nulls_of_several_segments_and_messages(columns: list[str], tmp_path: Path) -> None:
+    """Segments that are decoded together, up to one that is not; and messages, of which one is malformed."""
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    for i in range(12):
+        entry = of(60 * i, 60, nulls=i > 3)
+        (folder / f"{60 * i:020}.log").write_bytes(malformed(entry) if i == 8 else entry)
+    found = kolumn.read(folder, columns=columns, errors="skip", threads=1)
+    assert found["offset"].to_pylist() == [offset for offset in range(720) if offset // 60 != 8]
+    assert found["key"].to_pylist() == [None if i >= 240 and i % 60 % 3 == 0 else b"k%d" % (i % 60) for i in found["offset"].to_pylist()]
+    check(found)
+    path = tmp_path / "messages.log"
+    messages = [message(1, Record(i, None if i % 4 == 1 else b"key", None if i % 3 == 1 else b"value", 7)) for i in range(90)]
+    path.write_bytes(b"".join(messages))
+    found = kolumn.read(path, columns=columns, threads=1)
+    assert found["value"].to_pylist() == [None if i % 3 == 1 else b"value" for i in range(90)]
+    check(found)
