@@ -202,7 +202,8 @@ def stream(
     row, state, need, known : int
         The row where it stopped, the reason, and the new number of known rows. After WRONG the output must be discarded. With FULL,
         ``need`` is the batch's decompressed size, if it is known; the arena then has these bytes, after the used ones. With WINDOW it is
-        the batch's size. With DONE all known rows are decoded; a batch that does not fit into a window for views is not a known row.
+        the batch's size. With DONE all known rows are decoded, but for one after them, whose header was read although the span's weight is
+        reached: the next chunk begins with it. A batch that does not fit into a window for views is not a known row.
     """
     rows, records, at = borrowed(rows), borrowed(records), borrowed(at)
     begin_columns(to)
@@ -213,7 +214,7 @@ def stream(
     while True:
         new = b == known
         size = _HEADER if new else rows[b, _SIZE]
-        if new and (position >= span.stop or weight <= 0 or b == rows.shape[0] or position + _HEADER > span.end):
+        if new and (position >= span.stop or b == rows.shape[0] or position + _HEADER > span.end):
             return b, DONE, 0, known
         if not new and needs_library(rows[b, _CODEC], source.libraries):
             return b, LIBRARY, 0, known
@@ -230,15 +231,18 @@ def stream(
             if not source.whole:
                 window = source.window - position
             most = source.window + source.room - (window + position)
-            loaded = min(position + min(max(source.block, size), most), span.end)
+            wanted = size if new and weight <= 0 else max(source.block, size)
+            loaded = min(position + min(wanted, most), span.end)
             if fetch(source.file, window + position, loaded - position, position) != loaded - position:
                 return b, DONE if new else WRONG, 0, known
         if new:
             size = _row(window + position, position, span.end, rows[b])
             if size == 0:
                 return b, DONE, 0, known
-            weight -= _weight(rows[b : b + 1], _inflates(at, span))
             known += 1
+            if weight <= 0:
+                return b, DONE, 0, known
+            weight -= _weight(rows[b : b + 1], _inflates(at, span))
             continue
         if source.keep and not source.whole and rows[b, _CODEC] == _NONE:
             return b, DONE, 0, b

@@ -15,7 +15,7 @@ from kolumn.decode.chunk import decode_chunk
 from kolumn.decode.host import streamed as tiles
 from kolumn.errors import Code
 from kolumn.options import Options
-from kolumn.plan.chunks import chunks
+from kolumn.plan.chunks import Reached, chunks
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import find_segments
 
@@ -128,13 +128,22 @@ def test_the_plan_goes_on_where_the_decoder_got_to(tmp_path: Path) -> None:
         first = next(plan)
         assert (first.is_unread, len(first.entries), first.end) == (True, 1, size)
         decoded = decode_chunk(file, first, options, -1, alone=True)
-        assert (decoded.reached, decoded.records, decoded.rest, len(first.entries)) == (file.size, 6, None, 1)
+        assert (decoded.reached.position, decoded.records, decoded.rest, len(first.entries)) == (file.size, 6, None, 1)
         # The plan also follows a decoder that stopped earlier.
-        second = plan.send(4 * size)
+        second = plan.send(Reached(4 * size))
         assert (second.origin, second.end) == (4 * size, 5 * size)
         with pytest.raises(StopIteration) as end:
             plan.send(decode_chunk(file, second, options, 3, alone=True).reached)
         assert (end.value.value.position, end.value.value.code) == (file.size, Code.OK)
+    # The decoder of a chunk that is smaller than the segment has the first header of the next one.
+    with SegmentFile(found) as file:
+        plan = chunks(file, 0, file.size, 2 * size, streamed=True, ahead=False)
+        decoded = decode_chunk(file, next(plan), options, -1, alone=True)
+        assert (decoded.reached.position, decoded.records) == (2 * size, 2)
+        assert decoded.reached.following is not None
+        second = plan.send(decoded.reached)
+        assert (second.origin, len(second.entries), second.end) == (2 * size, 1, 3 * size)
+        assert second.entries is decoded.reached.following
     # If the plan reads headers first, it knows all entries.
     with SegmentFile(found) as file:
         (whole,) = chunks(file, 0, file.size, options.chunk_bytes, streamed=True)

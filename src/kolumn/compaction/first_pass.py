@@ -23,7 +23,7 @@ from kolumn.formats import layouts, v2
 from kolumn.formats.entries import Entries
 from kolumn.log.pieces import of_all_records, pieces
 from kolumn.options import Options
-from kolumn.plan.chunks import Chunk, chunks, header_rows
+from kolumn.plan.chunks import Chunk, Reached, chunks, header_rows
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
 
@@ -185,7 +185,7 @@ class _Streaming:
                     dead.append(flags)
                 entries.append(streamed.entries.copy())
                 floor, end = entries[-1][-1].last_offset, entries[-1][-1].end
-                reached = end
+                reached = Reached(end, streamed.following)
                 self._tell(entries[-1])
             if first < 0:
                 return None

@@ -16,7 +16,7 @@ from kolumn.decode.result import Decoded
 from kolumn.formats import table
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
-from kolumn.plan.chunks import Chunk
+from kolumn.plan.chunks import Chunk, Reached
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
 from kolumn.values.columns.stage import typed_batch
@@ -44,7 +44,7 @@ def decode_chunk(
 
 def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: Options, stored: Options, make: _Make) -> Decoded:
     entries, count, known = streamed.entries, len(streamed.entries), len(chunk.entries)
-    result = Decoded(0, rest=streamed.rest)
+    result = Decoded(Reached(0), rest=streamed.rest)
     if streamed.intact is None and count < known:
         result.rest = chunk.after(count)
     for part in streamed.parts:
@@ -55,10 +55,10 @@ def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: O
         end = last[table.POSITION] + last[table.SIZE]
         result.valid_bytes = end - first[table.POSITION]
         result.last_offset = last[table.BASE_OFFSET] if last[table.LAST_OFFSET] == table.UNKNOWN else last[table.LAST_OFFSET]
-    if streamed.reached is None:
-        result.reached = end if count >= known else chunk.end
+    if streamed.reached is not None:
+        result.reached = Reached(streamed.reached)
     else:
-        result.reached = streamed.reached
+        result.reached = Reached(end, streamed.following) if count >= known else Reached(chunk.end)
     result.intact = count if streamed.intact is None else streamed.intact
     return result
 
@@ -76,7 +76,7 @@ def _by(backend: ChunkDecoder, file: SegmentFile, chunk: Chunk, options: Options
     if options.check_crcs:
         backend.check(chunk.entries)
     chain = chain_of(file, chunk, options, floor)
-    result = Decoded(chunk.end, damage=chain.damage, trouble=chain.trouble, undecided=chain.undecided)
+    result = Decoded(Reached(chunk.end), damage=chain.damage, trouble=chain.trouble, undecided=chain.undecided)
     if chain.undecided:
         return result
     good = chain.entries.intact()

@@ -26,7 +26,7 @@ from kolumn.decode.tasks import tasks_of
 from kolumn.decode.workers import Workers, workers
 from kolumn.errors import NoMemoryError
 from kolumn.options import AHEAD, Options
-from kolumn.plan.chunks import Chunk, Stop, chunks
+from kolumn.plan.chunks import Chunk, Reached, Stop, chunks
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
 from kolumn.transactions.states import Transactions, settle, to_decode
@@ -331,13 +331,13 @@ def _until_trouble(
     return at_stop(file, stop, floor, found)
 
 
-_Plan = Generator[Chunk, int | None, Stop]
+_Plan = Generator[Chunk, Reached | None, Stop]
 _Work = Callable[[Chunk], Decoded]
 
 
 def _one_by_one(plan: _Plan, work: _Work) -> InOrder:
     """Decode chunks in this thread; the plan continues where the decoder stopped."""
-    reached: int | None = None
+    reached: Reached | None = None
 
     def done(chunk: Chunk) -> tuple[Chunk, Decoded]:
         nonlocal reached

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from kolumn.damage.findings import Damage, Trouble
 from kolumn.damage.remarks import Remark
-from kolumn.plan.chunks import Chunk
+from kolumn.plan.chunks import Chunk, Reached
 
 
 @dataclass
@@ -15,8 +15,8 @@ class Decoded:
 
     Attributes
     ----------
-    reached : int
-        Position after the last entry of the chunk, including entries that the decoder found itself. The plan continues there.
+    reached : Reached
+        Where the chunk ends, including entries that the decoder found itself. The plan continues there.
     batches : list of pa.RecordBatch
         Or of `kernels.columns.table.DeviceTable`.
     damage : list of Damage
@@ -35,7 +35,7 @@ class Decoded:
         Entries that are left for later, since those before them used the chunk's share of memory.
     """
 
-    reached: int
+    reached: Reached
     batches: list[pa.RecordBatch] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
     trouble: Trouble | None = None

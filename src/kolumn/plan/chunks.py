@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -97,6 +97,21 @@ class Chunk:
         return replace(self, source=file.read(self.origin, self.end, locked), span=None) if self.is_unread else self
 
 
+class Reached(NamedTuple):
+    """Where a decoder ended.
+
+    Attributes
+    ----------
+    position : int
+        Position after the last entry of its chunk.
+    following : Entries, optional
+        The format 2 batch there, if the decoder has read its header.
+    """
+
+    position: int
+    following: Entries | None = None
+
+
 @dataclass(frozen=True)
 class Stop:
     """Where and why the chain of entries ended; ``size`` is the size that the entry there claims."""
@@ -117,30 +132,35 @@ def chunks(
     ahead: bool = True,
     check_crcs: bool = True,
     as_stored: bool = False,
-) -> Generator[Chunk, int | None, Stop]:
+) -> Generator[Chunk, Reached | None, Stop]:
     """Walk the entries from ``start`` to ``stop``; the generator's return value tells how the walk ended.
 
     With ``payloads`` every entry of a chunk is loaded as a whole (an entry larger than ``chunk_bytes`` has its own chunk, and its
     claimed size is never more than the file has); without it, the bytes between headers are not read, except between small entries.
     With ``streamed``, or without ``payloads``, chunks of format 2 batches have no bytes; with ``streamed``, chunks of formats 0 and 1 have
     none, unless they are ``as_stored``. Unless the walk goes ``ahead`` of their decoder, such a chunk has only its first entry: the decoder
-    finds the others, and the position that it reached (`Decoded.reached`) must be sent to the generator, which continues there. Such a
-    chunk has about ``chunk_bytes`` after decompression; with ``as_stored`` it has them in
-    the file, and so have chunks of other entries. With ``check_crcs``, checksums may be used to tell formats apart.
+    finds the others, and what it reached (`Decoded.reached`) must be sent to the generator, which continues there. Such a chunk has
+    about ``chunk_bytes`` after decompression; with ``as_stored`` it has them in the file, and so have chunks of other entries. With
+    ``check_crcs``, checksums may be used to tell formats apart.
     """
     position, size, pays = start, 0, (streamed or not payloads) and file.format == layouts.KAFKA and file.is_local
     streamed = pays
     step = min(chunk_bytes, PACKED_BYTES) if streamed and not as_stored else chunk_bytes
     weight, most = (float(chunk_bytes), MOST_ENTRIES if ahead else 1) if payloads else (inf, FIRST_HEADERS)
-    room = memory(v2.HEADER + PAD)
+    room, following = memory(v2.HEADER + PAD), None
     while position < stop:
         span = Span(stop, file.size, weight, 1.0 if as_stored else file.inflates)
         messages = streamed and payloads and not as_stored
-        if pays and (chunk := _unread(file, position, span, most, ahead, messages, room)) is not None:
-            reached = yield chunk
-            before, position, size = position, chunk.end if reached is None else reached, 0
+        if following is not None:
+            chunk: Chunk | None = Chunk(None, position, following, span)
+        else:
+            chunk = _unread(file, position, span, most, ahead, messages, room) if pays else None
+        if chunk is not None:
+            before, size = position, 0
+            position, following = (yield chunk) or Reached(chunk.end)
             most = most if payloads else min(2 * most, MOST_ENTRIES)
             pays = position - before >= (STREAMED_BYTES if payloads else SMALL_ENTRY * len(chunk.entries))
+            following = following if pays else None
             continue
         beyond = max(stop + HEADERS, position + size)
         least = min(position + max(size, HEADERS), file.size)

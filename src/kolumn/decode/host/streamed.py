@@ -82,6 +82,8 @@ class Streamed(NamedTuple):
         Number of decoded entries, if a row of ``entries`` stands for several.
     reached : int, optional
         Position after the chunk, if ``entries`` do not tell it.
+    following : Entries, optional
+        The entry after the chunk, if its header was read.
     rest : Chunk, optional
         What is left of the chunk after ``entries``: something unusual, or what has no room in memory.
     """
@@ -91,6 +93,7 @@ class Streamed(NamedTuple):
     is_wrong: bool
     intact: int | None = None
     reached: int | None = None
+    following: Entries | None = None
     rest: Chunk | None = None
 
 
@@ -114,19 +117,19 @@ def stream_runs(
     descriptor : int, optional
         Where compiled code reads instead, as `SegmentFile.descriptor`.
     """
-    place = file.descriptor if descriptor is None else descriptor
-    chunk = _Chunk(file, _with_room(entries, span), len(entries), span, options, need_key, share, place)
+    place, known = file.descriptor if descriptor is None else descriptor, len(entries)
+    chunk = _Chunk(file, _with_room(entries, known, span), known, span, options, need_key, share, place)
     parts = chunk.parts()
-    return Streamed(parts, chunk.entries[: chunk.known], chunk.state == WRONG)
+    return Streamed(parts, chunk.entries[: chunk.known], chunk.state == WRONG, following=chunk.following)
 
 
-def _with_room(entries: Entries, span: Span) -> Entries:
-    """The rows, followed by room for the entries that are found later."""
+def _with_room(entries: Entries, known: int, span: Span) -> Entries:
+    """The ``known`` rows, followed by room for the entries that are found later."""
     last = entries.array[-1].tolist()
     if span.stop <= last[table.POSITION] + last[table.SIZE]:
         return entries
     room = Entries.room(MOST_ENTRIES)
-    room.array[: len(entries)] = entries.array
+    room.array[:known] = entries.array
     return room
 
 
@@ -151,12 +154,13 @@ class _Chunk:
         self.file, self.entries, self.known, self.span, self.options, self.share = file, entries, known, span, options, share
         self.taken = 0
         self.tile: _Tile | None = None
+        self.following: Entries | None = None
         self.limits = limits(options)
         self.keep = options.binary == "view"
         self.modes, self.want_headers = modes(options, VIEW if self.keep else COPY, need_key, VIEW), "headers" in options.columns
         self.microseconds, self.libraries = in_microseconds(options), decoders()
         self.state, self.need, self.ready, self.packed = DONE, 0, 0, 0
-        self.records = np.empty(len(entries), np.int64)
+        self.records = np.empty(len(entries.array), np.int64)
         first = entries.array[0].tolist()
         self.origin = first[table.POSITION]
         if known == 1:
@@ -189,9 +193,11 @@ class _Chunk:
             if row > first:
                 self._learn(at)
                 run = Run(self.memory.columns(at), self.records[first:row], self.sources, {}, at[UNTIMED] != 0)
-                self.taken += run.bytes
+                self.taken += bytes_of(at[ROWS], at[KEY] + at[VALUE])
                 parts.append(StreamedPart(run, self.entries[first:row]))
-            if self.state == LATER or (not done and self.taken >= self.share.bytes):
+            if self.state == DONE and row < self.known:
+                self.following, self.known = Entries(self.entries.array[row : self.known].copy()), row
+            elif self.state == LATER or (not done and self.taken >= self.share.bytes):
                 self.known, done = row, True
         if not self.keep:
             self.file.spare.append(self.window)

@@ -45,7 +45,7 @@ def stream_message_runs(file: SegmentFile, chunk: Chunk, options: Options, need_
     parts = decoder.parts()
     entries = Entries.joined([part.entries for part in parts]) if parts else Entries.room(0)
     rest = decoder.rest()
-    return Streamed(parts, entries, False, decoder.intact, decoder.position if rest is None else rest.end, rest)
+    return Streamed(parts, entries, False, decoder.intact, decoder.position if rest is None else rest.end, rest=rest)
 
 
 class _Messages:
