@@ -9,6 +9,7 @@ of their own: it is freed when they are dropped, or decoded, and other columns a
 
 import ctypes
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -167,10 +168,7 @@ def _sizes_of(mode: int, rows: int) -> tuple[int, int]:
 
 def _placed(sizes: Sequence[int]) -> tuple[list[int], int]:
     """Where parts of a block begin, each with the padding that wide copies need, and how many bytes the block has."""
-    starts, whole = list[int](), 0
-    for size in sizes:
-        starts.append(whole)
-        whole += (size + PAD + _LINE - 1) & -_LINE
+    *starts, whole = accumulate([(size + PAD + _LINE - 1) & -_LINE for size in sizes], initial=0)
     return starts, whole
 
 

@@ -135,7 +135,7 @@ def prepare() -> None:
     _ensure("reading")
 
 
-_ensured: set[Path] = set()
+_ensured: set[tuple[Path, str]] = set()
 _one_thread = threading.Lock()
 
 
@@ -150,16 +150,16 @@ def _ensure(group: str) -> int | None:
     place = folder()
     if place is None or compilers.is_one():
         return None
-    mark = _mark(place, group)
-    if mark in _ensured:
+    if (place, group) in _ensured:
         return 0
+    mark = _mark(place, group)
     try:
         with _one_thread:
             compiled = 0 if mark.exists() else _make_one(place, group, mark)
     except (OSError, compilers.FailedError) as error:
         logger.info("other processes cannot compile machine code: %s", error)
         return None
-    _ensured.add(mark)
+    _ensured.add((place, group))
     return compiled
 
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, Unpack, get_args
 
 import pyarrow as pa
@@ -111,7 +112,7 @@ class Options:
         memory = None if self.memory_bytes is None else max(1, self.memory_bytes // readers)
         return replace(self, threads=max(1, self.threads // readers), memory_bytes=memory)
 
-    @property
+    @cached_property
     def inflated_bytes(self) -> int:
         """Bytes to which one chunk in progress may be decompressed; a larger batch is decoded when no other chunk is in progress."""
         under_way = AHEAD * self.threads if self.threads > 1 else 1

@@ -23,8 +23,8 @@ from kolumn.source.segments import find_segments
 SEGMENTS, EACH = 120, 5
 CALLS_OF_A_SEGMENT = 20
 CALLS_OF_A_NAME = 12
-CALLS_OF_A_CHUNK = 220
-CALLS_OF_A_READ = 430
+CALLS_OF_A_CHUNK = 205
+CALLS_OF_A_READ = 410
 
 
 def entry(offset: int) -> bytes:

@@ -75,7 +75,7 @@ class HostChunk:
     @staticmethod
     def batch(run: Run, entries: Entries, segment: Segment, options: Options) -> pa.RecordBatch:
         """As `decode.decoder.ChunkDecoder.batch`."""
-        return record_batch(run, entries, [(segment, run.rows)], options)
+        return record_batch(run, entries, [(segment, run.columns.rows)], options)
 
     def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[tuple[Run, Entries]]:
         """As `decode.decoder.ChunkDecoder.runs`."""

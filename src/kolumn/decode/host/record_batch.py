@@ -55,7 +55,7 @@ def record_batch(run: Run, entries: Entries, parts: Parts, options: Options) -> 
 
 class _Builder:
     def __init__(self, run: Run, entries: Entries, parts: Parts) -> None:
-        self.run, self.entries, self.parts, self.rows = run, entries, parts, run.rows
+        self.run, self.entries, self.parts, self.rows = run, entries, parts, run.columns.rows
         self.messages = MessageFlags(run, entries)
 
     @cached_property
