@@ -45,7 +45,7 @@ _LINE, _VIEW = 64, 16
 _NOTHING, _NO_BYTES, _NO_INT64S = PayloadColumn(SKIP), np.zeros(0, np.uint8), np.zeros(0, np.int64)
 
 
-class ColumnMemory:
+class RecordMemory:
     """Memory for the columns of a run of batches.
 
     Parameters

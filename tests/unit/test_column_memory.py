@@ -11,16 +11,16 @@ import pytest
 import kolumn
 from kit.encoder import Record, batch, message, with_crc
 from kolumn.cpu_fallback.columns import memory
-from kolumn.cpu_fallback.columns.memory import ColumnMemory
+from kolumn.cpu_fallback.columns.memory import RecordMemory
 from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE
 
 ROOM = 100_000
 
 
-def written(rows: int, key_bytes: int, value_bytes: int, headers: int = 0, **more: Any) -> tuple[ColumnMemory, list[int]]:
+def written(rows: int, key_bytes: int, value_bytes: int, headers: int = 0, **more: Any) -> tuple[RecordMemory, list[int]]:
     """Memory, and write positions as if loops had written so much."""
-    made = ColumnMemory(ROOM, ROOM * 10, ROOM * 20, ROOM if headers else 0, COPY, COPY, headers > 0, **more)
+    made = RecordMemory(ROOM, ROOM * 10, ROOM * 20, ROOM if headers else 0, COPY, COPY, headers > 0, **more)
     at = made.at.tolist()
     for slot, count in ((ROWS, rows), (KEY, key_bytes), (VALUE, value_bytes), (HEADERS, headers), (HEADER_KEY, headers), (HEADER_VALUE, 1)):
         at[slot] = count
@@ -68,7 +68,7 @@ def test_columns_are_in_two_blocks() -> None:
 
 @pytest.mark.parametrize("mode", [COPY, VIEW, SKIP])
 def test_parts_do_not_overlap(mode: int) -> None:
-    target = ColumnMemory(7, 5, 0, 3, mode, VIEW, want_headers=True, header_bytes=(9, 9)).target
+    target = RecordMemory(7, 5, 0, 3, mode, VIEW, want_headers=True, header_bytes=(9, 9)).target
     places = [target.offset, target.timestamp, target.value.views, target.value.valid, target.header_ends]
     for column in (target.key, target.header_key, target.header_value):
         places += [column.ends, column.valid, column.arena]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kolumn.arrow.recycle import take, take_array
 from kolumn.backend import choose
-from kolumn.cpu_fallback.columns.memory import ColumnMemory
+from kolumn.cpu_fallback.columns.memory import RecordMemory
 from kolumn.cpu_fallback.fields.put import COPY
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE
 from kolumn.cpu_fallback.inflate.decoders import decoders
@@ -155,7 +155,7 @@ class SmallSegments:
         return Found(counts, rows, judged, batch if batch is not None and batch.num_rows else None)
 
     def _stream(
-        self, segments: list[Segment], entries: Entries, records: Any, ends: Any, written: Any, memory: ColumnMemory, room: Room
+        self, segments: list[Segment], entries: Entries, records: Any, ends: Any, written: Any, memory: RecordMemory, room: Room
     ) -> int:
         """Call the loop; returns how many segments it has decoded."""
         files, held = _files(segments)
@@ -171,7 +171,7 @@ class SmallSegments:
         del held
         return done
 
-    def _memory(self, size: int) -> tuple[ColumnMemory, Room]:
+    def _memory(self, size: int) -> tuple[RecordMemory, Room]:
         """Memory for the records of so many bytes of segments, as far as those before let expect it."""
         options = self.stored
         # Columns that are mostly empty would be copied. A batch is appended where there is room for all of its bytes.
@@ -182,7 +182,7 @@ class SmallSegments:
         wanted = "headers" in options.columns
         headers = int(payload_bytes * self.header_density) + more // SMALLEST_HEADER if wanted else 0
         keys, values = modes(options, COPY, "controlType" in options.columns)
-        memory = ColumnMemory(
+        memory = RecordMemory(
             rows, key, value, headers, keys, values, wanted, header_bytes=header, microseconds=in_microseconds(options), slots=SLOTS
         )
         return memory, Room(rows, key, value, min(INFLATED, options.max_batch_bytes), headers, *header)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kolumn.arrays import Bytes, Int64s
 from kolumn.cpu_fallback.columns.columns import Columns
-from kolumn.cpu_fallback.columns.memory import ColumnMemory
+from kolumn.cpu_fallback.columns.memory import RecordMemory
 from kolumn.cpu_fallback.count import count_headers, count_records
 from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW
 from kolumn.cpu_fallback.fields.records import fields
@@ -136,13 +136,13 @@ def decode_run(source: Bytes, origin: int, entries: Entries, options: Options, n
     payload_bytes = int(payloads.size[good].sum())
     drafts = not layouts.FORMATS[format].as_shipped
     try:
-        memory = ColumnMemory(int(records.sum()), payload_bytes, payload_bytes, headers, keys, values, want_headers, drafts=drafts)
+        memory = RecordMemory(int(records.sum()), payload_bytes, payload_bytes, headers, keys, values, want_headers, drafts=drafts)
     except MemoryError:
         if n > 1:
             del arena, sources
             return decode_run(source, origin, entries[: n // 2], options, need_key, share)
         entries.code[0], found[0] = Code.TOO_LARGE, f"{records[0]} records of {payload_bytes} bytes, for which there is no memory"
-        records[0], memory = 0, ColumnMemory(0, 0, 0, 0, keys, values, want_headers, drafts=drafts)
+        records[0], memory = 0, RecordMemory(0, 0, 0, 0, keys, values, want_headers, drafts=drafts)
     fields(
         entries.array, payloads.address, payloads.size, base, payloads.buffer, payloads.start, records,
         memory.target, memory.at, headers, options.errors == "raise",

@@ -13,7 +13,7 @@ import pyarrow as pa
 from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.arrow.recycle import memory, take
 from kolumn.codecs import NONE
-from kolumn.cpu_fallback.columns.memory import ColumnMemory
+from kolumn.cpu_fallback.columns.memory import RecordMemory
 from kolumn.cpu_fallback.fields.put import COPY, NEXT_BLOCK, VIEW
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE
 from kolumn.cpu_fallback.inflate.arena import Share, inflate
@@ -234,7 +234,7 @@ class _Chunk:
         more = max(SLACK, self.largest)
         key_bytes, value_bytes, *header_bytes = [min(int(payload_bytes * share) + more, payload_bytes) for share in self.file.shares]
         headers = int(payload_bytes * self.file.header_density) + self.largest // SMALLEST_HEADER if self.want_headers else 0
-        self.memory = ColumnMemory(
+        self.memory = RecordMemory(
             records, key_bytes, value_bytes, headers, *self.modes, self.want_headers, header_bytes=header_bytes,
             microseconds=self.microseconds, slots=SLOTS,
         )  # fmt: skip

@@ -12,7 +12,7 @@ import pyarrow as pa
 from kolumn.arrow.recycle import take
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.check.walk import HEADERS
-from kolumn.cpu_fallback.columns.memory import ColumnMemory
+from kolumn.cpu_fallback.columns.memory import RecordMemory
 from kolumn.cpu_fallback.fields.put import COPY, VIEW
 from kolumn.cpu_fallback.fields.target import KEY, ROWS
 from kolumn.cpu_fallback.inflate.arena import Share
@@ -128,7 +128,7 @@ class _Messages:
         key_bytes = min(int(payload_bytes * self.file.shares[0]) + max(SLACK, largest), payload_bytes)
         records = max(int(payload_bytes * self.density * 1.1), self.need // SMALLEST_ENTRY + 1)
         headers = "headers" in self.options.columns
-        self.memory = ColumnMemory(records, key_bytes, payload_bytes, 0, *self.modes, headers, slots=MESSAGE_SLOTS)
+        self.memory = RecordMemory(records, key_bytes, payload_bytes, 0, *self.modes, headers, slots=MESSAGE_SLOTS)
         self.memory.at[POSITION], self.memory.at[WEIGHT] = self.position, self.weight
         self.arena.begin(payload_bytes, self.packed, self.ready)
         self.limit = Room(records, key_bytes, payload_bytes, self.arena.room)
