@@ -4,15 +4,33 @@ These decoders accept a subset of the payloads that the libraries accept, with t
 the package decompresses or rejects them (`arena`). They write at most to their stop, look back at most to their target, and copy in
 whole steps: source and target need `PAD` bytes after their ends.
 
-Compressed text consists of elements of a few bytes whose kind cannot be predicted. So the usual snappy element is decoded without
-a branch on its kind, and the first bytes of the next element are loaded before those of this one are copied.
+Compressed text consists of elements of a few bytes whose kind cannot be predicted. What limits their speed is how long it takes from one
+element to know where the next one begins. So two usual snappy elements, literals and a copy, are decoded at once without a branch on
+their kinds, and the tag after them is loaded from both places where it can be, before it is known which one it is. Where lz4 sequences
+with many literals are frequent, there is no branch on whether their number goes on in a second byte.
 """
+
+import numpy as np
 
 from kolumn.codecs import END, GZIP, LZ4, SNAPPY, STORED, ZSTD, gzip, lz4, snappy, zstd
 from kolumn.cpu_fallback.inflate import blocks  # noqa: F401 (the framings as compiled functions first)
 from kolumn.cpu_fallback.inflate.decoders import Decoder, Decoders
 from kolumn.cpu_fallback.inflate.libisal import AVAIL_IN, AVAIL_OUT, NEXT_IN, NEXT_OUT
-from kolumn.cpu_fallback.machine.address import PAD, call, copy16, copy32, copy_padded, load8, load64, select, store8, store32, store64
+from kolumn.cpu_fallback.machine.address import (
+    call,
+    copy16,
+    copy32,
+    copy_padded,
+    load8,
+    load8_early,
+    load16,
+    load32,
+    load64,
+    select,
+    store8,
+    store32,
+    store64,
+)
 from kolumn.formats import crc
 from kolumn.formats.memory import u32_little_at
 from kolumn.machine_code.deferred import register_jitable
@@ -22,11 +40,13 @@ GIVEN_UP = -1
 
 _GZIP, _LZ4, _SNAPPY, _ZSTD, _STORED, _END = GZIP, LZ4, SNAPPY, ZSTD, STORED, END
 _NEXT_IN, _AVAIL_IN, _NEXT_OUT, _AVAIL_OUT = NEXT_IN, AVAIL_IN, NEXT_OUT, AVAIL_OUT
-_FAST = PAD
-"""Bytes that must be left in source and target for a loop that copies before it checks."""
 
 # Rules of liblz4 for the end of a block, in bytes: literals after the last match; input and output that a match needs.
 _LAST_LITERALS, _LAST_INPUT, _LAST_MATCH = 5, 8, 12
+_LONG = 0xF0
+"""The smallest token of an lz4 sequence whose number of literals goes on in the next byte."""
+_LAST_TOKEN, _LAST_TAG = _LAST_INPUT, 8
+"""Bytes from a token or a tag to the end of a block, so that all that is read at once for what is usual is within the padding."""
 
 
 @register_jitable
@@ -142,20 +162,25 @@ def lz4_block(at: int, end: int, target: int, stop: int) -> int:
     token (literals - 15 max | match - 4, 15 max) | literals | offset u16 | more of the match's length ...
     """
     to = target
+    last, most = end - _LAST_TOKEN, stop - _LAST_MATCH
     while at < end:
-        # The usual sequence has few literals and a short match that does not overlap itself.
-        while at < end - _FAST and to < stop - _FAST:
+        # The usual sequence has fewer than 15 literals and a short match that does not overlap itself.
+        while at <= last - 15:
             token = load8(at)
             length, match = token >> 4, (token & 15) + 4
-            offset = load64(at + 1 + length) & 0xFFFF
-            source = to + length - offset
-            if length == 15 or match == 19 or offset < match or source < target:
+            offset = load16(at + 1 + length)
+            middle = to + length
+            source, past = middle - offset, middle + match
+            if length == 15 or match == 19 or offset < match or source < target or past > most:
                 break
             copy16(to, at + 1)
-            to += length
-            copy32(to, source)
-            to += match
+            copy32(middle, source)
             at += length + 3
+            to = past
+        token = load8(at)
+        if token >= _LONG:
+            # Where one sequence has more literals, others will.
+            at, to = _with_more_literals(at, last, to, target, most)
         token = load8(at)
         at += 1
         length, match = token >> 4, token & 15
@@ -186,6 +211,34 @@ def lz4_block(at: int, end: int, target: int, stop: int) -> int:
     return GIVEN_UP
 
 
+@register_jitable(forceinline=True)
+def _with_more_literals(at: int, last: int, to: int, target: int, most: int) -> tuple[int, int]:
+    """Decompress usual sequences of up to 64 literals, without a branch on how their number is written; returns where the others begin."""
+    token = load8(at)
+    while at <= last:
+        long = token >= _LONG
+        length = select(long, load8(at + 1) + 15, token >> 4)
+        first = select(long, at + 2, at + 1)
+        match = (token & 15) + 4
+        if length > 64:
+            break
+        behind = first + length
+        token = load8(behind + 2)
+        offset = load16(behind)
+        middle = to + length
+        source, past = middle - offset, middle + match
+        if behind > last - 2 or match == 19 or offset < match or source < target or past > most:
+            break
+        # With a second large store for each sequence the stores would limit the speed.
+        copy16(to, first)
+        copy16(to + 16, first + 16)
+        if length > 32:
+            copy32(to + 32, first + 32)
+        copy32(middle, source)
+        at, to = behind + 2, past
+    return at, to
+
+
 @register_jitable
 def _more(length: int, at: int, end: int) -> tuple[int, int]:
     """Read the further bytes of a length. If they do not end before ``end``, the length is larger than any block."""
@@ -198,6 +251,22 @@ def _more(length: int, at: int, end: int) -> tuple[int, int]:
     return 1 << 40, at
 
 
+def _tags() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What the tag of a copy tells: its length; which of the next 16 bits are of its offset; its length less the offset's other bits.
+
+    A tag of any other kind gets a difference that no offset makes up for, so it is found by the comparison that finds overlaps.
+    """
+    length, mask, less = np.zeros(256, np.uint8), np.zeros(256, np.uint16), np.full(256, 1 << 20, np.int32)
+    for six in range(64):
+        short, long = six << 2 | 1, six << 2 | 2
+        length[short], mask[short], less[short] = 4 + (six & 7), 0xFF, 4 + (six & 7) - ((six >> 3) << 8)
+        length[long], mask[long], less[long] = six + 1, 0xFFFF, six + 1
+    return length, mask, less
+
+
+_LENGTH, _MASK, _LESS = _tags()
+
+
 @register_jitable
 def snappy_block(at: int, end: int, target: int, stop: int) -> int:
     """Decompress the raw snappy block at addresses [at, end) to exactly [target, stop); returns the number of bytes, or `GIVEN_UP`."""
@@ -205,30 +274,41 @@ def snappy_block(at: int, end: int, target: int, stop: int) -> int:
         at += 1
     at += 1
     to = target
-    word = load64(at)
-    while at < end - _FAST and to < stop - _FAST:
+    last = end - _LAST_TAG
+    tag = load8(at)
+    while at <= last:
         # kind 0: literals, length 6 bits | 1: copy, length 3 bits, offset 3 + 8 bits | 2: copy, length 6 bits, offset 16 bits
-        tag = word & 0xFF
-        kind, six = tag & 3, tag >> 2
-        literal = kind == 0
-        step = select(literal, six + 2, kind + 1)
-        following = load64(at + step)
-        short = kind == 1
-        length = select(short, 4 + (six & 7), six + 1)
-        offset = select(short, (six >> 3) << 8 | (word >> 8) & 0xFF, (word >> 8) & 0xFFFF)
-        source = select(literal, at + 1, to - offset)
-        if kind == 3 or (six >= 60 if literal else (offset < length or source < target)):
+        six, no_literals = tag >> 2, tag & 3 != 0
+        behind = at + 2 + six
+        copy = select(no_literals, at, behind)
+        literals = select(no_literals, 0, six + 1)
+        word = load32(copy)
+        tag = select(word & 2 != 0, load8_early(copy + 3), load8_early(copy + 2))
+        kind = word & 0xFF
+        length = _LENGTH[kind]
+        apart = ((word >> 8) & _MASK[kind]) - _LESS[kind]
+        middle = to + literals
+        source = middle - apart - length
+        following = copy + 1 + (word & 3)
+        past = middle + length
+        if literals > 60 or apart < 0 or source < target or following > last or past > stop:
+            if literals <= 60 and apart < 0 < apart + length and source >= target and following <= last and past <= stop:
+                copy_padded(to, at + 1, literals)
+                _repeat(middle, apart + length, length)
+                at, to = following, past
+                continue
             at, to = _snappy_element(at, end, to, target, stop)
             if at == GIVEN_UP:
                 return GIVEN_UP
-            word = load64(at)
+            tag = load8(at)
             continue
-        copy32(to, source)
+        copy32(to, at + 1)
+        if literals > 32:
+            copy32(to + 32, at + 33)
+        copy32(middle, source)
         if length > 32:
-            copy32(to + 32, source + 32)
-        to += length
-        at += step
-        word = following
+            copy32(middle + 32, source + 32)
+        at, to = following, past
     while at < end:
         at, to = _snappy_element(at, end, to, target, stop)
         if at == GIVEN_UP:

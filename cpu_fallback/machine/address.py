@@ -100,7 +100,9 @@ def select(typing: Any, condition: Any, a: Any, b: Any) -> Any:
     """``a`` if ``condition`` else ``b``, without a branch."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.select(args[0], args[1], args[2])
+        chosen = builder.select(args[0], args[1], args[2])
+        chosen.set_metadata("unpredictable", builder.module.add_metadata([]))
+        return chosen
 
     return types.int64(types.boolean, types.int64, types.int64), emit
 
@@ -121,6 +123,17 @@ def load8(typing: Any, address: Any) -> Any:
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.zext(builder.load(_pointer(builder, args[0], ir.IntType(8))), ir.IntType(64))
+
+    return types.int64(types.int64), emit
+
+
+@intrinsic
+def load8_early(typing: Any, address: Any) -> Any:
+    """As `load8`, where it stands: of two such loads LLVM does not make one, which would have to wait until its address is chosen."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte = builder.load_atomic(_pointer(builder, args[0], ir.IntType(8)), "unordered", 1)
+        return builder.zext(byte, ir.IntType(64))
 
     return types.int64(types.int64), emit
 
