@@ -322,10 +322,10 @@ def slow(frame: DataFrame) -> Any:
 
 
 def while_it_runs(spark: SparkSession, act: Any) -> threading.Thread:
-    """Do something a moment after the next job has begun."""
+    """Do something a moment after the next job has begun, and has a worker: the first one of a session takes its time."""
 
     def wait() -> None:
-        if soon(spark.sparkContext.statusTracker().getActiveJobsIds):
+        if soon(spark.sparkContext.statusTracker().getActiveJobsIds) and soon(lambda: workers(spark)):
             time.sleep(0.5)
             act()
 
