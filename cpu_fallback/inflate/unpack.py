@@ -222,12 +222,12 @@ def _with_more_literals(at: int, last: int, to: int, target: int, most: int) -> 
         match = (token & 15) + 4
         if length > 64:
             break
-        behind = first + length
-        token = load8(behind + 2)
-        offset = load16(behind)
+        after = first + length
+        token = load8(after + 2)
+        offset = load16(after)
         middle = to + length
         source, past = middle - offset, middle + match
-        if behind > last - 2 or match == 19 or offset < match or source < target or past > most:
+        if after > last - 2 or match == 19 or offset < match or source < target or past > most:
             break
         # With a second large store for each sequence the stores would limit the speed.
         copy16(to, first)
@@ -235,7 +235,7 @@ def _with_more_literals(at: int, last: int, to: int, target: int, most: int) -> 
         if length > 32:
             copy32(to + 32, first + 32)
         copy32(middle, source)
-        at, to = behind + 2, past
+        at, to = after + 2, past
     return at, to
 
 
@@ -279,8 +279,8 @@ def snappy_block(at: int, end: int, target: int, stop: int) -> int:
     while at <= last:
         # kind 0: literals, length 6 bits | 1: copy, length 3 bits, offset 3 + 8 bits | 2: copy, length 6 bits, offset 16 bits
         six, no_literals = tag >> 2, tag & 3 != 0
-        behind = at + 2 + six
-        copy = select(no_literals, at, behind)
+        after = at + 2 + six
+        copy = select(no_literals, at, after)
         literals = select(no_literals, 0, six + 1)
         word = load32(copy)
         tag = select(word & 2 != 0, load8_early(copy + 3), load8_early(copy + 2))
