@@ -41,25 +41,16 @@ _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, *8 * [ctypes.c_int64])
 """Any C function of at most eight integers: the other registers are not looked at."""
 
 
-def use(folder: Path) -> "Processor":
+def use(folder: Path) -> None:
     """Let an emulated processor run all loops of this process that are not loaded yet, by their machine code in a folder."""
-    processor = Processor()
-    objects.load = processor.load
+    objects.load = Processor().load
     loops.shipped = compile_ahead.shipped = lambda: folder  # type: ignore[assignment]
-    return processor
 
 
 class Processor:
-    """One emulated processor; threads take turns.
-
-    Attributes
-    ----------
-    calls : int
-        Loops that were run.
-    """
+    """One emulated processor; threads take turns."""
 
     def __init__(self) -> None:
-        self.calls = 0
         self._turn = threading.RLock()
         self._machine = Uc(UC_ARCH_ARM64, UC_MODE_ARM)
         self._machine.hook_add(UC_HOOK_MEM_READ_UNMAPPED | UC_HOOK_MEM_WRITE_UNMAPPED, self._map)
@@ -82,7 +73,6 @@ class Processor:
 
     def _run(self, entry: int, words: bytes, results: Any) -> int:
         with self._turn:
-            self.calls += 1
             machine, place = self._machine, entry
             machine.reg_write(UC_ARM64_REG_X0, ctypes.cast(words, ctypes.c_void_p).value)
             machine.reg_write(UC_ARM64_REG_X1, ctypes.addressof(results))
