@@ -68,13 +68,17 @@ def put(column: PayloadColumn, source: int, buffer: int, offset: int, length: in
 
 @register_jitable
 def _null(valid: int, nulls: int, rows: int, row: int) -> None:
-    """Clear the bit of a row in a column's bitmap, which has bits for ``rows`` rows."""
+    """Clear the bit of a row in a column's bitmap, which has bits for ``rows`` rows.
+
+    A row may be written twice, because a record is decoded again if the loop for short ones cannot finish it.
+    """
     count = load64(nulls)
     if count == 0:
         for at in range(0, (rows + 7) >> 3, 8):
             store64(valid + at, -1)
-    set_bit(valid, row, 0)
-    store64(nulls, count + 1)
+    if load8(valid + (row >> 3)) >> (row & 7) & 1:
+        set_bit(valid, row, 0)
+        store64(nulls, count + 1)
 
 
 @register_jitable(forceinline=True)

@@ -239,3 +239,15 @@ def test_markers_may_be_compressed(tmp_path: Path) -> None:
     (tmp_path / "t-0" / f"{0:020}.log").write_bytes(data)
     found = kolumn.read(tmp_path, columns=["offset"], isolation_level="read_committed")
     assert found["offset"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("key", [None, b"", b"\0", b"\0\0\0", b"\xff\xff\0\1", b"\0\0\0\1"])
+def test_a_control_record_without_a_type_ends_nothing(key: bytes | None, last: bool, tmp_path: Path) -> None:
+    """Its key is shorter than four bytes, or of a negative version; also where it is the last one that is decoded."""
+    odd = batch([Record(1, key, b"v", 0)], flags=TRANSACTIONAL | CONTROL, producer_id=7, producer_epoch=3)
+    source = log(tmp_path, (0, [data(0, 7), odd] if last else [data(0, 7), odd, plain(2), control_batch(3, ABORT, producer_id=8)]))
+    ended = key == b"\0\0\0\1"
+    assert states(source)[0] == ("committed" if ended else "open")
+    assert committed(source)["offset"].to_pylist() == ([0] if last else [0, 2]) * ended
+    assert kolumn.verify(source).ok

@@ -63,9 +63,11 @@ def read(path: Path, streamed: bool = True, **options: Any) -> list[oracle.Row]:
 
 def _outcome(path: Path, columns: list[str], options: dict[str, Any]) -> Any:
     try:
-        return kolumn.read(path, columns=columns, include_control=True, threads=1, **options)
+        table = kolumn.read(path, columns=columns, include_control=True, threads=1, **options)
     except kolumn.CorruptBatchError as error:
         return error
+    table.validate(full=True)
+    return table
 
 
 @cache

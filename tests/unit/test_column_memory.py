@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import kolumn
-from kit.encoder import Record, batch, message, with_crc
+from kit.encoder import Record, batch, message, overlong, raw_batch, record_body, varint, with_crc
 from kolumn.cpu_fallback.columns import memory
 from kolumn.cpu_fallback.columns.memory import RecordMemory
 from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW
@@ -145,3 +145,19 @@ def test_nulls_of_several_segments_and_messages(columns: list[str], tmp_path: Pa
     found = kolumn.read(path, columns=columns, threads=1)
     assert found["value"].to_pylist() == [None if i % 3 == 1 else b"value" for i in range(90)]
     check(found)
+
+
+@pytest.mark.parametrize("nulls", [1, 5])
+@pytest.mark.parametrize("length", [1, 2, 3, 5])
+def test_nulls_of_headers_that_are_decoded_twice(length: int, nulls: int, tmp_path: Path) -> None:
+    """The loop for short headers leaves a record to the general one at a length of more than two bytes; Java accepts up to five."""
+    headers = ((b"null", None),) * nulls + ((b"last", b"value"),)
+    body = record_body(Record(0, b"k", b"v", 5, headers), 0, 5)
+    end = varint(5) + b"value"
+    body = body.removesuffix(end) + overlong(varint(5), length) + b"value"
+    path = tmp_path / "headers.log"
+    path.write_bytes(raw_batch((varint(len(body)) + body) * 3, 3, last_delta=2, base_timestamp=5, max_timestamp=5))
+    found = kolumn.read(path, columns=["headers"], threads=1)
+    found.validate(full=True)
+    assert found["headers"].to_pylist() == [[{"key": key.decode(), "value": value} for key, value in headers]] * 3
+    assert found["headers"].combine_chunks().values.field("value").null_count == 3 * nulls

@@ -71,7 +71,10 @@ def _first_types(run: Run | None, count: int) -> list[int | None]:
     ends = np.frombuffer(memoryview(key.ends), np.int32, run.rows + 1).astype(np.int64)
     data = np.frombuffer(memoryview(key.data), np.uint8)
     first = np.minimum(np.cumsum(run.records) - run.records, run.rows - 1)
-    at = ends[first]
-    valid = (run.records > 0) & (ends[first + 1] - at >= _KEY) & (data[at] < 128)
+    whole = np.flatnonzero((run.records > 0) & (ends[first + 1] - ends[first] >= _KEY))
+    found: list[int | None] = [None] * count
+    at = ends[first[whole]]
     kinds = (data[at + 2].astype(np.int8).astype(np.int64) << 8) | data[at + 3]
-    return [kind if right else None for kind, right in zip(kinds.tolist(), valid.tolist(), strict=True)]
+    for one, kind, negative in zip(whole.tolist(), kinds.tolist(), (data[at] >> 7).tolist(), strict=True):
+        found[one] = None if negative else kind
+    return found
