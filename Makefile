@@ -28,7 +28,7 @@ help:  ## this list
 demo: $(READY)  ## records of a real broker, through Spark
 	@$(RUN) examples/demo.py
 
-test: $(READY)  ## every test but the long ones
+test: $(READY)  ## every test but the long ones, and samples of those with many cases
 	$(RUN) -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(TESTS)"
 
 lint: $(READY)  ## ruff and mypy

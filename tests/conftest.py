@@ -3,6 +3,9 @@
 import importlib
 import os
 import signal
+import zlib
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -40,12 +43,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return OneSession(config, log) if config.getoption("dist") == "loadfile" else None
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out parts of tests that run whole.
+MANY, SAMPLE = 6, 4
+"""Of a test with at least so many cases, every fourth or so is not slow. Kernels are not sampled: DESIGN.md says which faults their tests find."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Take samples of tests with many cases, and leave out parts of tests that run whole.
 
     In several processes, what goes to one of them comes first, so that the others have enough to do meanwhile.
     """
+    own = {_function(item) for item in items if item.get_closest_marker("slow") or item.get_closest_marker("part")}
+    cases = Counter(map(_function, items))
+    for item in items:
+        # By a checksum: every fourth one would be the same value of a parameter again and again.
+        sampled = cases[_function(item)] >= MANY and _function(item) not in own and not item.nodeid.startswith("tests/gpu/")
+        if sampled and zlib.crc32(item.nodeid.encode()) % SAMPLE:
+            item.add_marker("slow")
+    yield
     whole = {_function(item) for item in items if item.get_closest_marker("slow")}
     parts = [item for item in items if item.get_closest_marker("part") and _function(item) in whole]
     if parts:
