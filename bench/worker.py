@@ -1,13 +1,15 @@
-"""Kolumn's side of `cpu_vs_java`, line for line the protocol of Decode.java: worker SEGMENT arrays|grown|iterate SECONDS [memory].
+"""Kolumn's side of `cpu_vs_java`, line for line the protocol of Decode.java: worker SEGMENT MODE SECONDS [memory].
 
 Warms up for SECONDS, prints what was decoded, then for every line N on standard input decodes N times and prints the nanoseconds of each.
-"arrays" and "grown" are a table with copied keys and values, "iterate" one whose keys and values point into the segment.
+"arrays" and "grown" are a table with copied keys and values, "iterate" one whose keys and values point into the segment. Two modes are
+what cannot be avoided: "copy" copies the segment from memory to memory, and "library" lets libzstd decompress each payload to one place.
 It reads from the path, or with "memory" from a buffer that has the segment.
 
 "worker -" does so for many segments: for every line "SECONDS TIMES arrays|grown|iterate path SEGMENT" it warms up, reads, and prints
 what was decoded and the nanoseconds.
 """
 
+import ctypes
 import json
 import sys
 import time
@@ -16,10 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numba
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import kolumn
+from kolumn.cpu_fallback.inflate import libzstd
+from kolumn.formats import v2
 
 COLUMNS = ["key", "value", "offset", "timestamp"]
 BINARY = {"arrays": "contiguous", "grown": "contiguous", "iterate": "view"}
@@ -27,11 +33,46 @@ BINARY = {"arrays": "contiguous", "grown": "contiguous", "iterate": "view"}
 
 def main(segment: str, mode: str, seconds: str, source: str = "path") -> None:
     held = pa.py_buffer(Path(segment).read_bytes()) if source == "memory" else segment
+    if mode in FLOORS:
+        return race(FLOORS[mode](segment), {}, float(seconds))
 
     def run() -> pa.Table:
         return kolumn.read(held, columns=COLUMNS, binary=BINARY[mode], threads=1)
 
     race(run, summary(run(), mode), float(seconds))
+
+
+def copy(segment: str) -> Callable[[], None]:
+    """Copies the segment; as columns of a chunk do, the copy begins where the last one was."""
+    held = np.fromfile(segment, np.uint8)
+    to = held.copy()
+    return lambda: np.copyto(to, held)
+
+
+def library(segment: str) -> Callable[[], None]:
+    """Calls of ``ZSTD_decompressDCtx``, one for each batch, by a loop that is machine code."""
+    held, found = pa.py_buffer(Path(segment).read_bytes()), kolumn.batches(segment)
+    assert set(found["codec"].to_pylist()) == {"zstd"}
+    payload = np.array(found["position"]) + held.address + v2.HEADER
+    size = np.array(found["size"]) - v2.HEADER
+    out, context = np.empty(1 << 20, np.uint8), libzstd.Context()
+    decompress = ctypes.CFUNCTYPE(*[ctypes.c_size_t] * 6)(context.function)
+
+    @numba.njit
+    def loop(payload: Any, size: Any, state: int, to: int, room: int) -> int:
+        largest = 0
+        for i in range(len(payload)):
+            largest = max(largest, decompress(state, to, room, payload[i], size[i]))
+        return largest
+
+    def run() -> None:
+        # Errors are numbers near 2^64.
+        assert loop(payload, size, context.state, out.ctypes.data, out.size) <= out.size <= held.size
+
+    return run
+
+
+FLOORS = {"copy": copy, "library": library}
 
 
 def many() -> None:
