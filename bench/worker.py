@@ -43,7 +43,7 @@ def main(segment: str, mode: str, seconds: str, source: str = "path") -> None:
 
 
 def copy(segment: str) -> Callable[[], None]:
-    """Copies the segment; as columns of a chunk do, the copy begins where the last one was."""
+    """Copies the segment from memory to memory that was written before."""
     held = np.fromfile(segment, np.uint8)
     to = held.copy()
     return lambda: np.copyto(to, held)
