@@ -199,9 +199,10 @@ def _payloads(mode: int, rows: int, parts: Sequence[int], nulls: int) -> Payload
     return PayloadColumn(mode, 0, 0, valid, each, nulls, rows) if mode == VIEW else PayloadColumn(mode, data, each, valid, 0, nulls, rows)
 
 
-def _column(mode: int, rows: int, nulls: int, parts: Sequence[pa.Buffer]) -> BinaryColumn:
+def _column(mode: int, rows: int, had_nulls: int, parts: Sequence[pa.Buffer]) -> BinaryColumn:
     each, valid, data = parts
     if mode == SKIP:
         return SKIPPED
+    nulls = rows - pa.Array.from_buffers(pa.bool_(), rows, [None, valid]).true_count if had_nulls and rows else 0
     mask = valid if nulls else None
     return BinaryColumn(rows, nulls, mask, views=each) if mode == VIEW else BinaryColumn(rows, nulls, mask, each, data)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kolumn.cpu_fallback.machine.address import STEP, copy32, load8, load64, prefetch, prefetch_read, set_bit, store32, store64
+from kolumn.cpu_fallback.machine.address import STEP, copy32, load64, prefetch, prefetch_read, set_bit, store32, store64
 from kolumn.machine_code.deferred import register_jitable
 
 SKIP, COPY, VIEW = 0, 1, 2
@@ -22,8 +22,8 @@ NEXT_BLOCK = 1 << 18
 class PayloadColumn(NamedTuple):
     """Addresses of one binary column; 0 if the mode does not need one.
 
-    ``ends`` has ``rows`` + 1 int32, ``views`` 16 bytes for each row. ``nulls`` is the number of nulls, an int64, and ``valid`` a bitmap in
-    which their bits are cleared. Nothing is written to it before the first null: most columns have none.
+    ``ends`` has ``rows`` + 1 int32, ``views`` 16 bytes for each row. ``valid`` is a bitmap in which the bits of nulls are cleared. Most
+    columns have none, so its ones are written before the first null, and ``nulls``, an int64, is 1 from then on.
     """
 
     mode: int
@@ -53,7 +53,7 @@ def put(column: PayloadColumn, source: int, buffer: int, offset: int, length: in
             _copy(column.arena + used, source, length)
             used += length
         elif length < 0:
-            _null(column.valid, column.nulls, column.rows, row)
+            _null(column, row)
         store32(column.ends + 4 * row + 4, used)
     else:
         # Only two lines of a long payload are prefetched, because prefetching many at once costs more than it saves.
@@ -62,23 +62,23 @@ def put(column: PayloadColumn, source: int, buffer: int, offset: int, length: in
             prefetch(source + NEXT_BLOCK + LINE)
         _view(column.views + 16 * row, source, buffer, offset, length)
         if length < 0:
-            _null(column.valid, column.nulls, column.rows, row)
+            _null(column, row)
     return used
 
 
-@register_jitable
-def _null(valid: int, nulls: int, rows: int, row: int) -> None:
-    """Clear the bit of a row in a column's bitmap, which has bits for ``rows`` rows.
+@register_jitable(forceinline=True)
+def _null(column: PayloadColumn, row: int) -> None:
+    """Clear the bit of a row. Nulls are not counted here: a record is decoded again if the loop for short ones cannot finish it."""
+    if load64(column.nulls) == 0:
+        _begin_nulls(column.valid, column.nulls, column.rows)
+    set_bit(column.valid, row, 0)
 
-    A row may be written twice, because a record is decoded again if the loop for short ones cannot finish it.
-    """
-    count = load64(nulls)
-    if count == 0:
-        for at in range(0, (rows + 7) >> 3, 8):
-            store64(valid + at, -1)
-    if load8(valid + (row >> 3)) >> (row & 7) & 1:
-        set_bit(valid, row, 0)
-        store64(nulls, count + 1)
+
+@register_jitable
+def _begin_nulls(valid: int, nulls: int, rows: int) -> None:
+    for at in range(0, (rows + 7) >> 3, 8):
+        store64(valid + at, -1)
+    store64(nulls, 1)
 
 
 @register_jitable(forceinline=True)
@@ -132,6 +132,4 @@ def forget(column: PayloadColumn, first: int, stop: int) -> None:
     """Undo the nulls of rows [first, stop), which are going to be overwritten. Nothing else needs to be undone."""
     if column.mode != SKIP and load64(column.nulls) > 0:
         for row in range(first, stop):
-            if not load8(column.valid + (row >> 3)) >> (row & 7) & 1:
-                set_bit(column.valid, row, 1)
-                store64(column.nulls, load64(column.nulls) - 1)
+            set_bit(column.valid, row, 1)

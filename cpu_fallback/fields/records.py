@@ -47,7 +47,7 @@ def fields(
         For views: number of the buffer that holds the payload, and the payload's position in it.
     to : Target
     at : int64 array of `target.POSITIONS`
-        In and out: write position of each column, and their nulls.
+        In and out: write position of each column, and which have had a null.
     headers : int
         Number of record headers for which there is room.
     stop_at_error : bool

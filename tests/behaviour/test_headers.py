@@ -80,6 +80,17 @@ def test_small_segments_share_the_table(tmp_path: Path) -> None:
 RANGES = [(0, 10), (401, 420), (790, 10_000), (None, 9), (795, None), (10_000, None), (10_000, 10_010), (398, 399)]
 
 
+@pytest.mark.parametrize("suffix", [None, ".index", ".timeindex", ".txnindex"])
+def test_headers_are_walked_by_verify_for_index_files(entries: list[bytes], suffix: str | None, tmp_path: Path) -> None:
+    """Of a log without any, nothing but its bytes has to be checked."""
+    path = written(tmp_path / "t-0", entries)
+    if suffix is not None:
+        path.with_suffix(suffix).write_bytes(b"")
+    found, _, reads, _ = counted(lambda: kolumn.verify(path, threads=1))
+    assert found.ok
+    assert (reads > BATCHES) == (suffix is not None)
+
+
 @pytest.mark.parametrize(("start", "end"), RANGES)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_small_range_reads_headers_of_the_rest(segment: Path, start: int | None, end: int | None, threads: int) -> None:

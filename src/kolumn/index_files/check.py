@@ -71,8 +71,12 @@ def _of_folder(own: list[Segment]) -> Iterator[Remark]:
     if (np.diff(starts) <= 0).any() or (np.diff(numbers) <= 0).any():
         yield _remark(own[0], 0, None, "leader-epoch-checkpoint: epochs or their first offsets do not grow", "leader-epoch-checkpoint")
         starts = starts[:0]
-    begun = begun_at(own[0])
+    walked = len(starts) > 0 or any(map(_has_files, own))
+    begun = begun_at(own[0]) if walked else {}
     for segment in own:
+        if not walked:
+            yield from _snapshot(segment)
+            continue
         try:
             log = _log(segment, begun)
         except KolumnError:
@@ -81,9 +85,15 @@ def _of_folder(own: list[Segment]) -> Iterator[Remark]:
         yield from _offsets(log)
         yield from _times(log)
         yield from _transactions(log)
-        yield from _snapshot(log)
+        yield from _snapshot(segment)
         yield from _epochs(log, starts, numbers, "leader-epoch-checkpoint")
         yield from _tier(log)
+
+
+def _has_files(segment: Segment) -> bool:
+    """Whether something that is compared with entries belongs to a segment: without, headers need not be read once more."""
+    files = (with_suffix(segment.path, suffix) for suffix in (".index", ".timeindex", ".txnindex"))
+    return segment.copy_id is not None or any(storage.look(name) is not None for name in files)
 
 
 def _log(segment: Segment, begun: dict[int, int]) -> _Log:
@@ -193,16 +203,16 @@ def _transactions(log: _Log) -> Iterator[Remark]:
         yield _remark(log.segment, 0, extra[0], text, name)
 
 
-def _snapshot(log: _Log) -> Iterator[Remark]:
-    name = beside(log.segment.path, f"{log.segment.base_offset:020d}.snapshot")
-    found = _read(log.segment, name)
-    yield from _whole(log.segment, base_name(name), found if isinstance(found, str) else None)
+def _snapshot(segment: Segment) -> Iterator[Remark]:
+    name = beside(segment.path, f"{segment.base_offset:020d}.snapshot")
+    found = _read(segment, name)
+    yield from _whole(segment, base_name(name), found if isinstance(found, str) else None)
     if isinstance(found, dict):
-        ahead = np.flatnonzero(np.maximum(found["lastOffset"], found["currentTransactionFirstOffset"]) >= (log.segment.base_offset or 0))
+        ahead = np.flatnonzero(np.maximum(found["lastOffset"], found["currentTransactionFirstOffset"]) >= (segment.base_offset or 0))
         if len(ahead):
             producer = int(found["producerId"][ahead[0]])
             text = f"{base_name(name)}: producer {producer} has offsets that are not before the snapshot's"
-            yield _remark(log.segment, 0, log.segment.base_offset, text, base_name(name))
+            yield _remark(segment, 0, segment.base_offset, text, base_name(name))
 
 
 def _tier(log: _Log) -> Iterator[Remark]:
