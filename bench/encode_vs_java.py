@@ -9,7 +9,7 @@ import sys
 from contextlib import ExitStack
 
 from bench import data, machine
-from bench.cpu_vs_java import JVM, TURNS, WARM_UP_SECONDS, Rival, build
+from bench.cpu_vs_java import JVM, JVM_SECONDS, TURNS, WARM_UP_SECONDS, Rival, build
 
 TARGETS = {"Java builds": 1.0, "Kolumn reads": 0.5}
 
@@ -21,7 +21,7 @@ def rivals(segment: str) -> dict[str, Rival]:
     worker = (sys.executable, "-m", "bench.encode_worker", segment)
     return {
         "Kolumn writes": Rival(*worker, "encode", str(WARM_UP_SECONDS)),
-        "Java builds": Rival("java", *JVM, "-cp", classpath, "Encode", segment, str(WARM_UP_SECONDS)),
+        "Java builds": Rival("java", *JVM, "-cp", classpath, "Encode", segment, str(JVM_SECONDS)),
         "Kolumn reads": Rival(*worker, "decode", str(WARM_UP_SECONDS)),
     }
 
