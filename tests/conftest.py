@@ -44,7 +44,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 MANY, SAMPLE = 6, 4
-"""Of a test with at least so many cases, every fourth or so is not slow. Kernels are not sampled: DESIGN.md says which faults their tests find."""
+"""Of a test with so many cases, every fourth or so is not slow. Those of kernels are all taken: DESIGN.md says which faults they find."""
 
 
 @pytest.hookimpl(wrapper=True)
