@@ -44,7 +44,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 MANY, SAMPLE = 6, 4
-"""Of a test with so many cases, every fourth or so is not slow. Those of kernels are all taken: DESIGN.md says which faults they find."""
+"""A test with ``MANY`` cases or more keeps about one in ``SAMPLE``; the others are slow.
+
+Tests of kernels keep all: DESIGN.md says which faults they find.
+"""
 
 
 @pytest.hookimpl(wrapper=True)

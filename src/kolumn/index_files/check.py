@@ -25,6 +25,7 @@ from kolumn.index_files.parse import Columns, MalformedFileError
 from kolumn.index_files.tables import columns_of, kind_of
 from kolumn.log.transactions import begun_at, marker_of
 from kolumn.source import storage
+from kolumn.source.log_names import INDEXES
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
 from kolumn.source.side_bytes import side_bytes
@@ -71,12 +72,12 @@ def _of_folder(own: list[Segment]) -> Iterator[Remark]:
     if (np.diff(starts) <= 0).any() or (np.diff(numbers) <= 0).any():
         yield _remark(own[0], 0, None, "leader-epoch-checkpoint: epochs or their first offsets do not grow", "leader-epoch-checkpoint")
         starts = starts[:0]
-    walked = len(starts) > 0 or any(map(_has_files, own))
-    begun = begun_at(own[0]) if walked else {}
-    for segment in own:
-        if not walked:
+    if not len(starts) and not any(map(_has_files, own)):
+        for segment in own:
             yield from _snapshot(segment)
-            continue
+        return
+    begun = begun_at(own[0])
+    for segment in own:
         try:
             log = _log(segment, begun)
         except KolumnError:
@@ -91,8 +92,8 @@ def _of_folder(own: list[Segment]) -> Iterator[Remark]:
 
 
 def _has_files(segment: Segment) -> bool:
-    """Whether something that is compared with entries belongs to a segment: without, headers need not be read once more."""
-    files = (with_suffix(segment.path, suffix) for suffix in (".index", ".timeindex", ".txnindex"))
+    """Whether a segment has a file that is compared with its entries. Without one, their headers are not read for it."""
+    files = (with_suffix(segment.path, suffix) for suffix in (*INDEXES, ".txnindex"))
     return segment.copy_id is not None or any(storage.look(name) is not None for name in files)
 
 

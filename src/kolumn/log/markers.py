@@ -71,10 +71,9 @@ def _first_types(run: Run | None, count: int) -> list[int | None]:
     ends = np.frombuffer(memoryview(key.ends), np.int32, run.rows + 1).astype(np.int64)
     data = np.frombuffer(memoryview(key.data), np.uint8)
     first = np.minimum(np.cumsum(run.records) - run.records, run.rows - 1)
-    whole = np.flatnonzero((run.records > 0) & (ends[first + 1] - ends[first] >= _KEY))
-    found: list[int | None] = [None] * count
-    at = ends[first[whole]]
-    kinds = (data[at + 2].astype(np.int8).astype(np.int64) << 8) | data[at + 3]
-    for one, kind, negative in zip(whole.tolist(), kinds.tolist(), (data[at] >> 7).tolist(), strict=True):
-        found[one] = None if negative else kind
-    return found
+    typed = np.flatnonzero((run.records > 0) & (ends[first + 1] - ends[first] >= _KEY))
+    typed = typed[data[ends[first[typed]]] < 128]
+    at = ends[first[typed]]
+    found = np.full(count, None)
+    found[typed] = (data[at + 2].astype(np.int8).astype(np.int64) << 8) | data[at + 3]
+    return list(found.tolist())
