@@ -12,8 +12,9 @@ file      arrays as of `filled`, from `FileRecords`, which is how Kafka reads a 
 map       arrays as of `filled`, from a mapping of the file, beside the same table
 
 A JVM's best time differs by a third from one JVM to the next, so each cell is measured in several JVMs, and Java's time is the best of
-all. A JVM decodes all cells of one format and codec, one after the other, so it always runs the same code of Kafka. Results of cells
-are kept in ``build/bench/sweep``, so a sweep can be made in parts; ``--save`` stores those of all cells.
+all. A JVM decodes all cells of one format and codec, so it always runs the same code of Kafka: once to warm up, its compiler having the
+same core, and once to be measured. Results of cells are kept in ``build/bench/sweep``, so a sweep can be made in parts; ``--save`` stores
+those of all cells.
 """
 
 import argparse
@@ -33,6 +34,8 @@ CODECS = ("none", "lz4", "snappy", "zstd", "gzip")
 QUESTIONS = {"columns": "grown memory", "filled": "arrays memory", "view": "iterate memory", "file": "arrays file", "map": "arrays map"}
 """What Java decodes, and from where; Kolumn always starts from the path."""
 TIMES = 7
+WARM_UP, JVM_SECONDS = 0.1, 8.0
+"""Seconds of warming up: of both sides before each measurement, and of a new JVM, spread over all cells and questions."""
 FAST = 2.0, 1.5
 """Targets of columns in 16 KiB batches of values of up to 100 bytes, for format 2 and for formats 0 and 1; 1.0 elsewhere."""
 
@@ -100,17 +103,17 @@ class Worker:
         self.process.stdin.close()
         self.process.wait()
 
-    def ask(self, path: Path, question: str, warm_up: float) -> tuple[dict[str, Any], float]:
+    def ask(self, path: Path, question: str, warm_up: float = WARM_UP, times: int = TIMES) -> tuple[dict[str, Any], float]:
         """What was decoded, and the best time in ms."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(f"{warm_up} {TIMES} {question} {path}\n")
+        self.process.stdin.write(f"{warm_up} {times} {question} {path}\n")
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())
         return answer["found"], round(min(answer["nanoseconds"]) / 1e6, 3)
 
 
-def compare(cells: list[Cell], megabytes: int, jvms: int, warm_up: float) -> list[dict[str, Any]]:
+def compare(cells: list[Cell], megabytes: int, jvms: int) -> list[dict[str, Any]]:
     """Best times of both sides in cells of one format and codec, and how many times as fast Kolumn is."""
     paths = [segment(cell, megabytes) for cell in cells]
     rows: list[dict[str, Any]] = [
@@ -120,9 +123,11 @@ def compare(cells: list[Cell], megabytes: int, jvms: int, warm_up: float) -> lis
     with Worker(sys.executable, "-m", "bench.worker", "-") as ours:
         for _ in range(jvms):
             with Worker("java", *JVM, "-cp", classpath(), "Decode", "-") as theirs:
+                for path, question in product(paths, QUESTIONS.values()):
+                    theirs.ask(path, question, JVM_SECONDS / len(paths) / len(QUESTIONS), 1)
                 for cell, path, row in zip(cells, paths, rows, strict=True):
                     for name, question in QUESTIONS.items():
-                        (found, best), (java, java_best) = ours.ask(path, question, warm_up / 2), theirs.ask(path, question, warm_up)
+                        (found, best), (java, java_best) = ours.ask(path, question), theirs.ask(path, question)
                         if {key: java[key] for key in found} != found:
                             raise SystemExit(f"{cell}, {question}: Java decoded {java}, Kolumn {found}")
                         row["records"] = found["records"]
@@ -149,7 +154,6 @@ def main(arguments: list[str]) -> None:
         parser.add_argument(f"--{name}", nargs="+", type=type(choices[0]), choices=choices, default=choices, help="cells to measure")
     parser.add_argument("--megabytes", type=int, default=6, help="size of a segment, MiB")
     parser.add_argument("--jvms", type=int, default=5, help="JVMs for each format and codec")
-    parser.add_argument("--warm-up", type=float, default=0.3, help="seconds for which a JVM warms up for each cell and mode")
     parser.add_argument("--write", action="store_true", help="only write the segments")
     parser.add_argument("--save", action="store_true", help="measure nothing; store the results of all cells that were measured")
     given = parser.parse_args(arguments)
@@ -170,7 +174,7 @@ def main(arguments: list[str]) -> None:
         )
         for _, some in groupby(asked, lambda cell: (cell.format, cell.codec)):
             cells = list(some)
-            for cell, row in zip(cells, compare(cells, given.megabytes, given.jvms, given.warm_up), strict=True):
+            for cell, row in zip(cells, compare(cells, given.megabytes, given.jvms), strict=True):
                 show(cell, row)
                 stored(cell).write_text(json.dumps(row | {"commit": commit}))
 
