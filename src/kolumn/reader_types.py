@@ -13,7 +13,6 @@ from kolumn.decode.pipeline import scan_ranges
 from kolumn.errors import ArgumentError
 from kolumn.keywords import Source
 from kolumn.options import Options
-from kolumn.schemas.given import schema_of
 from kolumn.schemas.listed import ListedSchemas
 from kolumn.schemas.schema import Kind, Schema, Schemas
 from kolumn.source.memory import named_parts
@@ -112,6 +111,8 @@ def _given(one: Typed, kind: Kind | None = None) -> Any:
 def _kind(schema: object) -> Kind:
     """The type of a caller's schema."""
     if isinstance(schema, str | Mapping | list):
+        from kolumn.schemas.given import schema_of
+
         return schema_of(schema).kind
     return schema.kind if isinstance(schema, Schema) else "PROTOBUF"
 

@@ -10,12 +10,11 @@ from itertools import islice
 
 import pyarrow as pa
 
-from kolumn.backend import choose, require
+from kolumn.backend import RESIDENT, choose, require
 from kolumn.damage.findings import Damage, Trouble, damage_of_fault
 from kolumn.decode.backends import opened
 from kolumn.decode.chain import Floor
 from kolumn.decode.chunk import decode_chunk
-from kolumn.decode.device.resident import ResidentOptions
 from kolumn.decode.opened_early import OpenedEarly
 from kolumn.decode.pieces import SHARED, InOrder, in_pieces
 from kolumn.decode.result import Decoded, Tally
@@ -251,7 +250,10 @@ def _range(one: Range, options: Options, pool: Workers | None, found: Tally, ear
     if one.is_bounded:
         options = options.within(one.start_offset, one.end_offset)
     inner, transactions = to_decode(options, one.transactions), one.transactions
-    if isinstance(options, ResidentOptions):
+    if options.backend == RESIDENT:
+        from kolumn.decode.device.resident import ResidentOptions
+
+        assert isinstance(options, ResidentOptions)
         # These are settled on the GPU, where the columns are.
         inner, transactions = options.of_partition(transactions), None
     with early.open(one) as file:

@@ -15,7 +15,6 @@ from kolumn.replicas.topic_rows import topic_rows
 from kolumn.source.folder_scan import scanned
 from kolumn.source.segments import Segment
 from kolumn.source.storage import is_url, parent, shown
-from kolumn.values.internal.topics import decode_value
 
 logger = logging.getLogger(__name__)
 TOPIC = "__remote_log_metadata"
@@ -70,6 +69,9 @@ def _states(metadata: list[Segment], topics: set[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     if not metadata:
         return found
+    # Only here: it has the messages of all internal topics.
+    from kolumn.values.internal.topics import decode_value
+
     names, skipped = [topic.encode() for topic in topics], Skipped()
     for batch in topic_rows(metadata, ("value",), on_damage=skipped):
         for value in batch.column(0).to_pylist():

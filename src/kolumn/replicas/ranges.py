@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kolumn.log.transactions import neighbours, of_ranges, transactions_of
 from kolumn.options import Options
 from kolumn.plan.seek import select_ranges
 from kolumn.replicas.copies import Copies, Key, copies, in_order, linked, one_log
 from kolumn.replicas.log_start import from_log_start, log_starts
-from kolumn.replicas.merge import Merged, merge, trimmed
 from kolumn.replicas.misnamed import by_contents
 from kolumn.replicas.tiers import apart, stitched, tiered
 from kolumn.source.log_names import LOG, SWAP, base_and_copy
@@ -17,6 +16,9 @@ from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import base_name, listing, parent
 from kolumn.source.tier_names import MANIFEST
 from kolumn.transactions.states import Transactions, matter
+
+if TYPE_CHECKING:
+    from kolumn.replicas.merge import Merged
 
 Select = Callable[[list[Segment], Options], list[Range]]
 
@@ -114,6 +116,8 @@ def _units(segments: list[Segment], found: dict[Key, Copies]) -> Iterator[tuple[
 def _of_copies(folders: Copies, options: Options, select: Select) -> list[Range]:
     merged: Merged | None = None
     if options.replicas == "merge":
+        from kolumn.replicas.merge import merge, trimmed
+
         folders = by_contents(folders, options)
         merged = merge(folders, options)
         ranges = trimmed(merged, options)
@@ -153,11 +157,14 @@ def _manifests_and_logs(folder: str) -> set[str]:
     return {name for name in names if name.endswith(MANIFEST) or (name.endswith((LOG, SWAP)) and base_and_copy(name)[1] is None)}
 
 
-def _transactions(folders: Copies, merged: Merged | None, options: Options) -> Transactions:
+def _transactions(folders: Copies, merged: "Merged | None", options: Options) -> Transactions:
     """Transactions of all directories together; a transaction may begin or end in segments that are not read."""
     every = {folder: _with_neighbours(own) for folder, own in folders.items()}
     more = any(len(every[folder]) > len(own) for folder, own in folders.items())
     if merged is None and not more:
         return transactions_of(in_order(folders), options)
-    whole = merged if merged is not None and not more else merge(every, options)
-    return of_ranges([one for one, _, _ in whole.ranges], options)
+    if merged is None or more:
+        from kolumn.replicas.merge import merge
+
+        merged = merge(every, options)
+    return of_ranges([one for one, _, _ in merged.ranges], options)

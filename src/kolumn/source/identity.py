@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from pyarrow import fs
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 _AT_FDCWD, _AT_EMPTY_PATH, _STATX_BASIC, _STATX_BTIME, _STATX_BYTES = -100, 0x1000, 0x7FF, 0x800, 256
 _STATX = struct.Struct("=I24xH2xQQ32xqI20xqI12xII")
@@ -155,7 +156,7 @@ def has_tail(file: int, identity: Identity) -> bool:
     return os.pread(file, len(identity.tail), max(identity.size - _TAIL, 0)) == identity.tail
 
 
-def of_object(info: fs.FileInfo, kind: str, details: Mapping[str, Any]) -> Identity:
+def of_object(info: "fs.FileInfo", kind: str, details: Mapping[str, Any]) -> Identity:
     """Identity of a file at a URL.
 
     Parameters

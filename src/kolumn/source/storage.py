@@ -12,15 +12,18 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyarrow import ArrowException, fs
+from pyarrow import ArrowException
 
 from kolumn.errors import ArgumentError, KolumnError, MissingError, without_secrets
 from kolumn.source import identity
 from kolumn.source.folder_scan import looked_at_files
 from kolumn.source.fsspec_files import fsspec_of, listed, looked_at
 from kolumn.source.retries import is_final, repeated
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 Identity = identity.Identity
 _COPIED = 8 << 20
@@ -98,9 +101,17 @@ def with_suffix(name: str, suffix: str) -> str:
     return name[:at] + suffix if at > name.rfind("/") and "//" not in name else beside(name, base_name(name).rpartition(".")[0] + suffix)
 
 
+def _arrow() -> Any:
+    """The module with pyarrow's file systems. It takes a while to import, and what reads this machine's files needs none of it."""
+    from pyarrow import fs
+
+    return fs
+
+
 @lru_cache(maxsize=32)
-def _file_system(root: str) -> tuple[fs.FileSystem, str]:
+def _file_system(root: str) -> "tuple[fs.FileSystem, str]":
     """File system of a URL's beginning, and the path of that beginning there."""
+    fs = _arrow()
     host, mark, query = root.partition("?")
     try:
         return fs.FileSystem.from_uri(f"{host}/{mark}{query}")
@@ -117,7 +128,7 @@ def _file_system(root: str) -> tuple[fs.FileSystem, str]:
     return fs.PyFileSystem(fs.FSSpecHandler(found)), path
 
 
-def _at(url: str) -> tuple[fs.FileSystem, str, str, str]:
+def _at(url: str) -> "tuple[fs.FileSystem, str, str, str]":
     """File system, path there, and the beginnings of the URL and of the path that correspond."""
     match = _URL.match(url)
     assert match is not None
@@ -126,10 +137,10 @@ def _at(url: str) -> tuple[fs.FileSystem, str, str, str]:
     return found, f"{top}/{match['path'].strip('/')}".rstrip("/") or "/", match["root"], top
 
 
-def _entry(info: fs.FileInfo, system: fs.FileSystem, root: str, top: str, details: dict[str, Any]) -> FolderEntry:
+def _entry(info: "fs.FileInfo", system: "fs.FileSystem", root: str, top: str, details: dict[str, Any]) -> FolderEntry:
     path = info.path if not top or info.path.startswith(top) else f"/{info.path}"
     name = f"{root}/{(path[len(top) :] if top else path).lstrip('/')}"
-    if info.type == fs.FileType.Directory:
+    if info.type == _arrow().FileType.Directory:
         return FolderEntry(name, 0, True)
     if _here(name) is not None and (found := _stat(path)) is not None:
         return FolderEntry(name, info.size or 0, False, identity=identity.of_file(path, found))
@@ -167,7 +178,7 @@ def _look_at(url: str) -> FolderEntry | None:
     system, path, root, top = _at(url)
     inner = fsspec_of(system)
     info, details = looked_at(inner, path) if inner is not None else (system.get_file_info(path), {})
-    return None if info.type == fs.FileType.NotFound else _entry(info, system, root, top, details)
+    return None if info.type == _arrow().FileType.NotFound else _entry(info, system, root, top, details)
 
 
 def look_into(name: str) -> tuple[FolderEntry | None, list[FolderEntry] | None]:
@@ -200,7 +211,7 @@ def listing(folder: str) -> list[FolderEntry]:
         if (inner := fsspec_of(system)) is not None:
             found = repeated(lambda: listed(inner, path))
         else:
-            found = [(info, {}) for info in repeated(lambda: system.get_file_info(fs.FileSelector(path)))]
+            found = [(info, {}) for info in repeated(lambda: system.get_file_info(_arrow().FileSelector(path)))]
         return sorted((_entry(info, system, root, top, details) for info, details in found), key=_name)
     except (OSError, ArrowException) as error:
         raise KolumnError(f"{folder}: cannot be listed: {error}") from error
@@ -376,9 +387,9 @@ def put(url: str, data: bytes) -> None:
     move(draft, url)
 
 
-def file_system(name: str) -> tuple[fs.FileSystem, str]:
+def file_system(name: str) -> "tuple[fs.FileSystem, str]":
     """The file system of a name, and the path there."""
-    return _at(name)[:2] if is_url(name) else (fs.LocalFileSystem(), os.path.abspath(name))
+    return _at(name)[:2] if is_url(name) else (_arrow().LocalFileSystem(), os.path.abspath(name))
 
 
 def _unwritten(name: str, error: Exception) -> KolumnError:
