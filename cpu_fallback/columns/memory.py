@@ -19,17 +19,17 @@ from kolumn.arrow.recycle import LARGEST, memory
 from kolumn.cpu_fallback.columns.columns import SKIPPED, BinaryColumn, Columns
 from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW, PayloadColumn
 from kolumn.cpu_fallback.fields.target import (
+    HAS_NULL_HEADER_KEYS,
+    HAS_NULL_HEADER_VALUES,
+    HAS_NULL_KEYS,
+    HAS_NULL_VALUES,
     HEADER_KEY,
-    HEADER_KEY_NULLS,
     HEADER_VALUE,
-    HEADER_VALUE_NULLS,
     HEADERS,
     KEY,
-    KEY_NULLS,
     POSITIONS,
     ROWS,
     VALUE,
-    VALUE_NULLS,
     Target,
 )
 from kolumn.cpu_fallback.machine.address import PAD
@@ -95,15 +95,15 @@ class RecordMemory:
         self._blocks, self._starts = _together(self._sizes(rows, key_bytes, headers, of_key, of_value))
         self._values = memory(value_bytes + PAD) if values == COPY else None
         addresses = self._addresses()
-        counts = ctypes.addressof(ctypes.c_char.from_buffer(at))
+        words = ctypes.addressof(ctypes.c_char.from_buffer(at))
         self.target = Target(
             addresses[_OFFSET],
             addresses[_TIMESTAMP],
-            _payloads(keys, rows, addresses[_OF_KEYS], counts + 8 * KEY_NULLS),
-            _payloads(values, rows, addresses[_OF_VALUES], counts + 8 * VALUE_NULLS),
+            _payloads(keys, rows, addresses[_OF_KEYS], words + 8 * HAS_NULL_KEYS),
+            _payloads(values, rows, addresses[_OF_VALUES], words + 8 * HAS_NULL_VALUES),
             addresses[_HEADER_ENDS] if want_headers else 0,
-            _payloads(COPY, headers, addresses[_OF_HEADER_KEYS], counts + 8 * HEADER_KEY_NULLS) if want_headers else _NOTHING,
-            _payloads(COPY, headers, addresses[_OF_HEADER_VALUES], counts + 8 * HEADER_VALUE_NULLS) if want_headers else _NOTHING,
+            _payloads(COPY, headers, addresses[_OF_HEADER_KEYS], words + 8 * HAS_NULL_HEADER_KEYS) if want_headers else _NOTHING,
+            _payloads(COPY, headers, addresses[_OF_HEADER_VALUES], words + 8 * HAS_NULL_HEADER_VALUES) if want_headers else _NOTHING,
             self._attributes.ctypes.data if drafts else 0,
             self._seconds.ctypes.data if drafts else 0,
             microseconds,
@@ -120,14 +120,14 @@ class RecordMemory:
             parts[_TIMESTAMP],
             self._attributes,
             self._seconds,
-            _column(keys, rows, at[KEY_NULLS], parts[_OF_KEYS]),
-            _column(values, rows, at[VALUE_NULLS], parts[_OF_VALUES]),
+            _column(keys, rows, at[HAS_NULL_KEYS], parts[_OF_KEYS]),
+            _column(values, rows, at[HAS_NULL_VALUES], parts[_OF_VALUES]),
             microseconds=self.target.microseconds,
         )
         if of_headers != SKIP:
             columns.header_ends = parts[_HEADER_ENDS]
-            columns.header_key = _column(COPY, headers, at[HEADER_KEY_NULLS], parts[_OF_HEADER_KEYS])
-            columns.header_value = _column(COPY, headers, at[HEADER_VALUE_NULLS], parts[_OF_HEADER_VALUES])
+            columns.header_key = _column(COPY, headers, at[HAS_NULL_HEADER_KEYS], parts[_OF_HEADER_KEYS])
+            columns.header_value = _column(COPY, headers, at[HAS_NULL_HEADER_VALUES], parts[_OF_HEADER_VALUES])
         return columns
 
     def _sizes(self, rows: int, key_bytes: int, headers: int, header_key_bytes: int, header_value_bytes: int) -> list[int]:
@@ -192,17 +192,18 @@ def _used(block: pa.Buffer, starts: Sequence[int], sizes: Sequence[int]) -> list
     return [block.slice(start, size) for start, size in zip(starts, sizes, strict=True)]
 
 
-def _payloads(mode: int, rows: int, parts: Sequence[int], nulls: int) -> PayloadColumn:
+def _payloads(mode: int, rows: int, parts: Sequence[int], has_null: int) -> PayloadColumn:
     each, valid, data = parts
     if mode == SKIP:
         return _NOTHING
-    return PayloadColumn(mode, 0, 0, valid, each, nulls, rows) if mode == VIEW else PayloadColumn(mode, data, each, valid, 0, nulls, rows)
+    data, ends, views = (0, 0, each) if mode == VIEW else (data, each, 0)
+    return PayloadColumn(mode, data, ends, valid, views, has_null, rows)
 
 
-def _column(mode: int, rows: int, had_nulls: int, parts: Sequence[pa.Buffer]) -> BinaryColumn:
+def _column(mode: int, rows: int, has_null: int, parts: Sequence[pa.Buffer]) -> BinaryColumn:
     each, valid, data = parts
     if mode == SKIP:
         return SKIPPED
-    nulls = rows - pa.Array.from_buffers(pa.bool_(), rows, [None, valid]).true_count if had_nulls and rows else 0
+    nulls = rows - pa.Array.from_buffers(pa.bool_(), rows, [None, valid]).true_count if has_null and rows else 0
     mask = valid if nulls else None
     return BinaryColumn(rows, nulls, mask, views=each) if mode == VIEW else BinaryColumn(rows, nulls, mask, each, data)

@@ -23,7 +23,7 @@ class PayloadColumn(NamedTuple):
     """Addresses of one binary column; 0 if the mode does not need one.
 
     ``ends`` has ``rows`` + 1 int32, ``views`` 16 bytes for each row. ``valid`` is a bitmap in which the bits of nulls are cleared. Most
-    columns have none, so its ones are written before the first null, and ``nulls``, an int64, is 1 from then on.
+    columns have none, so its ones are written before the first null, and ``has_null``, an int64, is 1 from then on.
     """
 
     mode: int
@@ -31,7 +31,7 @@ class PayloadColumn(NamedTuple):
     ends: int = 0
     valid: int = 0
     views: int = 0
-    nulls: int = 0
+    has_null: int = 0
     rows: int = 0
 
 
@@ -69,16 +69,16 @@ def put(column: PayloadColumn, source: int, buffer: int, offset: int, length: in
 @register_jitable(forceinline=True)
 def _null(column: PayloadColumn, row: int) -> None:
     """Clear the bit of a row. Nulls are not counted here: a record is decoded again if the loop for short ones cannot finish it."""
-    if load64(column.nulls) == 0:
-        _begin_nulls(column.valid, column.nulls, column.rows)
+    if load64(column.has_null) == 0:
+        _begin_nulls(column.valid, column.has_null, column.rows)
     set_bit(column.valid, row, 0)
 
 
 @register_jitable
-def _begin_nulls(valid: int, nulls: int, rows: int) -> None:
+def _begin_nulls(valid: int, has_null: int, rows: int) -> None:
     for at in range(0, (rows + 7) >> 3, 8):
         store64(valid + at, -1)
-    store64(nulls, 1)
+    store64(has_null, 1)
 
 
 @register_jitable(forceinline=True)
@@ -130,6 +130,6 @@ def begin(column: PayloadColumn) -> None:
 @register_jitable
 def forget(column: PayloadColumn, first: int, stop: int) -> None:
     """Undo the nulls of rows [first, stop), which are going to be overwritten. Nothing else needs to be undone."""
-    if column.mode != SKIP and load64(column.nulls) > 0:
+    if column.mode != SKIP and load64(column.has_null) > 0:
         for row in range(first, stop):
             set_bit(column.valid, row, 1)

@@ -8,8 +8,8 @@ from kolumn.machine_code.deferred import register_jitable
 
 ROWS, KEY, VALUE, HEADERS, HEADER_KEY, HEADER_VALUE = range(6)
 """Write positions in the array ``at``: rows, bytes of keys and values, headers, bytes of their keys and values."""
-KEY_NULLS, VALUE_NULLS, HEADER_KEY_NULLS, HEADER_VALUE_NULLS = range(6, 10)
-"""Whether a column has had a null, in the same array. `PayloadColumn.nulls` are their addresses."""
+HAS_NULL_KEYS, HAS_NULL_VALUES, HAS_NULL_HEADER_KEYS, HAS_NULL_HEADER_VALUES = range(6, 10)
+"""Whether a column has had a null, in the same array. `PayloadColumn.has_null` are their addresses."""
 POSITIONS = 10
 
 
