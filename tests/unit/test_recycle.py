@@ -204,3 +204,11 @@ def test_a_huge_block_returns_what_waited_to_the_system() -> None:
 
 def resident() -> int:
     return next(int(line.split()[1]) << 10 for line in STATUS.read_text().splitlines() if line.startswith("VmRSS:"))
+
+
+@pytest.mark.parametrize("size", [recycle.SMALLEST, recycle.SMALLEST + 1, 3 << 20, recycle.LARGEST, recycle.LARGEST + 1])
+def test_memory_begins_where_a_page_does(size: int) -> None:
+    """So does a file: with a target some bytes further into a page, Zen 3 copies from the page cache at a quarter of the speed."""
+    blocks = [recycle.memory(size), recycle.take(size)[0]]
+    assert [block.address % recycle.PAGE for block in blocks] == [0, 0]
+    assert [block.size for block in blocks] == [size, size]

@@ -7,6 +7,7 @@ number of bytes kept for reuse is bounded; for page-locked memory, so is the num
 """
 
 import ctypes
+import mmap
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -32,6 +33,7 @@ MOST_LOCKED = 1 << 30
 """Maximum page-locked bytes, in use and kept: the system cannot use them for anything else. Beyond this, ordinary memory is returned."""
 KEPT_LOCKED = 256 << 20
 """Page-locked bytes that are kept when none are in use."""
+PAGE = mmap.PAGESIZE
 _LOOKED_AT = 16
 """Sizes whose blocks may have to go for one that comes."""
 
@@ -159,7 +161,14 @@ _locked = _Locked()
 
 
 def _fresh(size: int) -> Bytes:
-    return np.empty(size, np.uint8)
+    """Memory that begins where a page does.
+
+    What malloc returns of this size begins 16 bytes into a page. Linux copies from the page cache with ``rep movsb``. On AMD's Zen 3 that
+    takes four times as long if its target is up to 31 bytes further into a page than its source: a file begins where a page does.
+    """
+    array = np.empty(size + PAGE, np.uint8)
+    start = -array.ctypes.data % PAGE
+    return array[start : start + size]
 
 
 class _Ordinary(NamedTuple):
