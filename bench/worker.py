@@ -121,7 +121,7 @@ def summary(table: pa.Table, mode: str) -> dict[str, Any]:
     crc, key_bytes = 0, 0
     for column in ("key", "value"):
         for chunk in table[column].chunks:
-            crc = zlib.crc32(b"".join(chunk.to_pylist()), crc)
+            crc = zlib.crc32(b"".join(filter(None, chunk.to_pylist())), crc)
         key_bytes = key_bytes or pc.sum(pc.binary_length(table[column])).as_py()
     # Format 0 has no timestamps: -1 in Java.
     milliseconds = pc.fill_null(pc.divide(table["timestamp"].cast(pa.int64()), 1000), -1)
