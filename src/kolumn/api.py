@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import pyarrow as pa
 
@@ -25,9 +25,7 @@ from kolumn.source.aiven_file import LARGEST_CHUNK, Access, wrapped_keys
 from kolumn.source.read_ahead import AHEAD_BYTES
 from kolumn.source.segments import Range, Segment, find_segments
 from kolumn.values.columns.stage import payload_names
-
-if TYPE_CHECKING:
-    from kolumn.verification.report import Report
+from kolumn.verification.report import Report
 
 
 def live_segments(source: keywords.Source, options: Options) -> list[Segment]:
@@ -372,7 +370,7 @@ def verify(
     on_progress: keywords.Progress | None = None,
     keys: keywords.Keys | None = None,
     **payloads: Unpack[keywords.PayloadOptions],
-) -> "Report":
+) -> Report:
     """Check every checksum and every record of Kafka log segments, and report the damage. Damaged bytes never raise an error.
 
     Parameters are those of `scan`; ``errors``, ``replicas``, ``columns``, ranges and other options that select records have no effect.
