@@ -33,7 +33,13 @@ MOST_LOCKED = 1 << 30
 """Maximum page-locked bytes, in use and kept: the system cannot use them for anything else. Beyond this, ordinary memory is returned."""
 KEPT_LOCKED = 256 << 20
 """Page-locked bytes that are kept when none are in use."""
-PAGE = mmap.PAGESIZE
+INTO_PAGE = 256
+"""Where blocks begin, in bytes after the start of a page.
+
+Linux copies from the page cache with ``rep movsb``, which takes two to four times as long on AMD's Zen 3 if the target is a few bytes
+further into a page than the source: 1 to 31 bytes on EPYC, others report 0 to 15 (glibc's bug 30994). A file begins where a page does, and
+large blocks of malloc 16 bytes after it.
+"""
 _LOOKED_AT = 16
 """Sizes whose blocks may have to go for one that comes."""
 
@@ -161,13 +167,9 @@ _locked = _Locked()
 
 
 def _fresh(size: int) -> Bytes:
-    """Memory that begins where a page does.
-
-    What malloc returns of this size begins 16 bytes into a page. Linux copies from the page cache with ``rep movsb``. On AMD's Zen 3 that
-    takes four times as long if its target is up to 31 bytes further into a page than its source: a file begins where a page does.
-    """
-    array = np.empty(size + PAGE, np.uint8)
-    start = -array.ctypes.data % PAGE
+    """Memory that begins `INTO_PAGE` bytes into a page."""
+    array = np.empty(size + mmap.PAGESIZE, np.uint8)
+    start = (INTO_PAGE - array.ctypes.data) % mmap.PAGESIZE
     return array[start : start + size]
 
 
