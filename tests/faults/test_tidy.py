@@ -252,6 +252,24 @@ def test_another_file_that_has_the_name_now(tmp_path: Path) -> None:
     assert objects(tmp_path) == {PLACE: b"staged"}
 
 
+@pytest.mark.parametrize("name", [f".kolumn-write.{RUN}.partial", f".kolumn-write.{RUN}.partial.removed", f".kolumn-{RUN}.partial"])
+def test_leftovers_that_another_run_removes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Jobs that end at the same time list each other's folders; the one that is later finds less than it has listed."""
+    real = storage.listing
+
+    def listing(folder: str) -> list[storage.FolderEntry]:
+        found = real(folder)
+        shutil.rmtree(tmp_path / name, ignore_errors=True)
+        return found
+
+    monkeypatch.setattr(storage, "listing", listing)
+    staged(tmp_path, name)
+    recover(str(tmp_path))
+    staged(tmp_path, name)
+    assert [one.action for one in kolumn.tidy(tmp_path)] in ([], ["left"])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_two_that_append_at_a_url_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both look up the end of the log before either gives a name: the second one finds the conflict, and removes nothing."""
     url, other = f"objects://{tmp_path}", b"of the other one"

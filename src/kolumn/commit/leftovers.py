@@ -157,6 +157,9 @@ class _How:
                 continue
             try:
                 done = self._run(root, name)
+            except FileNotFoundError:
+                # Its own run, or another one that tidies, has removed it since the folder was listed.
+                continue
             except KolumnError as error:
                 if self.strict:
                     raise
