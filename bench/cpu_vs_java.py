@@ -115,7 +115,7 @@ def compare(codec: str, mode: str) -> dict[str, Any]:
             for name, rival in here.items():
                 rival.turn()
                 found[name] = rival.nanoseconds
-            for source in _ways(mode):
+            for source in _of_java(mode):
                 with java(segment, "grown" if source in GROWN else mode, GROWN.get(source, source)) as rival:
                     theirs = {name: rival.summary[name] for name in ours}
                     if theirs != ours:
@@ -124,13 +124,13 @@ def compare(codec: str, mode: str) -> dict[str, Any]:
                     found[source] = [*found.get(source, []), *rival.nanoseconds]
     times = {name: result(nanoseconds) for name, nanoseconds in found.items()}
     best = times["kolumn"]["best_ms"]
-    ratios = {source: round(times[source]["best_ms"] / best, 2) for source in _ways(mode) if source not in RATIOS}
+    ratios = {source: round(times[source]["best_ms"] / best, 2) for source in _of_java(mode) if source not in RATIOS}
     held = {name: round(times[source]["best_ms"] / times["held"]["best_ms"], 2) for name, source in RATIOS.items() if source in times}
     size = segment.stat().st_size
     return {"codec": codec, "mode": mode, "file_bytes": size, "records": ours["records"], "times": times, "ratios": ratios | held}
 
 
-def _ways(mode: str) -> tuple[str, ...]:
+def _of_java(mode: str) -> tuple[str, ...]:
     """What of Java is measured."""
     return (*JAVA_SOURCES, *GROWN) if mode == "arrays" else JAVA_SOURCES
 

@@ -37,8 +37,8 @@ INTO_PAGE = 256
 """Where blocks begin, in bytes after the start of a page.
 
 Linux copies from the page cache with ``rep movsb``, which takes two to four times as long on AMD's Zen 3 if the target is a few bytes
-further into a page than the source: 1 to 31 bytes on EPYC, others report 0 to 15 (glibc's bug 30994). A file begins where a page does, and
-large blocks of malloc 16 bytes after it.
+further into a page than the source: 1 to 31 bytes on EPYC, others report 0 to 15 (apache/opendal #3665). A file begins where a page does,
+and large blocks of malloc 16 bytes after it.
 """
 _LOOKED_AT = 16
 """Sizes whose blocks may have to go for one that comes."""

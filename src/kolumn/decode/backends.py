@@ -9,6 +9,7 @@ def opened(backend: str) -> type[ChunkDecoder]:
     """Class of the chunks of a backend."""
     if choose(backend) != "gpu":
         return HostChunk
+    # Only here: most processes have no GPU.
     from kolumn.decode.device.chunk import DeviceChunk
     from kolumn.decode.device.resident import ResidentChunk
 

@@ -116,6 +116,7 @@ def _units(segments: list[Segment], found: dict[Key, Copies]) -> Iterator[tuple[
 def _of_copies(folders: Copies, options: Options, select: Select) -> list[Range]:
     merged: Merged | None = None
     if options.replicas == "merge":
+        # Here and below: most logs have one copy.
         from kolumn.replicas.merge import merge, trimmed
 
         folders = by_contents(folders, options)
