@@ -18,7 +18,7 @@ _opened: list[int] = []
 _limit: list[int] = []
 _pinned: list[bool] = []
 SHARE = 0.8
-"""Share of a device's memory for the pool, unless the caller opened the device: the rest is for libraries that allocate by themselves."""
+"""Share of a device's memory for the pool, unless a task opened the device: the rest is for libraries that allocate by themselves."""
 
 CUDA = 13
 """What the kernels are compiled for: an older driver does not take their PTX, whatever CuPy is for."""
@@ -74,6 +74,9 @@ def memory_of(device: int) -> int:
 def open_device(device: int, share: float) -> None:
     """Make a device current, with a pool that takes at most ``share`` of its memory and grows to it by need.
 
+    RMM's resource of the device is used as it is where the process has set one, and so is CuPy's allocator: another pool beside
+    theirs could not have the memory that they hold.
+
     Raises
     ------
     MissingError
@@ -85,20 +88,25 @@ def open_device(device: int, share: float) -> None:
         from rmm.allocators.cupy import rmm_cupy_allocator
     except ImportError as error:
         raise MissingError(f"a GPU was asked for: {error}; {ADVICE}") from error
-    _limit[:] = [int(share * memory_of(device))]
-    pool = rmm.mr.LimitingResourceAdaptor(memory(device), _limit[0])
-    rmm.mr.set_per_device_resource(device, pool)
-    cupy.cuda.set_allocator(rmm_cupy_allocator)
-    _share_with_numba()
-    _opened[:] = [device]
+    limit, pool = int(share * memory_of(device)), rmm.mr.get_per_device_resource(device)
+    # What RMM begins with.
+    if type(pool) is rmm.mr.CudaMemoryResource:
+        rmm.mr.set_per_device_resource(device, rmm.mr.LimitingResourceAdaptor(memory(device), limit))
+    else:
+        limit = min(limit, _most_of(pool))
+    if cupy.cuda.get_allocator() == cupy.get_default_memory_pool().malloc:
+        cupy.cuda.set_allocator(rmm_cupy_allocator)
+    _limit[:], _opened[:] = [limit], [device]
 
 
-def _share_with_numba() -> None:
-    """Let arrays that a caller makes with Numba come from the same pool."""
-    from numba import cuda
-    from rmm.allocators.numba import RMMNumbaManager
+def _most_of(pool: Any) -> int:
+    """Bytes that a pool of the process can have: its limit where it has one, else what it holds and what is free."""
+    import cupy
 
-    cuda.set_memory_manager(RMMNumbaManager)
+    if hasattr(pool, "get_allocation_limit"):
+        return int(pool.get_allocation_limit())
+    free, _ = cupy.cuda.runtime.memGetInfo()
+    return int(free) + (int(pool.pool_size()) if hasattr(pool, "pool_size") else 0)
 
 
 def runtime() -> Runtime:

@@ -26,6 +26,8 @@ def assign(addresses: Sequence[str], partition: int) -> None:
 def use_gpu() -> int:
     """Make the task's GPU the current device of this worker, with a memory pool of the worker's own; done once in a worker's life.
 
+    A pool that RMM has in this worker by then stays: what is Kolumn's comes from it, and the shares of `rapids.configure` don't bound it.
+
     Returns
     -------
     int

@@ -71,15 +71,18 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         getDeviceCount=lambda: 2, memGetInfo=lambda: (900 << 30, 1000 << 30), driverGetVersion=lambda: 13000, CUDARuntimeError=RuntimeError
     )  # fmt: skip
     cuda = SimpleNamespace(
-        runtime=runtime, Device=lambda i: SimpleNamespace(use=lambda: done.append(i)), set_allocator=lambda one: done.append(one)
-    )
+        runtime=runtime, Device=lambda i: SimpleNamespace(use=lambda: done.append(i)), set_allocator=lambda one: done.append(one),
+        get_allocator=lambda: "CuPy's",
+    )  # fmt: skip
     resources = SimpleNamespace(
+        CudaMemoryResource=Untouched,
         CudaAsyncMemoryResource=lambda: "async",
+        get_per_device_resource=lambda number: Untouched(),
         LimitingResourceAdaptor=lambda upstream, limit: (upstream, limit),
         set_per_device_resource=lambda number, pool: done.append((number, pool)),
     )
     modules = {
-        "cupy": SimpleNamespace(cuda=cuda),
+        "cupy": SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: SimpleNamespace(malloc="CuPy's")),
         "rmm": SimpleNamespace(mr=resources),
         "rmm.mr": resources,
         "rmm.allocators": SimpleNamespace(),
@@ -89,8 +92,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(gpu_task, "_used", None)
-    monkeypatch.setattr(device, "_opened", [])
-    monkeypatch.setattr(device, "_share_with_numba", lambda: done.append("numba"))
+    for name in ("_opened", "_limit"):
+        monkeypatch.setattr(device, name, [])
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return done
 
@@ -99,7 +102,38 @@ def test_one_pool_for_a_worker(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv(gpu_task.SHARE, "0.4")
     monkeypatch.setenv(gpu_task.WORKERS, "8")
     assert [gpu_task.use_gpu() for _ in range(3)] == [0, 0, 0]
-    assert gpu == [0, 0, (0, ("async", 50 << 30)), "rmm", "numba"]
+    assert gpu == [0, 0, (0, ("async", 50 << 30)), "rmm"]
+    assert device._limit == [50 << 30]
+
+
+class Untouched:
+    """In place of the resource that RMM begins with."""
+
+
+@pytest.mark.parametrize(
+    ("pool", "limit"),
+    [
+        # 900 GiB are free.
+        (SimpleNamespace(), 800 << 30),
+        (SimpleNamespace(get_allocation_limit=lambda: 5 << 30), 5 << 30),
+        (SimpleNamespace(pool_size=lambda: 90 << 30), 800 << 30),
+    ],
+)
+def test_what_the_process_has_set_stays(pool: Any, limit: int, gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pools would share a device of which one may hold nearly all."""
+    monkeypatch.setattr(sys.modules["rmm.mr"], "get_per_device_resource", lambda number: pool)
+    monkeypatch.setattr(sys.modules["cupy"].cuda, "get_allocator", lambda: "the caller's")
+    device.open_device(1, device.SHARE)
+    assert gpu == [1]
+    assert (device._opened, device._limit) == ([1], [limit])
+
+
+def test_a_pool_that_holds_nearly_all(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["rmm.mr"], "get_per_device_resource", lambda number: SimpleNamespace(pool_size=lambda: 90 << 30))
+    monkeypatch.setattr(sys.modules["cupy"].cuda.runtime, "memGetInfo", lambda: (10 << 30, 1000 << 30))
+    device.open_device(0, device.SHARE)
+    assert gpu == [0, "rmm"]
+    assert device._limit == [100 << 30]
 
 
 def test_a_gpu_that_is_too_small_for_its_workers(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,19 +151,23 @@ def test_a_gpu_that_is_too_small_for_its_workers(gpu: list[Any], monkeypatch: py
 def test_all_processes_on_a_gpu_together(gigabytes: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is accepted leaves every process its pool and its context; what is refused would not."""
     total, taken = gigabytes * 10**9, []
-    resources = SimpleNamespace(LimitingResourceAdaptor=lambda _, limit: taken.append(limit), set_per_device_resource=lambda *_: None)
+    resources = SimpleNamespace(
+        LimitingResourceAdaptor=lambda _, limit: taken.append(limit), set_per_device_resource=lambda *_: None,
+        get_per_device_resource=lambda _: Untouched(), CudaMemoryResource=Untouched,
+    )  # fmt: skip
     calls = SimpleNamespace(
         memGetInfo=lambda: (total, total), getDeviceCount=lambda: 1, driverGetVersion=lambda: 13000, CUDARuntimeError=OSError
     )
-    cuda = SimpleNamespace(Device=lambda _: SimpleNamespace(use=lambda: None), set_allocator=print, runtime=calls)
+    cuda = SimpleNamespace(Device=lambda _: SimpleNamespace(use=lambda: None), set_allocator=print, get_allocator=print, runtime=calls)
     for name, module in {
-        "cupy": SimpleNamespace(cuda=cuda), "rmm": SimpleNamespace(mr=resources), "rmm.mr": resources,
+        "cupy": SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: SimpleNamespace(malloc=None)),
+        "rmm": SimpleNamespace(mr=resources), "rmm.mr": resources,
         "rmm.allocators": SimpleNamespace(), "rmm.allocators.cupy": SimpleNamespace(rmm_cupy_allocator=None),
     }.items():  # fmt: skip
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(device, "memory", lambda _: None)
-    monkeypatch.setattr(device, "_share_with_numba", lambda: None)
-    monkeypatch.setattr(device, "_opened", [])
+    for name in ("_opened", "_limit"):
+        monkeypatch.setattr(device, name, [])
     accepted = refused = 0
     for jvm in (0.0, 0.25, 0.5, 0.7, 0.9):
         for python in (0.05, 0.2, 0.3, 0.45):
