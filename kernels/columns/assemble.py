@@ -96,40 +96,64 @@ def _joined(pieces: list[Any]) -> Any:
 
 def _check_size(name: str, pieces: list[Column]) -> None:
     """cuDF counts rows, and what is in lists, in 32 bits; strings alone may have more bytes."""
-    if sum(piece.rows for piece in pieces) > MOST:
-        raise KolumnError(
-            f"column {name!r} would have more than {MOST} rows or bytes, the most that cuDF's lists can hold: "
-            "read a range of offsets at a time, leave columns out, or take payload='string'"
-        )
+    _check_rows(name, sum(piece.rows for piece in pieces))
     for children in zip(*(piece.children for piece in pieces if piece.kind != "string"), strict=True):
         _check_size(name, list(children))
 
 
+def _check_rows(name: str, rows: int) -> None:
+    if rows > MOST:
+        raise KolumnError(
+            f"column {name!r} would have more than {MOST} rows or bytes, the most that cuDF's lists can hold: "
+            "read a range of offsets at a time, leave columns out, or take payload='string'"
+        )
+
+
 def from_arrow(table: pa.Table, payload: str) -> Named:
-    """An Arrow table of records on the device, as `in_known_types`; a copy."""
+    """An Arrow table of records on the device, as `in_known_types`; a copy.
+
+    It goes there column by column: at most the table and the chunks of one column are on the device.
+    """
     import pylibcudf
 
     known = in_known_types(table, payload)
-    return pylibcudf.Table.from_arrow(known), known.column_names, of_schema(known.schema)
+    for name, column in zip(known.column_names, known.columns, strict=True):
+        _check_chunks(name, column.chunks)
+    columns = [pylibcudf.Table.from_arrow(known.select([at])).columns()[0] for at in range(known.num_columns)]
+    return pylibcudf.Table(columns), known.column_names, of_schema(known.schema)
+
+
+def _check_chunks(name: str, chunks: list[pa.Array]) -> None:
+    """As `_check_size`, of a column that is Arrow's still."""
+    _check_rows(name, sum(map(len, chunks)))
+    kind = chunks[0].type
+    if pa.types.is_list(kind):
+        ends = [(chunk.offsets[0].as_py(), chunk.offsets[-1].as_py()) if len(chunk) else (0, 0) for chunk in chunks]
+        _check_chunks(name, [chunk.values[start:end] for chunk, (start, end) in zip(chunks, ends, strict=True)])
+    elif pa.types.is_struct(kind):
+        for at in range(kind.num_fields):
+            _check_chunks(name, [chunk.field(at) for chunk in chunks])
 
 
 def in_known_types(table: pa.Table, payload: str) -> pa.Table:
-    """The same in types that cuDF has: bytes as lists of uint8 or as strings over the same buffers, moments without a zone."""
+    """The same in types that cuDF has: bytes as lists of uint8 or as strings over the same buffers, moments without a zone.
+
+    Chunk by chunk: an array of Arrow's has less than 2 GiB of bytes, a column of cuDF's strings may have more.
+    """
     return pa.table([_known(column, payload) for column in table.columns], names=table.column_names)
 
 
 def _known(column: pa.ChunkedArray, payload: str) -> pa.ChunkedArray:
-    if pa.types.is_binary(column.type):
-        whole = column.combine_chunks()
-        mask, ends, data = whole.buffers()
-        if payload == "string":
-            return pa.chunked_array([pa.Array.from_buffers(pa.string(), len(whole), [mask, ends, data], whole.null_count, whole.offset)])
-        inner = pa.Array.from_buffers(pa.uint8(), data.size if data is not None else 0, [None, data])
-        kind = pa.list_(pa.uint8())
-        return pa.chunked_array([pa.Array.from_buffers(kind, len(whole), [mask, ends], whole.null_count, whole.offset, [inner])])
-    if column.type.num_fields or pa.types.is_temporal(column.type) or pa.types.is_dictionary(column.type):
-        return pa.chunked_array([_nested(column.combine_chunks(), payload)])
-    return column
+    # Without chunks there would be no type.
+    return pa.chunked_array([_nested(chunk, payload) for chunk in column.chunks or [column.combine_chunks()]])
+
+
+def _bytes(column: pa.Array, payload: str) -> pa.Array:
+    mask, ends, data = column.buffers()
+    if payload == "string":
+        return pa.Array.from_buffers(pa.string(), len(column), [mask, ends, data], column.null_count, column.offset)
+    inner = pa.Array.from_buffers(pa.uint8(), data.size if data is not None else 0, [None, data])
+    return pa.Array.from_buffers(pa.list_(pa.uint8()), len(column), [mask, ends], column.null_count, column.offset, [inner])
 
 
 def _nested(column: pa.Array, payload: str) -> pa.Array:
@@ -152,4 +176,4 @@ def _nested(column: pa.Array, payload: str) -> pa.Array:
         return column.cast(pa.int32() if pa.types.is_time32(kind) else pa.int64())
     if pa.types.is_fixed_size_binary(kind):
         column = column.cast(pa.binary())
-    return _known(pa.chunked_array([column]), payload).combine_chunks() if pa.types.is_binary(column.type) else column
+    return _bytes(column, payload) if pa.types.is_binary(column.type) else column

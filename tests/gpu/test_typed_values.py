@@ -2,8 +2,10 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -121,3 +123,34 @@ def test_typed_columns_in_types_of_cudf() -> None:
     sliced = in_known_types(pa.table(columns).slice(1), "binary")
     assert sliced.to_pylist() == table.slice(1).to_pylist()
     table.validate(full=True)
+
+
+def test_more_bytes_than_an_array_of_arrow_has() -> None:
+    """cuDF's strings may have more than 2 GiB. Nothing touches these bytes, so they take no memory."""
+    half = pa.Array.from_buffers(
+        BYTES, 1, [None, pa.py_buffer(np.array([0, 1 << 30], np.int32)), pa.py_buffer(np.zeros(1 << 30, np.uint8))]
+    )
+    known = in_known_types(pa.table({"value": pa.chunked_array([half] * 3)}), "string")
+    assert [(len(chunk), chunk.type, chunk.buffers()[2].size) for chunk in known["value"].chunks] == [(1, pa.string(), 1 << 30)] * 3
+
+
+NESTS = pa.list_(pa.struct([("value", BYTES)]))
+
+
+@pytest.mark.parametrize("rows", [pa.array([b"12345"] * 8, BYTES), pa.array([[{"value": b"12345"}]] * 8, NESTS)], ids=["bytes", "headers"])
+def test_more_than_lists_of_cudf_have(rows: pa.Array, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column of all chunks is compared before any of them goes to the device."""
+    pytest.importorskip("pylibcudf", reason="make gpu-packages")
+    sent: list[pa.Table] = []
+    monkeypatch.setattr("pylibcudf.Table", lambda columns: columns)
+    monkeypatch.setattr(
+        "pylibcudf.Table.from_arrow", lambda table: sent.append(table) or SimpleNamespace(columns=lambda: [0]), raising=False
+    )
+    table = pa.table({"other": pa.chunked_array([[1] * 6, [2] * 2]), "value": pa.chunked_array([rows[1:7], rows[:0], rows[:2]])})
+    for most, payload in ((40, "binary"), (39, "string")):
+        monkeypatch.setattr(assemble, "MOST", most)
+        _, names, _ = assemble.from_arrow(table, payload)
+        assert names == table.column_names
+    with pytest.raises(kolumn.KolumnError, match=r"column 'value' would have more than 39 rows or bytes.*or take payload='string'"):
+        assemble.from_arrow(table, "binary")
+    assert [(one.column_names, one.column(0).num_chunks) for one in sent] == [(["other"], 2), (["value"], 3)] * 2
