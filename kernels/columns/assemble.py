@@ -7,13 +7,12 @@ import pyarrow as pa
 from kolumn.errors import KolumnError
 from kolumn.kernels.columns.child_names import ChildNames, of_schema, of_table
 from kolumn.kernels.columns.nulls import no_rows
-from kolumn.kernels.columns.table import WIDTHS, Column, DeviceTable
+from kolumn.kernels.columns.table import MOST, WIDTHS, Column, DeviceTable
 from kolumn.kernels.machine.device import runtime
 
 if TYPE_CHECKING:
     import pylibcudf
 
-MOST = 2**31 - 1
 Named = tuple[Any, list[str], list[ChildNames]]
 """A pylibcudf.Table, the names of its columns, and of what is inside of each."""
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from kolumn.arrays import Flags
 from kolumn.codecs.known import NAMES
+from kolumn.errors import KolumnError
 from kolumn.formats import table
 from kolumn.formats.layouts import CONTROL_NAMES
 from kolumn.kernels.columns.binary import begin_bitmap, headers_of, measure, moved, number_of
@@ -33,6 +34,8 @@ WIDTHS = {
     "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1,
     "float64": 8, "float32": 4, "bool": 1, "timestamp": 8,
 }  # fmt: skip
+MOST = 2**31 - 1
+"""Rows of a column, and the bytes that its offsets count."""
 
 
 @dataclass
@@ -245,6 +248,12 @@ class TableBuilder:
         """A column of strings: a name for each number."""
         device, n = self.device, self.records.rows
         encoded = [(name or "").encode() for name in names]
+        longest = max(encoded, key=len)
+        if n * len(longest) > MOST:
+            raise KolumnError(
+                f"{n} rows of {longest.decode()!r} would be a column of more than {MOST} bytes: "
+                "read a range of offsets at a time, or leave the column out"
+            )
         lengths = np.array([-1 if name is None else len(data) for name, data in zip(names, encoded, strict=True)], np.int32)
         text = device.upload(np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
         begins = np.cumsum([0, *map(len, encoded)])[:-1]

@@ -14,6 +14,7 @@ from kit.drafts import HONOURED, tagged
 from kit.emulated import Emulated
 from kit.encoder import CONTROL, Record, batch, message
 from kit.outcome import COLUMNS
+from kolumn.kernels.columns import table as table_of
 from kolumn.kernels.columns.assemble import _check_size, to_pylibcudf
 from kolumn.kernels.columns.table import Column, DeviceTable
 
@@ -138,6 +139,19 @@ def test_more_than_cudf_counts() -> None:
     for wrong in ([bytes_of(2**30)] * 2, [Column("int64", 2**30)] * 2):
         with pytest.raises(kolumn.KolumnError, match="column 'value' would have more than 2147483647"):
             _check_size("value", wrong)
+
+
+def test_names_of_more_bytes_than_offsets_count(tmp_path: Path, device: Emulated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path of 110 bytes is repeated for each of 20 million records of a batch."""
+    path = tmp_path / "a.log"
+    path.write_bytes(batch([Record(i, b"k") for i in range(10)]))
+    most = 10 * len(os.fsencode(path))
+    monkeypatch.setattr(table_of, "MOST", most)
+    same(path, columns=["segment"])
+    monkeypatch.setattr(table_of, "MOST", most - 1)
+    with pytest.raises(kolumn.KolumnError, match=rf"10 rows of '{path}' would be a column of more than {most - 1} bytes: read a range"):
+        same(path, columns=["segment"])
+    same(path, columns=["segment"], end_offset=9)
 
 
 def test_pylibcudf_takes_them(device: Emulated) -> None:
