@@ -59,6 +59,8 @@ def is_page_locked(address: int) -> bool:
     return any(begin <= address < begin + size for begin, size in _page_locked.copy().items())
 
 
+_SUMMED = 2**31 - 1
+"""Most items of one sum: CUB is given an int."""
 _used: set[int] = set()
 """Devices that were chosen in this process."""
 
@@ -237,10 +239,12 @@ class CudaRuntime:
     def running_sum(self, memory: DeviceMemory, count: int, width: int) -> None:
         """CUB's inclusive sum, in place."""
         whole = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.address, count * width, memory, self._device), 0)
-        values = cupy.ndarray((count,), {4: np.int32, 8: np.int64}[width], whole)
         with self.stream:
-            # Not cupy.cumsum, which copies by a kernel that it compiles first.
-            cub.device_scan(values, cub.CUPY_CUB_CUMSUM)
+            # Each sum after the first one goes on from the last item before.
+            for start in range(0, max(count - 1, 1), _SUMMED - 1):
+                values = cupy.ndarray((min(count - start, _SUMMED),), {4: np.int32, 8: np.int64}[width], whole + start * width)
+                # Not cupy.cumsum, which copies by a kernel that it compiles first.
+                cub.device_scan(values, cub.CUPY_CUB_CUMSUM)
 
     @cached_property
     def decompressor(self) -> Decompressor:

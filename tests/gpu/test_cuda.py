@@ -42,14 +42,19 @@ class CurrentStream:
         """Nothing is under way."""
 
 
+@pytest.mark.parametrize(("most", "asked"), [(5, [5]), (4, [4, 2]), (3, [3, 3]), (2, [2] * 4)])
 @pytest.mark.parametrize(("width", "kind"), [(4, np.int32), (8, np.int64)])
-def test_running_sums_need_no_compiler(width: int, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CuPy's binding of CUB gets the memory as it is; the kernels are in its library."""
+def test_running_sums_need_no_compiler(width: int, kind: Any, most: int, asked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy's binding of CUB gets the memory as it is; the kernels are in its library. It counts items in an int."""
+    sums: list[int] = []
+    assert np.array(cuda._SUMMED, np.int32) == cuda._SUMMED
+    monkeypatch.setattr(cuda, "_SUMMED", most)
     monkeypatch.setattr(cupy, "cumsum", lambda *_, **__: pytest.fail("cupy.cumsum compiles a kernel"))
 
     def scan(values: Any, operation: int) -> Any:
         assert operation == cub.CUPY_CUB_CUMSUM
-        assert (values.dtype, values.shape, values.data.mem.size) == (kind, (5,), 5 * width)
+        assert (values.dtype, values.ndim, values.data.mem.size) == (kind, 1, 5 * width)
+        sums.append(values.size)
         assert stream.current
         there = np.frombuffer((ctypes.c_char * values.nbytes).from_address(values.data.ptr), kind)
         there[:] = np.cumsum(there)
@@ -61,6 +66,7 @@ def test_running_sums_need_no_compiler(width: int, kind: Any, monkeypatch: pytes
     runtime: Any = SimpleNamespace(_device=0, stream=stream)
     cuda.CudaRuntime.running_sum(runtime, SimpleNamespace(address=host.ctypes.data), 5, width)  # type: ignore[arg-type]
     assert host.tolist() == [0, 1, 3, 6, 10, 5, 6, 7]
+    assert sums == asked
 
 
 def test_cub_is_compiled_for_the_architectures() -> None:
