@@ -54,8 +54,8 @@ def configure(
     Parameters
     ----------
     builder : SparkSession.Builder
-        Before ``getOrCreate``: these are settings for the start. ``spark.jars`` and the Java options are set and not added to:
-        what else you need there, give afterwards and together with what is here.
+        Before ``getOrCreate``: these are settings for the start. Jars are added to the ``spark.jars`` that the builder has. The Java
+        options are set and not added to: what else you need there, give afterwards and together with what is here.
     jar : str or Path, optional
         By default what `jar.find_jar` finds. Spark ships a file of the driver's machine to all executors, whatever the cluster;
         ``local:///path`` is one that every executor has, as in an image for Kubernetes. What is in a file of this machine is compared with
@@ -100,7 +100,7 @@ def configure(
         check_machine(found, workers, jvm_share, python_share)
     settings: dict[str, bool | float | int | str | None] = {
         **_ALWAYS,
-        **connector_settings(str(found)),
+        **connector_settings(builder, str(found)),
         "spark.rapids.memory.pinnedPool.size": pinned,
         "spark.rapids.sql.concurrentGpuTasks": str(concurrent_tasks),
         "spark.rapids.sql.mode": "explainOnly" if explain_only else "executeOnGPU",

@@ -51,12 +51,11 @@ def configure(builder: "SparkSession.Builder") -> "SparkSession.Builder":
     MissingError
         The package was installed without the jar.
     """
-    given = getattr(builder, "_options", {}).get(_JARS, "")
-    return builder.config(map=dict(connector_settings(given)))
+    return builder.config(map=dict(connector_settings(builder)))
 
 
-def connector_settings(jars: str = "") -> dict[str, str]:
-    """The settings of `configure`, with other jars that the session has, separated by commas."""
-    own = str(connector_jar())
-    others = [jar for jar in jars.split(",") if jar and jar != own]
-    return {_JARS: ",".join([*others, own]), DRIVERS_PYTHON: sys.executable}
+def connector_settings(builder: "SparkSession.Builder", *jars: str) -> dict[str, str]:
+    """The settings of `configure`, with other jars after those that the builder has."""
+    given = getattr(builder, "_options", {}).get(_JARS, "").split(",")
+    # Each once, in the order of their first mention.
+    return {_JARS: ",".join(dict.fromkeys(jar for jar in (*given, *jars, str(connector_jar())) if jar)), DRIVERS_PYTHON: sys.executable}

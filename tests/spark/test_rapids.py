@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import kolumn
 from kolumn.errors import ArgumentError, MissingError
-from kolumn.spark_plugin import connector_jar, rapids
+from kolumn.spark_plugin import configure, connector_jar, rapids
 from kolumn.spark_plugin.rapids import fit
 from kolumn.spark_plugin.rapids import jar as rapids_jar
 from kolumn.spark_plugin.rapids.plan import parse
@@ -70,6 +70,14 @@ def test_a_local_session() -> None:
     assert settings["spark.rapids.sql.mode"] == "executeOnGPU"
     assert configured(explain_only=True)["spark.rapids.sql.mode"] == "explainOnly"
     assert not [name for name in settings if "resource.gpu" in name]
+
+
+def test_jars_of_the_builder_stay() -> None:
+    """The order of calls does not matter either, nor does a second one."""
+    builder: Any = SparkSession.Builder().config("spark.jars", "/opt/own.jar,/opt/other.jar")
+    for made in (configure, lambda one: rapids.configure(one, jar=JAR), configure):
+        made(builder)
+    assert sorted(builder._options["spark.jars"].split(",")) == sorted(["/opt/own.jar", "/opt/other.jar", JAR, str(connector_jar())])
 
 
 @pytest.mark.parametrize("cores", range(1, 33))
