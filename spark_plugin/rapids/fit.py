@@ -14,7 +14,8 @@ import pyspark
 from kolumn.errors import ArgumentError, MissingError
 from kolumn.spark_plugin.session.gpu_task import check_shares
 
-_NAME = re.compile(r"rapids-4-spark_(?P<scala>[\d.]+)-(?P<release>\d[\d.]*)(?:-cuda(?P<cuda>\d+))?(?:-arm64)?\.jar$")
+_NAME = re.compile(r"(?P<name>rapids-4-spark|cudf-spark)_(?P<scala>[\d.]+)-(?P<release>\d[\d.]*)(?:-cuda(?P<cuda>\d+))?(?:-arm64)?\.jar$")
+"""From release 26.10 on the jar has the second name."""
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _SHIM = re.compile(r"spark(\d+)/")
 _DEFAULT_CUDA = 12
@@ -34,7 +35,7 @@ def check_jar(jar: str | Path, spark: str) -> None:
     name = _NAME.search(str(jar))
     scala = spark_scala()
     if name and scala and name["scala"] != scala:
-        raise ArgumentError(f"{jar} is for Scala {name['scala']}, and Spark {spark} has Scala {scala}: take rapids-4-spark_{scala}")
+        raise ArgumentError(f"{jar} is for Scala {name['scala']}, and Spark {spark} has Scala {scala}: take {name['name']}_{scala}")
     if _URI.match(str(jar)):
         # Where Spark gets it, or where every executor has it.
         return

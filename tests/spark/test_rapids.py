@@ -144,12 +144,17 @@ def test_a_local_session_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     configured(cluster="yarn")
 
 
-def test_a_driver_that_is_older_than_the_jar(monkeypatch: pytest.MonkeyPatch) -> None:
+NAMES = pytest.mark.parametrize("name", ["rapids-4-spark", "cudf-spark"])
+"""Of the jar, up to release 26.08 and from 26.10 on."""
+
+
+@NAMES
+def test_a_driver_that_is_older_than_the_jar(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit, "driver_cuda", lambda: 12)
-    jar = "local:///opt/rapids-4-spark_2.13-26.08.1-cuda13.jar"
+    jar = f"local:///opt/{name}_2.13-26.08.1-cuda13.jar"
     with pytest.raises(MissingError, match=r"is for CUDA 13, and the driver of this machine's GPU knows CUDA 12: .*classifier cuda12"):
         rapids.configure(Settings(), jar=jar)  # type: ignore[arg-type]
-    for fine in ("rapids-4-spark_2.13-26.08.1-cuda12.jar", "rapids-4-spark_2.13-26.08.1.jar", "own.jar"):
+    for fine in (f"{name}_2.13-26.08.1-cuda12.jar", f"{name}_2.13-26.08.1.jar", "own.jar"):
         fine = f"hdfs:///jars/{fine}"
         rapids.configure(Settings(), jar=fine)  # type: ignore[arg-type]
     monkeypatch.setattr(fit, "driver_cuda", lambda: 13)
@@ -163,9 +168,10 @@ def test_a_local_gpu_that_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
         configured()
 
 
-def test_a_jar_for_another_scala() -> None:
-    jar = "local:///opt/rapids-4-spark_2.12-26.08.1-cuda13.jar"
-    with pytest.raises(ArgumentError, match=r"is for Scala 2\.12, and Spark 4\.2\.0 has Scala 2\.13: take rapids-4-spark_2\.13"):
+@NAMES
+def test_a_jar_for_another_scala(name: str) -> None:
+    jar = f"local:///opt/{name}_2.12-26.08.1-cuda13.jar"
+    with pytest.raises(ArgumentError, match=rf"is for Scala 2\.12, and Spark 4\.2\.0 has Scala 2\.13: take {name}_2\.13"):
         rapids.configure(Settings(), jar=jar, cluster="kubernetes")  # type: ignore[arg-type]
 
 
