@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from pyspark import TaskContext
 
+from kolumn.arrow.recycle import share_locked
 from kolumn.errors import ArgumentError
 
 SHARE, WORKERS, JVM_SHARE = "KOLUMN_GPU_SHARE", "KOLUMN_GPU_WORKERS", "KOLUMN_GPU_JVM_SHARE"
@@ -49,6 +50,7 @@ def use_gpu() -> int:
         python, workers = float(os.environ.get(SHARE, "0.3")), int(os.environ.get(WORKERS, "1"))
         check_shares(memory_of(device), float(os.environ.get(JVM_SHARE, "0")), python, workers)
         open_device(device, python / workers)
+        share_locked(workers)
         _used = device
     return _used
 

@@ -101,8 +101,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_one_pool_for_a_worker(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(gpu_task.SHARE, "0.4")
     monkeypatch.setenv(gpu_task.WORKERS, "8")
+    monkeypatch.setattr(gpu_task, "share_locked", gpu.append)
     assert [gpu_task.use_gpu() for _ in range(3)] == [0, 0, 0]
-    assert gpu == [0, 0, (0, ("async", 50 << 30)), "rmm"]
+    assert gpu == [0, 0, (0, ("async", 50 << 30)), "rmm", 8]
     assert device._limit == [50 << 30]
 
 
@@ -166,6 +167,7 @@ def test_all_processes_on_a_gpu_together(gigabytes: int, workers: int, monkeypat
     }.items():  # fmt: skip
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(device, "memory", lambda _: None)
+    monkeypatch.setattr(gpu_task, "share_locked", lambda _: None)
     for name in ("_opened", "_limit"):
         monkeypatch.setattr(device, name, [])
     accepted = refused = 0

@@ -70,6 +70,15 @@ def test_ordinary_memory_after_the_bound(locked: list[int]) -> None:
         one[1][-1:] = b"x"
 
 
+def test_processes_that_share_a_gpu_share_the_bound(locked: list[int]) -> None:
+    recycle.share_locked(4)
+    try:
+        held = [recycle.take_locked(7 * MIB) for _ in range(3)]
+        assert [is_locked(address_of(one)) for one in held] == [True, True, False]
+    finally:
+        recycle.share_locked(1)
+
+
 def test_it_is_given_back(locked: list[int]) -> None:
     held = [recycle.take_locked(15 * MIB) for _ in range(4)]
     assert recycle.locked_bytes() == 60 * MIB

@@ -30,7 +30,8 @@ HUGE = 64 << 20
 LARGEST_LOCKED = 160 << 20
 """The largest page-locked block, bytes: a chunk for a GPU."""
 MOST_LOCKED = 1 << 30
-"""Maximum page-locked bytes, in use and kept: the system cannot use them for anything else. Beyond this, ordinary memory is returned."""
+"""Maximum page-locked bytes of all processes that share a GPU, in use and kept: the system cannot use them for anything else. Beyond this,
+ordinary memory is returned."""
 KEPT_LOCKED = 256 << 20
 """Page-locked bytes that are kept when none are in use."""
 INTO_PAGE = 256
@@ -118,6 +119,7 @@ class _Locked:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.new: Callable[[int], Bytes] | None = None
+        self.processes = 1
         self.waiting = _Waiting(MOST_LOCKED)
         self.used: dict[int, int] = {}
         """Sizes of the blocks in use, by address."""
@@ -131,9 +133,10 @@ class _Locked:
         with self.lock:
             block = self.waiting.take(size, step)
             if block is None and self.new is not None:
-                if self.bytes + size > MOST_LOCKED:
+                most = MOST_LOCKED // self.processes
+                if self.bytes + size > most:
                     self.waiting.clear()
-                if self.bytes + size <= MOST_LOCKED:
+                if self.bytes + size <= most:
                     block = self._made(self.new, size)
             if block is not None:
                 self.used[block.address] = len(block.array)
@@ -215,6 +218,11 @@ def lock_by(new: Callable[[int], Bytes] | None) -> None:
     with _locked.lock:
         _locked.new = new
         _locked.waiting.clear()
+
+
+def share_locked(processes: int) -> None:
+    """Say that so many processes share the machine's GPU: each may lock its part of `MOST_LOCKED`."""
+    _locked.processes = processes
 
 
 def locked_bytes() -> int:
