@@ -1,5 +1,6 @@
 """A CUDA device by CuPy: memory from the pool that all libraries share, kernels by plain pointers, running sums by CUB."""
 
+import sys
 from collections.abc import Sequence
 from functools import cache, cached_property, partial
 from typing import Any
@@ -142,6 +143,7 @@ class CudaRuntime:
     """
 
     def __init__(self, memory: int) -> None:
+        self._sent: list[object] = []
         self._memory = memory
         self.stream = cupy.cuda.Stream(non_blocking=True)
         device = cupy.cuda.Device()
@@ -151,7 +153,11 @@ class CudaRuntime:
         self._most_blocks = _CONCURRENT * device.attributes["MultiProcessorCount"]
         self.kept: dict[str, Any] = {}
         self.reads_files = direct.available()
-        self._sent: list[object] = []
+
+    def __del__(self) -> None:
+        # The thread has ended, perhaps by an error. Page-locked memory would be used again while the device reads it.
+        if self._sent and sys is not None and not sys.is_finalizing():
+            self.stream.synchronize()
 
     def empty(self, size: int) -> DeviceMemory:
         """Memory, not initialised."""

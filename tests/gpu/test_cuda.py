@@ -250,6 +250,28 @@ def test_an_interrupt_waits_for_copies(runtime: Any, monkeypatch: pytest.MonkeyP
     assert waited == [True]
 
 
+def test_the_end_of_a_thread_waits_for_copies(runtime: Any) -> None:
+    """The device may be reading page-locked memory, which is used again as soon as nobody has it."""
+    in_use: list[bool] = []
+
+    def ended(*data: Any) -> None:
+        made = object.__new__(cuda.CudaRuntime)
+        stream = SimpleNamespace(ptr=CurrentStream.ptr, synchronize=lambda: in_use.append(bool(recycle._locked.used)))
+        made.__dict__.update(vars(runtime), stream=stream, _sent=[])
+        for one in data:
+            made.upload(one)
+
+    recycle.lock_by(lambda size: np.empty(size, np.uint8))
+    try:
+        ended()
+        assert in_use == []
+        ended(np.zeros(8))
+        assert in_use == [True]
+        assert not recycle._locked.used
+    finally:
+        recycle.lock_by(None)
+
+
 def test_every_thread_takes_the_device_that_was_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new thread's current device is device 0."""
     used: list[int] = []

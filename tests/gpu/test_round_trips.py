@@ -136,6 +136,20 @@ def test_turns_bound_the_memory_of_a_device(log: Path, monkeypatch: pytest.Monke
     assert 1 < max(waiting) <= LOADED
 
 
+def test_an_error_waits_for_the_device(log: Path, device: Emulated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies to it may be under way, and the memory of the host that they read is used again."""
+    waited: list[int] = []
+
+    def fails(chunk: DeviceChunk, entries: Any) -> None:
+        waited.append(device.asked["waits"])
+        raise RuntimeError("in the middle of a chunk")
+
+    monkeypatch.setattr(DeviceChunk, "check", fails)
+    with pytest.raises(RuntimeError, match="in the middle of a chunk"):
+        kolumn.read(log, backend="gpu", threads=1)
+    assert device.asked["waits"] == waited[0] + 1
+
+
 @pytest.mark.parametrize("sizes", [[], [0], [5], [5, 0, 7], [STAGE], [STAGE + 1], [3 * STAGE + 5, 8, STAGE - 1, 9 * STAGE, 0, 1]], ids=str)
 def test_bytes_come_back_in_pieces(sizes: list[int]) -> None:
     """Copies are done when their event is waited for, and no sooner; a block is not filled again before it is emptied."""

@@ -87,8 +87,11 @@ class DeviceChunk:
             self._held = held.pop_all()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._held.close()
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        with self._held:
+            if error is not None:
+                # What was asked for reads memory of the host that is used again soon.
+                self.device.synchronize()
 
     def _sent(self, directly: bool) -> Any:
         source = self.device.load(self.file.opened_path, self.origin, self.chunk.end) if directly else None
