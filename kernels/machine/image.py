@@ -2,9 +2,9 @@
 
     kernel ──▶ PTX by numba-cuda ──▶ entry renamed to kolumn_<name> ──▶ cubin by ptxas, for each architecture
 
-A file in the package's folder ``compiled`` is used as it is, so that a worker needs neither compiler: the cubin of the device's
-architecture, else the PTX, which the driver translates. Without either, the kernel is compiled on first use and kept in the cache
-folder of the machine code.
+What the package brings is used as it is, so that a worker needs neither compiler: the cubin of the device's architecture, else the PTX,
+which the driver translates. Without either, the kernel is compiled on first use and kept in the cache folder of the machine code.
+Folders have the fingerprint of the sources in their names: code of other sources takes other arguments.
 """
 
 import os
@@ -17,12 +17,15 @@ from importlib.resources import files
 from pathlib import Path
 from shutil import which
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
-from numba import types
+import numpy as np
 
 from kolumn.errors import MissingError
-from kolumn.kernels.machine.kernel import Kernel
 from kolumn.machine_code.cache import cache_folder, fingerprint
+
+if TYPE_CHECKING:
+    from kolumn.kernels.machine.kernel import Kernel
 
 ARCHITECTURES = (80, 90, 100)
 SOURCES = (
@@ -38,18 +41,24 @@ SOURCES = (
 """Sources that can end up in a kernel, as functions or as constants."""
 OLDEST = 80
 """Architecture of the PTX: newer ones take it too."""
+REGISTERS, MOST_REGISTERS = 65_536, 255
+"""Of a multiprocessor, and of a thread: a block of more than 256 threads is not launched if each takes the most."""
 
 
-def ptx(kernel: Kernel, arch: int) -> str:
+def ptx(kernel: "Kernel", arch: int) -> str:
     """PTX of a kernel for an architecture."""
-    from numba import cuda
+    from numba import cuda, types
 
     arguments = types.NamedUniTuple(types.int64, len(kernel.args._fields), kernel.args)
     capability = divmod(arch, 10)
-    with _no_device(capability):
+    with _no_device(capability), _row_stack():
         text, _ = cuda.compile(kernel.shell(), types.void(types.int64, arguments), device=False, cc=capability, output="ptx", abi="numba")
     (mangled,) = re.findall(r"\.entry (\w+)\(", text)
-    return str(text.replace(mangled, kernel.entry))
+    text = text.replace(mangled, kernel.entry)
+    if REGISTERS // kernel.block < MOST_REGISTERS:
+        # The driver's compiler must keep to it too. `.maxntid` says the same, but ptxas then spills for the sake of more blocks.
+        text = re.sub(r"(\.entry \w+\([^)]*\))", rf"\1\n.maxnreg {REGISTERS // kernel.block}", text)
+    return str(text)
 
 
 @contextmanager
@@ -63,6 +72,19 @@ def _no_device(capability: tuple[int, int]) -> Iterator[None]:
         yield
     finally:
         dispatcher.get_current_device = asked
+
+
+@contextmanager
+def _row_stack() -> Iterator[None]:
+    """numba-cuda asks NumPy for a name that NumPy 2.5 has no more."""
+    lacking = not hasattr(np, "row_stack")
+    if lacking:
+        vars(np)["row_stack"] = np.vstack
+    try:
+        yield
+    finally:
+        if lacking:
+            del vars(np)["row_stack"]
 
 
 def assembler() -> str:
@@ -89,16 +111,20 @@ def cubin(source: Path, target: Path, arch: int) -> str:
     return done.stderr
 
 
-def image(kernel: Kernel, arch: int) -> Path:
+def shipped() -> Path:
+    """Folder in the package with the code of all kernels, if it brings code of these sources."""
+    return Path(str(files("kolumn.kernels"))) / "compiled" / fingerprint(*SOURCES)
+
+
+def image(kernel: "Kernel", arch: int) -> Path:
     """File with the code of a kernel for a device: shipped, or compiled now."""
-    shipped = Path(str(files("kolumn.kernels"))) / "compiled"
     for name in (f"{kernel.name}.sm_{arch}.cubin", f"{kernel.name}.ptx"):
-        if (shipped / name).is_file():
-            return shipped / name
+        if (place := shipped() / name).is_file():
+            return place
     return compiled(kernel, arch)
 
 
-def compiled(kernel: Kernel, arch: int) -> Path:
+def compiled(kernel: "Kernel", arch: int) -> Path:
     """File with the PTX of a kernel as the sources are now, in the cache folder; compiled if it is not there yet.
 
     Raises
