@@ -10,8 +10,9 @@ from pathlib import Path
 
 from kolumn.kernels import decode  # noqa: F401 (defines kernels)
 from kolumn.kernels.columns import table  # noqa: F401 (defines kernels)
-from kolumn.kernels.machine.image import ARCHITECTURES, OLDEST, SOURCES, cubin, ptx
+from kolumn.kernels.machine.image import ARCHITECTURES, OLDEST, SOURCES, cubin
 from kolumn.kernels.machine.kernel import KERNELS, Kernel
+from kolumn.kernels.machine.nvptx import ptx
 from kolumn.kernels.values import columns  # noqa: F401 (defines kernels)
 from kolumn.machine_code.cache import fingerprint
 

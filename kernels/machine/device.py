@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 from kolumn.arrow.recycle import lock_by
@@ -94,7 +95,9 @@ def open_device(device: int, share: float) -> None:
 
 
 def _share_with_numba() -> None:
-    """Let arrays that a caller makes with Numba come from the same pool."""
+    """Let arrays that a caller makes with numba-cuda come from the same pool."""
+    if find_spec("numba_cuda") is None:
+        return
     from numba import cuda
     from rmm.allocators.numba import RMMNumbaManager
 

@@ -1,25 +1,19 @@
 """A kernel as machine code.
 
-    kernel ──▶ PTX by numba-cuda ──▶ entry renamed to kolumn_<name> ──▶ cubin by ptxas, for each architecture
+    kernel ──▶ PTX (`kolumn.kernels.machine.nvptx`) ──▶ cubin by ptxas, for each architecture
 
-What the package brings is used as it is, so that a worker needs neither compiler: the cubin of the device's architecture, else the PTX,
+What the package brings is used as it is, so that a worker compiles nothing: the cubin of the device's architecture, else the PTX,
 which the driver translates. Without either, the kernel is compiled on first use and kept in the cache folder of the machine code.
 Folders have the fingerprint of the sources in their names: code of other sources takes other arguments.
 """
 
 import os
-import re
 import subprocess
 import sysconfig
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from shutil import which
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from kolumn.errors import MissingError
 from kolumn.machine_code.cache import cache_folder, fingerprint
@@ -41,50 +35,6 @@ SOURCES = (
 """Sources that can end up in a kernel, as functions or as constants."""
 OLDEST = 80
 """Architecture of the PTX: newer ones take it too."""
-REGISTERS, MOST_REGISTERS = 65_536, 255
-"""Of a multiprocessor, and of a thread: a block of more than 256 threads is not launched if each takes the most."""
-
-
-def ptx(kernel: "Kernel", arch: int) -> str:
-    """PTX of a kernel for an architecture."""
-    from numba import cuda, types
-
-    arguments = types.NamedUniTuple(types.int64, len(kernel.args._fields), kernel.args)
-    capability = divmod(arch, 10)
-    with _no_device(capability), _row_stack():
-        text, _ = cuda.compile(kernel.shell(), types.void(types.int64, arguments), device=False, cc=capability, output="ptx", abi="numba")
-    (mangled,) = re.findall(r"\.entry (\w+)\(", text)
-    text = text.replace(mangled, kernel.entry)
-    if REGISTERS // kernel.block < MOST_REGISTERS:
-        # The driver's compiler must keep to it too. `.maxntid` says the same, but ptxas then spills for the sake of more blocks.
-        text = re.sub(r"(\.entry \w+\([^)]*\))", rf"\1\n.maxnreg {REGISTERS // kernel.block}", text)
-    return str(text)
-
-
-@contextmanager
-def _no_device(capability: tuple[int, int]) -> Iterator[None]:
-    """numba-cuda asks the current device for what a function calls, even if it is told the architecture: answer in its place."""
-    from numba.cuda import dispatcher
-
-    asked = dispatcher.get_current_device
-    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
-    try:
-        yield
-    finally:
-        dispatcher.get_current_device = asked
-
-
-@contextmanager
-def _row_stack() -> Iterator[None]:
-    """numba-cuda asks NumPy for a name that NumPy 2.5 has no more."""
-    lacking = not hasattr(np, "row_stack")
-    if lacking:
-        vars(np)["row_stack"] = np.vstack
-    try:
-        yield
-    finally:
-        if lacking:
-            del vars(np)["row_stack"]
 
 
 def assembler() -> str:
@@ -137,6 +87,8 @@ def compiled(kernel: "Kernel", arch: int) -> Path:
         raise MissingError("no writable cache folder for compiled kernels: set KOLUMN_CACHE_DIR")
     place = folder / fingerprint(*SOURCES) / f"{kernel.name}.sm_{arch}.ptx"
     if not place.exists():
+        from kolumn.kernels.machine.nvptx import ptx
+
         place.parent.mkdir(parents=True, exist_ok=True)
         draft = place.with_name(f"{place.name}.{os.getpid()}")
         draft.write_text(ptx(kernel, arch))

@@ -47,7 +47,8 @@ def test_ahead_of_time(tmp_path: Path) -> None:
         f"{name}.{kind}" for name in ("sizes", "gather") for kind in ("ptx", *(f"sm_{arch}.cubin" for arch in build.ARCHITECTURES))
     }
     # The PTX must not be newer than what CUDA 13.0's driver knows.
-    assert ".version 9.0" in (built / "sizes.ptx").read_text()
+    (version,) = re.findall(r"\.version (\d+)\.\d+\n", (built / "sizes.ptx").read_text())
+    assert int(version) < 9
 
 
 def test_code_of_other_sources_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,8 +73,8 @@ def test_large_blocks_bound_their_registers() -> None:
     assert all(kernel.block <= 256 or bound[name] for name, kernel in KERNELS.items())
 
 
-def test_the_newest_numpy() -> None:
-    """The compiler asks NumPy for what NumPy 2.5 lacks; callers do not see that it gets it."""
-    program = "import numpy as np; from kolumn.kernels import build; vars(np).pop('row_stack', None)\n"
-    program += "assert '.entry kolumn_sizes(' in build.ptx(build.load_all()['sizes'], 80) and 'row_stack' not in vars(np)"
+def test_no_compiler_for_cuda_is_needed() -> None:
+    """Nor is CUDA's own: LLVM makes the PTX, of what is there for the CPU's loops."""
+    program = "import sys; sys.modules.update(dict.fromkeys(['numba.cuda', 'numba_cuda', 'nvidia', 'cupy', 'cuda']))\n"
+    program += "from kolumn.kernels import build; assert '.entry kolumn_sizes(' in build.ptx(build.load_all()['sizes'], 80)"
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)

@@ -25,13 +25,12 @@ _PACKAGES = (
     "pyspark",
     "pandas",
     "cupy-cuda13x",
-    "numba-cuda",
     "pylibcudf-cu13",
     "cudf-cu13",
     "nvidia-libnvcomp-cu13",
 )
 
-_OF_GPU = {"cupy-cuda13x": "CuPy", "numba-cuda": "numba-cuda", "nvidia-libnvcomp-cu13": "nvCOMP", "pylibcudf-cu13": "pylibcudf"}
+_OF_GPU = {"cupy-cuda13x": "CuPy", "nvidia-libnvcomp-cu13": "nvCOMP", "pylibcudf-cu13": "pylibcudf"}
 _FOREIGN = ("cupy-cuda11x", "cupy-cuda12x", "pylibcudf-cu12", "libcudf-cu12", "rmm-cu12", "nvidia-libnvcomp-cu12")
 """Packages with the same modules, for other versions of CUDA: of two that are installed, one has overwritten the other."""
 _DRIVER = 580
