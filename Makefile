@@ -51,7 +51,7 @@ bench: $(READY)  ## measure; results go to bench/results
 loops: $(READY)  ## compile the CPU's loops ahead of time, for several levels of processors: what is built afterwards brings them along
 	$(RUN) -m kolumn.cpu_fallback.build cpu_fallback/compiled
 
-kernels: $(READY)  ## compile the kernels ahead of time: what is built afterwards brings them along
+kernels: $(READY)  ## compile the kernels ahead of time, without a GPU: what is built afterwards brings them along
 	$(RUN) -m kolumn.kernels.build kernels/compiled
 
 jar: $(READY)  ## compile Spark's columnar connector; needs no JDK
@@ -67,7 +67,7 @@ gpu-check:  ## on a machine with a GPU: its tests and its bench; results in buil
 	PYTHONPATH=src:$$PYTHONPATH $(GPU_PYTHON) -m bench.gpu_check $(GPU_OUT)
 
 # Publishing is a person's decision: `twine upload build/release/*` after this.
-release: loops  ## wheel and sdist in build/release, checked in an environment of their own; nothing is published
+release: loops kernels  ## wheel and sdist in build/release, checked in an environment of their own; nothing is published
 	rm -rf build/release
 	$(RUN) -m build --installer pip --outdir build/release .
 	$(PYTHON) -m venv build/release/try

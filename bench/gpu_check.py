@@ -24,7 +24,7 @@ NEEDED = {
 """Modules without which nothing runs, and the packages that they come in."""
 WANTED = {
     "pylibcudf": "pylibcudf-cu13", "nvidia.libnvcomp": "nvidia-libnvcomp-cu13", "crc32c": "crc32c", "kvikio": "kvikio-cu13",
-    "numba.cuda": "numba-cuda", "cudf": "cudf-cu13",
+    "cudf": "cudf-cu13",
 }  # fmt: skip
 """Modules without which some of it is skipped."""
 READ = (

@@ -20,13 +20,21 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import cuda
 from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from kolumn.formats import crc, layouts, table
 from kolumn.kernels.machine.kernel import WARP, blocks, thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
+from kolumn.kernels.machine.threads import (
+    from_lane_xor,
+    shared_array,
+    thread_of_block,
+    thread_of_grid,
+    threads_of_block,
+    threads_of_grid,
+    wait_for_block,
+)
 from kolumn.machine_code.words import load64, loadu32, store32
 
 ROW = 4 * WARP
@@ -255,21 +263,20 @@ def _judge(a: Check, i: int, register: int) -> None:
 @blocks(Check, registers=64)
 def check(n: int, a: Check) -> None:
     """Compare the checksums of entries, ``n`` slices of them."""
-    steps = cuda.shared.array(_ALL_STEPS, np.uint32)
-    thread = cuda.threadIdx.x
-    for k in range(thread, _STEPS, cuda.blockDim.x):
+    steps = shared_array(_ALL_STEPS, np.uint32)
+    thread = thread_of_block()
+    for k in range(thread, _STEPS, threads_of_block()):
         steps[k] = loadu32(a.tables + 4 * k)
         steps[_STEPS + k] = loadu32(a.tables + 4 * (WORDS + k))
-    cuda.syncthreads()
-    lane, item = thread % WARP, cuda.grid(1) // WARP
-    warps = cuda.gridsize(1) // WARP
+    wait_for_block()
+    lane, item = thread % WARP, thread_of_grid() // WARP
+    warps = threads_of_grid() // WARP
     while item < n:
-        # 32 bits: a shuffle takes no more at once.
-        register = np.int32(lane_share(a, item, lane, steps))
+        register = lane_share(a, item, lane, steps)
         for distance in (16, 8, 4, 2, 1):
-            register ^= cuda.shfl_xor_sync(_ALL_LANES, register, distance)
+            register ^= from_lane_xor(register, distance)
         if lane == 0:
-            compare(a, item, np.int64(register) & _ALL_LANES)
+            compare(a, item, register & _ALL_LANES)
         item += warps
 
 

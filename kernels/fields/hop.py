@@ -28,22 +28,31 @@ their row numbers too, and hop once more to write. Where it is not so, one warp 
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda
 from numba.extending import register_jitable
 
 from kolumn.errors import Code
 from kolumn.formats import layouts, memory, table, v2
 from kolumn.kernels.machine.batches import field
 from kolumn.kernels.machine.kernel import WARP, blocks, thread_per_item
+from kolumn.kernels.machine.threads import (
+    from_lane,
+    ones,
+    shared_array,
+    thread_of_block,
+    thread_of_grid,
+    threads_of_grid,
+    votes,
+    wait_for_warp,
+)
 from kolumn.machine_code.words import address_of, load64, store32, store64
 
 WINDOW, ROOM = 2048, 32 + 2048 + 8
 """Bytes of a window, and what a warp needs of shared memory for it."""
-_OK, _ALL_LANES = int(Code.OK), 0xFFFFFFFF
+_OK = int(Code.OK)
 _LAYOUT, _CODEC = table.LAYOUT, table.CODEC
 _CARRY = 32
 """More bytes than a record's length has, and what precedes it in a message."""
-_WINDOW, _ROOM, _LAST_BYTES = WINDOW, ROOM, WINDOW - _CARRY
+_WINDOW, _ROOM, _ROOMS, _LAST_BYTES = WINDOW, ROOM, 2 * ROOM, WINDOW - _CARRY
 _EVEN = 0x3FFE
 """Bits of the zig-zag varint of a length of one or two bytes: the lowest one is the sign."""
 _VARINTS = sum(1 << number for number, layout in layouts.LAYOUTS.items() if layout.hop is v2.following)
@@ -92,13 +101,13 @@ def hop(b: int, a: Hop) -> None:
         store32(a.bad + 4 * b, 1)
 
 
-@blocks(Hop, block=64, registers=80)
+@blocks(Hop, block=64, registers=88)
 def hop_staged(n: int, a: Hop) -> None:
     """The same for ``n`` batches, a warp each."""
-    windows = cuda.shared.array((2, _ROOM), np.uint8, 8)
-    lane, own = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
-    for b in range(cuda.grid(1) // WARP, n, cuda.gridsize(1) // WARP):
-        hop_in_window(b, lane, address_of(windows) + own * _ROOM, a)
+    windows = address_of(shared_array(_ROOMS, np.uint8))
+    lane, own = thread_of_block() % WARP, thread_of_block() // WARP
+    for b in range(thread_of_grid() // WARP, n, threads_of_grid() // WARP):
+        hop_in_window(b, lane, windows + own * _ROOM, a)
 
 
 @register_jitable
@@ -182,7 +191,7 @@ def walk(
         _put(window, lane, words)
         following = origin + _WINDOW
         words = _fetch(following, last, lane)
-        cuda.syncwarp()
+        wait_for_warp()
         begin = row
         limit = min(end if following >= buf + end else origin - buf + _LAST_BYTES, until - 1)
         # Positions in the payload become places in the window.
@@ -191,12 +200,12 @@ def walk(
             row, at = _guess(text, row, stop, at, limit, end, length, lane, start)
         if lane == 0:
             row, at, code, length = _hop_to(layout, wrapped, row, stop, at, limit, end, length, text, start)
-        cuda.syncwarp()
-        # Less than 2 GiB, so 32 bits do; a shuffle takes no more at once.
-        row = int(cuda.shfl_sync(_ALL_LANES, np.int32(row), 0))
-        at = int(cuda.shfl_sync(_ALL_LANES, np.int32(at), 0))
-        code = int(cuda.shfl_sync(_ALL_LANES, np.int32(code), 0))
-        length = int(cuda.shfl_sync(_ALL_LANES, np.int32(length), 0))
+        wait_for_warp()
+        # Less than 2 GiB, so 32 bits do.
+        row = from_lane(row, 0)
+        at = from_lane(at, 0)
+        code = from_lane(code, 0)
+        length = from_lane(length, 0)
         if start != 0:
             for k in range(begin + lane, row, WARP):
                 store32(owner + 4 * k, b)
@@ -209,7 +218,7 @@ def walk(
         elif row < stop:
             origin = here & -8
             words = _fetch(origin, last, lane)
-        cuda.syncwarp()
+        wait_for_warp()
     return row, at, code
 
 
@@ -233,8 +242,8 @@ def _guess(text: int, row: int, stop: int, at: int, limit: int, end: int, length
             following, wrong = _short(text, mine)
             if following > end or following != mine + length:
                 wrong = 1
-        found = int(cuda.ballot_sync(_ALL_LANES, wrong == 0)) & _ALL_LANES
-        right = int(cuda.popc(found & ~(found + 1)))
+        found = votes(wrong == 0)
+        right = ones(found & ~(found + 1))
         if lane < right and start != 0:
             store32(start + 4 * (row + lane), mine)
         row += right

@@ -12,7 +12,6 @@ Bound: the bytes of the payload that records begin in, read twice; the latency o
 """
 
 import numpy as np
-from numba import cuda
 from numba.extending import register_jitable
 
 from kolumn.errors import Code
@@ -20,6 +19,7 @@ from kolumn.formats import layouts, memory, table, v2, varint
 from kolumn.kernels.fields.hop import ROOM, Hop, has_varints, hop, hop_in_window, hop_staged, walk
 from kolumn.kernels.machine.batches import field
 from kolumn.kernels.machine.kernel import WARP, Kernel, blocks
+from kolumn.kernels.machine.threads import block_of_grid, blocks_of_grid, ones, shared_array, thread_of_block, votes, wait_for_block
 from kolumn.machine_code.words import address_of, load64, store64
 
 SLICES = 16
@@ -29,11 +29,12 @@ LARGE = 128 << 10
 """Bytes of a batch, on the average, from which on it is cut into slices."""
 LONG = 2048
 """Bytes of a record, on the average, from which on guesses take longer than they save."""
-_SLICES, _LOG_SLICES, _ROOM, _OK, _ALL_LANES = SLICES, SLICES.bit_length() - 1, ROOM, int(Code.OK), 0xFFFFFFFF
+_SLICES, _LOG_SLICES, _ROOM, _OK = SLICES, SLICES.bit_length() - 1, ROOM, int(Code.OK)
 _LAYOUT, _CODEC, _MOST_ROWS = table.LAYOUT, table.CODEC, 2**31 - 1
 _SEARCHED = 4 * LONG
 _PART = 24
 """Bytes of what a warp knows of its slice: where the first record begins, how many do, and where the first one after them begins."""
+_ROOMS, _PARTS = SLICES * ROOM, SLICES * _PART
 
 
 def hop_for(size: int, batches: int, rows: int) -> tuple[Kernel, int]:
@@ -48,13 +49,13 @@ def hop_for(size: int, batches: int, rows: int) -> tuple[Kernel, int]:
 @blocks(Hop, block=WARP * SLICES, registers=128)
 def hop_sliced(n: int, a: Hop) -> None:
     """Note where the records of batches begin, ``n`` slices of them."""
-    windows = cuda.shared.array((_SLICES, _ROOM), np.uint8, 8)
-    known = cuda.shared.array((_SLICES, 3), np.int64)
-    lane, own = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
-    for b in range(cuda.blockIdx.x, n // _SLICES, cuda.gridDim.x):
-        _hop_in_slices(b, lane, own, address_of(windows) + own * _ROOM, address_of(known), a)
+    windows = address_of(shared_array(_ROOMS, np.uint8))
+    known = address_of(shared_array(_PARTS, np.uint8))
+    lane, own = thread_of_block() % WARP, thread_of_block() // WARP
+    for b in range(block_of_grid(), n // _SLICES, blocks_of_grid()):
+        _hop_in_slices(b, lane, own, windows + own * _ROOM, known, a)
         # What this batch was known by is not needed any more.
-        cuda.syncthreads()
+        wait_for_block()
 
 
 @register_jitable
@@ -73,7 +74,7 @@ def _hop_in_slices(b: int, lane: int, own: int, window: int, known: int, a: Hop)
             store64(known + _PART * own + 16, following if code == _OK else -1)
     elif lane == 0:
         store64(known + _PART * own, -1)
-    cuda.syncthreads()
+    wait_for_block()
     row, stop, mine = _linked(known, end, load64(a.first + 8 * b), own)
     if row == load64(a.first + 8 * (b + 1)):
         if mine >= 0:
@@ -113,9 +114,9 @@ def _search(buf: int, at: int, last: int, until: int, end: int, lane: int, skip:
     """The first position in [at, last) at which a record seems to begin; ``until`` if there is none. All lanes return the same."""
     while at < last:
         right = at + lane < last and _seems_record(buf, at + lane, end, skip)
-        found = int(cuda.ballot_sync(_ALL_LANES, right)) & _ALL_LANES
+        found = votes(right)
         if found != 0:
-            return at + int(cuda.popc((found & -found) - 1))
+            return at + ones((found & -found) - 1)
         at += WARP
     return until
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from numba import cuda
 from numba.extending import register_jitable
 
 import kolumn.machine_code.scalar  # noqa: F401 (the formats as compiled functions first)
+from kolumn.kernels.machine.threads import thread_of_grid
 from kolumn.machine_code.deferred import apply
 
 apply()
@@ -67,13 +67,13 @@ class Kernel:
             body(n, args)
 
         def one_thread(n: int, args: Any) -> None:
-            i = cuda.grid(1)
+            i = thread_of_grid()
             if i < n:
                 body(i, args)
 
         def some_lanes(n: int, args: Any) -> None:
             # No division: Python's rounds down, and the compiler does not know that the number is not negative.
-            at = cuda.grid(1)
+            at = thread_of_grid()
             i = at >> shift
             if i < n:
                 body(i, at & last, lanes, args)

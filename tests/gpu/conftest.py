@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 OWN = ("kolumn", "kit", "bench", "conftest")
-OF_KOLUMN = {"annotated_doc": ("test_engine.py",), "numba.cuda": ("test_compile.py", "test_same.py", "test_columns.py", "test_values.py")}
+OF_KOLUMN = {"annotated_doc": ("test_engine.py",)}
 """What modules of Kolumn import that these files are about; a machine with a GPU may lack it."""
 
 

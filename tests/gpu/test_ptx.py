@@ -37,8 +37,9 @@ from kolumn.kernels.fields import slices
 from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.fields.records import fields
 from kolumn.kernels.machine import device
-from kolumn.kernels.machine.image import OLDEST, ptx
+from kolumn.kernels.machine.image import OLDEST
 from kolumn.kernels.machine.kernel import KERNELS, WARP, Kernel
+from kolumn.kernels.machine.nvptx import ptx
 from kolumn.kernels.values.lines import make_lines, mark
 from kolumn.kernels.values.records import FlagBits, flag_bits
 from kolumn.machine_code.words import load32, load64, store32
@@ -416,7 +417,7 @@ PLANTED = {
         r"check, thread \d+, PTX line \d+ `ld\.\w*\.?\w+ .*`: \d bytes at 0x[0-9a-f]+: not aligned",
     ),
     "no barrier of the warp": (
-        changed("hop_staged", r"bar\.warp\.sync\s+-1;", "", 1),
+        changed("hop_staged", r"bar\.warp\.sync\s+-1;", ""),
         r"hop_staged, thread \d+, PTX line \d+ `.*`: \d bytes at 0x[0-9a-f]+: a race with thread \d+, line \d+ `",
     ),
     "no barrier of the block": (
@@ -424,16 +425,16 @@ PLANTED = {
         r"check, thread \d+, PTX line \d+ `st\.shared.*`: \d bytes at 0x[0-9a-f]+: a race with thread \d+, line \d+ `ld\.shared",
     ),
     "wrong lane": (
-        changed("check", r"(mov\.b?u?\d+\s+%r\d+), 16;", r"\1, 15;"),
+        changed("check", r"(shfl\..*), 16, 31, -1;", r"\1, 15, 31, -1;"),
         r"check: byte \d+ of .* is wrong, .*; thread \d+ wrote it, PTX line \d+ `st",
     ),
     "lanes that ask for too few": (
-        changed("check", r"(mov\.b?u?\d+\s+%r\d+), -1;", r"\1, 65535;", 1),
+        changed("check", r"(shfl\..*), -1;", r"\1, 65535;", 1),
         r"check: a synchronisation of some lanes only: thread 0 waits at PTX line \d+ `shfl",
     ),
     "one item too many": (
         changed("sizes", r"setp\.ge\.s64", "setp.gt.s64", 1),
-        r"sizes, thread \d+, PTX line \d+ `st\.u32 .*`: 4 bytes at 0x[0-9a-f]+: outside of every piece of memory",
+        r"sizes, thread \d+, PTX line \d+ `st\.b32 .*`: 4 bytes at 0x[0-9a-f]+: outside of every piece of memory",
     ),
     "dropped lane": (
         in_place_of(replace(gather, body=_without_lane_7)),

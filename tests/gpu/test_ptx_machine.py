@@ -53,6 +53,8 @@ def results(code: str, races: bool = False) -> list[int]:
         ("mov.u64 %rd4, -7; abs.s64 %rd3, %rd4;", 7),
         ("mov.u64 %rd4, -7; min.u64 %rd3, %rd4, 2;", 2),
         ("mov.u64 %rd4, -2; popc.b64 %r2, %rd4; cvt.u64.u32 %rd3, %r2;", 63),
+        ("mov.u64 %rd4, 0xABCD; bfe.u64 %rd3, %rd4, 4, 8;", 0xBC),
+        ("mov.u64 %rd4, 0xABCD; bfe.s64 %rd3, %rd4, 4, 8;", 0xBC - 256),
         ("setp.gt.u32 %p1, %r1, 3; vote.sync.ballot.b32 %r2, %p1, -1; cvt.u64.u32 %rd3, %r2;", 0xFFFFFFF0),
     ],
 )  # fmt: skip

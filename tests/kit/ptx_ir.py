@@ -326,6 +326,11 @@ class Translation:
             mask = ((1 << length) - 1) << place
             moved = self._emit(f"and {kind} {self._emit(f'shl {kind} {v[0]}, {place}')}, {mask}")
             return self._emit(f"or {kind} {moved}, {self._emit(f'and {kind} {v[1]}, {~mask}')}"), bits
+        if op == "bfe":
+            place, length = int(o[2]), int(o[3])
+            assert 0 < length <= bits - place, o
+            high = self._emit(f"shl {kind} {v[0]}, {bits - place - length}")
+            return self._emit(f"{'ashr' if signed else 'lshr'} {kind} {high}, {bits - length}"), bits
         if op == "prmt" and len(parts) == 2 and o[3].isdecimal():
             return self._permuted(int(o[3]), *v), 32
         return self._funnel(parts, o) if op == "shf" else ("", 0)

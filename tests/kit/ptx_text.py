@@ -89,11 +89,11 @@ def parse(text: str) -> Text:
         raise ValueError("a kernel's parameters have 64 bits each")
     for kind, prefix, most in re.findall(r"\.reg \.(\w+)\s+%(\w+?)<(\d+)>", body):
         one.registers.update({f"%{prefix}{i}": bits_of(kind) for i in range(int(most))})
-    for align, symbol, size in re.findall(r"\.shared \.align (\d+) \.b8 (\w+)\[(\d+)\]", text):
+    for align, symbol, size in re.findall(r"\.shared \.align (\d+) \.b8 ([$\w]+)\[(\d+)\]", text):
         # As badly aligned as it may be: at an odd multiple.
         one.shared[symbol] = (-(-one.shared_bytes // int(align)) | 1) * int(align)
         one.shared_bytes = one.shared[symbol] + int(size)
-    for symbol, size, given in re.findall(r"\.(?:const|global) \.align \d+ \.b8 (\w+)\[(\d+)\](?: = \{([^}]*)\})?;", text):
+    for symbol, size, given in re.findall(r"\.(?:const|global) \.align \d+ \.b8 ([$\w]+)\[(\d+)\](?: = \{([^}]*)\})?;", text):
         values = [int(value) for value in given.split(",")] if given else []
         one.constants[symbol] = np.array(values + [0] * (int(size) - len(values)), np.int64).astype(np.uint8)
     first = text[: entry.start(2)].count("\n") + 1

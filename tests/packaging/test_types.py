@@ -16,6 +16,8 @@ INTRINSICS = {
     Path("cpu_fallback/machine/fetch.py"),
     Path("cpu_fallback/machine/fold.py"),
     Path("cpu_fallback/values/json_words.py"),
+    Path("kernels/machine/nvptx.py"),
+    Path("kernels/machine/threads.py"),
     Path("machine_code/deferred.py"),
     Path("machine_code/words.py"),
 }

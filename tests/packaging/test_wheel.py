@@ -14,7 +14,7 @@ from kit.source_tree import modules
 
 ROOT = Path(__file__).resolve().parents[2]
 LINKED = ("kernels", "cpu_fallback", "spark_plugin")
-BUILT = ("kernels/compiled/sizes.sm_90.cubin", "cpu_fallback/compiled/x86-64-v3-0123456789abcdef/stream.hop.code")
+BUILT = ("kernels/compiled/0123456789abcdef/sizes.sm_90.cubin", "cpu_fallback/compiled/x86-64-v3-0123456789abcdef/stream.hop.code")
 
 
 @pytest.fixture(scope="module")

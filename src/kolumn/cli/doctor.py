@@ -25,13 +25,12 @@ _PACKAGES = (
     "pyspark",
     "pandas",
     "cupy-cuda13x",
-    "numba-cuda",
     "pylibcudf-cu13",
     "cudf-cu13",
     "nvidia-libnvcomp-cu13",
 )
 
-_OF_GPU = {"cupy-cuda13x": "CuPy", "numba-cuda": "numba-cuda", "nvidia-libnvcomp-cu13": "nvCOMP", "pylibcudf-cu13": "pylibcudf"}
+_OF_GPU = {"cupy-cuda13x": "CuPy", "nvidia-libnvcomp-cu13": "nvCOMP", "pylibcudf-cu13": "pylibcudf"}
 _FOREIGN = ("cupy-cuda11x", "cupy-cuda12x", "pylibcudf-cu12", "libcudf-cu12", "rmm-cu12", "nvidia-libnvcomp-cu12")
 """Packages with the same modules, for other versions of CUDA: of two that are installed, one has overwritten the other."""
 _DRIVER = 580
@@ -110,7 +109,7 @@ def _checksums(kind: str) -> str:
 
 def _gpu() -> dict[str, Any]:
     """The GPU backend, judged by files and packages alone: a call of CUDA would begin to use the GPU."""
-    from importlib import resources
+    from kolumn.kernels.machine.image import ARCHITECTURES, shipped
 
     driver = _driver()
     why = ["no NVIDIA driver"] if driver is None else []
@@ -123,12 +122,12 @@ def _gpu() -> dict[str, Any]:
     if missing:
         why.append(f"without {', '.join(missing)}: pip install 'kolumn[gpu]'")
     engines = {f"decompression engine {number}": _engine(*one) for number, one in enumerate([] if driver is None else _engines())}
-    compiled = resources.files("kolumn.kernels").joinpath("compiled")
+    brought = f"in the package: {shipped().name}, for {', '.join(f'sm_{arch}' for arch in ARCHITECTURES)}, and as PTX for later GPUs"
     return {
         "backend": f"can't run: {'; '.join(why)}" if why else "can run, on request: backend='gpu' or KOLUMN_BACKEND=gpu",
         "NVIDIA driver": "none" if driver is None else driver or "there",
         **engines,
-        "kernels": "compiled ahead of time" if compiled.is_dir() else "compiled on first use",
+        "kernels": brought if shipped().is_dir() else "compiled on first use",
         "GPUDirect Storage": "used if kvikio finds it" if _version("kvikio-cu13") else "pip install kvikio-cu13",
         "cudf.DataFrame": "installed" if _version("cudf-cu13") else "pip install cudf-cu13; read_pylibcudf works without it",
     }
