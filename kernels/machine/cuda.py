@@ -1,7 +1,6 @@
 """A CUDA device by CuPy: memory from the pool that all libraries share, kernels by plain pointers, running sums by CUB."""
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property, partial
 from typing import Any
 from weakref import finalize
@@ -21,7 +20,7 @@ from kolumn.kernels.machine.kernel import Kernel
 from kolumn.kernels.machine.lifetime import Block, Streams
 from kolumn.kernels.machine.nvcomp import Decompressor
 from kolumn.kernels.machine.runtime import PAD
-from kolumn.kernels.machine.staging import Event, fetch
+from kolumn.kernels.machine.staging import Staged
 
 _OUT_OF_MEMORY = (cupy.cuda.memory.OutOfMemoryError, MemoryError)
 _TO_HOST = cupy.cuda.runtime.memcpyDeviceToHost
@@ -143,7 +142,6 @@ class CudaRuntime:
     """
 
     def __init__(self, memory: int) -> None:
-        self._sent: list[object] = []
         self._memory = memory
         self.stream = cupy.cuda.Stream(non_blocking=True)
         device = cupy.cuda.Device()
@@ -153,11 +151,7 @@ class CudaRuntime:
         self._most_blocks = _CONCURRENT * device.attributes["MultiProcessorCount"]
         self.kept: dict[str, Any] = {}
         self.reads_files = direct.available()
-
-    def __del__(self) -> None:
-        # The thread has ended, perhaps by an error. Page-locked memory would be used again while the device reads it.
-        if self._sent and sys is not None and not sys.is_finalizing():
-            self.stream.synchronize()
+        self._sent: list[object] = []
 
     def empty(self, size: int) -> DeviceMemory:
         """Memory, not initialised."""
@@ -213,19 +207,19 @@ class CudaRuntime:
 
     def downloads(self, wanted: Sequence[tuple[DeviceMemory, int, int]]) -> list[Bytes]:
         """By `staging`."""
+        return self.collected(wanted)()
+
+    def collected(self, wanted: Sequence[tuple[DeviceMemory, int, int]]) -> Callable[[], list[Bytes]]:
+        """By `staging`, up to the page-locked block."""
+        staged = Staged([size for _, size, _ in wanted])
         try:
-            return fetch([(memory.address + start, size) for memory, size, start in wanted], self._copy_back, self._mark)
+            for (memory, _, start), (to, size) in zip(wanted, staged.places, strict=True):
+                if size:
+                    cupy.cuda.runtime.memcpyAsync(to, memory.address + start, size, _TO_HOST, self.stream.ptr)
         finally:
             # An interrupt too has to wait: the device may be writing to memory that would be used again.
             self.synchronize()
-
-    def _copy_back(self, to: int, source: int, size: int) -> None:
-        cupy.cuda.runtime.memcpyAsync(to, source, size, _TO_HOST, self.stream.ptr)
-
-    def _mark(self) -> Event:
-        event: Event = cupy.cuda.Event(disable_timing=True)
-        event.record(self.stream)  # type: ignore[attr-defined]
-        return event
+        return staged.arrays
 
     def synchronize(self) -> None:
         """Wait for everything that was asked for."""

@@ -13,6 +13,8 @@ from kolumn.kernels.machine.engine import memory
 from kolumn.kernels.machine.runtime import Runtime
 
 _local = threading.local()
+_idle: list[Runtime] = []
+"""Runtimes of threads that have ended, for threads to come."""
 _lock = threading.Lock()
 _given: list[Runtime] = []
 _opened: list[int] = []
@@ -120,7 +122,7 @@ def runtime() -> Runtime:
     """
     if _given:
         return _given[-1]
-    if not hasattr(_local, "runtime"):
+    if not hasattr(_local, "lent"):
         count()
         try:
             from kolumn.kernels.machine.cuda import CudaRuntime, page_locked, use
@@ -135,9 +137,26 @@ def runtime() -> Runtime:
             if not _pinned:
                 lock_by(page_locked)
                 _pinned.append(True)
-        _local.runtime = CudaRuntime(_limit[0])
-    found: Runtime = _local.runtime
-    return found
+        try:
+            _local.lent = _Lent(_idle.pop())
+        except IndexError:
+            _local.lent = _Lent(CudaRuntime(_limit[0]))
+    lent: _Lent = _local.lent
+    return lent.runtime
+
+
+class _Lent:
+    """The runtime of a thread, which goes to another one when the thread has ended.
+
+    Its stream must outlive every piece of memory that is freed in its order. Pieces can be garbage that only a collection finds, as those
+    in the traceback of an error are, and a collection that finds the stream too may destroy that first. So no runtime ever ends.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+
+    def __del__(self) -> None:
+        _idle.append(self.runtime)
 
 
 def opened() -> int:

@@ -1,6 +1,6 @@
 """What the pipeline needs of a device: memory, copies, launches, running sums. `kolumn.kernels.machine.cuda` implements it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -72,6 +72,9 @@ class Runtime(Protocol):
 
     def downloads(self, wanted: Sequence[tuple[Memory, int, int]]) -> list[Bytes]:
         """Copy several pieces to the host, each a memory, a size and a start, and wait once."""
+
+    def collected(self, wanted: Sequence[tuple[Memory, int, int]]) -> Callable[[], list[Bytes]]:
+        """As `downloads`, of which the last step needs the device no more: the function that is returned does it."""
 
     def launch(self, kernel: Kernel, n: int, args: tuple[int, ...]) -> None:
         """Run a kernel for ``n`` items, if there are any."""

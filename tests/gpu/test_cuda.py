@@ -1,6 +1,7 @@
 """What the runtime asks of CuPy, as far as that can be seen without a device."""
 
 import ctypes
+import gc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from kolumn.kernels import check
 from kolumn.kernels.columns.steps import sizes
 from kolumn.kernels.machine import cuda, device, direct
 from kolumn.kernels.machine.kernel import Kernel
-from kolumn.kernels.machine.lifetime import Streams
+from kolumn.kernels.machine.lifetime import Block, Streams
 from kolumn.kernels.machine.runtime import PAD
 
 
@@ -134,12 +135,11 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Pool:
 
 
 @pytest.fixture
-def runtime(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> Any:
+def runtime(pool: Pool) -> Any:
     made: Any = object.__new__(cuda.CudaRuntime)
     made.stream = CurrentStream()
     made._streams = Streams("own", "others", "freeing", lambda before, after: None)
     made._sent = []
-    monkeypatch.setattr(cuda.CudaRuntime, "_mark", lambda _: SimpleNamespace(synchronize=lambda: None))
     return made
 
 
@@ -239,49 +239,66 @@ def test_an_interrupt_waits_for_copies(runtime: Any, monkeypatch: pytest.MonkeyP
     """The device may be writing to page-locked memory, which is used again as soon as nobody has it."""
     waited: list[bool] = []
 
-    def interrupted(_: Any) -> Any:
+    def interrupted(*_: Any) -> Any:
         assert not waited
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cuda.CudaRuntime, "_mark", interrupted)
+    monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", interrupted)
     runtime.stream.synchronize = lambda: waited.append(True)
     with pytest.raises(KeyboardInterrupt):
         runtime.download(runtime.empty(100), 100)
     assert waited == [True]
 
 
-def test_the_end_of_a_thread_waits_for_copies(runtime: Any) -> None:
-    """The device may be reading page-locked memory, which is used again as soon as nobody has it."""
-    in_use: list[bool] = []
-
-    def ended(*data: Any) -> None:
-        made = object.__new__(cuda.CudaRuntime)
-        stream = SimpleNamespace(ptr=CurrentStream.ptr, synchronize=lambda: in_use.append(bool(recycle._locked.used)))
-        made.__dict__.update(vars(runtime), stream=stream, _sent=[])
-        for one in data:
-            made.upload(one)
-
-    recycle.lock_by(lambda size: np.empty(size, np.uint8))
-    try:
-        ended()
-        assert in_use == []
-        ended(np.zeros(8))
-        assert in_use == [True]
-        assert not recycle._locked.used
-    finally:
-        recycle.lock_by(None)
-
-
-def test_every_thread_takes_the_device_that_was_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new thread's current device is device 0."""
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A device is open, number 3; the devices that threads take."""
     used: list[int] = []
-    for name, known in {"_given": [], "_opened": [3], "_limit": [1000], "_pinned": [True], "count": lambda: 4}.items():
+    for name, known in {"_given": [], "_opened": [3], "_limit": [1000], "_pinned": [True], "_idle": [], "count": lambda: 4}.items():
         monkeypatch.setattr(device, name, known)
     monkeypatch.setattr(cuda, "use", used.append)
+    return used
+
+
+def test_a_stream_outlives_what_is_freed_in_its_order(opened: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory in a cycle with its runtime, as in the traceback of an error, is found by a collection after the thread has ended."""
+    made, freed, alive = [], [], []
+
+    class Ended:
+        """In place of a stream, which CuPy destroys with its object."""
+
+        def __init__(self) -> None:
+            alive.append(True)
+
+        def __del__(self) -> None:
+            alive.pop()
+
+    class OfThread:
+        def __init__(self, limit: int) -> None:
+            made.append(limit)
+            self.streams = Streams(Ended(), Ended(), Ended(), lambda before, after: None)
+
+    def error(numbers: range) -> None:
+        for number in numbers:
+            cycle: list[Any] = [found := device.runtime(), Block(found.streams, number, 8, lambda stream: freed.append(bool(alive)))]  # type: ignore[attr-defined]
+            cycle.append(cycle)
+
+    monkeypatch.setattr(cuda, "CudaRuntime", OfThread)
+    for begin in (0, 5):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(error, range(begin, begin + 5)).result()
+        gc.collect()
+    assert freed == [True] * 10
+    # The second thread has the runtime of the first.
+    assert made == [1000]
+
+
+def test_every_thread_takes_the_device_that_was_opened(opened: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new thread's current device is device 0."""
     monkeypatch.setattr(cuda, "CudaRuntime", lambda memory: memory)
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(device.runtime).result() == 1000  # type: ignore[comparison-overlap]
-    assert used == [3]
+    assert opened == [3]
 
 
 def test_launches(runtime: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,10 @@
 """How often does a chunk make the host wait for the device, and how often is the driver asked for something? Each takes time in Python."""
 
+import ctypes
 import gc
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,9 +16,10 @@ import kolumn
 from kit.device_columns import resident
 from kit.emulated import Emulated, HostMemory, run_loops
 from kolumn.arrow import recycle
+from kolumn.decode.device import chunk
 from kolumn.decode.device.chunk import AT_A_TIME, LOADED, DeviceChunk
 from kolumn.kernels.machine import device as current
-from kolumn.kernels.machine.staging import STAGE, fetch
+from kolumn.kernels.machine.staging import Staged
 from kolumn.plan.chunks import Chunk
 
 CHUNK = 24 << 20
@@ -110,7 +112,7 @@ def test_turns_bound_the_memory_of_a_device(log: Path, monkeypatch: pytest.Monke
 
     Of those that wait for their turn few are in the memory of the host.
     """
-    most, load, leave = {}, Chunk.loaded, DeviceChunk.__exit__
+    most, load, leave, whole = {}, Chunk.loaded, DeviceChunk.__exit__, DeviceChunk._leave
     there, waiting = set(), []
 
     def loaded(chunk: Chunk, *how: Any, **more: Any) -> Chunk:
@@ -124,6 +126,7 @@ def test_turns_bound_the_memory_of_a_device(log: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Chunk, "loaded", loaded)
     monkeypatch.setattr(DeviceChunk, "__exit__", left)
+    monkeypatch.setattr(DeviceChunk, "_leave", lambda chunk: (there.discard(chunk.origin), whole(chunk)))
     for threads in (1, 12):
         with current.using(device := Weighed(run_loops)):
             read = kolumn.scan(log, backend="gpu", threads=threads, chunk_bytes=1 << 20)
@@ -150,23 +153,35 @@ def test_an_error_waits_for_the_device(log: Path, device: Emulated, monkeypatch:
     assert device.asked["waits"] == waited[0] + 1
 
 
-@pytest.mark.parametrize("sizes", [[], [0], [5], [5, 0, 7], [STAGE], [STAGE + 1], [3 * STAGE + 5, 8, STAGE - 1, 9 * STAGE, 0, 1]], ids=str)
-def test_bytes_come_back_in_pieces(sizes: list[int]) -> None:
-    """Copies are done when their event is waited for, and no sooner; a block is not filled again before it is emptied."""
-    import ctypes
-
+@pytest.mark.parametrize("sizes", [[], [0], [5], [5, 0, 7], [300_000, 8, 0, 1]], ids=str)
+def test_bytes_come_back_by_a_page_locked_block(sizes: list[int]) -> None:
     given = [np.random.default_rng(size).integers(0, 255, size, np.uint8) for size in sizes]
-    queued: list[tuple[int, int, int]] = []
-
-    class Done:
-        def __init__(self) -> None:
-            self.until = len(queued)
-
-        def synchronize(self) -> None:
-            for number, (to, source, size) in enumerate(queued[: self.until]):
-                if size:
-                    ctypes.memmove(to, source, size)
-                    queued[number] = to, source, 0
-
-    found = fetch([(one.ctypes.data, len(one)) for one in given], lambda to, source, size: queued.append((to, source, size)), Done)
+    staged = Staged(sizes)
+    for one, (place, size) in zip(given, staged.places, strict=True):
+        ctypes.memmove(place, one.ctypes.data, size)
+    found = staged.arrays()
     assert [one.tobytes() for one in found] == [one.tobytes() for one in given]
+    # The block is used again, and these last.
+    assert not any(np.shares_memory(one, staged._bytes) for one in found)
+
+
+def test_others_have_the_device_while_columns_are_made(log: Path) -> None:
+    """A chunk leaves its turn, and its memory on the device, as soon as its bytes are on their way to ordinary memory."""
+    seen: list[tuple[int, int]] = []
+
+    class Watched(Weighed):
+        def collected(self, wanted: Any) -> Callable[[], list[Any]]:
+            made = super().collected(wanted)
+
+            def last() -> list[Any]:
+                seen.append((chunk._turns._value, self.now))
+                return made()
+
+            return last
+
+    with current.using(device := Watched(run_loops)):
+        assert kolumn.read(log, backend="gpu", threads=1, chunk_bytes=1 << 20).num_rows == 180_000
+    assert len(seen) > 3
+    # The tables of checksums stay.
+    assert {turns for turns, _ in seen} == {AT_A_TIME}
+    assert max(there for _, there in seen) < 20_000 < device.most

@@ -26,8 +26,6 @@ class DevicePart:
         As `cpu_fallback.batches.Run` has it.
     bytes : int
         Of the decompressed payloads.
-    inflated_by_cpu : int
-        How many payloads went through the codecs of the CPU.
     """
 
     def __init__(
@@ -42,7 +40,6 @@ class DevicePart:
         self.device, self.good, self.records, self.found, self._kept = device, good, records, found, inflated.kept
         self.measures = measures
         self.bytes = int(inflated.size[good].sum())
-        self.inflated_by_cpu = inflated.by_cpu
 
     def counts(self, entries: int) -> Int64s:
         """Rows of each of ``entries``: int64."""

@@ -1,5 +1,6 @@
 """Records on a GPU copied back into the Arrow columns that the CPU backend makes."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
     from kolumn.kernels.machine.runtime import Memory
 
 
-def to_run(part: DevicePart, begun: Begun, entries: int) -> Run:
-    """Copy what was begun of the records of ``entries`` entries to the host; waits once, and once more if there are headers."""
+def to_run(part: DevicePart, begun: Begun, entries: int) -> Callable[[], Run]:
+    """Copy what was begun of the records of ``entries`` entries to the host; waits once, and once more if there are headers.
+
+    The function that is returned makes the columns, in ordinary memory, and needs the device no more.
+    """
     from kolumn.kernels.columns.binary import header_parts, measure, moved, number_of
 
     device, records, sums = part.device, part.records, list(map(number_of, part.measures))
@@ -29,6 +33,7 @@ def to_run(part: DevicePart, begun: Begun, entries: int) -> Run:
         lengths = list(map(number_of, device.downloads([one for column in parts for one in column.wanted])))
         for k, where in enumerate((HEADER_KEY, HEADER_VALUE)):
             made[where] = moved(device, parts[k], *lengths[2 * k : 2 * k + 2])
+    drafts, headed = records.attributes is not None and records.seconds is not None, begun.header_ends is not None
     wanted: list[tuple[Memory, int, int]] = [(records.offset, 8 * records.rows, 0), (records.timestamp, 8 * records.rows, 0)]
     if records.attributes is not None and records.seconds is not None:
         wanted += [(records.attributes, records.rows, 0), (records.seconds, 8 * records.rows, 0)]
@@ -37,15 +42,22 @@ def to_run(part: DevicePart, begun: Begun, entries: int) -> Run:
     for column in made.values():
         wanted += [(column.data, column.size, 0), (column.ends, 4 * (column.rows + 1), 0)]
         wanted += [(column.bitmap, (column.rows + 7) // 8, 0)] if column.nulls else []
-    there = iter(device.downloads(wanted))
-    offset, timestamp = pa.py_buffer(next(there)), pa.py_buffer(next(there))
-    drafts = (next(there), next(there).view(np.int64)) if records.attributes is not None else (np.zeros(0, np.uint8), np.zeros(0, np.int64))
-    header_ends = pa.py_buffer(next(there)) if begun.header_ends is not None else None
-    found = dict.fromkeys((KEY, VALUE), SKIPPED)
-    for where, column in made.items():
-        data, ends = pa.py_buffer(next(there)), pa.py_buffer(next(there))
-        found[where] = BinaryColumn(column.rows, column.nulls, pa.py_buffer(next(there)) if column.nulls else None, ends, data)
-    columns = Columns(records.rows, offset, timestamp, *drafts, found[KEY], found[VALUE])
-    if header_ends is not None:
-        columns.header_ends, columns.header_key, columns.header_value = header_ends, found[HEADER_KEY], found[HEADER_VALUE]
-    return Run(columns, part.counts(entries), [], part.found)
+    collected = device.collected(wanted)
+    rows, counts, wrong = records.rows, part.counts(entries), part.found
+    shapes = {where: (column.rows, column.nulls) for where, column in made.items()}
+
+    def run() -> Run:
+        there = iter(collected())
+        offset, timestamp = pa.py_buffer(next(there)), pa.py_buffer(next(there))
+        of_drafts = (next(there), next(there).view(np.int64)) if drafts else (np.zeros(0, np.uint8), np.zeros(0, np.int64))
+        header_ends = pa.py_buffer(next(there)) if headed else None
+        found = dict.fromkeys((KEY, VALUE), SKIPPED)
+        for where, (count, nulls) in shapes.items():
+            data, ends = pa.py_buffer(next(there)), pa.py_buffer(next(there))
+            found[where] = BinaryColumn(count, nulls, pa.py_buffer(next(there)) if nulls else None, ends, data)
+        columns = Columns(rows, offset, timestamp, *of_drafts, found[KEY], found[VALUE])
+        if header_ends is not None:
+            columns.header_ends, columns.header_key, columns.header_value = header_ends, found[HEADER_KEY], found[HEADER_VALUE]
+        return Run(columns, counts, [], wrong)
+
+    return run
