@@ -4,7 +4,6 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any
 
 from kolumn.arrow.recycle import lock_by
@@ -141,8 +140,8 @@ def runtime() -> Runtime:
             _local.lent = _Lent(_idle.pop())
         except IndexError:
             _local.lent = _Lent(CudaRuntime(_limit[0]))
-    lent: _Lent = _local.lent
-    return lent.runtime
+    found: Runtime = _local.lent.runtime
+    return found
 
 
 class _Lent:
@@ -152,7 +151,7 @@ class _Lent:
     in the traceback of an error are, and a collection that finds the stream too may destroy that first. So no runtime ever ends.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Any) -> None:
         self.runtime = runtime
 
     def __del__(self) -> None:

@@ -33,7 +33,7 @@ MOST_LOCKED = 2 << 30
 """Maximum page-locked bytes of all processes that share a GPU, in use and kept: the system cannot use them for anything else. Beyond this,
 ordinary memory is returned."""
 KEPT_LOCKED = 1 << 30
-"""Page-locked bytes of a process that are kept when none are in use. To lock 64 MiB takes 25 ms, in which a GPU decodes ten times as much."""
+"""Page-locked bytes of a process that are kept when none are in use: to lock 64 MiB takes 25 ms, in which a GPU decodes a gigabyte."""
 INTO_PAGE = 256
 """Where blocks begin, in bytes after the start of a page.
 

@@ -88,9 +88,9 @@ class DeviceChunk:
             self._held = held.pop_all()
         return self
 
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         with self._held:
-            if error is not None:
+            if error[0] is not None:
                 # What was asked for reads memory of the host that is used again soon.
                 self.device.synchronize()
 
