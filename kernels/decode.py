@@ -70,8 +70,9 @@ def decode(
     check_crcs: bool,
     drafts: bool,
     measure: Callable[[DeviceRecords], Wanted] = lambda _: [],
+    counts: Int64s | None = None,
 ) -> Outcome:
-    """Decode batches; waits for the device twice.
+    """Decode batches; waits for the device once, and once more for counts that headers do not tell.
 
     Parameters
     ----------
@@ -88,17 +89,22 @@ def decode(
     measure : callable
         Launches what else to do with records whose batches may turn out to be bad, so that nothing but lengths may be looked at; returns
         what is downloaded together with the flags.
+    counts : int64 array of n, optional
+        Records of each batch where all are record batches, no more than their payloads have room for.
     """
     n = len(payload)
-    where = device.upload(np.stack([payload, size]))
-    first, base, bad = device.pieces([8 * (n + 1), 8 * n, 4 * n], zeros=True)
-    known = Batches(batches.address, where.address, where.address + 8 * n, first.address, base.address, bad.address, format)
-    device.launch(count, n, Count(*known, check_crcs))
-    device.running_sum(first, n + 1, 8)
-    flags, ends = device.downloads([(bad, 4 * n, 0), (first, 8 * (n + 1), 0)])
-    if _flags(flags).any():
-        return Outcome(_flags(flags))
-    begins = ends.view(np.int64)
+    begins = np.concatenate([[0], np.cumsum([] if counts is None else counts)]).astype(np.int64)
+    where = device.upload(np.concatenate([payload, size, begins]))
+    base, bad, first = device.pieces([8 * n, 4 * n, 8 * (n + 1) if counts is None else 0], zeros=True)
+    rows = first.address if counts is None else where.address + 16 * n
+    known = Batches(batches.address, where.address, where.address + 8 * n, rows, base.address, bad.address, format)
+    if counts is None:
+        device.launch(count, n, Count(*known, check_crcs))
+        device.running_sum(first, n + 1, 8)
+        flags, ends = device.downloads([(bad, 4 * n, 0), (first, 8 * (n + 1), 0)])
+        if _flags(flags).any():
+            return Outcome(_flags(flags))
+        begins = ends.view(np.int64)
     found = empty_records(device, int(begins[-1]), batches, begins, drafts)
     chain = Hop(*known, found.start.address, found.owner.address)
     device.launch(*hop_for(int(size.sum()), n, found.rows), chain)

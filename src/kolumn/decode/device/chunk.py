@@ -171,7 +171,8 @@ class DeviceChunk:
                 good = good[good < np.flatnonzero(entries.code)[0]]
             address, sizes = inflated.address[good], inflated.size[good]
             batches = self._table.of(entries[good])
-            done = decode(self.device, batches, address, sizes, self.format, self.options.check_crcs, self.drafts, begin)
+            counts = _counted(entries[good], sizes)
+            done = decode(self.device, batches, address, sizes, self.format, self.options.check_crcs, self.drafts, begin, counts)
             if done.records is not None:
                 self.inflated_by_cpu += inflated.by_cpu
                 return DevicePart(self.device, good, done.records, done.measures, found, inflated)
@@ -198,6 +199,15 @@ class DeviceChunk:
                     "That is a defect of Kolumn: please report it, and use backend='cpu'"
                 )
         return np.array(unlike, np.int64)
+
+
+def _counted(entries: Entries, size: Int64s) -> Int64s | None:
+    """Records of each entry by the headers; None where one is no record batch, or has no room for as many in its payload."""
+    for layout in np.unique(entries.layout).tolist():
+        those = entries.layout == layout
+        if not layouts.holds_records(layout) or (entries.count[those] > size[those] // layouts.smallest_record(layout)).any():
+            return None
+    return entries.count if (entries.count >= 0).all() else None
 
 
 def _cut(bound: Int64s, entries: Entries, most: int) -> Iterator[slice]:
