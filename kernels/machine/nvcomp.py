@@ -19,18 +19,15 @@ from kolumn.errors import KolumnError, MissingError
 
 NAMES = {LZ4_BLOCK: "LZ4", SNAPPY_BLOCK: "Snappy", ZSTD_FRAME: "Zstd", DEFLATE: "Gzip"}
 """Of the library's codecs, by kind of block. A deflate stream comes with its gzip member: the plain codec wants it aligned."""
-GROUP_BYTES = 64 << 20
-"""Decompressed bytes in one call at most: zstd takes three times as much temporary memory."""
+TEMPORARY_BYTES = 512 << 20
+"""Temporary memory of one call at most, where the size of the pool is not known."""
 _VERSIONS = (6, 5)
 
 
 class DecompressOptions(ctypes.Structure):
-    """Any of the ``nvcompBatched*DecompressOpts_t``: 64 bytes, of which zeros mean the defaults.
+    """Any of the ``nvcompBatched*DecompressOpts_t``: 64 bytes, of which zeros mean the defaults."""
 
-    ``algorithm`` is gzip's: 1 is NVCOMP_GZIP_DECOMPRESS_ALGORITHM_LOOKAHEAD (``nvcomp/gzip.h``).
-    """
-
-    _fields_ = (("backend", c_int), ("algorithm", c_int), ("rest", c_char * 56))
+    _fields_ = (("backend", c_int), ("rest", c_char * 60))
 
 
 class Alignment(ctypes.Structure):
@@ -70,23 +67,11 @@ class Decompressor:
     ----------
     memory : int, optional
         Bytes of the pool: temporary memory of zstd takes at most a quarter of it in the three chunks that are on a device at a time.
-
-    Attributes
-    ----------
-    lookahead_from : int, optional
-        Decompressed bytes from which on gzip members go to the library's algorithm for larger ones. None: they never do.
-        `bench.gpu_decode` times both.
     """
-
-    lookahead_from: int | None = None
 
     def __init__(self, memory: int | None = None) -> None:
         self.library = load()
-        self.group_bytes = GROUP_BYTES if memory is None else min(GROUP_BYTES, memory // (4 * 3 * 3))
-
-    def options(self, kind: int, largest: int) -> DecompressOptions:
-        """Options for blocks that decompress to at most ``largest`` bytes."""
-        return DecompressOptions(0, int(kind == DEFLATE and self.lookahead_from is not None and largest >= self.lookahead_from))
+        self.most = TEMPORARY_BYTES if memory is None else memory // (4 * 3)
 
     def alignment(self, kind: int) -> tuple[int, int, int]:
         """What the addresses of compressed blocks, of their room and of temporary memory must be multiples of."""
@@ -97,7 +82,7 @@ class Decompressor:
 
     def temporary(self, kind: int, blocks: int, largest: int, total: int) -> int:
         """Bytes of temporary memory for some blocks that decompress to at most ``largest`` bytes each and ``total`` together."""
-        found, how = c_size_t(), self.options(kind, largest)
+        found, how = c_size_t(), DecompressOptions()
         kinds = [c_size_t, c_size_t, DecompressOptions, POINTER(c_size_t), c_size_t]
         if hasattr(self.library, f"nvcompBatched{NAMES[kind]}DecompressGetTempSize"):
             query = self._function(kind, "GetTempSize", [*kinds, c_void_p])
@@ -113,27 +98,31 @@ class Decompressor:
         n = len(sources)
         given = device.upload(np.stack([sources, sizes, room, targets]))
         answer = device.zeros(8 * n + 4 * n)
-        group = (np.cumsum(room) - room) // max(self.group_bytes, 1)
-        begins = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), n]
-        for start, stop in pairwise(begins):
-            # The memory serves the next group: it is freed in the order of the stream.
-            self._begin(device, kind, start, stop, room, (given.address, answer.address))
+        self._begin(device, kind, 0, n, room, (given.address, answer.address))
         found = device.download(answer, 12 * n)
         out, statuses = found[: 8 * n].view(np.int64), found[8 * n :].view(np.int32)
         return out, (statuses == 0) & (out >= 0) & (out <= room)
 
     def _begin(self, device: Any, kind: int, start: int, stop: int, room: Int64s, arrays: tuple[int, int]) -> None:
-        """Ask for some blocks, ``arrays`` are the addresses of what is given of all, and of the answers."""
+        """Ask for some blocks, ``arrays`` are the addresses of what is given of all, and of the answers.
+
+        Those that need too much temporary memory together are halved. The memory serves the next ones: it is freed in the order of
+        the stream.
+        """
         n, count, largest, total = len(room), stop - start, int(room[start:stop].max()), int(room[start:stop].sum())
         given, answer = arrays[0] + 8 * start, arrays[1]
         need = self.temporary(kind, count, largest, total)
+        if need > self.most and count > 1:
+            for begin, end in pairwise((start, start + count // 2, stop)):
+                self._begin(device, kind, begin, end, room, arrays)
+            return
         temporary = device.empty(need)
         inflate = self._function(
             kind, "Async", [c_void_p] * 4 + [c_size_t, c_void_p, c_size_t, c_void_p, DecompressOptions, c_void_p, c_void_p]
         )  # fmt: skip
         status = inflate(
             given, given + 8 * n, given + 16 * n, answer + 8 * start, count, temporary.address, need, given + 24 * n,
-            self.options(kind, largest), answer + 8 * n + 4 * start, device.stream.ptr,
+            DecompressOptions(), answer + 8 * n + 4 * start, device.stream.ptr,
         )  # fmt: skip
         self._demand(status, f"decompressing {count} blocks of {NAMES[kind]}")
 

@@ -16,7 +16,7 @@ from kolumn.arrays import Flags, Int64s
 from kolumn.cpu_fallback.inflate.locate import locate
 from kolumn.decode.device.batch_table import BatchTable
 from kolumn.decode.device.begun_columns import Begun, PayloadsToCopy
-from kolumn.decode.device.inflate import Inflater, plan
+from kolumn.decode.device.inflate import Inflater, plan, wrong_checksums
 from kolumn.decode.device.part import DevicePart
 from kolumn.decode.device.to_host import to_run
 from kolumn.decode.host.record_batch import record_batch
@@ -153,17 +153,31 @@ class DeviceChunk:
         start, size, codec = (np.empty(len(entries), np.int64) for _ in range(3))
         host = _NOTHING if self.chunk.is_unread else self.chunk.source
         locate(host.ctypes.data, self.origin, entries.array, start, size, codec)
-        todo = plan(host, start - self.origin, size, codec, entries, self.options)
-        inflater = Inflater(self.device, host, self.source.address, todo, self.options)
-        for piece in _cut(todo.bound, entries, min(MOST_BYTES, self.options.inflated_bytes)):
-            # No name here keeps a part that the caller has let go.
-            yield entries[piece], self._part(inflater, piece, entries[piece], begin)
+        wrong = np.zeros(len(entries), bool)
+        if not self.options.check_crcs:
+            # nvCOMP may take the whole process down with a broken stream.
+            wrong = wrong_checksums(self.device, self.source.address - self.origin, self._table, entries, codec)
+        todo = plan(host, start - self.origin, size, codec, entries, self.options, wrong)
+        most = min(MOST_BYTES, self.options.inflated_bytes)
+        inflater = Inflater(self.device, host, self.source.address, todo, self.options, most)
+        done = 0
+        while done < len(entries):
+            piece = _cut(todo.bound, entries, done, most)
+            decoded = self._part(inflater, piece, entries[piece], begin)
+            if decoded is not None:
+                done, handed = piece.stop, [decoded]
+                # No name here keeps a part that the caller has let go.
+                del decoded
+                yield entries[piece], handed.pop()
 
-    def _part(self, inflater: Inflater, piece: slice, entries: Entries, begin: "Callable[[DeviceRecords], Wanted]") -> DevicePart:
+    def _part(self, inflater: Inflater, piece: slice, entries: Entries, begin: "Callable[[DeviceRecords], Wanted]") -> DevicePart | None:
+        """Decode a part; None if it has to be cut smaller."""
         from kolumn.kernels.decode import decode
 
         found: dict[int, str] = {}
         inflated = inflater.part(piece, entries, found)
+        if inflated is None:
+            return None
         while True:
             good = np.flatnonzero(entries.is_intact)
             if self.options.errors == "raise" and len(good) < len(entries):
@@ -210,15 +224,9 @@ def _counted(entries: Entries, size: Int64s) -> Int64s | None:
     return entries.count if (entries.count >= 0).all() else None
 
 
-def _cut(bound: Int64s, entries: Entries, most: int) -> Iterator[slice]:
-    """Cut entries into parts of bounded size, in order; at least one entry each."""
-    count = np.where(entries.count == table.UNKNOWN, bound // 16, entries.count)
+def _cut(bound: Int64s, entries: Entries, start: int, most: int) -> slice:
+    """The next part, from ``start`` on: entries of bounded size together; at least one."""
+    bound, count = bound[start:], entries.count[start:]
+    count = np.where(count == table.UNKNOWN, bound // 16, count)
     weight = np.maximum(bound / most, np.minimum(np.maximum(count, 0), bound) / MOST_ROWS)
-    start, total = 0, 0.0
-    for i, one in enumerate(weight.tolist()):
-        if total + one > 1 and i > start:
-            yield slice(start, i)
-            start, total = i, 0.0
-        total += one
-    if len(entries):
-        yield slice(start, len(entries))
+    return slice(start, start + max(int(np.searchsorted(np.cumsum(weight), 1, side="right")), 1))

@@ -3,11 +3,11 @@
     payloads ──▶ frame (host) ──▶ blocks by kind ──▶ nvCOMP, a call for each kind ──▶ slots ──▶ payloads
                      └──────────▶ what nvCOMP can't do, or did not do right ──▶ codecs of the CPU ──▶ copied to the device
 
-A block gets a slot of the size that it can inflate to. Where all blocks of a payload but the last fill theirs, the payload lies
-there in one piece; else its blocks are moved together.
+A block gets a slot of the size that it says, else of a guess; what does not fit is inflated again with room for all that it can be.
+Where all blocks of a payload but the last fill theirs, the payload lies there in one piece; else its blocks are moved together.
 """
 
-import re
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,9 @@ import numpy as np
 from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.codecs import DEFLATE, SNAPPY_BLOCK, STORED, ZSTD_FRAME
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR, inflate
-from kolumn.cpu_fallback.inflate.blocks import BOUND, COLUMNS, KIND, PAYLOAD, SOURCE, STOP, frame
-from kolumn.formats import legacy, memory
+from kolumn.cpu_fallback.inflate.blocks import BOUND, COLUMNS, KIND, PAYLOAD, SOURCE, STOP, frame, magics
+from kolumn.decode.device.batch_table import BatchTable
+from kolumn.formats import legacy
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
 
@@ -25,12 +26,15 @@ if TYPE_CHECKING:
     from kolumn.kernels.machine.runtime import Runtime
 
 
-_MEMBER = re.compile(rb"\x1f\x8b\x08")
 _COUNT_BYTES, _TRAILER_BYTES = 4, 8
 _LEAST_CHECKED = 4
 """The kernel for checksums takes no fewer bytes."""
 _ZSTD_CHECKSUM, _ZSTD_SIZED = 0x04, 0xE0
 """Bits of a zstd frame's descriptor: it has a content checksum; it may have a content size."""
+_LEAST_ROOM, _MARGIN, _FIRST_RATIO = 2 << 10, 4 / 3, 3.0
+"""Room is guessed as a few bytes, since small blocks compress as they like, and some for each compressed byte: more than any block of
+the last part took, at first a usual number."""
+_seen = threading.local()
 
 
 @dataclass
@@ -62,8 +66,10 @@ class InflatePlan:
     start, size, codec : int64 arrays of n
         Positions in the host's buffer; what has codec 0 is as it is.
     blocks : int64 array of shape (blocks, `cpu_fallback.blocks.COLUMNS`)
+    room : int64 array of blocks
+        Bytes that each gets: its bound, or fewer by guess.
     bound : int64 array of n
-        Bytes that each can decompress to, as far as that is known; of plain ones their size.
+        Room that each takes, as far as that is known; of plain ones their size.
     on_cpu : bool array of n
         Payloads for the codecs of the CPU.
     """
@@ -72,42 +78,81 @@ class InflatePlan:
     size: Int64s
     codec: Int64s
     blocks: Int64s
+    room: Int64s
     bound: Int64s
     on_cpu: Flags
 
 
-def plan(host: Bytes, start: Int64s, size: Int64s, codec: Int64s, entries: Entries, options: Options) -> InflatePlan:
-    """Find the blocks, and which payloads nvCOMP can't do: broken or suspiciously large ones, gzip of several members."""
+def wrong_checksums(device: "Runtime", source: int, batches: BatchTable, entries: Entries, codec: Int64s) -> Flags:
+    """Flags of the compressed entries whose checksum is wrong; ``source`` is as for `kernels.decode.bad_checksums`."""
+    from kolumn.kernels.decode import bad_checksums
+
+    wrong, packed = np.zeros(len(entries), bool), np.flatnonzero(codec)
+    some = entries[packed]
+    wrong[packed] = bad_checksums(device, source, batches.of(some), len(some))
+    return wrong
+
+
+def plan(host: Bytes, start: Int64s, size: Int64s, codec: Int64s, entries: Entries, options: Options, wrong: Flags) -> InflatePlan:
+    """Find the blocks, and which payloads nvCOMP can't do: broken or suspiciously large ones, gzip of several members.
+
+    ``wrong`` are those with a wrong checksum, which go to the CPU too.
+    """
     packed = np.flatnonzero(codec)
-    on_cpu, bound = np.zeros(len(start), bool), size.copy()
-    blocks = np.empty((0, COLUMNS), np.int64)
+    on_cpu, bound = wrong.copy(), size.copy()
+    blocks, room = np.empty((0, COLUMNS), np.int64), np.empty(0, np.int64)
     if len(packed):
         limit = np.minimum(float(options.max_batch_bytes), np.maximum(RATIO_FLOOR, options.max_ratio * size[packed])).astype(np.int64)
         blocks, flaw, _, careful = frame(host, start[packed], size[packed], codec[packed], entries.magic[packed], limit)
         blocks[:, PAYLOAD] = packed[blocks[:, PAYLOAD]]
-        on_cpu[packed] = (flaw != 0) | careful | (not options.trusted)
+        on_cpu[packed] |= (flaw != 0) | careful | (not options.trusted)
         on_cpu[_hard_gzip(host, start, blocks)] = True
         # nvCOMP does not compare the content checksum, and neither do we: hardly a client writes one.
         frames = blocks[blocks[:, KIND] == ZSTD_FRAME]
         on_cpu[frames[host[frames[:, SOURCE] + 4] & _ZSTD_CHECKSUM != 0, PAYLOAD]] = True
-        bound[packed] = np.bincount(blocks[:, PAYLOAD], weights=blocks[:, BOUND], minlength=len(start)).astype(np.int64)[packed]
-        on_cpu[packed] |= bound[packed] > limit
-        bound[on_cpu] = 4 * size[on_cpu]
+        on_cpu[packed] |= _of_payloads(blocks, blocks[:, BOUND], len(start))[packed] > limit
         blocks = blocks[~on_cpu[blocks[:, PAYLOAD]]]
-    return InflatePlan(start, size, codec, blocks, bound, on_cpu)
+        room = _first_room(host, blocks)
+        bound[packed] = _of_payloads(blocks, room, len(start))[packed]
+        bound[on_cpu] = 4 * size[on_cpu]
+    return InflatePlan(start, size, codec, blocks, room, bound, on_cpu)
+
+
+def _of_payloads(blocks: Int64s, what: Int64s, count: int) -> Int64s:
+    """Sums of ``what`` each block has."""
+    return np.bincount(blocks[:, PAYLOAD], weights=what, minlength=count).astype(np.int64)
+
+
+def _first_room(host: Bytes, blocks: Int64s) -> Int64s:
+    """Room for blocks: what they say, else a guess for the last one of a payload, since those before it are likely to be full."""
+    ratio = _MARGIN * getattr(_seen, "ratio", _FIRST_RATIO)
+    guess = (_LEAST_ROOM + ratio * (blocks[:, STOP] - blocks[:, SOURCE])).astype(np.int64)
+    is_last = np.diff(blocks[:, PAYLOAD], append=-1) != 0
+    return np.where(is_last & ~_sized(host, blocks), np.minimum(guess, blocks[:, BOUND]), blocks[:, BOUND])
+
+
+def _sized(host: Bytes, blocks: Int64s) -> Flags:
+    """Flags of the blocks that say how many bytes they decompress to."""
+    sized = np.isin(blocks[:, KIND], (STORED, DEFLATE, SNAPPY_BLOCK))
+    frames = np.flatnonzero(blocks[:, KIND] == ZSTD_FRAME)
+    sized[frames] = host[blocks[frames, SOURCE] + 4] & _ZSTD_SIZED != 0
+    return sized
 
 
 def _hard_gzip(host: Bytes, start: Int64s, blocks: Int64s) -> Int64s:
     """Let blocks of deflate streams stand for their members, and give the payloads that may have several, or very small ones."""
-    gzip = blocks[:, KIND] == DEFLATE
-    blocks[gzip, SOURCE] = start[blocks[gzip, PAYLOAD]]
-    blocks[gzip, BOUND] = [memory.u32_little_at(host, int(stop) - _COUNT_BYTES) for stop in blocks[gzip, STOP]]
-    bytes_ = host.data
-    hard = [
-        bound < _LEAST_CHECKED or _MEMBER.search(bytes_, begin + 3, stop) is not None
-        for begin, stop, bound in blocks[gzip][:, (SOURCE, STOP, BOUND)].tolist()
-    ]
-    return blocks[gzip, PAYLOAD][hard]
+    gzip = np.flatnonzero(blocks[:, KIND] == DEFLATE)
+    stop = blocks[gzip, STOP]
+    blocks[gzip, SOURCE] = begin = start[blocks[gzip, PAYLOAD]]
+    blocks[gzip, BOUND] = _words(host, stop - _COUNT_BYTES)
+    several = np.zeros(len(gzip), bool)
+    magics(host.ctypes.data, begin + 3, stop, several)
+    return blocks[gzip[several | (blocks[gzip, BOUND] < _LEAST_CHECKED)], PAYLOAD]
+
+
+def _words(host: Bytes, at: Int64s) -> Int64s:
+    """Little-endian words of 32 bits, anywhere."""
+    return host[at[:, None] + np.arange(4)].view("<u4")[:, 0].astype(np.int64)
 
 
 class Inflater:
@@ -122,62 +167,80 @@ class Inflater:
         Device address of the first of them.
     todo : InflatePlan
     options : Options
+    most : int
+        Bytes that several payloads may decompress to together.
     """
 
-    def __init__(self, device: "Runtime", host: Bytes, source: int, todo: InflatePlan, options: Options) -> None:
-        self.device, self.host, self.source, self.todo, self.options = device, host, source, todo, options
+    def __init__(self, device: "Runtime", host: Bytes, source: int, todo: InflatePlan, options: Options, most: int) -> None:
+        self.device, self.host, self.source, self.todo, self.options, self.most = device, host, source, todo, options, most
 
-    def part(self, piece: slice, entries: Entries, found: dict[int, str]) -> InflatedOnDevice:
+    def part(self, piece: slice, entries: Entries, found: dict[int, str]) -> InflatedOnDevice | None:
         """Decompress the payloads of ``entries``, which are the ``piece`` of the plan's.
 
-        Entries with a damaged stream get a code, and a description in ``found``.
+        Entries with a damaged stream get a code, and a description in ``found``. None if they turn out to be too large together: the
+        plan's bounds say so from then on.
         """
         todo = self.todo
         result = InflatedOnDevice(self.source + todo.start[piece], todo.size[piece].copy())
-        blocks = todo.blocks[(todo.blocks[:, PAYLOAD] >= piece.start) & (todo.blocks[:, PAYLOAD] < piece.stop)]
+        first, last = np.searchsorted(todo.blocks[:, PAYLOAD], (piece.start, piece.stop)).tolist()
         slow = todo.on_cpu[piece].copy()
-        if len(blocks):
-            slow[self._on_device(blocks, blocks[:, PAYLOAD] - piece.start, result)] = True
+        if first < last:
+            failed = self._on_device(piece, slice(first, last), result)
+            if failed is None:
+                return None
+            slow[failed] = True
         self.on_cpu(piece, np.flatnonzero(slow & entries.is_intact), entries, found, result)
         return result
 
-    def _on_device(self, blocks: Int64s, of: Int64s, result: InflatedOnDevice) -> Flags:
-        """Inflate blocks, and give the numbers of the payloads that did not come out right."""
-        device, bound = self.device, blocks[:, BOUND]
-        slots = np.cumsum(bound) - bound
-        arena = device.empty(int(bound.sum()))
-        sizes, fine = bound.copy(), np.ones(len(blocks), bool)
+    def _on_device(self, piece: slice, rows: slice, result: InflatedOnDevice) -> Int64s | None:
+        """Inflate blocks, and give the numbers of the payloads that did not come out right. None as `part`."""
+        todo, blocks, room = self.todo, self.todo.blocks[rows], self.todo.room[rows]
+        address, sizes, fine = self._tried(blocks, room, result)
+        short = ~fine & (room < blocks[:, BOUND])
+        if short.any():
+            before = room.copy()
+            room[fine], room[short] = sizes[fine], blocks[short, BOUND]
+            todo.bound += _of_payloads(blocks, room - before, len(todo.bound))
+            if piece.stop - piece.start > 1 and todo.bound[piece].sum() > self.most:
+                return None
+            address[short], sizes[short], fine[short] = self._tried(blocks[short], room[short], result)
+        taken = np.flatnonzero(fine & ~_sized(self.host, blocks))
+        if len(taken):
+            length = blocks[taken, STOP] - blocks[taken, SOURCE]
+            _seen.ratio = max(float(((sizes[taken] - _LEAST_ROOM) / length).max()), 1.0)
+        of = blocks[:, PAYLOAD] - piece.start
+        self._join(of, address, sizes, result)
+        return np.unique(of[~fine])
+
+    def _tried(self, blocks: Int64s, room: Int64s, result: InflatedOnDevice) -> tuple[Int64s, Int64s, Flags]:
+        """Inflate blocks into as many bytes each: addresses and sizes of what came out, and whether that is right."""
+        device, arena = self.device, self.device.empty(int(room.sum()))
+        result.kept.append(arena)
+        address, sizes = arena.address + np.cumsum(room) - room, room.copy()
+        fine, sized = np.ones(len(blocks), bool), _sized(self.host, blocks)
         for kind in np.unique(blocks[:, KIND]).tolist():
             those = np.flatnonzero(blocks[:, KIND] == kind)
-            begin = self.source + blocks[those, SOURCE]
+            begin, length = self.source + blocks[those, SOURCE], blocks[those, STOP] - blocks[those, SOURCE]
             if kind == STORED:
-                device_copy(device, begin, sizes[those], arena.address + slots[those])
-            else:
-                length = blocks[those, STOP] - blocks[those, SOURCE]
-                sizes[those], fine[those] = device.inflate(kind, begin, length, bound[those], arena.address + slots[those])
-                fine[those] &= (sizes[those] == bound[those]) | ~self._sized(kind, blocks[those])
-                if kind == DEFLATE:
-                    fine[those] &= self._right(arena.address + slots[those], sizes[those], blocks[those, STOP])
+                device_copy(device, begin, sizes[those], address[those])
+                continue
+            sizes[those], fine[those] = device.inflate(kind, begin, length, room[those], address[those])
+            fine[those] &= (sizes[those] == room[those]) | ~sized[those]
+            if kind == DEFLATE:
+                fine[those] &= self._right(address[those], sizes[those], blocks[those, STOP])
+        return address, sizes, fine
+
+    def _join(self, of: Int64s, address: Int64s, sizes: Int64s, result: InflatedOnDevice) -> None:
+        """Note where payloads are, of each of whose blocks ``of`` has the number; moved together where a block does not follow another."""
         packed, first = np.unique(of, return_index=True)
         last = np.append(first[1:], len(of)) - 1
         ends = np.cumsum(sizes)
-        total = ends[last] - ends[first] + sizes[first]
-        result.address[packed], result.size[packed] = arena.address + slots[first], total
-        result.kept.append(arena)
-        # A slot that is not full although another block of the payload follows.
-        gap = np.flatnonzero((sizes != bound) & ~np.isin(np.arange(len(of)), last))
-        if len(gap):
-            moved = device.empty(int(sizes.sum()))
-            device_copy(device, arena.address + slots, sizes, moved.address + ends - sizes)
+        result.address[packed], result.size[packed] = address[first], ends[last] - ends[first] + sizes[first]
+        if ((address[:-1] + sizes[:-1] != address[1:]) & (of[:-1] == of[1:])).any():
+            moved = self.device.empty(int(sizes.sum()))
+            device_copy(self.device, address, sizes, moved.address + ends - sizes)
             result.address[packed] = moved.address + ends[first] - sizes[first]
             result.kept.append(moved)
-        return np.unique(of[~fine])
-
-    def _sized(self, kind: int, blocks: Int64s) -> Flags:
-        """Flags of the blocks that say how many bytes they decompress to."""
-        if kind == ZSTD_FRAME:
-            return self.host[blocks[:, SOURCE] + 4] & _ZSTD_SIZED != 0
-        return np.full(len(blocks), kind in (DEFLATE, SNAPPY_BLOCK))
 
     def _right(self, address: Int64s, size: Int64s, stop: Int64s) -> Flags:
         """Flags of the gzip members whose CRC-32 is that of what came out, which nvCOMP does not look at."""
@@ -186,7 +249,7 @@ class Inflater:
         whole = np.flatnonzero(size >= _LEAST_CHECKED)
         members = Entries.zeros(len(whole))
         members.position, members.size, members.layout = address[whole], size[whole], legacy.LAYOUT.number
-        members.crc = np.array([memory.u32_little_at(self.host, end - _TRAILER_BYTES) for end in stop[whole].tolist()], np.int64)
+        members.crc = _words(self.host, stop[whole] - _TRAILER_BYTES)
         right = np.zeros(len(size), bool)
         right[whole] = ~bad_checksums(self.device, 0, self.device.upload(members.array), len(members))
         return right
