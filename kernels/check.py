@@ -20,7 +20,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from kolumn.formats import crc, layouts, table
@@ -35,6 +34,7 @@ from kolumn.kernels.machine.threads import (
     threads_of_grid,
     wait_for_block,
 )
+from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load64, loadu32, store32
 
 ROW = 4 * WARP

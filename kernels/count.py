@@ -10,12 +10,11 @@ Bound: a sector of 32 bytes for each message of a wrapper, or the bytes of the m
 
 from typing import NamedTuple
 
-from numba.extending import register_jitable
-
 from kolumn.errors import Code
 from kolumn.formats import inner, layouts, table
 from kolumn.kernels.machine.batches import field
 from kolumn.kernels.machine.kernel import thread_per_item
+from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load64, store32, store64
 
 _OK = int(Code.OK)

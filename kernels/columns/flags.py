@@ -5,10 +5,9 @@ Bound: some 20 bytes read and 6 written for each row; for a name 12 written, bef
 
 from typing import NamedTuple
 
-from numba.extending import register_jitable
-
 from kolumn.formats import layouts, memory, table
 from kolumn.kernels.machine.kernel import thread_per_item
+from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
 _WIDTH, _LAYOUT, _CONTROL = table.WIDTH, table.LAYOUT, table.CONTROL

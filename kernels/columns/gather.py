@@ -15,10 +15,9 @@ Bound: every byte read once and written once.
 
 from typing import NamedTuple
 
-from numba.extending import register_jitable
-
 from kolumn.formats import memory
 from kolumn.kernels.machine.kernel import Kernel, warp_per_item
+from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load32, load64, loadu32, shifted, store8, store32, store64
 
 SHORT = 24

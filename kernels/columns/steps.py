@@ -6,9 +6,8 @@ lengths     | 3 | -1 | 0 | 5 | ...          ends      | 0 | 3 | 3 | 3 | 8 | ... 
 
 from typing import NamedTuple
 
-from numba.extending import register_jitable
-
 from kolumn.kernels.machine.kernel import thread_per_item
+from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load32, load64, store8, store16, store32, store64
 
 _NONE = -1

@@ -28,7 +28,6 @@ their row numbers too, and hop once more to write. Where it is not so, one warp 
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
 from kolumn.errors import Code
 from kolumn.formats import layouts, memory, table, v2
@@ -44,6 +43,7 @@ from kolumn.kernels.machine.threads import (
     votes,
     wait_for_warp,
 )
+from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import address_of, load64, store32, store64
 
 WINDOW, ROOM = 2048, 32 + 2048 + 8

@@ -10,13 +10,12 @@ Bound: two or three sectors of 32 bytes read for each record, 44 bytes written.
 
 from typing import NamedTuple
 
-from numba.extending import register_jitable
-
 from kolumn.errors import Code
 from kolumn.formats import layouts, table, v2
 from kolumn.formats.fields import Message, Record
 from kolumn.kernels.machine.batches import field
 from kolumn.kernels.machine.kernel import thread_per_item
+from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
 _OK = int(Code.OK)

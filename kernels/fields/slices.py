@@ -12,7 +12,6 @@ Bound: the bytes of the payload that records begin in, read twice; the latency o
 """
 
 import numpy as np
-from numba.extending import register_jitable
 
 from kolumn.errors import Code
 from kolumn.formats import layouts, memory, table, v2, varint
@@ -20,6 +19,7 @@ from kolumn.kernels.fields.hop import ROOM, Hop, has_varints, hop, hop_in_window
 from kolumn.kernels.machine.batches import field
 from kolumn.kernels.machine.kernel import WARP, Kernel, blocks
 from kolumn.kernels.machine.threads import block_of_grid, blocks_of_grid, ones, shared_array, thread_of_block, votes, wait_for_block
+from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import address_of, load64, store64
 
 SLICES = 16

@@ -2,9 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from numba.extending import register_jitable
-
 from kolumn.formats import table
+from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load64
 
 _WIDTH = table.WIDTH

@@ -13,13 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from numba.extending import register_jitable
-
 import kolumn.machine_code.scalar  # noqa: F401 (the formats as compiled functions first)
 from kolumn.kernels.machine.threads import thread_of_grid
-from kolumn.machine_code.deferred import apply
-
-apply()
+from kolumn.machine_code.deferred import register_jitable
 
 WARP = 32
 

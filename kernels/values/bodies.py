@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numba.extending import register_jitable
 
 import kolumn.encodings.compiled  # noqa: F401 (framings as compiled functions first)
 from kolumn.arrays import AnyArray, Bytes, Int64s
@@ -26,6 +25,7 @@ from kolumn.kernels.columns.table import Column, nullable
 from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
+from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load32, load64, store32, store64
 from kolumn.schemas.schema import Schema
 from kolumn.values.columns.decoders import PayloadFramer

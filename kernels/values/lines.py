@@ -12,12 +12,12 @@ Bound: the values' bytes, read once and written once, a byte a step.
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
 from kolumn.formats import memory
 from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
+from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load32, load64, store8, store32
 
 MARKER = "kolumn.ok"

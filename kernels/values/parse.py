@@ -10,11 +10,10 @@ Bound: the values' bytes, read once, and 12 bytes written for each field.
 
 from typing import NamedTuple
 
-from numba.extending import register_jitable
-
 from kolumn.formats import memory, varint
 from kolumn.kernels.columns.steps import store_word
 from kolumn.kernels.machine.kernel import thread_per_item
+from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
 BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING, NULL = range(8)

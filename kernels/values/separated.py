@@ -11,10 +11,9 @@ Bound: the values' bytes, read once for the fields and once for texts and number
 
 from typing import NamedTuple
 
-from numba.extending import register_jitable
-
 from kolumn.formats import memory
 from kolumn.kernels.machine.kernel import thread_per_item
+from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
 _QUOTE, _LINE_FEED, _RETURN, _MINUS, _PLUS, _ZERO = 0x22, 10, 13, 0x2D, 0x2B, 0x30

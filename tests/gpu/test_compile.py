@@ -78,3 +78,10 @@ def test_no_compiler_for_cuda_is_needed() -> None:
     program = "import sys; sys.modules.update(dict.fromkeys(['numba.cuda', 'numba_cuda', 'nvidia', 'cupy', 'cuda']))\n"
     program += "from kolumn.kernels import build; assert '.entry kolumn_sizes(' in build.ptx(build.load_all()['sizes'], 80)"
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
+
+
+def test_launching_needs_no_compiler() -> None:
+    """Where the package brings code, Numba is not imported: that takes longer than a first chunk."""
+    program = "import sys; sys.modules['numba'] = None\nfrom kolumn.kernels import decode\nfrom kolumn.kernels.columns import table\n"
+    program += "from kolumn.kernels.machine import image\nfrom kolumn.kernels.values import columns"
+    subprocess.run([sys.executable, "-c", program], check=True)

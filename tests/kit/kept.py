@@ -11,6 +11,7 @@ import pytest
 
 from kolumn.kernels.machine.image import SOURCES
 from kolumn.machine_code.cache import cache_folder, fingerprint
+from kolumn.machine_code.deferred import apply
 
 
 @cache
@@ -23,6 +24,7 @@ def kept_in(*files: str) -> Path | None:
 @contextmanager
 def keeping(*files: str) -> Iterator[bool]:
     """What Numba is told to keep is kept in `kept_in` while the context lasts; whether it can be kept."""
+    apply()
     folder = kept_in(*files)
     with pytest.MonkeyPatch.context() as patch:
         if folder is not None:
