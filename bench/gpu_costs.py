@@ -78,20 +78,20 @@ COSTS = {
     },
     "values: Avro": {  # 49.03 bytes a record
         "fronts": Limits(5.88, 7.69, 2.83, 102, 0, 188, 7.00),
-        "measure_values": Limits(37.6, 47.4, 21.7, 186, 0, 1205, 26.0),
-        "write_values": Limits(56.6, 70.7, 31.8, 250, 0, 1947, 35.0),
+        "measure_values": Limits(35.0, 31.3, 13.6, 186, 0, 1123, 25.0),
+        "write_values": Limits(46.0, 70.7, 31.8, 250, 0, 1604, 35.0),
         "flag_bits": Limits(0.734, 2.03, 0.510, 2.57, 0, 352, 2.00),
     },
     "values: flat Avro": {  # 37.39 bytes a record
         "fronts": Limits(3.91, 2.52, 0.717, 80.4, 0, 125, 3.00),
-        "measure_values": Limits(23.3, 33.2, 12.8, 93.5, 0, 743, 21.0),
-        "write_values": Limits(36.5, 52.3, 20.0, 143, 0, 1265, 26.0),
+        "measure_values": Limits(20.0, 18.9, 6.89, 93.5, 0, 639, 20.0),
+        "write_values": Limits(28.0, 52.3, 20.0, 143, 0, 994, 26.0),
         "flag_bits": Limits(0.734, 2.03, 0.510, 2.57, 0, 352, 2.00),
     },
     "values: Protobuf": {  # 49.87 bytes a record
         "fronts": Limits(3.91, 2.54, 0.816, 81.0, 0, 125, 3.00),
-        "measure_messages": Limits(55.9, 70.2, 43.7, 234, 0, 1791, 34.0),
-        "write_messages": Limits(75.0, 90.0, 52.7, 290, 0, 2538, 40.0),
+        "measure_messages": Limits(53.4, 54.1, 35.7, 234, 0, 1719, 33.0),
+        "write_messages": Limits(64.7, 89.9, 52.7, 290, 0, 2204, 40.0),
         "flag_bits": Limits(0.734, 2.03, 0.510, 2.57, 0, 352, 2.00),
     },
     "values: JSON": {  # 123.26 bytes a record
@@ -101,12 +101,12 @@ COSTS = {
     "values: CSV": {  # 38.27 bytes a record
         "fronts": Limits(3.91, 2.54, 0.726, 81.0, 0, 125, 3.00),
         "measure_fields": Limits(14.6, 41.4, 13.6, 67.5, 0, 470, 7.00),
-        "write_fields": Limits(51.6, 85.7, 29.9, 106, 0, 1736, 11.0),
+        "write_fields": Limits(48.8, 85.7, 29.9, 106, 0, 1644, 11.0),
         "flag_bits": Limits(1.61, 5.06, 1.28, 6.38, 0, 321, 3.00),
     },
     "values: fixed": {  # 17.00 bytes a record
         "fronts": Limits(3.79, 2.07, 0.563, 66.0, 0, 121, 3.00),
-        "fixed": Limits(13.7, 10.5, 3.47, 48.3, 0, 437, 8.00),
+        "fixed": Limits(9.41, 10.5, 3.47, 48.3, 0, 301, 8.00),
         "flag_bits": Limits(0.403, 1.02, 0.255, 1.29, 0, 321, 2.00),
     },
 }

@@ -43,7 +43,7 @@ SASS = {"check": 1.05}
 OTHER_SASS = 1.6
 RESIDENT = {
     "check": 40, "count": 48, "fields": 32, "hop_staged": 28, "hop_sliced": 16, "measure_values": 32, "write_values": 32,
-    "measure_messages": 24, "write_messages": 24, "write_fields": 40, "fixed": 48,
+    "measure_messages": 28, "write_messages": 28, "write_fields": 40,
 }  # fmt: skip
 """Warps that fit a multiprocessor, of 64, by what ptxas makes of the kernels for sm_90: `tests/gpu/test_ptx_budgets.py` compares."""
 AHEAD = {"check": 4, "gather": 2, "gather_short": 2, "validity": 8, "fields": 2, "hop_staged": 8, "hop_sliced": 8, "join": 4}
@@ -68,18 +68,18 @@ HOST = {"launches": 9.4e-6, "scans": 19e-6, "waits": 26e-6, "allocations": 3.6e-
 """Seconds of the host for each call, as measured with an H200: launches, downloads of 4 bytes and allocations; the others are assumptions,
 CUB's sums two launches."""
 ASKED = {
-    "values: Avro": {"launches": 4, "scans": 2, "waits": 3, "allocations": 20, "memsets": 1, "uploads": 3},
-    "values: flat Avro": {"launches": 4, "scans": 2, "waits": 3, "allocations": 16, "memsets": 1, "uploads": 3},
-    "values: Protobuf": {"launches": 4, "scans": 2, "waits": 3, "allocations": 22, "memsets": 1, "uploads": 5},
+    "values: Avro": {"launches": 4, "scans": 2, "waits": 3, "allocations": 17, "memsets": 1, "uploads": 3},
+    "values: flat Avro": {"launches": 4, "scans": 2, "waits": 3, "allocations": 14, "memsets": 1, "uploads": 3},
+    "values: Protobuf": {"launches": 4, "scans": 2, "waits": 3, "allocations": 19, "memsets": 1, "uploads": 5},
     "values: JSON": {"launches": 2, "scans": 1, "waits": 1, "allocations": 3, "memsets": 1, "uploads": 1},
-    "values: CSV": {"launches": 4, "scans": 2, "waits": 2, "allocations": 13, "memsets": 1, "uploads": 3},
+    "values: CSV": {"launches": 4, "scans": 2, "waits": 2, "allocations": 12, "memsets": 1, "uploads": 3},
     "values: fixed": {"launches": 3, "scans": 1, "waits": 1, "allocations": 10, "uploads": 3},
 }
 """What the typed values of a chunk ask of the driver, which the same test compares."""
 CELLS = {"values: Avro": 4, "values: flat Avro": 2, "values: Protobuf": 4, "values: JSON": 0.5, "values: CSV": 1}
 """int64 of each value that are summed between the two passes: one for each list, and one for each column of text or bytes."""
-SUMMED = 0.8e12
-"""Bytes in a second that a sum reads and writes, as measured."""
+SUMMED = 1.5e12
+"""Bytes in a second that a sum reads and writes: what is left of two measurements after some 12 microseconds for each sum."""
 SLICES = 16
 """Warps that share a large batch, as `kolumn.kernels.fields.slices` has it."""
 GOALS = {

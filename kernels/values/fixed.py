@@ -59,13 +59,15 @@ def fixed(i: int, a: Any) -> None:
         put_nulls(t, a.first_fill, a.fills, i)
         return
     set_valid(t, a.root, i, 1)
-    for k in range(a.fields):
-        field = a.table + _FIELD * k
-        width, swaps, value = load64(field + 8), load64(field + 16), 0
-        for byte in range(width):
+    field, end = a.table, a.table + _FIELD * a.fields
+    while field < end:
+        width, swaps, value, byte = load64(field + 8), load64(field + 16), 0, 0
+        while byte < width:
             value |= memory.load8(place, byte ^ swaps) << (8 * byte)
+            byte += 1
         put_word(t, load64(field), i, value, width)
         place += width
+        field += _FIELD
 
 
 def parse_fixed(device: Runtime, bodies: DeviceBodies, fields: tuple[tuple[str, np.dtype[Any]], ...]) -> tuple[Column, Column]:

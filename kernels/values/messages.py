@@ -65,7 +65,7 @@ MeasureMessages = arguments(__name__, "MeasureMessages", Messages, Cells)
 WriteMessages = arguments(__name__, "WriteMessages", Messages, Cells, Tables)
 
 
-@thread_per_item(MeasureMessages)
+@thread_per_item(MeasureMessages, block=128)
 def measure_messages(i: int, a: Any) -> None:
     """Write what value ``i`` takes in each level and column, and whether it is valid; or that the host has to look at it."""
     at, length = load64(a.at + 8 * i), load32(a.length + 4 * i)
@@ -91,7 +91,7 @@ def measure_messages(i: int, a: Any) -> None:
     store8(a.valid + i, 1 if code == _DONE else 0)
 
 
-@thread_per_item(WriteMessages)
+@thread_per_item(WriteMessages, block=128)
 def write_messages(i: int, a: Any) -> None:
     """Write value ``i`` into the columns, from where the sums say."""
     t = writing(i, a)

@@ -89,9 +89,13 @@ def writing(i: int, a: Any) -> ColumnTables:
             ends = load64(a.column_table + _COLUMN * k + _ENDS)
             if ends != 0:
                 store32(ends, 0)
-    stride, own = 8 * (a.rows + 2), a.cells + 8 * (i + 1)
-    for k in range(a.lists + a.texts):
-        store64(own + stride * k, load64(own + stride * k) - load64(a.cells + stride * k))
+    stride, first, end = 8 * (a.rows + 2), a.cells, a.cells + 8 * (a.rows + 2) * (a.lists + a.texts)
+    own = 8 * (i + 1)
+    # No `range`, as in `kolumn.encodings.text`.
+    while first < end:
+        store64(first + own, load64(first + own) - load64(first))
+        first += stride
+    own += a.cells
     return ColumnTables(a.column_table, a.level_table, own - stride, a.fill_table, own + stride * a.lists, stride, a.lists + 1)
 
 

@@ -129,11 +129,12 @@ def _put(t: ColumnTables, field: int, row: int, cell: int, length: int) -> bool:
 @register_jitable
 def _copy(target: int, cell: int, length: int) -> None:
     """Copy the text of a field, doubled quotes as single ones."""
-    at = abs(cell)
-    for k in range(length):
+    at, end = abs(cell), target + length
+    while target < end:
         byte = memory.load8(at, 0)
-        store8(target + k, byte)
+        store8(target, byte)
         at += 2 if cell < 0 and byte == _QUOTE else 1
+        target += 1
 
 
 @register_jitable

@@ -178,13 +178,13 @@ class LayoutColumns:
 
     def _allocate(self, number: int, spec: ColumnSpec, sizes: list[int]) -> Made:
         rows, data, ends = self.rows[spec.level], None, None
+        # Without any value no thread writes where the first one begins.
         if spec.kind == NULL_WORD:
             data = self.device.empty(spec.width * rows)
         elif spec.kind == NULL_BYTES:
-            data = self.device.empty(sizes[number])
-        if spec.kind in (NULL_BYTES, NULL_LIST):
-            # Without any value no thread writes where the first one begins.
-            ends = (self.device.empty if rows else self.device.zeros)(4 * (rows + 1))
+            data, ends = self.device.pieces([sizes[number], 4 * (rows + 1)], zeros=not rows)
+        elif spec.kind == NULL_LIST:
+            (ends,) = self.device.pieces([4 * (rows + 1)], zeros=not rows)
         return Made(data, self._flags[number][0] if number in self._flags else None, ends)
 
     def column(self) -> Column:
@@ -249,7 +249,7 @@ def packed(device: Runtime, tables: Sequence[Int64s]) -> tuple[Memory, list[int]
     """Tables of int64 by one upload: what has to be held, and the address of each."""
     flat = [one.reshape(-1) for one in tables]
     held = device.upload(np.concatenate(flat))
-    return held, (held.address + np.cumsum([0, *(one.nbytes for one in flat[:-1])])).tolist()
+    return held, (held.address + 8 * np.cumsum([0, *map(len, flat[:-1])])).tolist()
 
 
 def address_of(memory: Memory | None) -> int:
