@@ -95,8 +95,8 @@ COSTS = {
         "flag_bits": Limits(0.734, 2.03, 0.510, 2.57, 0, 352, 2.00),
     },
     "values: JSON": {  # 123.26 bytes a record
-        "line_sizes": Limits(7.91, 4.54, 3.84, 49.1, 0, 253, 4.00),
-        "lines": Limits(220, 266, 254, 278, 0, 7094, 37.0),
+        "line_sizes": Limits(2.25, 4.54, 3.84, 49.1, 0, 72.0, 4.00),
+        "lines": Limits(67.6, 50.2, 41.5, 278, 0, 273, 10.0),
     },
     "values: CSV": {  # 38.27 bytes a record
         "fronts": Limits(3.91, 2.54, 0.726, 81.0, 0, 125, 3.00),

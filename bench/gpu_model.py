@@ -115,7 +115,7 @@ class Work:
 
 def warps(kernel: str, work: Work) -> float:
     """How many warps a launch has."""
-    per_record = {"gather": 8 / 32, "gather_short": 4 / 32, "validity": 1 / 1024, "flag_bits": 1 / 1024}
+    per_record = {"gather": 8 / 32, "gather_short": 4 / 32, "lines": 8 / 32, "validity": 1 / 1024, "flag_bits": 1 / 1024}
     if kernel in per_record or work.way in VALUES or kernel in ("fields", "sizes"):
         return max(work.records * per_record.get(kernel, 1 / 32), 1)
     if kernel == "hop_staged":
