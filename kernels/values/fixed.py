@@ -16,7 +16,7 @@ from kolumn.kernels.columns.table import Column
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.kernels.machine.runtime import Runtime
 from kolumn.kernels.values.bodies import DeviceBodies
-from kolumn.kernels.values.passes import Tables, arguments
+from kolumn.kernels.values.passes import Arguments, WriteTables, arguments
 from kolumn.kernels.values.typed import LayoutColumns
 from kolumn.machine_code.words import load32, load64, store8
 from kolumn.values.layout import ColumnLayout
@@ -24,7 +24,7 @@ from kolumn.values.layout import ColumnLayout
 _FIELD = 24
 
 
-class Places(NamedTuple):
+class FixedValues(NamedTuple):
     """What `fixed` takes of the values; addresses, but for the numbers.
 
     Attributes
@@ -46,11 +46,11 @@ class Places(NamedTuple):
     valid: int
 
 
-Fixed = arguments(__name__, "Fixed", Places, Tables)
+Fixed = arguments(__name__, "Fixed", FixedValues, WriteTables)
 
 
 @thread_per_item(Fixed)
-def fixed(i: int, a: Any) -> None:
+def fixed(i: int, a: Arguments) -> None:
     """Write all fields of value ``i``."""
     t = ColumnTables(a.column_table, a.level_table, 0, a.fill_table, 0, 8, 1)
     whole, place = load32(a.length + 4 * i) == a.total, load64(a.at + 8 * i)

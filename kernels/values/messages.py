@@ -6,7 +6,7 @@ bytes or a message come again, or a second member of a oneof, or an unknown grou
 Bound: the messages' bytes, read twice, and the columns' bytes, written once.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import kolumn.encodings.compiled  # noqa: F401 (the decoders as compiled functions first)
 from kolumn.encodings.columns import DONE, put_nulls
@@ -15,7 +15,7 @@ from kolumn.encodings.protobuf_tables import ProtobufProgram
 from kolumn.encodings.protobuf_wire import CHOICE, after_front, symbol_of
 from kolumn.formats.memory import load8
 from kolumn.kernels.machine.kernel import thread_per_item
-from kolumn.kernels.values.passes import Cells, Tables, arguments, counting, uncount, writing
+from kolumn.kernels.values.passes import Arguments, Cells, WriteTables, arguments, counting, uncount, writing
 from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
 _DONE, _CHOICE, _UNDECIDED = DONE, CHOICE, UNDECIDED
@@ -25,7 +25,7 @@ _FIRST_SECOND, _FIRST_NANO = divmod(-(2**63), _SECOND)
 _LAST_SECOND, _LAST_NANO = divmod(2**63 - 1, _SECOND)
 
 
-class Messages(NamedTuple):
+class MessageValues(NamedTuple):
     """What both passes take of the messages; addresses, but for the numbers.
 
     Attributes
@@ -61,12 +61,12 @@ class Messages(NamedTuple):
     frame_bytes: int
 
 
-MeasureMessages = arguments(__name__, "MeasureMessages", Messages, Cells)
-WriteMessages = arguments(__name__, "WriteMessages", Messages, Cells, Tables)
+MeasureMessages = arguments(__name__, "MeasureMessages", MessageValues, Cells)
+WriteMessages = arguments(__name__, "WriteMessages", MessageValues, Cells, WriteTables)
 
 
 @thread_per_item(MeasureMessages, block=128)
-def measure_messages(i: int, a: Any) -> None:
+def measure_messages(i: int, a: Arguments) -> None:
     """Write what value ``i`` takes in each level and column, and whether it is valid; or that the host has to look at it."""
     at, length = load64(a.at + 8 * i), load32(a.length + 4 * i)
     prefix = load32(a.prefix + 4 * i)
@@ -92,7 +92,7 @@ def measure_messages(i: int, a: Any) -> None:
 
 
 @thread_per_item(WriteMessages, block=128)
-def write_messages(i: int, a: Any) -> None:
+def write_messages(i: int, a: Arguments) -> None:
     """Write value ``i`` into the columns, from where the sums say."""
     t = writing(i, a)
     p = ProtobufProgram(a.messages, a.fields, a.direct, a.symbols, a.frames + a.frame_bytes * i, 0)

@@ -20,6 +20,8 @@ from kolumn.formats.memory import load8
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.machine_code.words import load64, store32, store64
 
+Arguments = Any
+"""A named tuple that `arguments` makes: its fields are not known to mypy."""
 FLAGS = 24
 """Bytes of a row of what `flag_bits` is told of columns."""
 _COLUMN, _ENDS, _FLAGS = COLUMN, 16, FLAGS
@@ -48,7 +50,7 @@ class Cells(NamedTuple):
     left: int
 
 
-class Tables(NamedTuple):
+class WriteTables(NamedTuple):
     """What kernels that write take last: tables, the column of the value itself, the fills of a value, the number of all columns."""
 
     column_table: int
@@ -60,13 +62,13 @@ class Tables(NamedTuple):
     ended: int
 
 
-def arguments(module: str, name: str, *parts: Any) -> Any:
+def arguments(module: str, name: str, *parts: Arguments) -> Arguments:
     """A named tuple with the fields of several, by the module that defines it under this name."""
     return namedtuple(name, [field for part in parts for field in part._fields], module=module)
 
 
 @register_jitable
-def counting(i: int, a: Any) -> ColumnTables:
+def counting(i: int, a: Arguments) -> ColumnTables:
     """Where the first pass counts what value ``i`` takes."""
     stride, own = 8 * (a.rows + 2), a.cells + 8 * (i + 2)
     # No row counts level 0.
@@ -74,7 +76,7 @@ def counting(i: int, a: Any) -> ColumnTables:
 
 
 @register_jitable
-def uncount(i: int, a: Any) -> None:
+def uncount(i: int, a: Arguments) -> None:
     """Value ``i`` takes nothing."""
     stride, own = 8 * (a.rows + 2), a.cells + 8 * (i + 2)
     for k in range(a.lists + a.texts):
@@ -82,7 +84,7 @@ def uncount(i: int, a: Any) -> None:
 
 
 @register_jitable
-def writing(i: int, a: Any) -> ColumnTables:
+def writing(i: int, a: Arguments) -> ColumnTables:
     """Where the second pass writes value ``i``, from where the sums say."""
     if i == 0:
         for k in range(a.ended):

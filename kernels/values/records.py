@@ -5,13 +5,13 @@ Values of one topic may have several schemas: each goes by the program of its ow
 Bound: the values' bytes, read twice, and the columns' bytes, written once.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import kolumn.encodings.compiled  # noqa: F401 (the decoders as compiled functions first)
 from kolumn.encodings.avro import decode
 from kolumn.encodings.columns import DONE, put_nulls
 from kolumn.kernels.machine.kernel import thread_per_item
-from kolumn.kernels.values.passes import Cells, Tables, arguments, counting, uncount, writing
+from kolumn.kernels.values.passes import Arguments, Cells, WriteTables, arguments, counting, uncount, writing
 from kolumn.machine_code.words import load32, load64, store8, store32
 
 FRAME = 24
@@ -48,11 +48,11 @@ class Records(NamedTuple):
 
 
 MeasureValues = arguments(__name__, "MeasureValues", Records, Cells)
-WriteValues = arguments(__name__, "WriteValues", Records, Cells, Tables)
+WriteValues = arguments(__name__, "WriteValues", Records, Cells, WriteTables)
 
 
 @thread_per_item(MeasureValues)
-def measure_values(i: int, a: Any) -> None:
+def measure_values(i: int, a: Arguments) -> None:
     """Write what value ``i`` takes in each level and column, and whether it is valid."""
     begin, length, prefix = load64(a.at + 8 * i), load32(a.length + 4 * i), load32(a.prefix + 4 * i)
     program = load64(a.programs + 8 * (load32(a.schema + 4 * i) + 1))
@@ -69,7 +69,7 @@ def measure_values(i: int, a: Any) -> None:
 
 
 @thread_per_item(WriteValues)
-def write_values(i: int, a: Any) -> None:
+def write_values(i: int, a: Arguments) -> None:
     """Write value ``i`` into the columns, from where the sums say."""
     t = writing(i, a)
     back, begin, length = load32(a.back + 4 * i), load64(a.at + 8 * i), load32(a.length + 4 * i)

@@ -9,7 +9,7 @@ quoted empty one is empty text.
 Bound: the values' bytes, read twice, a byte a step, and the columns' bytes, written once.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from kolumn.kernels.columns.table import Column
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.kernels.machine.runtime import Runtime
 from kolumn.kernels.values.bodies import DeviceBodies
-from kolumn.kernels.values.passes import Cells, Tables, arguments, counting, uncount, writing
+from kolumn.kernels.values.passes import Arguments, Cells, WriteTables, arguments, counting, uncount, writing
 from kolumn.kernels.values.typed import LayoutColumns, in_two_passes
 from kolumn.machine_code.words import load32, load64, store8
 from kolumn.values.layout import ColumnLayout
@@ -53,11 +53,11 @@ class Separated(NamedTuple):
 
 
 MeasureFields = arguments(__name__, "MeasureFields", Separated, Cells)
-WriteFields = arguments(__name__, "WriteFields", Separated, Cells, Tables)
+WriteFields = arguments(__name__, "WriteFields", Separated, Cells, WriteTables)
 
 
 @thread_per_item(MeasureFields)
-def measure_fields(i: int, a: Any) -> None:
+def measure_fields(i: int, a: Arguments) -> None:
     """Write what the texts of value ``i`` take, and whether it has the right fields."""
     fine, _ = _fields(counting(i, a), i, a)
     if not fine:
@@ -66,7 +66,7 @@ def measure_fields(i: int, a: Any) -> None:
 
 
 @thread_per_item(WriteFields)
-def write_fields(i: int, a: Any) -> None:
+def write_fields(i: int, a: Arguments) -> None:
     """Write the fields of value ``i``; a number that is none makes the value one that is not valid."""
     t = writing(i, a)
     if memory.load8(a.valid, i) == 0:
@@ -79,7 +79,7 @@ def write_fields(i: int, a: Any) -> None:
 
 
 @register_jitable
-def _fields(t: ColumnTables, i: int, a: Any) -> tuple[bool, bool]:
+def _fields(t: ColumnTables, i: int, a: Arguments) -> tuple[bool, bool]:
     """Count or write the fields of value ``i``: whether they are as many as there should be, and right."""
     buf, end = load64(a.at + 8 * i), load32(a.length + 4 * i)
     if end > 0 and memory.load8(buf, end - 1) == _LINE_FEED:

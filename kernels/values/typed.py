@@ -155,7 +155,7 @@ class LayoutColumns:
     Attributes
     ----------
     addresses : tuple of int
-        What the kernel is told of the memory: the last fields of `kolumn.kernels.values.passes.Tables`.
+        What the kernel is told of the memory: the last fields of `kolumn.kernels.values.passes.WriteTables`.
     """
 
     def __init__(self, device: Runtime, layout: ColumnLayout, rows: list[int], sizes: list[int]) -> None:
