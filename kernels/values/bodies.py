@@ -26,7 +26,7 @@ from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.machine_code.deferred import register_jitable
-from kolumn.machine_code.words import load32, load64, store32, store64
+from kolumn.machine_code.words import load32, load64, store8, store32, store64
 from kolumn.schemas.schema import Schema
 from kolumn.values.columns.decoders import PayloadFramer
 from kolumn.values.framing import FORGOTTEN, Framer
@@ -35,8 +35,6 @@ _APICURIO, _CONFLUENT, _GLUE_ZLIB, _NONE, _NO_SCHEMA, _NO_ID = APICURIO, CONFLUE
 WIDTH, INDEX = 5, 3
 """Columns of the table of known keys, and which of them is the index of the schema."""
 _KEY = 8 * WIDTH
-_ZLIB = 1 << 32
-"""Added for a body that only the host can decompress, to 1 for a key that is not known."""
 
 
 class Fronts(NamedTuple):
@@ -54,8 +52,9 @@ class Fronts(NamedTuple):
         1 if headers have named the schemas of those rows whose ``framing`` is not `NONE`; ``schema`` and ``ids`` of these are set.
     body, body_length, prefix, framing, schema, ids, has_id : int
         What is written, as in `DeviceBodies`.
-    left : int
-        int64 of each row: what the host has to do, 1 for a key that is not known, `_ZLIB` for a compressed body.
+    new, left : int
+        uint8 of each row: 1 if its key is not known. Two int64, which are 0: become 1 if a key is not known, and if a body is compressed,
+        which only the host can decompress.
     found : int
         int64 of (rows, 2): the keys of prefixes; 0 if no key is looked up.
     """
@@ -75,6 +74,7 @@ class Fronts(NamedTuple):
     schema: int
     ids: int
     has_id: int
+    new: int
     left: int
     found: int
 
@@ -83,7 +83,7 @@ class Fronts(NamedTuple):
 def fronts(i: int, a: Fronts) -> None:
     """Write where the body of payload ``i`` is, and what its prefix says."""
     at, length = load64(a.at + 8 * i), load32(a.length + 4 * i)
-    kind, size, index, id, left = _NONE, 0, _NO_SCHEMA, _NO_ID, 0
+    kind, size, index, id, new = _NONE, 0, _NO_SCHEMA, _NO_ID, 0
     if a.named != 0 and load32(a.framing + 4 * i) != _NONE:
         kind, index, id = load32(a.framing + 4 * i), load32(a.schema + 4 * i), load64(a.ids + 8 * i)
         if index == _NO_SCHEMA:
@@ -98,7 +98,7 @@ def fronts(i: int, a: Fronts) -> None:
                 row = _row_of(a.known, a.keys, kind, high, low)
                 index = load64(row + 24) if row != 0 else _NO_SCHEMA
                 id = load64(row + 32) if row != 0 else _NO_ID
-                left = 0 if row != 0 else 1
+                new = 0 if row != 0 else 1
                 store64(a.found + 16 * i, high)
                 store64(a.found + 16 * i + 8, low)
             if kind in (_CONFLUENT, _APICURIO):
@@ -108,7 +108,7 @@ def fronts(i: int, a: Fronts) -> None:
         else:
             at, length = at + size, length - size
             if kind == _GLUE_ZLIB:
-                left = _ZLIB
+                store64(a.left + 8, 1)
     store64(a.body + 8 * i, at)
     store32(a.body_length + 4 * i, length)
     store32(a.prefix + 4 * i, size)
@@ -117,7 +117,9 @@ def fronts(i: int, a: Fronts) -> None:
     store32(a.schema + 4 * i, index if a.keys >= 0 else max(index - 1, _NO_SCHEMA))
     store64(a.ids + 8 * i, id)
     store32(a.has_id + 4 * i, 0 if id >= 0 else -1)
-    store64(a.left + 8 * i, left)
+    store8(a.new + i, new)
+    if new != 0:
+        store64(a.left, 1)
 
 
 @register_jitable
@@ -185,8 +187,8 @@ class DeviceFramer:
         """
         n, rules = payloads.count, self.framer.rules
         wide, narrow = 8 * n, 4 * n
-        at, ids, left, found, length, prefix, framing, schema, has_id = device.pieces(
-            [wide, wide, wide, 2 * wide if not rules.fixed else 0, *[narrow] * 5]
+        at, ids, found, length, prefix, framing, schema, has_id, new = device.pieces(
+            [wide, wide, 2 * wide if not rules.fixed else 0, *[narrow] * 5, n]
         )
         named = None if headers is None or not isinstance(self.framer, Framer) else self._named(device, payloads, headers)
         while True:
@@ -194,22 +196,24 @@ class DeviceFramer:
                 # The kernel writes over them.
                 framing, schema, ids = map(device.upload, named)
             known = self._known
-            table = device.upload(known if len(known) else np.zeros((1, WIDTH), np.int64))
+            # The last row becomes what is left to do.
+            table = device.upload(np.concatenate([known, np.zeros((1, WIDTH), np.int64)]))
+            left = _KEY * len(known)
             args = Fronts(
                 payloads.at.address, payloads.length.address, rules.skip, rules.wanted, rules.without, table.address,
                 -1 if rules.fixed else len(known), int(named is not None), at.address, length.address, prefix.address, framing.address,
-                schema.address, ids.address, has_id.address, left.address, found.address,
+                schema.address, ids.address, has_id.address, new.address,
+                table.address + left, found.address,
             )  # fmt: skip
             device.launch(fronts, n, args)
             if not n or not rules.wanted:
                 break
-            device.running_sum(left, n, 8)
-            (total,) = device.download(left, 8, 8 * (n - 1)).view(np.int64).tolist()
-            if total & (_ZLIB - 1) == 0:
-                if total:
+            not_known, compressed = device.download(table, 16, left).view(np.int64).tolist()
+            if not not_known:
+                if compressed:
                     return None
                 break
-            self._learn(*device.downloads([(left, wide, 0), (framing, narrow, 0), (found, 2 * wide, 0)]))
+            self._learn(*device.downloads([(new, n, 0), (framing, narrow, 0), (found, 2 * wide, 0)]))
         return DeviceBodies(at, length, prefix, framing, schema, n, self.framer.schemas, rules.bare, ids, has_id)
 
     @property
@@ -218,21 +222,21 @@ class DeviceFramer:
         table: Int64s = self._own.__dict__.setdefault("table", np.zeros((0, WIDTH), np.int64))
         return table
 
-    def _learn(self, left: Bytes, framing: Bytes, found: Bytes) -> None:
-        """Look up the keys of the rows that are left, as their running sum says."""
+    def _learn(self, new: Bytes, framing: Bytes, found: Bytes) -> None:
+        """Look up the keys of the rows whose key is new."""
         assert isinstance(self.framer, Framer)
-        new = np.diff(left.view(np.int64) & (_ZLIB - 1), prepend=0) > 0
-        keys = np.column_stack([framing.view(np.int32)[new].astype(np.int64), found.view(np.int64).reshape(-1, 2)[new]])
+        rows = np.flatnonzero(new)
+        keys = np.column_stack([framing.view(np.int32)[rows].astype(np.int64), found.view(np.int64).reshape(-1, 2)[rows]])
         asked, kept = np.unique(keys, axis=0).tolist(), self._known
         if not set(map(tuple, asked)).isdisjoint(map(tuple, kept[:, :INDEX].tolist())):
             raise KolumnError(
                 "the GPU asks for a schema that it has been told, and would again. "
                 "That is a defect of Kolumn: please report it, and use backend='cpu'"
             )
-        rows = [(*key, *self.framer.look_up(*key)) for key in asked]
+        known = [(*key, *self.framer.look_up(*key)) for key in asked]
         if len(kept) > FORGOTTEN:
             kept = kept[kept[:, INDEX] != NO_SCHEMA]
-        table = np.concatenate([kept, np.array(rows, np.int64)])
+        table = np.concatenate([kept, np.array(known, np.int64)])
         self._own.table = table[np.lexsort((table[:, 2], table[:, 1], table[:, 0]))]
 
     def _named(self, device: Runtime, payloads: DevicePayloads, headers: pa.Array) -> tuple[AnyArray, AnyArray, AnyArray]:

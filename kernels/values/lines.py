@@ -1,4 +1,4 @@
-"""Values as lines of text, for readers of JSON lines: a thread per record writes one line, whatever its value is.
+"""Values as lines of text, for readers of JSON lines: one line for each record, whatever its value is.
 
     value    {"a": 1,\\n "b": 2}        line    {"ok":1,"a": 1,  "b": 2}         line feeds become spaces
     value    {}                        line    {"ok":1}
@@ -6,7 +6,9 @@
 
 A reader that returns null for what it can't read then has a row for each value; if the marker is null, the value was not an object.
 
-Bound: the values' bytes, read once and written once, a byte a step.
+A thread finds the size of a line, and eight neighbours write it, a byte each in turns: what they write together is one access.
+
+Bound: the values' bytes, read once and written once.
 """
 
 from typing import NamedTuple
@@ -15,7 +17,7 @@ import numpy as np
 
 from kolumn.formats import memory
 from kolumn.kernels.fields.decoded import DevicePayloads
-from kolumn.kernels.machine.kernel import thread_per_item
+from kolumn.kernels.machine.kernel import thread_per_item, warp_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load32, load64, store8, store32
@@ -27,6 +29,8 @@ NO_OBJECT_BYTES = len(b"{}\n")
 """Size of the line of a value that is no object; every other line is longer."""
 _MARK_BYTES = MARK_BYTES
 _OPENING, _CLOSING, _COMMA, _LINE_FEED, _RETURN, _SPACE, _TAB = 0x7B, 0x7D, 0x2C, 10, 13, 32, 9
+_BREAKS, _SPACES = 1 << _LINE_FEED | 1 << _RETURN, 1 << _LINE_FEED | 1 << _RETURN | 1 << _SPACE | 1 << _TAB
+"""Bits of bytes: compilers make a loop of a look into a tuple."""
 
 
 def mark() -> bytes:
@@ -64,7 +68,7 @@ def _object(buf: int, length: int) -> tuple[int, int]:
 
 @register_jitable
 def _is_space(byte: int) -> bool:
-    return byte in (_SPACE, _LINE_FEED, _RETURN, _TAB)
+    return byte <= _SPACE and (_SPACES >> byte) & 1 != 0
 
 
 @thread_per_item(Lines)
@@ -79,28 +83,35 @@ def line_sizes(i: int, a: Lines) -> None:
     store32(a.ends + 4 * (i + 1), size)
 
 
-@thread_per_item(Lines)
-def lines(i: int, a: Lines) -> None:
+@warp_per_item(Lines, lanes=8)
+def lines(i: int, lane: int, lanes: int, a: Lines) -> None:
     """Write line ``i``."""
     buf, length = load64(a.at + 8 * i), load32(a.length + 4 * i)
     to, stop = a.target + load32(a.ends + 4 * i), a.target + load32(a.ends + 4 * (i + 1)) - 1
     begin, after = _object(buf, length)
-    if begin < 0:
-        store8(to, _OPENING)
-        store8(to + 1, _CLOSING)
+    if lane == 0:
         store8(stop, _LINE_FEED)
+    if begin < 0:
+        if lane == 0:
+            store8(to, _OPENING)
+            store8(to + 1, _CLOSING)
         return
-    for k in range(_MARK_BYTES):
-        store8(to + k, memory.load8(a.mark, k))
+    at = lane
+    while at < _MARK_BYTES:
+        store8(to + at, memory.load8(a.mark, at))
+        at += lanes
     to += _MARK_BYTES
     if not (after < length and memory.load8(buf, after) == _CLOSING):
-        store8(to, _COMMA)
+        if lane == 0:
+            store8(to, _COMMA)
         to += 1
-    for k in range(begin + 1, length):
-        byte = memory.load8(buf, k)
-        store8(to, _SPACE if byte in (_LINE_FEED, _RETURN) else byte)
-        to += 1
-    store8(stop, _LINE_FEED)
+    at = begin + 1 + lane
+    to += lane
+    while at < length:
+        byte = memory.load8(buf, at)
+        store8(to, _SPACE if byte < _SPACE and (_BREAKS >> byte) & 1 != 0 else byte)
+        at += lanes
+        to += lanes
 
 
 def make_lines(device: Runtime, values: DevicePayloads) -> tuple[Memory, int]:

@@ -5,25 +5,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Int64s
 from kolumn.encodings.protobuf_tables import BITS, FRAME
 from kolumn.errors import ArgumentError
 from kolumn.kernels.columns.flags import Label, label
 from kolumn.kernels.columns.table import Column, bytes_column, nullable
 from kolumn.kernels.fields.decoded import DevicePayloads
-from kolumn.kernels.machine.runtime import Memory, Runtime
+from kolumn.kernels.machine.runtime import Runtime
 from kolumn.kernels.values.bodies import DeviceBodies
-from kolumn.kernels.values.messages import (
-    MeasureMessages,
-    Moments,
-    Symbols,
-    WriteMessages,
-    measure_messages,
-    moments,
-    symbols,
-    write_messages,
-)
-from kolumn.kernels.values.typed import ColumnTree, LayoutMemory, kind_of, totals
+from kolumn.kernels.values.messages import Moments, Symbols, measure_messages, moments, symbols, write_messages
+from kolumn.kernels.values.typed import LayoutColumns, address_of, in_two_passes, kind_of, packed
 from kolumn.values.layout import LayoutNode
 from kolumn.values.protobuf.decoder import BARE_FRONTS, FRONTS, ProtobufDecoder
 from kolumn.values.protobuf.types import TIMES, Shape, has_required, is_closed
@@ -81,32 +71,19 @@ def parse_messages(device: Runtime, bodies: DeviceBodies, how: Messages) -> tupl
     layout, tables = decoder.layout, decoder.tables
     choices, names = decoder.choices(bodies.schemas, lambda data: device.upload(np.frombuffer(data or b"\0", np.uint8)))
     before = BARE_FRONTS if bodies.bare else FRONTS
-    held = [device.upload(_some(one)) for one in (before, choices, tables.messages, tables.fields, tables.direct, tables.symbols)]
-    fronts, chosen, *program = (one.address for one in held)
+    held, (fronts, chosen, *program) = packed(device, [before, choices, tables.messages, tables.fields, tables.direct, tables.symbols])
     frame_bytes = FRAME * (how.depth + 1)
-    start, frames, valid = device.empty(8 * n), device.empty(frame_bytes * n), device.empty(n)
-    levels = len(layout.levels)
-    cells = device.zeros(8 * (n + 2) * (levels + layout.bytes_columns))
-    shared = MeasureMessages._make((
+    start, frames = device.pieces([8 * n, frame_bytes * n])
+    own = (
         bodies.at.address, bodies.length.address, bodies.prefix.address, bodies.framing.address, bodies.schema.address,
-        int(bodies.bare), fronts, chosen, start.address, *program, frames.address, frame_bytes, cells.address, n,
-        levels, layout.bytes_columns, valid.address,
-    ))  # fmt: skip
-    device.launch(measure_messages, n, shared)
-    left, rows, sizes = totals(device, cells, layout, n)
-    if left:
-        return None
-    memory = LayoutMemory(device, layout, rows, sizes)
-    device.launch(write_messages, n, WriteMessages(**shared._asdict(), **memory.addresses))
-    del names
-    return _MessageTree(device, layout, memory.made, rows).message(decoder.shape), Column("bool", n, valid)
+        int(bodies.bare), fronts, chosen, start.address, *program, frames.address, frame_bytes,
+    )  # fmt: skip
+    made, valid, left = in_two_passes(device, n, _MessageColumns, layout, (measure_messages, write_messages), own)
+    del names, held
+    return None if left else (made.message(decoder.shape), valid)
 
 
-def _some(table: Int64s) -> Int64s:
-    return table if len(table) else np.zeros(1, np.int64)
-
-
-class _MessageTree(ColumnTree):
+class _MessageColumns(LayoutColumns):
     """Makes the columns of a message of its raw ones, as `kolumn.values.protobuf.finish` does on the host."""
 
     def message(self, shape: Shape) -> Column:
@@ -143,7 +120,7 @@ class _MessageTree(ColumnTree):
     def times(self, node: LayoutNode, kind: str) -> Column:
         """Timestamps or durations of seconds and nanoseconds."""
         rows, device = self.rows[node.level], self.device
-        seconds, nanos = (_address(self.made[child.column].data) for child in node.children)
+        seconds, nanos = (address_of(self.made[child.column].data) for child in node.children)
         target, lengths = device.empty(8 * rows), device.empty(4 * rows)
         device.launch(moments, rows, Moments(seconds, nanos, self.flags(node), target.address, lengths.address))
         return nullable(device, kind, target, lengths, rows)
@@ -159,7 +136,7 @@ class _MessageTree(ColumnTree):
         known = device.upload(np.array([len(names), *sorted(names), *order], np.int64))
         indexes = device.empty(4 * rows)
         table = 0 if is_closed(shape.field.enum_type) else known.address
-        device.launch(symbols, rows, Symbols(_address(self.made[node.column].data), self.flags(node), table, indexes.address))
+        device.launch(symbols, rows, Symbols(address_of(self.made[node.column].data), self.flags(node), table, indexes.address))
         named = DevicePayloads(device.empty(8 * rows), device.empty(4 * rows), rows)
         device.launch(label, rows, Label(indexes.address, where.address, sizes.address, named.at.address, named.length.address))
         return bytes_column(device, named, True)
@@ -169,8 +146,4 @@ class _MessageTree(ColumnTree):
         valid = self.made[node.column].valid if node.column >= 0 else None
         if valid is None and node.level == 0:
             valid = self.made[self.layout.root.column].valid
-        return _address(valid)
-
-
-def _address(memory: Memory | None) -> int:
-    return 0 if memory is None else memory.address
+        return address_of(valid)

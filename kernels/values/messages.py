@@ -1,9 +1,7 @@
-"""Protobuf messages on the device: the program of `kolumn.encodings.protobuf` run by a thread per message, twice.
+"""Protobuf messages on the device: the program of `kolumn.encodings.protobuf` run by a thread per message.
 
-As in `kolumn.kernels.values.records`: the first pass adds up what each message takes, a running sum says where it begins, and the second
-pass writes the columns from there on. What a thread has written it cannot take back. So it leaves a message to the host in which a string,
-bytes or a message come again, or a second member of a oneof, or an unknown group: the first cell of a message, that of level 0, counts
-these. No serializer writes such messages.
+The passes are those of `passes`. What a thread has written it cannot take back. So it leaves a message to the host in which a string,
+bytes or a message come again, or a second member of a oneof, or an unknown group. No serializer writes such messages.
 
 Bound: the messages' bytes, read twice, and the columns' bytes, written once.
 """
@@ -11,23 +9,24 @@ Bound: the messages' bytes, read twice, and the columns' bytes, written once.
 from typing import NamedTuple
 
 import kolumn.encodings.compiled  # noqa: F401 (the decoders as compiled functions first)
-from kolumn.encodings.columns import COLUMN, DONE, ColumnTables, put_nulls
+from kolumn.encodings.columns import DONE, put_nulls
 from kolumn.encodings.protobuf import UNDECIDED, write_message
 from kolumn.encodings.protobuf_tables import ProtobufProgram
 from kolumn.encodings.protobuf_wire import CHOICE, after_front, symbol_of
 from kolumn.formats.memory import load8
 from kolumn.kernels.machine.kernel import thread_per_item
+from kolumn.kernels.values.passes import Arguments, Cells, WriteTables, arguments, counting, uncount, writing
 from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
-_COLUMN, _DONE, _ENDS, _CHOICE, _UNDECIDED = COLUMN, DONE, 16, CHOICE, UNDECIDED
+_DONE, _CHOICE, _UNDECIDED = DONE, CHOICE, UNDECIDED
 _SECOND = 1_000_000_000
 _NEAR = 1 << 62
 _FIRST_SECOND, _FIRST_NANO = divmod(-(2**63), _SECOND)
 _LAST_SECOND, _LAST_NANO = divmod(2**63 - 1, _SECOND)
 
 
-class MeasureMessages(NamedTuple):
-    """What both passes take of the messages, and where they keep their place; addresses, but for the numbers.
+class MessageValues(NamedTuple):
+    """What both passes take of the messages; addresses, but for the numbers.
 
     Attributes
     ----------
@@ -43,8 +42,6 @@ class MeasureMessages(NamedTuple):
         The tables.
     frames, frame_bytes : int
         Memory for the frames of all threads, and how much one has.
-    cells, rows, levels, columns, valid : int
-        As in `kolumn.kernels.values.records.MeasureValues`.
     """
 
     at: int
@@ -62,48 +59,15 @@ class MeasureMessages(NamedTuple):
     symbols: int
     frames: int
     frame_bytes: int
-    cells: int
-    rows: int
-    levels: int
-    columns: int
-    valid: int
 
 
-class WriteMessages(NamedTuple):
-    """Arguments of `write_messages`: those of the first pass, tables, the fills of a value, the number of all columns."""
-
-    at: int
-    length: int
-    prefix: int
-    framing: int
-    schema: int
-    bare: int
-    fronts: int
-    choices: int
-    start: int
-    messages: int
-    fields: int
-    direct: int
-    symbols: int
-    frames: int
-    frame_bytes: int
-    cells: int
-    rows: int
-    levels: int
-    columns: int
-    valid: int
-    column_table: int
-    level_table: int
-    fill_table: int
-    first_fill: int
-    fills: int
-    ended: int
+MeasureMessages = arguments(__name__, "MeasureMessages", MessageValues, Cells)
+WriteMessages = arguments(__name__, "WriteMessages", MessageValues, Cells, WriteTables)
 
 
-@thread_per_item(MeasureMessages)
-def measure_messages(i: int, a: MeasureMessages) -> None:
+@thread_per_item(MeasureMessages, block=128)
+def measure_messages(i: int, a: Arguments) -> None:
     """Write what value ``i`` takes in each level and column, and whether it is valid; or that the host has to look at it."""
-    stride, own = 8 * (a.rows + 2), a.cells + 8 * (i + 2)
     at, length = load64(a.at + 8 * i), load32(a.length + 4 * i)
     prefix = load32(a.prefix + 4 * i)
     p = ProtobufProgram(a.messages, a.fields, a.direct, a.symbols, a.frames + a.frame_bytes * i, 0)
@@ -117,30 +81,20 @@ def measure_messages(i: int, a: MeasureMessages) -> None:
             # A message may only look as if there were a prefix.
             start = at - prefix
         if start >= 0:
-            t = ColumnTables(0, 0, own, 0, own + stride * a.levels, stride, a.levels)
-            code = write_message(t, p, i, start, at + length)
+            code = write_message(counting(i, a), p, i, start, at + length)
             if code != _DONE:
-                for k in range(a.levels + a.columns):
-                    store64(own + stride * k, 0)
+                uncount(i, a)
         attempt = attempt + 1 if code < _DONE and a.bare != 0 and tried != at - prefix else 2
     if code == _UNDECIDED:
-        store64(own, 1)
+        store64(a.left, 1)
     store64(a.start + 8 * i, start if code == _DONE else 0)
     store8(a.valid + i, 1 if code == _DONE else 0)
 
 
-@thread_per_item(WriteMessages)
-def write_messages(i: int, a: WriteMessages) -> None:
+@thread_per_item(WriteMessages, block=128)
+def write_messages(i: int, a: Arguments) -> None:
     """Write value ``i`` into the columns, from where the sums say."""
-    if i == 0:
-        for k in range(a.ended):
-            ends = load64(a.column_table + _COLUMN * k + _ENDS)
-            if ends != 0:
-                store32(ends, 0)
-    stride, own = 8 * (a.rows + 2), a.cells + 8 * (i + 1)
-    for k in range(a.levels + a.columns):
-        store64(own + stride * k, load64(own + stride * k) - load64(a.cells + stride * k))
-    t = ColumnTables(a.column_table, a.level_table, own, a.fill_table, own + stride * a.levels, stride, a.levels)
+    t = writing(i, a)
     p = ProtobufProgram(a.messages, a.fields, a.direct, a.symbols, a.frames + a.frame_bytes * i, 0)
     start, stop = load64(a.start + 8 * i), load64(a.at + 8 * i) + load32(a.length + 4 * i)
     if start == 0 or write_message(t, p, i, start, stop) != _DONE:

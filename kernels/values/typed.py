@@ -2,31 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from kolumn.arrays import Int64s
 from kolumn.encodings.columns import NULL_BYTES, NULL_LIST, NULL_WORD
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.kernels.columns.binary import number_of
 from kolumn.kernels.columns.flags import Label, label
 from kolumn.kernels.columns.table import Column, bytes_column
 from kolumn.kernels.fields.decoded import DevicePayloads
+from kolumn.kernels.machine.kernel import Kernel
 from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.kernels.values.bodies import DeviceBodies
-from kolumn.kernels.values.records import (
-    FRAME,
-    EvenEnds,
-    FlagBits,
-    MeasureValues,
-    WriteValues,
-    even_ends,
-    flag_bits,
-    measure_values,
-    write_values,
-)
+from kolumn.kernels.values.passes import EvenEnds, FlagBits, even_ends, flag_bits
+from kolumn.kernels.values.records import FRAME, measure_values, write_values
 from kolumn.values.avro.decoder import AvroDecoder
-from kolumn.values.avro.program import AvroProgram
 from kolumn.values.layout import ColumnLayout, ColumnSpec, LayoutNode
 
 _KINDS = {
@@ -69,49 +62,67 @@ def kind_of(type: pa.DataType) -> str:
     return _KINDS[type]
 
 
-@dataclass
-class Made:
-    """One column of the layout on the device."""
-
-    data: Memory | None
-    valid: Memory | None
-    ends: Memory | None
-
-
 def parse_records(device: Runtime, bodies: DeviceBodies, decoder: AvroDecoder) -> tuple[Column, Column]:
-    """The column of Avro values and their flags of validity; two waits, for the sizes and for the numbers of nulls."""
-    n, layout, programs = bodies.count, decoder.layout, decoder.programs(bodies.schemas)
-    rows_of_cells = len(layout.levels) + layout.bytes_columns
+    """The column of Avro values and their flags of validity."""
+    programs = decoder.programs(bodies.schemas)
     frames = max(one.frames for one in programs if one is not None)
-    words, table = _uploaded(device, programs)
-    stack, back = device.empty(FRAME * frames * n), device.empty(4 * n)
-    cells, valid = device.zeros(8 * (n + 2) * rows_of_cells), device.empty(n)
-    shared = MeasureValues(
-        bodies.at.address, bodies.length.address, bodies.prefix.address, bodies.schema.address, int(bodies.bare), back.address,
-        table.address, stack.address, frames, cells.address, n, len(layout.levels), layout.bytes_columns, valid.address,
-    )  # fmt: skip
-    device.launch(measure_values, n, shared)
-    _, rows, sizes = totals(device, cells, layout, n)
-    memory = LayoutMemory(device, layout, rows, sizes)
-    device.launch(write_values, n, WriteValues(**shared._asdict(), **memory.addresses))
-    del words
-    column = ColumnTree(device, layout, memory.made, rows).column()
-    return column, Column("bool", n, valid)
-
-
-def _uploaded(device: Runtime, programs: Sequence[AvroProgram | None]) -> tuple[Memory, Memory]:
-    """The steps of all programs, one after the other, and the address of each: 0 for none."""
     words = [np.zeros(0, np.int64) if one is None else one.words for one in programs]
-    held = device.upload(np.concatenate(words))
-    begins = held.address + np.cumsum([0, *(one.nbytes for one in words[:-1])])
-    return held, device.upload(np.where([one is None for one in programs], 0, begins).astype(np.int64))
+    begins = 8 * (len(words) + np.cumsum([0, *map(len, words[:-1])]))
+    table = device.upload(np.concatenate([np.where([one is None for one in programs], 0, begins), *words]))
+    stack, back = device.pieces([FRAME * frames * bodies.count, 4 * bodies.count])
+    own = (
+        bodies.at.address, bodies.length.address, bodies.prefix.address, bodies.schema.address, int(bodies.bare), back.address,
+        table.address, stack.address, frames,
+    )  # fmt: skip
+    made, valid, _ = in_two_passes(device, bodies.count, LayoutColumns, decoder.layout, (measure_values, write_values), own)
+    return made.column(), valid
 
 
-def struct_of(device: Runtime, fields: dict[str, Column], valid: Memory, rows: int) -> Column:
-    """A struct of columns, null where a flag of ``valid`` is 0."""
-    bitmap, nulls = _begin_mask(device, valid, rows) if rows else (None, None)
-    count = number_of(device.download(*nulls)) if nulls is not None else 0
-    return Column("struct", rows, None, bitmap if count else None, count, tuple(fields.values()), tuple(fields))
+Columns = TypeVar("Columns", bound="LayoutColumns")
+
+
+def in_two_passes(
+    device: Runtime, n: int, columns: type[Columns], layout: ColumnLayout, kernels: tuple[Kernel, Kernel], own: tuple[int, ...]
+) -> tuple[Columns, Column, bool]:
+    """Columns of a layout whose sizes a first pass over ``n`` values finds, flags of the values that are valid, and what is left; a wait.
+
+    Parameters
+    ----------
+    columns : type
+        What makes the columns.
+    kernels : tuple of Kernel
+        The two passes, as in `kolumn.kernels.values.passes`.
+    own : tuple of int
+        The arguments that these kernels take before those of all.
+
+    Returns
+    -------
+    columns : LayoutColumns
+    valid : Column
+    left : bool
+        Whether the first pass leaves a value to the host. Then nothing was written.
+    """
+    lists, texts, width = len(layout.levels) - 1, layout.bytes_columns, n + 2
+    count = width * (lists + texts)
+    cells, valid = device.zeros(8 * (count + 1)), device.empty(n)
+    shared = (*own, cells.address, n, lists, texts, valid.address, cells.address + 8 * count)
+    device.launch(kernels[0], n, kernels[0].args._make(shared))
+    if count:
+        device.running_sum(cells, count, 8)
+    # All sums go on from row to row: the last cell of each is the first of the next.
+    places = (count, *range(width - 1, count, width))
+    left, *ends = (int(one.view(np.int64)[0]) for one in device.downloads([(cells, 8, 8 * place) for place in places]))
+    totals = np.diff([0, *ends]).tolist()
+    for row, total in enumerate(totals):
+        if total > _MOST:
+            what = "elements" if row < lists else "bytes"
+            raise KolumnError(
+                f"values of one chunk have {total} {what} in one column, and cuDF counts to {_MOST}: take a smaller chunk_bytes"
+            )
+    made = columns(device, layout, [n, *totals[:lists]], totals[lists:])
+    if not left:
+        device.launch(kernels[1], n, kernels[1].args._make((*shared, *made.addresses)))
+    return made, Column("bool", n, valid), bool(left)
 
 
 def fields_of(column: Column) -> dict[str, Column]:
@@ -122,80 +133,75 @@ def fields_of(column: Column) -> dict[str, Column]:
     return found
 
 
-def _begin_mask(device: Runtime, flags: Memory, rows: int) -> tuple[Memory, tuple[Memory, int, int]]:
-    """The bitmap of some flags, and what to download: how many are 0."""
-    words = -(-rows // 32)
-    bitmap, nulls = device.pieces([4 * words, 4 * words])
-    device.launch(flag_bits, words, FlagBits(flags.address, rows, bitmap.address, nulls.address))
-    device.running_sum(nulls, words, 4)
-    return bitmap, (nulls, 4, 4 * (words - 1))
+@dataclass
+class Made:
+    """One column of a layout on the device."""
+
+    data: Memory | None
+    valid: Memory | None
+    ends: Memory | None
 
 
-class LayoutMemory:
-    """Memory of all columns on the device, and the tables that name it.
+class LayoutColumns:
+    """Columns of a layout on the device: memory that a kernel writes, and the tree of columns that it becomes.
+
+    Parameters
+    ----------
+    rows : list of int
+        Of each level.
+    sizes : list of int
+        Bytes of each column of bytes.
 
     Attributes
     ----------
-    made : list of Made
-        Memory of each column of the layout.
-    addresses : dict of str to int
-        The arguments that both kinds of kernels take after those of their first pass.
+    addresses : tuple of int
+        What the kernel is told of the memory: the last fields of `kolumn.kernels.values.passes.WriteTables`.
     """
 
     def __init__(self, device: Runtime, layout: ColumnLayout, rows: list[int], sizes: list[int]) -> None:
-        self.made = [_allocate(device, spec, rows[spec.level], sizes[number]) for number, spec in enumerate(layout.columns)]
-        table = np.array([[0 if one is None else one.address for one in (c.data, c.valid, c.ends)] + [_MOST] for c in self.made], np.int64)
-        levels = np.array([(room, *level, 0) for room, level in zip(rows, layout.levels, strict=True)], np.int64)
-        self._tables = [device.upload(one) for one in (table.reshape(-1, 4), levels, layout.fill_table())]
-        names = ("column_table", "level_table", "fill_table")
-        self.addresses = {name: one.address for name, one in zip(names, self._tables, strict=True)}
-        self.addresses |= {"first_fill": layout.root.first_fill, "fills": layout.root.fills, "ended": len(layout.columns)}
-
-
-def totals(device: Runtime, cells: Memory, layout: ColumnLayout, n: int) -> tuple[int, list[int], list[int]]:
-    """The sum of level 0, rows of each level, and bytes of each column; where each value begins takes the place of its sizes."""
-    levels, width = len(layout.levels), 8 * (n + 2)
-    device.running_sum(cells, (n + 2) * (levels + layout.bytes_columns), 8)
-    # All sums go on from row to row: the last cell of each is the first of the next.
-    ends = device.downloads([(cells, 8, width * (row + 1) - 8) for row in range(levels + layout.bytes_columns)])
-    found = np.diff([0, *(int(one.view(np.int64)[0]) for one in ends)]).tolist()
-    for row, total in enumerate(found):
-        if total > _MOST:
-            what = "elements" if row < levels else "bytes"
-            raise KolumnError(
-                f"values of one chunk have {total} {what} in one column, and cuDF counts to {_MOST}: take a smaller chunk_bytes"
-            )
-    return found[0], [n, *found[1:levels]], [*found[levels:], *[0] * (len(layout.columns) - layout.bytes_columns)]
-
-
-def _allocate(device: Runtime, spec: ColumnSpec, rows: int, size: int) -> Made:
-    data = device.empty(spec.width * rows if spec.kind == NULL_WORD else size) if spec.kind in (NULL_WORD, NULL_BYTES) else None
-    # Without any value no thread writes where the first one begins.
-    ends = (device.empty if rows else device.zeros)(4 * (rows + 1)) if spec.kind in (NULL_BYTES, NULL_LIST) else None
-    return Made(data, device.empty(rows) if spec.nullable else None, ends)
-
-
-class ColumnTree:
-    """Makes columns of the memory of a layout."""
-
-    def __init__(self, device: Runtime, layout: ColumnLayout, made: list[Made], rows: list[int]) -> None:
-        self.device, self.layout, self.made, self.rows = device, layout, made, rows
+        self.device, self.layout, self.rows = device, layout, rows
         self.masks: dict[int, tuple[Memory, int]] = {}
+        flagged = [number for number, spec in enumerate(layout.columns) if spec.nullable and rows[spec.level]]
+        counts = [rows[layout.columns[number].level] for number in flagged]
+        self._shift = (-(-max(counts, default=1) // 32) - 1).bit_length()
+        *flags, self._nulls = device.pieces([*counts, 4 * len(flagged) << self._shift])
+        bitmaps = device.pieces([4 * -(-count // 32) for count in counts]) if flagged else []
+        self._flags = dict(zip(flagged, zip(flags, bitmaps, strict=True), strict=True))
+        self.made = [self._allocate(number, spec, sizes) for number, spec in enumerate(layout.columns)]
+        table = [[*(address_of(one) for one in (made.data, made.valid, made.ends)), _MOST] for made in self.made]
+        levels = np.array([(room, *level, 0) for room, level in zip(rows, layout.levels, strict=True)], np.int64)
+        columns = np.array(
+            [(own.address, count, bitmap.address) for count, own, bitmap in zip(counts, flags, bitmaps, strict=True)], np.int64
+        )
+        self._tables, (*begins, self._columns) = packed(device, [np.array(table, np.int64), levels, layout.fill_table(), columns])
+        self.addresses = (*begins, layout.root.column, layout.root.first_fill, layout.root.fills, len(layout.columns))
+
+    def _allocate(self, number: int, spec: ColumnSpec, sizes: list[int]) -> Made:
+        rows, data, ends = self.rows[spec.level], None, None
+        # Without any value no thread writes where the first one begins.
+        if spec.kind == NULL_WORD:
+            data = self.device.empty(spec.width * rows)
+        elif spec.kind == NULL_BYTES:
+            data, ends = self.device.pieces([sizes[number], 4 * (rows + 1)], zeros=not rows)
+        elif spec.kind == NULL_LIST:
+            (ends,) = self.device.pieces([4 * (rows + 1)], zeros=not rows)
+        return Made(data, self._flags[number][0] if number in self._flags else None, ends)
 
     def column(self) -> Column:
-        """The column of the root."""
+        """The column of the root; a wait."""
         self.mark()
         return self.node(self.layout.root)
 
     def mark(self) -> None:
         """Make the bitmaps of all flags of validity; a wait."""
-        begun = {}
-        for number, (spec, one) in enumerate(zip(self.layout.columns, self.made, strict=True)):
-            rows = self.rows[spec.level]
-            if one.valid is not None and rows:
-                begun[number] = _begin_mask(self.device, one.valid, rows)
-        counts = self.device.downloads([wanted for _, wanted in begun.values()]) if begun else []
-        self.masks = {number: (bitmap, number_of(count)) for (number, (bitmap, _)), count in zip(begun.items(), counts, strict=True)}
+        if not self._flags:
+            return
+        words = len(self._flags) << self._shift
+        self.device.launch(flag_bits, words, FlagBits(self._columns, self._shift, self._nulls.address))
+        self.device.running_sum(self._nulls, words, 4)
+        sums = self.device.downloads([(self._nulls, 4, (4 * at << self._shift) - 4) for at in range(1, len(self._flags) + 1)])
+        counts = np.diff([0, *map(number_of, sums)]).tolist()
+        self.masks = {number: (bitmap, count) for (number, (_, bitmap)), count in zip(self._flags.items(), counts, strict=True)}
 
     def node(self, node: LayoutNode) -> Column:
         """The column of a node."""
@@ -237,3 +243,15 @@ class ColumnTree:
         device.launch(label, rows, Label(one.data.address, where.address, sizes.address, payloads.at.address, payloads.length.address))
         made = bytes_column(device, payloads, True)
         return Column("string", rows, made.data, mask, nulls, made.children)
+
+
+def packed(device: Runtime, tables: Sequence[Int64s]) -> tuple[Memory, list[int]]:
+    """Tables of int64 by one upload: what has to be held, and the address of each."""
+    flat = [one.reshape(-1) for one in tables]
+    held = device.upload(np.concatenate(flat))
+    return held, (held.address + 8 * np.cumsum([0, *map(len, flat[:-1])])).tolist()
+
+
+def address_of(memory: Memory | None) -> int:
+    """0 without memory."""
+    return 0 if memory is None else memory.address

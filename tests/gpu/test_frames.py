@@ -18,6 +18,7 @@ from kit.outcome import COLUMNS
 from kolumn.kernels.machine.device import runtime
 from kolumn.kernels.values.columns import typed_columns
 from kolumn.kernels.values.schema import Values
+from kolumn.kernels.values.typed import kind_of
 from kolumn.options import Options
 from kolumn.reader_types import with_types
 
@@ -201,10 +202,9 @@ def test_values_without_rows_on_the_device(device: Emulated) -> None:
     for format, how in VALUES.items():
         chosen = Options.of(value_format=format, value_as="columns", **how)  # type: ignore[arg-type]
         (typed,) = with_types(chosen, [], []).typed
-        values = Values.of(typed)
-        found = typed_columns(runtime(), None, values, ["value", "valueValid"], "binary")
+        found = typed_columns(runtime(), None, Values.of(typed), ["value", "valueValid", "valueSchemaId"], "binary")
         beside = {"valueValid": "bool", "valueSchemaId": "int64"}
-        assert {name: column.kind for name, column in found.items()} == values.kinds() | beside
+        assert {name: column.kind for name, column in found.items()} == {one.name: kind_of(one.type) for one in typed.type} | beside
         assert {column.rows for column in found.values()} == {0}
 
 

@@ -41,7 +41,7 @@ from kolumn.kernels.machine.image import OLDEST
 from kolumn.kernels.machine.kernel import KERNELS, WARP, Kernel
 from kolumn.kernels.machine.nvptx import ptx
 from kolumn.kernels.values.lines import make_lines, mark
-from kolumn.kernels.values.records import FlagBits, flag_bits
+from kolumn.kernels.values.passes import FlagBits, flag_bits
 from kolumn.machine_code.words import load32, load64, store32
 
 pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
@@ -286,12 +286,18 @@ def test_rows_after_the_last_one(machine: Machine) -> None:
         for rows in (1, 31, 32, 33, 63):
             words, flags = -(-rows // 32), np.ones(64, np.uint8)
             flags[rows - 1 :] = 0
-            for kernel, args, given in ((flag_bits, FlagBits, flags), (validity, Validity, flags.astype(np.int32) - 1)):
-                held, (bitmap, nulls) = runtime.upload(given), runtime.pieces([4 * words, 4 * words])
-                runtime.launch(kernel, words, args(held.address, rows, bitmap.address, nulls.address))
-                bits = np.unpackbits(runtime.download(bitmap, 4 * words), bitorder="little")
+            held, lengths = runtime.upload(flags), runtime.upload(flags.astype(np.int32) - 1)
+            bitmap, nulls, other, word, counts = runtime.pieces([4 * words, 4 * words, 4 * words, 4, 16])
+            runtime.launch(validity, words, Validity(lengths.address, rows, bitmap.address, nulls.address))
+            # Two words of each column, of which the second one has one row.
+            columns = runtime.upload(np.array([[held.address, rows, other.address], [held.address + 63, 1, word.address]], np.int64))
+            runtime.launch(flag_bits, 4, FlagBits(columns.address, 1, counts.address))
+            assert runtime.download(counts, 16).view(np.int32).tolist() == [*np.bincount([(rows - 1) // 32], minlength=2), 1, 0]
+            assert runtime.download(word, 4).view(np.uint32).tolist() == [2**32 - 2]
+            for memory in (bitmap, other):
+                bits = np.unpackbits(runtime.download(memory, 4 * words), bitorder="little")
                 assert np.flatnonzero(bits == 0).tolist() == [rows - 1]
-                assert runtime.download(nulls, 4 * words).view(np.int32).sum() == 1
+            assert runtime.download(nulls, 4 * words).view(np.int32).sum() == 1
 
 
 def test_guesses_that_are_wrong(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

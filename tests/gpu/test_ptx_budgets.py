@@ -43,6 +43,7 @@ def test_budgets(way: tuple[str, Decoded]) -> None:
     assert found.bytes / found.records == pytest.approx(RECORD_BYTES[name], rel=0.001)
     assert beyond(counted(name, found), COSTS[name]) == []
     assert name in WAYS or tuple(one.kernel for one in found.launches) == gpu_model.VALUES[name]
+    assert {call: count for call, count in found.asked.items() if count} == gpu_model.ASKED.get(name, {})
 
 
 @OF_THE_TABLE

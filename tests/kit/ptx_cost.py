@@ -38,6 +38,8 @@ class Cost:
         To global memory.
     waits : int
         Requests for loads from global memory of the warp that has most.
+    fresh : int
+        Those of the warp that has most of them which touch a line that the warp has not touched before.
     turns : int
         Of shared memory.
     read, written : int
@@ -53,6 +55,7 @@ class Cost:
     lines: int
     sectors: int
     waits: int
+    fresh: int
     turns: int
     read: int
     written: int
@@ -76,14 +79,18 @@ class Costs:
         ends = {
             shift: _different(request, address >> shift) + _different(request, last >> shift, than=address >> shift) for shift in (7, 5)
         }
-        waits = 0
-        if reads.any():
-            of_warp = np.unique(np.stack([request[reads], thread[reads] // WARP]), axis=1)[1]
-            waits = int(np.bincount(of_warp).max())
+        touched = np.zeros(len(reads), bool)
+        touched[np.unique((thread // WARP << 48) | (address >> 7), return_index=True)[1]] = True
+        waits, fresh = (_most(request[which], thread[which] // WARP) for which in (reads, reads & touched))
         read, written = (32 * len(np.unique(address[which] >> 5)) for which in (reads, ~reads))
         turns, requests = _turns(launch.trace[in_shared]), len(np.unique(request))
         work = (launch.kernel.name, launch.n, int((issued > 0).sum()), int(issued.sum()), int(issued.max()))
-        self.launches.append(Cost(*work, requests, ends[7], ends[5], waits, turns, read, written))
+        self.launches.append(Cost(*work, requests, ends[7], ends[5], waits, fresh, turns, read, written))
+
+
+def _most(request: Int64s, warp: Int64s) -> int:
+    """Requests of the warp that has most of these."""
+    return int(np.bincount(np.unique(np.stack([request, warp]), axis=1)[1]).max()) if len(request) else 0
 
 
 def _requests(line: Int64s, thread: Int64s, syncs: Int64s) -> Int64s:

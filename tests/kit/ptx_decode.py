@@ -6,7 +6,8 @@
 import math
 import struct
 import tempfile
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,11 +34,12 @@ from kolumn.reader_types import with_types
 
 @dataclass(frozen=True)
 class Decoded:
-    """A read whose launches were counted."""
+    """A read whose launches were counted; and of typed values, what the device was asked for."""
 
     bytes: int
     records: int
     launches: list[Cost]
+    asked: Counter[str] = field(default_factory=Counter)
 
 
 WAYS = {"16 KiB": (16 << 10, 512 << 10, True), "16 KiB, few": (16 << 10, 512 << 10, False), "1 MiB": (1 << 20, 1 << 20, False)}
@@ -46,8 +48,8 @@ batches of 1 MiB, where the chain of lengths takes longest, they have 60 to 140.
 HOT = ("check", "join", "count", "hop", "hop_staged", "hop_sliced", "fields", "sizes", "validity", "gather_short", "gather")
 """Kernels of a read of keys and values."""
 HOT_OF_VALUES = (
-    "fronts", "measure_values", "write_values", "measure_messages", "write_messages", "flag_bits", "avro", "narrow", "line_sizes", "lines",
-    "split", "integer", "boolean", "text", "fixed", "present",
+    "fronts", "measure_values", "write_values", "measure_messages", "write_messages", "measure_fields", "write_fields", "fixed",
+    "flag_bits", "line_sizes", "lines",
 )  # fmt: skip
 """Kernels of typed values."""
 
@@ -106,21 +108,22 @@ def typed(way: str) -> Decoded:
     """Typed values of a column on the device; the schemas that they name are known."""
     given, how = orders(way), VALUES[way]
     costs = Costs()
-    with Machine(after=[costs.add], trace=costs.room).watching() as machine, device.using(Emulated(machine.run)):
-        runtime = device.runtime()
+    with Machine(after=[costs.add], trace=costs.room).watching() as machine, device.using(runtime := Emulated(machine.run)):
         lengths = np.array([len(one) for one in given], np.int32)
         text = runtime.upload(np.frombuffer(b"".join(given), np.uint8))
         payloads = DevicePayloads(runtime.upload(text.address + np.cumsum(lengths) - lengths), runtime.upload(lengths), len(given))
         if not how:
+            runtime.asked.clear()
             make_lines(runtime, payloads)
-            return Decoded(int(lengths.sum()), len(given), costs.launches)
+            return Decoded(int(lengths.sum()), len(given), costs.launches, runtime.asked)
         options: Any = {f"value_{name}": one for name, one in how.items()} | {"value_as": "columns"}
         values = Values.of(with_types(Options.of(**options), [], []).typed[0])
         for _ in range(2):
             costs.launches.clear()
+            runtime.asked.clear()
             found = typed_columns(runtime, SimpleNamespace(value=payloads), values, ["value", "valueValid"], "binary")  # type: ignore[arg-type]
         assert found["valueValid"].data.bytes.all()
-    return Decoded(int(lengths.sum()), len(given), costs.launches)
+    return Decoded(int(lengths.sum()), len(given), costs.launches, runtime.asked)
 
 
 def found_by(way: str, folder: Path) -> Decoded:
@@ -141,7 +144,7 @@ def counted(way: str, found: Decoded) -> dict[str, Limits]:
             (one.read + one.written) / rows,
             one.turns / rows,
             one.longest,
-            one.waits,
+            one.waits if way in WAYS else one.fresh,
         )
         for name, one in reversed(first.items())
     }

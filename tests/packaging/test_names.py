@@ -53,7 +53,7 @@ def test_functions_stay_functions() -> None:
     assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
-TWINS = {"Inflated", "Columns", "Headers", "Fields", "Split"}
+TWINS = {"Inflated", "Columns", "Headers", "Fields"}
 """Classes of twin stages of both backends, and arguments of kernels, which have the kernel's name."""
 
 

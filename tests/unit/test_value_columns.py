@@ -153,3 +153,26 @@ def test_text_is_what_python_takes_for_utf8() -> None:
             fine = False
         array = np.frombuffer(data, np.uint8)
         assert text.is_utf8(array.ctypes.data, len(data)) == _compiled_utf8(array, len(data)) == fine
+
+
+@njit
+def _compiled_is_ascii(source: Any, size: int) -> bool:
+    return text.is_ascii(address_of(source), size)
+
+
+def test_ascii_by_words() -> None:
+    """Of strings anywhere in words; the bytes around them are not looked at."""
+    words = np.full(6, -1, np.int64)
+    memory = words.view(np.uint8)
+    for begin in range(8, 17):
+        for size in range(25):
+            memory[:] = 0xFF
+            memory[begin : begin + size] = 0x7F
+            own = memory[begin:]
+            assert text.is_ascii(own.ctypes.data, size)
+            assert _compiled_is_ascii(own, size)
+            for at in range(begin, begin + size):
+                memory[at] = 0x80
+                assert not text.is_ascii(own.ctypes.data, size)
+                assert not _compiled_is_ascii(own, size)
+                memory[at] = 0x7F

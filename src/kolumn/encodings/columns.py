@@ -21,7 +21,7 @@ A function that has no room returns `full_level` or `full_column`. The caller ma
 
 from typing import NamedTuple
 
-from kolumn.encodings.text import copy, copy_ascii, is_utf8
+from kolumn.encodings.text import copy, copy_ascii, is_ascii, is_utf8
 from kolumn.machine_code.words import load32, load64, store8, store16, store32, store64
 
 COLUMN, LEVEL, FILL = 32, 32, 32
@@ -145,12 +145,16 @@ def put_bytes(t: ColumnTables, column: int, row: int, source: int, length: int) 
 def put_text(t: ColumnTables, column: int, row: int, source: int, length: int) -> int:
     """Write bytes that have to be UTF-8; returns `DONE`, `INVALID` or a code for no room."""
     if t.columns == 0:
-        return count_bytes(t, column, length) if is_utf8(source, length) else _INVALID
+        return count_bytes(t, column, length) if is_ascii(source, length) or is_utf8(source, length) else _INVALID
     place = t.columns + _COLUMN * column
     begin = begin_of(t, column, row)
     if length > load64(place + _ROOM) - begin:
         return full_column(column)
-    if copy_ascii(load64(place + _DATA) + begin, source, length) >= 0x80 and not is_utf8(source, length):
+    target = load64(place + _DATA) + begin
+    if t.cursors != 0:
+        # The first pass has looked at it.
+        copy(target, source, length)
+    elif copy_ascii(target, source, length) >= 0x80 and not is_utf8(source, length):
         return _INVALID
     return end_bytes(t, column, row, begin + length)
 
