@@ -158,26 +158,16 @@ class DeviceChunk:
             # nvCOMP may take the whole process down with a broken stream.
             wrong = wrong_checksums(self.device, self.source.address - self.origin, self._table, entries, codec)
         todo = plan(host, start - self.origin, size, codec, entries, self.options, wrong)
-        most = min(MOST_BYTES, self.options.inflated_bytes)
-        inflater = Inflater(self.device, host, self.source.address, todo, self.options, most)
-        done = 0
-        while done < len(entries):
-            piece = _cut(todo.bound, entries, done, most)
-            decoded = self._part(inflater, piece, entries[piece], begin)
-            if decoded is not None:
-                done, handed = piece.stop, [decoded]
-                # No name here keeps a part that the caller has let go.
-                del decoded
-                yield entries[piece], handed.pop()
+        inflater = Inflater(self.device, host, self.source.address, todo, self.options)
+        for piece in _cut(todo.bound, entries, min(MOST_BYTES, self.options.inflated_bytes)):
+            # No name here keeps a part that the caller has let go.
+            yield entries[piece], self._part(inflater, piece, entries[piece], begin)
 
-    def _part(self, inflater: Inflater, piece: slice, entries: Entries, begin: "Callable[[DeviceRecords], Wanted]") -> DevicePart | None:
-        """Decode a part; None if it has to be cut smaller."""
+    def _part(self, inflater: Inflater, piece: slice, entries: Entries, begin: "Callable[[DeviceRecords], Wanted]") -> DevicePart:
         from kolumn.kernels.decode import decode
 
         found: dict[int, str] = {}
         inflated = inflater.part(piece, entries, found)
-        if inflated is None:
-            return None
         while True:
             good = np.flatnonzero(entries.is_intact)
             if self.options.errors == "raise" and len(good) < len(entries):
@@ -224,9 +214,13 @@ def _counted(entries: Entries, size: Int64s) -> Int64s | None:
     return entries.count if (entries.count >= 0).all() else None
 
 
-def _cut(bound: Int64s, entries: Entries, start: int, most: int) -> slice:
-    """The next part, from ``start`` on: entries of bounded size together; at least one."""
-    bound, count = bound[start:], entries.count[start:]
-    count = np.where(count == table.UNKNOWN, bound // 16, count)
-    weight = np.maximum(bound / most, np.minimum(np.maximum(count, 0), bound) / MOST_ROWS)
-    return slice(start, start + max(int(np.searchsorted(np.cumsum(weight), 1, side="right")), 1))
+def _cut(bound: Int64s, entries: Entries, most: int) -> Iterator[slice]:
+    """Cut entries into parts of bounded size, in order; at least one entry each."""
+    count = np.where(entries.count == table.UNKNOWN, bound // 16, entries.count)
+    ends = np.cumsum(np.maximum(bound / most, np.minimum(np.maximum(count, 0), bound) / MOST_ROWS))
+    start = 0
+    while start < len(entries):
+        before = ends[start - 1] if start else 0.0
+        stop = max(int(np.searchsorted(ends, before + 1, side="right")), start + 1)
+        yield slice(start, stop)
+        start = stop

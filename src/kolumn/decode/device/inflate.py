@@ -3,11 +3,11 @@
     payloads ──▶ frame (host) ──▶ blocks by kind ──▶ nvCOMP, a call for each kind ──▶ slots ──▶ payloads
                      └──────────▶ what nvCOMP can't do, or did not do right ──▶ codecs of the CPU ──▶ copied to the device
 
-A block gets a slot of the size that it says, else of a guess; what does not fit is inflated again with room for all that it can be.
-Where all blocks of a payload but the last fill theirs, the payload lies there in one piece; else its blocks are moved together.
+A block gets a slot of the size that it can inflate to, never of a guess: where a zstd frame needed more, nvCOMP wrote past its slot, and
+it called lz4 blocks right that it had cut (5.3 on an H200). Where all blocks of a payload but the last fill theirs, the payload lies there
+in one piece; else its blocks are moved together.
 """
 
-import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +31,6 @@ _LEAST_CHECKED = 4
 """The kernel for checksums takes no fewer bytes."""
 _ZSTD_CHECKSUM, _ZSTD_SIZED = 0x04, 0xE0
 """Bits of a zstd frame's descriptor: it has a content checksum; it may have a content size."""
-_LEAST_ROOM, _MARGIN, _FIRST_RATIO = 2 << 10, 4 / 3, 3.0
-"""Room is guessed as a few bytes, since small blocks compress as they like, and some for each compressed byte: more than any block of
-the last part took, at first a usual number."""
-_seen = threading.local()
 
 
 @dataclass
@@ -66,10 +62,8 @@ class InflatePlan:
     start, size, codec : int64 arrays of n
         Positions in the host's buffer; what has codec 0 is as it is.
     blocks : int64 array of shape (blocks, `cpu_fallback.blocks.COLUMNS`)
-    room : int64 array of blocks
-        Bytes that each gets: its bound, or fewer by guess.
     bound : int64 array of n
-        Room that each takes, as far as that is known; of plain ones their size.
+        Bytes that each can decompress to, as far as that is known; of plain ones their size.
     on_cpu : bool array of n
         Payloads for the codecs of the CPU.
     """
@@ -78,7 +72,6 @@ class InflatePlan:
     size: Int64s
     codec: Int64s
     blocks: Int64s
-    room: Int64s
     bound: Int64s
     on_cpu: Flags
 
@@ -100,7 +93,7 @@ def plan(host: Bytes, start: Int64s, size: Int64s, codec: Int64s, entries: Entri
     """
     packed = np.flatnonzero(codec)
     on_cpu, bound = wrong.copy(), size.copy()
-    blocks, room = np.empty((0, COLUMNS), np.int64), np.empty(0, np.int64)
+    blocks = np.empty((0, COLUMNS), np.int64)
     if len(packed):
         limit = np.minimum(float(options.max_batch_bytes), np.maximum(RATIO_FLOOR, options.max_ratio * size[packed])).astype(np.int64)
         blocks, flaw, _, careful = frame(host, start[packed], size[packed], codec[packed], entries.magic[packed], limit)
@@ -110,25 +103,11 @@ def plan(host: Bytes, start: Int64s, size: Int64s, codec: Int64s, entries: Entri
         # nvCOMP does not compare the content checksum, and neither do we: hardly a client writes one.
         frames = blocks[blocks[:, KIND] == ZSTD_FRAME]
         on_cpu[frames[host[frames[:, SOURCE] + 4] & _ZSTD_CHECKSUM != 0, PAYLOAD]] = True
-        on_cpu[packed] |= _of_payloads(blocks, blocks[:, BOUND], len(start))[packed] > limit
-        blocks = blocks[~on_cpu[blocks[:, PAYLOAD]]]
-        room = _first_room(host, blocks)
-        bound[packed] = _of_payloads(blocks, room, len(start))[packed]
+        bound[packed] = np.bincount(blocks[:, PAYLOAD], weights=blocks[:, BOUND], minlength=len(start)).astype(np.int64)[packed]
+        on_cpu[packed] |= bound[packed] > limit
         bound[on_cpu] = 4 * size[on_cpu]
-    return InflatePlan(start, size, codec, blocks, room, bound, on_cpu)
-
-
-def _of_payloads(blocks: Int64s, what: Int64s, count: int) -> Int64s:
-    """Sums of ``what`` each block has."""
-    return np.bincount(blocks[:, PAYLOAD], weights=what, minlength=count).astype(np.int64)
-
-
-def _first_room(host: Bytes, blocks: Int64s) -> Int64s:
-    """Room for blocks: what they say, else a guess for the last one of a payload, since those before it are likely to be full."""
-    ratio = _MARGIN * getattr(_seen, "ratio", _FIRST_RATIO)
-    guess = (_LEAST_ROOM + ratio * (blocks[:, STOP] - blocks[:, SOURCE])).astype(np.int64)
-    is_last = np.diff(blocks[:, PAYLOAD], append=-1) != 0
-    return np.where(is_last & ~_sized(host, blocks), np.minimum(guess, blocks[:, BOUND]), blocks[:, BOUND])
+        blocks = blocks[~on_cpu[blocks[:, PAYLOAD]]]
+    return InflatePlan(start, size, codec, blocks, bound, on_cpu)
 
 
 def _sized(host: Bytes, blocks: Int64s) -> Flags:
@@ -167,54 +146,30 @@ class Inflater:
         Device address of the first of them.
     todo : InflatePlan
     options : Options
-    most : int
-        Bytes that several payloads may decompress to together.
     """
 
-    def __init__(self, device: "Runtime", host: Bytes, source: int, todo: InflatePlan, options: Options, most: int) -> None:
-        self.device, self.host, self.source, self.todo, self.options, self.most = device, host, source, todo, options, most
+    def __init__(self, device: "Runtime", host: Bytes, source: int, todo: InflatePlan, options: Options) -> None:
+        self.device, self.host, self.source, self.todo, self.options = device, host, source, todo, options
 
-    def part(self, piece: slice, entries: Entries, found: dict[int, str]) -> InflatedOnDevice | None:
+    def part(self, piece: slice, entries: Entries, found: dict[int, str]) -> InflatedOnDevice:
         """Decompress the payloads of ``entries``, which are the ``piece`` of the plan's.
 
-        Entries with a damaged stream get a code, and a description in ``found``. None if they turn out to be too large together: the
-        plan's bounds say so from then on.
+        Entries with a damaged stream get a code, and a description in ``found``.
         """
         todo = self.todo
         result = InflatedOnDevice(self.source + todo.start[piece], todo.size[piece].copy())
         first, last = np.searchsorted(todo.blocks[:, PAYLOAD], (piece.start, piece.stop)).tolist()
         slow = todo.on_cpu[piece].copy()
         if first < last:
-            failed = self._on_device(piece, slice(first, last), result)
-            if failed is None:
-                return None
-            slow[failed] = True
+            blocks = todo.blocks[first:last]
+            slow[self._on_device(blocks, blocks[:, PAYLOAD] - piece.start, result)] = True
         self.on_cpu(piece, np.flatnonzero(slow & entries.is_intact), entries, found, result)
         return result
 
-    def _on_device(self, piece: slice, rows: slice, result: InflatedOnDevice) -> Int64s | None:
-        """Inflate blocks, and give the numbers of the payloads that did not come out right. None as `part`."""
-        todo, blocks, room = self.todo, self.todo.blocks[rows], self.todo.room[rows]
-        address, sizes, fine = self._tried(blocks, room, result)
-        short = ~fine & (room < blocks[:, BOUND])
-        if short.any():
-            before = room.copy()
-            room[fine], room[short] = sizes[fine], blocks[short, BOUND]
-            todo.bound += _of_payloads(blocks, room - before, len(todo.bound))
-            if piece.stop - piece.start > 1 and todo.bound[piece].sum() > self.most:
-                return None
-            address[short], sizes[short], fine[short] = self._tried(blocks[short], room[short], result)
-        taken = np.flatnonzero(fine & ~_sized(self.host, blocks))
-        if len(taken):
-            length = blocks[taken, STOP] - blocks[taken, SOURCE]
-            _seen.ratio = max(float(((sizes[taken] - _LEAST_ROOM) / length).max()), 1.0)
-        of = blocks[:, PAYLOAD] - piece.start
-        self._join(of, address, sizes, result)
-        return np.unique(of[~fine])
-
-    def _tried(self, blocks: Int64s, room: Int64s, result: InflatedOnDevice) -> tuple[Int64s, Int64s, Flags]:
-        """Inflate blocks into as many bytes each: addresses and sizes of what came out, and whether that is right."""
-        device, arena = self.device, self.device.empty(int(room.sum()))
+    def _on_device(self, blocks: Int64s, of: Int64s, result: InflatedOnDevice) -> Int64s:
+        """Inflate blocks, and give the numbers of the payloads that did not come out right."""
+        device, room = self.device, blocks[:, BOUND]
+        arena = device.empty(int(room.sum()))
         result.kept.append(arena)
         address, sizes = arena.address + np.cumsum(room) - room, room.copy()
         fine, sized = np.ones(len(blocks), bool), _sized(self.host, blocks)
@@ -228,7 +183,8 @@ class Inflater:
             fine[those] &= (sizes[those] == room[those]) | ~sized[those]
             if kind == DEFLATE:
                 fine[those] &= self._right(address[those], sizes[those], blocks[those, STOP])
-        return address, sizes, fine
+        self._join(of, address, sizes, result)
+        return np.unique(of[~fine])
 
     def _join(self, of: Int64s, address: Int64s, sizes: Int64s, result: InflatedOnDevice) -> None:
         """Note where payloads are, of each of whose blocks ``of`` has the number; moved together where a block does not follow another."""
