@@ -103,6 +103,7 @@ class Standins:
         self.pieces: dict[int, Piece] = {}
         self.events: dict[int, tuple[Queue, int] | None] = {}
         self.resource: Any = None
+        self.open = True
         self._begins: list[int] = []
         self._freed: deque[Piece] = deque()
         self._locked: list[Any] = []
@@ -276,6 +277,7 @@ class Standins:
             blocks = blocks if kernel.lanes else min(blocks, 32 * PROCESSORS)
             if (grid, block) != ((blocks,), (kernel.block,)):
                 self.fault(f"{kernel.name} for {n} items: {grid} blocks of {block} threads")
+                return
             if len(fields) != len(kernel.args._fields) or any(type(one) is not np.int64 for one in args):
                 self.fault(f"{kernel.name}: parameters {args}")
                 return
@@ -342,6 +344,8 @@ class Standins:
 
             def __del__(self) -> None:
                 self._queue.alive = False
+                if standins.open:
+                    standins.fault("a stream is destroyed: memory may be freed in its order yet")
 
             def __cuda_stream__(self) -> tuple[int, int]:
                 return 0, self.ptr
@@ -412,6 +416,7 @@ class Standins:
     def end(self) -> None:
         """Look for what is left, apart from what runtimes keep."""
         gc.collect()
+        self.open = False
         lent = getattr(device._local, "lent", None)
         for runtime in [*device._idle, *([lent.runtime] if lent else [])]:
             runtime.kept.clear()
