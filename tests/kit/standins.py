@@ -65,9 +65,10 @@ class Step:
 
 @dataclass
 class Queue:
-    """What a stream was asked for and has not done, and how many steps it has done."""
+    """What a stream was asked for and has not done, and how many steps it was asked for and has done."""
 
     waiting: deque[Step] = field(default_factory=deque)
+    asked: int = 0
     done: int = 0
     alive: bool = True
 
@@ -119,7 +120,9 @@ class Standins:
     def ask(self, stream: int, do: Callable[[], None], **how: Any) -> None:
         """The last step of a stream from now on."""
         with self.lock:
-            self.queues[stream].waiting.append(Step(do, **how))
+            queue = self.queues[stream]
+            queue.waiting.append(Step(do, **how))
+            queue.asked += 1
             self._advance()
 
     def asked_by_kolumn(self, stream: int, do: Callable[[], None]) -> None:
@@ -137,7 +140,7 @@ class Standins:
     def wait(self, stream: int) -> None:
         with self.lock:
             queue = self.queues[stream]
-            self.run(queue, queue.done + len(queue.waiting))
+            self.run(queue, queue.asked)
             self._advance()
 
     def wait_for_all(self) -> None:
@@ -171,8 +174,7 @@ class Standins:
 
     def record(self, event: int, stream: int) -> None:
         with self.lock:
-            queue = self.queues[stream]
-            self.events[event] = queue, queue.done + len(queue.waiting)
+            self.events[event] = self.queues[stream], self.queues[stream].asked
 
     def wait_event(self, stream: int, event: int) -> None:
         recorded = self.events[event]
@@ -370,10 +372,10 @@ class Standins:
                 """There is one."""
 
             def __enter__(self) -> None:
-                """There is one."""
+                """It is current."""
 
             def __exit__(self, *_: object) -> None:
-                """There is one."""
+                """It stays current."""
 
         class Resource:
             def __init__(self, upstream: Any = None, limit: int = MEMORY) -> None:
