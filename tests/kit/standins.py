@@ -13,7 +13,7 @@ import threading
 from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count, cycle
 from pathlib import Path
@@ -361,21 +361,16 @@ class Standins:
             def synchronize(self) -> None:
                 standins.wait(self.ptr)
 
-        class Device:
+        class Device(nullcontext[None]):
             compute_capability = "90"
             attributes: ClassVar = {"MultiProcessorCount": PROCESSORS}
 
             def __init__(self, id: int = 0) -> None:
+                super().__init__()
                 self.id = id
 
             def use(self) -> None:
-                """There is one."""
-
-            def __enter__(self) -> None:
-                """It is current."""
-
-            def __exit__(self, *_: object) -> None:
-                """It stays current."""
+                """It is current: there is one."""
 
         class Resource:
             def __init__(self, upstream: Any = None, limit: int = MEMORY) -> None:
