@@ -12,6 +12,7 @@ import pytest
 from cupy.cuda import cub
 
 from kit.standins import GUARD, LEGACY, Standins, real, standing_in
+from kolumn.arrow.recycle import SMALLEST
 from kolumn.kernels.columns.steps import sizes
 from kolumn.kernels.machine import cuda, device
 from kolumn.kernels.machine.runtime import PAD
@@ -78,6 +79,11 @@ def test_sums_of_what_is_sent_at_once(runtime: Any) -> None:
         runtime.running_sum(memory, len(DATA), 8)
     found = runtime.downloads([(memory, memory.size - 8, 8) for memory in held])
     assert [one.view(np.int64).tolist() for one in found] == [np.cumsum(DATA + number)[1:].tolist() for number in range(5)]
+
+
+def test_copies_of_a_whole_page_locked_block(runtime: Any) -> None:
+    whole = np.arange(SMALLEST // 8, dtype=np.int64)
+    assert runtime.download(runtime.upload(whole), SMALLEST).tobytes() == whole.tobytes()
 
 
 def test_zeros(runtime: Any) -> None:

@@ -260,6 +260,8 @@ class Standins:
             on_host = source if kind == kinds[0] else to
             if kind not in kinds or self.piece(on_host) is not None:
                 self.fault(f"a copy of kind {kind} has the wrong addresses")
+            elif any(0 <= on_host - one.ctypes.data < len(one) < on_host - one.ctypes.data + size for one in self._locked):
+                self.fault(f"a copy of {size} bytes goes past the end of page-locked memory")
             elif self.there(on_device, size, "copy"):
                 ctypes.memmove(to, source, size)
 
