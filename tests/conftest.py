@@ -46,7 +46,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 MANY, SAMPLE = 6, 4
 """A test with ``MANY`` cases or more keeps about one in ``SAMPLE``; the others are slow.
 
-Tests of kernels keep all: DESIGN.md says which faults they find.
+Tests of kernels keep all: DESIGN.md says which faults they find. What runs them again by CUDA's calls, the marker ``gpu``, does not.
 """
 
 
@@ -60,7 +60,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     cases = Counter(map(_function, items))
     for item in items:
         # By a checksum: every fourth one would be the same value of a parameter again and again.
-        sampled = cases[_function(item)] >= MANY and _function(item) not in own and not item.nodeid.startswith("tests/gpu/")
+        whole = _function(item) in own or item.nodeid.startswith("tests/gpu/")
+        sampled = cases[_function(item)] >= MANY and (item.get_closest_marker("gpu") or not whole)
         if sampled and zlib.crc32(item.nodeid.encode()) % SAMPLE:
             item.add_marker("slow")
     yield

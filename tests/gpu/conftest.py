@@ -1,8 +1,9 @@
-"""The device that tests run on: an emulated one, or with the marker ``gpu`` a real one."""
+"""The device that tests run on: an emulated one; with the marker ``gpu`` a real one, or stand-ins for CUDA where there is none."""
 
 import ast
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -64,12 +65,18 @@ def pytest_report_header() -> list[str]:
 
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> Iterator["Emulated | None"]:
-    """Make ``backend="gpu"`` use the device; the emulated one, to look into, or None for a real one."""
+    """Make ``backend="gpu"`` use the device; the emulated one, to look into, or None for Kolumn's own runtime."""
+    from kit.hidden import nothing_hidden
+
     if request.node.get_closest_marker("gpu"):
-        yield None
+        for package in ("cupy", "rmm"):
+            pytest.importorskip(package, reason="make gpu-packages")
+        from kit.standins import real, standing_in
+
+        with nullcontext() if real() else standing_in(), nothing_hidden():
+            yield None
         return
     from kit.emulated import Emulated, HostMemory, run_loops
-    from kit.hidden import nothing_hidden
 
     where = request.node.callspec.params.get("where") if hasattr(request.node, "callspec") else None
     emulated = Emulated(run_loops, reads_files=where == "past the host")

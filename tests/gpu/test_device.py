@@ -11,8 +11,9 @@ import pytest
 import kolumn
 from kit.corpus import cases
 from kit.outcome import COLUMNS
+from kit.standins import real
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not real(), reason="needs a GPU")]
 
 READABLE = [case for case in cases() if case.segments and kolumn.verify(case.directory, backend="cpu").ok]
 
