@@ -52,19 +52,6 @@ def validity(word: int, a: Validity) -> None:
     store32(a.nulls + 4 * word, nulls)
 
 
-class Present(NamedTuple):
-    """Arguments of `present`: int32 ``lengths``, -1 for null, and ``flags``, uint8."""
-
-    lengths: int
-    flags: int
-
-
-@thread_per_item(Present)
-def present(i: int, a: Present) -> None:
-    """Write whether row ``i`` is not null."""
-    store8(a.flags + i, 0 if load32(a.lengths + 4 * i) < 0 else 1)
-
-
 class Microseconds(NamedTuple):
     """Arguments of `microseconds`: int64 ``milliseconds``, int64 ``target``, and int32 ``lengths`` for `validity`: -1 where null."""
 
