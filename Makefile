@@ -63,8 +63,9 @@ gpu-packages: $(READY)  ## CuPy, pylibcudf and nvCOMP: for tests of columns, whi
 # On a machine with a GPU, where the packages of kolumn[gpu] are installed for GPU_PYTHON; needs nothing else.
 GPU_PYTHON ?= python3
 GPU_OUT    ?= build/gpu-check
-gpu-check:  ## on a machine with a GPU: its tests and its bench; results in build/gpu-check
-	PYTHONPATH=src:$$PYTHONPATH $(GPU_PYTHON) -m bench.gpu_check $(GPU_OUT)
+GPU_SECONDS ?= 450
+gpu-check:  ## on a machine with a GPU: checks, tests and the bench, cut off after GPU_SECONDS; results in build/gpu-check
+	PYTHONPATH=src:$$PYTHONPATH $(GPU_PYTHON) -m bench.gpu_check $(GPU_OUT) $(GPU_SECONDS)
 
 # Publishing is a person's decision: `twine upload build/release/*` after this.
 release: loops kernels  ## wheel and sdist in build/release, checked in an environment of their own; nothing is published

@@ -148,8 +148,12 @@ def _snappy(payload: bytes) -> bytes:
 
 
 def _lz4(payload: bytes) -> bytes:
-    block = bytes(cramjam.lz4.compress_block(payload, store_size=False))
-    return bytes.fromhex("04224d18604082") + struct.pack("<I", len(block)) + block + bytes(4)
+    """A frame whose header says blocks of 64 KiB."""
+    found = bytearray.fromhex("04224d18604082")
+    for start in range(0, len(payload), 64 << 10):
+        block = bytes(cramjam.lz4.compress_block(payload[start : start + (64 << 10)], store_size=False))
+        found += struct.pack("<I", len(block)) + block
+    return bytes(found) + bytes(4)
 
 
 def _zstd(payload: bytes) -> bytes:

@@ -1,47 +1,168 @@
-"""Everything that only a machine with a GPU can tell, in one command: python -m bench.gpu_check [FOLDER]
+"""Everything that only a machine with a GPU can tell, in one command: python -m bench.gpu_check [FOLDER [SECONDS]]
 
-Runs the tests for a GPU, the bench, and compute-sanitizer over one small read where it is installed. FOLDER (build/gpu-check) gets
-tests.xml, gpu_decode.json, the output of each step, and summary.json: how each step ended, and what the machine has and lacks.
-Exit code: 0 if no step failed, 1 if one did, 3 if nothing could be run.
+Steps run in order of their value, some side by side, each in a process group with a limit of its own. All is written as it happens, so
+that a run which is cut off leaves what it had. FOLDER (build/gpu-check) gets:
+
+    summary.txt       a line for each step: when, exit code, how long
+    results.jsonl     what `bench.gpu_checks` found, a line each
+    different.jsonl   inputs whose rows differ from the CPU's
+    log.txt           what the steps printed, each line after the step's name
+    launches.txt      launches that failed, and kernels that ran, by `tests/kit/on_gpu.py`
+    gpu_decode.json   what `bench.gpu_decode` measured
+
+A step that ends with 42 has lost its CUDA context; it goes on after what lost it. Exit code: 0 if no step failed, 1 if one did, 3 if
+nothing could be run.
 """
 
-import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parents[1]
-SEGMENT = ROOT / "tests" / "data" / "corpus" / "v2-java" / "java-zstd-0"
+SECONDS = 450
 NEEDED = {
     "numpy": "numpy", "numba": "numba", "pyarrow": "pyarrow", "cramjam": "cramjam", "zstandard": "zstandard", "isal": "isal",
-    "lz4": "lz4", "cupy": "cupy-cuda13x", "rmm": "rmm-cu13", "pytest": "pytest",
+    "lz4": "lz4", "crc32c": "crc32c", "cupy": "cupy-cuda13x", "rmm": "rmm-cu13", "pytest": "pytest", "xdist": "pytest-xdist",
 }  # fmt: skip
 """Modules without which nothing runs, and the packages that they come in."""
-WANTED = {
-    "pylibcudf": "pylibcudf-cu13", "nvidia.libnvcomp": "nvidia-libnvcomp-cu13", "crc32c": "crc32c", "kvikio": "kvikio-cu13",
-    "cudf": "cudf-cu13",
-}  # fmt: skip
-"""Modules without which some of it is skipped."""
-READ = (
-    "import kolumn; one, other = (kolumn.read({path!r}, backend=backend) for backend in ('gpu', 'cpu')); "
-    "assert one.equals(other) and one.num_rows; print(one.num_rows, 'records, the same on both backends')"
-)
-TOOLS = ("memcheck", "racecheck")
+LOST, HAZARD, TURNS = 42, 9, 5
+"""Exit codes of a step that lost its context, and of one whose kernels have hazards; how often a step is begun."""
+LOG_BYTES = 400_000
+"""Of a step's output."""
 PYTEST = (
-    "-o", "addopts=--import-mode=importlib", "-o", "filterwarnings=default", "-p", "no:cacheprovider", "--continue-on-collection-errors",
+    "-m", "pytest", "-v", "--tb=short", "-o", "addopts=--import-mode=importlib", "-o", "filterwarnings=default", "-p", "no:cacheprovider",
+    "--continue-on-collection-errors",
 )  # fmt: skip
-"""The project's own options need plugins that a bare machine may lack. There neither a file of tests whose packages are missing nor a
-warning of a newer NumPy is a reason to test nothing."""
+"""The project's own options need plugins that a bare machine may lack."""
+KERNEL_TESTS = [
+    f"tests/gpu/test_{one}.py" for one in ("ptx", "values", "values_same", "nested_values", "message_values", "registry_values")
+]
+HOST_ONLY = (
+    "not loops and not planted and not fault and not guesses_that_are_right and not good_batch_that_is_called"
+    " and not messages_that_the_host"
+)
+"""Tests of these files that are about the host."""
 
 
-def missing(packages: dict[str, str]) -> list[str]:
-    """Packages whose modules are not there."""
-    return [package for module, package in packages.items() if not _is_there(module)]
+@dataclass(frozen=True)
+class Step:
+    """A command, and the most seconds that it may take."""
+
+    name: str
+    limit: float
+    command: Sequence[str]
+
+
+class Run:
+    """Steps on their way, and what is written about them."""
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        self.folder, self.began, self.seconds = folder, time.monotonic(), seconds
+        self.failed: list[str] = []
+        self._running: set[int] = set()
+        self._lock = threading.RLock()
+        self._work = tempfile.mkdtemp()
+        paths = [ROOT / "src", ROOT / "tests", ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
+        self._environment = {
+            **os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONUNBUFFERED": "1", "OUT": str(folder),
+            "ON_GPU_LOG": str(folder / "launches.txt"),
+        }  # fmt: skip
+
+    def say(self, line: str) -> None:
+        """Tell it on the screen and in the summary."""
+        with self._lock, (self.folder / "summary.txt").open("a") as file:
+            file.write(f"{time.monotonic() - self.began:5.0f} s  {line}\n")
+        print(line, flush=True)
+
+    def together(self, steps: Sequence[Step]) -> None:
+        """Run steps side by side, and wait for all."""
+        with ThreadPoolExecutor(len(steps)) as pool:
+            list(pool.map(self.step, steps))
+
+    def step(self, step: Step) -> None:
+        """Run a step, again where it lost its context."""
+        began = time.monotonic()
+        until = min(began + step.limit, self.began + self.seconds)
+        codes: list[int] = []
+        while (not codes or codes[-1] == LOST) and len(codes) < TURNS and time.monotonic() < until - 0.1:
+            codes.append(self._once(step, until))
+        if any(codes) or not codes:
+            self.failed.append(step.name)
+        ended = f"exit code {', '.join(map(str, codes))} after {time.monotonic() - began:.0f} s" if codes else "no time left"
+        self.say(f"{step.name}: {ended}")
+
+    def _once(self, step: Step, until: float) -> int:
+        environment = {**self._environment, "PLACE": f"{self._work}/{step.name}"}
+        process = subprocess.Popen(
+            step.command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        self._running.add(process.pid)
+        timer = threading.Timer(until - time.monotonic(), _end, [process])
+        timer.start()
+        hazards, room = 0, LOG_BYTES
+        with process:
+            for line in process.stdout or ():
+                # Libraries have hazards of their own.
+                hazards += re.search(rb"^=========.*kolumn_", line) is not None
+                if room > 0:
+                    room -= len(line)
+                    with self._lock, (self.folder / "log.txt").open("ab") as log:
+                        log.write(f"{step.name}| ".encode() + line)
+        timer.cancel()
+        self._running.discard(process.pid)
+        return process.returncode or (HAZARD if hazards else 0)
+
+    def stop(self) -> None:
+        """End all steps: the whole run is cut off."""
+        for group in list(self._running):
+            _signal(group, signal.SIGKILL)
+
+
+def _signal(group: int, which: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, which)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End a step with its children; at first it may say what it has found."""
+    _signal(process.pid, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+    _signal(process.pid, signal.SIGKILL)
+
+
+def steps(folder: Path) -> list[list[Step]]:
+    """All steps; those of one list run side by side."""
+    python = sys.executable
+    fake = ("-p", "fake_gpu") if os.environ.get("KOLUMN_FAKE_GPU") == "1" else ()
+
+    def check(name: str, limit: float, *rest: str) -> Step:
+        return Step(f"{name}{''.join(rest[1:])}", limit, [python, "-m", "bench.gpu_checks", name, *rest])
+
+    kernels = [python, *PYTEST, "-n", "5", "-p", "kit.on_gpu", "-m", "not gpu and not slow", "-k", HOST_ONLY, *KERNEL_TESTS]
+    tests = [python, *PYTEST, "-n", "3", *fake, "-m", "gpu", "tests/gpu/test_same.py", "tests/gpu/test_device.py"]
+    right = [Step("kernels", 120, kernels), check("corpus", 90), check("resident", 90), Step("tests", 115, tests)]
+    right += [check("mutants", 60, "45", str(first)) for first in range(0, 4_000_000, 1_000_000)]
+    sanitizer = shutil.which("compute-sanitizer", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
+    ways = {"memcheck": ["memcheck"], "streams": ["memcheck", "--track-stream-ordered-races", "all"], "racecheck": ["racecheck"]}
+    for name, (tool, *rest) in ways.items() if sanitizer else ():
+        tiny = [python, "-m", "bench.gpu_checks", "tiny", *(["malloc"] if name == "memcheck" else [])]
+        right.append(Step(name, 100, [str(sanitizer), "--tool", tool, *rest, "--print-limit", "20", *tiny]))
+    speed = Step("speed", 165, [python, "-m", "bench.gpu_decode", str(folder)])
+    last = [[check("frames", 100)]] if _is_there("pylibcudf") and not fake else []
+    return [[check("env", 25)], [check("smoke", 50)], right, [check("large", 60)], [speed], *last]
 
 
 def _is_there(module: str) -> bool:
@@ -51,61 +172,37 @@ def _is_there(module: str) -> bool:
         return False
 
 
-def steps(folder: Path) -> dict[str, Sequence[str] | str]:
-    """Commands by name; for one that can't run here the reason."""
-    python = sys.executable
-    found: dict[str, Sequence[str] | str] = {
-        "tests": [python, "-m", "pytest", "-ra", "-m", "gpu", *PYTEST, f"--junitxml={folder / 'tests.xml'}", str(ROOT / "tests" / "gpu")],
-        "bench": [python, "-m", "bench.gpu_decode", str(folder)]
-        if _is_there("crc32c")
-        else "no crc32c, which the segments are written with",
-    }
-    sanitizer = shutil.which("compute-sanitizer")
-    for tool in TOOLS:
-        # CuPy's and RMM's pools hide single allocations from memcheck, but not accesses outside of all of them.
-        read = [python, "-c", READ.format(path=str(SEGMENT))]
-        found[tool] = [sanitizer, "--tool", tool, "--error-exitcode", "9", *read] if sanitizer else "compute-sanitizer is not installed"
-    return found
-
-
-def run(name: str, command: Sequence[str], folder: Path) -> int:
-    """Run a step; what it prints goes to the screen and to a file."""
-    paths = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    how: dict[str, Any] = {"cwd": ROOT, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    with (folder / f"{name}.log").open("w") as log, subprocess.Popen(command, **how) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            print(line, end="", flush=True)
-            log.write(line)
-    return process.returncode
-
-
-def main(folder: Path) -> int:
-    """Run all steps and write the summary."""
+def main(folder: Path, seconds: float = SECONDS) -> int:
+    """Run all steps; the exit code."""
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    smi = shutil.which("nvidia-smi")
-    gpus = subprocess.run([smi, "-L"], capture_output=True, text=True, check=False).stdout.splitlines() if smi else []
-    lacking = missing(NEEDED)
-    summary: dict[str, Any] = {"gpus": gpus, "missing": lacking, "missing, some steps are skipped": missing(WANTED), "steps": {}}
-    if gpus and not lacking:
-        for name, command in steps(folder).items():
-            skipped = isinstance(command, str)
-            print(f"== {name}: {f'skipped, {command}' if skipped else ' '.join(command)}", flush=True)
-            ended = command if isinstance(command, str) else run(name, command, folder)
-            summary["steps"][name] = f"skipped: {ended}" if skipped else ended
-    (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
-    if not gpus:
-        print("no GPU here (nvidia-smi lists none): nothing was run")
-        return 3
-    if lacking:
-        print(f"nothing was run without these packages: pip install {' '.join(lacking)}")
-        return 3
-    failed = [name for name, ended in summary["steps"].items() if ended not in (0,) and not isinstance(ended, str)]
-    print(f"{'failed: ' + ', '.join(failed) if failed else 'all is well'}; files are in {folder}")
-    return 1 if failed else 0
+    if os.environ.get("KOLUMN_FAKE_GPU") != "1":
+        smi = shutil.which("nvidia-smi")
+        if not smi or subprocess.run([smi, "-L"], capture_output=True, check=False).returncode:
+            print(f"no GPU here ({'nvidia-smi lists none' if smi else 'there is no nvidia-smi'}): nothing was run")
+            return 3
+        if lacking := [package for module, package in NEEDED.items() if not _is_there(module)]:
+            print(f"nothing was run without these packages: pip install {' '.join(lacking)}")
+            return 3
+    return run(steps(folder), folder, seconds)
+
+
+def run(groups: Sequence[Sequence[Step]], folder: Path, seconds: float) -> int:
+    """Run groups of steps one after the other; the exit code."""
+    this = Run(folder, seconds)
+
+    def cut_off(*_: object) -> None:
+        this.stop()
+        this.say("cut off")
+        os._exit(1)
+
+    before = signal.signal(signal.SIGTERM, cut_off)
+    for group in groups:
+        this.together(group)
+    signal.signal(signal.SIGTERM, before)
+    this.say(f"failed: {', '.join(this.failed)}" if this.failed else "all is well")
+    return 1 if this.failed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "gpu-check"))
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "gpu-check", *map(float, sys.argv[2:])))

@@ -1,4 +1,4 @@
-"""What an H200 should take, by what the kernels cost: python -m bench.gpu_model. A prediction, not a measurement; no device is needed.
+"""What a card should take, by what the kernels cost: python -m bench.gpu_model. A prediction, not a measurement; no device is needed.
 
 Five things limit a kernel, each by itself:
 
@@ -21,10 +21,12 @@ from dataclasses import dataclass
 from bench.gpu_costs import COSTS, RECORD_BYTES, Limits
 
 GIB = 1 << 30
-MULTIPROCESSORS, CLOCK = 132, 1.98e9
-"""H200 SXM, NVIDIA's data sheet; the clock is the highest one."""
-MEMORY = 0.9 * 4.8e12
-"""Bytes in a second. 4.8 TB/s are in the data sheet; that 0.9 of them can be had is an assumption."""
+CARDS = {
+    "H200": (132, 4.25e12), "H100": (132, 3.0e12), "A100": (108, 0.88 * 2.039e12), "L4": (58, 0.88 * 0.3e12), "B200": (148, 0.88 * 8e12),
+}  # fmt: skip
+"""Multiprocessors, and bytes of memory in a second: as they were copied on H200 and H100, of others 0.88 of NVIDIA's data sheet."""
+(MULTIPROCESSORS, MEMORY), CLOCK = CARDS["H200"], 1.98e9
+"""The clock is the highest one of an H200 SXM, by NVIDIA's data sheet."""
 ISSUED = 2.5
 """Instructions in a cycle of a multiprocessor, of the 4 that it can issue: an assumption."""
 LOAD, DEPENDENT, SHARED = 800, 4.5, 30
@@ -111,6 +113,14 @@ class Work:
     def records(self) -> float:
         """How many there are."""
         return self.bytes / RECORD_BYTES[self.way]
+
+
+def choose(device: str) -> str:
+    """Predict for the card that a device's name says; the card, "H200" where it says none that is known."""
+    global MULTIPROCESSORS, MEMORY
+    card = next((one for one in CARDS if one in device.split("-")[0].split()), "H200")
+    MULTIPROCESSORS, MEMORY = CARDS[card]
+    return card
 
 
 def warps(kernel: str, work: Work) -> float:

@@ -39,8 +39,11 @@ def save(question: str, result: dict[str, Any], folder: Path | None = None) -> P
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
+    """What git says; nothing where there is none, as on a machine with a copy of the tree."""
+    try:
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    except FileNotFoundError:
+        return ""
 
 
 def _field(path: str, name: str) -> str:

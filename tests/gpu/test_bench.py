@@ -77,3 +77,33 @@ def test_predictions_are_printed_beside_measurements(gpu_decode: Any) -> None:
             "GB/s",
         ]
     assert lines[-1].endswith(" -")
+
+
+@pytest.mark.parametrize(
+    ("device", "card"),
+    [("NVIDIA H100 80GB HBM3", "H100"), ("NVIDIA A100-SXM4-80GB", "A100"), ("NVIDIA L4", "L4"), ("NVIDIA L40S", "H200")],
+)
+def test_the_model_is_of_the_card(gpu_decode: Any, device: str, card: str) -> None:
+    """`NVIDIA L40S` is none that is known."""
+    model = gpu_decode.gpu_model
+    try:
+        assert model.choose(device) == card
+        assert model.CARDS[card] == (model.MULTIPROCESSORS, model.MEMORY)
+        other = model.predictions()["columns"]["ms"]
+    finally:
+        model.choose("NVIDIA H200")
+    assert (other > model.predictions()["columns"]["ms"]) == (card != "H200")
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_large_batches_of_the_bench_can_be_read(gpu_decode: Any, codec: str, tmp_path: Path) -> None:
+    """A frame of lz4 whose header says 64 KiB has no larger blocks."""
+    path = tmp_path / "a.log"
+    path.write_bytes(b"".join(gpu_decode.data.batches(codec, 1 << 20, 256 << 10)))
+    assert kolumn.read(path, backend="cpu").num_rows == gpu_decode.data.records(path.read_bytes()) > 0
+
+
+def test_a_result_without_git(gpu_decode: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with a copy of the tree may have none."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert gpu_decode.machine.describe()["commit"] == ""

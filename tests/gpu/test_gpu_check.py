@@ -1,99 +1,110 @@
-"""`bench/gpu_check.py`, the one command for a machine with a GPU: what it runs, skips and reports, with stand-ins for the machine."""
+"""`bench/gpu_check.py`, the one command for a machine with a GPU: limits, order, what is kept, and what a lost context costs."""
 
-import json
+import subprocess
 import sys
+import time
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "bench" / "gpu_check.py"
+ROOT = Path(__file__).resolve().parents[2]
+FIRST_IS_LOST = (
+    'p=Path(os.environ["PLACE"]); lost=not p.exists(); p.touch(); print("first" if lost else "went on", flush=True); os._exit(42 * lost)'
+)
 
 
 def loaded(path: Path) -> Any:
-    spec = spec_from_file_location(path.stem, path)
+    spec = spec_from_file_location(f"loaded_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 
 
 @pytest.fixture
 def check() -> Any:
-    return loaded(SCRIPT)
+    return loaded(ROOT / "bench" / "gpu_check.py")
 
 
-@pytest.fixture
-def machine(check: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is the whole PATH; it has an nvidia-smi that lists one GPU, and no package is missing."""
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    tool(tools, "nvidia-smi", "echo 'GPU 0: a GPU'")
-    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
-    monkeypatch.setattr(check, "missing", lambda _: [])
-    return tools
+def step(check: Any, name: str, code: str, limit: float = 20) -> Any:
+    return check.Step(name, limit, [sys.executable, "-c", f"import os, sys, time\nfrom pathlib import Path\n{code}"])
 
 
-def tool(folder: Path, name: str, script: str) -> None:
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
+def ended(folder: Path) -> list[str]:
+    """Names and codes of the summary, in its order."""
+    return [line.split("  ")[-1].split(" after")[0] for line in (folder / "summary.txt").read_text().splitlines()]
 
 
-def summary(folder: Path) -> Any:
-    return json.loads((folder / "summary.json").read_text())
+def test_groups_are_in_order_and_steps_side_by_side(check: Any, tmp_path: Path) -> None:
+    """Each of two waits for the other's file."""
+    there = "Path({!r}).touch()\nwhile not Path({!r}).exists(): time.sleep(0.01)"
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    side = [step(check, "one", there.format(a, b)), step(check, "two", there.format(b, a))]
+    after = [step(check, "after", f"sys.exit(not (Path({a!r}).exists() and Path({b!r}).exists()))")]
+    assert check.run([side, after], tmp_path, 30) == 0
+    *first, third, last = ended(tmp_path)
+    assert sorted(first) == ["one: exit code 0", "two: exit code 0"]
+    assert (third, last) == ("after: exit code 0", "all is well")
 
 
-def test_no_gpu(check: Any, machine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tool(machine, "nvidia-smi", "exit 9")
+def test_a_step_over_its_limit_ends_with_its_children(check: Any, tmp_path: Path) -> None:
+    """What it printed is kept, and the next step runs."""
+    child = "import subprocess; print('begun', flush=True); subprocess.run(['sleep', '60'])"
+    began = time.monotonic()
+    assert check.run([[step(check, "slow", child, 1)], [step(check, "next", "")]], tmp_path, 30) == 1
+    assert time.monotonic() - began < 30
+    assert ended(tmp_path) == ["slow: exit code -15", "next: exit code 0", "failed: slow"]
+    assert "slow| begun\n" in (tmp_path / "log.txt").read_text()
+
+
+def test_no_time_is_left(check: Any, tmp_path: Path) -> None:
+    assert check.run([[step(check, "late", "")]], tmp_path, 0) == 1
+    assert ended(tmp_path) == ["late: no time left", "failed: late"]
+
+
+def test_a_lost_context_goes_on(check: Any, tmp_path: Path) -> None:
+    assert check.run([[step(check, "corpus", FIRST_IS_LOST)]], tmp_path, 30) == 1
+    assert ended(tmp_path) == ["corpus: exit code 42, 0", "failed: corpus"]
+    assert (tmp_path / "log.txt").read_text() == "corpus| first\ncorpus| went on\n"
+
+
+@pytest.mark.parametrize(("kernel", "code"), [("kolumn_check+0x10", 9), ("void nvcomp::unsnap_kernel+0x10", 0)])
+def test_hazards_of_libraries_do_not_count(check: Any, tmp_path: Path, kernel: str, code: int) -> None:
+    race = f"print('========= Error: Race reported between Read access at {kernel}')"
+    check.run([[step(check, "racecheck", race)]], tmp_path, 30)
+    assert ended(tmp_path)[0] == f"racecheck: exit code {code}"
+
+
+def test_a_run_that_is_cut_off_keeps_what_it_had(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from bench.gpu_check import Step, run\n"
+        "one = Step('one', 9, [sys.executable, '-c', 'print(1)'])\n"
+        "two = Step('two', 60, [sys.executable, '-uc', 'import time; print(2); time.sleep(60)'])\n"
+        f"run([[one], [two]], Path({str(tmp_path)!r}), 99)"
+    )
+    log = tmp_path / "log.txt"
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+        while not log.exists() or "two| 2" not in log.read_text():
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.terminate()
+        assert process.wait(20) == 1
+    assert ended(tmp_path) == ["one: exit code 0", "cut off"]
+
+
+def test_no_tool_of_the_driver(check: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("KOLUMN_FAKE_GPU", raising=False)
     assert check.main(tmp_path / "out") == 3
-    assert "no GPU here" in capsys.readouterr().out
-    assert summary(tmp_path / "out")["steps"] == {}
-
-
-def test_a_bare_machine(
-    check: Any, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.undo()
-    monkeypatch.setenv("PATH", f"{machine}:/usr/bin:/bin")
-    monkeypatch.setattr(check, "find_spec", lambda name: None if name in ("rmm", "cramjam", "kvikio") else name)
-    assert check.main(tmp_path / "out") == 3
-    assert "pip install cramjam rmm-cu13" in capsys.readouterr().out
-    assert summary(tmp_path / "out")["missing, some steps are skipped"] == ["kvikio-cu13"]
-
-
-def test_every_step_has_its_file(check: Any, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step that fails does not keep the others from running."""
-    python = machine / "python"
-    tool(machine, "python", 'echo "$@"; case "$*" in *"-m pytest"*) exit 1;; esac')
-    monkeypatch.setattr(sys, "executable", str(python))
-    tool(machine, "compute-sanitizer", 'echo "$@"; case "$*" in *racecheck*) exit 9;; esac')
-    out = tmp_path / "out"
-    assert check.main(out) == 1
-    assert summary(out)["steps"] == {"tests": 1, "bench": 0, "memcheck": 0, "racecheck": 9}
-    assert f"--junitxml={out}/tests.xml" in (out / "tests.log").read_text()
-    assert (out / "bench.log").read_text() == f"-m bench.gpu_decode {out}\n"
-    assert "--tool memcheck --error-exitcode 9" in (out / "memcheck.log").read_text()
-
-
-def test_without_the_sanitizer(check: Any, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tool(machine, "python", "exit 0")
-    monkeypatch.setattr(sys, "executable", str(machine / "python"))
-    assert check.main(tmp_path / "out") == 0
-    found = summary(tmp_path / "out")["steps"]
-    assert found["memcheck"] == found["racecheck"] == "skipped: compute-sanitizer is not installed"
-
-
-def test_the_small_read_is_there(check: Any) -> None:
-    """What the sanitizer is to watch is a program that runs, here on the CPU on both sides."""
-    program = check.READ.format(path=str(check.SEGMENT)).replace("'gpu'", "'cpu'")
-    exec(compile(program, "read", "exec"), {})
+    assert capsys.readouterr().out == "no GPU here (there is no nvidia-smi): nothing was run\n"
 
 
 def test_files_whose_packages_are_missing_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the step of the tests has failed, though all that could run did. The test kit's packages count too."""
-    conftest = loaded(SCRIPT.parents[1] / "tests" / "gpu" / "conftest.py")
+    conftest = loaded(ROOT / "tests" / "gpu" / "conftest.py")
     monkeypatch.setattr(conftest, "_is_there", lambda module: module != "fastavro")
     assert conftest.lacking() == {"fastavro": ["test_nested_values.py", "test_ptx_budgets.py", "test_registry_values.py"]}
