@@ -146,13 +146,13 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 def steps(folder: Path) -> list[list[Step]]:
     """All steps; those of one list run side by side."""
     python = sys.executable
-    fake = ("-p", "fake_gpu") if os.environ.get("KOLUMN_FAKE_GPU") == "1" else ()
+    fake = os.environ.get("KOLUMN_FAKE_GPU") == "1"
 
     def check(name: str, limit: float, *rest: str) -> Step:
         return Step(f"{name}{''.join(rest[1:])}", limit, [python, "-m", "bench.gpu_checks", name, *rest])
 
     kernels = [python, *PYTEST, "-n", "5", "-p", "kit.on_gpu", "-m", "not gpu and not slow", "-k", HOST_ONLY, *KERNEL_TESTS]
-    tests = [python, *PYTEST, "-n", "3", *fake, "-m", "gpu", "tests/gpu/test_same.py", "tests/gpu/test_device.py"]
+    tests = [python, *PYTEST, "-n", "3", "-m", "gpu", "tests/gpu/test_same.py", "tests/gpu/test_device.py"]
     right = [Step("kernels", 120, kernels), check("corpus", 90), check("resident", 90), Step("tests", 115, tests)]
     right += [check("mutants", 60, "45", str(first)) for first in range(0, 4_000_000, 1_000_000)]
     sanitizer = shutil.which("compute-sanitizer", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
