@@ -46,7 +46,6 @@ RECORD_BYTES = {
 COSTS = {
     "16 KiB": {  # 121.50 bytes a record
         "check": Limits(29.7, 4.11, 1.09, 125, 12.0, 7855, 284),
-        "count": Limits(0.0299, 0.0208, 0.0166, 0.665, 0, 58.0, 3.00),
         "hop": Limits(2.17, 4.03, 4.02, 41.7, 0, 9290, 274),
         "fields": Limits(9.90, 11.3, 9.30, 114, 0, 325, 18.0),
         "sizes": Limits(0.632, 0.282, 0.0940, 8.01, 0, 21.0, 1.00),
@@ -57,7 +56,6 @@ COSTS = {
     "16 KiB, few": {  # 121.50 bytes a record
         "check": Limits(84.4, 7.86, 4.84, 127, 12.0, 48881, 2040),
         "join": Limits(0.162, 0.513, 0.509, 2.84, 0, 621, 69.0),
-        "count": Limits(0.0299, 0.0208, 0.0166, 0.665, 0, 58.0, 3.00),
         "hop_staged": Limits(14.4, 4.77, 1.87, 130, 1.53, 11501, 468),
         "fields": Limits(9.90, 11.3, 9.30, 114, 0, 325, 18.0),
         "sizes": Limits(0.632, 0.282, 0.0940, 8.01, 0, 21.0, 1.00),
@@ -68,7 +66,6 @@ COSTS = {
     "1 MiB": {  # 121.05 bytes a record
         "check": Limits(33.0, 3.99, 1.07, 123, 11.9, 13833, 433),
         "join": Limits(0.0811, 0.00822, 0.00822, 0.0488, 0, 621, 69.0),
-        "count": Limits(0.0151, 0.000587, 0.000587, 0.0188, 0, 58.0, 3.00),
         "hop_sliced": Limits(74.8, 10.1, 4.11, 130, 6.67, 40320, 574),
         "fields": Limits(9.71, 11.2, 8.73, 113, 0, 326, 18.0),
         "sizes": Limits(0.634, 0.282, 0.0940, 8.01, 0, 21.0, 1.00),
@@ -77,37 +74,37 @@ COSTS = {
         "gather": Limits(19.8, 17.3, 9.64, 234, 0, 89.0, 11.0),
     },
     "values: Avro": {  # 49.03 bytes a record
-        "fronts": Limits(5.88, 7.69, 2.83, 102, 0, 188, 7.00),
-        "measure_values": Limits(35.0, 31.3, 13.6, 186, 0, 1123, 25.0),
-        "write_values": Limits(46.0, 70.7, 31.8, 250, 0, 1604, 35.0),
-        "flag_bits": Limits(0.734, 2.03, 0.510, 2.57, 0, 352, 2.00),
+        "fronts": Limits(5.07, 7.69, 2.83, 102, 0, 162, 7.00),
+        "measure_values": Limits(31.8, 31.3, 13.6, 186, 0, 1022, 25.0),
+        "write_values": Limits(43.9, 70.7, 31.8, 250, 0, 1467, 35.0),
+        "flag_bits": Limits(0.838, 2.03, 0.510, 2.57, 0, 424, 2.00),
     },
     "values: flat Avro": {  # 37.39 bytes a record
-        "fronts": Limits(3.91, 2.52, 0.717, 80.4, 0, 125, 3.00),
-        "measure_values": Limits(20.0, 18.9, 6.89, 93.5, 0, 639, 20.0),
-        "write_values": Limits(28.0, 52.3, 20.0, 143, 0, 994, 26.0),
-        "flag_bits": Limits(0.734, 2.03, 0.510, 2.57, 0, 352, 2.00),
+        "fronts": Limits(3.19, 2.52, 0.717, 80.4, 0, 102, 3.00),
+        "measure_values": Limits(18.2, 18.9, 6.89, 93.5, 0, 582, 20.0),
+        "write_values": Limits(26.3, 52.3, 19.4, 143, 0, 889, 26.0),
+        "flag_bits": Limits(0.838, 2.03, 0.510, 2.57, 0, 424, 2.00),
     },
     "values: Protobuf": {  # 49.87 bytes a record
-        "fronts": Limits(3.91, 2.54, 0.816, 81.0, 0, 125, 3.00),
-        "measure_messages": Limits(53.4, 54.1, 35.7, 234, 0, 1719, 33.0),
-        "write_messages": Limits(64.7, 89.9, 52.7, 290, 0, 2204, 40.0),
-        "flag_bits": Limits(0.734, 2.03, 0.510, 2.57, 0, 352, 2.00),
+        "fronts": Limits(3.19, 2.54, 0.816, 81.0, 0, 102, 3.00),
+        "measure_messages": Limits(51.3, 54.1, 35.7, 234, 0, 1650, 33.0),
+        "write_messages": Limits(60.9, 90.0, 52.7, 290, 0, 2012, 40.0),
+        "flag_bits": Limits(0.838, 2.03, 0.510, 2.57, 0, 424, 2.00),
     },
     "values: JSON": {  # 123.26 bytes a record
-        "line_sizes": Limits(2.25, 4.54, 3.84, 49.1, 0, 72.0, 4.00),
-        "lines": Limits(67.6, 50.2, 41.5, 278, 0, 273, 10.0),
+        "line_sizes": Limits(2.13, 4.54, 3.84, 49.1, 0, 68.0, 4.00),
+        "lines": Limits(70.6, 48.0, 41.5, 278, 0, 291, 10.0),
     },
     "values: CSV": {  # 38.27 bytes a record
-        "fronts": Limits(3.91, 2.54, 0.726, 81.0, 0, 125, 3.00),
-        "measure_fields": Limits(14.6, 41.4, 13.6, 67.5, 0, 470, 7.00),
-        "write_fields": Limits(48.8, 85.7, 29.9, 106, 0, 1644, 11.0),
-        "flag_bits": Limits(1.61, 5.06, 1.28, 6.38, 0, 321, 3.00),
+        "fronts": Limits(3.19, 2.54, 0.726, 81.0, 0, 102, 3.00),
+        "measure_fields": Limits(18.2, 41.4, 13.6, 67.5, 0, 586, 7.00),
+        "write_fields": Limits(41.9, 85.7, 29.9, 106, 0, 1379, 11.0),
+        "flag_bits": Limits(1.86, 5.06, 1.28, 6.38, 0, 374, 3.00),
     },
     "values: fixed": {  # 17.00 bytes a record
-        "fronts": Limits(3.79, 2.07, 0.563, 66.0, 0, 121, 3.00),
-        "fixed": Limits(9.41, 10.5, 3.47, 48.3, 0, 301, 8.00),
-        "flag_bits": Limits(0.403, 1.02, 0.255, 1.29, 0, 321, 2.00),
+        "fronts": Limits(3.41, 2.07, 0.563, 66.0, 0, 109, 3.00),
+        "fixed": Limits(8.75, 10.5, 3.47, 48.3, 0, 280, 8.00),
+        "flag_bits": Limits(0.434, 1.02, 0.255, 1.29, 0, 374, 2.00),
     },
 }
 """By the way of `tests/kit/ptx_decode.py`: bytes of a batch, and whether there are few, or the format of values; and by the kernel."""

@@ -162,7 +162,7 @@ def steps_of(
 
     def columns(own: Any, origin: int, batches: Any, rows: Rows) -> None:
         start, size = origin + rows[:, table.POSITION] + rows[:, table.PAYLOAD], rows[:, table.SIZE] - rows[:, table.PAYLOAD]
-        done = decode(own, batches, start, size, layouts.KAFKA, True, False)
+        done = decode(own, batches, start, size, layouts.KAFKA, True, False, counts=rows[:, table.COUNT])
         assert done.records is not None, done.bad.sum()
         binary(own, done.records.key)
         binary(own, done.records.value)

@@ -34,7 +34,7 @@ LOAD, DEPENDENT, SHARED = 800, 4.5, 30
 published microbenchmarks of sm_80 and sm_90; the first is between 650 and 900, and an assumption."""
 LAUNCH, WAIT = 8e-6, 15e-6
 """Seconds of the host: a launch through CuPy, and a download for which it waits. Assumptions."""
-WAITS = {"checksums": 1, "columns": 4}
+WAITS = {"checksums": 1, "columns": 3}
 """Downloads of the steps of `bench.gpu_decode`; `tests/gpu/test_bench.py` counts them."""
 PAGE_LOCKED, PAGEABLE = 55e9, 10e9
 """Bytes in a second over PCIe 5.0 x16, of 63e9 by its specification. Assumptions."""
@@ -44,8 +44,8 @@ SASS = {"check": 1.05}
 """Machine instructions for a PTX instruction: of `check`, where its loop was read; of all others 1.6, as was found for five kernels."""
 OTHER_SASS = 1.6
 RESIDENT = {
-    "check": 40, "count": 48, "fields": 40, "hop_staged": 24, "hop_sliced": 16, "fronts": 48, "avro": 48, "measure_values": 32,
-    "write_values": 24, "measure_messages": 24, "write_messages": 24,
+    "check": 40, "fields": 40, "fixed": 48, "fronts": 48, "hop_sliced": 16, "hop_staged": 24, "measure_messages": 28, "measure_values": 24,
+    "write_fields": 40, "write_messages": 24, "write_values": 24,
 }  # fmt: skip
 """Warps that fit a multiprocessor, of 64, by what ptxas makes of the kernels for sm_90: `tests/gpu/test_ptx_budgets.py` compares."""
 AHEAD = {"check": 4, "gather": 2, "gather_short": 2, "validity": 8, "fields": 2, "hop_staged": 8, "hop_sliced": 8, "join": 4}
@@ -150,7 +150,7 @@ def limits(kernel: str, work: Work) -> dict[str, float]:
     of_warp = warps(kernel, work)
     rounds = math.ceil(of_warp / (MULTIPROCESSORS * RESIDENT.get(kernel, 64)))
     # A thread for each batch: the warp that was counted is like all others.
-    by_batch = kernel in ("hop", "count", "join")
+    by_batch = kernel in ("hop", "join")
     instructions = cost.longest if by_batch else records * cost.instructions / of_warp
     instructions *= LANES_APART.get(kernel, 1)
     issued = instructions * of_warp * sass
@@ -215,12 +215,12 @@ def checksums(work: Work, apart: bool = False) -> float:
 
 
 def columns(work: Work, apart: bool = False) -> float:
-    """Keys and values of batches on the device: count, sum, hop, fields, and for each column sizes, sum, validity, gather."""
+    """Keys and values of batches on the device: hop, fields, and for each column sizes, sum, validity, gather."""
     hop = {"16 KiB": "hop", "16 KiB, few": "hop_staged", "1 MiB": "hop_sliced"}[work.way]
-    names = ("count", hop, "fields", "sizes", "sizes", "validity", "validity", "gather_short", "gather")
+    names = (hop, "fields", "sizes", "sizes", "validity", "validity", "gather_short", "gather")
     kernels = [seconds(one, work, apart) for one in names]
-    # A sum reads and writes what it sums: 4 bytes for each row of a column, 8 for each batch.
-    sums = [2 * 8 * work.batches / MEMORY, 2 * 4 * work.records / MEMORY, 2 * 4 * work.records / MEMORY]
+    # A sum reads and writes what it sums: 4 bytes for each row of a column.
+    sums = [2 * 4 * work.records / MEMORY] * 2
     return max(sum(kernels) + sum(one + 5e-6 for one in sums), (len(kernels) + len(sums)) * LAUNCH) + WAITS["columns"] * WAIT
 
 

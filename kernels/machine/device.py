@@ -1,6 +1,7 @@
 """The device of this process, and the one memory pool that cuDF, CuPy and Kolumn share on it."""
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -155,7 +156,10 @@ class _Lent:
         self.runtime = runtime
 
     def __del__(self) -> None:
-        _idle.append(self.runtime)
+        if not sys.is_finalizing():
+            # What an error left under way reads page-locked memory, which is used again as soon as nobody has it.
+            self.runtime.synchronize()
+            _idle.append(self.runtime)
 
 
 def opened() -> int:

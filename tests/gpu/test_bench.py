@@ -39,7 +39,7 @@ def test_steps(gpu_decode: Any, device: Emulated, tmp_path: Path) -> None:
             device.asked.clear()
             step()
             assert device.asked["waits"] == gpu_decode.gpu_model.WAITS.get(name, device.asked["waits"]), name
-            found = device.launched.get("check", 0), device.launched.get("count", 0)
+            found = device.launched.get("check", 0), device.launched.get("fields", 0)
             chunk_count = -(-3 * len(one) // (1 << 20))
             assert found == {"checksums": (1, 0), "columns": (0, 1), gpu_decode.OVERLAPPED: (chunk_count,) * 2}.get(name, (0, 0)), name
 

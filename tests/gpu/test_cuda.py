@@ -262,7 +262,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_a_stream_outlives_what_is_freed_in_its_order(opened: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory in a cycle with its runtime, as in the traceback of an error, is found by a collection after the thread has ended."""
-    made, freed, alive = [], [], []
+    made, freed, alive, waited = [], [], [], []
 
     class Ended:
         """In place of a stream, which CuPy destroys with its object."""
@@ -278,6 +278,9 @@ def test_a_stream_outlives_what_is_freed_in_its_order(opened: list[int], monkeyp
             made.append(limit)
             self.streams = Streams(Ended(), Ended(), Ended(), lambda before, after: None)
 
+        def synchronize(self) -> None:
+            waited.append(True)
+
     def error(numbers: range) -> None:
         for number in numbers:
             cycle: list[Any] = [found := device.runtime(), Block(found.streams, number, 8, lambda stream: freed.append(bool(alive)))]  # type: ignore[attr-defined]
@@ -289,15 +292,16 @@ def test_a_stream_outlives_what_is_freed_in_its_order(opened: list[int], monkeyp
             pool.submit(error, range(begin, begin + 5)).result()
         gc.collect()
     assert freed == [True] * 10
-    # The second thread has the runtime of the first.
+    # The second thread has the runtime of the first, with nothing under way.
     assert made == [1000]
+    assert len(waited) == 2
 
 
 def test_every_thread_takes_the_device_that_was_opened(opened: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """A new thread's current device is device 0."""
-    monkeypatch.setattr(cuda, "CudaRuntime", lambda memory: memory)
+    monkeypatch.setattr(cuda, "CudaRuntime", lambda memory: SimpleNamespace(memory=memory, synchronize=lambda: None))
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(device.runtime).result() == 1000  # type: ignore[comparison-overlap]
+        assert pool.submit(lambda: device.runtime().memory).result() == 1000  # type: ignore[attr-defined]
     assert opened == [3]
 
 
