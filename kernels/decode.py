@@ -33,7 +33,7 @@ class Outcome:
     records : DeviceRecords, optional
         None if there are such batches.
     measures : list of uint8 array
-        The bytes that were wanted of the records.
+        The bytes that were wanted of the records; none if counts were wrong already.
     """
 
     bad: Flags
@@ -110,9 +110,7 @@ def decode(
     device.launch(*hop_for(int(size.sum()), n, found.rows), chain)
     device.launch(fields, found.rows, _targets(chain, found))
     flags, *measures = device.downloads([(bad, 4 * n, 0), *measure(found)])
-    if _flags(flags).any():
-        return Outcome(_flags(flags))
-    return Outcome(_flags(flags), found, measures)
+    return Outcome(_flags(flags), None if _flags(flags).any() else found, measures)
 
 
 def _flags(words: Bytes) -> Flags:

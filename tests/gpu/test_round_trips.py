@@ -46,10 +46,10 @@ def asked(device: Emulated, read: Any) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("more", "most"),
     [
-        # Waits: for checksums, for fields with the sizes of columns, and for the columns.
-        ({}, {"waits": 3, "uploads": 3, "allocations": 12, "memsets": 1, "scans": 4, "launches": 10}),
-        ({"include_headers": True}, {"waits": 4, "uploads": 3, "allocations": 18, "memsets": 3, "scans": 9, "launches": 11}),
-        ({"columns": ["offset"]}, {"waits": 3, "uploads": 3, "allocations": 8, "memsets": 1, "scans": 0, "launches": 4}),
+        # Waits: for checksums and fields with the sizes of columns, and for the columns.
+        ({}, {"waits": 2, "uploads": 3, "allocations": 12, "memsets": 1, "scans": 4, "launches": 10}),
+        ({"include_headers": True}, {"waits": 3, "uploads": 3, "allocations": 18, "memsets": 3, "scans": 9, "launches": 11}),
+        ({"columns": ["offset"]}, {"waits": 2, "uploads": 3, "allocations": 8, "memsets": 1, "scans": 0, "launches": 4}),
     ],
     ids=str,
 )
@@ -61,8 +61,8 @@ def test_a_chunk_to_the_host(more: dict[str, Any], most: dict[str, int], log: Pa
 def test_a_chunk_that_stays(log: Path, device: Emulated) -> None:
     columns = ["key", "value", "offset", "timestamp"]
     found = asked(device, lambda: resident(log, "string", columns=columns, threads=1, chunk_bytes=CHUNK))
-    # Waits: for checksums, for fields, for the sizes of columns, and for the columns.
-    most = {"waits": 4, "uploads": 3, "allocations": 15, "memsets": 1, "scans": 5, "launches": 12}
+    # Waits: for checksums and fields, for the sizes of columns, and for the columns.
+    most = {"waits": 3, "uploads": 3, "allocations": 15, "memsets": 1, "scans": 5, "launches": 12}
     assert {name: count for name, count in found.items() if count > most[name]} == {}, found
 
 

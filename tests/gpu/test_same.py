@@ -68,6 +68,26 @@ def test_options(where: str, options: dict[str, Any], device: Emulated | None) -
 
 
 @ON_BOTH
+@pytest.mark.parametrize("case", [case for case in cases() if case.directory.name.endswith("-none-0")], ids=str)
+def test_wrong_checksums_where_nothing_is_compressed(where: str, case: Any, tmp_path: Path, device: Emulated | None) -> None:
+    """They are looked at together with the first records, and without any if none is asked for."""
+    largest = max((case.directory / name for name in case.segments), key=lambda one: one.stat().st_size)
+    data = bytearray(largest.read_bytes())
+    for place in (len(data) // 2, len(data) - 1):
+        data[place] ^= 1
+    path = tmp_path / largest.name
+    path.write_bytes(data)
+    for options in ({}, {"start_offset": 1 << 40}, {"chunk_bytes": 20_000, "threads": 2}):
+        same(path, columns=COLUMNS, errors="raise", **options)
+        same(path, columns=COLUMNS, errors="skip", **options)
+        left_out: dict[str, list[Any]] = {"cpu": [], "gpu": []}
+        for backend, damage in left_out.items():
+            kolumn.read(path, errors="skip", backend=backend, on_damage=damage.append, **options)
+        assert left_out["cpu"] == left_out["gpu"]
+        assert left_out["cpu"] or "start_offset" in options
+
+
+@ON_BOTH
 @pytest.mark.parametrize("format", FORMATS)
 def test_drafts(where: str, format: str, tmp_path: Path, device: Emulated | None) -> None:
     path = tmp_path / "a.log"

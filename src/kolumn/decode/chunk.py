@@ -9,7 +9,7 @@ from kolumn.damage.explain import row_error
 from kolumn.damage.findings import Trouble, damage_of
 from kolumn.decode.backends import opened
 from kolumn.decode.chain import Floor, chain_of
-from kolumn.decode.decoder import ChunkDecoder, DecodedRun
+from kolumn.decode.decoder import ChunkDecoder, DecodedRun, WrongChecksumsError
 from kolumn.decode.host.select import wanted
 from kolumn.decode.host.streamed import Streamed
 from kolumn.decode.result import Decoded
@@ -39,7 +39,12 @@ def decode_chunk(
     if streamed is not None:
         chunk = chunk.reaching(streamed.entries)
     with backend(file, chunk, stored) as held:
-        return _by(held, file, chunk, options, floor, alone)
+        if options.check_crcs:
+            held.check(chunk.entries)
+        try:
+            return _by(held, file, chunk, options, floor, alone)
+        except WrongChecksumsError:
+            return _by(held, file, chunk, options, floor, alone)
 
 
 def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: Options, stored: Options, make: _Make) -> Decoded:
@@ -73,8 +78,6 @@ def _give(run: DecodedRun, entries: Entries, file: SegmentFile, options: Options
 
 
 def _by(backend: ChunkDecoder, file: SegmentFile, chunk: Chunk, options: Options, floor: int | Floor, alone: bool) -> Decoded:
-    if options.check_crcs:
-        backend.check(chunk.entries)
     chain = chain_of(file, chunk, options, floor)
     result = Decoded(Reached(chunk.end), damage=chain.damage, trouble=chain.trouble, undecided=chain.undecided)
     if chain.undecided:

@@ -33,6 +33,10 @@ class DecodedRun(Protocol):
     def bytes(self) -> int: ...
 
 
+class WrongChecksumsError(Exception):
+    """Checksums of a chunk turned out to be wrong while its records were decoded. Their entries have a code now: decode once more."""
+
+
 class ChunkDecoder(Protocol):
     """Decodes the entries of a chunk, as a context manager: the chunk's bytes are loaded while the context lasts.
 
@@ -58,13 +62,18 @@ class ChunkDecoder(Protocol):
         """All of the chunk in one pass, without its bytes in memory as a whole; None if this backend, or this chunk, does not allow it."""
 
     def check(self, entries: Entries) -> None:
-        """Set BAD_CRC in every entry without a code whose checksum differs from its bytes."""
+        """Set BAD_CRC in every entry without a code whose checksum differs from its bytes; `runs` may do it, and raises then."""
 
     def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[tuple[Any, Entries]]:
         """Decode entries, some at a time: a `DecodedRun` and its entries, of which damaged ones get a code.
 
         Keys are decoded with ``need_key`` even if no column holds them. Unless the chunk is ``alone``, it ends before an entry that
         needs more than a chunk's share of memory.
+
+        Raises
+        ------
+        WrongChecksumsError
+            A checksum is wrong that `check` left for later. Nothing was given before, and a second call does not raise it.
         """
 
     @staticmethod

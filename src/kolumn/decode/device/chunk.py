@@ -6,14 +6,15 @@ the same error with the same words, and the rest goes through the kernels again 
 
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from kolumn.arrays import Flags, Int64s
+from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.cpu_fallback.inflate.locate import locate
+from kolumn.decode.decoder import WrongChecksumsError
 from kolumn.decode.device.batch_table import BatchTable
 from kolumn.decode.device.begun_columns import Begun, PayloadsToCopy
 from kolumn.decode.device.inflate import Inflater, plan, wrong_checksums
@@ -32,6 +33,7 @@ from kolumn.source.segments import Segment
 if TYPE_CHECKING:
     from kolumn.kernels.decode import Wanted
     from kolumn.kernels.fields.decoded import DeviceRecords
+    from kolumn.kernels.machine.runtime import Memory
 
 MOST_ROWS = 1 << 20
 """Rows in a part, as far as headers tell: each takes some 60 bytes of device memory until its columns are made."""
@@ -73,6 +75,7 @@ class DeviceChunk:
         self.device = runtime()
         self.format = layouts.FORMAT_NAMES.index(options.format)
         self.inflated_by_cpu = 0
+        self._compared: tuple[Entries, Int64s, tuple[Memory, int, int]] | None = None
         self.drafts = not layouts.FORMATS[self.format].as_shipped
 
     def __enter__(self) -> Self:
@@ -108,13 +111,27 @@ class DeviceChunk:
         return source
 
     def check(self, entries: Entries) -> None:
-        """As `cpu_fallback.check.checksums.check`."""
-        from kolumn.kernels.decode import bad_checksums
+        """As `decode.decoder.ChunkDecoder.check`; left to `runs` where nothing is compressed: that is a wait less."""
+        from kolumn.kernels.check import compare_checksums
 
         whole = np.flatnonzero(entries.is_intact)
-        some = entries[whole]
-        bad = bad_checksums(self.device, self.source.address - self.origin, self._table.of(some), len(some))
-        entries.code[whole[bad]] = Code.BAD_CRC
+        if len(whole):
+            some = entries[whole]
+            flags = compare_checksums(self.device, self._table.of(some), len(some), self.source.address - self.origin)
+            self._compared = entries, whole, (flags, 4 * len(whole), 0)
+            if entries.codec.any():
+                with suppress(WrongChecksumsError):
+                    self._look_at_checksums([])
+
+    def _look_at_checksums(self, downloaded: list[Bytes]) -> None:
+        """Set codes by the flags that `check` left, which are the last that was ``downloaded``, if anything was."""
+        if self._compared is not None:
+            entries, whole, flags = self._compared
+            self._compared = None
+            bad = (downloaded.pop() if downloaded else self.device.download(*flags)).view(np.int32) != 0
+            entries.code[whole[bad]] = Code.BAD_CRC
+            if bad.any():
+                raise WrongChecksumsError
 
     @staticmethod
     def streamed(file: SegmentFile, chunk: Chunk, options: Options, alone: bool) -> None:
@@ -150,6 +167,8 @@ class DeviceChunk:
 
         ``begin`` is as ``measure`` of `kolumn.kernels.decode.decode`.
         """
+        if not len(entries):
+            self._look_at_checksums([])
         start, size, codec = (np.empty(len(entries), np.int64) for _ in range(3))
         host = _NOTHING if self.chunk.is_unread else self.chunk.source
         locate(host.ctypes.data, self.origin, entries.array, start, size, codec)
@@ -166,6 +185,9 @@ class DeviceChunk:
     def _part(self, inflater: Inflater, piece: slice, entries: Entries, begin: "Callable[[DeviceRecords], Wanted]") -> DevicePart:
         from kolumn.kernels.decode import decode
 
+        def asked(records: "DeviceRecords") -> "Wanted":
+            return [*begin(records), *([self._compared[2]] if self._compared else [])]
+
         found: dict[int, str] = {}
         inflated = inflater.part(piece, entries, found)
         while True:
@@ -176,7 +198,8 @@ class DeviceChunk:
             address, sizes = inflated.address[good], inflated.size[good]
             batches = self._table.of(entries[good])
             counts = _counted(entries[good], sizes)
-            done = decode(self.device, batches, address, sizes, self.format, self.options.check_crcs, self.drafts, begin, counts)
+            done = decode(self.device, batches, address, sizes, self.format, self.options.check_crcs, self.drafts, asked, counts)
+            self._look_at_checksums(done.measures)
             if done.records is not None:
                 self.inflated_by_cpu += inflated.by_cpu
                 return DevicePart(self.device, good, done.records, done.measures, found, inflated)
