@@ -142,7 +142,7 @@ class CudaRuntime:
     """
 
     def __init__(self, memory: int) -> None:
-        self._memory = memory
+        self.memory = memory
         self.stream = cupy.cuda.Stream(non_blocking=True)
         device = cupy.cuda.Device()
         self._device = int(device.id)
@@ -249,7 +249,7 @@ class CudaRuntime:
     @cached_property
     def decompressor(self) -> Decompressor:
         """nvCOMP, loaded on first use."""
-        return Decompressor(self._memory)
+        return Decompressor(self.memory)
 
     def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Int64s, Flags]:
         """By nvCOMP."""

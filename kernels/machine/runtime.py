@@ -42,10 +42,13 @@ class Runtime(Protocol):
 
     Attributes
     ----------
+    memory : int
+        Bytes of the pool at most.
     reads_files : bool
         Whether `load` bypasses the host's memory. If not, the host reads the bytes.
     """
 
+    memory: int
     reads_files: bool
 
     @property

@@ -11,10 +11,12 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pytest
+import zstandard
 
 import kolumn
 from kit.device_columns import resident
 from kit.emulated import Emulated, HostMemory, run_loops
+from kit.encoder import raw_batch
 from kolumn.arrow import recycle
 from kolumn.decode.device import chunk
 from kolumn.decode.device.chunk import AT_A_TIME, LOADED, DeviceChunk
@@ -56,6 +58,21 @@ def asked(device: Emulated, read: Any) -> dict[str, int]:
 def test_a_chunk_to_the_host(more: dict[str, Any], most: dict[str, int], log: Path, device: Emulated) -> None:
     found = asked(device, lambda: kolumn.read(log, backend="gpu", threads=1, chunk_bytes=CHUNK, **more))
     assert {name: count for name, count in found.items() if count > most[name]} == {}, found
+
+
+@pytest.mark.parametrize(("memory", "rooms"), [(16 << 30, 1), (256 << 20, 8)], ids=["large pool", "small pool"])
+def test_compressed_chunks(memory: int, rooms: int, device: Emulated, tmp_path: Path) -> None:
+    """Frames that do not say how large they are are decompressed by one call, and decoded together, where the pool has room for them."""
+    records, frames = b"".join(bytes([38, 0, 0, 2 * i, 1, 26]) + b"thirteen byte" + bytes([0]) for i in range(50)), 1_000
+    stream = zstandard.ZstdCompressor().compressobj()
+    packed = stream.compress(records) + stream.flush()
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(b"".join(raw_batch(packed, 50, base_offset=50 * i, attributes=4, last_delta=49) for i in range(frames)))
+    device.memory = memory
+    table = kolumn.read(path, backend="gpu", threads=1, chunk_bytes=CHUNK)
+    assert table["offset"].to_pylist() == list(range(50 * frames))
+    # A frame may need 128 KiB.
+    assert (device.launched["inflate"], device.launched["fields"]) == (rooms, rooms)
 
 
 def test_a_chunk_that_stays(log: Path, device: Emulated) -> None:

@@ -80,6 +80,8 @@ class Emulated:
         How many times each kernel has run, by name; "inflate" counts the calls of codecs, "load" those for bytes of a file.
     reads_files : bool
         Whether to take bytes of files past the host's memory, as GPUDirect Storage does.
+    memory : int
+        Bytes of the pool at most, by which parts are cut.
     ordering : Ordering, optional
         Is told on which stream memory is allocated, used and freed.
     asked : Counter
@@ -89,6 +91,7 @@ class Emulated:
     run: Callable[[Kernel, int, Any], None]
     launched: dict[str, int] = field(default_factory=dict)
     reads_files: bool = False
+    memory: int = 16 << 30
     ordering: Ordering | None = None
     asked: Counter[str] = field(default_factory=Counter)
     _of_thread: threading.local = field(default_factory=threading.local)

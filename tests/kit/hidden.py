@@ -24,9 +24,9 @@ def nothing_hidden() -> Iterator[None]:
     """Fail a read in which the CPU decompresses what the device should have, and finds nothing wrong with it."""
     whole: Any = Inflater.on_cpu
 
-    def on_cpu(inflater: Inflater, piece: slice, slow: Int64s, entries: Entries, found: dict[int, str], result: InflatedOnDevice) -> None:
+    def on_cpu(inflater: Inflater, piece: slice, slow: Int64s, entries: Entries, result: InflatedOnDevice) -> None:
         unplanned = ~inflater.todo.on_cpu[piece][slow]
-        whole(inflater, piece, slow, entries, found, result)
+        whole(inflater, piece, slow, entries, result)
         hidden = slow[unplanned & (entries.code[slow] == 0)]
         if len(hidden):
             raise HiddenError(f"the device refused the batches at {entries.position[hidden].tolist()}, and the CPU finds nothing wrong")

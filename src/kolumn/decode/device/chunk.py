@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.cpu_fallback.inflate.locate import locate
 from kolumn.decode.decoder import WrongChecksumsError
 from kolumn.decode.device.batch_table import BatchTable
 from kolumn.decode.device.begun_columns import Begun, PayloadsToCopy
-from kolumn.decode.device.inflate import Inflater, plan, wrong_checksums
+from kolumn.decode.device.inflate import InflatedOnDevice, Inflater, plan, wrong_checksums
 from kolumn.decode.device.part import DevicePart
 from kolumn.decode.device.to_host import to_run
 from kolumn.decode.host.record_batch import record_batch
@@ -35,10 +36,15 @@ if TYPE_CHECKING:
     from kolumn.kernels.fields.decoded import DeviceRecords
     from kolumn.kernels.machine.runtime import Memory
 
-MOST_ROWS = 1 << 20
-"""Rows in a part, as far as headers tell: each takes some 60 bytes of device memory until its columns are made."""
-MOST_BYTES = 1 << 27
-"""Bytes of the payloads in a part, but for one batch that has more."""
+MOST_BYTES = 512 << 20
+"""Bytes of the payloads in a part and of its rows, but for one batch that has more."""
+MOST_ROOM = 2 << 30
+"""Bytes that payloads may need which are decompressed together: nvCOMP is at its best with many blocks, and of most frames it is not known
+how small they will be."""
+ROW_BYTES = 60
+"""Device memory of a row until its columns are made."""
+SHARES = 16
+"""Of the pool, a chunk on the device takes so many at most: room, payloads in one piece, rows, columns, and what nvCOMP needs."""
 AT_A_TIME = 3
 """Chunks on the device: one is copied there, one decoded, one copied back."""
 LOADED = 8
@@ -178,18 +184,24 @@ class DeviceChunk:
             wrong = wrong_checksums(self.device, self.source.address - self.origin, self._table, entries, codec)
         todo = plan(host, start - self.origin, size, codec, entries, self.options, wrong)
         inflater = Inflater(self.device, host, self.source.address, todo, self.options)
-        for piece in _cut(todo.bound, entries, min(MOST_BYTES, self.options.inflated_bytes)):
-            # No name here keeps a part that the caller has let go.
-            yield entries[piece], self._part(inflater, piece, entries[piece], begin)
+        share = self.device.memory // SHARES
+        for room in _cut(todo.bound / min(MOST_ROOM, share)):
+            inflated = inflater.part(room, entries[room])
+            rows = _rows(entries[room], inflated.size)
+            needed = (inflated.size + ROW_BYTES * rows) / min(MOST_BYTES, share)
+            for piece in _cut(np.maximum(needed, inflated.size / self.options.inflated_bytes)):
+                those = slice(room.start + piece.start, room.start + piece.stop)
+                # No name here keeps a part that the caller has let go.
+                yield entries[those], self._part(inflater, those, entries[those], inflated.of(piece), begin)
 
-    def _part(self, inflater: Inflater, piece: slice, entries: Entries, begin: "Callable[[DeviceRecords], Wanted]") -> DevicePart:
+    def _part(
+        self, inflater: Inflater, piece: slice, entries: Entries, inflated: InflatedOnDevice, begin: "Callable[[DeviceRecords], Wanted]"
+    ) -> DevicePart:
         from kolumn.kernels.decode import decode
 
         def asked(records: "DeviceRecords") -> "Wanted":
             return [*begin(records), *([self._compared[2]] if self._compared else [])]
 
-        found: dict[int, str] = {}
-        inflated = inflater.part(piece, entries, found)
         while True:
             good = np.flatnonzero(entries.is_intact)
             if self.options.errors == "raise" and len(good) < len(entries):
@@ -202,9 +214,9 @@ class DeviceChunk:
             self._look_at_checksums(done.measures)
             if done.records is not None:
                 self.inflated_by_cpu += inflated.by_cpu
-                return DevicePart(self.device, good, done.records, done.measures, found, inflated)
-            unlike = self._judge(inflater.todo.on_cpu[piece] | (inflater.todo.codec[piece] == 0), entries, good[done.bad], found)
-            inflater.on_cpu(piece, unlike, entries, found, inflated)
+                return DevicePart(self.device, good, done.records, done.measures, inflated)
+            unlike = self._judge(inflater.todo.on_cpu[piece] | (inflater.todo.codec[piece] == 0), entries, good[done.bad], inflated.found)
+            inflater.on_cpu(piece, unlike, entries, inflated)
 
     def _judge(self, final: Flags, entries: Entries, suspects: Int64s, found: dict[int, str]) -> Int64s:
         """Let the CPU find what is wrong with batches.
@@ -237,12 +249,15 @@ def _counted(entries: Entries, size: Int64s) -> Int64s | None:
     return entries.count if (entries.count >= 0).all() else None
 
 
-def _cut(bound: Int64s, entries: Entries, most: int) -> Iterator[slice]:
-    """Cut entries into parts of bounded size, in order; at least one entry each."""
-    count = np.where(entries.count == table.UNKNOWN, bound // 16, entries.count)
-    ends = np.cumsum(np.maximum(bound / most, np.minimum(np.maximum(count, 0), bound) / MOST_ROWS))
-    start = 0
-    while start < len(entries):
+def _rows(entries: Entries, size: Int64s) -> Int64s:
+    """Records of each entry as far as headers tell, but no more than there can be."""
+    return np.minimum(np.maximum(np.where(entries.count == table.UNKNOWN, size // 16, entries.count), 0), size)
+
+
+def _cut(needs: NDArray[np.float64]) -> Iterator[slice]:
+    """Cut entries, of which each needs a share of a part, into parts, in order; at least one entry each."""
+    ends, start = np.cumsum(needs), 0
+    while start < len(ends):
         before = ends[start - 1] if start else 0.0
         stop = max(int(np.searchsorted(ends, before + 1, side="right")), start + 1)
         yield slice(start, stop)

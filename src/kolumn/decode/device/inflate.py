@@ -43,6 +43,8 @@ class InflatedOnDevice:
         On the device.
     kept : list
         Memory that they are in.
+    found : dict
+        Number of a payload with a damaged stream -> message about what is wrong with it.
     by_cpu : int
         How many went through the codecs of the CPU.
     """
@@ -50,7 +52,13 @@ class InflatedOnDevice:
     address: Int64s
     size: Int64s
     kept: list[Any] = field(default_factory=list)
+    found: dict[int, str] = field(default_factory=dict)
     by_cpu: int = 0
+
+    def of(self, piece: slice) -> "InflatedOnDevice":
+        """Some of them. How many went through the CPU's codecs is said of the first."""
+        found = {i - piece.start: text for i, text in self.found.items() if piece.start <= i < piece.stop}
+        return InflatedOnDevice(self.address[piece], self.size[piece], self.kept, found, self.by_cpu if not piece.start else 0)
 
 
 @dataclass
@@ -151,11 +159,8 @@ class Inflater:
     def __init__(self, device: "Runtime", host: Bytes, source: int, todo: InflatePlan, options: Options) -> None:
         self.device, self.host, self.source, self.todo, self.options = device, host, source, todo, options
 
-    def part(self, piece: slice, entries: Entries, found: dict[int, str]) -> InflatedOnDevice:
-        """Decompress the payloads of ``entries``, which are the ``piece`` of the plan's.
-
-        Entries with a damaged stream get a code, and a description in ``found``.
-        """
+    def part(self, piece: slice, entries: Entries) -> InflatedOnDevice:
+        """Decompress the payloads of ``entries``, which are the ``piece`` of the plan's. Those with a damaged stream get a code."""
         todo = self.todo
         result = InflatedOnDevice(self.source + todo.start[piece], todo.size[piece].copy())
         first, last = np.searchsorted(todo.blocks[:, PAYLOAD], (piece.start, piece.stop)).tolist()
@@ -163,7 +168,7 @@ class Inflater:
         if first < last:
             blocks = todo.blocks[first:last]
             slow[self._on_device(blocks, blocks[:, PAYLOAD] - piece.start, result)] = True
-        self.on_cpu(piece, np.flatnonzero(slow & entries.is_intact), entries, found, result)
+        self.on_cpu(piece, np.flatnonzero(slow & entries.is_intact), entries, result)
         return result
 
     def _on_device(self, blocks: Int64s, of: Int64s, result: InflatedOnDevice) -> Int64s:
@@ -210,7 +215,7 @@ class Inflater:
         right[whole] = ~bad_checksums(self.device, 0, self.device.upload(members.array), len(members))
         return right
 
-    def on_cpu(self, piece: slice, slow: Int64s, entries: Entries, found: dict[int, str], result: InflatedOnDevice) -> None:
+    def on_cpu(self, piece: slice, slow: Int64s, entries: Entries, result: InflatedOnDevice) -> None:
         """Decompress payloads of ``entries``, the ``piece`` of the plan, with codecs of the CPU: those with the numbers ``slow``."""
         if not len(slow):
             return
@@ -224,7 +229,7 @@ class Inflater:
         for i in np.flatnonzero(done.code):
             b = int(slow[i])
             entries.code[b], entries.where[b] = done.code[i], done.where[i] - start[i]
-            found[b] = done.found[int(i)]
+            result.found[b] = done.found[int(i)]
 
 
 def device_copy(device: "Runtime", source: Int64s, size: Int64s, target: Int64s) -> None:

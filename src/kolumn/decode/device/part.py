@@ -34,10 +34,9 @@ class DevicePart:
         good: Int64s,
         records: "DeviceRecords",
         measures: list[Bytes],
-        found: dict[int, str],
         inflated: InflatedOnDevice,
     ) -> None:
-        self.device, self.good, self.records, self.found, self._kept = device, good, records, found, inflated.kept
+        self.device, self.good, self.records, self.found, self._kept = device, good, records, inflated.found, inflated.kept
         self.measures = measures
         self.bytes = int(inflated.size[good].sum())
 
