@@ -37,6 +37,8 @@ from kolumn.kernels.machine.threads import (
 from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load64, loadu32, store32
 
+LEAST = 4
+"""No entry may have fewer bytes under its checksum."""
 ROW = 4 * WARP
 WARPS = 132 * 40
 """Warps that should have something to do: as many as run at once on the largest device that is known here."""

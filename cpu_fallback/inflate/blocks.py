@@ -2,15 +2,11 @@
 
 import numpy as np
 
-from kolumn.codecs import END, flaws, gzip, known, lz4, plain, snappy, xxh32, zstd
+import kolumn.codecs.compiled  # noqa: F401 (the framings as compiled functions first)
+from kolumn.codecs import END, flaws, gzip, known
 from kolumn.cpu_fallback.machine import scalars  # noqa: F401 (formats first)
 from kolumn.cpu_fallback.machine.arrays import Constants, Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.formats.memory import load8
-from kolumn.machine_code import scalar as machine_code
-
-machine_code.scalar(xxh32, plain, lz4, snappy, zstd, gzip)
-machine_code.known(known.CHOSEN)
 
 PAYLOAD, KIND, SOURCE, STOP, BOUND = range(5)
 COLUMNS = 5
@@ -65,20 +61,6 @@ def _frame(
 def member_end(buf: int, at: int, end: int, crc: int, size: int) -> tuple[int, int]:
     """`gzip.following`, compiled."""
     return gzip.following(buf, at, end, crc, size)
-
-
-@compiled
-def magics(buf: int, start: Constants, stop: Constants, found: Flags) -> None:
-    """Flags of the ranges of bytes in which a gzip header may begin."""
-    for i in range(len(start)):
-        at, end = start[i] + 2, stop[i]
-        while at < end:
-            last = load8(buf, at)
-            if last == 0x08 and load8(buf, at - 1) == 0x8B and load8(buf, at - 2) == 0x1F:
-                found[i] = True
-                break
-            # A byte that is none of the first two is in no header that ends at the next two.
-            at += 2 if last == 0x1F else 1 if last == 0x8B else 3
 
 
 def frame(

@@ -5,7 +5,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from kit.draft_segments import FORMATS, Maker
@@ -14,7 +13,6 @@ from kit.encoder import Record, batch
 from kit.mutate import make_segment
 from kit.outcome import COLUMNS, outcome
 from kolumn.codecs import LZ4, ZSTD
-from kolumn.cpu_fallback.inflate.blocks import magics
 from kolumn.kernels.machine import device as current
 
 
@@ -64,16 +62,3 @@ def test_room_is_what_a_block_can_need(codec: int, most: int, tmp_path: Path) ->
     with current.using(Room(run_loops)):
         assert outcome(path, backend="gpu") == outcome(path, backend="cpu")
     assert given == [most] * len(given) != []
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_headers_of_gzip_are_found(seed: int) -> None:
-    """As a search finds them, in bytes of which most begin one."""
-    rng = random.Random(seed)
-    data = np.array(rng.choices([0x1F, 0x8B, 0x08, 0], [8, 8, 8, 4], k=4000), np.uint8)
-    start = np.array([rng.randrange(3900) for _ in range(500)])
-    stop = start + np.array([rng.randrange(40) for _ in range(500)])
-    found = np.zeros(500, bool)
-    magics(data.ctypes.data, start, stop, found)
-    assert found.tolist() == [b"\x1f\x8b\x08" in data[a:b].tobytes() for a, b in zip(start, stop, strict=True)]
-    assert 0.1 < found.mean() < 0.9

@@ -6,7 +6,7 @@ the same error with the same words, and the rest goes through the kernels again 
 
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,7 +18,7 @@ from kolumn.cpu_fallback.inflate.locate import locate
 from kolumn.decode.decoder import WrongChecksumsError
 from kolumn.decode.device.batch_table import BatchTable
 from kolumn.decode.device.begun_columns import Begun, PayloadsToCopy
-from kolumn.decode.device.inflate import InflatedOnDevice, Inflater, plan, wrong_checksums
+from kolumn.decode.device.inflate import InflatedOnDevice, InflatePlan, Inflater, most_bytes
 from kolumn.decode.device.part import DevicePart
 from kolumn.decode.device.to_host import to_run
 from kolumn.decode.host.record_batch import record_batch
@@ -85,7 +85,7 @@ class DeviceChunk:
         self.drafts = not layouts.FORMATS[self.format].as_shipped
 
     def __enter__(self) -> Self:
-        directly = self.device.reads_files and self.file.has_path and self.chunk.is_unread and not self.chunk.entries.codec.any()
+        directly = self.device.reads_files and self.file.has_path and self.chunk.is_unread and not self._needs_host(self.chunk.entries)
         with ExitStack() as held:
             held.enter_context(_loaded)
             if not directly:
@@ -103,6 +103,18 @@ class DeviceChunk:
                 # What was asked for reads memory of the host that is used again soon.
                 self.device.synchronize()
 
+    def _needs_host(self, entries: Entries) -> bool:
+        """Whether the host has to see the bytes of what is compressed: of wrappers, and if it decompresses them itself."""
+        packed = entries.codec != 0
+        wrapped = np.isin(entries.layout, [layout.number for layout in layouts.LAYOUTS.values() if layouts.holds_messages(layout.number)])
+        return bool((packed & (wrapped | (not self.options.trusted))).any())
+
+    def _host(self) -> Bytes:
+        if self.chunk.is_unread:
+            self.chunk = self.chunk.loaded(self.file)
+        source: Bytes = self.chunk.source
+        return source
+
     def _leave(self) -> None:
         """Let other chunks have the device and the page-locked memory: nothing of this one is needed there any more."""
         del self.source, self._table, self.chunk
@@ -117,17 +129,21 @@ class DeviceChunk:
         return source
 
     def check(self, entries: Entries) -> None:
-        """As `decode.decoder.ChunkDecoder.check`; left to `runs` where nothing is compressed: that is a wait less."""
-        from kolumn.kernels.check import compare_checksums
-
+        """As `decode.decoder.ChunkDecoder.check`; `runs` looks at the flags when it waits for the device anyway."""
         whole = np.flatnonzero(entries.is_intact)
         if len(whole):
-            some = entries[whole]
-            flags = compare_checksums(self.device, self._table.of(some), len(some), self.source.address - self.origin)
-            self._compared = entries, whole, (flags, 4 * len(whole), 0)
-            if entries.codec.any():
-                with suppress(WrongChecksumsError):
-                    self._look_at_checksums([])
+            self._compared = entries, whole, self._flags(entries[whole])
+
+    def _flags(self, entries: Entries) -> tuple["Memory", int, int]:
+        """What to download: int32 of each entry, not 0 where the checksum is wrong."""
+        from kolumn.kernels.check import compare_checksums
+
+        flags = compare_checksums(self.device, self._table.of(entries), len(entries), self.source.address - self.origin)
+        return flags, flags.size, 0
+
+    @property
+    def _wanted_flags(self) -> list[tuple["Memory", int, int]]:
+        return [self._compared[2]] if self._compared else []
 
     def _look_at_checksums(self, downloaded: list[Bytes]) -> None:
         """Set codes by the flags that `check` left, which are the last that was ``downloaded``, if anything was."""
@@ -175,15 +191,8 @@ class DeviceChunk:
         """
         if not len(entries):
             self._look_at_checksums([])
-        start, size, codec = (np.empty(len(entries), np.int64) for _ in range(3))
-        host = _NOTHING if self.chunk.is_unread else self.chunk.source
-        locate(host.ctypes.data, self.origin, entries.array, start, size, codec)
-        wrong = np.zeros(len(entries), bool)
-        if not self.options.check_crcs:
-            # nvCOMP may take the whole process down with a broken stream.
-            wrong = wrong_checksums(self.device, self.source.address - self.origin, self._table, entries, codec)
-        todo = plan(host, start - self.origin, size, codec, entries, self.options, wrong)
-        inflater = Inflater(self.device, host, self.source.address, todo, self.options)
+        todo = self._plan(entries)
+        inflater = Inflater(self.device, self._host, self.source.address, todo, self.options)
         share = self.device.memory // SHARES
         for room in _cut(todo.bound / min(MOST_ROOM, share)):
             inflated = inflater.part(room, entries[room])
@@ -194,13 +203,40 @@ class DeviceChunk:
                 # No name here keeps a part that the caller has let go.
                 yield entries[those], self._part(inflater, those, entries[those], inflated.of(piece), begin)
 
+    def _plan(self, entries: Entries) -> InflatePlan:
+        """Find the payloads, and the blocks of those that are compressed, for which it waits."""
+        start, size, codec = (np.empty(len(entries), np.int64) for _ in range(3))
+        host = _NOTHING if self.chunk.is_unread else self.chunk.source
+        locate(host.ctypes.data, self.origin, entries.array, start, size, codec)
+        start -= self.origin
+        packed = np.flatnonzero(codec)
+        framed = self._framed(entries[packed], start[packed], size[packed], codec[packed]) if len(packed) else None
+        return InflatePlan.of(start, size, codec, packed, framed)
+
+    def _framed(self, entries: Entries, start: Int64s, size: Int64s, codec: Int64s) -> tuple[Int64s, Flags]:
+        """Blocks of compressed payloads, and flags of those that are for the CPU.
+
+        These are what is broken or suspiciously large, what nvCOMP can't do, and what has a wrong checksum where nobody asks for them:
+        nvCOMP may take the whole process down with a broken stream.
+        """
+        from kolumn.kernels.frame import Framing
+
+        limit = most_bytes(size, self.options)
+        framing = Framing.begin(self.device, self.source.address + start, size, codec, entries.magic, limit)
+        own = [] if self.options.check_crcs else [self._flags(entries)]
+        counts, slots, *flags = self.device.downloads([*framing.wanted, *own, *self._wanted_flags])
+        wrong = flags.pop(0).view(np.int32) != 0 if own else np.zeros(len(entries), bool)
+        self._look_at_checksums(flags)
+        blocks, on_cpu = framing.finish(counts, slots)
+        return blocks, on_cpu | wrong | (not self.options.trusted)
+
     def _part(
         self, inflater: Inflater, piece: slice, entries: Entries, inflated: InflatedOnDevice, begin: "Callable[[DeviceRecords], Wanted]"
     ) -> DevicePart:
         from kolumn.kernels.decode import decode
 
         def asked(records: "DeviceRecords") -> "Wanted":
-            return [*begin(records), *([self._compared[2]] if self._compared else [])]
+            return [*begin(records), *self._wanted_flags]
 
         while True:
             good = np.flatnonzero(entries.is_intact)

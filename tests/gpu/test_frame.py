@@ -1,0 +1,109 @@
+"""The device lists the blocks of compressed payloads, and leaves to the CPU what is broken, what is large, and what nvCOMP can't do."""
+
+import gzip
+import random
+import zlib
+from collections import Counter
+
+import cramjam
+import lz4.frame
+import numpy as np
+import pytest
+import zstandard
+
+from kit.emulated import Emulated
+from kolumn.codecs import END, GZIP, LZ4, SNAPPY, ZSTD, known
+from kolumn.kernels.frame import KIND, PAYLOAD, SLOT_BYTES, SOURCE, STOP, Framing
+
+XERIAL = bytes.fromhex("82534e4150505900 00000001 00000001")
+Payload = tuple[int, bytes]
+"""Codec and bytes."""
+
+
+def stream(rng: random.Random) -> Payload:
+    """A payload as one of the clients writes it, of words that repeat."""
+    text = b" ".join(rng.choice([b"alpha", b"beta", b"gamma", b"\x1f\x8b\x08"]) for _ in range(rng.choice([0, 1, 30, 3000])))
+    codec = rng.choice([GZIP, SNAPPY, LZ4, ZSTD])
+    if codec == GZIP:
+        flags = rng.choice([0, 8, 2])
+        head = bytes([0x1F, 0x8B, 8, flags, *bytes(6)]) + (b"a name\0" if flags == 8 else b"")
+        head += (zlib.crc32(head) & 0xFFFF).to_bytes(2, "little") if flags == 2 else b""
+        whole = gzip.compress(text, mtime=0)
+        return codec, head + whole[10:] + (whole if rng.random() < 0.2 else b"")
+    if codec == SNAPPY:
+        raw = bytes(cramjam.snappy.compress_raw(text))
+        return codec, raw if rng.random() < 0.3 else XERIAL + 2 * (len(raw).to_bytes(4, "big") + raw)
+    if codec == LZ4:
+        size, checks = rng.choice([lz4.frame.BLOCKSIZE_MAX64KB, lz4.frame.BLOCKSIZE_MAX256KB]), rng.random() < 0.3
+        return codec, lz4.frame.compress(text * 20, block_size=size, block_linked=False, block_checksum=checks)
+    how = zstandard.ZstdCompressor(write_content_size=rng.random() < 0.5, write_checksum=rng.random() < 0.2)
+    return codec, b"".join(how.compress(text * n) for n in rng.choice([(1,), (1, 3), (2, 0, 1)]))
+
+
+def damaged(rng: random.Random, payload: Payload) -> Payload:
+    codec, data = payload
+    if data and rng.random() < 0.5:
+        at = rng.randrange(min(len(data), 40))
+        data = data[:at] + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :]
+    return codec, data[: rng.randrange(len(data) + 1)] if rng.random() < 0.2 else data
+
+
+def expected(codec: int, data: bytes, limit: int) -> list[list[int]] | None:
+    """Blocks without the number of their payload, by the functions that are not compiled; None if that is for the CPU."""
+    one, rows, total = known.CODECS[codec], list[list[int]](), 0
+    flaw, at, state = one.header(data, 0, len(data), 2)
+    while not flaw:
+        flaw, at, source, stop, bound, kind = one.block(data, at, len(data), state)
+        if flaw or kind == END:
+            break
+        total, more = total + bound, 0
+        if codec == GZIP:
+            more, bound = (int.from_bytes(data[k : k + 4], "little") for k in (len(data) - 8, len(data) - 4))
+            if len(data) <= 18 or b"\x1f\x8b\x08" in data[3:] or not 4 <= bound <= limit:
+                return None
+            source = 0
+        if codec == ZSTD:
+            more = data[source + 4] & 0xE0
+            if data[source + 4] & 0x04:
+                return None
+        if total > limit or len(rows) == 2 + len(data) // SLOT_BYTES:
+            return None
+        rows.append([kind, source, stop, bound, more])
+        if one.is_whole(state):
+            break
+    return None if flaw else rows
+
+
+def framed(device: Emulated, payloads: list[Payload], limit: int) -> list[list[list[int]] | None]:
+    """The same by the device."""
+    # A payload may begin anywhere.
+    text = np.frombuffer(b"?" + b"".join(data for _, data in payloads) + bytes(8), np.uint8)
+    size = np.array([len(data) for _, data in payloads], np.int64)
+    there, begins = device.upload(text), 1 + np.cumsum(size) - size
+    codec, magic, limits = np.array([codec for codec, _ in payloads], np.int64), np.full(len(size), 2), np.full(len(size), limit)
+    begun = Framing.begin(device, there.address + begins, size, codec, magic, limits)
+    found, on_cpu = begun.finish(*device.downloads(begun.wanted))
+    assert not on_cpu[found[:, PAYLOAD]].any()
+    assert (np.diff(found[:, PAYLOAD]) >= 0).all()
+    found[:, [SOURCE, STOP]] -= there.address + begins[found[:, PAYLOAD], None]
+    return [None if on_cpu[i] else found[found[:, PAYLOAD] == i, KIND:].tolist() for i in range(len(payloads))]
+
+
+def test_blocks(emulated: Emulated) -> None:
+    rng, limit = random.Random(3), 3 << 20
+    payloads = [damaged(rng, stream(rng)) for _ in range(500)]
+    found, wanted = framed(emulated, payloads, limit), [expected(*one, limit) for one in payloads]
+    for one, given, right in zip(payloads, found, wanted, strict=True):
+        assert given == right, one
+    seen = Counter((codec, right is None) for (codec, _), right in zip(payloads, wanted, strict=True))
+    assert min(seen[codec, left] for codec in (GZIP, SNAPPY, LZ4, ZSTD) for left in (False, True)) > 5, seen
+
+
+@pytest.mark.parametrize("before", range(8))
+def test_headers_inside_of_gzip(before: int, emulated: Emulated) -> None:
+    """At any place of a word and of a warp's words, or cut by the end."""
+    whole = gzip.compress(bytes(range(256)) * 4, mtime=0)
+    for after in (0, 1, 2, 300, 700):
+        inner = bytes(before) + b"\x1f\x8b\x08"[: 3 if after else 2] + bytes(after)
+        data = whole[:10] + inner + whole[-8:]
+        assert framed(emulated, [(GZIP, data)] * 3, 1 << 20) == 3 * [None if after else expected(GZIP, data, 1 << 20)]
