@@ -1,12 +1,17 @@
-"""kvikio, as far as there need be none: what its answers mean."""
+"""kvikio, as far as there need be none: what its answers mean, and what Kolumn's runtime reads by it."""
 
+import ctypes
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import kolumn
+from kit.outcome import COLUMNS, outcome
 from kolumn.kernels.machine import direct
 
 
@@ -60,3 +65,43 @@ def test_what_did_not_come_whole_is_left_to_the_host(kvikio: Any, answer: Any, w
     kvikio.bytes_read = answer
     assert direct.load("/a.log", 4096, SimpleNamespace(size=1000)) is worked
     assert (kvikio.asked, kvikio.closed) == ([("/a.log", 1000, 4096)], 1)
+
+
+@pytest.fixture
+def no_gpu() -> None:
+    for package in ("cupy", "rmm"):
+        pytest.importorskip(package, reason="make gpu-packages")
+    from kit.standins import real
+
+    if real():
+        pytest.skip("a GPU has a kvikio of its own")
+
+
+@pytest.mark.gpu
+def test_no_codec_needs_the_bytes_on_the_host(no_gpu: None, device: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """On Kolumn's own runtime: kvikio, which knows no streams, writes at once."""
+    from kolumn.source.segment_file import SegmentFile
+
+    seen, read = [], SegmentFile.read
+
+    def load(path: str, start: int, memory: Any) -> bool:
+        seen.append(path)
+        there = memory.__cuda_array_interface__
+        data = Path(path).read_bytes()[start : start + memory.size]
+        ctypes.memmove(there["data"][0], data, len(data))
+        return len(data) == memory.size
+
+    def headers(file: SegmentFile, start: int, end: int, *how: Any) -> Any:
+        assert end - start < 5_000, "the host reads a chunk"
+        return read(file, start, end, *how)
+
+    monkeypatch.setattr(direct, "available", lambda: True)
+    monkeypatch.setattr(direct, "load", load)
+    rows = pa.table({"key": [b"%d" % i for i in range(20_000)], "value": [b"words and words of %d" % i for i in range(20_000)]})
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        kolumn.write(rows, tmp_path / f"{codec}-0", codec=codec)
+        expected = outcome(tmp_path / f"{codec}-0", columns=COLUMNS, backend="cpu")
+        with monkeypatch.context() as patch:
+            patch.setattr(SegmentFile, "read", headers)
+            assert outcome(tmp_path / f"{codec}-0", columns=COLUMNS, backend="gpu").equals(expected)
+    assert len(seen) == 5
