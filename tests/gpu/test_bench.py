@@ -79,6 +79,15 @@ def test_predictions_are_printed_beside_measurements(gpu_decode: Any) -> None:
     assert lines[-1].endswith(" -")
 
 
+def test_codecs_of_the_model(gpu_decode: Any) -> None:
+    """A chunk takes longer than its copy and what nvCOMP takes; the share of each codec that is assumed is what `bench.data` writes."""
+    model, size = gpu_decode.gpu_model, 1 << 20
+    for codec, left in model.COMPRESSED.items():
+        raw = sum(map(len, gpu_decode.data.batches(codec, size)))
+        assert raw / sum(map(len, gpu_decode.data.batches("none", size))) == pytest.approx(left, abs=0.01)
+        assert model.chunk(codec, raw, model.plain(size, size >> 14)) > raw / model.PAGE_LOCKED + model.inflate(codec, size)
+
+
 @pytest.mark.parametrize(
     ("device", "card"),
     [("NVIDIA H100 80GB HBM3", "H100"), ("NVIDIA A100-SXM4-80GB", "A100"), ("NVIDIA L4", "L4"), ("NVIDIA L40S", "H200")],
