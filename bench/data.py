@@ -26,14 +26,15 @@ BASE_TIMESTAMP = 1_700_000_000_000
 WORDS = 2000
 
 
-def segment(codec: str) -> Path:
-    """Path of the segment with ``codec``; it is written if it does not exist yet."""
-    path = FOLDER / f"{codec}-0" / f"{0:020d}.log"
+def segment(codec: str, segment_bytes: int = SEGMENT_BYTES, batch_bytes: int = BATCH_BYTES) -> Path:
+    """Path of the segment with ``codec`` and batches of a size; it is written if it does not exist yet."""
+    usual = (segment_bytes, batch_bytes) == (SEGMENT_BYTES, BATCH_BYTES)
+    path = FOLDER / (f"{codec}-0" if usual else f"{codec}-{segment_bytes}-{batch_bytes}-0") / f"{0:020d}.log"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")
         with partial.open("wb") as file:
-            file.writelines(batches(codec))
+            file.writelines(batches(codec, segment_bytes, batch_bytes))
         partial.rename(path)
     return path
 

@@ -12,13 +12,14 @@ A kernel takes at least as long as the slowest of them, and longer where two are
 much longer, `together` says: warps are the customers of a closed network of queues. If the limits did not overlap at all, their times would
 add up; `python -m bench.gpu_model` prints that too, for the two largest of each kernel.
 
-Instructions, lines, bytes, turns and loads are counted (`bench.gpu_costs`). What is assumed stands below, with its source.
+Instructions, lines, bytes, turns and loads are counted (`bench.gpu_costs`). What is assumed or was measured stands below, with its source.
 """
 
 import math
 from dataclasses import dataclass
 
 from bench.gpu_costs import COSTS, RECORD_BYTES, Limits
+from kolumn.kernels.fields.slices import FEW, LARGE, SLICES
 
 GIB = 1 << 30
 CARDS = {
@@ -32,12 +33,18 @@ ISSUED = 2.5
 LOAD, DEPENDENT, SHARED = 800, 4.5, 30
 """Cycles: of a load from memory while others load, of an instruction that the next one waits for, of shared memory and of a shuffle. From
 published microbenchmarks of sm_80 and sm_90; the first is between 650 and 900, and an assumption."""
-LAUNCH, WAIT = 8e-6, 15e-6
-"""Seconds of the host: a launch through CuPy, and a download for which it waits. Assumptions."""
 WAITS = {"checksums": 1, "columns": 3}
 """Downloads of the steps of `bench.gpu_decode`; `tests/gpu/test_bench.py` counts them."""
-PAGE_LOCKED, PAGEABLE = 55e9, 10e9
-"""Bytes in a second over PCIe 5.0 x16, of 63e9 by its specification. Assumptions."""
+PAGE_LOCKED, BACK, PAGEABLE = 55.6e9, 55.4e9, 9.8e9
+"""Bytes in a second over PCIe 5.0 x16, of 63e9 by its specification: to the device, from it, and to it from ordinary memory. Measured with
+an H200 (`bench/results/gpu-h200.json`, "before"); ordinary memory depends on the host, another one had 6.6e9."""
+LOCKED = 2.3e9
+"""Bytes of host memory that are page-locked in a second, from the same results."""
+NVCOMP = {"gzip": 16.3e9, "snappy": 107e9, "lz4": 27.3e9, "zstd": 9.0e9}
+"""Bytes of records in a second that nvCOMP 5.3.0.16 made with that H200 of 4,121 blocks of 16 KiB, each with the room that the codec can
+need: "room as planned" in the same results. Each call had 64 MiB of room, so that zstd and lz4 took several; one takes less time."""
+COMPRESSED = {"none": 1.0, "gzip": 0.518, "snappy": 0.767, "lz4": 0.739, "zstd": 0.503}
+"""What is left of a segment of `bench.data`."""
 STORAGE = {"one NVMe drive": 7e9, "four NVMe drives": 28e9}
 """Bytes in a second of a read: a drive on PCIe 4.0 x4 by common data sheets."""
 SASS = {"check": 1.05}
@@ -66,9 +73,9 @@ VALUES = {
     "values: fixed": ("fronts", "fixed", "flag_bits"),
 }
 """Launches for the typed values of a chunk, which `tests/gpu/test_ptx_budgets.py` compares. Of "JSON" those before cuDF's reader."""
-HOST = {"launches": 9.4e-6, "scans": 19e-6, "waits": 26e-6, "allocations": 3.6e-6, "memsets": 5e-6, "uploads": 10e-6}
-"""Seconds of the host for each call, as measured with an H200: launches, downloads of 4 bytes and allocations; the others are assumptions,
-CUB's sums two launches."""
+HOST = {"launches": 9.4e-6, "scans": 19e-6, "waits": 25.7e-6, "allocations": 3.6e-6, "memsets": 5e-6, "uploads": 10e-6}
+"""Seconds of the host for each call. Launches, downloads of 4 bytes and allocations were measured with an H200 (the same results); the
+others are assumptions, CUB's sums two launches."""
 ASKED = {
     "values: Avro": {"launches": 4, "scans": 2, "waits": 3, "allocations": 17, "memsets": 1, "uploads": 3},
     "values: flat Avro": {"launches": 4, "scans": 2, "waits": 3, "allocations": 14, "memsets": 1, "uploads": 3},
@@ -80,10 +87,8 @@ ASKED = {
 """What the typed values of a chunk ask of the driver, which the same test compares."""
 CELLS = {"values: Avro": 4, "values: flat Avro": 2, "values: Protobuf": 4, "values: JSON": 0.5, "values: CSV": 1}
 """int64 of each value that are summed between the two passes: one for each list, and one for each column of text or bytes."""
-SUMMED = 1.5e12
-"""Bytes in a second that a sum reads and writes: what is left of two measurements after some 12 microseconds for each sum."""
-SLICES = 16
-"""Warps that share a large batch, as `kolumn.kernels.fields.slices` has it."""
+SUMMED, EACH_SUM = 1.5e12, 12e-6
+"""Of a sum: bytes in a second that it reads and writes, and seconds of the device besides. By two measurements with an H200."""
 GOALS = {
     "columns": ("GB/s", 450),
     "checksums": ("GB/s", 1500),
@@ -113,6 +118,11 @@ class Work:
     def records(self) -> float:
         """How many there are."""
         return self.bytes / RECORD_BYTES[self.way]
+
+
+def plain(size: int, batches: int) -> Work:
+    """Batches without a codec, by the kernel that finds their records."""
+    return Work("16 KiB" if batches >= FEW else "1 MiB" if size >= LARGE * batches else "16 KiB, few", size, batches)
 
 
 def choose(device: str) -> str:
@@ -211,7 +221,7 @@ def together(by: dict[str, float], customers: int) -> float:
 def checksums(work: Work, apart: bool = False) -> float:
     """The step: the launch, its flags, and the batch table if it is not on the device."""
     kernels = seconds("check", work, apart) + (seconds("join", work, apart) if _slices(work) > 1 else 0)
-    return max(kernels, 2 * LAUNCH) + WAITS["checksums"] * WAIT
+    return max(kernels, 2 * HOST["launches"]) + WAITS["checksums"] * HOST["waits"]
 
 
 def columns(work: Work, apart: bool = False) -> float:
@@ -220,8 +230,9 @@ def columns(work: Work, apart: bool = False) -> float:
     names = (hop, "fields", "sizes", "sizes", "validity", "validity", "gather_short", "gather")
     kernels = [seconds(one, work, apart) for one in names]
     # A sum reads and writes what it sums: 4 bytes for each row of a column.
-    sums = [2 * 4 * work.records / MEMORY] * 2
-    return max(sum(kernels) + sum(one + 5e-6 for one in sums), (len(kernels) + len(sums)) * LAUNCH) + WAITS["columns"] * WAIT
+    sums = 2 * (2 * 4 * work.records / SUMMED + EACH_SUM)
+    asked = len(kernels) * HOST["launches"] + 2 * HOST["scans"]
+    return max(sum(kernels) + sums, asked) + WAITS["columns"] * HOST["waits"]
 
 
 def values(work: Work, apart: bool = False) -> float:
@@ -229,6 +240,28 @@ def values(work: Work, apart: bool = False) -> float:
     kernels = sum(seconds(one, work, apart) for one in VALUES[work.way])
     sums = 2 * 8 * CELLS.get(work.way, 0) * work.records / SUMMED
     return kernels + sums + sum(count * HOST[call] for call, count in ASKED[work.way].items())
+
+
+def chunk(codec: str, size: int, work: Work, apart: bool = False) -> float:
+    """A chunk of ``size`` bytes from page-locked memory to columns: copy, checksums, nvCOMP and columns one after the other, in one part.
+
+    Only the card's memory and multiprocessors differ between cards: what nvCOMP makes is what it made with an H200, see `NVCOMP`.
+    """
+    there = (size + TABLE_ROW * work.batches) / PAGE_LOCKED + checksums(Work(work.way, size, work.batches), apart)
+    return there + inflate(codec, work.bytes) + columns(work, apart)
+
+
+def inflate(codec: str, size: int) -> float:
+    """Decompressing blocks of 16 KiB to ``size`` bytes."""
+    return size / NVCOMP[codec] if codec in NVCOMP else 0.0
+
+
+def overlapped(work: Work, size: int, apart: bool = False) -> float:
+    """Copy, checksums and columns in chunks of ``size`` bytes: what is not the copy of one is done while others are copied."""
+    count = max(round(work.bytes / size), 1)
+    own = plain(work.bytes // count, work.batches // count)
+    after = checksums(own, apart) + columns(own, apart)
+    return max((work.bytes + TABLE_ROW * work.batches) / PAGE_LOCKED, count * after) + after
 
 
 def predictions(apart: bool = False) -> dict[str, dict[str, float]]:
@@ -239,12 +272,13 @@ def predictions(apart: bool = False) -> dict[str, dict[str, float]]:
     dict
         By the step: "ms", "GB/s", and for shares "of the copy".
     """
-    whole = Work("16 KiB", GIB, GIB // (16 << 10))
+    whole = plain(GIB, GIB >> 14)
     copy = GIB / PAGE_LOCKED
     table = TABLE_ROW * whole.batches
     check, column = checksums(whole, apart), columns(whole, apart)
     found = {
         "copy to the device": copy,
+        "copy to the host": GIB / BACK,
         "checksums": check,
         "checksums, batch table uploaded page-locked": check + table / PAGE_LOCKED,
         "checksums, batch table uploaded pageable": check + table / PAGEABLE,
@@ -252,23 +286,22 @@ def predictions(apart: bool = False) -> dict[str, dict[str, float]]:
         "copy, checksums and columns": copy + table / PAGE_LOCKED + check + column,
     }
     shown = {name: {"ms": 1e3 * time, "GB/s": GIB / time / 1e9} for name, time in found.items()}
-    # Chunks overlap: what is not the copy of one chunk is done while others are copied.
-    chunks = GIB // CHUNK
-    own = Work("16 KiB, few", CHUNK, CHUNK >> 14)
-    after = checksums(own, apart) + columns(own, apart)
-    overlapped = max(copy + table / PAGE_LOCKED, chunks * after) + after
-    shown["copy, checksums and columns, chunks overlapped"] = {"ms": 1e3 * overlapped, "GB/s": GIB / overlapped / 1e9}
+    chunks = overlapped(whole, CHUNK, apart)
+    shown["copy, checksums and columns, chunks overlapped"] = {"ms": 1e3 * chunks, "GB/s": GIB / chunks / 1e9}
     for name in ("copy, checksums and columns", "copy, checksums and columns, chunks overlapped"):
         shown[name]["of the copy"] = 1e3 * copy / shown[name]["ms"]
     for size in (CHUNK, 2 * CHUNK):
-        large = Work("1 MiB", size, size >> 20)
+        large = plain(size, size >> 20)
         time = checksums(large, apart) + columns(large, apart)
         shown[f"a chunk of {size >> 20} MiB in batches of 1 MiB"] = {"ms": 1e3 * time, "GB/s": size / time / 1e9}
+    for codec, left in COMPRESSED.items():
+        time = chunk(codec, round(left * CHUNK), plain(CHUNK, CHUNK >> 14), apart)
+        shown[f"{CHUNK >> 20} MiB of {codec} to columns"] = {"ms": 1e3 * time, "GB/s": CHUNK / time / 1e9}
     for way in VALUES:
         time = values(Work(way, CHUNK, 0), apart)
         shown[f"{CHUNK >> 20} MiB of {way}"] = {"ms": 1e3 * time, "GB/s": CHUNK / time / 1e9}
     for name, speed in STORAGE.items():
-        shown[f"from files on {name}"] = {"ms": 1e3 * max(GIB / speed, overlapped), "GB/s": min(speed, GIB / overlapped) / 1e9}
+        shown[f"from files on {name}"] = {"ms": 1e3 * max(GIB / speed, chunks), "GB/s": min(speed, GIB / chunks) / 1e9}
     return {name: {what: round(value, 3) for what, value in one.items()} for name, one in shown.items()}
 
 
@@ -278,7 +311,7 @@ def main() -> None:
     for name, one in found.items():
         share = f"{one['of the copy']:8.2f} of the copy" if "of the copy" in one else ""
         print(f"{name:60s} {one['ms']:9.3f} ms {one['GB/s']:9.1f} GB/s{share}")
-    for work in (Work("16 KiB", GIB, GIB >> 14), Work("1 MiB", CHUNK, CHUNK >> 20), *(Work(way, CHUNK, 0) for way in VALUES)):
+    for work in (plain(GIB, GIB >> 14), plain(CHUNK, CHUNK >> 20), *(Work(way, CHUNK, 0) for way in VALUES)):
         what = f"of {work.way}" if work.way in VALUES else f"in {work.batches} batches"
         print(f"\n{work.bytes >> 20} MiB {what}: microseconds by what a kernel's warps share")
         for kernel in COSTS[work.way]:

@@ -31,11 +31,12 @@ def describe() -> dict[str, Any]:
 
 
 def save(question: str, result: dict[str, Any], folder: Path | None = None) -> Path:
-    """Write ``results/<question>.json``, or to another folder: `describe` and ``result`` side by side."""
+    """Write ``results/<question>.json``, or to another folder, whole or not at all: `describe` and ``result`` side by side."""
     path = (folder or RESULTS) / f"{question}.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({**describe(), **result}, indent=1) + "\n")
-    return path
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps({**describe(), **result}, indent=1) + "\n")
+    return partial.replace(path)
 
 
 def _git(*arguments: str) -> str:

@@ -10,6 +10,7 @@ comes before it in its stream is done. What is wrong is noted in `Standins.fault
 import ctypes
 import gc
 import threading
+import time
 from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -256,6 +257,10 @@ class Standins:
         kinds = (cupy.cuda.runtime.memcpyHostToDevice, cupy.cuda.runtime.memcpyDeviceToHost)
 
         def do() -> None:
+            if kind == cupy.cuda.runtime.memcpyDeviceToDevice:
+                if self.there(to, size, "copy") and self.there(source, size, "copy"):
+                    ctypes.memmove(to, source, size)
+                return
             on_device = to if kind == kinds[0] else source
             on_host = source if kind == kinds[0] else to
             if kind not in kinds or self.piece(on_host) is not None:
@@ -289,6 +294,9 @@ class Standins:
             # An address may be biased by a position in a file: what is freed shows by its poison.
             self.asked_by_kolumn(self.current(), lambda: run_loops(kernel, n, kernel.args(*fields)))
 
+        launch.attributes = {  # type: ignore[attr-defined]
+            "num_regs": 0, "local_size_bytes": 0, "shared_size_bytes": 0, "max_threads_per_block": kernel.block,
+        }  # fmt: skip
         return launch
 
     def scan(self, values: Any, operation: int) -> None:
@@ -363,6 +371,19 @@ class Standins:
             def synchronize(self) -> None:
                 standins.wait(self.ptr)
 
+        class Event:
+            """With the time at which its stream gets there."""
+
+            def __init__(self) -> None:
+                self.at, self._stream = 0.0, LEGACY
+
+            def record(self, stream: Stream) -> None:
+                self._stream = stream.ptr
+                standins.ask(stream.ptr, lambda: setattr(self, "at", time.perf_counter()), early=True)
+
+            def synchronize(self) -> None:
+                standins.wait(self._stream)
+
         class Device(nullcontext[None]):
             compute_capability = "90"
             attributes: ClassVar = {"MultiProcessorCount": PROCESSORS}
@@ -391,11 +412,13 @@ class Standins:
             "getDeviceCount": lambda: 1, "driverGetVersion": lambda: 13000, "getDevice": lambda: 0, "memGetInfo": lambda: (MEMORY, MEMORY),
             "memcpyAsync": self.copy, "memsetAsync": self.fill, "eventCreateWithFlags": self.create_event, "eventRecord": self.record,
             "streamWaitEvent": self.wait_event, "eventDestroy": self.events.pop,
+            "getDeviceProperties": lambda number: {"name": b"stand-in", "multiProcessorCount": PROCESSORS},
         }.items():  # fmt: skip
             patch.setattr(cupy.cuda.runtime, name, stands_in)
         for name, stands_in in {
-            "Stream": Stream, "Device": Device, "PinnedMemory": self.page_locked, "PinnedMemoryPointer": lambda memory, at: memory,
-            "set_allocator": lambda allocator: None,
+            "Stream": Stream, "Device": Device, "Event": Event, "PinnedMemory": self.page_locked,
+            "PinnedMemoryPointer": lambda memory, at: memory,
+            "set_allocator": lambda allocator: None, "get_elapsed_time": lambda begin, end: 1e3 * (end.at - begin.at),
         }.items():  # fmt: skip
             patch.setattr(cupy.cuda, name, stands_in)
         for name in ("CudaMemoryResource", "CudaAsyncMemoryResource", "LimitingResourceAdaptor"):
