@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from kolumn.kernels import decode  # noqa: F401 (defines kernels)
+from kolumn.kernels import decode, frame  # noqa: F401 (defines kernels)
 from kolumn.kernels.columns import table  # noqa: F401 (defines kernels)
 from kolumn.kernels.machine.image import ARCHITECTURES, OLDEST, SOURCES, cubin
 from kolumn.kernels.machine.kernel import KERNELS, Kernel

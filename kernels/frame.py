@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 import kolumn.codecs.compiled  # noqa: F401 (the framings as compiled functions first)
-from kolumn.arrays import Bytes, Flags, Int64s
+from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
 from kolumn.codecs import DEFLATE, END, GZIP, ZSTD_FRAME, known
 from kolumn.codecs.gzip import LEAST_MEMBER
 from kolumn.formats.memory import load8, u32_little_at
@@ -26,13 +26,12 @@ from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load64, store32, store64
 
-PAYLOAD, KIND, SOURCE, STOP, BOUND, MORE = range(6)
-COLUMNS = 6
-"""Of a block: number of its payload, kind of `kolumn.codecs`, device addresses of its first byte and after its last, the most bytes that
-it decompresses to, and of a gzip member the CRC-32 of these, of a zstd frame whether the bytes are exactly as many."""
+BLOCK = np.dtype([(name, np.int64) for name in ("payload", "kind", "source", "stop", "bound", "more")])
+"""A block: number of its payload, kind of `kolumn.codecs`, device addresses of its first byte and after its last, the most bytes that it
+decompresses to, and of a gzip member the CRC-32 of these, of a zstd frame whether the bytes are exactly as many."""
 SLOT_BYTES = 1024
 """Bytes of a payload for each of its slots after the first two. Clients write blocks of 32 KiB and more, which seldom become so small."""
-_ROW = 8 * COLUMNS
+_ROW = BLOCK.itemsize
 _CHECKSUM, _SIZED = 0x04, 0xE0
 """Bits of a zstd frame's descriptor: it has a content checksum; it may have a content size."""
 _ONES, _TOPS = 0x0101010101010101, -0x7F7F7F7F7F7F7F80
@@ -50,7 +49,7 @@ class Frame(NamedTuple):
     first : int
         int64 of n + 1: number of the first slot of each.
     blocks : int
-        Out: int64 of shape (slots, `COLUMNS`).
+        Out: a `BLOCK` for each slot.
     counts : int
         Out: int32 of each payload: how many blocks it has, or -1.
     """
@@ -151,11 +150,10 @@ class Framing:
             device.launch(members, n, args)
         return cls([(counts, counts.size, 0), (blocks, blocks.size, 0)], first)
 
-    def finish(self, counts: Bytes, blocks: Bytes) -> tuple[Int64s, Flags]:
-        """What was downloaded as the blocks, of shape (blocks, `COLUMNS`), and flags of the payloads that are for the CPU."""
+    def finish(self, counts: Bytes, blocks: Bytes) -> tuple[AnyArray, Flags]:
+        """What was downloaded as an array of `BLOCK`, and flags of the payloads that are for the CPU."""
         found = counts.view(np.int32).astype(np.int64)
         on_cpu, found = found < 0, np.maximum(found, 0)
         ends = np.cumsum(found)
         slots = np.arange(ends[-1] if len(ends) else 0) + np.repeat(self.first[:-1] - ends + found, found)
-        table: Int64s = blocks.view(np.int64).reshape(-1, COLUMNS)[slots]
-        return table, on_cpu
+        return blocks.view(BLOCK)[slots], on_cpu

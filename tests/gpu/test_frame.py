@@ -13,7 +13,7 @@ import zstandard
 
 from kit.emulated import Emulated
 from kolumn.codecs import END, GZIP, LZ4, SNAPPY, ZSTD, known
-from kolumn.kernels.frame import KIND, PAYLOAD, SLOT_BYTES, SOURCE, STOP, Framing
+from kolumn.kernels.frame import SLOT_BYTES, Framing
 
 XERIAL = bytes.fromhex("82534e4150505900 00000001 00000001")
 Payload = tuple[int, bytes]
@@ -48,10 +48,10 @@ def damaged(rng: random.Random, payload: Payload) -> Payload:
     return codec, data[: rng.randrange(len(data) + 1)] if rng.random() < 0.2 else data
 
 
-def expected(codec: int, data: bytes, limit: int) -> list[list[int]] | None:
+def expected(codec: int, data: bytes, limit: int, magic: int = 2) -> list[list[int]] | None:
     """Blocks without the number of their payload, by the functions that are not compiled; None if that is for the CPU."""
     one, rows, total = known.CODECS[codec], list[list[int]](), 0
-    flaw, at, state = one.header(data, 0, len(data), 2)
+    flaw, at, state = one.header(data, 0, len(data), magic)
     while not flaw:
         flaw, at, source, stop, bound, kind = one.block(data, at, len(data), state)
         if flaw or kind == END:
@@ -74,19 +74,20 @@ def expected(codec: int, data: bytes, limit: int) -> list[list[int]] | None:
     return None if flaw else rows
 
 
-def framed(device: Emulated, payloads: list[Payload], limit: int) -> list[list[list[int]] | None]:
+def framed(device: Emulated, payloads: list[Payload], limit: int, magic: int = 2) -> list[list[list[int]] | None]:
     """The same by the device."""
     # A payload may begin anywhere.
     text = np.frombuffer(b"?" + b"".join(data for _, data in payloads) + bytes(8), np.uint8)
     size = np.array([len(data) for _, data in payloads], np.int64)
     there, begins = device.upload(text), 1 + np.cumsum(size) - size
-    codec, magic, limits = np.array([codec for codec, _ in payloads], np.int64), np.full(len(size), 2), np.full(len(size), limit)
-    begun = Framing.begin(device, there.address + begins, size, codec, magic, limits)
+    codec, magics, limits = np.array([codec for codec, _ in payloads], np.int64), np.full(len(size), magic), np.full(len(size), limit)
+    begun = Framing.begin(device, there.address + begins, size, codec, magics, limits)
     found, on_cpu = begun.finish(*device.downloads(begun.wanted))
-    assert not on_cpu[found[:, PAYLOAD]].any()
-    assert (np.diff(found[:, PAYLOAD]) >= 0).all()
-    found[:, [SOURCE, STOP]] -= there.address + begins[found[:, PAYLOAD], None]
-    return [None if on_cpu[i] else found[found[:, PAYLOAD] == i, KIND:].tolist() for i in range(len(payloads))]
+    assert not on_cpu[found["payload"]].any()
+    assert (np.diff(found["payload"]) >= 0).all()
+    for name in ("source", "stop"):
+        found[name] -= there.address + begins[found["payload"]]
+    return [None if on_cpu[i] else [list(row)[1:] for row in found[found["payload"] == i].tolist()] for i in range(len(payloads))]
 
 
 def test_blocks(emulated: Emulated) -> None:
@@ -97,6 +98,33 @@ def test_blocks(emulated: Emulated) -> None:
         assert given == right, one
     seen = Counter((codec, right is None) for (codec, _), right in zip(payloads, wanted, strict=True))
     assert min(seen[codec, left] for codec in (GZIP, SNAPPY, LZ4, ZSTD) for left in (False, True)) > 5, seen
+
+
+def test_limits(emulated: Emulated) -> None:
+    """One byte more or less: all that a payload may decompress to, what a gzip member needs, and the slots that a payload has."""
+    frame = zstandard.ZstdCompressor().compress(bytes(1000))
+    for limit, fits in ((1999, False), (2000, True)):
+        assert framed(emulated, [(ZSTD, 2 * frame)], limit) == [expected(ZSTD, 2 * frame, limit)]
+        assert (expected(ZSTD, 2 * frame, limit) is not None) is fits
+    whole = gzip.compress(bytes(4), mtime=0)
+    for size in (10, 11, 17, 18, 19):
+        member = whole[:10] + (bytes(10) + whole[-8:])[28 - size :]
+        assert framed(emulated, [(GZIP, member)], 1 << 20) == [expected(GZIP, member, 1 << 20)]
+    for size in (3, 4, 1 << 20, (1 << 20) + 1):
+        member = whole[:-4] + size.to_bytes(4, "little")
+        assert framed(emulated, [(GZIP, member)], 1 << 20) == [expected(GZIP, member, 1 << 20)]
+    for count in (2, 3):
+        blocks = XERIAL + count * bytes.fromhex("00000003 01003f")
+        assert framed(emulated, [(SNAPPY, blocks)] * 2, 1 << 20) == 2 * [expected(SNAPPY, blocks, 1 << 20)]
+        assert (expected(SNAPPY, blocks, 1 << 20) is not None) is (count == 2)
+
+
+@pytest.mark.parametrize("magic", range(3))
+def test_old_checksums_of_lz4_headers(magic: int, emulated: Emulated) -> None:
+    """KAFKA-3160: in format 0 the header's checksum is not compared."""
+    data = bytes.fromhex("04224d18 60 40 1a 03000080 616263 00000000")
+    assert framed(emulated, [(LZ4, data)], 1 << 20, magic) == [expected(LZ4, data, 1 << 20, magic)]
+    assert (expected(LZ4, data, 1 << 20, magic) is None) is (magic > 0)
 
 
 @pytest.mark.parametrize("before", range(8))

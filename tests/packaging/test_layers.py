@@ -10,7 +10,8 @@ LAYERS = (
     ("errors", "arrays"),
     ("arrow",),
     ("formats", "schema"),
-    ("codecs", "machine_code", "keywords"),
+    ("machine_code", "keywords"),
+    ("codecs",),
     ("kernels", "cpu_fallback", "kernels.machine", "cpu_fallback.machine", "encodings", "schemas"),
     # The stages on the CPU and on a GPU (check, inflate, count, fields, columns), and `source`, which reads bytes by name and range.
     (
@@ -34,7 +35,7 @@ LAYERS = (
         "values.internal",
     ),
     ("values.columns",),
-    ("kernels.columns", "kernels.decode", "options", "damage", "commit"),
+    ("kernels.columns", "kernels.decode", "kernels.frame", "options", "damage", "commit"),
     ("kernels.values", "plan", "transactions", "encode"),
     # Chunks, the search after damage, and ranges.
     ("kernels.build", "decode.host"),

@@ -13,6 +13,10 @@ from kolumn.source.storage import shown
 _NAMES = ("segment", "position", "size", "baseOffset", "lastOffset", "recordsLost", "reason")
 
 
+class WrongChecksumsError(Exception):
+    """Checksums of a chunk turned out to be wrong while its records were decoded. Their entries have a code now: decode once more."""
+
+
 @dataclass(frozen=True)
 class Damage:
     """A stretch of a segment from which no records could be read.

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from kolumn.damage.explain import row_error
-from kolumn.damage.findings import Trouble, damage_of
+from kolumn.damage.findings import Trouble, WrongChecksumsError, damage_of
 from kolumn.decode.backends import opened
 from kolumn.decode.chain import Floor, chain_of
-from kolumn.decode.decoder import ChunkDecoder, DecodedRun, WrongChecksumsError
+from kolumn.decode.decoder import ChunkDecoder, DecodedRun
 from kolumn.decode.host.select import wanted
 from kolumn.decode.host.streamed import Streamed
 from kolumn.decode.result import Decoded

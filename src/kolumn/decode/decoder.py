@@ -33,10 +33,6 @@ class DecodedRun(Protocol):
     def bytes(self) -> int: ...
 
 
-class WrongChecksumsError(Exception):
-    """Checksums of a chunk turned out to be wrong while its records were decoded. Their entries have a code now: decode once more."""
-
-
 class ChunkDecoder(Protocol):
     """Decodes the entries of a chunk, as a context manager: the chunk's bytes are loaded while the context lasts.
 

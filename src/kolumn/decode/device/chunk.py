@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kolumn.arrays import Bytes, Flags, Int64s
+from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
 from kolumn.cpu_fallback.inflate.locate import locate
-from kolumn.decode.decoder import WrongChecksumsError
+from kolumn.damage.findings import WrongChecksumsError
 from kolumn.decode.device.batch_table import BatchTable
 from kolumn.decode.device.begun_columns import Begun, PayloadsToCopy
 from kolumn.decode.device.inflate import InflatedOnDevice, InflatePlan, Inflater, most_bytes
@@ -213,7 +213,7 @@ class DeviceChunk:
         framed = self._framed(entries[packed], start[packed], size[packed], codec[packed]) if len(packed) else None
         return InflatePlan.of(start, size, codec, packed, framed)
 
-    def _framed(self, entries: Entries, start: Int64s, size: Int64s, codec: Int64s) -> tuple[Int64s, Flags]:
+    def _framed(self, entries: Entries, start: Int64s, size: Int64s, codec: Int64s) -> tuple[AnyArray, Flags]:
         """Blocks of compressed payloads, and flags of those that are for the CPU.
 
         These are what is broken or suspiciously large, what nvCOMP can't do, and what has a wrong checksum where nobody asks for them:

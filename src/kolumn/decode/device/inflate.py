@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kolumn.arrays import Bytes, Flags, Int64s
+from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
 from kolumn.codecs import DEFLATE, LZ4_BLOCK, STORED, ZSTD_FRAME
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR, inflate
 from kolumn.formats import legacy
 from kolumn.formats.entries import Entries
-from kolumn.kernels.check import LEAST
-from kolumn.kernels.frame import BOUND, COLUMNS, KIND, MORE, PAYLOAD, SOURCE, STOP
 from kolumn.options import Options
 
 if TYPE_CHECKING:
@@ -63,7 +61,7 @@ class InflatePlan:
     ----------
     start, size, codec : int64 arrays of n
         Positions in the chunk; what has codec 0 is as it is.
-    blocks : int64 array of shape (blocks, `kernels.frame.COLUMNS`)
+    blocks : array of `kernels.frame.BLOCK`
         Of what nvCOMP decompresses, in the order of the payloads.
     bound : int64 array of n
         Bytes that each can decompress to, as far as that is known; of plain ones their size.
@@ -74,20 +72,22 @@ class InflatePlan:
     start: Int64s
     size: Int64s
     codec: Int64s
-    blocks: Int64s
+    blocks: AnyArray
     bound: Int64s
     on_cpu: Flags
 
     @classmethod
-    def of(cls, start: Int64s, size: Int64s, codec: Int64s, packed: Int64s, framed: tuple[Int64s, Flags] | None) -> "InflatePlan":
+    def of(cls, start: Int64s, size: Int64s, codec: Int64s, packed: Int64s, framed: tuple[AnyArray, Flags] | None) -> "InflatePlan":
         """``framed`` are the blocks of the compressed payloads, whose numbers are ``packed``, and which of these are for the CPU."""
+        from kolumn.kernels.frame import BLOCK
+
         slow, bound = np.zeros(len(start), bool), size.copy()
         if framed is None:
-            return cls(start, size, codec, np.empty((0, COLUMNS), np.int64), bound, slow)
+            return cls(start, size, codec, np.empty(0, BLOCK), bound, slow)
         blocks, slow[packed] = framed
-        blocks[:, PAYLOAD] = packed[blocks[:, PAYLOAD]]
-        blocks = blocks[~slow[blocks[:, PAYLOAD]]]
-        bound[packed] = np.bincount(blocks[:, PAYLOAD], weights=blocks[:, BOUND], minlength=len(start)).astype(np.int64)[packed]
+        blocks["payload"] = packed[blocks["payload"]]
+        blocks = blocks[~slow[blocks["payload"]]]
+        bound[packed] = np.bincount(blocks["payload"], weights=blocks["bound"], minlength=len(start)).astype(np.int64)[packed]
         bound[slow] = 4 * size[slow]
         return cls(start, size, codec, blocks, bound, slow)
 
@@ -97,10 +97,10 @@ def most_bytes(size: Int64s, options: Options) -> Int64s:
     return np.minimum(float(options.max_batch_bytes), np.maximum(RATIO_FLOOR, options.max_ratio * size)).astype(np.int64)
 
 
-def _sized(blocks: Int64s) -> Flags:
+def _sized(blocks: AnyArray) -> Flags:
     """Flags of the blocks that say how many bytes they decompress to."""
-    kind = blocks[:, KIND]
-    found: Flags = (kind != LZ4_BLOCK) & ((kind != ZSTD_FRAME) | (blocks[:, MORE] != 0))
+    kind = blocks["kind"]
+    found: Flags = (kind != LZ4_BLOCK) & ((kind != ZSTD_FRAME) | (blocks["more"] != 0))
     return found
 
 
@@ -125,31 +125,31 @@ class Inflater:
         """Decompress the payloads of ``entries``, which are the ``piece`` of the plan's. Those with a damaged stream get a code."""
         todo = self.todo
         result = InflatedOnDevice(self.source + todo.start[piece], todo.size[piece].copy())
-        first, last = np.searchsorted(todo.blocks[:, PAYLOAD], (piece.start, piece.stop)).tolist()
+        first, last = np.searchsorted(todo.blocks["payload"], (piece.start, piece.stop)).tolist()
         slow = todo.on_cpu[piece].copy()
         if first < last:
             blocks = todo.blocks[first:last]
-            slow[self._on_device(blocks, blocks[:, PAYLOAD] - piece.start, result)] = True
+            slow[self._on_device(blocks, blocks["payload"] - piece.start, result)] = True
         self.on_cpu(piece, np.flatnonzero(slow & entries.is_intact), entries, result)
         return result
 
-    def _on_device(self, blocks: Int64s, of: Int64s, result: InflatedOnDevice) -> Int64s:
+    def _on_device(self, blocks: AnyArray, of: Int64s, result: InflatedOnDevice) -> Int64s:
         """Inflate blocks, and give the numbers of the payloads that did not come out right."""
-        device, room = self.device, blocks[:, BOUND]
+        device, room = self.device, blocks["bound"]
         arena = device.empty(int(room.sum()))
         result.kept.append(arena)
         address, sizes = arena.address + np.cumsum(room) - room, room.copy()
         fine, sized = np.ones(len(blocks), bool), _sized(blocks)
-        for kind in np.unique(blocks[:, KIND]).tolist():
-            those = np.flatnonzero(blocks[:, KIND] == kind)
-            begin, length = blocks[those, SOURCE], blocks[those, STOP] - blocks[those, SOURCE]
+        for kind in np.unique(blocks["kind"]).tolist():
+            those = np.flatnonzero(blocks["kind"] == kind)
+            begin, length = blocks["source"][those], blocks["stop"][those] - blocks["source"][those]
             if kind == STORED:
                 device_copy(device, begin, sizes[those], address[those])
                 continue
             sizes[those], fine[those] = device.inflate(kind, begin, length, room[those], address[those])
             fine[those] &= (sizes[those] == room[those]) | ~sized[those]
             if kind == DEFLATE:
-                fine[those] &= self._right(address[those], sizes[those], blocks[those, MORE])
+                fine[those] &= self._right(address[those], sizes[those], blocks["more"][those])
         self._join(of, address, sizes, result)
         return np.unique(of[~fine])
 
@@ -167,6 +167,7 @@ class Inflater:
 
     def _right(self, address: Int64s, size: Int64s, crc: Int64s) -> Flags:
         """Flags of the gzip members whose CRC-32 is that of what came out, which nvCOMP does not look at."""
+        from kolumn.kernels.check import LEAST
         from kolumn.kernels.decode import bad_checksums
 
         whole = np.flatnonzero(size >= LEAST)
