@@ -20,7 +20,7 @@ TESTS ?= not slow
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format docs bench loops kernels jar gpu-packages gpu-check release clean
+.PHONY: help demo test lint format docs bench loops kernels jar gpu-packages gpu-bundle gpu-check release clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 21
@@ -60,7 +60,14 @@ jar: $(READY)  ## compile Spark's columnar connector; needs no JDK
 gpu-packages: $(READY)  ## CuPy, pylibcudf and nvCOMP: for tests of columns, which need no GPU
 	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'
 
-# On a machine with a GPU, where the packages of kolumn[gpu] are installed for GPU_PYTHON; needs nothing else.
+# For a machine without a network; core is enough for all but cuDF's columns. GPU_PART_MIB: archives become files of at most that size.
+GPU_BUNDLE   ?= core
+GPU_ARCH     ?= 90
+GPU_PART_MIB ?= 0
+gpu-bundle: loops kernels  ## what a machine with a GPU and no network needs for gpu-check, in build/gpu-bundle; GPU_BUNDLE="core cudf"
+	$(RUN) -m bench.gpu_bundle --arch $(GPU_ARCH) --part-mib $(GPU_PART_MIB) build/gpu-bundle $(GPU_BUNDLE)
+
+# On a machine with a GPU, where the packages of kolumn[gpu] are installed for GPU_PYTHON, or build/gpu-bundle brings them; needs nothing else.
 GPU_PYTHON ?= python3
 GPU_OUT    ?= build/gpu-check
 GPU_SECONDS ?= 450

@@ -10,6 +10,8 @@ that a run which is cut off leaves what it had. FOLDER (build/gpu-check) gets:
     launches.txt      launches that failed, and kernels that ran, by `tests/kit/on_gpu.py`
     gpu_decode.json   what `bench.gpu_decode` measured, beside what the model of the card says; written after each of its steps
 
+A bundle in ``build/gpu-bundle`` is unpacked first (`bench.gpu_bundle`): packages into a folder for the time of the run.
+
 A step that ends with 42 has lost its CUDA context; it goes on after what lost it. Exit code: 0 if no step failed, 1 if one did, 3 if
 nothing could be run.
 """
@@ -30,7 +32,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from bench import gpu_bundle
+
 ROOT = Path(__file__).parents[1]
+BUNDLE = ROOT / "build" / "gpu-bundle"
 SECONDS = 450
 NEEDED = {
     "numpy": "numpy", "numba": "numba", "pyarrow": "pyarrow", "cramjam": "cramjam", "zstandard": "zstandard", "isal": "isal",
@@ -183,10 +188,14 @@ def main(folder: Path, seconds: float = SECONDS) -> int:
         if not smi or subprocess.run([smi, "-L"], capture_output=True, check=False).returncode:
             print(f"no GPU here ({'nvidia-smi lists none' if smi else 'there is no nvidia-smi'}): nothing was run")
             return 3
-        if lacking := [package for module, package in NEEDED.items() if not _is_there(module)]:
+    with tempfile.TemporaryDirectory() as packages:
+        os.environ.update(gpu_bundle.unpack(BUNDLE, Path(packages)))
+        sys.path.append(packages)
+        lacking = [package for module, package in NEEDED.items() if not _is_there(module)]
+        if lacking and os.environ.get("KOLUMN_FAKE_GPU") != "1":
             print(f"nothing was run without these packages: pip install {' '.join(lacking)}")
             return 3
-    return run(steps(folder), folder, seconds)
+        return run(steps(folder), folder, seconds)
 
 
 def run(groups: Sequence[Sequence[Step]], folder: Path, seconds: float) -> int:

@@ -20,7 +20,7 @@ TIME = 1_700_000_000_000
 TARGETS = [("kafka", 0), ("kafka", 1), ("kafka", 2), ("enriched", 1), ("kip98-draft", 2), ("v3-compact", 3), ("kip87", 2)]
 HEADED = {("kafka", 2), ("kip98-draft", 2), ("v3-compact", 3)}
 FULL = {("kafka", 2), ("v3-compact", 3)}
-CASES = ["v0", "v1", "v1-append-time", "v2-java", "v2-aiokafka", "idempotent", "transactional", "compacted", "upgraded", "v2-empty"]
+CASES = ["v0", "v1", "v1-append-time", "v2-java", "v2-append-time", "idempotent", "transactional", "compacted", "upgraded", "v2-empty"]
 
 
 def _columns(source: str, target: tuple[str, int]) -> list[str]:

@@ -127,6 +127,12 @@ def test_old_checksums_of_lz4_headers(magic: int, emulated: Emulated) -> None:
     assert (expected(LZ4, data, 1 << 20, magic) is None) is (magic > 0)
 
 
+def test_a_header_at_the_end_of_gzip(emulated: Emulated) -> None:
+    data = gzip.compress(b"words", mtime=0)[:-3] + b"\x1f\x8b\x08"
+    assert expected(GZIP, data, 1 << 30) is None
+    assert framed(emulated, [(GZIP, data), (GZIP, data[:-1] + b"\x09")], 1 << 30)[0] is None
+
+
 @pytest.mark.parametrize("before", range(8))
 def test_headers_inside_of_gzip(before: int, emulated: Emulated) -> None:
     """At any place of a word and of a warp's words, or cut by the end."""
