@@ -134,8 +134,8 @@ def decode_rows(
     code : int
         What has no room; `DONE` if all rows are decoded.
     """
-    # Constants, where the compiler sees them: no cursors, and counts next to each other.
-    target = ColumnTables(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count)
+    # Constants, where the compiler sees them: no passes, and counts next to each other.
+    target = ColumnTables(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count, 0)
     row, block, started, plan = first, first, first, 0
     while row < len(at):
         if row == block:
@@ -158,7 +158,7 @@ def decode_rows(
                 begin, stop, program = segment_of(plan, memory, row - started, segment)
             if stop < begin or program == 0:
                 break
-            code = decode(target, program, stack, begin, stop, row)
+            code = decode(target, program, program, stack, begin, stop, row, 0)
             if code == DONE:
                 segment += 1
                 if found and segment < segments:

@@ -21,9 +21,9 @@ and an argument: of an index how many there are, else how many bytes follow. Ope
 
 from kolumn.cpu_fallback.machine.address import load8, load64, store8, store32, store64, trailing_zeros
 from kolumn.cpu_fallback.values.blocks import AT, BLOCK, END, LIMIT
-from kolumn.cpu_fallback.values.varints import number_of_word
 from kolumn.encodings.avro_skip import skip
 from kolumn.encodings.columns import COLUMN
+from kolumn.encodings.numbers import number_of_word
 from kolumn.machine_code.deferred import register_jitable
 
 ROOM = 4

@@ -99,8 +99,8 @@ def decode_objects(
     code : int
         What has no room; `DONE` if all rows are decoded.
     """
-    # Constants, where the compiler sees them: no cursors, and counts next to each other.
-    target = ColumnTables(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count)
+    # Constants, where the compiler sees them: no passes, and counts next to each other.
+    target = ColumnTables(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count, 0)
     block, started, walked = first, first, BLOCK
     for row in range(first, len(at)):
         if row == block and reach != 0:

@@ -44,8 +44,8 @@ def write_rows(target: ColumnTables, program: ProtobufProgram, rows: Rows, first
     code : int
         What has no room for it, see `kolumn.encodings.columns`; 0 if all are written.
     """
-    # Constants, where the compiler sees them: no cursors, and counts next to each other.
-    target = ColumnTables(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count)
+    # Constants, where the compiler sees them: no passes, and counts next to each other.
+    target = ColumnTables(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count, 0)
     for row in range(first, last):
         at, length = load64(rows.at + 8 * row), load64(rows.length + 8 * row)
         stop, code = at + length, _INVALID

@@ -2,10 +2,10 @@
 
 from kolumn.cpu_fallback.machine.address import load8, load32, load64, trailing_zeros
 from kolumn.encodings import protobuf_wire
+from kolumn.encodings.numbers import MORE, number_of_word
 from kolumn.machine_code.deferred import overload, register_jitable
 
-_MORE = -0x7F7F7F7F7F7F7F80
-"""The highest bit of each of eight bytes, which says that there is another byte."""
+_MORE = MORE
 
 
 @register_jitable
@@ -50,17 +50,6 @@ def uvarint_by_words(at: int, stop: int) -> tuple[int, int]:
     if last == 0:
         return _by_bytes(at, stop)
     return number_of_word(word), at + ((trailing_zeros(last) + 1) >> 3)
-
-
-@register_jitable(forceinline=True)
-def number_of_word(word: int) -> int:
-    """The number of a varint that begins a word and ends in it."""
-    last = ~word & _MORE
-    # The bytes up to the last one; then sevens become fourteens, twenty-eights, and one number.
-    word &= last ^ (last - 1)
-    word = (word & 0x007F007F007F007F) | ((word & 0x7F007F007F007F00) >> 1)
-    word = (word & 0x00003FFF00003FFF) | ((word & 0x3FFF00003FFF0000) >> 2)
-    return (word & 0x000000000FFFFFFF) | ((word & 0x0FFFFFFF00000000) >> 4)
 
 
 @register_jitable(forceinline=True)

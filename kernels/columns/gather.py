@@ -47,7 +47,12 @@ def gather(i: int, lane: int, lanes: int, a: Gather) -> None:
 def gather_short(i: int, lane: int, lanes: int, a: Gather) -> None:
     """Copy the payload of row ``i``, which should be short."""
     begin, end = load32(a.ends + 4 * i), load32(a.ends + 4 * (i + 1))
-    source, target, stop = load64(a.source + 8 * i), a.target + begin, a.target + end
+    move_short(load64(a.source + 8 * i), a.target + begin, a.target + end, lane, lanes)
+
+
+@register_jitable
+def move_short(source: int, target: int, stop: int, lane: int, lanes: int) -> None:
+    """Copy bytes to [target, stop) by words of four, with four lanes at least."""
     first = min((target + 3) & -4, stop)
     words_end = max(stop & -4, first)
     _edges(source, target, first, words_end, stop, lane)

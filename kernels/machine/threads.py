@@ -7,6 +7,7 @@ warp, or by all threads of the block.
 from typing import Any
 
 from kolumn.machine_code.deferred import arrayobj, cgutils, intrinsic, ir, register_jitable, types
+from kolumn.machine_code.words import load64, store64
 
 _SHARED = 3
 """Address space of a block's shared memory."""
@@ -134,3 +135,16 @@ def thread_of_grid() -> int:
 def threads_of_grid() -> int:
     """How many threads the launch has."""
     return int(blocks_of_grid() * threads_of_block())
+
+
+@register_jitable
+def stage(room: int, most: int, source: int, size: int) -> int:
+    """Copy ``size`` bytes, words of eight, to shared memory at ``room``: returns that, or ``source`` if ``most`` are fewer."""
+    if size > most:
+        return source
+    at = 8 * thread_of_block()
+    while at < size:
+        store64(room + at, load64(source + at))
+        at += 8 * threads_of_block()
+    wait_for_block()
+    return room

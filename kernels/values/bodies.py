@@ -56,7 +56,7 @@ class Fronts(NamedTuple):
         uint8 of each row: 1 if its key is not known. Two int64, which are 0: become 1 if a key is not known, and if a body is compressed,
         which only the host can decompress.
     found : int
-        int64 of (rows, 2): the keys of prefixes; 0 if no key is looked up.
+        int64 of (rows, 2): keys that are not known; 0 if no key is looked up.
     """
 
     at: int
@@ -99,8 +99,9 @@ def fronts(i: int, a: Fronts) -> None:
                 index = load64(row + 24) if row != 0 else _NO_SCHEMA
                 id = load64(row + 32) if row != 0 else _NO_ID
                 new = 0 if row != 0 else 1
-                store64(a.found + 16 * i, high)
-                store64(a.found + 16 * i + 8, low)
+                if new != 0:
+                    store64(a.found + 16 * i, high)
+                    store64(a.found + 16 * i + 8, low)
             if kind in (_CONFLUENT, _APICURIO):
                 id = low
         if index == _NO_SCHEMA or length < size:

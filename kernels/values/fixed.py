@@ -16,7 +16,7 @@ from kolumn.kernels.columns.table import Column
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.kernels.machine.runtime import Runtime
 from kolumn.kernels.values.bodies import DeviceBodies
-from kolumn.kernels.values.passes import Arguments, WriteTables, arguments
+from kolumn.kernels.values.passes import Arguments, Cells, WriteTables, arguments
 from kolumn.kernels.values.typed import LayoutColumns
 from kolumn.machine_code.words import load32, load64, store8
 from kolumn.values.layout import ColumnLayout
@@ -32,10 +32,8 @@ class FixedValues(NamedTuple):
     at, length : int
         As in `kolumn.kernels.values.bodies.DeviceBodies`.
     table, fields, total : int
-        int64 of each field, in order: its column, its bytes, and 1 less than these if they are big-endian, else 0; how many fields and
-        bytes a value has.
-    valid : int
-        uint8: 1 if a value is valid.
+        Among the tables, int64 of each field, in order: its column, its bytes, and 1 less than these if they are big-endian, else 0; how
+        many fields and bytes a value has.
     """
 
     at: int
@@ -43,23 +41,22 @@ class FixedValues(NamedTuple):
     table: int
     fields: int
     total: int
-    valid: int
 
 
-Fixed = arguments(__name__, "Fixed", FixedValues, WriteTables)
+Fixed = arguments(__name__, "Fixed", FixedValues, Cells, WriteTables)
 
 
 @thread_per_item(Fixed)
 def fixed(i: int, a: Arguments) -> None:
     """Write all fields of value ``i``."""
-    t = ColumnTables(a.column_table, a.level_table, 0, a.fill_table, 0, 8, 1)
+    t = ColumnTables(a.tables + a.column_table, 0, 0, a.tables + a.fill_table, 0, 8, 1, 0)
     whole, place = load32(a.length + 4 * i) == a.total, load64(a.at + 8 * i)
     store8(a.valid + i, 1 if whole else 0)
     if not whole:
         put_nulls(t, a.first_fill, a.fills, i)
         return
     set_valid(t, a.root, i, 1)
-    field, end = a.table, a.table + _FIELD * a.fields
+    field, end = a.tables + a.table, a.tables + a.table + _FIELD * a.fields
     while field < end:
         width, swaps, value, byte = load64(field + 8), load64(field + 16), 0, 0
         while byte < width:
@@ -72,13 +69,13 @@ def fixed(i: int, a: Arguments) -> None:
 
 def parse_fixed(device: Runtime, bodies: DeviceBodies, fields: tuple[tuple[str, np.dtype[Any]], ...]) -> tuple[Column, Column]:
     """The struct column of values, and flags of those that are valid."""
-    n, kinds = bodies.count, [kind for _, kind in fields]
+    kinds = [kind for _, kind in fields]
     types = [pa.field(name, pa.from_numpy_dtype(kind.newbyteorder("=")), nullable=False) for name, kind in fields]
     layout = ColumnLayout.of(pa.struct(types))
-    made, valid = LayoutColumns(device, layout, [n], []), device.empty(n)
     swaps = [kind.itemsize - 1 if kind.byteorder == ">" else 0 for kind in kinds]
     numbers = [one.column for one in layout.root.children]
-    table = device.upload(np.array([*zip(numbers, [kind.itemsize for kind in kinds], swaps, strict=True)], np.int64))
-    own = bodies.at.address, bodies.length.address, table.address, len(kinds), sum(kind.itemsize for kind in kinds), valid.address
-    device.launch(fixed, n, Fixed._make((*own, *made.addresses)))
-    return made.column(), Column("bool", n, valid)
+    table = np.array([*zip(numbers, [kind.itemsize for kind in kinds], swaps, strict=True)], np.int64)
+    made = LayoutColumns(device, layout, bodies.count, [table])
+    own = bodies.at.address, bodies.length.address, *made.given, len(kinds), sum(kind.itemsize for kind in kinds)
+    made.written(own, fixed)
+    return made.column(), made.valid

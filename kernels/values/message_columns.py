@@ -13,7 +13,7 @@ from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine.runtime import Runtime
 from kolumn.kernels.values.bodies import DeviceBodies
 from kolumn.kernels.values.messages import Moments, Symbols, measure_messages, moments, symbols, write_messages
-from kolumn.kernels.values.typed import LayoutColumns, address_of, in_two_passes, kind_of, packed
+from kolumn.kernels.values.typed import LayoutColumns, address_of, kind_of
 from kolumn.values.layout import LayoutNode
 from kolumn.values.protobuf.decoder import BARE_FRONTS, FRONTS, ProtobufDecoder
 from kolumn.values.protobuf.types import TIMES, Shape, has_required, is_closed
@@ -71,16 +71,18 @@ def parse_messages(device: Runtime, bodies: DeviceBodies, how: Messages) -> tupl
     layout, tables = decoder.layout, decoder.tables
     choices, names = decoder.choices(bodies.schemas, lambda data: device.upload(np.frombuffer(data or b"\0", np.uint8)))
     before = BARE_FRONTS if bodies.bare else FRONTS
-    held, (fronts, chosen, *program) = packed(device, [before, choices, tables.messages, tables.fields, tables.direct, tables.symbols])
     frame_bytes = FRAME * (how.depth + 1)
-    start, frames = device.pieces([8 * n, frame_bytes * n])
+    given = [before, choices, tables.messages, tables.fields, tables.direct, tables.symbols]
+    made = _MessageColumns(device, layout, n, given, [frame_bytes * n])
+    fronts, chosen, *program = made.given
+    (frames,) = made.room
     own = (
         bodies.at.address, bodies.length.address, bodies.prefix.address, bodies.framing.address, bodies.schema.address,
-        int(bodies.bare), fronts, chosen, start.address, *program, frames.address, frame_bytes,
+        int(bodies.bare), fronts, chosen, *program, frames.address, frame_bytes,
     )  # fmt: skip
-    made, valid, left = in_two_passes(device, n, _MessageColumns, layout, (measure_messages, write_messages), own)
-    del names, held
-    return None if left else (made.message(decoder.shape), valid)
+    left = made.written(own, measure_messages, write_messages)
+    del names
+    return None if left else (made.message(decoder.shape), made.valid)
 
 
 class _MessageColumns(LayoutColumns):

@@ -3,22 +3,24 @@
 The passes are those of `passes`. What a thread has written it cannot take back. So it leaves a message to the host in which a string,
 bytes or a message come again, or a second member of a oneof, or an unknown group. No serializer writes such messages.
 
-Bound: the messages' bytes, read twice, and the columns' bytes, written once.
+Bound: the messages' bytes, read once, those from the first list or message on twice, and the columns' bytes, written once.
 """
 
 from typing import NamedTuple
 
-import kolumn.encodings.compiled  # noqa: F401 (the decoders as compiled functions first)
-from kolumn.encodings.columns import DONE, put_nulls
+import kolumn.encodings.compiled
+import kolumn.kernels.values.numbers  # noqa: F401
+from kolumn.encodings.columns import DONE, INVALID, put_nulls
 from kolumn.encodings.protobuf import UNDECIDED, write_message
 from kolumn.encodings.protobuf_tables import ProtobufProgram
 from kolumn.encodings.protobuf_wire import CHOICE, after_front, symbol_of
 from kolumn.formats.memory import load8
 from kolumn.kernels.machine.kernel import thread_per_item
-from kolumn.kernels.values.passes import Arguments, Cells, WriteTables, arguments, counting, uncount, writing
+from kolumn.kernels.values.passes import STAGED, Arguments, Cells, WriteTables, arguments, counting, uncount, writing
+from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
-_DONE, _CHOICE, _UNDECIDED = DONE, CHOICE, UNDECIDED
+_DONE, _INVALID, _CHOICE, _UNDECIDED = DONE, INVALID, CHOICE, UNDECIDED
 _SECOND = 1_000_000_000
 _NEAR = 1 << 62
 _FIRST_SECOND, _FIRST_NANO = divmod(-(2**63), _SECOND)
@@ -35,11 +37,10 @@ class MessageValues(NamedTuple):
     bare : int
         1 if a body that is not valid may be a value without a prefix.
     fronts, choices : int
-        int64 of each framing, and a row of the reader's schema and of each writer's, as in `kolumn.encodings.protobuf_wire.after_front`.
-    start : int
-        int64: where the message begins, by the first pass; 0 for a value that is not valid.
+        Among the tables, int64 of each framing, and a row of the reader's schema and of each writer's: as
+        `kolumn.encodings.protobuf_wire.after_front` takes them.
     messages, fields, direct, symbols : int
-        The tables.
+        Where they are among the tables.
     frames, frame_bytes : int
         Memory for the frames of all threads, and how much one has.
     """
@@ -52,7 +53,6 @@ class MessageValues(NamedTuple):
     bare: int
     fronts: int
     choices: int
-    start: int
     messages: int
     fields: int
     direct: int
@@ -61,44 +61,53 @@ class MessageValues(NamedTuple):
     frame_bytes: int
 
 
-MeasureMessages = arguments(__name__, "MeasureMessages", MessageValues, Cells)
+MeasureMessages = arguments(__name__, "MeasureMessages", MessageValues, Cells, WriteTables)
 WriteMessages = arguments(__name__, "WriteMessages", MessageValues, Cells, WriteTables)
 
 
-@thread_per_item(MeasureMessages, block=128)
-def measure_messages(i: int, a: Arguments) -> None:
-    """Write what value ``i`` takes in each level and column, and whether it is valid; or that the host has to look at it."""
-    at, length = load64(a.at + 8 * i), load32(a.length + 4 * i)
-    prefix = load32(a.prefix + 4 * i)
-    p = ProtobufProgram(a.messages, a.fields, a.direct, a.symbols, a.frames + a.frame_bytes * i, 0)
-    code, start, tried, attempt = -1, -1, -1, 0
-    while attempt < 2 and length >= 0:
-        if attempt == 0:
-            front, choice = load64(a.fronts + 8 * load32(a.framing + 4 * i)), a.choices + _CHOICE * (load32(a.schema + 4 * i) + 1)
-            start = after_front(at, at + length, front, choice)
-            tried = start
+@thread_per_item(MeasureMessages, block=128, staged=STAGED)
+def measure_messages(i: int, tables: int, a: Arguments) -> None:
+    """Write the columns of value ``i`` itself, what it takes elsewhere, and whether it is valid; or that the host has to look at it."""
+    t, p, code, bare = counting(i, tables, a), _program(i, tables, a), _INVALID, 0
+    while load32(a.length + 4 * i) >= 0:
+        # Loaded again in the second turn: registers are few.
+        at = load64(a.at + 8 * i)
+        stop = at + load32(a.length + 4 * i)
+        if bare == 0:
+            choice = tables + a.choices + _CHOICE * (load32(a.schema + 4 * i) + 1)
+            at = after_front(at, stop, load64(tables + a.fronts + 8 * load32(a.framing + 4 * i)), choice)
         else:
-            # A message may only look as if there were a prefix.
-            start = at - prefix
-        if start >= 0:
-            code = write_message(counting(i, a), p, i, start, at + length)
-            if code != _DONE:
-                uncount(i, a)
-        attempt = attempt + 1 if code < _DONE and a.bare != 0 and tried != at - prefix else 2
+            at -= load32(a.prefix + 4 * i)
+        if at >= 0:
+            code = write_message(t, p, i, at, stop)
+            if code == _DONE:
+                break
+            uncount(i, a)
+        # A message may only look as if there were a prefix.
+        if bare != 0 or a.bare == 0 or code > _DONE:
+            break
+        bare = 1
     if code == _UNDECIDED:
         store64(a.left, 1)
-    store64(a.start + 8 * i, start if code == _DONE else 0)
+    if code != _DONE:
+        put_nulls(t, a.first_fill, a.fills, i)
     store8(a.valid + i, 1 if code == _DONE else 0)
 
 
-@thread_per_item(WriteMessages, block=128)
-def write_messages(i: int, a: Arguments) -> None:
-    """Write value ``i`` into the columns, from where the sums say."""
-    t = writing(i, a)
-    p = ProtobufProgram(a.messages, a.fields, a.direct, a.symbols, a.frames + a.frame_bytes * i, 0)
-    start, stop = load64(a.start + 8 * i), load64(a.at + 8 * i) + load32(a.length + 4 * i)
-    if start == 0 or write_message(t, p, i, start, stop) != _DONE:
-        put_nulls(t, a.first_fill, a.fills, i)
+@thread_per_item(WriteMessages, block=128, staged=STAGED)
+def write_messages(i: int, tables: int, a: Arguments) -> None:
+    """Write what is in lists of value ``i`` into the columns, from where the sums say."""
+    t = writing(i, tables, a)
+    p = _program(i, tables, a)
+    begin, stop = load64(p.frames), load64(a.at + 8 * i) + load32(a.length + 4 * i)
+    if load8(a.valid, i) != 0 and begin != 0:
+        write_message(t, p, i, begin, stop)
+
+
+@register_jitable
+def _program(i: int, tables: int, a: Arguments) -> ProtobufProgram:
+    """The tables of messages, and the memory of thread ``i``."""
+    return ProtobufProgram(tables + a.messages, tables + a.fields, tables + a.direct, tables + a.symbols, a.frames + a.frame_bytes * i, 0)
 
 
 class Moments(NamedTuple):

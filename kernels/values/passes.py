@@ -1,21 +1,25 @@
-"""What the kernels that write columns of a layout share: a thread per value, in two passes where values have lists or text.
+"""What the kernels that write columns of a layout share: a thread per value, in two passes where values have lists.
 
-    first pass       adds up the elements and bytes of each value      cells | 0 |   | 3 | 0 | 7 |    a row of n + 2 int64 for each list
-    running sum      where each value begins, after all rows before          | b | b | b+3 | b+3 | …  and each column of bytes
-    second pass      writes the columns from there on
+    first pass       writes the columns of records: numbers, and where       cells | 0 |   | 3 | 0 | 7 |    a row of n + 2 int64 for each
+                     each text is; counts elements and bytes                                                list and column of bytes
     flag_bits        flags of validity become bitmaps, those of all columns by one launch
+    running sum      where each value begins, after all rows before          | b | b | b+3 | b+3 | …
+    texts            where each row of a record's list or text ends; texts go to their columns
+    second pass      writes what is in lists from there on, if there are any
 
-The first cell of a row stays as it is, and is taken off; after it comes a cell of each value, which its thread counts on.
-A value that is not valid has no bytes and no elements: the second pass makes it null.
+The first cell of a row is what is before the row; after it comes a cell of each value, which its thread counts on.
+A value that is not valid has no bytes and no elements: the first pass makes it null, and the second one passes over it.
+Separated fields are measured by the first pass, and written by the second.
 """
 
 from collections import namedtuple
 from typing import Any, NamedTuple
 
 import kolumn.encodings.compiled  # noqa: F401 (the decoders as compiled functions first)
-from kolumn.encodings.columns import COLUMN, ColumnTables
+from kolumn.encodings.columns import ColumnTables
 from kolumn.formats.memory import load8
-from kolumn.kernels.machine.kernel import thread_per_item
+from kolumn.kernels.columns.gather import move_short
+from kolumn.kernels.machine.kernel import thread_per_item, warp_per_item
 from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load64, store32, store64
 
@@ -23,7 +27,11 @@ Arguments = Any
 """A named tuple that `arguments` makes: its fields are not known to mypy."""
 FLAGS = 24
 """Bytes of a row of what `flag_bits` is told of columns."""
-_COLUMN, _ENDS, _FLAGS = COLUMN, 16, FLAGS
+STAGED = 6144
+"""Bytes of tables of which a block keeps a copy."""
+TEXTS = 40
+"""Bytes of a row of what `texts` is told of columns."""
+_FLAGS, _TEXTS = FLAGS, TEXTS
 
 
 class Cells(NamedTuple):
@@ -31,33 +39,49 @@ class Cells(NamedTuple):
 
     Attributes
     ----------
+    counts, cursors : int
+        The first cells, of level 0, which has none, and of the first column of bytes.
+    stride : int
+        Bytes of a row of cells.
     cells : int
-        int64 of (lists + texts, rows + 2).
-    rows, lists, texts : int
-        How many there are; lists and columns of bytes.
+        How many rows there are.
     valid : int
         uint8: 1 if a value is valid.
     left : int
         int64: becomes 1 if the first pass leaves a value to the host.
     """
 
+    counts: int
+    cursors: int
+    stride: int
     cells: int
-    rows: int
-    lists: int
-    texts: int
     valid: int
     left: int
 
 
 class WriteTables(NamedTuple):
-    """What kernels that write take last: tables, the column of the value itself, the fills of a value, the number of all columns."""
+    """What a pass that writes takes last.
 
+    Attributes
+    ----------
+    tables, table_bytes : int
+        Where tables begin, and their bytes. Those that the kernel takes itself come first.
+    column_table, fill_table : int
+        Where they begin among the tables, see `kolumn.encodings.columns`.
+    root, first_fill, fills : int
+        The column of the value itself, and the fills of a value.
+    ends, ended : int
+        int64 addresses of the ends that the second pass writes, and how many they are: the first one of each is 0.
+    """
+
+    tables: int
+    table_bytes: int
     column_table: int
-    level_table: int
     fill_table: int
     root: int
     first_fill: int
     fills: int
+    ends: int
     ended: int
 
 
@@ -67,43 +91,61 @@ def arguments(module: str, name: str, *parts: Arguments) -> Arguments:
 
 
 @register_jitable
-def counting(i: int, a: Arguments) -> ColumnTables:
-    """Where the first pass counts what value ``i`` takes."""
-    stride, own = 8 * (a.rows + 2), a.cells + 8 * (i + 2)
-    # No row counts level 0.
-    return ColumnTables(0, 0, own - stride, 0, own + stride * a.lists, stride, a.lists + 1)
+def counting(i: int, tables: int, a: Arguments) -> ColumnTables:
+    """Where the first pass writes, and counts what value ``i`` takes."""
+    own = 8 * (i + 2)
+    return ColumnTables(tables + a.column_table, 0, a.counts + own, tables + a.fill_table, a.cursors + own, a.stride, 0, 1)
 
 
 @register_jitable
 def uncount(i: int, a: Arguments) -> None:
     """Value ``i`` takes nothing."""
-    stride, own = 8 * (a.rows + 2), a.cells + 8 * (i + 2)
-    for k in range(a.lists + a.texts):
-        store64(own + stride * k, 0)
+    for k in range(1, a.cells + 1):
+        store64(a.counts + 8 * (i + 2) + a.stride * k, 0)
 
 
 @register_jitable
-def writing(i: int, a: Arguments) -> ColumnTables:
+def writing(i: int, tables: int, a: Arguments) -> ColumnTables:
     """Where the second pass writes value ``i``, from where the sums say."""
     if i == 0:
         for k in range(a.ended):
-            ends = load64(a.column_table + _COLUMN * k + _ENDS)
-            if ends != 0:
-                store32(ends, 0)
-    stride, first, end = 8 * (a.rows + 2), a.cells, a.cells + 8 * (a.rows + 2) * (a.lists + a.texts)
+            store32(load64(a.ends + 8 * k), 0)
     own = 8 * (i + 1)
-    # No `range`, as in `kolumn.encodings.text`.
-    while first < end:
-        store64(first + own, load64(first + own) - load64(first))
-        first += stride
-    own += a.cells
-    return ColumnTables(a.column_table, a.level_table, own - stride, a.fill_table, own + stride * a.lists, stride, a.lists + 1)
+    return ColumnTables(tables + a.column_table, 0, a.counts + own, tables + a.fill_table, a.cursors + own, a.stride, 0, 2)
+
+
+class Texts(NamedTuple):
+    """Arguments of `texts`: addresses of the first row and after the last one of a table.
+
+    It has a row of int64 for each column: its sums, from the first value's on; what is before them; int32 ends; where each text is, 0 for a
+    list; and where they go.
+    """
+
+    columns: int
+    stop: int
+
+
+@warp_per_item(Texts, lanes=4)
+def texts(i: int, lane: int, lanes: int, a: Texts) -> None:
+    """Write where row ``i`` of some columns of bytes and lists ends, and copy its bytes."""
+    column = a.columns
+    while column < a.stop:
+        sums, before, sources, target = load64(column) + 8 * i, load64(column + 8), load64(column + 24), load64(column + 32)
+        begin, end = load64(sums) - before, load64(sums + 8) - before
+        if lane == 0:
+            ends = load64(column + 16) + 4 * i
+            store32(ends + 4, end)
+            if i == 0:
+                store32(ends, 0)
+        if sources != 0:
+            move_short(load64(sources + 8 * i), target + begin, target + end, lane, lanes)
+        column += _TEXTS
 
 
 class FlagBits(NamedTuple):
     """Arguments of `flag_bits`: 2^shift words of each column; and addresses.
 
-    ``columns`` has a row of int64 for each: uint8 flags, how many rows they are, and where the bitmap is. ``nulls`` are int32 of each word:
+    ``columns`` has a row of int64 for each: uint8 flags, how many rows they are, and where the bitmap is. ``nulls`` are int64 of each word:
     how many it has.
     """
 
@@ -126,7 +168,7 @@ def flag_bits(i: int, a: FlagBits) -> None:
             bits |= 1 << k
     if 32 * word < rows:
         store32(load64(column + 16) + 4 * word, bits)
-    store32(a.nulls + 4 * i, nulls)
+    store64(a.nulls + 8 * i, nulls)
 
 
 class EvenEnds(NamedTuple):

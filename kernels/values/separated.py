@@ -21,7 +21,7 @@ from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.kernels.machine.runtime import Runtime
 from kolumn.kernels.values.bodies import DeviceBodies
 from kolumn.kernels.values.passes import Arguments, Cells, WriteTables, arguments, counting, uncount, writing
-from kolumn.kernels.values.typed import LayoutColumns, in_two_passes
+from kolumn.kernels.values.typed import LayoutColumns
 from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load32, load64, store8
 from kolumn.values.layout import ColumnLayout
@@ -41,8 +41,8 @@ class Separated(NamedTuple):
     at, length : int
         As in `kolumn.kernels.values.bodies.DeviceBodies`.
     table, fields, separator : int
-        int64 of each field, in order: its column, what makes it null, the bytes of a number (0 for text), the lowest and highest one (both
-        0 for a flag); how many fields there are; the byte between them.
+        Among the tables, int64 of each field, in order: its column, what makes it null, the bytes of a number (0 for text), the lowest and
+        highest one (both 0 for a flag); how many fields there are; the byte between them.
     """
 
     at: int
@@ -52,14 +52,14 @@ class Separated(NamedTuple):
     separator: int
 
 
-MeasureFields = arguments(__name__, "MeasureFields", Separated, Cells)
+MeasureFields = arguments(__name__, "MeasureFields", Separated, Cells, WriteTables)
 WriteFields = arguments(__name__, "WriteFields", Separated, Cells, WriteTables)
 
 
 @thread_per_item(MeasureFields)
 def measure_fields(i: int, a: Arguments) -> None:
     """Write what the texts of value ``i`` take, and whether it has the right fields."""
-    fine, _ = _fields(counting(i, a), i, a)
+    fine, _ = _fields(counting(i, a.tables, a), i, a)
     if not fine:
         uncount(i, a)
     store8(a.valid + i, 1 if fine else 0)
@@ -68,7 +68,7 @@ def measure_fields(i: int, a: Arguments) -> None:
 @thread_per_item(WriteFields)
 def write_fields(i: int, a: Arguments) -> None:
     """Write the fields of value ``i``; a number that is none makes the value one that is not valid."""
-    t = writing(i, a)
+    t = writing(i, a.tables, a)
     if memory.load8(a.valid, i) == 0:
         put_nulls(t, a.first_fill, a.fills, i)
         return
@@ -93,7 +93,7 @@ def _fields(t: ColumnTables, i: int, a: Arguments) -> tuple[bool, bool]:
         k += 1
         fine = at >= 0 and (at == end if k == a.fields else at < end)
         at += 1
-        if fine and not _put(t, a.table + _FIELD * (k - 1), i, cell, length):
+        if fine and not _put(t, a.tables + a.table + _FIELD * (k - 1), i, cell, length):
             right = False
     return fine, right
 
@@ -102,7 +102,7 @@ def _fields(t: ColumnTables, i: int, a: Arguments) -> tuple[bool, bool]:
 def _put(t: ColumnTables, field: int, row: int, cell: int, length: int) -> bool:
     """Count or write a field; whether it is right."""
     column, width = load64(field), load64(field + 16)
-    if t.columns == 0:
+    if t.turn == 1:
         if width == 0 and length > 0:
             count_bytes(t, column, length)
         return True
@@ -216,7 +216,7 @@ def parse_separated(device: Runtime, bodies: DeviceBodies, fields: tuple[tuple[s
         (node.column, node.first_fill, node.width, *((0, 0) if own is None else (own.min, own.max)))
         for node, own in zip(layout.root.children, limits, strict=True)
     ]
-    table = device.upload(np.array(rows, np.int64))
-    own = bodies.at.address, bodies.length.address, table.address, len(fields), separator
-    made, valid, _ = in_two_passes(device, bodies.count, LayoutColumns, layout, (measure_fields, write_fields), own)
-    return made.column(), valid
+    made = LayoutColumns(device, layout, bodies.count, [np.array(rows, np.int64)], early=False)
+    own = bodies.at.address, bodies.length.address, *made.given, len(fields), separator
+    made.written(own, measure_fields, write_fields)
+    return made.column(), made.valid

@@ -1,8 +1,7 @@
 """Columns of any layout on the device: memory for them, the two passes that write them, and the tree of columns that they are."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -10,17 +9,16 @@ import pyarrow as pa
 from kolumn.arrays import Int64s
 from kolumn.encodings.columns import NULL_BYTES, NULL_LIST, NULL_WORD
 from kolumn.errors import ArgumentError, KolumnError
-from kolumn.kernels.columns.binary import number_of
 from kolumn.kernels.columns.flags import Label, label
 from kolumn.kernels.columns.table import Column, bytes_column
 from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine.kernel import Kernel
 from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.kernels.values.bodies import DeviceBodies
-from kolumn.kernels.values.passes import EvenEnds, FlagBits, even_ends, flag_bits
+from kolumn.kernels.values.passes import TEXTS, EvenEnds, FlagBits, Texts, even_ends, flag_bits, texts
 from kolumn.kernels.values.records import FRAME, measure_values, write_values
 from kolumn.values.avro.decoder import AvroDecoder
-from kolumn.values.layout import ColumnLayout, ColumnSpec, LayoutNode
+from kolumn.values.layout import ColumnLayout, LayoutNode
 
 _KINDS = {
     pa.bool_(): "bool", pa.int8(): "int8", pa.int16(): "int16", pa.int32(): "int32", pa.int64(): "int64", pa.uint8(): "uint8",
@@ -64,65 +62,19 @@ def kind_of(type: pa.DataType) -> str:
 
 def parse_records(device: Runtime, bodies: DeviceBodies, decoder: AvroDecoder) -> tuple[Column, Column]:
     """The column of Avro values and their flags of validity."""
-    programs = decoder.programs(bodies.schemas)
+    programs, n = decoder.programs(bodies.schemas), bodies.count
     frames = max(one.frames for one in programs if one is not None)
     words = [np.zeros(0, np.int64) if one is None else one.words for one in programs]
     begins = 8 * (len(words) + np.cumsum([0, *map(len, words[:-1])]))
-    table = device.upload(np.concatenate([np.where([one is None for one in programs], 0, begins), *words]))
-    stack, back = device.pieces([FRAME * frames * bodies.count, 4 * bodies.count])
+    table = np.concatenate([np.where([one is None for one in programs], 0, begins), *words])
+    made = LayoutColumns(device, decoder.layout, n, [table], [FRAME * frames * n, 8 * n])
+    stack, notes = made.room
     own = (
-        bodies.at.address, bodies.length.address, bodies.prefix.address, bodies.schema.address, int(bodies.bare), back.address,
-        table.address, stack.address, frames,
+        bodies.at.address, bodies.length.address, bodies.prefix.address, bodies.schema.address, int(bodies.bare), notes.address,
+        *made.given, stack.address, frames,
     )  # fmt: skip
-    made, valid, _ = in_two_passes(device, bodies.count, LayoutColumns, decoder.layout, (measure_values, write_values), own)
-    return made.column(), valid
-
-
-Columns = TypeVar("Columns", bound="LayoutColumns")
-
-
-def in_two_passes(
-    device: Runtime, n: int, columns: type[Columns], layout: ColumnLayout, kernels: tuple[Kernel, Kernel], own: tuple[int, ...]
-) -> tuple[Columns, Column, bool]:
-    """Columns of a layout whose sizes a first pass over ``n`` values finds, flags of the values that are valid, and what is left; a wait.
-
-    Parameters
-    ----------
-    columns : type
-        What makes the columns.
-    kernels : tuple of Kernel
-        The two passes, as in `kolumn.kernels.values.passes`.
-    own : tuple of int
-        The arguments that these kernels take before those of all.
-
-    Returns
-    -------
-    columns : LayoutColumns
-    valid : Column
-    left : bool
-        Whether the first pass leaves a value to the host. Then nothing was written.
-    """
-    lists, texts, width = len(layout.levels) - 1, layout.bytes_columns, n + 2
-    count = width * (lists + texts)
-    cells, valid = device.zeros(8 * (count + 1)), device.empty(n)
-    shared = (*own, cells.address, n, lists, texts, valid.address, cells.address + 8 * count)
-    device.launch(kernels[0], n, kernels[0].args._make(shared))
-    if count:
-        device.running_sum(cells, count, 8)
-    # All sums go on from row to row: the last cell of each is the first of the next.
-    places = (count, *range(width - 1, count, width))
-    left, *ends = (int(one.view(np.int64)[0]) for one in device.downloads([(cells, 8, 8 * place) for place in places]))
-    totals = np.diff([0, *ends]).tolist()
-    for row, total in enumerate(totals):
-        if total > _MOST:
-            what = "elements" if row < lists else "bytes"
-            raise KolumnError(
-                f"values of one chunk have {total} {what} in one column, and cuDF counts to {_MOST}: take a smaller chunk_bytes"
-            )
-    made = columns(device, layout, [n, *totals[:lists]], totals[lists:])
-    if not left:
-        device.launch(kernels[1], n, kernels[1].args._make((*shared, *made.addresses)))
-    return made, Column("bool", n, valid), bool(left)
+    made.written(own, measure_values, write_values)
+    return made.column(), made.valid
 
 
 def fields_of(column: Column) -> dict[str, Column]:
@@ -135,73 +87,190 @@ def fields_of(column: Column) -> dict[str, Column]:
 
 @dataclass
 class Made:
-    """One column of a layout on the device."""
+    """One column of a layout on the device; ``sources`` are where its texts are, for `texts`."""
 
-    data: Memory | None
-    valid: Memory | None
-    ends: Memory | None
+    data: Memory | None = None
+    valid: Memory | None = None
+    bitmap: Memory | None = None
+    ends: Memory | None = None
+    sources: Memory | None = None
 
 
 class LayoutColumns:
-    """Columns of a layout on the device: memory that a kernel writes, and the tree of columns that it becomes.
+    """Columns of a layout on the device: memory that kernels write, and the tree of columns that it becomes.
 
     Parameters
     ----------
-    rows : list of int
-        Of each level.
-    sizes : list of int
-        Bytes of each column of bytes.
+    n : int
+        How many values there are.
+    tables : sequence of int64 arrays
+        What else the kernels are told: one upload is enough for all.
+    room : sequence of int
+        Bytes of memory that they need for themselves.
+    early : bool
+        Whether the first pass writes the columns of level 0. Else the second one does.
 
     Attributes
     ----------
-    addresses : tuple of int
-        What the kernel is told of the memory: the last fields of `kolumn.kernels.values.passes.WriteTables`.
+    given : list of int
+        Where ``tables`` begin among the tables of a pass.
+    room : list of Memory
+    valid : Column
+        Flags of the values that are valid.
     """
 
-    def __init__(self, device: Runtime, layout: ColumnLayout, rows: list[int], sizes: list[int]) -> None:
-        self.device, self.layout, self.rows = device, layout, rows
-        self.masks: dict[int, tuple[Memory, int]] = {}
-        flagged = [number for number, spec in enumerate(layout.columns) if spec.nullable and rows[spec.level]]
-        counts = [rows[layout.columns[number].level] for number in flagged]
-        self._shift = (-(-max(counts, default=1) // 32) - 1).bit_length()
-        *flags, self._nulls = device.pieces([*counts, 4 * len(flagged) << self._shift])
-        bitmaps = device.pieces([4 * -(-count // 32) for count in counts]) if flagged else []
-        self._flags = dict(zip(flagged, zip(flags, bitmaps, strict=True), strict=True))
-        self.made = [self._allocate(number, spec, sizes) for number, spec in enumerate(layout.columns)]
-        table = [[*(address_of(one) for one in (made.data, made.valid, made.ends)), _MOST] for made in self.made]
-        levels = np.array([(room, *level, 0) for room, level in zip(rows, layout.levels, strict=True)], np.int64)
-        columns = np.array(
-            [(own.address, count, bitmap.address) for count, own, bitmap in zip(counts, flags, bitmaps, strict=True)], np.int64
-        )
-        self._tables, (*begins, self._columns) = packed(device, [np.array(table, np.int64), levels, layout.fill_table(), columns])
-        self.addresses = (*begins, layout.root.column, layout.root.first_fill, layout.root.fills, len(layout.columns))
+    def __init__(
+        self, device: Runtime, layout: ColumnLayout, n: int, tables: Sequence[Int64s] = (), room: Sequence[int] = (), early: bool = True
+    ) -> None:
+        self.device, self.layout, self.rows = device, layout, [n] + [0] * (len(layout.levels) - 1)
+        self.masks: dict[int, tuple[Memory | None, int]] = {}
+        self.made = [Made() for _ in layout.columns]
+        self._early = [number for number, spec in enumerate(layout.columns) if early and spec.level == 0]
+        self._late = [number for number in range(len(layout.columns)) if number not in self._early]
+        valid, *self.room = self._allocate(self._early, {}, [n], room)
+        self.valid = Column("bool", n, valid)
+        self._flagged, self._shift, flags = self._flags(self._early)
+        self._count = (n + 2) * (len(layout.levels) - 1 + layout.bytes_columns)
+        self._cells = device.zeros(8 * (self._count + (len(self._flagged) << self._shift) + 1))
+        table = np.zeros((len(layout.columns), 4), np.int64)
+        for number in self._early:
+            one = self.made[number]
+            table[number, :2] = address_of(one.sources or one.data), address_of(one.valid)
+        self._given, self._held = tables, list[Memory]()
+        (self._columns,) = self._upload(table, [flags])
 
-    def _allocate(self, number: int, spec: ColumnSpec, sizes: list[int]) -> Made:
-        rows, data, ends = self.rows[spec.level], None, None
-        # Without any value no thread writes where the first one begins.
-        if spec.kind == NULL_WORD:
-            data = self.device.empty(spec.width * rows)
-        elif spec.kind == NULL_BYTES:
-            data, ends = self.device.pieces([sizes[number], 4 * (rows + 1)], zeros=not rows)
-        elif spec.kind == NULL_LIST:
-            (ends,) = self.device.pieces([4 * (rows + 1)], zeros=not rows)
-        return Made(data, self._flags[number][0] if number in self._flags else None, ends)
+    def _upload(self, columns: Int64s, others: Sequence[Int64s]) -> list[int]:
+        """Send the tables of a pass, and others: the addresses of these. Given tables are at the same places for both passes."""
+        flat = [one.reshape(-1) for one in (*self._given, self.layout.fill_table(), columns, *others)]
+        held, places = self.device.upload(np.concatenate(flat)), np.cumsum([0, *(8 * len(one) for one in flat)]).tolist()
+        self._held.append(held)
+        self.given, (fill_table, column_table, *rest) = places[: len(self._given)], places[len(self._given) : -1]
+        root = self.layout.root
+        self._tables = held.address, rest[0], column_table, fill_table, root.column, root.first_fill, root.fills
+        return [held.address + place for place in rest]
+
+    def _allocate(
+        self, numbers: Sequence[int], sizes: Mapping[int, int], kept: Sequence[int] = (), room: Sequence[int] = ()
+    ) -> list[Memory]:
+        """Memory for columns, and pieces that are asked for: what is kept, and by another allocation what only the kernels need.
+
+        Columns of bytes without a size get memory for where their texts are.
+        """
+        lasting, passing = [(number, "data", sizes[number]) for number in sizes], []
+        for number in numbers:
+            spec = self.layout.columns[number]
+            rows = self.rows[spec.level]
+            if spec.kind == NULL_WORD:
+                lasting.append((number, "data", spec.width * rows))
+            elif spec.kind == NULL_BYTES and number not in sizes:
+                passing.append((number, "sources", 8 * rows))
+            if spec.kind in (NULL_BYTES, NULL_LIST):
+                lasting.append((number, "ends", 4 * (rows + 1)))
+            if spec.nullable and rows:
+                lasting.append((number, "bitmap", 4 * -(-rows // 32)))
+                passing.append((number, "valid", rows))
+        others: list[Memory] = []
+        for wanted, more in ((lasting, kept), (passing, room)):
+            # Without any value no thread writes where the first one begins.
+            sizes_of = [*(size for _, _, size in wanted), *more]
+            found = self.device.pieces(sizes_of, zeros=not self.rows[0]) if sizes_of else []
+            for (number, what, _), memory in zip(wanted, found, strict=False):
+                setattr(self.made[number], what, memory)
+            others += found[len(wanted) :]
+        return others
+
+    def _flags(self, numbers: Sequence[int]) -> tuple[list[int], int, Int64s]:
+        """Of some columns those with flags, and what `flag_bits` is told of them."""
+        flagged = [number for number in numbers if self.made[number].valid is not None]
+        counts = [self.rows[self.layout.columns[number].level] for number in flagged]
+        columns = [
+            (address_of(self.made[number].valid), count, address_of(self.made[number].bitmap))
+            for number, count in zip(flagged, counts, strict=True)
+        ]
+        return flagged, (-(-max(counts, default=1) // 32) - 1).bit_length(), np.array(columns, np.int64)
+
+    def written(self, own: tuple[int, ...], first: Kernel, second: Kernel | None = None) -> bool:
+        """Write the columns, as `kolumn.kernels.values.passes` says; a wait.
+
+        Parameters
+        ----------
+        own : tuple of int
+            The arguments that the passes take before those of all.
+
+        Returns
+        -------
+        bool
+            Whether the first pass leaves a value to the host. Then the columns are not complete.
+        """
+        device, cells, n, lists, width = self.device, self._cells, self.rows[0], len(self.rows) - 1, self.rows[0] + 2
+        words = len(self._flagged) << self._shift
+        places = cells.address - 8 * width, cells.address + 8 * width * lists, 8 * width, self._count // width
+        shared = (*own, *places, address_of(self.valid.data), cells.address + cells.size - 8)
+        device.launch(first, n, first.args._make((*shared, *self._tables, 0, 0)))
+        nulls = cells.address + 8 * self._count
+        device.launch(flag_bits, words, FlagBits(self._columns, self._shift, nulls))
+        if self._count + words:
+            device.running_sum(cells, self._count + words, 8)
+        # All sums go on from row to row: the last cell of each is the first of the next.
+        ends = [cells.size // 8 - 1, *range(width - 1, self._count, width)]
+        ends += [self._count + (at << self._shift) - 1 for at in range(1, len(self._flagged) + 1)]
+        left, *sums = (int(one.view(np.int64)[0]) for one in device.downloads([(cells, 8, 8 * at) for at in ends]))
+        totals = np.diff([0, *sums]).tolist()
+        self._note_masks(totals[self._count // width :])
+        if not left and (self._late or self._count):
+            self._write_rest(shared, second, totals[: self._count // width])
+        return bool(left)
+
+    def _note_masks(self, nulls: Sequence[int]) -> None:
+        """Note how many nulls the columns with flags have; their bitmaps are there."""
+        self.masks.update({number: (self.made[number].bitmap, count) for number, count in zip(self._flagged, nulls, strict=True)})
+        self._flagged = []
+
+    def _write_rest(self, shared: tuple[int, ...], second: Kernel | None, totals: list[int]) -> None:
+        """Write texts, ends, and what the second pass writes, by the totals of lists and columns of bytes."""
+        device, layout, late, n, lists = self.device, self.layout, self._late, self.rows[0], len(self.rows) - 1
+        for row, total in enumerate(totals):
+            if total > _MOST:
+                what = "elements" if row < lists else "bytes"
+                raise KolumnError(
+                    f"values of one chunk have {total} {what} in one column, and cuDF counts to {_MOST}: take a smaller chunk_bytes"
+                )
+        self.rows[1:] = totals[:lists]
+        self._allocate(late, dict(enumerate(totals[lists:])))
+        self._flagged, self._shift, flags = self._flags(late)
+        before, table, of_texts = [0, *np.cumsum(totals).tolist()], np.zeros((len(layout.columns), 4), np.int64), []
+        for number, (spec, one) in enumerate(zip(layout.columns, self.made, strict=True)):
+            # The row of cells of a list or column of bytes, and how many elements are before those of the column's level.
+            row = lists + number if spec.kind == NULL_BYTES else spec.width - 1
+            begun, above = (0 if one.ends is None else before[row]), (before[spec.level - 1] if spec.level else 0)
+            if number not in self._early:
+                data = begun if spec.kind == NULL_BYTES else spec.width * above
+                table[number] = address_of(one.data, data), address_of(one.valid, above), address_of(one.ends, 4 * above), begun
+            elif one.ends is not None:
+                sums = self._cells.address + 8 * ((n + 2) * row + 1)
+                of_texts.append((sums, begun, one.ends.address, address_of(one.sources), address_of(one.data)))
+        ends = np.array([address_of(self.made[number].ends) for number in late if self.made[number].ends is not None], np.int64)
+        self._columns, at, ends_at = self._upload(table, [flags, np.array(of_texts, np.int64), ends])
+        device.launch(texts, n if of_texts else 0, Texts(at, at + TEXTS * len(of_texts)))
+        if late and second is not None:
+            device.launch(second, n, second.args._make((*shared, *self._tables, ends_at, len(ends))))
+
+    def mark(self) -> None:
+        """Make the bitmaps of the flags of validity that the second pass has written; a wait if there are any."""
+        words = len(self._flagged) << self._shift
+        if not words:
+            return
+        nulls = self.device.empty(8 * words)
+        self.device.launch(flag_bits, words, FlagBits(self._columns, self._shift, nulls.address))
+        self.device.running_sum(nulls, words, 8)
+        places = [(at << self._shift) - 1 for at in range(1, len(self._flagged) + 1)]
+        sums = [int(one.view(np.int64)[0]) for one in self.device.downloads([(nulls, 8, 8 * at) for at in places])]
+        self._note_masks(np.diff([0, *sums]).tolist())
 
     def column(self) -> Column:
         """The column of the root; a wait."""
         self.mark()
         return self.node(self.layout.root)
-
-    def mark(self) -> None:
-        """Make the bitmaps of all flags of validity; a wait."""
-        if not self._flags:
-            return
-        words = len(self._flags) << self._shift
-        self.device.launch(flag_bits, words, FlagBits(self._columns, self._shift, self._nulls.address))
-        self.device.running_sum(self._nulls, words, 4)
-        sums = self.device.downloads([(self._nulls, 4, (4 * at << self._shift) - 4) for at in range(1, len(self._flags) + 1)])
-        counts = np.diff([0, *map(number_of, sums)]).tolist()
-        self.masks = {number: (bitmap, count) for (number, (_, bitmap)), count in zip(self._flags.items(), counts, strict=True)}
 
     def node(self, node: LayoutNode) -> Column:
         """The column of a node."""
@@ -245,13 +314,6 @@ class LayoutColumns:
         return Column("string", rows, made.data, mask, nulls, made.children)
 
 
-def packed(device: Runtime, tables: Sequence[Int64s]) -> tuple[Memory, list[int]]:
-    """Tables of int64 by one upload: what has to be held, and the address of each."""
-    flat = [one.reshape(-1) for one in tables]
-    held = device.upload(np.concatenate(flat))
-    return held, (held.address + 8 * np.cumsum([0, *map(len, flat[:-1])])).tolist()
-
-
-def address_of(memory: Memory | None) -> int:
-    """0 without memory."""
-    return 0 if memory is None else memory.address
+def address_of(memory: Memory | None, before: int = 0) -> int:
+    """Where some bytes before a memory are; 0 without memory."""
+    return 0 if memory is None else memory.address - before

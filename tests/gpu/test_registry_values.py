@@ -179,7 +179,7 @@ def test_messages_at_different_places(emulated: Emulated, tmp_path: Path) -> Non
     values = [rng.choice(bodies) for _ in range(ROWS)]
     found = compared(write(tmp_path / "b.log", values, headers=headers), **how, value_framing="confluent-header")
     assert 20 < sum(found["valueValid"].to_pylist()) < ROWS - 20
-    assert emulated.launched["write_messages"] == 4
+    assert emulated.launched["measure_messages"] == 4
 
 
 def test_the_topic_of_the_registry_lies_beside(device: Emulated, tmp_path: Path) -> None:
@@ -193,4 +193,4 @@ def test_the_topic_of_the_registry_lies_beside(device: Emulated, tmp_path: Path)
     table, names = kolumn.read_pylibcudf(tmp_path / "orders-0", value_format="registry")
     assert names == kolumn.read(tmp_path / "orders-0", value_format="registry", value_as="columns").column_names
     assert table.num_rows() == 1
-    assert device.launched["write_values"] == 1
+    assert device.launched["measure_values"] == 1

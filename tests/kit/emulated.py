@@ -202,6 +202,15 @@ def kept(loop: Callable[..., None]) -> Any:
 def _loop(kernel: Kernel) -> Any:
     """A compiled loop over a kernel's items."""
     body, lanes = kernel.body, kernel.lanes
+    if kernel.staged:
+
+        @kept
+        def staged_thread(n: int, args: Any) -> None:
+            for i in range(n):
+                body(i, args.tables, args)
+
+        return staged_thread
+
     if lanes == 1:
 
         @kept

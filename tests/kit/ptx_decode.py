@@ -49,7 +49,7 @@ HOT = ("check", "join", "count", "hop", "hop_staged", "hop_sliced", "fields", "s
 """Kernels of a read of keys and values."""
 HOT_OF_VALUES = (
     "fronts", "measure_values", "write_values", "measure_messages", "write_messages", "measure_fields", "write_fields", "fixed",
-    "flag_bits", "line_sizes", "lines",
+    "flag_bits", "texts", "line_sizes", "lines",
 )  # fmt: skip
 """Kernels of typed values."""
 

@@ -52,6 +52,7 @@ from kolumn.encodings.columns import (
     INVALID,
     ColumnTables,
     end_list,
+    leave,
     next_row,
     put_bytes,
     put_nulls,
@@ -69,44 +70,44 @@ from kolumn.machine_code.words import load64, store64
 _LEAST32, _MOST32 = -(2**31), 2**31 - 1
 _SIGN = -(2**63)
 _MILLISECOND = 1_000_000
+_LOW = 2**32 - 1
+_PASSED = OPTIONAL
+"""In place of a kind that is dealt with. No step goes on with the next one before the end of the loop: lanes of a GPU meet there."""
 
 
-def decode(t: ColumnTables, program: int, stack: int, at: int, end: int, row: int) -> int:
-    """Write the value at [at, end) into a row of level 0.
+def decode(t: ColumnTables, program: int, constants: int, stack: int, begin: int, end: int, row: int, resumed: int) -> int:
+    """Write the value at [begin, end) into a row of level 0.
 
     Parameters
     ----------
     t : ColumnTables
-    program, stack, at, end : int
-        Addresses. ``stack`` has a frame for each list around a value, and one more.
+    program, constants, stack, begin, end : int
+        Addresses. ``constants`` is the program that lasts until all is written, of which ``program`` may be a copy. ``stack`` has a frame
+        for each list around a value, and one more.
     row : int
+    resumed : int
+        Where to begin: 0 for the whole value; on a GPU the word that the first pass leaves at ``stack``: bytes from the first list on, and
+        in the low 32 bits its step. It leaves 0 if there is no list.
 
     Returns
     -------
     int
         `DONE`, `INVALID`, or what has no room; after the latter two the caller calls `kolumn.encodings.columns.restore`.
     """
-    pc, value, free = 0, 0, end - at + FREE
+    at, pc = (begin if resumed == 0 else end - (resumed >> 32)), resumed & _LOW
+    value, free, lists = 0, end - begin + FREE, 0
     # Items that are left of the innermost list's block, and where the block has to end; those of the lists around it are on the stack.
     left, limit = 0, 0
     while True:
-        s = program + pc
+        s, before = program + pc, at
         pc += STEP
         kind = load64(s)
         if kind >= SKIP_LENGTH:
             if kind & (OPTIONAL - 1) >= SKIP_LENGTH:
                 at, pc, free = skip(program, pc - STEP, stack, at, end, free)
-                if at < 0:
-                    return INVALID
-                continue
-            kind -= OPTIONAL
-            value, at = size_at(at, end)
-            if value == load64(s + NULL_AT) and at >= 0:
-                put_nulls(t, load64(s + FILL_AT), load64(s + FILLS_AT), row)
-                pc = load64(s + JUMP_AT)
-                continue
-            if at < 0 or value < 0 or value > 1:
-                return INVALID
+                kind = _PASSED
+            else:
+                at, pc, kind = _optional(t, s, kind - OPTIONAL, pc, at, end, row)
         if kind < TEXT:
             value, at = long_at(at, end)
             if at >= 0:
@@ -121,6 +122,7 @@ def decode(t: ColumnTables, program: int, stack: int, at: int, end: int, row: in
             at = _plain(t, program, s, kind, at, end, row)
         elif kind <= LIST:
             if kind == LIST:
+                lists = lists if lists != 0 else (end - before) << 32 | (s - program)
                 _push(stack, left, limit, row)
                 stack, left, limit = stack + FRAME, 0, 0
             if left == 0:
@@ -138,13 +140,26 @@ def decode(t: ColumnTables, program: int, stack: int, at: int, end: int, row: in
         elif kind == JUMP:
             pc = load64(s + JUMP_AT)
         elif kind == END:
+            leave(t, stack, lists)
             return DONE if at == end else INVALID
         elif kind <= CLOSE:
+            lists = lists if lists != 0 else (end - before) << 32 | (s - program)
             at, row, stack = _listed(t, s, kind, at, row, stack)
-        else:
-            at = _other(t, program, s, kind, at, row)
+        elif kind != _PASSED:
+            at = _other(t, program, constants, s, kind, at, row)
         if at < 0:
             return -1 - at if at < -1 else INVALID
+
+
+def _optional(t: ColumnTables, s: int, kind: int, pc: int, at: int, end: int, row: int) -> tuple[int, int, int]:
+    """The branch in front of a step: address after it, -1 if there is none, place of the next step, and the kind that is left to do."""
+    value, at = size_at(at, end)
+    if at < 0 or value < 0 or value > 1:
+        return -1, pc, _PASSED
+    if value == load64(s + NULL_AT):
+        put_nulls(t, load64(s + FILL_AT), load64(s + FILLS_AT), row)
+        return at, load64(s + JUMP_AT), _PASSED
+    return at, pc, kind
 
 
 def _failed(code: int) -> int:
@@ -239,16 +254,17 @@ def _plain(t: ColumnTables, program: int, s: int, kind: int, at: int, end: int, 
     elif kind == FLOAT_TO_DOUBLE:
         put_word(t, column, row, double_of_float(little32(at)), 8)
     elif kind == FIXED:
-        if t.columns != 0:
-            copy(wide(t, column, row, size), at, size)
+        place = wide(t, column, row, size)
+        if place != 0:
+            copy(place, at, size)
     elif kind == DECIMAL:
         return _decimal(t, program, s, at, size, row)
     else:
         months, days = little32(at), little32(at + 4)
         if months > _MOST32 or days > _MOST32:
             return -1
-        if t.columns != 0:
-            place = wide(t, column, row, 16)
+        place = wide(t, column, row, 16)
+        if place != 0:
             store64(place, months | (days << 32))
             store64(place + 8, little32(at + 8) * _MILLISECOND)
     return at + size
@@ -274,14 +290,14 @@ def _decimal(t: ColumnTables, program: int, s: int, at: int, size: int, row: int
             below = 1 if found > least else -1
     if above > 0 or below < 0:
         return -1
-    if t.columns != 0:
-        place = wide(t, load64(s + COLUMN_AT), row, width)
+    place = wide(t, load64(s + COLUMN_AT), row, width)
+    if place != 0:
         for word in range(width // 8):
             store64(place + 8 * word, big_endian(at, size, word))
     return at + size
 
 
-def _other(t: ColumnTables, program: int, s: int, kind: int, at: int, row: int) -> int:
+def _other(t: ColumnTables, program: int, constants: int, s: int, kind: int, at: int, row: int) -> int:
     """Nulls and constants."""
     column, size = load64(s + COLUMN_AT), load64(s + B_AT)
     if kind == VALID:
@@ -291,11 +307,12 @@ def _other(t: ColumnTables, program: int, s: int, kind: int, at: int, row: int) 
     elif kind == WORD:
         put_word(t, column, row, load64(s + A_AT), size)
     elif kind == CONSTANT:
-        code = put_bytes(t, column, row, program + load64(s + A_AT), size)
+        code = put_bytes(t, column, row, constants + load64(s + A_AT), size)
         return at if code == DONE else _failed(code)
     elif kind == CONSTANT_FIXED:
-        if t.columns != 0:
-            copy(wide(t, column, row, size), program + load64(s + A_AT), size)
+        place = wide(t, column, row, size)
+        if place != 0:
+            copy(place, program + load64(s + A_AT), size)
     else:
         return -1
     return at

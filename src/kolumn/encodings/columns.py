@@ -12,9 +12,11 @@ A *level* counts rows: level 0 those of the records, every list has a level of i
 that is being written is nothing but bytes after the ends, and `restore` undoes it by setting back the counts. For the same reason a
 value may be written twice, and the last one wins.
 
-On a GPU a thread writes one record, and knows where its bytes and elements begin by two passes. The first has no ``columns``: it adds up
-rows in ``counts`` and bytes in ``cursors``, an int64 for each column. Their running sums over the records are where the second begins.
-There is always room, and nothing is taken back: the second pass leaves out the records that the first found invalid.
+On a GPU a thread writes one record, in two passes. Each writes some of the columns: others have 0 for ``data``, ``valid`` and ``ends``.
+The first pass adds up rows in ``counts`` and bytes in ``cursors``, an int64 for each column. Of a column of bytes that it writes, it notes
+in ``data`` where the bytes of each row are, int64. Running sums over the records are where the second pass begins. They go on from column
+to column: ``room`` has what is before a column, which its ends leave out. There is always room, and nothing is taken back: the second pass
+leaves out the records that the first found invalid.
 
 A function that has no room returns `full_level` or `full_column`. The caller makes room and writes the row of level 0 again.
 """
@@ -42,7 +44,7 @@ class ColumnTables(NamedTuple):
     """Addresses of the tables.
 
     ``stride`` is the number of bytes from one level's count, or column's cursor, to the next: 8 where one thread writes all records.
-    ``cursors`` is 0 there.
+    ``turn`` is 0 there, and there are no ``cursors``. On a GPU it is 1 or 2, by the pass, and there are no ``levels``.
     """
 
     columns: int
@@ -52,6 +54,7 @@ class ColumnTables(NamedTuple):
     cursors: int
     stride: int
     level_count: int
+    turn: int
 
 
 def full_level(level: int) -> int:
@@ -70,12 +73,16 @@ def row_of(t: ColumnTables, level: int) -> int:
     return count if level == 0 else count - 1
 
 
+def is_written(t: ColumnTables, address: int) -> bool:
+    """Whether what should be at an address of the table of columns is there: a pass on a GPU does not write all columns."""
+    return t.turn == 0 or address != 0
+
+
 def set_valid(t: ColumnTables, column: int, row: int, flag: int) -> None:
     """Set whether a row is not null, in a column that can be null."""
-    if t.columns != 0:
-        valid = load64(t.columns + _COLUMN * column + _VALID)
-        if valid != 0:
-            store8(valid + row, flag)
+    valid = load64(t.columns + _COLUMN * column + _VALID)
+    if valid != 0:
+        store8(valid + row, flag)
 
 
 def store_word(address: int, value: int, width: int) -> None:
@@ -92,15 +99,19 @@ def store_word(address: int, value: int, width: int) -> None:
 
 def put_word(t: ColumnTables, column: int, row: int, value: int, width: int) -> None:
     """Write a number of 1, 2, 4 or 8 bytes: its bits are the low ones of ``value``."""
-    if t.columns != 0:
-        store_word(load64(t.columns + _COLUMN * column + _DATA) + width * row, value, width)
+    data = load64(t.columns + _COLUMN * column + _DATA)
+    if is_written(t, data):
+        store_word(data + width * row, value, width)
         set_valid(t, column, row, 1)
 
 
 def wide(t: ColumnTables, column: int, row: int, width: int) -> int:
-    """Address of a row of ``width`` bytes, which the caller fills: decimals, fixed sizes. Not for the pass that counts."""
+    """Address of a row of ``width`` bytes, which the caller fills: decimals, fixed sizes; 0 if the column is not written."""
+    data = load64(t.columns + _COLUMN * column + _DATA)
+    if not is_written(t, data):
+        return 0
     set_valid(t, column, row, 1)
-    return load64(t.columns + _COLUMN * column + _DATA) + width * row
+    return data + width * row
 
 
 def count_bytes(t: ColumnTables, column: int, length: int) -> int:
@@ -111,7 +122,7 @@ def count_bytes(t: ColumnTables, column: int, length: int) -> int:
 
 def begin_of(t: ColumnTables, column: int, row: int) -> int:
     """Where the bytes of a row begin."""
-    if t.cursors != 0:
+    if t.turn != 0:
         return load64(t.cursors + t.stride * column)
     return load32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row)
 
@@ -122,18 +133,43 @@ def space_from(t: ColumnTables, column: int, begin: int) -> tuple[int, int]:
     return load64(place + _DATA) + begin, load64(place + _ROOM) - begin
 
 
+def end_row(t: ColumnTables, column: int, row: int, end: int) -> None:
+    """Write where a row of bytes or of a list ends."""
+    place = t.columns + _COLUMN * column
+    ends = load64(place + _ENDS)
+    if is_written(t, ends):
+        store32(ends + 4 * row + 4, end if t.turn == 0 else end - load64(place + _ROOM))
+
+
 def end_bytes(t: ColumnTables, column: int, row: int, end: int) -> int:
-    store32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row + 4, end)
-    if t.cursors != 0:
+    end_row(t, column, row, end)
+    if t.turn != 0:
         store64(t.cursors + t.stride * column, end)
+    set_valid(t, column, row, 1)
+    return _DONE
+
+
+def pass_bytes(t: ColumnTables, column: int, row: int, source: int, length: int) -> int:
+    """Note, count or copy bytes, on a GPU."""
+    data = load64(t.columns + _COLUMN * column + _DATA)
+    if t.turn == 2:
+        if data == 0:
+            return _DONE
+        begin = begin_of(t, column, row)
+        copy(data + begin, source, length)
+        return end_bytes(t, column, row, begin + length)
+    if data == 0:
+        return count_bytes(t, column, length)
+    store64(data + 8 * row, source)
+    store64(t.cursors + t.stride * column, length)
     set_valid(t, column, row, 1)
     return _DONE
 
 
 def put_bytes(t: ColumnTables, column: int, row: int, source: int, length: int) -> int:
     """Write bytes; returns `DONE` or a code for no room."""
-    if t.columns == 0:
-        return count_bytes(t, column, length)
+    if t.turn != 0:
+        return pass_bytes(t, column, row, source, length)
     place = t.columns + _COLUMN * column
     begin = begin_of(t, column, row)
     if length > load64(place + _ROOM) - begin:
@@ -144,24 +180,23 @@ def put_bytes(t: ColumnTables, column: int, row: int, source: int, length: int) 
 
 def put_text(t: ColumnTables, column: int, row: int, source: int, length: int) -> int:
     """Write bytes that have to be UTF-8; returns `DONE`, `INVALID` or a code for no room."""
-    if t.columns == 0:
-        return count_bytes(t, column, length) if is_ascii(source, length) or is_utf8(source, length) else _INVALID
+    if t.turn != 0:
+        # The second pass need not look at them again.
+        if t.turn == 1 and not is_ascii(source, length) and not is_utf8(source, length):
+            return _INVALID
+        return pass_bytes(t, column, row, source, length)
     place = t.columns + _COLUMN * column
     begin = begin_of(t, column, row)
     if length > load64(place + _ROOM) - begin:
         return full_column(column)
-    target = load64(place + _DATA) + begin
-    if t.cursors != 0:
-        # The first pass has looked at it.
-        copy(target, source, length)
-    elif copy_ascii(target, source, length) >= 0x80 and not is_utf8(source, length):
+    if copy_ascii(load64(place + _DATA) + begin, source, length) >= 0x80 and not is_utf8(source, length):
         return _INVALID
     return end_bytes(t, column, row, begin + length)
 
 
 def begin_list(t: ColumnTables, column: int, row: int, child: int) -> None:
     """Drop the elements that a row of a list has so far: its first element is the next one of level ``child``."""
-    if t.cursors == 0:
+    if t.turn == 0:
         store64(t.counts + t.stride * child, load32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row))
 
 
@@ -169,7 +204,7 @@ def next_row(t: ColumnTables, level: int) -> int:
     """Begin an element: returns its row, or a negative code: the code for no room, negated."""
     count = t.counts + t.stride * level
     row = load64(count)
-    if t.columns != 0 and row >= load64(t.levels + _LEVEL * level):
+    if t.turn == 0 and row >= load64(t.levels + _LEVEL * level):
         return -full_level(level)
     store64(count, row + 1)
     return row
@@ -177,9 +212,8 @@ def next_row(t: ColumnTables, level: int) -> int:
 
 def end_list(t: ColumnTables, column: int, row: int, child: int) -> None:
     """End a row of a list after its last element."""
-    if t.columns != 0:
-        store32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row + 4, load64(t.counts + t.stride * child))
-        set_valid(t, column, row, 1)
+    end_row(t, column, row, load64(t.counts + t.stride * child))
+    set_valid(t, column, row, 1)
 
 
 def put_nulls(t: ColumnTables, first: int, count: int, row: int) -> None:
@@ -187,27 +221,33 @@ def put_nulls(t: ColumnTables, first: int, count: int, row: int) -> None:
 
     A column that cannot be null has 0, no bytes, or no elements.
     """
-    if t.columns == 0:
-        return
     for k in range(first, first + count):
         fill = t.fills + _FILL * k
         kind, column = load64(fill), load64(fill + 8)
         set_valid(t, column, row, 0)
         place = t.columns + _COLUMN * column
         if kind == _NULL_WORD:
-            width = load64(fill + 16)
-            data = load64(place) + width * row
-            if width == 8 or width == 4 or width == 2 or width == 1:
-                store_word(data, 0, width)
-            else:
-                for byte in range(width):
-                    store8(data + byte, 0)
+            width, data = load64(fill + 16), load64(place + _DATA)
+            if is_written(t, data):
+                data += width * row
+                if width == 8 or width == 4 or width == 2 or width == 1:
+                    store_word(data, 0, width)
+                else:
+                    for byte in range(width):
+                        store8(data + byte, 0)
         elif kind == _NULL_BYTES:
-            store32(load64(place + _ENDS) + 4 * row + 4, begin_of(t, column, row))
+            # In the first pass on a GPU a cell that nobody counts on has no bytes.
+            end_row(t, column, row, begin_of(t, column, row))
         elif kind == _NULL_LIST:
             begin_list(t, column, row, load64(fill + 16))
             end_list(t, column, row, load64(fill + 16))
             set_valid(t, column, row, 0)
+
+
+def leave(t: ColumnTables, place: int, word: int) -> None:
+    """On a GPU leave a word for the second pass."""
+    if t.turn != 0:
+        store64(place, word)
 
 
 def restore(t: ColumnTables, row: int) -> None:

@@ -3,6 +3,19 @@
 from kolumn.formats.memory import i8_at, load8
 from kolumn.formats.varint import varint64
 
+MORE = -0x7F7F7F7F7F7F7F80
+"""The highest bit of each of eight bytes, which says that there is another byte."""
+
+
+def number_of_word(word: int) -> int:
+    """The number of a varint that begins a word and ends in it; of the whole word if it does not end there."""
+    last = ~word & MORE
+    # The bytes up to the last one; then sevens become fourteens, twenty-eights, and one number.
+    word &= last ^ (last - 1)
+    word = (word & 0x007F007F007F007F) | ((word & 0x7F007F007F007F00) >> 1)
+    word = (word & 0x00003FFF00003FFF) | ((word & 0x3FFF00003FFF0000) >> 2)
+    return (word & 0x000000000FFFFFFF) | ((word & 0x0FFFFFFF00000000) >> 4)
+
 
 def long_at(at: int, end: int) -> tuple[int, int]:
     """Zig-zag varint of up to ten bytes, and the address after it; -1 if it is longer or does not end before ``end``."""

@@ -18,6 +18,7 @@ from kolumn.encodings.columns import (
     ColumnTables,
     end_list,
     full_level,
+    leave,
     next_row,
     put_bytes,
     put_nulls,
@@ -75,7 +76,7 @@ _UNDECIDED = UNDECIDED
 
 def drop_elements(t: ColumnTables, level: int) -> None:
     """Set back the levels of lists in the elements of a level whose last elements have been dropped."""
-    if t.cursors != 0:
+    if t.turn != 0:
         return
     inner = level + 1
     while inner < t.level_count and load64(t.levels + LEVEL * inner + 16) >= level:
@@ -115,11 +116,11 @@ def fill_missing(t: ColumnTables, p: ProtobufProgram, message: int, missing: int
 
 
 def is_left(t: ColumnTables, p: ProtobufProgram, field: int, seen: int) -> bool:
-    """Whether a message is left to the host, because this field of it comes again, or after another member of its oneof.
+    """Whether a message is left to the host, because this field of it, not a plain one, comes again, or after another member of its oneof.
 
     On a GPU what is written cannot be taken back, but for numbers. No serializer writes such a message.
     """
-    if t.cursors == 0:
+    if t.turn == 0:
         return False
     if load64(field + KIND_AT) >= BYTES and load64(field + CHILD_AT) == 0 and seen & load64(field + BIT_AT) != 0:
         return True
@@ -235,7 +236,7 @@ def put_value(
     return code, at, seen | load64(field + BIT_AT), strange
 
 
-def put_plain(t: ColumnTables, field: int, row: int, at: int, stop: int) -> tuple[int, int]:
+def put_plain(t: ColumnTables, field: int, row: int, at: int, stop: int, seen: int) -> tuple[int, int]:
     """Write the value of a plain field; returns a code as `write_message`, and the position after it."""
     column, plain = load64(field + COLUMN_AT), load64(field + PLAIN_AT)
     if plain != TEXT:
@@ -244,10 +245,20 @@ def put_plain(t: ColumnTables, field: int, row: int, at: int, stop: int) -> tupl
             return INVALID, at
         put_word(t, column, row, value, load64(field + WIDTH_AT))
         return DONE, at
+    if t.turn != 0 and seen & load64(field + BIT_AT) != 0:
+        return _UNDECIDED, at
     length, at = length_at(at, stop)
     if at < 0:
         return INVALID, at
     return put_text(t, column, row, at, length), at + length
+
+
+def extent(tag: int, at: int, stop: int) -> tuple[int, int, int]:
+    """Where a value begins, or `MALFORMED`; where it ends, of a number a byte on; and what is not part of it."""
+    if tag & 7 != LENGTH:
+        return at, at + 1, stop
+    length, at = length_at(at, stop)
+    return at, at + length, at + length
 
 
 def begin_message(t: ColumnTables, message: int, row: int, seen: int) -> int:
@@ -261,7 +272,7 @@ def begin_message(t: ColumnTables, message: int, row: int, seen: int) -> int:
 def end_entry(t: ColumnTables, message: int, row: int, parent_row: int) -> None:
     """Drop an entry of a map, the last one, if the message is one."""
     column, level = load64(message + LIST_AT), load64(message + LEVEL_AT)
-    if column >= 0 and t.cursors == 0:
+    if column >= 0 and t.turn == 0:
         store64(t.counts + t.stride * level, row)
         drop_elements(t, level)
         end_list(t, column, parent_row, level)
@@ -281,6 +292,9 @@ def push(frame: int, stop: int, message: int, row: int, seen: int, group: int, s
 def write_message(t: ColumnTables, p: ProtobufProgram, row: int, at: int, stop: int) -> int:
     """Write the message at addresses [at, stop) as a row of level 0.
 
+    On a GPU the first pass leaves at ``p.frames`` the address of the first field that is repeated or a message, 0 if there is none. The
+    second one may begin there: of the message itself it writes nothing.
+
     Returns
     -------
     int
@@ -289,9 +303,10 @@ def write_message(t: ColumnTables, p: ProtobufProgram, row: int, at: int, stop: 
     """
     message, frame, group, strange = p.messages, p.frames, 0, 0
     expected = p.fields + load64(message + FIRST_AT)
-    seen = begin_message(t, message, row, 0)
+    seen, deep = begin_message(t, message, row, 0), 0
     set_valid(t, load64(message + OWN_AT), row, 1)
     while True:
+        before = at
         field, tag, at, odd = next_field(p, message, expected, at, stop, (frame - p.frames) >> 6)
         strange |= odd
         if at < 0:
@@ -301,6 +316,7 @@ def write_message(t: ColumnTables, p: ProtobufProgram, row: int, at: int, stop: 
                 return INVALID
             fill_missing(t, p, message, load64(message + ALL_AT) & ~seen, row)
             if frame == p.frames:
+                leave(t, frame, deep)
                 return DONE
             frame -= FRAME
             if strange != 0:
@@ -308,22 +324,20 @@ def write_message(t: ColumnTables, p: ProtobufProgram, row: int, at: int, stop: 
             stop, message, row, seen = load64(frame), load64(frame + 8), load64(frame + 16), load64(frame + 24)
             group, strange, expected = load64(frame + 32), load64(frame + 40), load64(frame + 48)
             continue
-        kind, level, bit = load64(field + KIND_AT), load64(field + CHILD_AT), load64(field + BIT_AT)
-        expected = p.fields + load64(field + NEXT_AT)
-        if is_left(t, p, field, seen):
-            return _UNDECIDED
+        bit, expected = load64(field + BIT_AT), p.fields + load64(field + NEXT_AT)
         if load64(field + PLAIN_AT) >= 0:
-            code, at = put_plain(t, field, row, at, stop)
+            code, at = put_plain(t, field, row, at, stop, seen)
             if code != DONE:
                 return code
             seen |= bit
             continue
-        end, bound = at + 1, stop
-        if tag & 7 == LENGTH:
-            length, at = length_at(at, stop)
-            if at < 0:
-                return INVALID
-            bound = end = at + length
+        kind, level = load64(field + KIND_AT), load64(field + CHILD_AT)
+        if is_left(t, p, field, seen):
+            return _UNDECIDED
+        deep = before if deep == 0 and (level > 0 or kind > TEXT) else deep
+        at, end, bound = extent(tag, at, stop)
+        if at < 0:
+            return INVALID
         if kind <= TEXT:
             code, at, seen, odd = put_value(t, p, field, row, at, bound, end, seen)
             strange |= odd

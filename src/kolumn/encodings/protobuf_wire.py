@@ -14,7 +14,8 @@ malformed, except in a group that is passed over and in a message without fields
 Positions are addresses. Nothing at ``stop`` or after it is read.
 """
 
-from kolumn.formats.memory import load8, u32_little_at
+from kolumn.encodings.numbers import little32, little64
+from kolumn.formats.memory import load8
 from kolumn.machine_code.words import load64, store64
 
 VARINT, FIXED64, LENGTH, GROUP, END_GROUP, FIXED32 = range(6)
@@ -97,9 +98,9 @@ def number_at(at: int, stop: int, kind: int) -> tuple[int, int]:
     if kind <= VARINT8:
         return uvarint(at, stop)
     if kind == FIXED8:
-        return (u32_little_at(at, 0) | (u32_little_at(at, 4) << 32), at + 8) if stop - at >= 8 else (0, MALFORMED)
+        return (little64(at), at + 8) if stop - at >= 8 else (0, MALFORMED)
     if kind == FIXED4:
-        return (u32_little_at(at, 0), at + 4) if stop - at >= 4 else (0, MALFORMED)
+        return (little32(at), at + 4) if stop - at >= 4 else (0, MALFORMED)
     value, at = uvarint(at, stop)
     if kind == BOOL:
         return (0 if value == 0 else 1), at

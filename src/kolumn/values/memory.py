@@ -58,7 +58,7 @@ class ColumnMemory:
     def target(self) -> ColumnTables:
         """Addresses of the tables."""
         columns, levels, counts, fills = (one.ctypes.data for one in (self._table, self._levels, self._counts, self._fills))
-        return ColumnTables(columns, levels, counts, fills, 0, 8, len(self._counts))
+        return ColumnTables(columns, levels, counts, fills, 0, 8, len(self._counts), 0)
 
     def grow(self, code: int) -> None:
         """Make room for what a loop had no room for, by the code that it returned.
