@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import random
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -16,8 +17,9 @@ import zstandard
 import kolumn
 from kit.device_columns import resident
 from kit.emulated import Emulated, HostMemory, run_loops
-from kit.encoder import raw_batch
+from kit.encoder import Record, batch, raw_batch
 from kolumn.arrow import recycle
+from kolumn.codecs import ZSTD
 from kolumn.decode.device import chunk
 from kolumn.decode.device.chunk import AT_A_TIME, LOADED, DeviceChunk
 from kolumn.kernels.machine import device as current
@@ -73,6 +75,27 @@ def test_compressed_chunks(memory: int, rooms: int, device: Emulated, tmp_path: 
     assert table["offset"].to_pylist() == list(range(50 * frames))
     # A frame may need 128 KiB.
     assert (device.launched["inflate"], device.launched["fields"]) == (rooms, rooms)
+
+
+def test_frames_are_decompressed_once(tmp_path: Path) -> None:
+    """But for those of a first chunk, whose ratio of 30 nobody knows, and which is more than a thread may have in memory."""
+    given: list[int] = []
+
+    class Counting(Emulated):
+        def inflate(self, kind: int, sources: Any, sizes: Any, room: Any, targets: Any) -> tuple[Any, Any]:
+            given.append(len(sizes))
+            return super().inflate(kind, sources, sizes, room, targets)
+
+    rng, batches, records = random.Random(0), 250, 40
+    values = [rng.randbytes(100) + bytes(3000) for _ in range(batches * records)]
+    rows = [Record(i, None, value, 0) for i, value in enumerate(values)]
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(b"".join(batch(rows[i : i + records], codec=ZSTD) for i in range(0, len(rows), records)))
+    with current.using(Counting(run_loops)):
+        assert kolumn.read(path, backend="gpu", threads=1, chunk_bytes=1 << 20)["value"].to_pylist() == values
+    # A chunk of 1 MiB becomes 30, and a thread may have 8 of them.
+    assert given[0] * records * 3100 > 2 * (8 << 20)
+    assert batches < sum(given) <= batches + given[0]
 
 
 def test_a_chunk_that_stays(log: Path, device: Emulated) -> None:

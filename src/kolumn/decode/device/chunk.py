@@ -193,9 +193,13 @@ class DeviceChunk:
             self._look_at_checksums([])
         todo = self._plan(entries)
         inflater = Inflater(self.device, self._host, self.source.address, todo, self.options)
-        share = self.device.memory // SHARES
-        for room in _cut(todo.bound / min(MOST_ROOM, share)):
+        share, packed = self.device.memory // SHARES, todo.codec != 0
+        # What the caller has no room for would be decompressed again later.
+        expected = todo.expected(self.file.inflates) / self.options.inflated_bytes
+        for room in _cut(np.maximum(todo.bound / min(MOST_ROOM, share), expected)):
             inflated = inflater.part(room, entries[room])
+            if some := int(todo.size[room][packed[room]].sum()):
+                self.file.inflates = max(1.0, int(inflated.size[packed[room]].sum()) / some)
             rows = _rows(entries[room], inflated.size)
             needed = (inflated.size + ROW_BYTES * rows) / min(MOST_BYTES, share)
             for piece in _cut(np.maximum(needed, inflated.size / self.options.inflated_bytes)):

@@ -91,6 +91,12 @@ class InflatePlan:
         bound[slow] = 4 * size[slow]
         return cls(start, size, codec, blocks, bound, slow)
 
+    def expected(self, inflates: float) -> AnyArray:
+        """To how many bytes each is likely to decompress, as streams that don't say it become ``inflates`` times as large."""
+        loose = np.zeros(len(self.bound), bool)
+        loose[self.blocks["payload"][~_sized(self.blocks)]] = True
+        return np.where(loose, np.minimum(self.bound, inflates * self.size), self.bound)
+
 
 def most_bytes(size: Int64s, options: Options) -> Int64s:
     """To how many bytes payloads of some sizes may decompress."""
