@@ -287,12 +287,12 @@ def test_rows_after_the_last_one(machine: Machine) -> None:
             words, flags = -(-rows // 32), np.ones(64, np.uint8)
             flags[rows - 1 :] = 0
             held, lengths = runtime.upload(flags), runtime.upload(flags.astype(np.int32) - 1)
-            bitmap, nulls, other, word, counts = runtime.pieces([4 * words, 4 * words, 4 * words, 4, 16])
+            bitmap, nulls, other, word, counts = runtime.pieces([4 * words, 4 * words, 4 * words, 4, 32])
             runtime.launch(validity, words, Validity(lengths.address, rows, bitmap.address, nulls.address))
             # Two words of each column, of which the second one has one row.
             columns = runtime.upload(np.array([[held.address, rows, other.address], [held.address + 63, 1, word.address]], np.int64))
             runtime.launch(flag_bits, 4, FlagBits(columns.address, 1, counts.address))
-            assert runtime.download(counts, 16).view(np.int32).tolist() == [*np.bincount([(rows - 1) // 32], minlength=2), 1, 0]
+            assert runtime.download(counts, 32).view(np.int64).tolist() == [*np.bincount([(rows - 1) // 32], minlength=2), 1, 0]
             assert runtime.download(word, 4).view(np.uint32).tolist() == [2**32 - 2]
             for memory in (bitmap, other):
                 bits = np.unpackbits(runtime.download(memory, 4 * words), bitorder="little")

@@ -36,7 +36,7 @@ def checks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     monkeypatch.setattr(data, "FOLDER", tmp_path)
-    few = kit.corpus.cases()[:4]
+    few = kit.corpus.cases()[:5]
     monkeypatch.setattr(kit.corpus, "cases", lambda: few)
     for owner, name in ((slices, "FEW"), (slices, "LARGE"), (slices, "LONG"), (check, "WARPS")):
         monkeypatch.setattr(owner, name, getattr(owner, name))
