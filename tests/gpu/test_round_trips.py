@@ -4,6 +4,7 @@ import ctypes
 import gc
 import random
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from kit.encoder import Record, batch, raw_batch
 from kolumn.arrow import recycle
 from kolumn.codecs import ZSTD
 from kolumn.decode.device import chunk
-from kolumn.decode.device.chunk import AT_A_TIME, LOADED, DeviceChunk
+from kolumn.decode.device.chunk import AT_A_TIME, EMPTIED, LOADED, DeviceChunk
 from kolumn.kernels.machine import device as current
 from kolumn.kernels.machine.staging import Staged
 from kolumn.plan.chunks import Chunk
@@ -125,6 +126,48 @@ def test_tables_are_not_page_locked(binary: Literal["contiguous", "view"], log: 
         assert table.num_rows == 180_000
     finally:
         recycle.lock_by(None)
+
+
+class Staging(Emulated):
+    """Columns come back through page-locked blocks, as on a GPU, and threads that empty these meet; knows how many did at most."""
+
+    now = most = 0
+
+    def collected(self, wanted: Sequence[tuple[HostMemory, int, int]]) -> Callable[[], list[Any]]:
+        staged = Staged([size for _, size, _ in wanted])
+        for (memory, _, start), (to, size) in zip(wanted, staged.places, strict=True):
+            ctypes.memmove(to, memory.address + start, size)
+
+        with _weighing:
+            self.now += 1
+            self.most = max(self.now, self.most)
+
+        def emptied() -> list[Any]:
+            time.sleep(0.05)
+            with _weighing:
+                self.now -= 1
+            return staged.arrays()
+
+        return emptied
+
+
+def test_page_locked_blocks_are_used_again(log: Path) -> None:
+    """However many threads there are: to lock a block takes longer than what it is for."""
+    locked: list[int] = []
+
+    def lock(size: int) -> Any:
+        locked.append(size)
+        return np.empty(size, np.uint8)
+
+    recycle.lock_by(lock)
+    try:
+        with current.using(device := Staging(run_loops)):
+            for _ in range(2):
+                kolumn.read(log, backend="gpu", threads=16, chunk_bytes=1 << 20)
+    finally:
+        recycle.lock_by(None)
+    assert 1 < device.most <= EMPTIED
+    assert device.most < sum(size > 1 << 19 for size in locked) <= LOADED + EMPTIED
 
 
 class Weighed(Emulated):

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from kolumn.kernels.fields.decoded import DeviceRecords
     from kolumn.kernels.machine.runtime import Memory
 
-MOST_BYTES = 512 << 20
-"""Bytes of the payloads in a part and of its rows, but for one batch that has more."""
+MOST_BYTES = 128 << 20
+"""Bytes of the payloads in a part and of its rows, but for one batch that has more: columns come back through a page-locked block, which
+has at most `recycle.LARGEST_LOCKED`."""
 MOST_ROOM = 2 << 30
 """Bytes that payloads may need which are decompressed together: nvCOMP is at its best with many blocks, and of most frames it is not known
 how small they will be."""
@@ -50,9 +51,13 @@ AT_A_TIME = 3
 LOADED = 8
 """Chunks in page-locked memory of the host: those on the device, and those that are read meanwhile. Eight threads read files at 26 GB/s,
 six at 16 (16 cores beside an H200)."""
+EMPTIED = 6
+"""Parts in page-locked memory on their way into ordinary memory. With what is loaded they are about as much as a process keeps locked: to
+lock 64 MiB takes longer than to empty them."""
 _NOTHING = np.zeros(0, np.uint8)
 _turns = threading.BoundedSemaphore(AT_A_TIME)
 _loaded = threading.BoundedSemaphore(LOADED)
+_emptied = threading.BoundedSemaphore(EMPTIED)
 
 
 class DeviceChunk:
@@ -175,12 +180,16 @@ class DeviceChunk:
 
         done, parts = 0, self.parts(entries, begin)
         for some, part in parts:
-            run, done = to_run(part, begun.pop(), len(some)), done + len(some)
-            del part
-            if done == len(entries):
-                parts.close()
-                self._leave()
-            yield run(), some
+            with _emptied:
+                run, done = to_run(part, begun.pop(), len(some)), done + len(some)
+                del part
+                if done == len(entries):
+                    parts.close()
+                    self._leave()
+                columns = run()
+                # It has the page-locked block.
+                del run
+            yield columns, some
 
     def parts(
         self, entries: Entries, begin: "Callable[[DeviceRecords], Wanted]" = lambda _: []
