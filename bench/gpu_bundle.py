@@ -141,7 +141,7 @@ def unpack(bundle: Path, packages: Path, tree: Path = ROOT) -> dict[str, str]:
     if not any(packages.iterdir()):
         return {}
     # The loader does not look on Python's path: libcudf names libcufile, and nvCOMP is not found in a second package `nvidia`.
-    folders = {str(one.parent) for at in (packages, *site.getsitepackages()) for one in Path(at).glob("nvidia/*/lib*/*.so*")}
+    folders = {str(one.parent) for at in (packages, *map(Path, site.getsitepackages())) for one in at.glob("nvidia/*/lib*/*.so*")}
     paths = {"PYTHONPATH": [str(packages)], "LD_LIBRARY_PATH": sorted(folders)}
     found = {name: os.pathsep.join(filter(None, [os.environ.get(name), *more])) for name, more in paths.items()}
     return found | ({} if "CUDA_HOME" in os.environ or not CUDA.is_dir() else {"CUDA_HOME": str(CUDA)})
