@@ -161,18 +161,8 @@ def steps(folder: Path) -> list[list[Step]]:
         return Step(f"{name}{''.join(rest[1:])}", limit, [python, "-m", "bench.gpu_checks", name, *rest])
 
     kernels = [
-        python,
-        *PYTEST,
-        "-n",
-        "1" if FAKE else "5",
-        "-p",
-        "kit.on_gpu",
-        "-m",
-        "not gpu and not slow",
-        "-k",
-        HOST_ONLY,
-        *KERNEL_TESTS,
-    ]
+        python, *PYTEST, "-n", "1" if FAKE else "5", "-p", "kit.on_gpu", "-m", "not gpu and not slow", "-k", HOST_ONLY, *KERNEL_TESTS,
+    ]  # fmt: skip
     tests = [python, *PYTEST, "-n", "1" if FAKE else "3", "-m", "gpu", "tests/gpu/test_same.py", "tests/gpu/test_device.py"]
     right = [Step("kernels", 120, kernels), check("corpus", 90), check("resident", 90), Step("tests", 115, tests)]
     bench = [python, "-m", "bench.gpu_decode"]

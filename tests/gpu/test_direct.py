@@ -13,6 +13,7 @@ import pytest
 import kolumn
 from kit.outcome import COLUMNS, outcome
 from kolumn.kernels.machine import direct
+from kolumn.source.segment_file import SegmentFile
 
 
 @pytest.fixture
@@ -77,12 +78,10 @@ def no_gpu() -> None:
         pytest.skip("a GPU has a kvikio of its own")
 
 
-@pytest.mark.gpu
-def test_no_codec_needs_the_bytes_on_the_host(no_gpu: None, device: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """On Kolumn's own runtime: kvikio, which knows no streams, writes at once."""
-    from kolumn.source.segment_file import SegmentFile
-
-    seen, read = [], SegmentFile.read
+@pytest.fixture
+def reads(no_gpu: None, device: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What Kolumn's own runtime reads past the host: kvikio, which knows no streams, writes at once."""
+    seen = []
 
     def load(path: str, start: int, memory: Any) -> bool:
         seen.append(path)
@@ -91,17 +90,49 @@ def test_no_codec_needs_the_bytes_on_the_host(no_gpu: None, device: None, monkey
         ctypes.memmove(there["data"][0], data, len(data))
         return len(data) == memory.size
 
+    monkeypatch.setattr(direct, "available", lambda: True)
+    monkeypatch.setattr(direct, "load", load)
+    return seen
+
+
+def log(path: Path, **how: Any) -> Path:
+    rows = {"key": [b"%d" % i for i in range(20_000)], "value": [b"words and words of %d" % i for i in range(20_000)]}
+    kolumn.write(pa.table(rows), path, **how)
+    return path
+
+
+@pytest.mark.gpu
+def test_no_codec_needs_the_bytes_on_the_host(reads: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = SegmentFile.read
+
     def headers(file: SegmentFile, start: int, end: int, *how: Any) -> Any:
         assert end - start < 5_000, "the host reads a chunk"
         return read(file, start, end, *how)
 
-    monkeypatch.setattr(direct, "available", lambda: True)
-    monkeypatch.setattr(direct, "load", load)
-    rows = pa.table({"key": [b"%d" % i for i in range(20_000)], "value": [b"words and words of %d" % i for i in range(20_000)]})
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
-        kolumn.write(rows, tmp_path / f"{codec}-0", codec=codec)
-        expected = outcome(tmp_path / f"{codec}-0", columns=COLUMNS, backend="cpu")
+        path = log(tmp_path / f"{codec}-0", codec=codec)
+        expected = outcome(path, columns=COLUMNS, backend="cpu")
         with monkeypatch.context() as patch:
             patch.setattr(SegmentFile, "read", headers)
-            assert outcome(tmp_path / f"{codec}-0", columns=COLUMNS, backend="gpu").equals(expected)
-    assert len(seen) == 5
+            assert outcome(path, columns=COLUMNS, backend="gpu").equals(expected)
+    assert len(reads) == 5
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("written", "read", "loads"),
+    [
+        ({"magic": 0, "codec": "gzip"}, {}, 0),
+        ({"magic": 1, "codec": "lz4"}, {}, 0),
+        ({"magic": 1, "codec": "none"}, {}, 0),
+        ({"codec": "zstd"}, {"trusted": False}, 0),
+        ({"codec": "none"}, {"trusted": False}, 1),
+    ],
+    ids=str,
+)
+def test_what_the_host_has_to_see(written: dict[str, Any], read: dict[str, Any], loads: int, reads: list[str], tmp_path: Path) -> None:
+    """Where the payload of a wrapper is, and what its own codecs decompress."""
+    path = log(tmp_path / "t-0", **written)
+    expected = outcome(path, columns=COLUMNS, backend="cpu", **read)
+    assert outcome(path, columns=COLUMNS, backend="gpu", **read).equals(expected)
+    assert len(reads) == loads

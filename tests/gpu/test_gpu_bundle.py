@@ -118,9 +118,10 @@ def test_gpu_check_runs_with_the_bundle(bundle: Path, tmp_path: Path, monkeypatc
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(gpu_check, "BUNDLE", bundle)
+    monkeypatch.setattr(gpu_check, "FAKE", True)
     code = (
         "import importlib.util as u, os; assert u.find_spec('of_core') and u.find_spec('of_cudf')\n"
         "assert any(os.path.exists(f'{p}/libnvcomp.so.5') for p in os.environ['LD_LIBRARY_PATH'].split(':'))"
     )
     monkeypatch.setattr(gpu_check, "steps", lambda folder: [[gpu_check.Step("one", 20, [sys.executable, "-c", code])]])
-    assert gpu_check.main(tmp_path / "out", 30) == 0, (tmp_path / "out" / "log.txt").read_text()
+    assert gpu_check.main(tmp_path / "out", 30) == 0
