@@ -1,7 +1,7 @@
 """Numbers among the bytes of a value by words, on a GPU: its loads are of aligned words, and a warp's lanes stay together without loops.
 
 bytes     ....xxxx|xxxxxx..          a number of up to eight bytes is in one aligned word, or in two
-words     low      high              the second one is that of the last byte at most: there may be no memory after it
+words     low      high              the second one may be past the value: a piece of device memory has PAD bytes more
 """
 
 from kolumn.encodings import numbers, protobuf_wire
@@ -14,11 +14,10 @@ _MALFORMED = protobuf_wire.MALFORMED
 
 
 @register_jitable
-def _word(at: int, end: int) -> int:
-    """Eight bytes from ``at`` on; those after the word of the last byte before ``end`` may be any."""
+def _word(at: int) -> int:
+    """Eight bytes from ``at`` on."""
     low = at & -8
-    # The second word is the next one, or the last. Written so that nothing of it is worked out before a loop: registers are few.
-    return shifted(load64(low), load64((min(low + 9, end) - 1) & -8), 8 * (at & 7))
+    return shifted(load64(low), load64(low + 8), 8 * (at & 7))
 
 
 @register_jitable
@@ -32,7 +31,7 @@ def _uvarint(at: int, stop: int) -> tuple[int, int]:
 @register_jitable
 def _longer(at: int, stop: int) -> tuple[int, int]:
     """A varint of which one byte is there at least."""
-    word = _word(at, stop)
+    word = _word(at)
     value, last = numbers.number_of_word(word), ~word & numbers.MORE
     size = ones(last ^ (last - 1)) >> 3 if last != 0 else 9
     if size > stop - at:
@@ -61,7 +60,7 @@ def _longer_at(at, end):  # type: ignore[no-untyped-def]
 
 @overload(numbers.little64, target="gpu")
 def _little64(at):  # type: ignore[no-untyped-def]
-    return lambda at: _word(at, at + 8)
+    return lambda at: _word(at)
 
 
 @overload(numbers.little32, target="gpu")

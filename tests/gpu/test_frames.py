@@ -13,8 +13,10 @@ import pyarrow as pa
 import pytest
 
 import kolumn
+from kit.device_columns import to_arrow
 from kit.emulated import Emulated, HostMemory
 from kit.outcome import COLUMNS
+from kolumn.kernels.columns.table import Column
 from kolumn.kernels.machine.device import runtime
 from kolumn.kernels.values.columns import typed_columns
 from kolumn.kernels.values.schema import Values
@@ -206,6 +208,16 @@ def test_values_without_rows_on_the_device(device: Emulated) -> None:
         beside = {"valueValid": "bool", "valueSchemaId": "int64"}
         assert {name: column.kind for name, column in found.items()} == {one.name: kind_of(one.type) for one in typed.type} | beside
         assert {column.rows for column in found.values()} == {0}
+        ends = [end for column in found.values() for end in _ends(column)]
+        assert [to_arrow(end).to_pylist() for end in ends] == [[0]] * len(ends)
+
+
+def _ends(column: Column) -> Iterator[Column]:
+    """Where elements of it and of what it consists of end, which is where the first one begins if there is none."""
+    if column.kind in ("string", "list"):
+        yield column.children[0]
+    for child in column.children:
+        yield from _ends(child)
 
 
 def test_no_records_have_the_types_of_records(log: Path, joined: list[int]) -> None:

@@ -196,6 +196,22 @@ def test_what_the_cpu_inflates_is_counted(device: Emulated, tmp_path: Path) -> N
     assert kolumn.verify(path, backend="cpu").inflated_by_cpu == 0
 
 
+def test_what_came_out_is_decoded_in_parts(device: Emulated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the CPU has found in a payload, and that it was there, is said once, of the part that the payload is in."""
+    monkeypatch.setattr(on_device, "MOST_BYTES", 1)
+    path = tmp_path / "a.log"
+    stream = gzip.compress(bytes([14, 0, 0, 0, 1, 2, 65, 0]))
+    broken = stream[:-8] + b"none" + stream[-4:]
+    streams = [stream, stream, broken, stream, broken]
+    path.write_bytes(b"".join(raw_batch(stream, 1, attributes=1, base_offset=i) for i, stream in enumerate(streams)))
+    for trusted, by_cpu in ((True, 2), (False, 5)):
+        report = kolumn.verify(path, backend="gpu", trusted=trusted)
+        assert report.inflated_by_cpu == by_cpu
+        assert report.damage == kolumn.verify(path, backend="cpu").damage
+        assert report.damage["baseOffset"].to_pylist() == [2, 4]
+        assert len(same(path, errors="skip", trusted=trusted)) == 3
+
+
 @ON_BOTH
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("value_bytes", [10, 2500])
