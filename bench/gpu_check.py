@@ -198,7 +198,7 @@ def main(folder: Path, seconds: float = SECONDS) -> int:
         os.environ.update(gpu_bundle.unpack(BUNDLE, Path(packages)))
         sys.path.append(packages)
         lacking = [package for module, package in NEEDED.items() if not _is_there(module)]
-        if lacking and not FAKE:
+        if lacking:
             print(f"nothing was run without these packages: pip install {' '.join(lacking)}")
             return 3
         return run(steps(folder), folder, seconds)

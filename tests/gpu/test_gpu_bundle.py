@@ -111,17 +111,23 @@ def test_another_bundle_replaces_the_parts(bundle: Path, tmp_path: Path) -> None
     assert [path.name for path in bundle.glob("core*")] == [f"core-{HERE}.tar.xz"]
 
 
-def test_gpu_check_runs_with_the_bundle(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its steps import what the archives brought, and the loader finds nvCOMP."""
+def test_gpu_check_runs_with_the_bundle(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its steps import what the archives brought, and the loader finds nvCOMP. What neither has is named."""
     (bundle / "compiled.tar.xz").unlink()
     for name, value in {"KOLUMN_FAKE_GPU": "1", "PYTHONPATH": "", "LD_LIBRARY_PATH": "", "CUDA_HOME": "there"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(gpu_check, "BUNDLE", bundle)
     monkeypatch.setattr(gpu_check, "FAKE", True)
+    monkeypatch.setattr(gpu_check, "NEEDED", {"of_core": "a package of the bundle"})
     code = (
         "import importlib.util as u, os; assert u.find_spec('of_core') and u.find_spec('of_cudf')\n"
         "assert any(os.path.exists(f'{p}/libnvcomp.so.5') for p in os.environ['LD_LIBRARY_PATH'].split(':'))"
     )
     monkeypatch.setattr(gpu_check, "steps", lambda folder: [[gpu_check.Step("one", 20, [sys.executable, "-c", code])]])
     assert gpu_check.main(tmp_path / "out", 30) == 0
+    monkeypatch.setattr(gpu_check, "NEEDED", {"of_core": "kolumn", "of_nothing": "nothing-cu13"})
+    assert gpu_check.main(tmp_path / "out", 30) == 3
+    assert "pip install nothing-cu13" in capsys.readouterr().out
