@@ -162,6 +162,13 @@ def test_pieces_of_one_allocation(runtime: Any, pool: Pool) -> None:
     assert pool.there == {}
 
 
+def test_memory_goes_back_to_its_own_pool(runtime: Any, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = runtime.empty(10)
+    monkeypatch.setattr("rmm.mr.get_current_device_resource", Pool)
+    del memory
+    assert len(pool.freed) == 1
+
+
 def test_what_others_were_shown_is_freed_after_them(runtime: Any, pool: Pool) -> None:
     one, other = runtime.empty(10), runtime.empty(10)
     assert one.__cuda_array_interface__["data"] == (one.address, False)

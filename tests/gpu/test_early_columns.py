@@ -91,7 +91,7 @@ def test_several_chunks(emulated: Emulated, tmp_path: Path) -> None:
 
 
 @PTX
-@pytest.mark.parametrize("more", [0, STAGED // 64], ids=["staged", "too many tables"])
+@pytest.mark.parametrize("more", [0, 30, STAGED // 64], ids=["staged", "a bit too many tables", "too many tables"])
 def test_defaults_of_the_reader(emulated: Emulated, more: int, tmp_path: Path) -> None:
     """They are texts of the program: of the one that stays, not of a copy that a block has."""
     own = [TEXTS[0], *({"name": f"n{k}", "type": "int"} for k in range(more))]

@@ -35,6 +35,7 @@ from kolumn.kernels.columns.gather import gather
 from kolumn.kernels.columns.steps import Validity, validity
 from kolumn.kernels.fields import slices
 from kolumn.kernels.fields.decoded import DevicePayloads
+from kolumn.kernels.fields.hop import WINDOW
 from kolumn.kernels.fields.records import fields
 from kolumn.kernels.machine import device
 from kolumn.kernels.machine.image import OLDEST
@@ -256,6 +257,16 @@ def test_chains_that_are_broken(large: bool, way: None, machine: Machine, tmp_pa
         path.write_bytes(good + data + good)
         for errors in ("skip", "raise"):
             compare(machine, path, errors=errors)
+
+
+def test_a_record_more_than_the_last_window_has(way: None, machine: Machine, tmp_path: Path) -> None:
+    """The payload of the second batch, of the last warp of a block, ends where its window does: a length would begin there."""
+    first = batch([Record(0, None, bytes(7), 0)])
+    second = batch([Record(1, None, bytes(5), 0), Record(2, None, bytes(2027), 0)])[61:]
+    assert ((len(first) + 61) % 8, len(second)) == (0, WINDOW)
+    path = tmp_path / "a.log"
+    path.write_bytes(first + raw_batch(second, 3, base_offset=1))
+    compare(machine, path, errors="skip")
 
 
 @pytest.mark.parametrize("check_crcs", [True, False], ids=["checked", "unchecked"])

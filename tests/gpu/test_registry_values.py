@@ -4,16 +4,22 @@ import json
 import random
 import zlib
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import kolumn
 from kit.avro_values import encoded
-from kit.device_columns import compared, resident
-from kit.emulated import Emulated
+from kit.device_columns import compared, resident, to_arrow
+from kit.emulated import Emulated, run_loops
+from kolumn.kernels.fields.decoded import DevicePayloads
+from kolumn.kernels.values.bodies import DeviceFramer
+from kolumn.options import Options
+from kolumn.reader_types import with_types
 from kolumn.schemas.fingerprint import fingerprint_of
 from kolumn.schemas.schema import Schema
 
@@ -180,6 +186,44 @@ def test_messages_at_different_places(emulated: Emulated, tmp_path: Path) -> Non
     found = compared(write(tmp_path / "b.log", values, headers=headers), **how, value_framing="confluent-header")
     assert 20 < sum(found["valueValid"].to_pylist()) < ROWS - 20
     assert emulated.launched["measure_messages"] == 4
+
+
+@PTX
+def test_names_of_messages(emulated: Emulated, tmp_path: Path) -> None:
+    """Apicurio's prefix is followed by one, short or whole."""
+    schema, names = f"package shop; {WRITERS[0].partition('; ')[2]}", (b"Order", b"shop.Order", b"Other", b"Orders")
+    fronts = [bytes([len(name) + 2, 10, len(name)]) + name for name in names]
+    values = [bytes(8) + b"\1" + fronts[row % 4] + b"\x08\7" for row in range(40)]
+    how = {"value_format": "protobuf", "value_message": "shop.Order", "value_framing": "apicurio"}
+    schema = f'syntax = "proto3"; {schema}'
+    found = compared(write(tmp_path / "a.log", values), **how, value_schema=schema, value_schemas={1: schema})
+    assert found["valueValid"].to_pylist() == [True, True, False, False] * 10
+
+
+def test_threads_learn_schemas_by_themselves() -> None:
+    """One framer serves all threads of a scan. Here another one learns a schema when this one has just asked for it."""
+    (typed,) = with_types(Options.of(**REGISTRY), [], []).typed
+    framer, found = DeviceFramer(typed.framer), list[Any]()
+
+    class Overtaken(Emulated):
+        def downloads(self, wanted: Any) -> Any:
+            asked = super().downloads(wanted)
+            if len(wanted) > 1:
+                (other := Thread(target=lambda: found.append(_front(framer, Emulated(run_loops))))).start()
+                other.join()
+            return asked
+
+    assert [_front(framer, Overtaken(run_loops)), *found] == [[7]] * 2
+
+
+def _front(framer: DeviceFramer, device: Emulated) -> Any:
+    """The id of a value's schema."""
+    value = b"\0\0\0\0\7" + encoded(VERSIONS[0], {"id": 1, "customer": "c"})
+    held = device.upload(np.frombuffer(value, np.uint8))
+    payloads = DevicePayloads(device.upload(np.array([held.address])), device.upload(np.array([len(value)], np.int32)), 1)
+    bodies = framer.bodies(device, payloads, None)
+    assert bodies is not None
+    return to_arrow(bodies.schema_ids(device)).to_pylist()
 
 
 def test_the_topic_of_the_registry_lies_beside(device: Emulated, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from kolumn.arrow import recycle
 from kolumn.codecs import ZSTD
 from kolumn.decode.device import chunk
 from kolumn.decode.device.chunk import AT_A_TIME, EMPTIED, LOADED, DeviceChunk
+from kolumn.errors import KolumnError
 from kolumn.kernels.machine import device as current
 from kolumn.kernels.machine.staging import Staged
 from kolumn.plan.chunks import Chunk
@@ -235,6 +236,18 @@ def test_an_error_waits_for_the_device(log: Path, device: Emulated, monkeypatch:
     with pytest.raises(RuntimeError, match="in the middle of a chunk"):
         kolumn.read(log, backend="gpu", threads=1)
     assert device.asked["waits"] == waited[0] + 1
+
+
+def test_a_chunk_that_does_not_get_there_leaves_its_turn(log: Path, device: Emulated, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise KolumnError("the GPU has no room")
+
+    for name in ("upload", "empty"):
+        with monkeypatch.context() as patch:
+            patch.setattr(device, name, fails)
+            with pytest.raises(KolumnError, match="no room"):
+                kolumn.read(log, backend="gpu", threads=1)
+        assert (chunk._turns._value, chunk._loaded._value) == (AT_A_TIME, LOADED)
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [5], [5, 0, 7], [300_000, 8, 0, 1]], ids=str)

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any, Literal
 
+import lz4.frame
 import pyarrow as pa
 import pytest
 import zstandard
@@ -16,7 +17,9 @@ from kit.corpus import cases
 from kit.draft_segments import FORMATS, Maker
 from kit.emulated import Emulated
 from kit.encoder import Record, batch, raw_batch
+from kit.hidden import HiddenError
 from kit.outcome import COLUMNS, outcome
+from kolumn.codecs import DEFLATE, SNAPPY_BLOCK, ZSTD_FRAME
 from kolumn.decode.device import chunk as on_device
 from kolumn.source.segment_file import SegmentFile
 
@@ -196,6 +199,23 @@ def test_what_the_cpu_inflates_is_counted(device: Emulated, tmp_path: Path) -> N
     assert kolumn.verify(path, backend="cpu").inflated_by_cpu == 0
 
 
+@pytest.mark.parametrize("kind", [SNAPPY_BLOCK, ZSTD_FRAME, DEFLATE])
+def test_less_than_a_block_says_is_wrong(kind: int, device: Emulated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever nvCOMP says of it: the CPU is asked before any kernel reads it."""
+    codec = {SNAPPY_BLOCK: "snappy", ZSTD_FRAME: "zstd", DEFLATE: "gzip"}[kind]
+    kolumn.write(pa.table({"value": pa.array([b"some words " * 20] * 9, pa.binary())}), tmp_path / "t-0", codec=codec)
+    real = device.inflate
+
+    def inflate(*given: Any) -> Any:
+        sizes, fine = real(*given)
+        return sizes - 1, fine
+
+    monkeypatch.setattr(device, "inflate", inflate)
+    monkeypatch.setattr(on_device.DeviceChunk, "_judge", None)
+    with pytest.raises(HiddenError, match="the CPU finds nothing wrong"):
+        kolumn.verify(tmp_path / "t-0", backend="gpu")
+
+
 def test_what_came_out_is_decoded_in_parts(device: Emulated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the CPU has found in a payload, and that it was there, is said once, of the part that the payload is in."""
     monkeypatch.setattr(on_device, "MOST_BYTES", 1)
@@ -225,6 +245,22 @@ def test_the_device_decompresses_every_codec(
     assert len(same(tmp_path / "t-0", columns=["offset", "value"])) == 200
     if device is not None and codec != "none":
         assert device.launched["inflate"] > 0
+
+
+@ON_BOTH
+def test_blocks_with_room_between_them(where: str, tmp_path: Path, device: Emulated | None) -> None:
+    """They are moved together: a client that flushes cuts a block before it is full."""
+    payload = batch([Record(k, value=random.Random(k).randbytes(5500).hex().encode()) for k in range(9)])[61:]
+    compressor = lz4.frame.LZ4FrameCompressor(block_linked=False, auto_flush=True)
+    stream = compressor.begin()
+    for at in range(0, len(payload), 5000):
+        stream += compressor.compress(payload[at : at + 5000])
+    stream += compressor.flush()
+    (tmp_path / "a.log").write_bytes(b"".join(raw_batch(stream, 9, attributes=3, base_offset=base) for base in (0, 9)))
+    assert kolumn.verify(tmp_path / "a.log", backend="gpu").inflated_by_cpu == 0
+    assert len(same(tmp_path / "a.log", columns=COLUMNS)) == 18
+    if device is not None:
+        assert device.launched["copy"] > 0
 
 
 def test_kernels_do_the_work(device: Emulated) -> None:

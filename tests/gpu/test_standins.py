@@ -101,6 +101,42 @@ def test_a_thread_that_ends_leaves_its_stream(standins: Standins) -> None:
     assert len(device._idle) == 1
 
 
+def test_page_locked_memory_is_kept_until_it_is_copied(standins: Standins, runtime: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, wait = list[int](), standins.wait
+    monkeypatch.setattr(standins, "wait", lambda stream: (kept.append(len(runtime._sent)), wait(stream)))
+    held = runtime.upload(DATA)
+    runtime.synchronize()
+    assert (kept, runtime._sent, held.size) == ([1], [], DATA.nbytes)
+
+
+def test_a_runtime_is_lent_when_nothing_is_under_way(standins: Standins, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that takes it sends something of its own."""
+    sent, idle = list[int](), device._idle
+
+    class Idle(list[Any]):
+        def append(self, runtime: Any) -> None:
+            sent.append(len(runtime._sent))
+            super().append(runtime)
+
+    monkeypatch.setattr(device, "_idle", Idle())
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: device.runtime().upload(DATA) and None).result()
+    gc.collect()
+    idle += device._idle
+    assert sent == [0]
+
+
+def test_another_piece_of_an_allocation_is_shown(standins: Standins, runtime: Any) -> None:
+    """Others wait for what was asked of it since they were shown the first piece."""
+    first, second = runtime.pieces([8, DATA.nbytes])
+    read(standins, first)
+    standins.wait(LEGACY)
+    cupy.cuda.runtime.memcpyAsync(second.address, DATA.ctypes.data, DATA.nbytes, cupy.cuda.runtime.memcpyHostToDevice, runtime.stream.ptr)
+    found = read(standins, second)
+    standins.wait(LEGACY)
+    assert found == [DATA.tobytes()]
+
+
 def _not_waited(standins: Standins, runtime: Any) -> None:
     standins.wait_event(runtime.stream.ptr, cupy.cuda.runtime.eventCreateWithFlags(0))
 

@@ -27,7 +27,7 @@ from kolumn.kernels.machine.kernel import WARP, Kernel
 from kolumn.kernels.machine.lifetime import Block
 from kolumn.kernels.machine.runtime import PAD
 
-_FILLS = cycle((0xA5, 0x5A))
+_FILLS, _FREED = cycle((0xA5, 0x5A)), 0xDD
 """What memory holds that nobody has written: zeros would hide that. As a number it is negative and positive in turns: who reads a length
 after the last one would often stop at a negative one."""
 
@@ -66,6 +66,8 @@ class HostMemory:
     def __del__(self) -> None:
         if any((side != self._fill).any() for side in self._around):
             type(self).overrun.append(f"memory of {self.size} bytes")
+        # Whoever reads it yet finds no bytes that look right.
+        self._whole[:] = _FREED
 
 
 @dataclass
