@@ -131,7 +131,7 @@ def test_no_codec_needs_the_bytes_on_the_host(reads: list[str], tmp_path: Path, 
     ids=str,
 )
 def test_what_the_host_has_to_see(written: dict[str, Any], read: dict[str, Any], loads: int, reads: list[str], tmp_path: Path) -> None:
-    """Where the payload of a wrapper is, and what its own codecs decompress."""
+    """Messages of formats 0 and 1, and what its own codecs decompress."""
     path = log(tmp_path / "t-0", **written)
     expected = outcome(path, columns=COLUMNS, backend="cpu", **read)
     assert outcome(path, columns=COLUMNS, backend="gpu", **read).equals(expected)

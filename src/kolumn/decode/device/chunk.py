@@ -67,14 +67,14 @@ class DeviceChunk:
     ----------
     file : SegmentFile
     chunk : Chunk
-        Without bytes where headers told enough. Where the device `reads_files`, plain batches then go there past the host's memory;
+        Without bytes if it has batches of format 2 alone. Where the device `reads_files`, these go there past the host's memory;
         otherwise the thread that decodes the chunk reads them.
     options : Options
 
     Attributes
     ----------
     inflated_by_cpu : int
-        PayloadsToCopy so far that the codecs of the CPU inflated, because nvCOMP can't or must not.
+        Payloads so far that the codecs of the CPU inflated, because nvCOMP can't or must not.
     """
 
     on_gpu = True
@@ -90,7 +90,8 @@ class DeviceChunk:
         self.drafts = not layouts.FORMATS[self.format].as_shipped
 
     def __enter__(self) -> Self:
-        directly = self.device.reads_files and self.file.has_path and self.chunk.is_unread and not self._needs_host(self.chunk.entries)
+        host_decompresses = not self.options.trusted and self.chunk.entries.codec.any()
+        directly = self.device.reads_files and self.file.has_path and self.chunk.is_unread and not host_decompresses
         with ExitStack() as held:
             held.enter_context(_loaded)
             if not directly:
@@ -107,12 +108,6 @@ class DeviceChunk:
             if error[0] is not None:
                 # What was asked for reads memory of the host that is used again soon.
                 self.device.synchronize()
-
-    def _needs_host(self, entries: Entries) -> bool:
-        """Whether the host has to see the bytes of what is compressed: of wrappers, and if it decompresses them itself."""
-        packed = entries.codec != 0
-        wrapped = np.isin(entries.layout, [layout.number for layout in layouts.LAYOUTS.values() if layouts.holds_messages(layout.number)])
-        return bool((packed & (wrapped | (not self.options.trusted))).any())
 
     def _host(self) -> Bytes:
         if self.chunk.is_unread:
