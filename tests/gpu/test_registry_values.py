@@ -191,11 +191,10 @@ def test_messages_at_different_places(emulated: Emulated, tmp_path: Path) -> Non
 @PTX
 def test_names_of_messages(emulated: Emulated, tmp_path: Path) -> None:
     """Apicurio's prefix is followed by one, short or whole."""
-    schema, names = f"package shop; {WRITERS[0].partition('; ')[2]}", (b"Order", b"shop.Order", b"Other", b"Orders")
+    schema, names = WRITERS[0].replace("; ", "; package shop; ", 1), (b"Order", b"shop.Order", b"Other", b"Orders")
     fronts = [bytes([len(name) + 2, 10, len(name)]) + name for name in names]
     values = [bytes(8) + b"\1" + fronts[row % 4] + b"\x08\7" for row in range(40)]
     how = {"value_format": "protobuf", "value_message": "shop.Order", "value_framing": "apicurio"}
-    schema = f'syntax = "proto3"; {schema}'
     found = compared(write(tmp_path / "a.log", values), **how, value_schema=schema, value_schemas={1: schema})
     assert found["valueValid"].to_pylist() == [True, True, False, False] * 10
 

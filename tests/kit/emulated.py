@@ -27,9 +27,11 @@ from kolumn.kernels.machine.kernel import WARP, Kernel
 from kolumn.kernels.machine.lifetime import Block
 from kolumn.kernels.machine.runtime import PAD
 
-_FILLS, _FREED = cycle((0xA5, 0x5A)), 0xDD
+FILLS = cycle((0xA5, 0x5A))
 """What memory holds that nobody has written: zeros would hide that. As a number it is negative and positive in turns: who reads a length
 after the last one would often stop at a negative one."""
+FREED = 0xDD
+"""What memory holds that was freed."""
 
 
 class HostMemory:
@@ -46,7 +48,7 @@ class HostMemory:
     def __init__(self, size: int, data: bytes = b"") -> None:
         # The last bytes are those that were asked for, where there are more.
         self.size, real = size, max(size, len(data))
-        self._fill = next(_FILLS)
+        self._fill = next(FILLS)
         self._whole = np.full(real + 3 * PAD, self._fill, np.uint8)
         begin = PAD + -self._whole.ctypes.data % PAD
         if data:
@@ -66,8 +68,8 @@ class HostMemory:
     def __del__(self) -> None:
         if any((side != self._fill).any() for side in self._around):
             type(self).overrun.append(f"memory of {self.size} bytes")
-        # Whoever reads it yet finds no bytes that look right.
-        self._whole[:] = _FREED
+        # Whoever still reads it finds nothing that looks right.
+        self._whole[:] = FREED
 
 
 @dataclass

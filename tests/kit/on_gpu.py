@@ -89,7 +89,7 @@ else:
 def _made(self, size, data=b""):
     # As HostMemory.__init__, over page-locked memory.
     self.size, real = size, max(size, len(data))
-    self._fill = next(emulated._FILLS)
+    self._fill = next(emulated.FILLS)
     self._whole = locked(real + 3 * emulated.PAD)
     self._whole[:] = self._fill
     begin = emulated.PAD + -self._whole.ctypes.data % emulated.PAD

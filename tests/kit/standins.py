@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from itertools import count, cycle
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -27,7 +27,7 @@ import pytest
 import rmm.mr
 from cupy.cuda import cub
 
-from kit.emulated import Emulated, run_loops
+from kit.emulated import FILLS, FREED, Emulated, run_loops
 from kolumn.arrow import recycle
 from kolumn.errors import MissingError
 from kolumn.kernels.build import load_all
@@ -40,7 +40,6 @@ MEMORY = 8 << 30
 QUARANTINE = 64 << 20
 """Bytes of freed memory that are kept, to see who still uses it."""
 LEGACY = cupy.cuda.runtime.streamLegacy
-_FILLS, _FREED = cycle((0xA5, 0x5A)), 0xDD
 
 
 def real() -> bool:
@@ -78,7 +77,7 @@ class Piece:
     """An allocation between guards."""
 
     def __init__(self, size: int) -> None:
-        self.size, self.freed, self.fill = size, False, next(_FILLS)
+        self.size, self.freed, self.fill = size, False, next(FILLS)
         self.whole = np.full(size + 3 * GUARD, self.fill, np.uint8)
         begin = GUARD + -self.whole.ctypes.data % GUARD
         self.address = self.whole.ctypes.data + begin
@@ -232,13 +231,13 @@ class Standins:
         if piece.size != size or piece.overrun():
             self.fault(f"{piece.size} bytes, freed as {size}, {'written outside' if piece.overrun() else 'of another size'}")
         piece.freed = True
-        piece.whole[:] = _FREED
+        piece.whole[:] = FREED
         self._freed.append(piece)
         while sum(one.size for one in self._freed) > QUARANTINE:
             self._forget(self._freed.popleft())
 
     def _forget(self, piece: Piece) -> None:
-        if (piece.whole != _FREED).any():
+        if (piece.whole != FREED).any():
             self.fault(f"{piece.size} bytes were written after they were freed")
         del self.pieces[piece.address]
         self._begins.remove(piece.address)
